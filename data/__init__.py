@@ -1,0 +1,1 @@
+"""What we know: records, readers, rubrics, published figures, run folders and samples."""

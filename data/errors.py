@@ -1,0 +1,19 @@
+"""The errors a person can mend; `cli.py` prints them without a traceback. Bugs keep theirs."""
+
+
+class UserError(Exception):
+    """Wrong input or usage: the message names the place, the thing and the way out."""
+
+    exit_code = 2
+
+
+class OperationalError(UserError):
+    """The world failed (disk, lock, endpoint): the same command may work later."""
+
+    exit_code = 5
+
+
+class Interrupted(UserError):
+    """Stopped by the person at the keyboard; what was done is kept."""
+
+    exit_code = 130

@@ -1,0 +1,61 @@
+"""Files that are whole or not there at all, whatever happens while they are written."""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from data.errors import OperationalError
+
+WAYS_OUT = {
+    errno.ENOSPC: "free some space, then give the same command again: it goes on where it stopped",
+    errno.EDQUOT: "free some space, then give the same command again: it goes on where it stopped",
+    errno.EROFS: "name a folder on a disk that can be written to",
+    errno.EACCES: "change its permissions, or name another",
+    errno.EPERM: "change its permissions, or name another",
+}
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yields a path to write to; once written, it takes the place of `path` in a single step."""
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        yield partial
+        # Content first, name second: after a power cut the name must not point at an empty file.
+        sync(partial)
+        os.replace(partial, path)
+        sync(path.parent)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def sync(path: Path) -> None:
+    """Wait until a file or folder has reached the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turn what the disk refuses into an error that names the place and the way out."""
+    try:
+        yield
+    except OSError as error:
+        raise OperationalError(f"{path}: {explain(error)}") from error
+
+
+def explain(error: OSError) -> str:
+    """What the disk said, and what to do about it where we know.
+
+    >>> explain(OSError(errno.EROFS, "Read-only file system"))
+    'read-only file system; name a folder on a disk that can be written to'
+    """
+    reason = (error.strerror or str(error) or type(error).__name__).lower()
+    way_out = WAYS_OUT.get(error.errno or 0)
+    return f"{reason}; {way_out}" if way_out else reason

@@ -1,0 +1,119 @@
+"""The records every room speaks of; frozen, and checked once when a file is read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, Final
+
+LABELS: Final = ("Bad", "Okay", "Good")  # in order: a label's rating is its position + 1
+EMOTIONS: Final = tuple(
+    "afraid angry annoyed anticipating anxious apprehensive ashamed caring confident content devastated"  # noqa: SIM905
+    " disappointed disgusted embarrassed excited faithful furious grateful guilty hopeful impressed jealous"
+    " joyful lonely nostalgic prepared proud sad sentimental surprised terrified trusting".split()
+)
+POSITIVE_EMOTIONS: Final = frozenset(
+    "anticipating caring confident content excited faithful grateful hopeful impressed joyful prepared proud"  # noqa: SIM905
+    " surprised trusting".split()
+)
+UNNAMED_MODEL: Final = "unnamed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One earlier turn of a dialogue."""
+
+    speaker: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """What a speaker said and what a model answered; `extra` holds the keys we do not know."""
+
+    id: str
+    prompt: str
+    response: str
+    model: str = UNNAMED_MODEL
+    situation: str | None = None
+    emotion: str | None = None
+    dialogue: tuple[Turn, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def content(self) -> str:
+        """A digest of all a judge may see, and of no more: neither `id` nor `model`."""
+        turns = [text for turn in self.dialogue for text in (turn.speaker, turn.text)]
+        seen = [self.prompt, self.response, self.situation or "", self.emotion or "", *turns]
+        # The length in front keeps ("ab", "c") and ("a", "bc") apart.
+        return _digest("".join(f"{len(text)}:{text}" for text in seen))
+
+    @property
+    def prompt_digest(self) -> str:
+        """The same for all responses to one prompt: these are not independent of each other."""
+        return _digest(self.prompt)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rating:
+    """One person's rating of one exchange on one dimension, on the scale of its source."""
+
+    id: str
+    rater: str
+    rating: float
+    batch: str | None = None
+    dimension: str = "empathy"
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgment:
+    """One judge's word on one exchange: a label with probabilities, or `unscored` with the reason."""
+
+    id: str
+    model: str
+    content: str
+    prompt_digest: str
+    label: str | None = None
+    probabilities: Mapping[str, float] | None = None
+    score: float | None = None
+    set: tuple[str, ...] | None = None
+    rationale: str | None = None
+    unscored: str | None = None
+    usage: Mapping[str, float] | None = None
+
+
+def judgment_of(exchange: Exchange, probabilities: Mapping[str, float]) -> Judgment:
+    """The judgment that follows from a probability for every label.
+
+    >>> exchange = Exchange(id="1", prompt="I won!", response="Lovely!")
+    >>> judgment = judgment_of(exchange, {"Bad": 0.1, "Okay": 0.2, "Good": 0.7})
+    >>> judgment.label, judgment.score
+    ('Good', 2.6)
+    """
+    rounded = {label: round(float(probabilities[label]), 6) for label in LABELS}
+    score = sum(rating * rounded[label] for rating, label in enumerate(LABELS, start=1))
+    return Judgment(
+        id=exchange.id,
+        model=exchange.model,
+        content=exchange.content,
+        prompt_digest=exchange.prompt_digest,
+        label=max(LABELS, key=lambda label: rounded[label]),
+        probabilities=rounded,
+        score=round(score, 6),
+    )
+
+
+def unscored(exchange: Exchange, reason: str) -> Judgment:
+    """No judgment, and why: a value of its own, never a low score."""
+    return Judgment(
+        id=exchange.id,
+        model=exchange.model,
+        content=exchange.content,
+        prompt_digest=exchange.prompt_digest,
+        unscored=reason,
+    )
+
+
+def _digest(text: str) -> str:
+    # A lone surrogate is text too, and must not raise.
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

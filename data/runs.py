@@ -1,0 +1,272 @@
+"""A run folder: it can be taken up again after any interruption, and is whole once its manifest is there.
+
+    plan.json        what is asked of whom; written first, never changed
+    journal.jsonl    judgments as they come; there only while the run is under way
+    judgments.jsonl  the same lines, in the order of the input
+    set_aside.jsonl  rows that could not be read, where they may be skipped
+    summary.json     each model's shares
+    manifest.json    written last
+    lock             held by the process at work; the system lets go of it, even after kill -9
+
+A judgment counts as made once its line is in the journal, unscored ones too: taking a run up again asks for
+none of them a second time. To have unscored responses asked again, start a new run.
+"""
+
+import fcntl
+import json
+import os
+from array import array
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from data.errors import OperationalError, UserError
+from data.files import disk_errors, explain, replacing, sync
+from data.records import Exchange, Judgment
+from data.tables import BadRow, to_json, to_row
+
+SYNC_SECONDS = 1.0  # a power cut costs this much work at most; a killed process costs none
+UNDER_WAY = frozenset({"lock", ".plan.json.partial"})  # what a run killed before its plan leaves behind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What decides every judgment of a run: change one of these and it is another run."""
+
+    judge: str
+    version: str
+    rubric: str
+    input: str
+    calibration: str | None = None
+
+    @property
+    def digest(self) -> str:
+        """Names the run's default folder, so that the same command finds its run again."""
+        return sha256(to_json(asdict(self)).encode()).hexdigest()[:16]
+
+
+def digest_file(path: Path) -> str:
+    """The SHA-256 of a file's bytes."""
+    digest = sha256()
+    with disk_errors(path), path.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def read_manifest(folder: Path, plan: Plan) -> dict[str, Any] | None:
+    """The manifest of a whole run, or None; refused when the folder holds another run."""
+    if not (folder / "plan.json").exists():
+        return None
+    _check_plan(folder, plan)
+    if not (folder / "manifest.json").exists():
+        return None
+    return _read_object(folder / "manifest.json")
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """The summary of a whole run."""
+    return _read_object(folder / "summary.json")
+
+
+class Run:
+    """A run under way, as `open_run` gives it; one thread at a time may call it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.judgments = folder / "judgments.jsonl"
+        self.set_aside_count = 0
+        self._journal = folder / "journal.jsonl"
+        self._earlier, self._end = _take_up(self._journal, self.judgments)
+        # 8 bytes a row is all that grows with the input: where the judgment of each position lies.
+        self._offsets = array("q")
+        self._stream = os.open(self._journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        self._synced = monotonic()
+        (folder / "set_aside.jsonl").unlink(missing_ok=True)
+
+    @property
+    def has_more(self) -> bool:
+        """Are there judgments of an earlier stretch whose exchange has not come by yet?"""
+        return bool(self._earlier)
+
+    def is_judged(self, position: int, exchange: Exchange) -> bool:
+        """Whether an earlier stretch judged this exchange; if so its judgment goes to `position`."""
+        offset = self._earlier.pop(_key(exchange.id, exchange.content), None)
+        if offset is not None:
+            self._place(position, offset)
+        return offset is not None
+
+    def keep(self, position: int, judgment: Judgment) -> None:
+        """Append a judgment to the journal; it outlives this process from here on."""
+        line = f"{to_json(to_row(judgment))}\n".encode()
+        with disk_errors(self.folder):
+            _write_all(self._stream, line)
+            self._place(position, self._end)
+            self._end += len(line)
+            if monotonic() - self._synced > SYNC_SECONDS:
+                os.fsync(self._stream)
+                self._synced = monotonic()
+
+    def set_aside(self, bad: BadRow) -> None:
+        """Keep a row that could not be read, with its line and what was wrong."""
+        line = to_json({"line": bad.line, "problem": bad.problem, "raw": bad.raw})
+        with disk_errors(self.folder), (self.folder / "set_aside.jsonl").open("ab") as out:
+            out.write(f"{line}\n".encode())
+        self.set_aside_count += 1
+
+    def write_judgments(self) -> None:
+        """Write `judgments.jsonl` in the order of the input, line by line out of the journal."""
+        with disk_errors(self.folder), replacing(self.judgments) as partial:
+            os.fsync(self._stream)
+            with self._journal.open("rb") as journal, partial.open("wb") as out:
+                for offset in self._offsets:
+                    if offset >= 0:
+                        journal.seek(offset)
+                        out.write(journal.readline())
+
+    def finish(self, *, summary: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
+        """Write what was found, then the manifest; only then is the journal no longer needed."""
+        with disk_errors(self.folder):
+            if self.set_aside_count:
+                sync(self.folder / "set_aside.jsonl")
+            _write_object(self.folder / "summary.json", summary)
+            _write_object(self.folder / "manifest.json", manifest)
+            self._journal.unlink()
+
+    def close(self) -> None:
+        """Leave the journal safe on disk; `open_run` calls this however the run ends."""
+        with disk_errors(self.folder):
+            try:
+                os.fsync(self._stream)
+            finally:
+                os.close(self._stream)
+
+    def _place(self, position: int, offset: int) -> None:
+        if (missing := position + 1 - len(self._offsets)) > 0:
+            self._offsets.extend([-1] * missing)
+        self._offsets[position] = offset
+
+
+@contextmanager
+def open_run(folder: Path, plan: Plan) -> Iterator[Run]:
+    """Start a run in `folder`, or take up the one that is there.
+
+    Refused when the folder holds another run or other files, or when another process is at work in it.
+    """
+    _make_folder(folder)
+    with _locked(folder):
+        with disk_errors(folder):
+            if (folder / "plan.json").exists():
+                _check_plan(folder, plan)
+            elif strangers := {item.name for item in folder.iterdir()} - UNDER_WAY:
+                raise UserError(
+                    f"{folder}: not a run folder (it holds {min(strangers)!r} and no plan.json); "
+                    "name a new or an empty folder with --out"
+                )
+            else:
+                _write_object(folder / "plan.json", asdict(plan))
+            (folder / "manifest.json").unlink(missing_ok=True)
+            run = Run(folder)
+        try:
+            yield run
+        finally:
+            run.close()
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise UserError(f"{folder}: a file is in the way; name another folder with --out") from error
+    except OSError as error:
+        raise OperationalError(f"{folder}: {explain(error)}") from error
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    with disk_errors(folder):
+        lock = (folder / "lock").open("a+", encoding="ascii")
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            owner = lock.read().strip() or "unknown"
+            raise OperationalError(
+                f"{folder}: process {owner} is at work in this folder; "
+                "wait until it is done, or name another folder with --out"
+            ) from None
+        with disk_errors(folder):
+            lock.truncate(0)
+            lock.write(str(os.getpid()))
+            lock.flush()
+        yield
+
+
+def _check_plan(folder: Path, plan: Plan) -> None:
+    there, asked = _read_object(folder / "plan.json"), asdict(plan)
+    differing = [
+        f"{key} {str(there.get(key))[:16]} instead of {str(value)[:16]}"
+        for key, value in asked.items()
+        if there.get(key) != value
+    ]
+    if differing:
+        raise UserError(
+            f"{folder}: holds another run ({', '.join(differing)}); "
+            "name another folder with --out, or delete this one"
+        )
+
+
+def _take_up(journal: Path, judgments: Path) -> tuple[dict[str, int], int]:
+    """Where each judgment of an earlier stretch starts, and where the journal ends."""
+    if not journal.exists() and judgments.exists():
+        os.replace(judgments, journal)  # a whole run that is asked for more: its judgments stay
+        sync(journal.parent)
+    if not journal.exists():
+        return {}, 0
+    earlier: dict[str, int] = {}
+    end = 0
+    with journal.open("rb") as lines:
+        for line in lines:
+            if not line.endswith(b"\n"):
+                break
+            try:
+                row = json.loads(line)
+                earlier[_key(row["id"], row["content"])] = end
+            except (ValueError, KeyError, TypeError):
+                pass  # spoilt by a power cut: its exchange is simply asked again
+            end += len(line)
+    os.truncate(journal, end)  # a line torn by a kill must not become the start of the next one
+    return earlier, end
+
+
+def _key(identity: str, content: str) -> str:
+    return f"{content} {identity}"
+
+
+def _write_all(stream: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(stream, data) :]
+
+
+def _write_object(path: Path, content: Mapping[str, Any]) -> None:
+    with replacing(path) as partial:
+        partial.write_text(json.dumps(content, indent=2) + "\n", encoding="ascii")
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    with disk_errors(path):
+        text = path.read_text(encoding="utf-8", errors="replace")
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise UserError(
+            f"{path}: not JSON: {error}; delete the folder, or name another with --out"
+        ) from error
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: a JSON object was expected; delete the folder, or name another with --out")
+    return content

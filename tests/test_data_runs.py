@@ -1,0 +1,218 @@
+"""The run folder: whatever happens to it, taking it up again gives what an unbroken run gives."""
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from data.errors import OperationalError, UserError
+from data.files import replacing
+from data.records import Exchange, judgment_of, unscored
+from data.runs import Plan, Run, open_run, read_manifest, read_summary
+from data.tables import BadRow
+
+PLAN = Plan(judge="test", version="1", rubric="r", input="i")
+EXCHANGES = [
+    Exchange(id=f"e{n}", prompt=f"p{n // 2}", response="hm " * (n + 1), model="m") for n in range(12)
+]
+
+
+class Crash(BaseException):
+    """Stands for a kill: nothing in the product catches it."""
+
+
+def judge(run: Run, exchanges: Iterable[Exchange]) -> list[str]:
+    """Judge what the run does not hold, backwards in pairs as two threads might; returns whom it asked."""
+    left = [(n, item) for n, item in enumerate(exchanges) if not run.is_judged(n, item)]
+    for position, exchange in sorted(left, key=lambda pair: (pair[0] // 2, -pair[0])):
+        run.keep(position, judgment_of(exchange, {"Bad": 0.1, "Okay": 0.2, "Good": 0.7}))
+    return [exchange.id for _, exchange in left]
+
+
+def complete(folder: Path, exchanges: Iterable[Exchange] = EXCHANGES) -> list[str]:
+    with open_run(folder, PLAN) as run:
+        asked = judge(run, exchanges)
+        run.write_judgments()
+        run.finish(summary={"n": len(run.judgments.read_bytes())}, manifest={"seed": 0})
+    return asked
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {item.name: item.read_bytes() for item in folder.iterdir() if item.name != "lock"}
+
+
+def test_a_run_is_whole_once_its_manifest_is_there(tmp_path: Path) -> None:
+    assert complete(tmp_path / "run") == [item.id for item in EXCHANGES]
+    assert set(contents(tmp_path / "run")) == {
+        "plan.json",
+        "judgments.jsonl",
+        "summary.json",
+        "manifest.json",
+    }
+    lines = (tmp_path / "run/judgments.jsonl").read_text().splitlines()
+    assert [json.loads(line)["id"] for line in lines] == [item.id for item in EXCHANGES]
+    assert read_manifest(tmp_path / "run", PLAN) == {"seed": 0}
+    assert read_summary(tmp_path / "run")["n"] > 0
+
+
+def test_a_journal_cut_anywhere_is_taken_up(tmp_path: Path) -> None:
+    complete(tmp_path / "whole")
+    with pytest.raises(Crash), open_run(tmp_path / "cut", PLAN) as run:
+        judge(run, EXCHANGES)
+        raise Crash
+    journal = tmp_path / "cut/journal.jsonl"
+    full = journal.read_bytes()
+    for length in range(0, len(full), 61):
+        journal.write_bytes(full[:length])
+        (tmp_path / "cut/manifest.json").unlink(missing_ok=True)
+        asked = complete(tmp_path / "cut")
+        assert len(asked) == len(EXCHANGES) - full[:length].count(b"\n"), "nothing is asked twice"
+        assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+
+
+def test_a_crash_at_any_step_is_taken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every change to the disk, in turn, is where the process dies; before it and right after it."""
+    complete(tmp_path / "whole")
+    steps = ("write", "replace", "unlink", "truncate", "fsync")
+    real = {name: getattr(os, name) for name in steps}
+    budget = 0
+
+    def dying(name: str, *, late: bool) -> Callable[..., object]:
+        def step(*arguments: object, **options: object) -> object:
+            nonlocal budget
+            budget -= 1
+            if budget < 0 and not late:
+                raise Crash
+            done = real[name](*arguments, **options)
+            if budget < 0:
+                raise Crash
+            return done
+
+        return step
+
+    for late in (False, True):
+        for allowed in range(200):
+            folder, budget = tmp_path / f"crash-{late}-{allowed}", allowed
+            with monkeypatch.context() as patched:
+                for name in steps:
+                    patched.setattr(os, name, dying(name, late=late))
+                try:
+                    complete(folder)
+                except Crash:
+                    died = True
+                else:
+                    died = False
+            complete(folder)
+            assert contents(folder) == contents(tmp_path / "whole"), f"died at step {allowed}"
+            if not died:
+                break
+        else:
+            pytest.fail("never got through")
+        assert allowed > 20
+
+
+def test_a_spoilt_line_is_asked_again(tmp_path: Path) -> None:
+    complete(tmp_path / "whole")
+    complete(tmp_path / "run")
+    (tmp_path / "run/manifest.json").unlink()
+    lines = (tmp_path / "run/judgments.jsonl").read_bytes().splitlines(keepends=True)
+    lines[3] = b"\0" * (len(lines[3]) - 1) + b"\n"
+    (tmp_path / "run/judgments.jsonl").write_bytes(b"".join(lines))
+    assert complete(tmp_path / "run") == ["e3"]
+    assert contents(tmp_path / "run") == contents(tmp_path / "whole")
+
+
+def test_a_whole_run_can_be_asked_for_more(tmp_path: Path) -> None:
+    complete(tmp_path / "whole")
+    assert len(complete(tmp_path / "run", EXCHANGES[:5])) == 5
+    assert complete(tmp_path / "run") == [item.id for item in EXCHANGES[5:]]
+    assert contents(tmp_path / "run") == contents(tmp_path / "whole")
+
+
+def test_another_content_under_the_same_id_is_asked(tmp_path: Path) -> None:
+    complete(tmp_path)
+    changed = [replace(EXCHANGES[0], response="other"), *EXCHANGES[1:]]
+    assert complete(tmp_path, changed) == ["e0"]
+
+
+def test_unscored_is_kept_and_not_asked_again(tmp_path: Path) -> None:
+    with open_run(tmp_path, PLAN) as run:
+        run.keep(0, unscored(EXCHANGES[0], "refused: no"))
+    with open_run(tmp_path, PLAN) as run:
+        assert run.is_judged(0, EXCHANGES[0])
+        run.write_judgments()
+        assert json.loads(run.judgments.read_text())["unscored"] == "refused: no"
+
+
+@pytest.mark.parametrize("key", ["judge", "version", "rubric", "input", "calibration"])
+def test_another_plan_is_refused_by_name(tmp_path: Path, key: str) -> None:
+    complete(tmp_path)
+    before = contents(tmp_path)
+    for look in (
+        lambda plan: open_run(tmp_path, plan).__enter__(),
+        lambda plan: read_manifest(tmp_path, plan),
+    ):
+        with pytest.raises(UserError, match=rf"\({key} .* instead of other\); .*--out") as refused:
+            look(replace(PLAN, **{key: "other"}))
+        assert refused.value.exit_code == 2
+    assert contents(tmp_path) == before
+
+
+def test_a_second_process_is_told_to_wait(tmp_path: Path) -> None:
+    with open_run(tmp_path, PLAN), pytest.raises(OperationalError, match=f"process {os.getpid()} is at work"):
+        open_run(tmp_path, PLAN).__enter__()
+    complete(tmp_path)
+
+
+def test_a_folder_of_other_things_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("precious")
+    with pytest.raises(UserError, match="not a run folder"):
+        complete(tmp_path)
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(UserError, match="a file is in the way"):
+            complete(folder)
+
+
+def test_an_unreadable_plan_says_what_to_do(tmp_path: Path) -> None:
+    for content in ("{", "[]"):
+        (tmp_path / "plan.json").write_text(content)
+        with pytest.raises(UserError, match=r"plan\.json: .* delete the folder"):
+            complete(tmp_path)
+
+
+def test_a_row_set_aside_is_kept_whole_and_counted_once(tmp_path: Path) -> None:
+    bad = BadRow(Path("r.jsonl"), 3, "response: missing", {"prompt": "\ud800", "when": b"x"})
+    for _ in range(2):  # taken up again, the input is read from its start
+        with open_run(tmp_path, PLAN) as run:
+            run.set_aside(bad)
+            assert run.set_aside_count == 1
+    (line,) = (tmp_path / "set_aside.jsonl").read_text().splitlines()
+    assert json.loads(line) == {
+        "line": 3,
+        "problem": "response: missing",
+        "raw": {"prompt": "\ud800", "when": "b'x'"},
+    }
+
+
+def test_a_full_disk_is_an_operational_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with open_run(tmp_path, PLAN) as run, monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        with pytest.raises(OperationalError, match=r"no space left on device; free some space"):
+            judge(run, EXCHANGES)
+    assert complete(tmp_path) == [item.id for item in EXCHANGES]
+
+
+def test_a_file_that_fails_half_way_leaves_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with pytest.raises(Crash), replacing(path) as partial:
+        partial.write_text("half")
+        raise Crash
+    assert {item.name: item.read_text() for item in tmp_path.iterdir()} == {"a.txt": "old"}

@@ -1,0 +1,150 @@
+"""Tables in and out: what is read, what is refused, and in which words."""
+
+import json
+from pathlib import Path
+
+import pyarrow as arrow
+import pyarrow.parquet as parquet
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from data.errors import OperationalError, UserError
+from data.records import Exchange, Rating, Turn
+from data.tables import BadRow, read_exchanges, read_ratings, to_json, write_rows
+
+ROWS = [
+    {"id": "a", "model": "m", "prompt": "I lost my job.", "response": "I'm so sorry.", "mood": "low"},
+    {"id": "b", "model": "m", "prompt": "I won, «hurrah»!", "response": "Lovely,\nwell done!"},
+]
+
+
+def write(path: Path, text: str, encoding: str = "utf-8") -> Path:
+    path.write_bytes(text.encode(encoding, "surrogatepass"))
+    return path
+
+
+def collect(path: Path) -> tuple[list[Exchange], list[BadRow]]:
+    bad: list[BadRow] = []
+    return list(read_exchanges(path, on_bad=bad.append)), bad
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".parquet"])
+def test_what_is_written_is_read_back(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"rows{suffix}"
+    assert write_rows(path, ROWS) == 2
+    first, second = read_exchanges(path)
+    assert (first.id, first.model, first.prompt, first.extra["mood"]) == ("a", "m", "I lost my job.", "low")
+    assert second.response == "Lovely,\nwell done!"
+    assert [item.name for item in tmp_path.iterdir()] == [path.name], "nothing half-written is left behind"
+
+
+def test_a_dialogue_survives_every_format(tmp_path: Path) -> None:
+    exchange = Exchange(id="1", prompt="p", response="r", dialogue=(Turn(speaker="Ann", text="hello"),))
+    for suffix in (".jsonl", ".csv", ".parquet"):
+        write_rows(tmp_path / f"d{suffix}", [exchange])
+        assert list(read_exchanges(tmp_path / f"d{suffix}")) == [exchange]
+
+
+def test_a_row_without_id_or_model_gets_its_line_and_no_name(tmp_path: Path) -> None:
+    path = write(tmp_path / "r.jsonl", '\n{"prompt": "p", "response": "r"}\n')
+    (exchange,) = read_exchanges(path)
+    assert (exchange.id, exchange.model) == ("2", "unnamed")
+
+
+def test_a_csv_with_a_byte_order_mark_keeps_its_first_column(tmp_path: Path) -> None:
+    path = write(tmp_path / "r.csv", "prompt,response\nI'm sad,Oh no\n", "utf-8-sig")
+    assert [item.prompt for item in read_exchanges(path)] == ["I'm sad"]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"prompt": "p"', "r.jsonl:2: not JSON"),
+        ("[1]", "r.jsonl:2: a JSON object was expected, not list"),
+        ('{"prompt": "p"}', "r.jsonl:2: response: missing or empty"),
+        ('{"prompt": "p", "response": "  "}', "r.jsonl:2: response: missing or empty"),
+        ('{"prompt": "p", "response": 5}', "r.jsonl:2: response: input should be a valid string, not '5'"),
+        (json.dumps({"prompt": "p", "response": "x" * 200_000}), "response: 200,000 characters, and at most"),
+        ('{"id": "1", "prompt": "p", "response": "r"}', "r.jsonl:2: id: '1' stands at line 1 already"),
+        ('{"prompt": "p", "response": "r", "dialogue": [{"speaker": "a"}]}', "r.jsonl:2: dialogue.0.text"),
+    ],
+)
+def test_a_bad_row_names_its_place(tmp_path: Path, line: str, said: str) -> None:
+    good = '{"id": 1, "prompt": "p", "response": "r"}'
+    path = write(tmp_path / "r.jsonl", f"{good}\n{line}\n" + good.replace("1", "3", 1))
+    with pytest.raises(UserError, match="--skip-invalid") as refused:
+        list(read_exchanges(path))
+    assert said in str(refused.value)
+    read, bad = collect(path)
+    assert [item.id for item in read] == ["1", "3"]
+    assert len(bad) == 1
+
+
+def test_bytes_that_are_not_utf8_are_said(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(b'{"prompt": "\xff", "response": "r"}\n')
+    read, bad = collect(path)
+    assert (read, bad[0].line, bad[0].problem) == ([], 1, "not UTF-8 text")
+
+
+def test_an_open_quote_does_not_swallow_rows_in_silence(tmp_path: Path) -> None:
+    path = write(tmp_path / "r.csv", 'prompt,response\na,b\nc,"d\ne,f\ng,h\n')
+    read, bad = collect(path)
+    assert [item.prompt for item in read] == ["a"]
+    assert bad[0].line == 3
+    assert "quote" in bad[0].problem
+
+
+def test_a_csv_row_with_too_many_cells_is_said(tmp_path: Path) -> None:
+    read, bad = collect(write(tmp_path / "r.csv", "prompt,response\na,b,c,d\ne,f\n"))
+    assert [item.prompt for item in read] == ["e"]
+    assert str(bad[0]) == "r.csv:2: row: has 2 cells more than the header"
+
+
+def test_parquet_that_is_none_is_said(tmp_path: Path) -> None:
+    path = write(tmp_path / "r.parquet", "no parquet")
+    with pytest.raises(UserError, match="not a Parquet file"):
+        list(read_exchanges(path))
+
+
+def test_parquet_with_nulls_and_numbers_for_ids(tmp_path: Path) -> None:
+    table = arrow.table({"id": [7, 8], "prompt": ["p", "q"], "response": ["r", None]})
+    parquet.write_table(table, tmp_path / "r.parquet")
+    read, bad = collect(tmp_path / "r.parquet")
+    assert [item.id for item in read] == ["7"]
+    assert "response: missing" in bad[0].problem
+
+
+def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
+    for name, said in (("none.jsonl", "no such file"), (".", "is a folder"), ("r.xlsx", "unknown kind")):
+        if name == "r.xlsx":
+            write(tmp_path / name, "")
+        with pytest.raises(UserError, match=said):
+            list(read_exchanges(tmp_path / name))
+
+
+def test_ratings_take_labels_and_numbers(tmp_path: Path) -> None:
+    path = write(tmp_path / "r.csv", "id,rater,rating\n1,7,good\n1,8,Bad\n2,7,2\n")
+    assert [(item.rater, item.rating) for item in read_ratings(path)] == [("7", 3), ("8", 1), ("7", 2)]
+    assert isinstance(next(read_ratings(path)), Rating)
+
+
+def test_writing_below_a_file_is_an_operational_error(tmp_path: Path) -> None:
+    write(tmp_path / "file", "")
+    with pytest.raises(OperationalError):
+        write_rows(tmp_path / "file" / "r.jsonl", ROWS)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=st.text(st.characters(exclude_categories=()), min_size=1).filter(str.strip))
+def test_any_text_survives_jsonl(tmp_path: Path, text: str) -> None:
+    """Control characters, line separators and lone surrogates are texts like any other."""
+    exchange = Exchange(id="1", prompt=text, response=text, model="m")
+    write_rows(tmp_path / "t.jsonl", [exchange])
+    assert list(read_exchanges(tmp_path / "t.jsonl")) == [exchange]
+    assert len(exchange.content) == 16
+
+
+def test_a_value_json_has_no_word_for_is_written_as_text() -> None:
+    assert json.loads(to_json({"raw": b"x", "half": "\ud800"})) == {"raw": "b'x'", "half": "\ud800"}
