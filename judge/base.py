@@ -1,0 +1,89 @@
+"""What a judge is, and how one is found: by name, or by a TOML file that sets its options."""
+
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from importlib import import_module
+from inspect import signature
+from pathlib import Path
+from typing import Any, Protocol, get_type_hints
+
+from data.errors import UserError
+from data.records import Exchange, Judgment
+from data.rubric import Rubric
+
+# The values are paths, so that nothing heavy loads before a judge is asked for by name.
+JUDGES = {
+    "classifier": "judge.classifier:ClassifierJudge",
+    "classifier-large": "judge.large:LargeClassifierJudge",
+    "length": "judge.baselines:LengthJudge",
+    "majority": "judge.baselines:MajorityJudge",
+}
+
+
+class Judge(Protocol):
+    """Says what a crowd would have said of one exchange, or that it cannot, and why.
+
+    `version` changes whenever a judgment could. `judge` is called from `concurrency` threads at once. A judge
+    may also have a `caveat`, a line that is printed under every table of its shares.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def version(self) -> str: ...
+    @property
+    def rubric(self) -> Rubric: ...
+    @property
+    def concurrency(self) -> int: ...
+
+    def judge(self, exchange: Exchange) -> Judgment: ...
+
+
+def load_judge(name: str) -> Judge:
+    """A judge by its name in `JUDGES`, or by the path of a TOML file."""
+    if name.endswith(".toml"):
+        return _read_judge(Path(name))
+    return _make_judge(name, {}, place="--judge")
+
+
+def _read_judge(path: Path) -> Judge:
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: no such file") from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UserError(f"{path}: not TOML: {error}") from error
+    kind = table.pop("kind", None)
+    if not isinstance(kind, str):
+        raise UserError(f"{path}: kind: missing; use one of {', '.join(sorted(JUDGES))}")
+    return _make_judge(kind, table, place=str(path))
+
+
+def _make_judge(kind: str, options: Mapping[str, Any], *, place: str) -> Judge:
+    if kind not in JUDGES:
+        close = get_close_matches(kind, JUDGES, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise UserError(f"{place}: unknown judge {kind!r}; known: {', '.join(sorted(JUDGES))}{hint}")
+    module, _, class_name = JUDGES[kind].partition(":")
+    make = getattr(import_module(module), class_name)
+    judge: Judge = make(**_check_options(make, options, place=place))
+    return judge
+
+
+def _check_options(make: type, options: Mapping[str, Any], *, place: str) -> dict[str, Any]:
+    """A judge's options are the arguments of its class: their names and types are checked here, once."""
+    from pydantic import TypeAdapter, ValidationError
+
+    known = sorted(signature(make).parameters)
+    hints = get_type_hints(make.__init__)  # type: ignore[misc]  # of the class itself, never of an instance
+    checked = {}
+    for key, value in options.items():
+        if key not in known:
+            raise UserError(f"{place}: {key}: unknown; this kind knows {', '.join(['kind', *known])}")
+        try:
+            checked[key] = TypeAdapter(hints[key]).validate_python(value)
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]["msg"]
+            raise UserError(f"{place}: {key}: {problem[0].lower()}{problem[1:]}, not {value!r}") from error
+    return checked

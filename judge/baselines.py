@@ -1,0 +1,82 @@
+"""The two judges any other must beat: one that knows only how crowds rate, one that counts words."""
+
+import json
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from math import exp, log
+from pathlib import Path
+from typing import Any
+
+from data.errors import UserError
+from data.records import LABELS, Exchange, Judgment, judgment_of
+from data.rubric import read_rubric
+from data.studies import count_labels, read_study
+
+CARD = Path(__file__).parent / "weights" / "classifier" / "card.json"  # fitted when the classifier was
+
+
+class MajorityJudge:
+    """Says of every response what the crowd said on the whole, over all six arms of the study."""
+
+    name = "majority"
+    concurrency = 1  # no work worth a second thread
+
+    def __init__(self, *, rubric: str = "crowd") -> None:
+        self.rubric = read_rubric(rubric)
+        self.shares = read_study_shares()
+        self.version = _digest(self.name, self.shares)
+
+    def judge(self, exchange: Exchange) -> Judgment:
+        return judgment_of(exchange, self.shares)
+
+
+class LengthJudge:
+    """Multinomial logistic regression on the logarithm of a response's word count, and on nothing else."""
+
+    name = "length"
+    concurrency = 1
+
+    def __init__(self, *, rubric: str = "crowd") -> None:
+        self.rubric = read_rubric(rubric)
+        coefficients = _read_coefficients("length")
+        self.bias, self.slope = coefficients["bias"], coefficients["slope"]
+        self.version = _digest(self.name, coefficients)
+
+    def judge(self, exchange: Exchange) -> Judgment:
+        length = log(max(1, len(exchange.response.split())))
+        logits = [bias + slope * length for bias, slope in zip(self.bias, self.slope, strict=True)]
+        return judgment_of(exchange, dict(zip(LABELS, softmax(logits), strict=True)))
+
+
+def read_study_shares() -> dict[str, float]:
+    """Each label's part of all published ratings.
+
+    >>> shares = read_study_shares()
+    >>> round(sum(shares.values()), 9), max(shares, key=shares.__getitem__)
+    (1.0, 'Good')
+    """
+    counts = count_labels(read_study())
+    total = sum(counts.values())
+    return {label: count / total for label, count in counts.items()}
+
+
+def softmax(logits: Sequence[float]) -> list[float]:
+    """Probabilities in the ratio of the exponentials.
+
+    >>> softmax([1000.0, 1000.0])
+    [0.5, 0.5]
+    """
+    powers = [exp(logit - max(logits)) for logit in logits]
+    return [power / sum(powers) for power in powers]
+
+
+def _read_coefficients(name: str) -> dict[str, list[float]]:
+    try:
+        table = json.loads(CARD.read_text(encoding="utf-8"))[name]
+        return {key: [float(value) for value in table[key]] for key in ("bias", "slope")}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{CARD}: no coefficients of the {name} judge: {error!r}") from error
+
+
+def _digest(kind: str, coefficients: Mapping[str, Any]) -> str:
+    return sha256(json.dumps([kind, coefficients], sort_keys=True).encode()).hexdigest()[:12]

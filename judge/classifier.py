@@ -1,0 +1,121 @@
+"""The fine-tuned judge, from its ONNX file: no torch, no key, no network."""
+
+import json
+import os
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from data.errors import UserError
+from data.records import LABELS, Exchange, Judgment, judgment_of
+from data.rubric import read_rubric
+from judge.style import count_style
+from judge.wording import Wording, write_context
+
+WEIGHTS = Path(__file__).parent / "weights" / "classifier"
+MODEL, TOKENIZER, CARD = "model.onnx", "tokenizer.json", "card.json"
+
+
+class ClassifierJudge:
+    """Every exchange goes through the network alone.
+
+    int8 activations are scaled by the largest value in a batch, so in company a reply's probabilities would
+    depend on its neighbours; alone they are the same in every run, order and number of threads. Two cores are
+    used by judging two replies at once.
+    """
+
+    name = "classifier"
+    shipped = WEIGHTS
+    judged_by = MODEL  # the file that makes a folder this kind of judge
+
+    def __init__(self, *, weights: str = "", rubric: str = "crowd") -> None:
+        self.folder = Path(weights) if weights else self.shipped
+        self.rubric = read_rubric(rubric)
+        self.card = read_card(self.folder)
+        if self.judged_by not in self.card["files"]:
+            raise UserError(f"{self.folder}: no {self.judged_by} on its card, so it is no {self.name}")
+        self.version = check_files(self.folder, self.card["files"])[:12]
+        self.caveat = self.card["caveat"]
+        self.concurrency = _count_cores()
+        self.loading = Lock()
+
+    @cached_property
+    def merged(self) -> Path:
+        """Where the files that judge lie."""
+        return self.folder
+
+    @cached_property
+    def wording(self) -> Wording:
+        return Wording.read(self.merged / TOKENIZER, is_decoder=self.card.get("is_decoder", False))
+
+    @cached_property
+    def session(self) -> Any:
+        onnxruntime = import_onnxruntime()
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.log_severity_level = 3
+        return onnxruntime.InferenceSession(self.merged / MODEL, options, providers=["CPUExecutionProvider"])
+
+    def judge(self, exchange: Exchange) -> Judgment:
+        return judgment_of(exchange, dict(zip(LABELS, self.predict(exchange), strict=True)))
+
+    def predict(self, exchange: Exchange) -> list[float]:
+        """Probabilities of Bad, Okay and Good."""
+        import numpy as np
+
+        with self.loading:  # once, however many threads come first
+            wording, session = self.wording, self.session
+        tokens = wording.encode(write_context(exchange), exchange.response)
+        inputs = {
+            "ids": np.array([tokens.ids], dtype=np.int64),
+            "segments": np.array([tokens.segments], dtype=np.int64),
+            "style": np.array([count_style(exchange.response)], dtype=np.float32),
+        }
+        (probabilities,) = session.run(None, inputs)
+        return [float(part) for part in probabilities[0]]
+
+
+def import_onnxruntime() -> Any:
+    """ONNX Runtime, which otherwise reports its use over the network and keeps a device id: not from here."""
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    import onnxruntime
+
+    return onnxruntime
+
+
+def read_card(folder: Path) -> dict[str, Any]:
+    """What is known of a trained judge; without it nothing is judged."""
+    try:
+        card: dict[str, Any] = json.loads((folder / CARD).read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(f"{folder}: no trained judge here ({CARD} is missing)") from error
+    except (OSError, ValueError) as error:
+        raise UserError(f"{folder / CARD}: cannot be read: {error}") from error
+    missing = {"files", "caveat"} - set(card if isinstance(card, dict) else ())
+    if missing:
+        raise UserError(f"{folder / CARD}: lacks {', '.join(sorted(missing))}")
+    if not isinstance(card["files"], dict) or not card["files"]:
+        raise UserError(f"{folder / CARD}: files: names and hashes expected, not {card['files']!r}")
+    return card
+
+
+def check_files(folder: Path, stated: dict[str, str]) -> str:
+    """Refuse weights that are not the ones on the card; returns one hash of them all."""
+    digest = sha256()
+    for name, expected in sorted(stated.items()):
+        try:
+            found = sha256((folder / name).read_bytes()).hexdigest()
+        except OSError as error:
+            raise UserError(f"{folder / name}: cannot be read: {error.strerror}; install again") from error
+        if found != expected:
+            raise UserError(f"{folder / name}: damaged or changed (not the file on its card); install again")
+        digest.update(found.encode())
+    return digest.hexdigest()
+
+
+def _count_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))  # those this process may use
+    return os.cpu_count() or 1

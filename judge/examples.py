@@ -1,0 +1,127 @@
+"""Training examples: rated exchanges, and the made ones that teach what ratings alone do not."""
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from data.errors import UserError
+from data.records import LABELS, Exchange, Rating
+
+DISMISSALS = Path(__file__).parent / "dismissals.txt"
+# What people would say of a reply that belongs to another prompt, or brushes the speaker off. Nobody rated
+# these: the numbers are ours, and they decide how far such replies fall, not how rated ones are told apart.
+MISMATCHED = (0.60, 0.30, 0.10)
+DISMISSED = (0.92, 0.06, 0.02)
+STOCK_SYMPATHY = (0.75, 0.20, 0.05)
+SYMPATHY = (
+    "I'm so sorry to hear that.",
+    "Sorry to hear that.",
+    "That's great to hear!",
+    "I understand.",
+    "Oh no.",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """An exchange with the probabilities to learn; `rater` is empty where nobody rated."""
+
+    exchange: Exchange
+    target: tuple[float, ...]
+    rater: str = ""
+    batch: str = ""
+    group: str = ""  # replies to one prompt share it
+    task: str = ""  # another rating task than ours: then `target` is one number from 0 to 1
+
+
+def join_ratings(
+    exchanges: Iterable[Exchange],
+    ratings: Iterable[Rating],
+    *,
+    dimension: str = "empathy",
+    top: int = len(LABELS),
+) -> list[Example]:
+    """One example for every rating from 1 to `top` whose exchange is there, as labels or as another task."""
+    known = {exchange.id: exchange for exchange in exchanges}
+    examples = []
+    for rating in ratings:
+        exchange = known.get(rating.id)
+        if exchange is None or rating.dimension != dimension:
+            continue
+        if not rating.rater:
+            raise UserError(f"a rating of {rating.id!r} names no rater; give each person a name of their own")
+        if not 1 <= rating.rating <= top:
+            raise UserError(f"rating {rating.rating:g} of {rating.id!r} is not on the scale from 1 to {top}")
+        if top == len(LABELS):
+            target = tuple(float(rating.rating == level) for level in range(1, top + 1))
+            if sum(target) != 1:
+                raise UserError(f"rating {rating.rating:g} of {rating.id!r} is not one of 1, 2 and 3")
+        else:
+            target = ((rating.rating - 1) / (top - 1),)
+        group = str(exchange.extra.get("dialog_id", exchange.prompt))
+        batch = rating.batch or str(exchange.extra.get("batch", rating.rater))
+        examples.append(
+            Example(exchange=exchange, target=target, rater=rating.rater, batch=batch, group=group)
+        )
+    if not examples:
+        raise UserError("no rating belongs to an exchange: the ids of the two files do not meet")
+    return examples
+
+
+def as_task(examples: Iterable[Example], task: str) -> list[Example]:
+    """The same examples as a second task, learnt beside ours by a head of its own."""
+    return [replace(example, task=task) for example in examples]
+
+
+def make_mismatched(examples: Sequence[Example], count: int, chance: random.Random) -> list[Example]:
+    """Rated replies put under another group's prompt, same model, so that style tells nothing.
+
+    There are none where every model answered one group only.
+    """
+    by_model: dict[str, list[Example]] = {}
+    groups: dict[str, set[str]] = {}
+    for example in examples:
+        by_model.setdefault(example.exchange.model, []).append(example)
+        groups.setdefault(example.exchange.model, set()).add(example.group)
+    fit = [example for example in examples if len(groups[example.exchange.model]) > 1]
+    made: list[Example] = []
+    while fit and len(made) < count:
+        here = chance.choice(fit)
+        there = chance.choice(by_model[here.exchange.model])
+        if there.group != here.group:
+            exchange = replace(here.exchange, response=there.exchange.response)
+            made.append(Example(exchange=exchange, target=MISMATCHED))
+    return made
+
+
+def make_dismissals(examples: Sequence[Example], count: int, chance: random.Random) -> list[Example]:
+    """Curt dismissals under real prompts, a third of them dressed up with a stock phrase of sympathy."""
+    lines = [line for line in DISMISSALS.read_text(encoding="utf-8").splitlines() if line]
+    made = []
+    for number in range(count):
+        exchange = chance.choice(examples).exchange
+        curt = chance.choice(lines)
+        if number % 3:
+            made.append(Example(exchange=replace(exchange, response=curt), target=DISMISSED))
+        else:
+            phrase = chance.choice(SYMPATHY)
+            text = f"{phrase} {curt}" if chance.random() < 0.5 else f"{curt} {phrase}"
+            made.append(Example(exchange=replace(exchange, response=text), target=STOCK_SYMPATHY))
+    return made
+
+
+def soften(
+    examples: Sequence[Example], taught: Mapping[str, tuple[float, ...]], weight: float
+) -> list[Example]:
+    """Targets moved towards a teacher's probabilities, which carry less noise than one person's rating."""
+    softened = []
+    for example in examples:
+        lesson = taught.get(example.exchange.content)
+        if lesson is not None and not example.task:
+            target = tuple(
+                (1 - weight) * own + weight * other for own, other in zip(example.target, lesson, strict=True)
+            )
+            example = replace(example, target=target)
+        softened.append(example)
+    return softened

@@ -1,0 +1,65 @@
+"""The engine: takes exchanges past a judge on several threads, and keeps each judgment as it comes."""
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from threading import Event, Lock
+
+from data.records import Exchange
+from data.runs import Run
+from judge.base import Judge
+
+
+def score_exchanges(
+    judge: Judge,
+    exchanges: Iterable[Exchange],
+    run: Run,
+    *,
+    limit: int | None = None,
+    on_progress: Callable[[], None] = lambda: None,
+) -> int:
+    """Judge every exchange that `run` does not hold yet; returns how many the judge was asked for.
+
+    Each thread takes the next exchange only when it is done with its last, so no more of them are in memory
+    than there are threads. Whatever ends this early (an interrupt, a bad row, a bug in the judge), the
+    judgments under way are finished and kept first; then it is raised.
+    """
+    lock, stop = Lock(), Event()
+    still_to_judge = _still_to_judge(exchanges, run, limit, on_progress)
+
+    def work() -> int:
+        asked = 0
+        while not stop.is_set():
+            with lock:
+                position, exchange = next(still_to_judge, (-1, None))
+            if exchange is None:
+                break
+            judgment = judge.judge(exchange)
+            asked += 1
+            with lock:
+                run.keep(position, judgment)
+                on_progress()
+        return asked
+
+    with ThreadPoolExecutor(judge.concurrency) as pool:
+        workers = [pool.submit(work) for _ in range(judge.concurrency)]
+        try:
+            wait(workers, return_when=FIRST_EXCEPTION)
+        finally:
+            stop.set()
+    return sum(worker.result() for worker in workers)
+
+
+def _still_to_judge(
+    exchanges: Iterable[Exchange], run: Run, limit: int | None, on_progress: Callable[[], None]
+) -> Iterator[tuple[int, Exchange]]:
+    """The exchanges to ask for, with their positions in the input.
+
+    A judgment once made stays in its run: past the limit we go on looking for those of an earlier stretch.
+    """
+    for position, exchange in enumerate(exchanges):
+        if run.is_judged(position, exchange):
+            on_progress()
+        elif limit is None or position < limit:
+            yield position, exchange
+        if limit is not None and position + 1 >= limit and not run.has_more:
+            return

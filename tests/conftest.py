@@ -1,0 +1,216 @@
+"""What several tests share: a small file of responses, and the command line as a process of its own."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import cli
+from data.records import Exchange, Rating
+from data.tables import write_rows
+from judge.examples import Example, join_ratings
+from judge.recipe import Recipe
+
+CLI = Path(__file__).parent.parent / "cli.py"
+Start = Callable[..., "subprocess.Popen[str]"]
+Train = Callable[..., Result]
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write_responses(tmp_path: Path) -> Write:
+    """Writes `count` responses of three models, each prompt answered by all three; returns the path."""
+
+    def write(count: int, name: str = "responses.jsonl", words: int = 1) -> Path:
+        rows = (
+            {
+                "id": f"r{number}",
+                "model": f"model-{number % 3}",
+                "prompt": f"prompt {number // 3}",
+                "response": "so sorry " * (words + number % 7),
+            }
+            for number in range(count)
+        )
+        path = tmp_path / name
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts the command line as its own process in the test's folder; none outlives the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: object, **options: Any) -> "subprocess.Popen[str]":
+        process = subprocess.Popen(
+            [sys.executable, str(CLI), *map(str, arguments)],
+            cwd=tmp_path,
+            env={key: value for key, value in os.environ.items() if key not in ("COLUMNS", "FORCE_COLOR")},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            **options,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        with process:
+            process.wait(timeout=60)
+
+
+# What the training tests share: a tiny random base, and rated exchanges whose truth is known.
+
+WARM, COLD = "hug", "whatever"  # a reply with the one is Good, with the other Bad, with neither Okay
+MODELS = ("ada", "bea/2", "cyd")
+WORDS = (
+    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "speaker", "listener", "feeling", "situation", "empathy", ":", "."),
+    *("happy", "rain", WARM, COLD, "problem", "not", "my", "##y"),
+    *(f"word{number}" for number in range(40)),
+)
+
+
+@pytest.fixture(scope="session")
+def tiny_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A WordPiece tokenizer over `WORDS`, set to cut and to pad, which nobody who reads it may heed."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
+    tokenizer = Tokenizer(
+        models.WordPiece({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]")
+    )
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.enable_truncation(4)
+    tokenizer.enable_padding(length=4)
+    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
+    tokenizer.save(str(path))
+    return path
+
+
+@pytest.fixture(scope="session")
+def tiny_base(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Path) -> Path:
+    """The folder of an untrained encoder with two layers."""
+    import torch
+    from transformers import BertConfig, BertModel
+
+    torch.set_num_threads(1)  # for so little to reckon, a second thread is only in the way
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    folder = tmp_path_factory.mktemp("encoder")
+    BertModel(BertConfig(vocab_size=len(WORDS), **sizes)).save_pretrained(folder)
+    (folder / "tokenizer.json").write_bytes(tiny_tokenizer.read_bytes())
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_decoder(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Path) -> Path:
+    """The folder of an untrained decoder with one layer."""
+    import torch
+    from transformers import LlamaConfig, LlamaModel
+
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    folder = tmp_path_factory.mktemp("decoder")
+    LlamaModel(LlamaConfig(vocab_size=len(WORDS), **sizes)).save_pretrained(folder)
+    (folder / "tokenizer.json").write_bytes(tiny_tokenizer.read_bytes())
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_recipe(tiny_base: Path) -> Recipe:
+    """Trains the tiny base in about a second; what it learns has no noise, so it may stay sharp."""
+    return Recipe(
+        base=str(tiny_base), epochs=5, batch_size=16, learning_rate=1e-2, head_learning_rate=1e-2, dropout=0.0
+    )
+
+
+@pytest.fixture(scope="session")
+def rated() -> tuple[list[Exchange], list[Rating]]:
+    """As in the crowd study: in each of ten batches, four prompts, and one rater for each model's replies."""
+    chance = random.Random(0)
+    exchanges, ratings = [], []
+    for batch in range(10):
+        for model in MODELS:
+            for prompt in range(4):
+                level = chance.randrange(3)
+                words = [f"word{chance.randrange(20)}" for _ in range(5)]
+                words[1::2] = [(COLD, "problem", WARM)[level]] * 2
+                exchange = Exchange(
+                    id=f"{batch}-{prompt}-{model}",
+                    prompt=f"word{20 + batch} word{30 + prompt}",
+                    response=" ".join(words),
+                    model=model,
+                    situation=f"rain word{chance.randrange(40)}",
+                    emotion="happy",
+                )
+                exchanges.append(exchange)
+                rater, batch_name = f"rater-{batch}-{model}", f"batch-{batch}"
+                ratings.append(Rating(id=exchange.id, rater=rater, rating=level + 1, batch=batch_name))
+    return exchanges, ratings
+
+
+@pytest.fixture(scope="session")
+def examples(rated: tuple[list[Exchange], list[Rating]]) -> list[Example]:
+    """The rated exchanges, joined."""
+    return join_ratings(*rated)
+
+
+@pytest.fixture(scope="session")
+def rated_files(
+    tmp_path_factory: pytest.TempPathFactory, rated: tuple[list[Exchange], list[Rating]]
+) -> tuple[Path, Path]:
+    """The rated exchanges as two files."""
+    folder = tmp_path_factory.mktemp("rated")
+    for name, rows in zip(("exchanges", "ratings"), rated, strict=True):
+        write_rows(folder / f"{name}.jsonl", rows)
+    return folder / "exchanges.jsonl", folder / "ratings.jsonl"
+
+
+@pytest.fixture(scope="session")
+def tiny_toml(tmp_path_factory: pytest.TempPathFactory, tiny_recipe: Recipe) -> Path:
+    """The tiny recipe as a file."""
+    path = tmp_path_factory.mktemp("recipe") / "tiny.toml"
+    path.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in asdict(tiny_recipe).items()))
+    return path
+
+
+@pytest.fixture(scope="session")
+def train(rated_files: tuple[Path, Path], tiny_toml: Path) -> Train:
+    """The command `train` on the rated exchanges with the tiny recipe."""
+
+    def train(*options: object) -> Result:
+        arguments = ["train", *rated_files, "--recipe", tiny_toml, *options]
+        return CliRunner().invoke(cli.main, [str(item) for item in arguments], terminal_width=80)
+
+    return train
+
+
+@pytest.fixture(scope="session")
+def trials(tmp_path_factory: pytest.TempPathFactory, train: Train) -> dict[str, tuple[Path, Result]]:
+    """By protocol, the folder of a trial and what the command said."""
+    folder = tmp_path_factory.mktemp("trials")
+    protocols = ("raters-apart", "model-apart")
+    return {name: (folder / name, train("--protocol", name, "--out", folder / name)) for name in protocols}
+
+
+@pytest.fixture(scope="session")
+def made_judge(
+    tmp_path_factory: pytest.TempPathFactory, train: Train, trials: dict[str, tuple[Path, Result]]
+) -> tuple[Path, Result]:
+    """The folder of a judge with both trials on its card, and what the command said."""
+    folder = tmp_path_factory.mktemp("made") / "my-judge"
+    evidence = [word for trial, _ in trials.values() for word in ("--evidence", trial)]
+    return folder, train(*evidence, "--out", folder)
