@@ -1,0 +1,187 @@
+"""The chain from a file of responses to each model's shares: score, summarise, explain."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from difflib import get_close_matches
+from itertools import islice
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from calibration.intervals import CONFIDENCE
+from calibration.shares import ModelShares, Tally, model_shares
+from data.errors import UserError
+from data.records import Exchange
+from data.runs import Plan, Run, digest_file, open_run, read_manifest, read_summary
+from data.tables import BadRow, read_exchanges, read_judgments, stop_at_bad_row
+from judge.base import Judge
+from judge.explain import Explanation, explain
+from judge.scoring import score_exchanges
+
+CAVEAT = "Intervals cover the choice of prompts only, not the judge's own errors."
+DRAWS = 2000
+GUESSES = 1000  # ids among which a mistyped one is looked for
+OnProgress = Callable[[int, int], None]  # how many of how many are done
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredRun:
+    """A whole run: where it lies, what it found, and how many responses were judged just now."""
+
+    folder: Path
+    summary: Mapping[str, Any]
+    manifest: Mapping[str, Any]
+    asked: int
+
+
+def plan_run(responses: Path, judge: Judge) -> Plan:
+    """What a run of this judge over this file is known by."""
+    return Plan(
+        judge=judge.name, version=judge.version, rubric=judge.rubric.digest, input=digest_file(responses)
+    )
+
+
+def default_folder(responses: Path, plan: Plan) -> Path:
+    """A folder that the same command finds again, and no other command."""
+    return Path("runs") / f"{responses.stem}-{plan.judge}-{plan.digest[:8]}"
+
+
+def score_responses(
+    responses: Path,
+    judge: Judge,
+    plan: Plan,
+    folder: Path,
+    *,
+    limit: int | None = None,
+    skip_invalid: bool = False,
+    seed: int = 0,
+    on_progress: OnProgress = lambda done, total: None,
+) -> ScoredRun:
+    """Judge every response that the run in `folder` does not hold yet, and make the run whole."""
+    manifest = read_manifest(folder, plan)
+    if manifest is not None and _answers(manifest, limit=limit, skip_invalid=skip_invalid, seed=seed):
+        return ScoredRun(folder=folder, summary=read_summary(folder), manifest=manifest, asked=0)
+    started = monotonic()
+    # Read it all before the first response is judged: a bad row is found in seconds, not after hours.
+    total = count_responses(responses, limit=limit, skip_invalid=skip_invalid)
+    with open_run(folder, plan) as run:
+        on_bad = run.set_aside if skip_invalid else stop_at_bad_row
+        done = 0
+
+        def count_one() -> None:
+            nonlocal done
+            done += 1
+            on_progress(done, max(done, total))
+
+        exchanges = read_exchanges(responses, on_bad=on_bad)
+        asked = score_exchanges(judge, exchanges, run, limit=limit, on_progress=count_one)
+        run.write_judgments()
+        summary, cost = _summarise(run, judge, plan, seed=seed)
+        spent = {"cost": cost, "wall_seconds": round(monotonic() - started, 3)}
+        manifest = {**asdict(plan), "seed": seed, "limit": limit, "counts": summary["counts"], **spent}
+        run.finish(summary=summary, manifest=manifest)
+    return ScoredRun(folder=folder, summary=summary, manifest=manifest, asked=asked)
+
+
+def count_responses(responses: Path, *, limit: int | None = None, skip_invalid: bool = False) -> int:
+    """How many responses there are to judge; refused when there is none, or at the first bad row."""
+    first_bad: list[BadRow] = []
+
+    def note(bad: BadRow) -> None:
+        first_bad[:] = first_bad or [bad]
+
+    exchanges = read_exchanges(responses, on_bad=note if skip_invalid else stop_at_bad_row)
+    count = sum(1 for _ in islice(exchanges, limit))
+    if not count:
+        problem = f"no row can be read; the first: {first_bad[0]}" if first_bad else "the file has no rows"
+        raise UserError(f"{responses}: nothing to score: {problem}")
+    return count
+
+
+def find_responses(
+    responses: Path, ids: Iterable[str], *, limit: int | None = None, skip_invalid: bool = False
+) -> list[Exchange]:
+    """The responses with these ids, in the order asked for; an unknown id is refused with some known ones."""
+    wanted = dict.fromkeys(ids)
+    found: dict[str, Exchange] = {}
+    known: list[str] = []
+    if not wanted:
+        return []
+    on_bad = (lambda bad: None) if skip_invalid else stop_at_bad_row
+    for exchange in islice(read_exchanges(responses, on_bad=on_bad), limit):
+        if exchange.id in wanted:
+            found[exchange.id] = exchange
+        if len(known) < GUESSES:
+            known.append(exchange.id)
+    for identity in wanted:
+        if identity not in found:
+            some = get_close_matches(identity, known, n=3) or known[:3]
+            among = f" among the first {limit:,}" if limit else ""
+            hint = f"; known are, for example, {', '.join(map(repr, some))}" if some else ""
+            raise UserError(f"--explain: no response has the id {identity!r}{among}{hint}")
+    return [found[identity] for identity in wanted]
+
+
+def explain_responses(exchanges: Sequence[Exchange], judge: Judge, folder: Path) -> list[Explanation]:
+    """What drove the score of each; the run's own judgments stand for the whole replies."""
+    if not exchanges:
+        return []
+    ids = {exchange.id for exchange in exchanges}
+    whole = {item.id: item for item in read_judgments(folder / "judgments.jsonl") if item.id in ids}
+    return [explain(judge, exchange, whole=whole[exchange.id]) for exchange in exchanges]
+
+
+def _answers(manifest: Mapping[str, Any], *, limit: int | None, skip_invalid: bool, seed: int) -> bool:
+    """Whether a whole run already holds what is asked for."""
+    if manifest["counts"]["set_aside"] and not skip_invalid:
+        return False  # bad rows were set aside on request, and now nobody requests it
+    reached = manifest["limit"]
+    is_enough = reached is None or (limit is not None and limit <= reached)
+    return is_enough and manifest["seed"] == seed
+
+
+def _summarise(run: Run, judge: Judge, plan: Plan, *, seed: int) -> tuple[dict[str, Any], float]:
+    """The summary of a run whose judgments are written, and what they cost."""
+    tally, cost = Tally(), 0.0
+    for judgment in read_judgments(run.judgments):
+        tally.add(judgment)
+        cost += (judgment.usage or {}).get("cost", 0.0)
+    models = model_shares(tally, rng=np.random.default_rng(seed), draws=DRAWS)
+    caveat = getattr(judge, "caveat", None)
+    summary = {
+        "judge": plan.judge,
+        "version": plan.version,
+        "rubric": plan.rubric,
+        "calibration": plan.calibration,
+        "confidence": CONFIDENCE,
+        "draws": DRAWS,
+        "seed": seed,
+        "counts": {
+            "judged": sum(item.scored for item in models),
+            "unscored": sum(sum(item.unscored.values()) for item in models),
+            "set_aside": run.set_aside_count,
+        },
+        "models": [_as_row(item) for item in models],
+        "caveats": [CAVEAT, caveat] if caveat else [CAVEAT],
+    }
+    return summary, round(cost, 6)
+
+
+def _as_row(item: ModelShares) -> dict[str, Any]:
+    """A model's line of the summary; an undefined interval is null, never a number."""
+    return {
+        "model": item.model,
+        "judged": item.scored,
+        "unscored": sum(item.unscored.values()),
+        "reasons": dict(sorted(item.unscored.items())),
+        "shares": {
+            label: {
+                "share": round(share.share, 6),
+                "low": round(share.interval.low, 6) if share.interval else None,
+                "high": round(share.interval.high, 6) if share.interval else None,
+            }
+            for label, share in item.shares.items()
+        },
+    }

@@ -1,0 +1,149 @@
+"""What a person sees: the table of shares, and how far a run has come."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from time import monotonic
+from typing import Any
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from data.records import LABELS
+from judge.explain import Explanation
+from nightly.highlight import print_explanations, printable
+from nightly.pipeline import OnProgress, ScoredRun
+
+UNDEFINED = "\N{EN DASH}"
+LINE_EVERY = 30.0  # seconds between two lines of progress in a log
+STEP_EVERY = 5.0  # likewise while a network is trained, where a step takes long
+
+
+def print_scored(
+    scored: ScoredRun,
+    *,
+    as_json: bool,
+    limit: int | None = None,
+    explanations: Sequence[Explanation] = (),
+) -> None:
+    """A run's summary as JSON, or the table of its shares and beneath it what one must know to read it."""
+    if as_json:
+        about = {key: scored.manifest[key] for key in ("cost", "wall_seconds")}
+        explained = {"explanations": [asdict(item) for item in explanations]} if explanations else {}
+        print(json.dumps({**scored.summary, **about, "run": str(scored.folder), **explained}, indent=2))
+        return
+    console = Console(highlight=False)
+    console.print(_share_table(scored.summary["models"], console.width))
+    counts = scored.manifest["counts"]
+    lines = [
+        f"per cent of responses, with {100 * scored.summary['confidence']:.0f} % intervals",
+        f"judge {scored.manifest['judge']} {scored.manifest['version']}: {_seconds(scored)}",
+        f"run {scored.folder}",
+        *scored.summary["caveats"],
+    ]
+    if limit is not None and sum(counts[name] for name in ("judged", "unscored")) > limit:
+        lines.insert(2, f"more than --limit {limit:,}: this run held the others already")
+    if counts["unscored"]:
+        lines.insert(2, f"unscored: {_reasons(scored.summary['models'])}")
+    if counts["set_aside"]:
+        lines.insert(2, f"set aside: {counts['set_aside']:,}; why is said in set_aside.jsonl")
+    for line in lines:
+        console.print(Text(printable(line)), style="dim", soft_wrap=True)
+    if explanations:
+        print_explanations(explanations, console)
+
+
+def _share_table(models: list[Mapping[str, Any]], width: int) -> Table:
+    cells = [[_share(model, label) for label in LABELS] for model in models]
+    names = [printable(model["model"]) for model in models]
+    counts = [(f"{model['judged']:,}", f"{model['unscored']:,}") for model in models]
+    columns = [["model", *names], *([" ".join(row[i]) for row in cells] for i in range(len(LABELS)))]
+    columns += [["n", *(n for n, _ in counts)], ["unscored"]]
+    content = sum(max(map(cell_len, column)) for column in columns)
+    # Share and interval on one line where the table fits like that, else one below the other.
+    gaps = len(columns) - 1
+    gap = 1 if content + gaps <= width < content + 2 * gaps else 2
+    glue = " " if content + gap * gaps <= width else "\n"
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
+    table.add_column("model", overflow="fold", min_width=8)
+    for label in LABELS:
+        table.add_column(label, justify="right", no_wrap=True)
+    table.add_column("n", justify="right", no_wrap=True)
+    table.add_column("unscored", justify="right", no_wrap=True)
+    for name, row, (judged, unscored) in zip(names, cells, counts, strict=True):
+        table.add_row(Text(name), *(Text(glue.join(cell).strip()) for cell in row), judged, unscored)
+    return table
+
+
+def _share(model: Mapping[str, Any], label: str) -> tuple[str, str]:
+    """A share and its interval in per cent, as two texts."""
+    share = model["shares"].get(label)
+    if share is None:
+        return UNDEFINED, ""
+    if share["low"] is None:
+        return f"{100 * share['share']:.1f}", UNDEFINED
+    return f"{100 * share['share']:.1f}", f"[{100 * share['low']:.1f}, {100 * share['high']:.1f}]"
+
+
+def _seconds(scored: ScoredRun) -> str:
+    took = f"{scored.manifest['wall_seconds']:.1f} s"
+    if scored.asked:
+        return f"{scored.asked:,} judged in {took}"
+    return f"nothing left to judge (the run took {took})"
+
+
+def _reasons(models: list[Mapping[str, Any]]) -> str:
+    totals: dict[str, int] = {}
+    for model in models:
+        for reason, count in model["reasons"].items():
+            totals[reason] = totals.get(reason, 0) + count
+    return ", ".join(f"{reason} ({count:,})" for reason, count in sorted(totals.items()))
+
+
+@contextmanager
+def progress() -> Iterator[OnProgress]:
+    """Shows progress on stderr: a bar on a terminal, else a line now and then, and none for a short run."""
+    if not sys.stderr.isatty():
+        yield _log_progress()
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("scoring"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("scoring", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _log_progress() -> OnProgress:
+    last = monotonic()
+
+    def log(done: int, total: int) -> None:
+        nonlocal last
+        if monotonic() - last >= LINE_EVERY:
+            last = monotonic()
+            print(f"scored {done:,} of {total:,}", file=sys.stderr, flush=True)
+
+    return log
+
+
+@contextmanager
+def steps() -> Iterator[tuple[Callable[[str, int, int], None], Callable[[int, int], None]]]:
+    """Shows a training on stderr: which part it is at, and how far that has come."""
+    last, part = monotonic(), ""
+
+    def on_split(name: str, number: int, total: int) -> None:
+        nonlocal part
+        part = f"{name} ({number + 1} of {total}): "
+        print(f"training {part.removesuffix(': ')}", file=sys.stderr, flush=True)
+
+    def on_step(done: int, total: int) -> None:
+        nonlocal last
+        if monotonic() - last >= STEP_EVERY:
+            last = monotonic()
+            print(f"{part}step {done:,} of {total:,}", file=sys.stderr, flush=True)
+
+    yield on_split, on_step

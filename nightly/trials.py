@@ -1,0 +1,152 @@
+"""A protocol from ratings to figures: trains (judge), measures (calibration), prints."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from calibration.evaluation import HeldOut, compare_rivals
+from data.files import replacing
+from data.records import LABELS
+
+METRICS = {
+    "qwk": "QWK",
+    "spearman": "Spearman",
+    "balanced_accuracy": "bal. acc.",
+    "auc_good": "AUC Good",
+    "auc_bad": "AUC Bad",
+    "log_loss": "log-loss",
+}
+HUMAN = "human"
+
+
+def measure_trial(
+    rows: Iterable[Mapping[str, Any]], folder: Path, *, protocol: str, seed: int = 0
+) -> dict[str, Any]:
+    """Every metric with its interval for the judge and its rivals; kept as `evaluation.json`."""
+    judges = gather(list(rows))
+    chosen = sorted({str(model) for model in judges["judge"].model} - {HUMAN})
+    rivalry = compare_rivals(judges, judge="judge", rng=np.random.default_rng(seed), chosen=chosen)
+    about = {"protocol": protocol, "on_three_arms": _three_arms(judges, seed)}
+    evaluation = about | rivalry.as_dict()
+    with replacing(folder / "evaluation.json") as partial:
+        partial.write_text(json.dumps(evaluation, indent=2) + "\n", encoding="utf-8")
+    return evaluation
+
+
+def gather(rows: Sequence[Mapping[str, Any]]) -> dict[str, HeldOut]:
+    """Held-out rows as arrays, one table for each that predicted."""
+    columns = {name: np.array([row[name] for row in rows]) for name in ("model", "batch", "split")}
+    rating = np.array([LABELS.index(row["rating"]) + 1 for row in rows])
+    return {
+        name: HeldOut(
+            **columns, rating=rating, probabilities=np.array([row["predictions"][name] for row in rows])
+        )
+        for name in rows[0]["predictions"]
+    }
+
+
+def _three_arms(judges: Mapping[str, HeldOut], seed: int) -> Any:
+    """Balanced accuracy on the arms for which there is a published figure, where all three are there."""
+    arms = [HUMAN, "gpt-4", "gpt-4-plain"]
+    ours = judges["judge"]
+    if not set(arms) <= set(ours.model.tolist()):
+        return None
+    kept = np.isin(ours.model, arms)
+    part = HeldOut(
+        model=ours.model[kept],
+        batch=ours.batch[kept],
+        split=ours.split[kept],
+        rating=ours.rating[kept],
+        probabilities=ours.probabilities[kept],
+    )
+    found = compare_rivals({"judge": part}, judge="judge", rng=np.random.default_rng(seed))
+    return found.evaluations["judge"].per_response["balanced_accuracy"].as_dict()
+
+
+def print_trial(evaluation: Mapping[str, Any]) -> None:
+    """Two tables: how single ratings are met, and each model's level."""
+    console = Console(highlight=False)
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column("", no_wrap=True)
+    for title in METRICS.values():
+        table.add_column(title, justify="right", no_wrap=True)
+    for name, found in evaluation["evaluations"].items():
+        table.add_row(name, *(_cell(found["per_response"][metric]) for metric in METRICS))
+    console.print(table)
+    judge = evaluation["evaluations"]["judge"]
+    levels = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for title in ("model", "crowd's Good", "judge's Good", "error in points"):
+        levels.add_column(title, justify="left" if title == "model" else "right")
+    for row in judge["models"]:
+        error = _cell(row["share_error"], scale=100, digits=1, glue=" ")
+        levels.add_row(row["model"], f"{row['crowd']['Good']:.3f}", f"{row['judge']['Good']:.3f}", error)
+    console.print()
+    console.print(levels)
+    console.print()
+    for line in _say_levels(judge, evaluation):
+        console.print(line, style="dim", soft_wrap=True)
+
+
+def _say_levels(judge: Mapping[str, Any], evaluation: Mapping[str, Any]) -> list[str]:
+    levels = judge["chosen_models"] or judge["all_models"]
+    lines = [
+        f"Good share over {len(levels['models'])} models without people's own replies, in points: off by "
+        f"{_points(levels['mean_share_error'])} on average, {_points(levels['worst_share_error'])} at worst",
+        f"  guessing the mean of all others {_points(levels['guess_error'])}, of the others among these "
+        f"{_points(levels['guess_error_among'])}; {', '.join(_say_rivals(evaluation))}",
+        f"  their order: tau {_cell(levels['tau'], glue=' ')}",
+    ]
+    # With raters apart the judge has met these models: its spread says nothing of one it has not.
+    is_apart = evaluation["protocol"] == "model-apart"
+    if is_apart and levels["between_sd"] is not None and levels["worth_in_ratings"] is not None:
+        lines.append(
+            f"spread of the error between models {100 * levels['between_sd']:.1f} points: "
+            f"the judge is worth about {levels['worth_in_ratings']:.0f} ratings of a model"
+        )
+    if evaluation["on_three_arms"]:
+        lines.append(
+            f"balanced accuracy on human, gpt-4, gpt-4-plain: {_cell(evaluation['on_three_arms'], glue=' ')}"
+        )
+    return lines
+
+
+def _say_rivals(evaluation: Mapping[str, Any]) -> list[str]:
+    rivals = {
+        name: found for name, found in evaluation["evaluations"].items() if not name.startswith("judge")
+    }
+    return [
+        f"{name} {_points((found['chosen_models'] or found['all_models'])['mean_share_error'])}"
+        for name, found in rivals.items()
+    ]
+
+
+def _points(estimate: Mapping[str, float | None]) -> str:
+    return _cell(estimate, scale=100, digits=1, glue=" ")
+
+
+def _cell(
+    estimate: Mapping[str, float | None], *, scale: float = 1, digits: int = 3, glue: str = "\n"
+) -> str:
+    if estimate["value"] is None:
+        return "undefined"
+    value = _number(scale * estimate["value"], digits)
+    if estimate["low"] is None or estimate["high"] is None:
+        return value
+    # An interval's third digit would be noise, and six of them do not fit into 80 columns.
+    low, high = (_number(scale * estimate[end], min(digits, 2)) for end in ("low", "high"))  # type: ignore[operator]
+    return f"{value}{glue}[{low}, {high}]"
+
+
+def _number(value: float, digits: int) -> str:
+    """Without the zero before the point, as statistics that cannot pass one are printed.
+
+    >>> _number(-0.238, 2), _number(12.34, 1)
+    ('-.24', '12.3')
+    """
+    text = f"{value:.{digits}f}"
+    return text.replace("0.", ".", 1) if digits > 1 and text.lstrip("-").startswith("0.") else text

@@ -1,0 +1,244 @@
+"""The commands through the real door: what people bring, what they are told, and how it ends."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as arrow
+import pyarrow.parquet as parquet
+import pytest
+from click.testing import CliRunner, Result
+
+import cli
+from data.records import LABELS
+
+Write = Callable[..., Path]
+GOOD = {"prompt": "I lost my job.", "response": "I'm so sorry to hear that."}
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli.main, [str(item) for item in arguments], terminal_width=80)
+
+
+def score(path: object, *options: object) -> Result:
+    return run("score", path, "--judge", "length", *options)
+
+
+def lines_of(*rows: object) -> str:
+    return "".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows)
+
+
+BAD_INPUTS = {
+    "a missing file": ("none.jsonl", None, "none.jsonl: no such file"),
+    "an empty file": ("r.jsonl", "", "nothing to score: the file has no rows"),
+    "an empty CSV": ("r.csv", "prompt,response\n", "nothing to score: the file has no rows"),
+    "broken JSON": ("r.jsonl", lines_of(GOOD, GOOD, '{"prompt": "a", '), "r.jsonl:3: not JSON"),
+    "no response": ("r.jsonl", lines_of(GOOD, {"prompt": "p"}), "r.jsonl:2: response: missing or empty"),
+    "a huge response": (
+        "r.jsonl",
+        lines_of({"prompt": "p", "response": "x" * 200_000}),
+        "r.jsonl:1: response: 200,000 characters, and at most 100,000 are allowed",
+    ),
+    "duplicate ids": (
+        "r.jsonl",
+        lines_of({**GOOD, "id": "a"}, {**GOOD, "id": "a"}),
+        "r.jsonl:2: id: 'a' stands at line 1 already",
+    ),
+    "an unknown suffix": ("r.xlsx", "x", "r.xlsx: unknown kind of file; use one of .jsonl, .csv, .parquet"),
+    "no Parquet": ("r.parquet", "x", "r.parquet: not a Parquet file"),
+    "a folder": (".", None, "is a folder"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_INPUTS)
+def test_bad_input_ends_with_a_word_and_exit_code_2(case: str) -> None:
+    name, content, said = BAD_INPUTS[case]
+    if content is not None:
+        Path(name).write_text(content)
+    done = score(name)
+    assert done.exit_code == 2
+    assert done.stderr.startswith("error: ")
+    assert said in done.stderr
+    assert done.stdout == ""
+    assert not Path("runs").exists(), "nothing is begun that cannot be finished"
+
+
+def test_no_valid_row_at_all_says_the_first_problem() -> None:
+    Path("r.jsonl").write_text(lines_of({"prompt": "p"}, "x"))
+    done = score("r.jsonl", "--skip-invalid")
+    assert done.exit_code == 2
+    assert "no row can be read; the first: r.jsonl:1: response: missing" in done.stderr
+
+
+def test_skip_invalid_loses_no_row() -> None:
+    rows = [
+        {**GOOD, "id": "a"},
+        '{"broken',
+        {"prompt": "p"},
+        {**GOOD, "id": "a"},
+        {**GOOD, "response": "x" * 200_000},
+        {**GOOD, "response": "half \ud83d"},
+        '"text"',
+        GOOD,
+    ]
+    Path("r.jsonl").write_text(lines_of(*rows))
+    done = score("r.jsonl", "--skip-invalid", "--out", "run")
+    assert done.exit_code == 0, done.output
+    assert "set aside: 5;" in done.stdout
+    judged = [json.loads(line) for line in Path("run/judgments.jsonl").read_text().splitlines()]
+    aside = [json.loads(line) for line in Path("run/set_aside.jsonl").read_text().splitlines()]
+    assert [row["line"] for row in aside] == [2, 3, 4, 5, 7]
+    assert all(set(row) == {"line", "problem", "raw"} for row in aside)
+    assert aside[0]["raw"].strip() == '{"broken'
+    assert len(judged) + len(aside) == len(rows)
+    assert json.loads(Path("run/manifest.json").read_text())["counts"]["set_aside"] == 5
+    strict = score("r.jsonl", "--out", "run")
+    assert (strict.exit_code, strict.stdout) == (2, ""), (
+        "a whole run does not hide bad rows from a strict command"
+    )
+    assert "r.jsonl:2: not JSON" in strict.stderr
+    assert "nothing left" in score("r.jsonl", "--skip-invalid", "--out", "run").stdout
+
+
+def test_a_lone_surrogate_is_scored_everywhere_it_may_stand() -> None:
+    half = "half \ud83d"
+    row = {"id": half, "model": half, "prompt": half, "response": half, "emotion": half, "note": half}
+    Path("r.jsonl").write_text(lines_of(row))
+    done = score("r.jsonl", "--out", "run")
+    assert done.exit_code == 0, done.output
+    assert "half \N{REPLACEMENT CHARACTER}" in done.stdout
+    assert json.loads(Path("run/judgments.jsonl").read_text())["id"] == half
+    assert json.loads(score("r.jsonl", "--out", "run", "--json").stdout)["models"][0]["model"] == half
+
+
+def test_csv_with_a_mark_and_parquet_give_what_jsonl_gives() -> None:
+    rows = [{**GOOD, "id": str(n), "model": "m", "prompt": f"p{n}"} for n in range(6)]
+    Path("r.jsonl").write_text(lines_of(*rows))
+    table = "".join(f'{row["prompt"]},"{row["response"]}",{row["id"]},m\r\n' for row in rows)
+    Path("r.csv").write_text("prompt,response,id,model\r\n" + table, encoding="utf-8-sig")
+    parquet.write_table(arrow.Table.from_pylist(rows), "r.parquet")
+    for suffix in ("jsonl", "csv", "parquet"):
+        assert score(f"r.{suffix}", "--out", suffix).exit_code == 0
+    first = Path("jsonl/judgments.jsonl").read_bytes()
+    assert Path("csv/judgments.jsonl").read_bytes() == first
+    assert Path("parquet/judgments.jsonl").read_bytes() == first
+
+
+def test_the_table_fits_80_columns_and_says_what_to_know(write_responses: Write) -> None:
+    done = score(write_responses(60))
+    assert done.exit_code == 0, done.output
+    table = done.stdout.splitlines()
+    assert max(map(len, table)) <= 80
+    assert table[0].split() == ["model", "Bad", "Okay", "Good", "n", "unscored"]
+    assert {line.split()[0] for line in table[1:4]} == {"model-0", "model-1", "model-2"}
+    assert "judge length" in done.stdout
+    assert "run runs/responses-length-" in done.stdout
+    assert "Intervals cover the choice of prompts only" in done.stdout
+    assert "\x1b" not in done.stdout
+    assert done.stderr == ""
+
+
+def test_a_long_name_and_a_single_prompt_do_not_break_the_table() -> None:
+    rows = [{**GOOD, "model": name} for name in ("a-very-long-model-name-" * 4, "[red]\x1b[31m", "模型")]
+    Path("r.jsonl").write_text(lines_of(*rows))
+    done = score("r.jsonl")
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "\N{EN DASH}" in done.stdout, "one prompt has no interval"
+    assert "[red]" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_json_holds_every_number_with_its_interval(write_responses: Write) -> None:
+    found = json.loads(score(write_responses(60), "--json").stdout)
+    assert Path(found["run"], "manifest.json").exists()
+    assert found["counts"] == {"judged": 60, "unscored": 0, "set_aside": 0}
+    assert len(found["models"]) == 3
+    for model in found["models"]:
+        assert list(model["shares"]) == list(LABELS)
+        assert all(cell["low"] <= cell["share"] <= cell["high"] for cell in model["shares"].values())
+    good = [model["shares"]["Good"]["share"] for model in found["models"]]
+    assert good == sorted(good, reverse=True)
+
+
+def test_the_same_command_judges_nothing_again(write_responses: Write) -> None:
+    path = write_responses(30)
+    assert "30 judged in" in score(path).stdout
+    before = {item: item.read_bytes() for item in Path("runs").rglob("*") if item.is_file()}
+    assert "nothing left to judge" in score(path).stdout
+    assert {item: item.read_bytes() for item in Path("runs").rglob("*") if item.is_file()} == before
+
+
+def test_a_limit_is_continued_by_the_same_command_without_it(write_responses: Write) -> None:
+    path = write_responses(30)
+    assert "10 judged in" in score(path, "--limit", 10).stdout
+    assert "20 judged in" in score(path).stdout
+    assert "nothing left" in score(path, "--limit", 5).stdout
+    assert "more than --limit 5: this run held the others already" in score(path, "--limit", 5).stdout
+    score(path, "--out", "unbroken")
+    (limited,) = Path("runs").iterdir()
+    for name in ("judgments.jsonl", "summary.json"):
+        assert (limited / name).read_bytes() == Path("unbroken", name).read_bytes()
+
+
+def test_another_seed_changes_the_intervals_and_asks_nothing(write_responses: Write) -> None:
+    path = write_responses(60)
+    first = json.loads(score(path, "--json").stdout)
+    done = score(path, "--seed", 1)
+    assert "nothing left to judge" in done.stdout
+    second = json.loads(score(path, "--json", "--seed", 1).stdout)
+    assert first["models"][0]["shares"]["Good"]["share"] == second["models"][0]["shares"]["Good"]["share"]
+    assert first["models"] != second["models"]
+
+
+def test_another_judge_or_input_on_a_folder_is_refused(write_responses: Write) -> None:
+    path = write_responses(6)
+    assert score(path, "--out", "run").exit_code == 0
+    other = run("score", path, "--judge", "majority", "--out", "run")
+    assert other.exit_code == 2
+    assert "judge length instead of majority" in other.stderr
+    assert "--out" in other.stderr
+    assert "input " in score(write_responses(7), "--out", "run").stderr
+
+
+def test_an_unknown_judge_is_answered_with_a_guess(write_responses: Write) -> None:
+    done = run("score", write_responses(1), "--judge", "lenght")
+    assert done.exit_code == 2
+    assert "did you mean 'length'?" in done.stderr
+
+
+@pytest.mark.parametrize("command", [(), ("score",), ("import",)])
+def test_help_has_an_example(command: tuple[str, ...]) -> None:
+    done = run(*command, "--help")
+    assert done.exit_code == 0
+    assert "Example" in done.output
+    assert "empathy-judge " in done.output
+
+
+def test_version() -> None:
+    assert run("--version").output == f"empathy-judge, version {cli.VERSION}\n"
+
+
+def test_import_writes_what_it_read_and_what_it_could_not() -> None:
+    Path("scores.csv").write_text("context,system,attribute,human,gpt\nc1,m,Empathy,4,5\nc2,m,Empathy,9,3\n")
+    done = run("import", "mental-align", "scores.csv", "--out", "study", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout) == {"exchanges": 0, "ratings": 3, "set_aside": 1}
+    assert len(Path("study/ratings.jsonl").read_text().splitlines()) == 3
+    assert "3  study/ratings.jsonl" in run("import", "mental-align", "scores.csv", "--out", "study").stdout
+
+
+def test_import_lists_the_sources_it_knows() -> None:
+    done = run("import", "nowhere", "x")
+    assert done.exit_code == 2
+    assert "known: " in done.stderr
+
+
+def test_a_file_in_the_way_of_the_folder_is_said(write_responses: Write) -> None:
+    done = score(write_responses(3), "--out", "responses.jsonl/run")
+    assert done.exit_code == 2
+    assert "a file is in the way" in done.stderr
