@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -12,9 +13,10 @@ from data.errors import UserError
 from data.records import LABELS, Exchange, Judgment, judgment_of
 from data.rubric import read_rubric
 from judge.style import count_style
-from judge.wording import Wording, write_context
+from judge.wording import RESPONSE_TOKENS, Wording, write_context
 
 WEIGHTS = Path(__file__).parent / "weights" / "classifier"
+CUT = f"only the first {RESPONSE_TOKENS} tokens of the response were read"
 MODEL, TOKENIZER, CARD = "model.onnx", "tokenizer.json", "card.json"
 
 
@@ -59,10 +61,16 @@ class ClassifierJudge:
         return onnxruntime.InferenceSession(self.merged / MODEL, options, providers=["CPUExecutionProvider"])
 
     def judge(self, exchange: Exchange) -> Judgment:
-        return judgment_of(exchange, dict(zip(LABELS, self.predict(exchange), strict=True)))
+        probabilities, is_cut = self._read(exchange)
+        judgment = judgment_of(exchange, dict(zip(LABELS, probabilities, strict=True)))
+        return replace(judgment, rationale=CUT) if is_cut else judgment
 
     def predict(self, exchange: Exchange) -> list[float]:
         """Probabilities of Bad, Okay and Good."""
+        return self._read(exchange)[0]
+
+    def _read(self, exchange: Exchange) -> tuple[list[float], bool]:
+        """Probabilities, and whether the reply was longer than what was read of it."""
         import numpy as np
 
         with self.loading:  # once, however many threads come first
@@ -74,7 +82,7 @@ class ClassifierJudge:
             "style": np.array([count_style(exchange.response)], dtype=np.float32),
         }
         (probabilities,) = session.run(None, inputs)
-        return [float(part) for part in probabilities[0]]
+        return [float(part) for part in probabilities[0]], tokens.cut
 
 
 def import_onnxruntime() -> Any:

@@ -226,3 +226,11 @@ def test_a_judge_file_finds_its_weights(tmp_path: Path, made_judge: tuple[Path, 
 
 def test_the_shipped_model_says_nothing_of_the_machine_that_made_it() -> None:
     assert b"site-packages" not in (WEIGHTS / "model.onnx").read_bytes()
+
+
+def test_a_response_longer_than_what_is_read_is_said_to_be() -> None:
+    judge = ClassifierJudge()
+    short = Exchange(id="1", prompt="I lost my job.", response="That is hard. I am here for you.")
+    long = Exchange(id="2", prompt=short.prompt, response=" ".join([short.response] * 40))
+    assert judge.judge(short).rationale is None
+    assert judge.judge(long).rationale == "only the first 160 tokens of the response were read"
