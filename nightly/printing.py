@@ -19,6 +19,7 @@ from nightly.highlight import print_explanations, printable
 from nightly.pipeline import OnProgress, ScoredRun
 
 UNDEFINED = "\N{EN DASH}"
+FEW = 20  # a percentile bootstrap over fewer covers less than it says
 LINE_EVERY = 30.0  # seconds between two lines of progress in a log
 STEP_EVERY = 5.0  # likewise while a network is trained, where a step takes long
 
@@ -45,6 +46,8 @@ def print_scored(
         f"run {scored.folder}",
         *scored.summary["caveats"],
     ]
+    if any(0 < model["judged"] < FEW for model in scored.summary["models"]):
+        lines.append(f"With fewer than {FEW} responses of a model, its intervals are too narrow.")
     if limit is not None and sum(counts[name] for name in ("judged", "unscored")) > limit:
         lines.insert(2, f"more than --limit {limit:,}: this run held the others already")
     if counts["unscored"]:
