@@ -87,14 +87,14 @@ def _fine_tune_once(
                 parameter.data = parameter.data.to(torch.bfloat16)
     network.to(device)
     effects = Effects(rated, recipe).to(device)
-    made = round(recipe.mismatched * len(rated)) + round(recipe.dismissals * len(rated))
-    steps = recipe.epochs * -(-(len(examples) + made) // recipe.batch_size)
+    mismatched, dismissed = round(recipe.mismatched * len(rated)), round(recipe.dismissals * len(rated))
+    steps = recipe.epochs * -(-(len(examples) + mismatched + dismissed) // recipe.batch_size)
     optimizer, schedule = _make_optimizer(network, effects, recipe, steps)
     done = 0
     for _ in range(recipe.epochs):
         lesson = list(examples)
-        lesson += make_mismatched(rated, round(recipe.mismatched * len(rated)), chance)
-        lesson += make_dismissals(rated, round(recipe.dismissals * len(rated)), chance)
+        lesson += make_mismatched(rated, mismatched, chance)
+        lesson += make_dismissals(rated, dismissed, chance)
         network.train()
         for batch in make_batches(lesson, wording, recipe, effects, tasks, chance, device):
             with _precision(torch.device(device)):

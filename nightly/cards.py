@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from nightly.figures import points, show
 from nightly.trials import METRICS
 
 
@@ -66,7 +67,7 @@ def _shares(shares: Mapping[str, float]) -> str:
 def _metric_table(evaluation: Mapping[str, Any]) -> list[str]:
     lines = ["| | " + " | ".join(METRICS.values()) + " |", "|---" * (len(METRICS) + 1) + "|"]
     for name, found in evaluation["evaluations"].items():
-        cells = " | ".join(_cell(found["per_response"][metric]) for metric in METRICS)
+        cells = " | ".join(show(found["per_response"][metric]) for metric in METRICS)
         lines.append(f"| {name} | {cells} |")
     return lines
 
@@ -75,7 +76,7 @@ def _level_table(evaluation: Mapping[str, Any], *, is_apart: bool) -> list[str]:
     judge = evaluation["evaluations"]["judge"]
     lines = ["| model | crowd's Good | judge's Good | error in points |", "|---|---|---|---|"]
     for row in judge["models"]:
-        error = _points(row["share_error"])
+        error = points(row["share_error"])
         lines.append(
             f"| {row['model']} | {row['crowd']['Good']:.3f} | {row['judge']['Good']:.3f} | {error} |"
         )
@@ -85,9 +86,9 @@ def _level_table(evaluation: Mapping[str, Any], *, is_apart: bool) -> list[str]:
     mean, guess, among = (levels[key] for key in ("mean_share_error", "guess_error", "guess_error_among"))
     lines += [
         "",
-        f"Off by {_points(mean)} points on average over {', '.join(levels['models'])}; TF-IDF by "
-        f"{100 * rival:.1f}, guessing the mean of all others by {_points(guess)}, of the others among these "
-        f"by {_points(among)}. Their order: Kendall's tau {_cell(levels['tau'], digits=2)}.",
+        f"Off by {points(mean)} points on average over {', '.join(levels['models'])}; TF-IDF by "
+        f"{100 * rival:.1f}, guessing the mean of all others by {points(guess)}, of the others among these "
+        f"by {points(among)}. Their order: Kendall's tau {show(levels['tau'], digits=2)}.",
     ]
     spread, worth = levels["between_sd"], levels["worth_in_ratings"]
     if is_apart and spread is not None and worth is not None:
@@ -96,15 +97,3 @@ def _level_table(evaluation: Mapping[str, Any], *, is_apart: bool) -> list[str]:
             f"Spread of the error between models: {100 * spread:.1f} points, worth {worth:.0f} ratings.",
         ]
     return lines
-
-
-def _points(estimate: Mapping[str, float | None]) -> str:
-    return _cell({key: value and 100 * value for key, value in estimate.items()}, digits=1)
-
-
-def _cell(estimate: Mapping[str, float | None], digits: int = 3) -> str:
-    if estimate["value"] is None:
-        return "undefined"
-    if estimate["low"] is None:
-        return f"{estimate['value']:.{digits}f}"
-    return f"{estimate['value']:.{digits}f} [{estimate['low']:.{digits}f}, {estimate['high']:.{digits}f}]"

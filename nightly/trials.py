@@ -12,6 +12,7 @@ from rich.table import Table
 from calibration.evaluation import HeldOut, compare_rivals
 from data.files import replacing
 from data.records import LABELS
+from nightly.figures import points, show
 
 METRICS = {
     "qwk": "QWK",
@@ -76,14 +77,14 @@ def print_trial(evaluation: Mapping[str, Any]) -> None:
     for title in METRICS.values():
         table.add_column(title, justify="right", no_wrap=True)
     for name, found in evaluation["evaluations"].items():
-        table.add_row(name, *(_cell(found["per_response"][metric]) for metric in METRICS))
+        table.add_row(name, *(_short(found["per_response"][metric], glue="\n") for metric in METRICS))
     console.print(table)
     judge = evaluation["evaluations"]["judge"]
     levels = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for title in ("model", "crowd's Good", "judge's Good", "error in points"):
         levels.add_column(title, justify="left" if title == "model" else "right")
     for row in judge["models"]:
-        error = _cell(row["share_error"], scale=100, digits=1, glue=" ")
+        error = points(row["share_error"])
         levels.add_row(row["model"], f"{row['crowd']['Good']:.3f}", f"{row['judge']['Good']:.3f}", error)
     console.print()
     console.print(levels)
@@ -96,10 +97,10 @@ def _say_levels(judge: Mapping[str, Any], evaluation: Mapping[str, Any]) -> list
     levels = judge["chosen_models"] or judge["all_models"]
     lines = [
         f"Good share over {len(levels['models'])} models without people's own replies, in points: off by "
-        f"{_points(levels['mean_share_error'])} on average, {_points(levels['worst_share_error'])} at worst",
-        f"  guessing the mean of all others {_points(levels['guess_error'])}, of the others among these "
-        f"{_points(levels['guess_error_among'])}; {', '.join(_say_rivals(evaluation))}",
-        f"  their order: tau {_cell(levels['tau'], glue=' ')}",
+        f"{points(levels['mean_share_error'])} on average, {points(levels['worst_share_error'])} at worst",
+        f"  guessing the mean of all others {points(levels['guess_error'])}, of the others among these "
+        f"{points(levels['guess_error_among'])}; {', '.join(_say_rivals(evaluation))}",
+        f"  their order: tau {_short(levels['tau'])}",
     ]
     # With raters apart the judge has met these models: its spread says nothing of one it has not.
     is_apart = evaluation["protocol"] == "model-apart"
@@ -109,9 +110,7 @@ def _say_levels(judge: Mapping[str, Any], evaluation: Mapping[str, Any]) -> list
             f"the judge is worth about {levels['worth_in_ratings']:.0f} ratings of a model"
         )
     if evaluation["on_three_arms"]:
-        lines.append(
-            f"balanced accuracy on human, gpt-4, gpt-4-plain: {_cell(evaluation['on_three_arms'], glue=' ')}"
-        )
+        lines.append(f"balanced accuracy on human, gpt-4, gpt-4-plain: {_short(evaluation['on_three_arms'])}")
     return lines
 
 
@@ -120,33 +119,11 @@ def _say_rivals(evaluation: Mapping[str, Any]) -> list[str]:
         name: found for name, found in evaluation["evaluations"].items() if not name.startswith("judge")
     }
     return [
-        f"{name} {_points((found['chosen_models'] or found['all_models'])['mean_share_error'])}"
+        f"{name} {points((found['chosen_models'] or found['all_models'])['mean_share_error'])}"
         for name, found in rivals.items()
     ]
 
 
-def _points(estimate: Mapping[str, float | None]) -> str:
-    return _cell(estimate, scale=100, digits=1, glue=" ")
-
-
-def _cell(
-    estimate: Mapping[str, float | None], *, scale: float = 1, digits: int = 3, glue: str = "\n"
-) -> str:
-    if estimate["value"] is None:
-        return "undefined"
-    value = _number(scale * estimate["value"], digits)
-    if estimate["low"] is None or estimate["high"] is None:
-        return value
-    # An interval's third digit would be noise, and six of them do not fit into 80 columns.
-    low, high = (_number(scale * estimate[end], min(digits, 2)) for end in ("low", "high"))  # type: ignore[operator]
-    return f"{value}{glue}[{low}, {high}]"
-
-
-def _number(value: float, digits: int) -> str:
-    """Without the zero before the point, as statistics that cannot pass one are printed.
-
-    >>> _number(-0.238, 2), _number(12.34, 1)
-    ('-.24', '12.3')
-    """
-    text = f"{value:.{digits}f}"
-    return text.replace("0.", ".", 1) if digits > 1 and text.lstrip("-").startswith("0.") else text
+def _short(estimate: Mapping[str, float | None], *, glue: str = " ") -> str:
+    """An interval's third digit would be noise, and six of them do not fit into 80 columns."""
+    return show(estimate, interval_digits=2, zero=False, glue=glue)
