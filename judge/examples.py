@@ -7,6 +7,7 @@ from pathlib import Path
 
 from data.errors import UserError
 from data.records import LABELS, Exchange, Rating
+from judge.explain import split_reply
 
 DISMISSALS = Path(__file__).parent / "dismissals.txt"
 # What people would say of a reply that belongs to another prompt, or brushes the speaker off. Nobody rated
@@ -109,6 +110,17 @@ def make_dismissals(examples: Sequence[Example], count: int, chance: random.Rand
             text = f"{phrase} {curt}" if chance.random() < 0.5 else f"{curt} {phrase}"
             made.append(Example(exchange=replace(exchange, response=text), target=STOCK_SYMPATHY))
     return made
+
+
+def cut_pieces(exchanges: Sequence[Exchange], count: int, chance: random.Random) -> list[Exchange]:
+    """Replies with one of their parts left out, each reply once at most: near misses of rated ones."""
+    fit = [exchange for exchange in exchanges if len(split_reply(exchange.response)) > 1]
+    pieces = []
+    for exchange in chance.sample(fit, min(count, len(fit))):
+        parts = split_reply(exchange.response)
+        del parts[chance.randrange(len(parts))]
+        pieces.append(replace(exchange, response="".join(parts).strip()))
+    return pieces
 
 
 def soften(

@@ -39,7 +39,8 @@ class Recipe:
     teacher_weight: float = 0.7  # how far a rating gives way to what the teacher says of the same reply
     texts: float = 1.0  # part of the unrated texts that the teacher labels
     shuffled: int = 0  # replies under other prompts that the teacher labels
-    seeds: int = 1  # networks averaged
+    pieces: int = 0  # replies with a part left out that the teacher labels
+    seeds: int = 1  # networks trained alike, whose probabilities are averaged
     seed: int = 0
 
 

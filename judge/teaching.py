@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from data.records import Exchange
-from judge.examples import Example, soften
+from judge.examples import Example, cut_pieces, soften
 from judge.network import JudgeNetwork
 from judge.recipe import Recipe, read_recipe
 from judge.training import Progress, Trained, fine_tune
@@ -45,6 +45,7 @@ def teach(
     ]
     part = min(1.0, recipe.texts)
     unrated += [text for n, text in enumerate(texts) if ceil((n + 1) * part) > ceil(n * part)]
+    unrated += cut_pieces(rated, recipe.pieces, chance)
     taught = [
         Example(exchange=exchange, target=tuple(float(part) for part in row))
         for exchange, row in zip(unrated, teacher.predict(unrated), strict=True)

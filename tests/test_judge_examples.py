@@ -15,6 +15,7 @@ from judge.examples import (
     SYMPATHY,
     Example,
     as_task,
+    cut_pieces,
     join_ratings,
     make_dismissals,
     make_mismatched,
@@ -121,3 +122,16 @@ def test_softened_targets_lie_between_the_rating_and_the_teacher() -> None:
     softened = soften([*joined, *other], taught, 0.75)
     assert softened[0].target == pytest.approx((0.15, 0.3, 0.55))
     assert softened[1:] == [joined[1], *other], "untaught replies and other tasks stay as they were"
+
+
+def test_a_piece_is_a_reply_without_one_of_its_parts() -> None:
+    whole = Exchange(id="1", prompt="I won!", response="Well done! How did it feel? Tell me more.")
+    word = replace(whole, id="2", response="Lovely.")
+    pieces = cut_pieces([whole, word], 5, random.Random(0))
+    assert len(pieces) == 1  # a reply that cannot be cut is left out, and none is cut twice
+    assert pieces[0].prompt == "I won!"
+    assert pieces[0].response in {
+        "How did it feel? Tell me more.",
+        "Well done! Tell me more.",
+        "Well done! How did it feel?",
+    }

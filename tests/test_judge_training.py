@@ -297,7 +297,9 @@ def test_a_pupil_learns_from_its_teacher(
     lesson: list[Example], unseen: list[Exchange], tiny_recipe: Recipe, tiny_toml: Path
 ) -> None:
     """Of the ratings it hardly hears: what it knows it has from the teacher."""
-    recipe = replace(tiny_recipe, teacher=str(tiny_toml), teacher_weight=0.9, shuffled=10, sharpness=0.7)
+    recipe = replace(
+        tiny_recipe, teacher=str(tiny_toml), teacher_weight=0.9, shuffled=10, pieces=10, sharpness=0.7
+    )
     assert min(met(train_judge(lesson, recipe, texts=unseen[:4]), unseen)) > 0.9
 
 
