@@ -17,3 +17,7 @@ class Interrupted(UserError):
     """Stopped by the person at the keyboard; what was done is kept."""
 
     exit_code = 130
+
+
+class BudgetSpent(OperationalError):
+    """The money allowed for a run is spent; what was judged is kept, and the run can be taken up again."""

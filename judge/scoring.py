@@ -21,7 +21,8 @@ def score_exchanges(
 
     Each thread takes the next exchange only when it is done with its last, so no more of them are in memory
     than there are threads. Whatever ends this early (an interrupt, a bad row, a bug in the judge), the
-    judgments under way are finished and kept first; then it is raised.
+    judgments under way are finished and kept first; then it is raised. A judge that waits for a server has
+    `stop`, which ends the waiting, and `close`, which lets go of its connections.
     """
     lock, stop = Lock(), Event()
     still_to_judge = _still_to_judge(exchanges, run, limit, on_progress)
@@ -40,13 +41,33 @@ def score_exchanges(
                 on_progress()
         return asked
 
+    try:
+        return _work_together(work, judge, stop)
+    finally:
+        _call(judge, "close")
+
+
+def _work_together(work: Callable[[], int], judge: Judge, stop: Event) -> int:
+    """Do the work on as many threads as the judge takes, until it is done or one of them fails."""
     with ThreadPoolExecutor(judge.concurrency) as pool:
         workers = [pool.submit(work) for _ in range(judge.concurrency)]
         try:
             wait(workers, return_when=FIRST_EXCEPTION)
         finally:
             stop.set()
+            failed = [worker for worker in workers if worker.done() and worker.exception()]
+            if failed or not all(worker.done() for worker in workers):
+                _call(judge, "stop")
+    for worker in failed:
+        worker.result()  # raised first: others may have failed only because they were stopped then
     return sum(worker.result() for worker in workers)
+
+
+def _call(judge: Judge, name: str) -> None:
+    """Call what not every judge has."""
+    method = getattr(judge, name, None)
+    if method is not None:
+        method()
 
 
 def _still_to_judge(

@@ -1,0 +1,71 @@
+"""The key of an endpoint: read from the environment when first needed, and never shown."""
+
+import os
+import re
+from typing import Any
+
+from data.errors import UserError
+
+HIDDEN = "[key]"
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# What servers quote of a key they refuse: its beginning, stars, its end.
+QUOTED = re.compile(r"\b(?:sk|pk|rk|key|hf|gsk|xai)[-_][\w*.-]{6,}|(?<![\w*])[\w-]{2,}\*{3,}[\w-]*")
+SHORTEST = 8  # what is shorter ("none", "EMPTY") is a placeholder; hiding it would spoil ordinary words
+
+
+class Key:
+    """A key that no `repr`, message or answer shows; without a variable's name there is none."""
+
+    __slots__ = ("_value", "name")
+
+    def __init__(self, name: str) -> None:
+        check_key_name(name)
+        self.name = name
+        self._value = _read(name) if name else ""
+
+    def __repr__(self) -> str:
+        return f"Key({self.name!r})"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What proves to the server who asks."""
+        return {"Authorization": f"Bearer {self._value}"} if self._value else {}
+
+    def hide(self, text: str) -> str:
+        """The text of a server, without our key."""
+        if len(self._value) >= SHORTEST:
+            text = text.replace(self._value, HIDDEN)
+        return text
+
+    def hide_quoted(self, text: str) -> str:
+        """The same for a complaint, in which a server may quote parts of the key."""
+        return QUOTED.sub(HIDDEN, self.hide(text))
+
+    def hide_in(self, value: Any) -> Any:
+        """The same for a parsed answer: an escape could have kept the key from being seen in its text."""
+        if isinstance(value, str):
+            return self.hide(value)
+        if isinstance(value, list):
+            return [self.hide_in(item) for item in value]
+        if isinstance(value, dict):
+            return {self.hide(name): self.hide_in(item) for name, item in value.items()}
+        return value
+
+
+def check_key_name(name: str) -> None:
+    """Refuse what is no variable's name, without repeating it: it may be the key itself."""
+    if name and not NAME.fullmatch(name):
+        raise UserError(
+            "key_env: not the name of an environment variable; give the name, such as OPENAI_API_KEY, "
+            "and never the key itself"
+        )
+
+
+def _read(name: str) -> str:
+    value = os.environ.get(name, "").strip()
+    if not value:
+        raise UserError(f"{name}: this environment variable is not set; export the key, or change key_env")
+    # Refused here: the error of the HTTP library further down would quote the header, and the key in it.
+    if not value.isascii() or not value.isprintable() or " " in value:
+        raise UserError(f"{name}: holds spaces, line breaks or letters that no key has; export it again")
+    return value

@@ -1,0 +1,297 @@
+"""A server on the loopback that answers by a script, for every fault there is; the real ones beside it."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event, Lock, Thread
+from time import monotonic
+from typing import Any, Self
+
+from real_servers import find_smollm2, start_llama_server, start_slow_server, start_systemone_server
+
+__all__ = [
+    "Answer",
+    "Call",
+    "Script",
+    "ScriptedServer",
+    "answer",
+    "answer_chat",
+    "answer_decisions",
+    "answer_systemone",
+    "find_smollm2",
+    "flaky",
+    "known_component",
+    "known_probabilities",
+    "start_llama_server",
+    "start_slow_server",
+    "start_systemone_server",
+]
+
+LONGEST_HANG = 30.0  # seconds; no test waits longer, and a forgotten one ends
+MOST_CALLS = 100_000
+LABELS = ("Bad", "Okay", "Good")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One request as it came."""
+
+    number: int  # from 0, in the order of arrival
+    path: str
+    headers: Mapping[str, str]  # names in lower case
+    body: Any  # parsed, or None
+    repeat: int  # how often the same body came before
+
+    @property
+    def text(self) -> str:
+        """What the request is about: its state, its input or its last message."""
+        body = self.body or {}
+        return str(
+            body.get("state") or body.get("input") or body.get("messages", [{}])[-1].get("content", "")
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What to send back, and how badly."""
+
+    body: Any = field(default_factory=dict)  # bytes and text go as they are, all else as JSON
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    hang: bool = False  # send nothing until the server closes or is released
+    cut: bool = False  # promise all, send half, hang up
+    drip: float = 0.0  # seconds between single bytes of the body
+    drip_head: bool = False  # the same already in the headers
+    delay: float = 0.0  # seconds before anything is sent
+    raw: bytes | None = None  # sent instead of any HTTP
+
+
+Script = Callable[[Call], Answer]
+
+
+class ScriptedServer:
+    """Answers every call as `script` says and remembers it; ends with its `with` block.
+
+    >>> with ScriptedServer(lambda call: Answer(body={"path": call.path})) as server:
+    ...     server.base_url.startswith("http://127.0.0.1:")
+    True
+    """
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.calls: list[Call] = []
+        self.most_in_flight = 0
+        self.release = Event()  # set it to let hanging calls go
+        self._seen: Counter[bytes] = Counter()
+        self._in_flight = 0
+        self._lock = Lock()
+        self._arrived = Event()
+        self._server = _QuietServer(("127.0.0.1", 0), _handler(self))
+        self._thread = Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.release.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(timeout=LONGEST_HANG)
+
+    def wait_for_calls(self, count: int) -> None:
+        """Returns once this many calls have come."""
+        deadline = monotonic() + LONGEST_HANG
+        while len(self.calls) < count:
+            assert monotonic() < deadline, f"only {len(self.calls)} of {count} calls came"
+            self._arrived.wait(0.05)
+            self._arrived.clear()
+
+    def take(self, path: str, headers: Mapping[str, str], content: bytes) -> Answer:
+        """Remember a call and ask the script what to answer."""
+        with suppress(ValueError):
+            body = json.loads(content)
+        with self._lock:
+            assert len(self.calls) < MOST_CALLS, "a client that never stops"
+            repeat = self._seen[content]
+            self._seen[content] += 1
+            number = len(self.calls)
+            call = Call(
+                number=number,
+                path=path,
+                headers={name.lower(): value for name, value in headers.items()},
+                body=body,
+                repeat=repeat,
+            )
+            self.calls.append(call)
+        self._arrived.set()
+        return self.script(call)
+
+    def count(self, change: int) -> None:
+        """Calls in flight: one more or one fewer."""
+        with self._lock:
+            self._in_flight += change
+            self.most_in_flight = max(self.most_in_flight, self._in_flight)
+
+
+class _QuietServer(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 256
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that leaves early is what many tests are about."""
+
+
+def _handler(owner: ScriptedServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+
+        def do_POST(self) -> None:
+            content = self.rfile.read(int(self.headers.get("content-length", 0)))
+            owner.count(+1)
+            try:
+                self.send(owner.take(self.path, dict(self.headers), content))
+            finally:
+                owner.count(-1)
+
+        def send(self, answer: Answer) -> None:
+            if answer.delay:
+                owner.release.wait(answer.delay)
+            if answer.hang:
+                owner.release.wait(LONGEST_HANG)
+                self.close_connection = True
+                return
+            if answer.raw is not None:
+                self.wfile.write(answer.raw)
+                self.close_connection = True
+                return
+            body = answer.body if isinstance(answer.body, bytes | str) else json.dumps(answer.body)
+            content = body.encode() if isinstance(body, str) else body
+            head = [f"HTTP/1.1 {answer.status} Scripted", f"Content-Length: {len(content)}"]
+            head += [f"{name}: {value}" for name, value in answer.headers.items()]
+            start = ("\r\n".join(head) + "\r\n\r\n").encode("latin-1")
+            if answer.cut:
+                self.wfile.write(start + content[: len(content) // 2])
+                self.close_connection = True
+            elif answer.drip:
+                slow = start + content if answer.drip_head else content
+                self.wfile.write(b"" if answer.drip_head else start)
+                for position in range(len(slow)):
+                    if owner.release.wait(answer.drip):
+                        break
+                    self.wfile.write(slow[position : position + 1])
+                self.close_connection = True
+            else:
+                self.wfile.write(
+                    start + content
+                )  # in one piece, else the second waits for an acknowledgement
+
+        def log_message(self, *arguments: Any) -> None:
+            """Say nothing."""
+
+    return Handler
+
+
+# What a model would answer: always the same to the same text.
+
+
+def known_probabilities(text: str) -> dict[str, float]:
+    """Probabilities of the labels that follow from a text and nothing else."""
+    weights = [1 + byte for byte in sha256(text.encode()).digest()[:3]]
+    return {label: round(weight / sum(weights), 6) for label, weight in zip(LABELS, weights, strict=True)}
+
+
+def known_component(text: str, name: str) -> float:
+    """The probability of a component that follows from a text and nothing else."""
+    return round(sha256(f"{name} {text}".encode()).digest()[0] / 255, 6)
+
+
+def answer_decisions(call: Call) -> Answer:
+    """As `/v1/decisions` answers."""
+    found = known_probabilities(call.text)
+    answers: list[dict[str, Any]] = []
+    for question in call.body["questions"]:
+        name = question.get("name")
+        if question["type"] == "score":
+            labels = [level["label"] for level in question["levels"]]
+            rows = [
+                {"value": i, "label": label, "probability": found[label]} for i, label in enumerate(labels)
+            ]
+            score = sum(row["value"] * row["probability"] for row in rows)
+            answer = {"type": "score", "score": score, "confidence": 0.5, "probabilities": rows}
+        else:
+            answer = {"type": "predicate", "probability": known_component(call.text, name)}
+        answers.append({**answer, "name": name})
+    details = {"input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0}}
+    details["output_tokens_details"] = {"reasoning_tokens": 0}
+    usage = {"input_tokens": 1000, "output_tokens": 0, "total_tokens": 1000, **details}
+    return Answer(body={"model": call.body["model"], "answers": answers, "usage": usage})
+
+
+def answer_systemone(call: Call) -> Answer:
+    """As `/v1/systemone` answers."""
+    found = known_probabilities(call.text)
+    answers: dict[str, Any] = {}
+    for name, question in call.body["questions"].items():
+        if question["type"] == "score":
+            levels = {str(i): found[label] for i, label in enumerate(LABELS)}
+            legend = dict(zip(levels, question["criteria"], strict=True))
+            score = sum(int(i) * probability for i, probability in levels.items())
+            answers[name] = {
+                "type": "score",
+                "score": score,
+                "legend": legend,
+                "probabilities": levels,
+                "confidence": 0.5,
+            }
+        else:
+            answers[name] = {"type": "noul", "noul": known_component(call.text, name)}
+    usage = {"input_tokens": 1000, "output_tokens": 0}
+    return Answer(body={"model": call.body["model"], "answers": answers, "usage": usage})
+
+
+def answer_chat(call: Call, text: str = "Good") -> Answer:
+    """As `/v1/chat/completions` answers, with `text`."""
+    message = {"role": "assistant", "content": text}
+    choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
+    usage = {"prompt_tokens": 200, "completion_tokens": 5, "total_tokens": 205}
+    about = {
+        "id": f"chat-{call.number}",
+        "object": "chat.completion",
+        "created": 0,
+        "model": call.body["model"],
+    }
+    return Answer(body={**about, "choices": [choice], "usage": usage})
+
+
+def answer(call: Call) -> Answer:
+    """As the path asks for."""
+    if call.path.endswith("/decisions"):
+        return answer_decisions(call)
+    return answer_systemone(call) if call.path.endswith("/systemone") else answer_chat(call)
+
+
+def flaky(script: Script = answer, *, overloaded: float = 0.2, garbage: float = 0.05) -> Script:
+    """Fails these parts of all calls: which ones follows from the request and how often it came before.
+
+    So the same exchanges fail in every run, whatever the threads do.
+    """
+
+    def fail_some(call: Call) -> Answer:
+        drawn = sha256(f"{call.repeat} {call.text}".encode()).digest()
+        part = int.from_bytes(drawn[:4]) / 2**32
+        if part < overloaded:
+            return Answer(status=429, headers={"Retry-After": "0"}, body={"error": {"message": "slow down"}})
+        return Answer(body="<html>Bad gateway") if part < overloaded + garbage else script(call)
+
+    return fail_some
