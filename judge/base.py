@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping
+from contextvars import ContextVar
 from difflib import get_close_matches
 from importlib import import_module
 from inspect import signature
@@ -14,18 +15,26 @@ from data.rubric import Rubric
 
 # The values are paths, so that nothing heavy loads before a judge is asked for by name.
 JUDGES = {
+    "cascade": "judge.cascade:CascadeJudge",
     "classifier": "judge.classifier:ClassifierJudge",
     "classifier-large": "judge.large:LargeClassifierJudge",
+    "decision": "judge.decision:DecisionJudge",
     "length": "judge.baselines:LengthJudge",
     "majority": "judge.baselines:MajorityJudge",
+    "panel": "judge.panel:PanelJudge",
+    "prompted": "judge.prompted:PromptedJudge",
 }
+
+_OPEN: ContextVar[tuple[Path, ...]] = ContextVar("_OPEN", default=())  # files being read, outermost first
 
 
 class Judge(Protocol):
     """Says what a crowd would have said of one exchange, or that it cannot, and why.
 
     `version` changes whenever a judgment could. `judge` is called from `concurrency` threads at once. A judge
-    may also have a `caveat`, a line that is printed under every table of its shares.
+    may also have a `caveat`, a line that is printed under every table of its shares, and `report`, which
+    takes a run's judgments and gives lines to print there. Its class may list in `files` which options name
+    files: these are looked for beside the TOML file first.
     """
 
     @property
@@ -48,6 +57,17 @@ def load_judge(name: str) -> Judge:
 
 
 def _read_judge(path: Path) -> Judge:
+    place = path.resolve()
+    if place in _OPEN.get():
+        raise UserError(f"{path}: names itself, directly or through others; a judge cannot be part of itself")
+    token = _OPEN.set((*_OPEN.get(), place))
+    try:
+        return _read_file(path)
+    finally:
+        _OPEN.reset(token)
+
+
+def _read_file(path: Path) -> Judge:
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -57,18 +77,29 @@ def _read_judge(path: Path) -> Judge:
     kind = table.pop("kind", None)
     if not isinstance(kind, str):
         raise UserError(f"{path}: kind: missing; use one of {', '.join(sorted(JUDGES))}")
-    return _make_judge(kind, table, place=str(path))
+    return _make_judge(kind, table, place=str(path), folder=path.parent)
 
 
-def _make_judge(kind: str, options: Mapping[str, Any], *, place: str) -> Judge:
+def _make_judge(kind: str, options: Mapping[str, Any], *, place: str, folder: Path | None = None) -> Judge:
     if kind not in JUDGES:
         close = get_close_matches(kind, JUDGES, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise UserError(f"{place}: unknown judge {kind!r}; known: {', '.join(sorted(JUDGES))}{hint}")
     module, _, class_name = JUDGES[kind].partition(":")
     make = getattr(import_module(module), class_name)
-    judge: Judge = make(**_check_options(make, options, place=place))
+    checked = _check_options(make, options, place=place)
+    if folder is not None:
+        checked |= {key: _find(checked[key], folder) for key in getattr(make, "files", ()) if key in checked}
+    judge: Judge = make(**checked)
     return judge
+
+
+def _find(named: Any, folder: Path) -> Any:
+    """Files as they are found from here: beside the file that names them, if they are there."""
+    if isinstance(named, list):
+        return [_find(item, folder) for item in named]
+    beside = folder / named
+    return str(beside) if beside.suffix in (".toml", ".json") and beside.exists() else named
 
 
 def _check_options(make: type, options: Mapping[str, Any], *, place: str) -> dict[str, Any]:

@@ -1,0 +1,125 @@
+"""Tunes a prompted judge's instructions and examples against people's ratings, within a budget."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from data.errors import UserError
+from data.records import LABELS
+from judge.examples import Example
+from judge.program import Program
+from judge.prompted import PromptedJudge
+from judge.rated import Parts, Rated, merge_ratings, split_rated
+from judge.search import Method, search
+from judge.tryout import Meter, MetricName, Tryout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuned:
+    """The best program found, and what the judge said of the held-out exchanges before and after.
+
+    `rows` has one entry for each held-out rating. `stopped` says why the search ended before its end, if so.
+    """
+
+    program: Program
+    rows: tuple[Mapping[str, Any], ...]
+    parts: Parts
+    candidates: int
+    calls: int
+    cost: float
+    stopped: str
+
+
+def optimize(
+    examples: Sequence[Example],
+    judge: PromptedJudge,
+    *,
+    method: Method = "bootstrap",
+    metric: MetricName = "qwk",
+    max_calls: int = 1000,
+    max_cost: float | None = None,
+    seed: int = 0,
+    held_out_part: float = 0.3,
+    demos: int = 4,
+    on_step: Callable[[str], None] = lambda text: None,
+) -> Tuned:
+    """Search for a better program than the judge's own, within so many calls and, if given, dollars.
+
+    When either is used up the search stops and the best candidate so far is kept. A candidate takes the place
+    of the judge's own program only if it does better on ratings it was not made from. The program's examples
+    are exchanges from the ratings: whoever gets it gets those texts.
+    """
+    if judge.mode == "pairwise":
+        raise UserError('mode: "pairwise" cannot be tuned on ratings of single replies; use another mode')
+    parts = split_rated(merge_ratings(examples), held_out_part=held_out_part, seed=seed)
+    put_by = _check_calls(max_calls, parts, each=judge.most_calls)
+    start, began, calls = replace(judge.program, digest=""), judge.endpoint.spent, judge.endpoint.calls
+    tryout = Tryout(judge=judge, meter=Meter(limit=max_calls - put_by))
+    with _spending(judge, max_cost, began):
+        on_step(f"asking about {len(parts.held_out):,} held-out replies")
+        tryout.ask_all(start, parts.held_out)
+        # Twice what the first look cost: with examples in it, a prompt is longer.
+        with _spending(judge, max_cost, began, put_by=2 * (judge.endpoint.spent - began)):
+            on_step(f"searching with {len(parts.learn) + len(parts.choose):,} others ({method})")
+            tryout.ask_all(start, parts.choose)
+            stopped = search(tryout, start, parts, method, metric, seed=seed, demos=demos)
+        best = tryout.find_best(parts.choose, metric, start=start)
+        on_step(f"asking about the held-out replies again, after {len(tryout.candidates):,} candidates")
+        tryout.meter.extend(max_calls)
+        tryout.ask_all(best, parts.held_out)
+    return Tuned(
+        program=best,
+        rows=tuple(_rows(tryout, parts.held_out, before=start, after=best)),
+        parts=parts,
+        candidates=len(tryout.candidates),
+        calls=judge.endpoint.calls - calls,
+        cost=round(judge.endpoint.spent - began, 6),
+        stopped=stopped,
+    )
+
+
+def _check_calls(max_calls: int, parts: Parts, *, each: int) -> int:
+    """Refuse a budget that buys no search; returns what is put by for the last look at the held-out part."""
+    put_by = each * len(parts.held_out)
+    least = 2 * put_by + each * (len(parts.choose) + 1)
+    if max_calls < least:
+        raise UserError(
+            f"--max-calls {max_calls:,}: too few: asking about the held-out replies before and after, and "
+            f"once about those to choose by, takes {least:,}; allow more, or bring fewer ratings"
+        )
+    return put_by
+
+
+def _rows(
+    tryout: Tryout, held_out: Sequence[Rated], *, before: Program, after: Program
+) -> Iterator[dict[str, Any]]:
+    digests = {"before": tryout.register(before), "after": tryout.register(after)}
+    for item in held_out:
+        predictions: dict[str, list[float] | None] = {}
+        for name, digest in digests.items():
+            outcome = tryout.ledger.get((digest, item.text))
+            given = outcome.probabilities if outcome else None
+            predictions[name] = [given[label] for label in LABELS] if given else None
+        for rating, batch in zip(item.ratings, item.batches, strict=True):
+            yield {
+                "id": item.exchange.id,
+                "model": item.exchange.model,
+                "batch": batch,
+                "rating": rating,
+                "predictions": predictions,
+            }
+
+
+@contextmanager
+def _spending(
+    judge: PromptedJudge, max_cost: float | None, began: float, put_by: float = 0.0
+) -> Iterator[None]:
+    """Lets the endpoint spend no more than `max_cost`, less what is put by for later."""
+    before = judge.endpoint.max_cost
+    if max_cost is not None:
+        judge.endpoint.max_cost = began + max(0.0, max_cost - put_by)
+    try:
+        yield
+    finally:
+        judge.endpoint.max_cost = before
