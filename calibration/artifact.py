@@ -1,0 +1,146 @@
+"""`calibration.json`: what was fitted, for which judge, on which ratings, and until when it holds."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import date, timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+from calibration.transport import Between, between_of
+from data.errors import UserError
+from data.files import disk_errors, replacing
+
+FORMAT: Final = 1
+MAX_BYTES: Final = 64 << 20
+MAKE_ANEW: Final = "make it anew with `calibrate`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """A fitted calibration; plain values throughout, so that it is the same after being written and read.
+
+    It holds for one `judge` and `version`, the language model behind it (`model_id`, empty if none), `rubric`
+    (the digest of prompt or rubric) and `decoding`; `ratings` is the digest of the rating set. `mapping` and
+    `conformal` are as their modules wrote them. `between` has a row for each label, or for the mean: the
+    calibrated models as `Between.as_dict` gives them; `lines` what `fit_line` found of each, `ranges` from
+    where to where a new model's judged mean may lie. `days` after `created` it has expired.
+    """
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
+    judge: str
+    version: str
+    rubric: str
+    ratings: str
+    created: date
+    days: int
+    count: int
+    model_id: str = ""
+    decoding: Mapping[str, Any] = field(default_factory=dict)
+    design_effect: float | None = None
+    mapping: Mapping[str, Any] = field(default_factory=dict)
+    conformal: Mapping[str, Any] = field(default_factory=dict)
+    between: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    lines: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    figures: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of all of it as canonical JSON; runs name the calibration they used by this."""
+        return sha256(_canonical(_as_row(self)).encode()).hexdigest()
+
+    @property
+    def expires(self) -> date:
+        """The first day on which it no longer holds."""
+        return self.created + timedelta(days=self.days)
+
+    def betweens(self) -> tuple[Between, ...]:
+        """The calibrated models, column by column, for `calibration.correction`."""
+        return tuple(between_of(dict(row)) for row in self.between.values())
+
+
+def write_calibration(path: Path, calibration: Calibration) -> None:
+    """Write it whole or not at all; a value that JSON has no word for (nan) is refused."""
+    row = {"format": FORMAT, "digest": calibration.digest, **_as_row(calibration)}
+    text = json.dumps(row, ensure_ascii=False, allow_nan=False, indent=1)
+    with disk_errors(path), replacing(path) as partial:
+        partial.write_text(f"{text}\n", encoding="utf-8")
+
+
+def read_calibration(path: Path) -> Calibration:
+    """Read what `write_calibration` wrote; refused when damaged, changed since, or of another format."""
+    with disk_errors(path):
+        if not path.is_file():
+            raise UserError(f"{path}: no calibration here; make one with `calibrate`")
+        if path.stat().st_size > MAX_BYTES:
+            raise UserError(f"{path}: too large for a calibration; {MAKE_ANEW}")
+        raw = path.read_bytes()
+    try:
+        row = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: damaged, not JSON ({error}); {MAKE_ANEW}") from error
+    if not isinstance(row, dict) or "format" not in row or "digest" not in row:
+        raise UserError(f"{path}: not a calibration; name a calibration.json")
+    if (version := row.pop("format")) != FORMAT:
+        raise UserError(f"{path}: format {version!r}, and this version reads {FORMAT}; {MAKE_ANEW}")
+    digest = row.pop("digest")
+    if sha256(_canonical(row).encode()).hexdigest() != digest:
+        raise UserError(f"{path}: damaged or changed since it was written (digest differs); {MAKE_ANEW}")
+    return _validate(path, row)
+
+
+def fits(
+    calibration: Calibration,
+    *,
+    judge: str,
+    version: str,
+    rubric: str,
+    today: date,
+    model_id: str | None = None,
+) -> str | None:
+    """Why the calibration must not be applied to this judge today, or None; `model_id` if it is known."""
+    if calibration.judge != judge:
+        return f"another judge: it is for {calibration.judge!r}, not {judge!r}"
+    if calibration.version != version:
+        return f"another judge version: it is for {calibration.version!r}, not {version!r}"
+    if model_id is not None and calibration.model_id != model_id:
+        return f"another model behind the judge: it is for {calibration.model_id!r}, not {model_id!r}"
+    if calibration.rubric != rubric:
+        return "another rubric: the judge was calibrated with other instructions"
+    if today < calibration.created:
+        return f"made on {calibration.created}, after today"
+    if today >= calibration.expires:
+        return f"expired on {calibration.expires}"
+    return None
+
+
+def _as_row(calibration: Calibration) -> dict[str, Any]:
+    row = {item.name: getattr(calibration, item.name) for item in fields(calibration)}
+    row["created"] = calibration.created.isoformat()
+    # Through JSON once, so that tuples are lists and the digest is that of what will be read.
+    plain: dict[str, Any] = json.loads(_canonical(row))
+    return plain
+
+
+def _canonical(row: Mapping[str, Any]) -> str:
+    return json.dumps(
+        row, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"), default=dict
+    )
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _validate(path: Path, row: dict[str, Any]) -> Calibration:
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(Calibration).validate_python(row)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise UserError(f"{path}: {place}: {first['msg']}; {MAKE_ANEW}") from error

@@ -1,0 +1,245 @@
+"""The kinds of maps from a judge's word to label probabilities: how each is fitted and applied.
+
+By hand, because scikit-learn's calibrators wrap a classifier of its own, know no order of labels and are kept
+by pickle; the searches are scipy's.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.agreement import LEAST_PROBABILITY
+from calibration.intervals import Floats
+from calibration.resampling import Integers
+
+MOST_VALUES: Final = 25  # of a judge's scale for which each has frequencies of its own
+PRIOR_SD: Final = 2.0  # of parameters around "no change": nothing to a hundred ratings, a rein to ten
+PRIOR_RATINGS: Final = 3.0  # how many ratings with the overall shares each row of a table is given
+
+Parameters = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How a map of one kind is fitted (values, ratings, levels) and applied (values, parameters, levels)."""
+
+    parameters: tuple[str, ...]
+    fit: Callable[[NDArray[Any], Integers, int], dict[str, Any]]
+    apply: Callable[[NDArray[Any], Parameters, int], Floats]
+
+
+def _fit_nothing(values: NDArray[Any], ratings: Integers, levels: int) -> dict[str, Any]:
+    return {}
+
+
+def _apply_nothing(values: Floats, parameters: Parameters, levels: int) -> Floats:
+    return values
+
+
+def _fit_temperature(values: Floats, ratings: Integers, levels: int) -> dict[str, Any]:
+    from scipy.optimize import minimize_scalar
+
+    if not len(ratings):
+        return {"temperature": 1.0}
+    logits = _logs(values)
+    found = minimize_scalar(
+        lambda log: _loss(logits / math.exp(log), ratings), bounds=(-4.0, 4.0), method="bounded"
+    )
+    return {"temperature": math.exp(float(found.x))}
+
+
+def _apply_temperature(values: Floats, parameters: Parameters, levels: int) -> Floats:
+    return _softmax(_logs(values) / parameters["temperature"])
+
+
+def _fit_vector(values: Floats, ratings: Integers, levels: int) -> dict[str, Any]:
+    logits = _logs(values)
+
+    def loss(free: Floats) -> float:
+        return _loss(logits * free[:levels] + free[levels:], ratings)
+
+    found = _search(loss, np.append(np.ones(levels), np.zeros(levels)), len(ratings))
+    return {"weights": found[:levels].tolist(), "biases": found[levels:].tolist()}
+
+
+def _apply_vector(values: Floats, parameters: Parameters, levels: int) -> Floats:
+    return _softmax(_logs(values) * np.array(parameters["weights"]) + np.array(parameters["biases"]))
+
+
+def _fit_proportional(scores: Floats, ratings: Integers, levels: int) -> dict[str, Any]:
+    """Proportional odds on a score: logit P(label >= c) = slope * (score - middle) / scale - cut_c."""
+    middle = float(scores.mean()) if len(scores) else 0.0
+    scale = float(scores.std()) or 1.0 if len(scores) else 1.0
+    shares = _smooth_shares(ratings, levels)
+    above = 1 - shares.cumsum()[:-1]
+    cuts = -np.log(above / (1 - above))
+    start = np.concatenate([[0.0], cuts[:1], np.log(np.diff(cuts))])
+    standard = (scores - middle) / scale
+
+    def loss(free: Floats) -> float:
+        chances = _above(standard, float(free[0]), _cuts(free[1:]))
+        return float(
+            -np.log(np.maximum(_between(chances)[np.arange(len(ratings)), ratings - 1], 1e-12)).mean()
+        )
+
+    found = _search(loss, start, len(ratings))
+    return {"slope": float(found[0]) / scale, "middle": middle, "cuts": _cuts(found[1:]).tolist()}
+
+
+def _apply_proportional(scores: Floats, parameters: Parameters, levels: int) -> Floats:
+    standard = scores - parameters["middle"]
+    return _between(_above(standard, parameters["slope"], np.array(parameters["cuts"])))
+
+
+def _fit_ordinal(values: Floats, ratings: Integers, levels: int) -> dict[str, Any]:
+    return _fit_proportional(_location(values), ratings, levels)
+
+
+def _apply_ordinal(values: Floats, parameters: Parameters, levels: int) -> Floats:
+    return _apply_proportional(_location(values), parameters, levels)
+
+
+def _fit_isotonic(values: Floats, ratings: Integers, levels: int) -> dict[str, Any]:
+    """For each cut, the monotone curve from P(label >= cut) to how often it was so, as knots."""
+    from scipy.optimize import isotonic_regression
+
+    if not len(ratings):  # no curve is the straight one
+        return {"places": [[0.0, 1.0]] * (levels - 1), "heights": [[0.0, 1.0]] * (levels - 1), "ratings": 0}
+    places, heights = [], []
+    for cut, said in enumerate(_cumulative(values).T, start=2):
+        known, number, counts = np.unique(said, return_inverse=True, return_counts=True)
+        means = np.bincount(number, ratings >= cut) / counts
+        curve = isotonic_regression(means, weights=counts).x
+        # Of a flat run only the ends are needed.
+        kept = np.ones(len(curve), dtype=bool)
+        kept[1:-1] = (curve[1:-1] != curve[:-2]) | (curve[1:-1] != curve[2:])
+        places.append(known[kept].tolist())
+        heights.append(curve[kept].tolist())
+    return {"places": places, "heights": heights, "ratings": len(ratings)}
+
+
+def _apply_isotonic(values: Floats, parameters: Parameters, levels: int) -> Floats:
+    knots = zip(_cumulative(values).T, parameters["places"], parameters["heights"], strict=True)
+    above = np.column_stack([np.interp(said, places, heights) for said, places, heights in knots])
+    # Fitted apart, two curves may cross: Good is never likelier than Okay or better.
+    above = np.minimum.accumulate(above, axis=1)
+    # A curve that ends at 0 or 1 has seen no exception among so many ratings, not none for ever.
+    rows = parameters["ratings"]
+    smooth: Floats = (rows * _between(above) + 1) / (rows + levels)
+    return smooth
+
+
+def _fit_constant(values: NDArray[Any], ratings: Integers, levels: int) -> dict[str, Any]:
+    return {"shares": _smooth_shares(ratings, levels).tolist()}
+
+
+def _apply_constant(values: NDArray[Any], parameters: Parameters, levels: int) -> Floats:
+    return np.tile(np.array(parameters["shares"]), (len(values), 1))
+
+
+def _fit_table(values: NDArray[Any], ratings: Integers, levels: int) -> dict[str, Any]:
+    """How often each rating met each of the judge's values, drawn a little towards the overall shares."""
+    shares = _smooth_shares(ratings, levels)
+    known, number = np.unique(values, return_inverse=True)
+    counts = np.zeros((len(known), levels))
+    np.add.at(counts, (number, ratings - 1), 1)
+    rows = (counts + PRIOR_RATINGS * shares) / (counts.sum(axis=1, keepdims=True) + PRIOR_RATINGS)
+    return {"values": known.tolist(), "rows": rows.tolist(), "shares": shares.tolist()}
+
+
+def _apply_table(values: NDArray[Any], parameters: Parameters, levels: int) -> Floats:
+    rows = dict(zip(parameters["values"], parameters["rows"], strict=True))
+    # A value never seen tells nothing: the overall shares.
+    found = [rows.get(value, parameters["shares"]) for value in values.tolist()]
+    return np.array(found).reshape(len(values), levels)
+
+
+FROM_PROBABILITIES: Final = ("identity", "temperature", "ordinal", "vector", "isotonic")
+FROM_SCORES: Final = ("constant", "proportional", "table")
+KINDS: Final = {  # each group from the simplest to the richest
+    "identity": Kind((), _fit_nothing, _apply_nothing),
+    "temperature": Kind(("temperature",), _fit_temperature, _apply_temperature),
+    "ordinal": Kind(("slope", "middle", "cuts"), _fit_ordinal, _apply_ordinal),
+    "vector": Kind(("weights", "biases"), _fit_vector, _apply_vector),
+    "isotonic": Kind(("places", "heights", "ratings"), _fit_isotonic, _apply_isotonic),
+    "constant": Kind(("shares",), _fit_constant, _apply_constant),
+    "proportional": Kind(("slope", "middle", "cuts"), _fit_proportional, _apply_proportional),
+    "table": Kind(("values", "rows", "shares"), _fit_table, _apply_table),
+}
+
+
+def _search(loss: Callable[[Floats], float], start: Floats, rows: int) -> Floats:
+    """The parameters of the least mean loss, held to the start as if by a normal prior."""
+    from scipy.optimize import minimize
+
+    if not rows:
+        return start
+
+    def held(free: Floats) -> float:
+        return loss(free) + float((((free - start) / PRIOR_SD) ** 2).sum()) / (2 * rows)
+
+    found: Floats = minimize(held, start, method="BFGS", options={"gtol": 1e-6}).x
+    return found
+
+
+def _loss(logits: Floats, ratings: Integers) -> float:
+    from scipy.special import log_softmax
+
+    return float(-log_softmax(logits, axis=1)[np.arange(len(ratings)), ratings - 1].mean())
+
+
+def _logs(probabilities: Floats) -> Floats:
+    logs: Floats = np.log(np.maximum(probabilities, LEAST_PROBABILITY))
+    return logs
+
+
+def _softmax(logits: Floats) -> Floats:
+    from scipy.special import softmax
+
+    found: Floats = softmax(logits, axis=1)
+    return found
+
+
+def _cumulative(probabilities: Floats) -> Floats:
+    """P(label >= 2), P(label >= 3) and so on, (rows, levels - 1)."""
+    above: Floats = probabilities[:, ::-1].cumsum(axis=1)[:, ::-1][:, 1:]
+    return np.round(above, 12)  # rounded, or equal probabilities might differ in the last bit
+
+
+def _location(probabilities: Floats) -> Floats:
+    """Where a row stands: the mean logit of its cumulative probabilities.
+
+    Proportional odds move all these logits alike, so of a judge that follows them nothing is lost.
+    """
+    above = np.clip(_cumulative(probabilities), LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
+    middle: Floats = np.log(above / (1 - above)).mean(axis=1)
+    return middle
+
+
+def _above(scores: Floats, slope: float, cuts: Floats) -> Floats:
+    from scipy.special import expit
+
+    chances: Floats = expit(slope * scores[:, None] - cuts)
+    return chances
+
+
+def _cuts(free: Floats) -> Floats:
+    """Ascending, from the first and the logarithms of the gaps."""
+    return np.concatenate([free[:1], free[:1] + np.exp(free[1:]).cumsum()])
+
+
+def _between(above: Floats) -> Floats:
+    """Label probabilities from cumulative ones, (rows, levels)."""
+    ends = np.ones((len(above), 1)), np.zeros((len(above), 1))
+    parts: Floats = -np.diff(np.hstack([ends[0], above, ends[1]]), axis=1)
+    return parts
+
+
+def _smooth_shares(ratings: Integers, levels: int) -> Floats:
+    counts = np.bincount(ratings - 1, minlength=levels) if len(ratings) else np.zeros(levels)
+    shares: Floats = (counts + 1) / (len(ratings) + levels)
+    return shares

@@ -1,0 +1,236 @@
+"""Ratings joined with judgments: the rows every part of a calibration starts from."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.intervals import Floats
+from calibration.resampling import Integers
+from data.errors import UserError
+from data.recorded import first_number, judgment_of_row, nearest_level, position_on
+from data.records import LABELS, UNNAMED_MODEL, Judgment, Rating
+
+Cluster = Literal["batch", "rater", "prompt", "id"]
+NAMED_AT_MOST = 5  # of several mistakes alike, an error names this many
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Paired:
+    """Ratings joined with judgments, one row a rating; an id rated by several people has several rows.
+
+    Of the rest, in responses: `unscored`, rated and given no score, by the kind of reason; `unjudged`, rated
+    and unknown to the judge; `unrated`, scored and rated by nobody.
+    """
+
+    id: NDArray[np.str_]
+    model: NDArray[np.str_]
+    rater: NDArray[np.str_]
+    batch: NDArray[np.str_]  # the cluster; the rater's where none is given
+    prompt: NDArray[np.str_]  # prompt_digest
+    rating: NDArray[np.int64]  # position on the scale, 1..k
+    score: Floats  # the judge's expected rating, 1..k and between
+    label: NDArray[np.int64]  # the judge's label, 1..k
+    probabilities: Floats | None = None  # (rows, k); None where a judge gives labels or scores only
+    scale: tuple[str, ...] = LABELS  # the names of the k levels, worst first
+    unscored: Mapping[str, int] = field(default_factory=dict)
+    unjudged: int = 0
+    unrated: int = 0
+
+    def __post_init__(self) -> None:
+        columns = (self.id, self.model, self.rater, self.batch, self.prompt, self.rating, self.score)
+        if len({len(column) for column in (*columns, self.label)}) > 1:
+            raise ValueError("paired ratings: columns of one length")
+        if self.probabilities is not None and self.probabilities.shape != (len(self.id), self.levels):
+            raise ValueError("paired ratings: one probability for every level and row")
+        for column in (self.rating, self.score, self.label):
+            if column.size and not ((column >= 1) & (column <= self.levels)).all():
+                raise ValueError("paired ratings: ratings, scores and labels are positions on the scale")
+
+    def __len__(self) -> int:
+        return len(self.id)
+
+    @property
+    def levels(self) -> int:
+        """How many levels the scale has, k."""
+        return len(self.scale)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Every model, by name."""
+        return tuple(str(name) for name in np.unique(self.model))
+
+    @property
+    def has_several_raters(self) -> bool:
+        """Whether any response was rated by more than one person."""
+        return len(np.unique(self.id)) < len(self)
+
+    def clusters(self, kind: Cluster = "batch") -> Integers:
+        """Each row's cluster, numbered from 0."""
+        return np.unique(getattr(self, kind), return_inverse=True)[1]
+
+    def take(self, rows: NDArray[Any]) -> "Paired":
+        """These rows only, by mask or by position; what could not be paired is told of the whole only."""
+        columns = ("id", "model", "rater", "batch", "prompt", "rating", "score", "label")
+        kept: dict[str, Any] = {name: getattr(self, name)[rows] for name in columns}
+        if self.probabilities is not None:
+            kept["probabilities"] = self.probabilities[rows]
+        return replace(self, **kept, unscored={}, unjudged=0, unrated=0)
+
+    def by_model(self) -> dict[str, "Paired"]:
+        """The rows of every model, by name."""
+        return {name: self.take(self.model == name) for name in self.models}
+
+
+def pair(
+    judgments: Iterable[Judgment],
+    ratings: Iterable[Rating],
+    *,
+    scale: Sequence[str] = LABELS,
+    dimension: str = "empathy",
+    is_rounding: bool = False,
+) -> Paired:
+    """Every rating of `dimension` with the judgment of its response.
+
+    Ratings are positions on the scale, or its numbers where the levels are numbers. One between two levels
+    (a mean over people) is refused unless `is_rounding`, which takes it to the nearest.
+    """
+    judged = _by_id(judgments)
+    rated = _check([rating for rating in ratings if rating.dimension == dimension], dimension)
+    positions = _rating_positions(rated, scale, is_rounding)
+    scored = {key: found for key, item in judged.items() if (found := _score(item, scale)) is not None}
+    rows = [
+        (rating, judged[rating.id], place, *scored[rating.id])
+        for rating, place in zip(rated, positions, strict=True)
+        if rating.id in scored
+    ]
+    if not rows:
+        raise UserError(
+            "no rating belongs to a scored response: the ids of ratings and judgments do not meet"
+        )
+    ids = {rating.id for rating in rated}
+    reasons = Counter(_kind(judged[key].unscored) for key in ids if key in judged and key not in scored)
+    return Paired(
+        id=np.array([rating.id for rating, *_ in rows]),
+        model=np.array([_model(judgment, rating) for rating, judgment, *_ in rows]),
+        rater=np.array([rating.rater for rating, *_ in rows]),
+        batch=np.array([rating.batch or rating.rater for rating, *_ in rows]),
+        prompt=np.array([judgment.prompt_digest for _, judgment, *_ in rows]),
+        rating=np.array([place for _, _, place, *_ in rows], dtype=np.int64),
+        score=np.array([score for *_, score, _ in rows], dtype=float),
+        label=np.array([label for *_, label in rows], dtype=np.int64),
+        probabilities=_probabilities([judgment for _, judgment, *_ in rows], scale),
+        scale=tuple(scale),
+        unscored=dict(sorted(reasons.items())),
+        unjudged=len(ids - set(judged)),
+        unrated=len(set(scored) - ids),
+    )
+
+
+def pair_table(
+    rows: Iterable[Mapping[str, Any]],
+    ratings: Iterable[Rating],
+    *,
+    scale: Sequence[str] = LABELS,
+    dimension: str = "empathy",
+    is_rounding: bool = False,
+) -> Paired:
+    """The same for judgments of another tool as plain rows: see `data.recorded.read_recorded` for columns.
+
+    A score off the scale is unscored and counted, never moved onto it.
+    """
+    judgments = [judgment_of_row(row, scale=scale) for row in rows]
+    return pair(judgments, ratings, scale=scale, dimension=dimension, is_rounding=is_rounding)
+
+
+def median_ratings(paired: Paired) -> Paired:
+    """One row a response, with the median of its ratings, rounded; the rater is called "median".
+
+    The batch is the response's first; with one rating a response all stays as it was but the rater's name.
+    """
+    _, first, codes = np.unique(paired.id, return_index=True, return_inverse=True)
+    order = np.lexsort((paired.rating, codes))
+    sizes = np.bincount(codes)
+    starts = np.cumsum(sizes) - sizes
+    ordered = paired.rating[order]
+    middle = (ordered[starts + (sizes - 1) // 2] + ordered[starts + sizes // 2]) / 2
+    kept = paired.take(first)
+    return replace(kept, rating=np.rint(middle).astype(np.int64), rater=np.full(len(first), "median"))
+
+
+def _by_id(judgments: Iterable[Judgment]) -> dict[str, Judgment]:
+    found: dict[str, Judgment] = {}
+    twice = [item.id for item in judgments if found.setdefault(item.id, item) is not item]
+    if twice:
+        raise UserError(f"judgments: {_name(twice)} judged more than once; give one judge's, once each")
+    return found
+
+
+def _check(ratings: list[Rating], dimension: str) -> list[Rating]:
+    if not ratings:
+        raise UserError(f"ratings: none of the dimension {dimension!r}")
+    for rating in ratings:
+        if not rating.rater:
+            raise UserError(f"a rating of {rating.id!r} names no rater; give each person a name of their own")
+    times = Counter((rating.rater, rating.id) for rating in ratings)
+    if twice := [f"{who} on {what}" for (who, what), count in times.items() if count > 1]:
+        raise UserError(f"ratings: more than one by {_name(twice)}; keep one of each")
+    return ratings
+
+
+def _rating_positions(ratings: Sequence[Rating], scale: Sequence[str], is_rounding: bool) -> list[int]:
+    low = first_number(scale)
+    places = []
+    for rating in ratings:
+        position = position_on(rating.rating, scale)
+        if position is None:
+            ends = f"{low} to {low + len(scale) - 1}"
+            raise UserError(f"rating {rating.rating:g} of {rating.id!r} is not on the scale from {ends}")
+        if position != int(position) and not is_rounding:
+            raise UserError(
+                f"rating {rating.rating:g} of {rating.id!r} lies between two levels; give each person's own"
+                " rating, or ask for rounding"
+            )
+        places.append(nearest_level(position))
+    return places
+
+
+def _score(judgment: Judgment, scale: Sequence[str]) -> tuple[float, int] | None:
+    """The expected rating and the label's position; None for an unscored judgment."""
+    if judgment.unscored is not None or (judgment.label is None and judgment.score is None):
+        return None
+    if judgment.label is not None and judgment.label not in scale:
+        raise UserError(
+            f"judgment of {judgment.id!r}: label {judgment.label!r} is none of {', '.join(scale)};"
+            " ratings and judgments need one scale"
+        )
+    label = scale.index(judgment.label) + 1 if judgment.label is not None else None
+    score = judgment.score if judgment.score is not None else float(label or 1)
+    # Probabilities written to six digits can put their mean a hair outside.
+    score = min(max(score, 1.0), float(len(scale)))
+    return score, label or nearest_level(score)
+
+
+def _probabilities(judgments: Sequence[Judgment], scale: Sequence[str]) -> Floats | None:
+    if any(item.probabilities is None or set(item.probabilities) != set(scale) for item in judgments):
+        return None
+    return np.array([[(item.probabilities or {})[name] for name in scale] for item in judgments])
+
+
+def _model(judgment: Judgment, rating: Rating) -> str:
+    if judgment.model != UNNAMED_MODEL:
+        return judgment.model
+    return str(rating.extra.get("model", UNNAMED_MODEL))
+
+
+def _kind(reason: str | None) -> str:
+    # What follows a colon is particular to one response; reasons are counted by kind.
+    return (reason or "no reason given").partition(":")[0]
+
+
+def _name(things: Sequence[str]) -> str:
+    shown = ", ".join(repr(thing) for thing in things[:NAMED_AT_MOST])
+    return shown + (f" and {len(things) - NAMED_AT_MOST} more" if len(things) > NAMED_AT_MOST else "")
