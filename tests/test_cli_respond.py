@@ -1,0 +1,179 @@
+"""The command `respond`: through the real door, and killed or interrupted as in life."""
+
+import json
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from servers import Answer, Call, ScriptedServer, answer_chat
+
+import cli
+
+Start = Callable[..., "subprocess.Popen[str]"]
+COUNT = 60
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def prompts() -> Path:
+    rows = ({"id": f"p{n}", "prompt": f"I lost {n} coins.", "emotion": "sad"} for n in range(COUNT))
+    Path("prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return Path("prompts.jsonl")
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    with ScriptedServer(reply) as server:
+        yield server
+
+
+def reply(call: Call) -> Answer:
+    return answer_chat(call, f"That hurts, all the more when it is {call.text.split()[-2]} coins.")
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli.main, ["respond", *map(str, arguments)], terminal_width=80)
+
+
+def test_the_samples_are_answered_without_a_file_and_scored(server: ScriptedServer) -> None:
+    done = run("--base-url", server.base_url, "--model", "m", "--limit", 6, "--out", "answers")
+    assert done.exit_code == 0, done.output
+    assert "6 of 6 prompts answered by m" in done.stdout
+    assert "served as m (6)" in done.stdout
+    assert done.stdout.splitlines()[-1] == "answers/responses.jsonl"
+    scored = CliRunner().invoke(cli.main, ["score", "answers/responses.jsonl", "--judge", "length"])
+    assert scored.exit_code == 0, scored.output
+    assert scored.stdout.splitlines()[1].split()[0] == "m"
+    again = run("--base-url", server.base_url, "--model", "m", "--limit", 6, "--out", "answers")
+    assert "nothing left to ask" in again.stdout
+    assert len(server.calls) == 6
+
+
+def test_a_file_sets_the_model_and_options_override_it(
+    server: ScriptedServer, prompts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUR_KEY", "sk-not-to-be-seen")
+    Path("m.toml").write_text(
+        f"model = 'm/1'\nbase_url = '{server.base_url}'\nkey_env = 'OUR_KEY'\nseed = 3\n"
+    )
+    done = run(prompts, "--model-config", "m.toml", "--style", "plain", "--seed", 5, "--limit", 2, "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert (found["model"], found["style"], found["decoding"]["seed"], found["asked"]) == (
+        "m/1",
+        "plain",
+        5,
+        2,
+    )
+    assert found["run"].startswith("responses/prompts-m-1-")
+    assert server.calls[0].headers["authorization"] == "Bearer sk-not-to-be-seen"
+    written = "".join(path.read_text() for path in Path(found["run"]).iterdir())
+    assert "sk-not-to-be-seen" not in written + done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "no model: name one with --model and --base-url, or a file with --model-config"),
+        (("none.jsonl", "--model", "m"), "none.jsonl: no such file"),
+        (("--model-config", "none.toml"), "none.toml: no such file"),
+        (("--model", "m", "--base-url", "ftp://x"), "base_url"),
+        (("empty.jsonl", "--model", "m"), "nothing to answer: the file has no rows"),
+    ],
+)
+def test_a_mistake_ends_with_a_word_and_exit_code_2(arguments: tuple[str, ...], said: str) -> None:
+    Path("empty.jsonl").write_text("")
+    done = run(*arguments)
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert not Path("responses").exists()
+
+
+def test_a_limit_of_cost_needs_prices(server: ScriptedServer, prompts: Path) -> None:
+    done = run(prompts, "--model", "m", "--base-url", server.base_url, "--max-cost", 1)
+    assert done.exit_code == 2
+    assert "needs prices" in done.stderr
+    assert not server.calls
+
+
+def test_no_response_at_all_is_a_failure(prompts: Path) -> None:
+    with ScriptedServer(lambda call: answer_chat(call, "")) as server:
+        done = run(prompts, "--model", "m", "--base-url", server.base_url, "--limit", 3, "--out", "a")
+    assert done.exit_code == 5
+    assert "none of 3 prompts was answered: empty: no text (3)" in done.stderr
+
+
+def journal_lines(folder: str) -> int:
+    try:
+        return Path(folder, "journal.jsonl").read_bytes().count(b"\n")
+    except FileNotFoundError:
+        return 0
+
+
+def test_a_run_killed_twice_ends_as_an_unbroken_one(prompts: Path, start: Start) -> None:
+    """Calls past a point are held until the process is dead, so it always dies at work."""
+    held = {"from": 0}
+
+    def script(call: Call) -> Answer:
+        return Answer(hang=True) if call.number >= held["from"] else reply(call)
+
+    for stop_at in (15, 40):
+        with ScriptedServer(script) as server:
+            # Answers stand in the journal up to here; the four calls after them hang.
+            held["from"] = stop_at - journal_lines("killed")
+            process = start(*command(server, prompts, "killed"))
+            server.wait_for_calls(held["from"] + 4)
+            while journal_lines("killed") < stop_at:
+                assert process.poll() is None
+            process.kill()
+            assert process.wait(timeout=60) == -signal.SIGKILL
+        assert not Path("killed/manifest.json").exists()
+        assert not Path("killed/responses.jsonl").exists(), "no half a file of responses"
+    with ScriptedServer(reply) as server:
+        output, said = start(*command(server, prompts, "killed")).communicate(timeout=60)
+        assert f"{COUNT} of {COUNT} prompts answered" in output, said
+        asked = Counter(call.text for call in server.calls)
+        assert len(server.calls) == COUNT - 40 == len(asked), "nothing is asked twice"
+        start(*command(server, prompts, "unbroken")).communicate(timeout=60)
+    for name in ("answers.jsonl", "responses.jsonl"):
+        assert Path("killed", name).read_bytes() == Path("unbroken", name).read_bytes()
+    manifests = [json.loads(Path(folder, "manifest.json").read_text()) for folder in ("killed", "unbroken")]
+    differing = {"wall_seconds": 0, "base_url": ""}
+    assert manifests[0] | differing == manifests[1] | differing
+
+
+def command(server: ScriptedServer, prompts: Path, folder: str) -> list[str]:
+    Path("m.toml").write_text(f"model = 'm'\nbase_url = '{server.base_url}'\nconcurrency = 4\n")
+    return ["respond", str(prompts), "--model-config", "m.toml", "--out", folder]
+
+
+def test_an_interrupted_run_says_how_to_go_on(prompts: Path, start: Start) -> None:
+    def script(call: Call) -> Answer:
+        return Answer(hang=True) if call.number >= 10 else reply(call)
+
+    with ScriptedServer(script) as server:
+        process = start(*command(server, prompts, "a b"), "--limit", 50)
+        server.wait_for_calls(14)
+        while journal_lines("a b") < 10:
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        server.release.set()  # the calls under way are finished first
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "what was answered is kept" in said
+    assert "respond prompts.jsonl --model-config m.toml --out 'a b' --limit 50" in said
+    assert "Traceback" not in said
+
+
+def test_help_has_examples() -> None:
+    done = run("--help")
+    assert done.exit_code == 0
+    assert "empathy-judge respond prompts.jsonl --model-config gpt.toml" in done.output
