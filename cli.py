@@ -3,6 +3,7 @@
 import errno
 import json
 import shlex
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,8 @@ def main() -> None:
     default="classifier",
     show_default=True,
     metavar="NAME|FILE.toml",
-    help="classifier, classifier-large, length, majority, or a file that sets a judge's options.",
+    help="classifier, classifier-large, length, majority, or a file that sets the options of one of these or "
+    "of a prompted, decision, panel or cascade judge.",
 )
 @click.option("--out", type=FILE, help="The run's folder.  [default: runs/<file>-<judge>-<digest>]")
 @click.option("--limit", type=click.IntRange(min=1), help="Score no more than the first N responses.")
@@ -60,6 +62,19 @@ def main() -> None:
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the intervals."
 )
+@click.option(
+    "--calibration",
+    metavar="FILE|none",
+    help="Correct by this calibration, or by none.  [default: the one that came with the judge, if it fits]",
+)
+@click.option(
+    "--max-cost",
+    type=click.FloatRange(min=0),
+    metavar="USD",
+    help="Stop before more than this is spent; the same command goes on later.",
+)
+@click.option("--batch", is_flag=True, help="Ask in batches: half the price, answers within a day.")
+@click.option("--wait", is_flag=True, help="With --batch: wait for the answers.")
 @click.option(
     "--explain", metavar="ID", multiple=True, help="Show what drove this response's score; may be repeated."
 )
@@ -73,6 +88,10 @@ def score(
     limit: int | None,
     skip_invalid: bool,
     seed: int,
+    calibration: str | None,
+    max_cost: float | None,
+    batch: bool,
+    wait: bool,
     explain: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -80,23 +99,34 @@ def score(
 
     RESPONSES is a .jsonl, .csv or .parquet file with a prompt and a response in each row, and, if you have
     them, an id, model, situation, emotion and dialogue. The same command takes an interrupted run up again
-    and judges nothing twice.
+    and judges nothing twice. With --batch it submits, and given again it collects; until all answers are
+    there the exit code is 3.
 
     \b
     Examples:
       empathy-judge score responses.jsonl
       empathy-judge score responses.csv --judge length --out runs/length --json
       empathy-judge score responses.jsonl --explain 7
+      empathy-judge score responses.jsonl --judge prompted.toml --max-cost 2.50
+      empathy-judge score responses.jsonl --judge prompted.toml --batch
     """
+    from functools import partial
+
     from data.tables import check_table
     from judge.base import load_judge
+    from judge.batch import BatchUnderWay, score_batch
+    from judge.members import limit_cost
+    from judge.scoring import score_exchanges
+    from nightly.calibrated import find_calibration
     from nightly.pipeline import default_folder, explain_responses, find_responses, plan_run, score_responses
     from nightly.printing import print_scored, progress
 
     check_table(responses)  # before a judge is loaded, which may take seconds
     to_explain = find_responses(responses, explain, limit=limit, skip_invalid=skip_invalid)
     judge = load_judge(judge_name)
-    plan = plan_run(responses, judge)
+    limit_cost(judge, max_cost)
+    calibrated = find_calibration(judge, calibration, today=date.today())
+    plan = plan_run(responses, judge, calibration=calibrated.digest)
     folder = out or default_folder(responses, plan)
     try:
         with progress() as on_progress:
@@ -108,8 +138,13 @@ def score(
                 limit=limit,
                 skip_invalid=skip_invalid,
                 seed=seed,
+                calibrated=calibrated,
                 on_progress=on_progress,
+                engine=partial(score_batch, wait=wait) if batch else score_exchanges,
             )
+    except BatchUnderWay as pending:  # no error, and no result either
+        click.echo(json.dumps({"batch": str(pending), "run": str(folder)}) if as_json else pending)
+        ctx.exit(pending.exit_code)
     except KeyboardInterrupt as interrupt:
         again = command_line(ctx, out=folder)
         raise Interrupted(f"interrupted; what was judged is kept. To go on:\n  {again}") from interrupt
@@ -216,6 +251,423 @@ def train(
         try_out(materials, protocol, out, as_json=as_json)
     else:
         make(materials, out, evidence=evidence, about=about, as_json=as_json)
+
+
+@main.command()
+@click.argument("prompts", type=FILE, required=False)
+@click.option(
+    "--model-config", type=FILE, help="A TOML file: model, base_url, key_env, style, temperature ..."
+)
+@click.option("--model", help="The model to ask, as its server calls it.")
+@click.option("--base-url", help="An OpenAI-compatible server, such as http://127.0.0.1:8000/v1.")
+@click.option("--key-env", metavar="NAME", help="The variable that holds the key; never the key itself.")
+@click.option("--name", help="What the responses call the model.  [default: the model]")
+@click.option(
+    "--style",
+    type=click.Choice(["empathy", "plain"]),
+    help="Tell the model what empathy is, as the study did, or leave that out.  [default: empathy]",
+)
+@click.option("--temperature", type=click.FloatRange(min=0), help="[default: 0]")
+@click.option("--max-tokens", type=click.IntRange(min=1), help="[default: 512]")
+@click.option("--seed", type=click.IntRange(min=0), help="[default: 0]")
+@click.option("--out", type=FILE, help="The folder.  [default: responses/<file>-<model>-<digest>]")
+@click.option("--limit", type=click.IntRange(min=1), help="Ask for no more than the first N prompts.")
+@click.option("--max-cost", type=click.FloatRange(min=0), help="Spend no more than this now, in USD.")
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
+@click.pass_context
+def respond(
+    ctx: click.Context,
+    /,
+    prompts: Path | None,
+    model_config: Path | None,
+    out: Path | None,
+    limit: int | None,
+    max_cost: float | None,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Have a model answer prompts as the models of the crowd study did.
+
+    PROMPTS is a .jsonl, .csv or .parquet file with a prompt in each row, and, if you have them, an id,
+    situation, emotion and dialogue; without it the 160 sample prompts are taken. Options given here stand in
+    place of the file's. The same command takes an interrupted run up again and asks for nothing twice.
+
+    \b
+    Examples:
+      empathy-judge respond --base-url http://127.0.0.1:8000/v1 --model llama --out answers
+      empathy-judge respond prompts.jsonl --model-config gpt.toml --style plain --max-cost 0.50
+      empathy-judge score answers/responses.jsonl
+    """
+    from data.prompts import SAMPLE_PROMPTS
+    from data.tables import check_table
+    from judge.respond import Responder, make_model_config, read_model_config
+    from nightly.printing import progress
+    from nightly.responding import check_answered, default_folder, plan_responses, print_responded, respond_to
+
+    prompts = prompts or SAMPLE_PROMPTS
+    check_table(prompts)
+    if model_config is None and settings["model"] is None:
+        raise UserError("no model: name one with --model and --base-url, or a file with --model-config")
+    config = (
+        read_model_config(model_config, **settings)
+        if model_config
+        else make_model_config(settings, place="options")
+    )
+    responder = Responder(config)
+    plan = plan_responses(prompts, responder)
+    folder = out or default_folder(prompts, plan)
+    try:
+        with progress("asking", "answered") as on_progress:
+            responded = respond_to(
+                prompts, responder, plan, folder, limit=limit, max_cost=max_cost, on_progress=on_progress
+            )
+    except KeyboardInterrupt as interrupt:
+        again = command_line(ctx, prompts=prompts, out=folder)
+        raise Interrupted(f"interrupted; what was answered is kept. To go on:\n  {again}") from interrupt
+    print_responded(responded, as_json=as_json)
+    check_answered(responded)
+
+
+@main.command()
+@click.argument("runs", type=FILE, nargs=-1, metavar="RUN... RATINGS")
+@click.option("--exchanges", type=FILE, help="The texts, for length, emotions and examples in the report.")
+@click.option("--scale", default="Bad,Okay,Good", show_default=True, help="The ratings' levels, worst first.")
+@click.option("--dimension", default="empathy", show_default=True, help="Which dimension of the ratings.")
+@click.option(
+    "--judge", "judges", multiple=True, metavar="NAME", help="Of a table of several judges; may be repeated."
+)
+@click.option(
+    "--rater", "raters", multiple=True, metavar="NAME", help="Count these raters only; may be repeated."
+)
+@click.option("--median", "is_median", is_flag=True, help="Hold the judge against the median rating.")
+@click.option(
+    "--rounding", "is_rounding", is_flag=True, help="Take ratings between two levels to the nearest."
+)
+@click.option(
+    "--reliability",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.2817,
+    show_default=True,
+    help="Kappa of two people, where the ratings cannot tell it.",
+)
+@click.option(
+    "--epsilon",
+    type=click.FloatRange(0, 1),
+    default=0.1,
+    show_default=True,
+    help="What asking a person costs, in the alternative-annotator test.",
+)
+@click.option(
+    "--leave-out", multiple=True, metavar="MODEL", help="Draw the line without this model; may be repeated."
+)
+@click.option(
+    "--probe", metavar="JUDGE", help="Also ask this judge about rewritten responses; needs --exchanges."
+)
+@click.option(
+    "--out", type=FILE, help="Where calibration.json and report.* go.  [default: calibrations/<run>]"
+)
+@click.option(
+    "--valid-days", type=click.IntRange(min=1), default=90, show_default=True, help="Until it expires."
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all chance.")
+@click.option(
+    "--draws", type=click.IntRange(min=2), help="Of the bootstrap.  [default: 2000; self-test: 240]"
+)
+@click.option(
+    "--trial",
+    "trials",
+    type=FILE,
+    multiple=True,
+    help="Calibrate a trained judge from the trials of its recipe; one of each protocol.",
+)
+@click.option("--self-test", is_flag=True, help="Check the intervals on data whose answer is known.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
+@click.pass_context
+def calibrate(
+    ctx: click.Context,
+    runs: tuple[Path, ...],
+    exchanges: Path | None,
+    scale: str,
+    dimension: str,
+    judges: tuple[str, ...],
+    raters: tuple[str, ...],
+    is_median: bool,
+    is_rounding: bool,
+    reliability: float,
+    epsilon: float,
+    leave_out: tuple[str, ...],
+    probe: str | None,
+    out: Path | None,
+    valid_days: int,
+    seed: int,
+    draws: int | None,
+    trials: tuple[Path, ...],
+    self_test: bool,
+    as_json: bool,
+) -> None:
+    """Say how far to trust a judge, and fit the calibration that corrects it.
+
+    RUN is a run's folder, or another tool's table with an id and a score, rating or label in each row; given
+    several, the first is calibrated and all are compared. RATINGS, the last, is a table with id, rater and
+    rating. Writes calibration.json, report.html, report.md and report.json.
+
+    \b
+    Examples:
+      empathy-judge calibrate runs/mine ratings.jsonl --exchanges responses.jsonl
+      empathy-judge calibrate theirs.csv ratings.csv --scale 1-5
+      empathy-judge calibrate runs/a runs/b ratings.jsonl --out compared
+      empathy-judge calibrate --self-test
+    """
+    from data.recorded import parse_scale
+    from nightly.calibrating import DRAWS, Options
+    from nightly.desk import SELF_TEST_DRAWS, calibrate_files, calibrate_trials, run_self_test
+
+    if self_test:
+        ctx.exit(run_self_test(seed=seed, draws=draws or SELF_TEST_DRAWS, as_json=as_json))
+    options = Options(
+        scale=parse_scale(scale),
+        dimension=dimension,
+        is_median=is_median,
+        is_rounding=is_rounding,
+        reliability=reliability,
+        epsilon=epsilon,
+        leave_out=leave_out,
+        days=valid_days,
+        seed=seed,
+        draws=draws or DRAWS,
+    )
+    if trials:
+        if len(judges) != 1 or runs:
+            raise UserError(
+                "--trial: name the trained judge with one --judge, and give no RUN and no RATINGS"
+            )
+        ctx.exit(calibrate_trials(trials, judge_name=judges[0], options=options, out=out, as_json=as_json))
+    if len(runs) < 2:
+        raise UserError("calibrate: give one or more runs and then the ratings: calibrate RUN... RATINGS")
+    ctx.exit(
+        calibrate_files(
+            runs[:-1],
+            runs[-1],
+            options=options,
+            exchanges=exchanges,
+            judges=judges,
+            raters=raters,
+            probe=probe,
+            out=out,
+            as_json=as_json,
+        )
+    )
+
+
+@main.command()
+@click.argument("exchanges", type=FILE)
+@click.argument("ratings", type=FILE)
+@click.option("--judge", "judge_name", required=True, metavar="FILE.toml", help="The prompted judge to tune.")
+@click.option("--out", type=FILE, required=True, help="The tuned program's file, a .json.")
+@click.option(
+    "--method",
+    type=click.Choice(["bootstrap", "mipro", "gepa"]),
+    default="bootstrap",
+    show_default=True,
+    help="DSPy's optimizer: examples only, instructions and examples, or instructions by reflection.",
+)
+@click.option(
+    "--metric",
+    type=click.Choice(["qwk", "log_loss"]),
+    default="qwk",
+    show_default=True,
+    help="What to tune for.",
+)
+@click.option(
+    "--max-calls",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    help="Stop after so many calls.",
+)
+@click.option("--max-cost", type=click.FloatRange(min=0), metavar="USD", help="Stop before more is spent.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the search.")
+@click.option(
+    "--held-out",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.3,
+    show_default=True,
+    help="The part of the ratings that only measures.",
+)
+@click.option(
+    "--demos", type=click.IntRange(min=0), default=4, show_default=True, help="Examples in the prompt."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+def optimize(
+    exchanges: Path,
+    ratings: Path,
+    judge_name: str,
+    out: Path,
+    method: Any,
+    metric: Any,
+    max_calls: int,
+    max_cost: float | None,
+    seed: int,
+    held_out: float,
+    demos: int,
+    as_json: bool,
+) -> None:
+    """Tune a prompted judge's instructions and examples against people's ratings.
+
+    The result is kept only if it does better on ratings it was not made from. Name its file in the judge's
+    TOML as program = "..." and score with that. It holds exchanges from the ratings as examples.
+
+    \b
+    Example:
+      empathy-judge optimize exchanges.jsonl ratings.jsonl --judge prompted.toml --out tuned.json --max-cost 5
+    """
+    from nightly.tuning import tune
+
+    tune(
+        exchanges,
+        ratings,
+        out,
+        judge_name=judge_name,
+        method=method,
+        metric=metric,
+        max_calls=max_calls,
+        max_cost=max_cost,
+        seed=seed,
+        held_out_part=held_out,
+        demos=demos,
+        as_json=as_json,
+    )
+
+
+@main.command()
+@click.argument("ratings", type=FILE)
+@click.argument("runs", type=FILE, nargs=-1, required=True)
+@click.option("--out", type=FILE, required=True, help="The weights' file, a .json.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the folds.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+def stack(ratings: Path, runs: tuple[Path, ...], out: Path, seed: int, as_json: bool) -> None:
+    """Fit a panel's weights on ratings, and say how many independent judges the panel is worth.
+
+    RUNS are the folders of two or more judges' runs over the same responses. Name the weights in the panel's
+    TOML: kind = "panel", judges = [...], combine = "stacked", weights = "...".
+
+    \b
+    Example:
+      empathy-judge stack ratings.jsonl runs/classifier runs/prompted --out weights.json
+    """
+    from nightly.panels import fit_panel
+
+    fit_panel(runs, ratings, out, seed=seed, as_json=as_json)
+
+
+@main.command()
+@click.argument("runs", metavar="RUN...", type=FILE, nargs=-1, required=True)
+@click.option(
+    "--baseline",
+    "baselines",
+    metavar="MODEL",
+    multiple=True,
+    help="Compare with this model only; study:human and the study's other models can stand here too."
+    "  [default: for ratings human, for runs every two models]",
+)
+@click.option(
+    "--models", metavar="NAMES", multiple=True, help="These models only, separated by commas; or all."
+)
+@click.option("--ratings", type=FILE, help="People's ratings of some of the runs' responses.")
+@click.option("--exchanges", type=FILE, help="For ratings that do not name model and emotion: the responses.")
+@click.option(
+    "--calibration",
+    metavar="FILE|none",
+    help="Correct runs by this calibration, or by none.  [default: the one they were scored with]",
+)
+@click.option(
+    "--margin",
+    type=click.FloatRange(min=0, max=100, min_open=True),
+    default=5.0,
+    show_default=True,
+    help="The least difference in points of Good worth telling.",
+)
+@click.option("--out", type=FILE, help="Write report.md and report.json into this folder too.")
+@click.option("--markdown", is_flag=True, help="Print Markdown instead of tables.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+def compare(
+    runs: tuple[Path, ...],
+    baselines: tuple[str, ...],
+    models: tuple[str, ...],
+    ratings: Path | None,
+    exchanges: Path | None,
+    calibration: str | None,
+    margin: float,
+    out: Path | None,
+    markdown: bool,
+    as_json: bool,
+) -> None:
+    """Compare models: judged ones with each other and with the study, or rated ones by people's ratings.
+
+    RUN is a run's folder; give one with several models, or several of one judge. In place of runs, one table
+    of ratings (.jsonl, .csv or .parquet) with rater, rating, model (or system) and emotion gives the crowd
+    study's tables, and beside them tests that count raters and adjust for their number.
+
+    \b
+    Examples:
+      empathy-judge compare runs/monday runs/tuesday
+      empathy-judge compare runs/mine --baseline study:human --baseline study:gpt-4
+      empathy-judge compare ratings.csv --baseline human --models gpt-4,gemini-1.0-pro
+    """
+    from nightly.comparing import Question, compare_and_print
+
+    question = Question(
+        paths=runs,
+        baselines=baselines,
+        models=tuple(name.strip() for names in models for name in names.split(",") if name.strip()),
+        ratings=ratings,
+        exchanges=exchanges,
+        calibration=calibration,
+        margin=margin / 100,
+    )
+    compare_and_print(question, today=date.today(), out=out, as_markdown=markdown, as_json=as_json)
+
+
+@main.group()
+def history() -> None:
+    """Look into the history of all nights."""
+
+
+@history.command("export")
+@click.option(
+    "--history",
+    "place",
+    default="history.db",
+    show_default=True,
+    metavar="FILE|URL",
+    help="A SQLite file, or postgresql+psycopg://... (the password best in PGPASSWORD).",
+)
+@click.option(
+    "--kind",
+    type=click.Choice(["results", "emotions", "anchors", "gates", "judgments"]),
+    default="results",
+    show_default=True,
+    help="Which rows.",
+)
+@click.option("--config", metavar="DIGEST", help="Only the nights of this config.")
+@click.option("--last", type=click.IntRange(min=1), help="Only the newest N nights.")
+@click.option("--format", "format_", type=click.Choice(["jsonl", "csv"]), help="[default: as --out]")
+@click.option("--out", type=FILE, help="Where to write.  [default: the output]")
+def export(
+    place: str, kind: str, config: str | None, last: int | None, format_: str | None, out: Path | None
+) -> None:
+    """Write the history as flat rows, one for each model and night.
+
+    \b
+    Examples:
+      empathy-judge history export --out nights.csv
+      empathy-judge history export --history postgresql+psycopg://me@db/nights --kind gates --last 30
+    """
+    from data.history import export_history
+
+    count = export_history(place, out, kind=kind, format=format_, config=config, last=last)
+    if out is not None:
+        click.echo(f"{count:,} rows  {out}")
 
 
 def command_line(ctx: click.Context, **instead: Any) -> str:

@@ -21,3 +21,9 @@ class Interrupted(UserError):
 
 class BudgetSpent(OperationalError):
     """The money allowed for a run is spent; what was judged is kept, and the run can be taken up again."""
+
+
+class StaleCalibration(UserError):
+    """The calibration asked for has expired or is of another judge: it must be made anew."""
+
+    exit_code = 4

@@ -10,6 +10,8 @@
 
 A judgment counts as made once its line is in the journal, unscored ones too: taking a run up again asks for
 none of them a second time. To have unscored responses asked again, start a new run.
+
+A model that answers prompts has such a folder as well: then `answers.jsonl` stands for `judgments.jsonl`.
 """
 
 import fcntl
@@ -22,12 +24,15 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from data.errors import OperationalError, UserError
 from data.files import disk_errors, explain, replacing, sync
 from data.records import Exchange, Judgment
 from data.tables import BadRow, to_json, to_row
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 SYNC_SECONDS = 1.0  # a power cut costs this much work at most; a killed process costs none
 UNDER_WAY = frozenset({"lock", ".plan.json.partial"})  # what a run killed before its plan leaves behind
@@ -58,7 +63,7 @@ def digest_file(path: Path) -> str:
     return digest.hexdigest()
 
 
-def read_manifest(folder: Path, plan: Plan) -> dict[str, Any] | None:
+def read_manifest(folder: Path, plan: "DataclassInstance") -> dict[str, Any] | None:
     """The manifest of a whole run, or None; refused when the folder holds another run."""
     if not (folder / "plan.json").exists():
         return None
@@ -76,9 +81,9 @@ def read_summary(folder: Path) -> dict[str, Any]:
 class Run:
     """A run under way, as `open_run` gives it; one thread at a time may call it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, name: str = "judgments") -> None:
         self.folder = folder
-        self.judgments = folder / "judgments.jsonl"
+        self.judgments = folder / f"{name}.jsonl"
         self.set_aside_count = 0
         self._journal = folder / "journal.jsonl"
         self._earlier, self._end = _take_up(self._journal, self.judgments)
@@ -100,8 +105,11 @@ class Run:
             self._place(position, offset)
         return offset is not None
 
-    def keep(self, position: int, judgment: Judgment) -> None:
-        """Append a judgment to the journal; it outlives this process from here on."""
+    def keep(self, position: int, judgment: Judgment | Mapping[str, Any]) -> None:
+        """Append a judgment to the journal; it outlives this process from here on.
+
+        A plain row does as well, if it bears the `id` and `content` of its exchange.
+        """
         line = f"{to_json(to_row(judgment))}\n".encode()
         with disk_errors(self.folder):
             _write_all(self._stream, line)
@@ -119,7 +127,7 @@ class Run:
         self.set_aside_count += 1
 
     def write_judgments(self) -> None:
-        """Write `judgments.jsonl` in the order of the input, line by line out of the journal."""
+        """Write the judgments in the order of the input, line by line out of the journal."""
         with disk_errors(self.folder), replacing(self.judgments) as partial:
             os.fsync(self._stream)
             with self._journal.open("rb") as journal, partial.open("wb") as out:
@@ -128,12 +136,13 @@ class Run:
                         journal.seek(offset)
                         out.write(journal.readline())
 
-    def finish(self, *, summary: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
+    def finish(self, *, manifest: Mapping[str, Any], summary: Mapping[str, Any] | None = None) -> None:
         """Write what was found, then the manifest; only then is the journal no longer needed."""
         with disk_errors(self.folder):
             if self.set_aside_count:
                 sync(self.folder / "set_aside.jsonl")
-            _write_object(self.folder / "summary.json", summary)
+            if summary is not None:
+                _write_object(self.folder / "summary.json", summary)
             _write_object(self.folder / "manifest.json", manifest)
             self._journal.unlink()
 
@@ -152,8 +161,8 @@ class Run:
 
 
 @contextmanager
-def open_run(folder: Path, plan: Plan) -> Iterator[Run]:
-    """Start a run in `folder`, or take up the one that is there.
+def open_run(folder: Path, plan: "DataclassInstance", *, name: str = "judgments") -> Iterator[Run]:
+    """Start a run in `folder`, or take up the one that is there; `name` is what it makes.
 
     Refused when the folder holds another run or other files, or when another process is at work in it.
     """
@@ -170,7 +179,7 @@ def open_run(folder: Path, plan: Plan) -> Iterator[Run]:
             else:
                 _write_object(folder / "plan.json", asdict(plan))
             (folder / "manifest.json").unlink(missing_ok=True)
-            run = Run(folder)
+            run = Run(folder, name=name)
         try:
             yield run
         finally:
@@ -207,7 +216,7 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def _check_plan(folder: Path, plan: Plan) -> None:
+def _check_plan(folder: Path, plan: "DataclassInstance") -> None:
     there, asked = _read_object(folder / "plan.json"), asdict(plan)
     differing = [
         f"{key} {str(there.get(key))[:16]} instead of {str(value)[:16]}"

@@ -45,9 +45,9 @@ def read_answer(body: Mapping[str, Any], form: Form) -> Answer | Unusable:
     try:
         choice = body["choices"][0]
         message = choice["message"]
-        text = _text_of(message.get("content"))
+        text = text_of(message.get("content"))
         finish = choice.get("finish_reason")
-        refusal = _text_of(message.get("refusal"))
+        refusal = text_of(message.get("refusal"))
     except (KeyError, IndexError, TypeError, AttributeError):
         return Unusable(reason="no answer: the server sent no message", raw=shorten(json.dumps(body)))
     if refusal or finish == "content_filter":
@@ -55,7 +55,7 @@ def read_answer(body: Mapping[str, Any], form: Form) -> Answer | Unusable:
         return Unusable(reason=f"refused: {shorten(said or 'by a content filter', 80)}", raw=shorten(said))
     answer = strip_thoughts(text)[:READ_CHARACTERS]
     if not answer:
-        thoughts = text or _text_of(message.get("reasoning_content") or message.get("reasoning"))
+        thoughts = text or text_of(message.get("reasoning_content") or message.get("reasoning"))
         why = OUT_OF_TOKENS if finish == "length" else "nothing but thoughts" if thoughts else "no text"
         return Unusable(reason=f"empty answer: {why}", raw=shorten(thoughts))
     found = _parse(answer, form, is_cut=finish == "length")
@@ -205,7 +205,7 @@ def _objects(text: str) -> Iterator[Mapping[str, Any]]:
         start = text.find("{", end)
 
 
-def _text_of(content: Any) -> str:
+def text_of(content: Any) -> str:
     """A message's text; some servers send it in parts."""
     if isinstance(content, list):
         content = "".join(str(part.get("text") or "") for part in content if isinstance(part, Mapping))

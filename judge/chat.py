@@ -67,6 +67,16 @@ class Chat:
                         self.refused |= refused
                 return reply
 
+    def write_body(
+        self,
+        messages: Sequence[Mapping[str, str]],
+        *,
+        schema: Mapping[str, Any] | None = None,
+        seed: int | None = None,
+    ) -> dict[str, Any]:
+        """A request as `ask` would send it, as far as is known what the server refuses."""
+        return self._body(messages, schema, seed, 1, self.refused)
+
     def _body(
         self,
         messages: Sequence[Mapping[str, str]],

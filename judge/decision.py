@@ -1,7 +1,7 @@
 """The judge that asks a decision model: typed questions, a probability for every answer, no text to parse."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Literal
@@ -9,7 +9,7 @@ from typing import Any, Literal
 from data.errors import OperationalError, UserError
 from data.records import LABELS, Exchange, Judgment, judgment_of, unscored
 from data.rubric import Rubric, read_rubric
-from judge.endpoint import CallFailed, Endpoint
+from judge.endpoint import CallFailed, Endpoint, Reply
 from judge.fencing import Fenced, fence_exchange
 
 READING = 1  # raised whenever the same answer would be read in another way
@@ -98,6 +98,21 @@ class DecisionJudge:
             return {"model": self.endpoint.model, "state": text, "questions": ask_systemone(self.rubric)}
         return {"model": self.endpoint.model, "input": text, "questions": ask_decisions(self.rubric)}
 
+    @property
+    def batch_path(self) -> str:
+        """Where a batch sends its requests."""
+        return f"/{self.protocol}"
+
+    def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]:
+        """The same for a batch, which asks about all exchanges at once."""
+        if self.reask:
+            raise UserError("--batch: not with reask, which asks one thing after another")
+        return [self.write_request(fence_exchange(exchange))]
+
+    def read_replies(self, exchange: Exchange, replies: Sequence[Reply | CallFailed]) -> Judgment:
+        """The judgment that follows from the reply to `write_requests`."""
+        return self._read(exchange, fence_exchange(exchange), replies[0])
+
     def _ask(self, exchange: Exchange, fenced: Fenced) -> Judgment:
         try:
             reply = self.endpoint.post(f"/{self.protocol}", self.write_request(fenced))
@@ -107,8 +122,13 @@ class DecisionJudge:
                     f"{self.endpoint.base_url}, model {self.endpoint.model!r}: {failure.reason}; it answers "
                     f"no typed questions at /{self.protocol}: name another model, or another protocol"
                 ) from None
-            told = _tell(fenced, failure.raw[:RAW])
-            return replace(unscored(exchange, failure.reason), rationale=told, usage=failure.usage or None)
+            return self._read(exchange, fenced, failure)
+        return self._read(exchange, fenced, reply)
+
+    def _read(self, exchange: Exchange, fenced: Fenced, reply: Reply | CallFailed) -> Judgment:
+        if isinstance(reply, CallFailed):
+            told = _tell(fenced, reply.raw[:RAW])
+            return replace(unscored(exchange, reply.reason), rationale=told, usage=reply.usage or None)
         # Seconds and tries are left out: judgments of a broken and of an unbroken run are the same.
         usage = {name: value for name, value in reply.usage.items() if name not in ("seconds", "calls")}
         read = read_systemone if self.protocol == "systemone" else read_decisions

@@ -1,7 +1,7 @@
 """A language model as judge: asked through DSPy's forms, read strictly, unscored where it gives no label."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
@@ -12,8 +12,9 @@ from data.errors import UserError
 from data.records import Exchange, Judgment, judgment_of, unscored
 from data.rubric import read_rubric
 from judge.answers import OUT_OF_TOKENS, Answer, Unusable, read_answer, sample_probabilities, shorten
-from judge.chat import Chat
-from judge.endpoint import CallFailed, Endpoint
+from judge.chat import PATH, Chat
+from judge.endpoint import CallFailed, Endpoint, Reply
+from judge.fencing import Fenced
 from judge.pairwise import SWAPPED, PairJudgment, settle
 from judge.program import REASON, Form, Mode, default_program, make_form, present
 from judge.tuned import read_program
@@ -50,6 +51,7 @@ class PromptedJudge:
 
     name = "prompted"
     caveat = CAVEAT
+    batch_path = PATH
 
     def __init__(
         self,
@@ -145,7 +147,33 @@ class PromptedJudge:
         if self.mode == "pairwise":
             raise UserError('mode: "pairwise" compares two replies and cannot score one; use another mode')
         fenced = present(exchange)
-        outcome = self.ask({"exchange": fenced.text}, self.form)
+        return self._tell(exchange, fenced, self.ask({"exchange": fenced.text}, self.form))
+
+    def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]:
+        """What would be sent about an exchange, a body a sample; a batch asks these all at once."""
+        if self.mode == "pairwise" or self.reask:
+            raise UserError(
+                '--batch: not with mode = "pairwise" or reask = 1, which ask one thing after another'
+            )
+        messages = self.form.messages({"exchange": present(exchange).text})
+        return [
+            self.chat.write_body(messages, schema=self.form.schema, seed=self.seed + number)
+            for number in range(self.samples)
+        ]
+
+    def read_replies(self, exchange: Exchange, replies: Sequence[Reply | CallFailed]) -> Judgment:
+        """The judgment that follows from the replies to `write_requests`, in its order."""
+        usage: Usage = {}
+        found: list[Answer | Unusable] = []
+        for reply in replies:
+            usage = _add(usage, reply.usage)
+            if isinstance(reply, CallFailed):
+                found.append(Unusable(reason=reply.reason, raw=shorten(reply.raw)))
+            else:
+                found.append(read_answer(reply.body, self.form))
+        return self._tell(exchange, present(exchange), self._conclude(found, self.form, usage))
+
+    def _tell(self, exchange: Exchange, fenced: Fenced, outcome: Outcome) -> Judgment:
         words = [f"suspected injection: {item}" for item in fenced.suspicions] + [outcome.note]
         if outcome.probabilities is None:
             problem = outcome.unusable or Unusable(reason="no answer")
@@ -191,15 +219,17 @@ class PromptedJudge:
     def ask(self, texts: Mapping[str, str], form: Form) -> Outcome:
         """What a form's answers say of one exchange; tuning tries its candidates out through this, too."""
         usage: Usage = {}
-        answers: list[Answer] = []
-        failures: list[Unusable] = []
+        found: list[Answer | Unusable] = []
         for number in range(self.samples):
-            found, used = self._ask_once(texts, form, self.seed + number)
+            answer, used = self._ask_once(texts, form, self.seed + number)
             usage = _add(usage, used)
-            if isinstance(found, Answer):
-                answers.append(found)
-            else:
-                failures.append(found)
+            found.append(answer)
+        return self._conclude(found, form, usage)
+
+    def _conclude(self, found: Sequence[Answer | Unusable], form: Form, usage: Usage) -> Outcome:
+        """What the samples say together; nothing, where half of them or more are unusable."""
+        answers = [item for item in found if isinstance(item, Answer)]
+        failures = [item for item in found if isinstance(item, Unusable)]
         note = ""
         if failures and self.samples > 1:
             note = f"{len(failures)} of {self.samples} samples gave no label: {failures[0].reason}"

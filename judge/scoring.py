@@ -1,12 +1,23 @@
 """The engine: takes exchanges past a judge on several threads, and keeps each judgment as it comes."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from threading import Event, Lock
+from typing import Any, Protocol
 
-from data.records import Exchange
+from data.records import Exchange, Judgment
 from data.runs import Run
 from judge.base import Judge
+
+
+class Asked(Protocol):
+    """Whoever is asked: a judge, or a model that answers prompts."""
+
+    @property
+    def concurrency(self) -> int: ...
+
+
+Ask = Callable[[Exchange], Judgment | Mapping[str, Any]]
 
 
 def score_exchanges(
@@ -17,60 +28,73 @@ def score_exchanges(
     limit: int | None = None,
     on_progress: Callable[[], None] = lambda: None,
 ) -> int:
-    """Judge every exchange that `run` does not hold yet; returns how many the judge was asked for.
+    """Judge every exchange that `run` does not hold yet; returns how many the judge was asked for."""
+    return ask_all(judge, judge.judge, exchanges, run, limit=limit, on_progress=on_progress)
+
+
+def ask_all(
+    asked: Asked,
+    ask: Ask,
+    exchanges: Iterable[Exchange],
+    run: Run,
+    *,
+    limit: int | None = None,
+    on_progress: Callable[[], None] = lambda: None,
+) -> int:
+    """Ask for every exchange that `run` does not hold yet, and keep what is said; returns for how many.
 
     Each thread takes the next exchange only when it is done with its last, so no more of them are in memory
     than there are threads. Whatever ends this early (an interrupt, a bad row, a bug in the judge), the
-    judgments under way are finished and kept first; then it is raised. A judge that waits for a server has
+    judgments under way are finished and kept first; then it is raised. Who waits for a server has
     `stop`, which ends the waiting, and `close`, which lets go of its connections.
     """
     lock, stop = Lock(), Event()
-    still_to_judge = _still_to_judge(exchanges, run, limit, on_progress)
+    coming = still_to_judge(exchanges, run, limit, on_progress)
 
     def work() -> int:
-        asked = 0
+        count = 0
         while not stop.is_set():
             with lock:
-                position, exchange = next(still_to_judge, (-1, None))
+                position, exchange = next(coming, (-1, None))
             if exchange is None:
                 break
-            judgment = judge.judge(exchange)
-            asked += 1
+            judgment = ask(exchange)
+            count += 1
             with lock:
                 run.keep(position, judgment)
                 on_progress()
-        return asked
+        return count
 
     try:
-        return _work_together(work, judge, stop)
+        return _work_together(work, asked, stop)
     finally:
-        _call(judge, "close")
+        _call(asked, "close")
 
 
-def _work_together(work: Callable[[], int], judge: Judge, stop: Event) -> int:
-    """Do the work on as many threads as the judge takes, until it is done or one of them fails."""
-    with ThreadPoolExecutor(judge.concurrency) as pool:
-        workers = [pool.submit(work) for _ in range(judge.concurrency)]
+def _work_together(work: Callable[[], int], asked: Asked, stop: Event) -> int:
+    """Do the work on as many threads as are taken, until it is done or one of them fails."""
+    with ThreadPoolExecutor(asked.concurrency) as pool:
+        workers = [pool.submit(work) for _ in range(asked.concurrency)]
         try:
             wait(workers, return_when=FIRST_EXCEPTION)
         finally:
             stop.set()
             failed = [worker for worker in workers if worker.done() and worker.exception()]
             if failed or not all(worker.done() for worker in workers):
-                _call(judge, "stop")
+                _call(asked, "stop")
     for worker in failed:
         worker.result()  # raised first: others may have failed only because they were stopped then
     return sum(worker.result() for worker in workers)
 
 
-def _call(judge: Judge, name: str) -> None:
-    """Call what not every judge has."""
-    method = getattr(judge, name, None)
+def _call(asked: Asked, name: str) -> None:
+    """Call what not everybody has."""
+    method = getattr(asked, name, None)
     if method is not None:
         method()
 
 
-def _still_to_judge(
+def still_to_judge(
     exchanges: Iterable[Exchange], run: Run, limit: int | None, on_progress: Callable[[], None]
 ) -> Iterator[tuple[int, Exchange]]:
     """The exchanges to ask for, with their positions in the input.

@@ -110,7 +110,7 @@ def read_answer(answer: Answer, key: Key) -> Answer:
     if is_good:  # some gateways answer 200 and put the failure, with its status, inside
         code = found["error"].get("code")
         answer = replace(answer, status=code if isinstance(code, int) and 400 <= code < 600 else 400)
-    said = key.hide_quoted(_shorten(_complaint(found) or answer.text))
+    said = key.hide_quoted(_shorten(complaint(found) or answer.text))
     problem = f"HTTP {answer.status}: {said}" if said else f"HTTP {answer.status}"
     return replace(answer, problem=problem, is_passing=answer.status in PASSING)
 
@@ -222,7 +222,7 @@ def _bound_waiting(client: Any, deadline: _Deadline) -> None:
             pool._network_backend = _Connector(pool._network_backend, deadline)
 
 
-def _complaint(found: Any) -> str:
+def complaint(found: Any) -> str:
     """What a server says is wrong, in the places where servers say it."""
     if not isinstance(found, dict):
         return ""

@@ -19,8 +19,12 @@ from data.tables import BadRow, read_exchanges, read_judgments, stop_at_bad_row
 from judge.base import Judge
 from judge.explain import Explanation, explain
 from judge.scoring import score_exchanges
+from nightly.calibrated import Found, correct_shares, setting_sets
 
 CAVEAT = "Intervals cover the choice of prompts only, not the judge's own errors."
+CORRECTED = (
+    "Shares are corrected, and their intervals carry how far the judge strays on a model nobody rated."
+)
 DRAWS = 2000
 GUESSES = 1000  # ids among which a mistyped one is looked for
 OnProgress = Callable[[int, int], None]  # how many of how many are done
@@ -36,10 +40,14 @@ class ScoredRun:
     asked: int
 
 
-def plan_run(responses: Path, judge: Judge) -> Plan:
-    """What a run of this judge over this file is known by."""
+def plan_run(responses: Path, judge: Judge, *, calibration: str | None = None) -> Plan:
+    """What a run of this judge over this file, with the calibration of this digest, is known by."""
     return Plan(
-        judge=judge.name, version=judge.version, rubric=judge.rubric.digest, input=digest_file(responses)
+        judge=judge.name,
+        version=judge.version,
+        rubric=judge.rubric.digest,
+        input=digest_file(responses),
+        calibration=calibration,
     )
 
 
@@ -57,12 +65,18 @@ def score_responses(
     limit: int | None = None,
     skip_invalid: bool = False,
     seed: int = 0,
+    calibrated: Found | None = None,
     on_progress: OnProgress = lambda done, total: None,
+    engine: Callable[..., int] = score_exchanges,
 ) -> ScoredRun:
-    """Judge every response that the run in `folder` does not hold yet, and make the run whole."""
+    """Judge every response that the run in `folder` does not hold yet, and make the run whole.
+
+    `engine` is `score_exchanges`, or another that takes exchanges past a judge and keeps what it says.
+    """
     manifest = read_manifest(folder, plan)
     if manifest is not None and _answers(manifest, limit=limit, skip_invalid=skip_invalid, seed=seed):
-        return ScoredRun(folder=folder, summary=read_summary(folder), manifest=manifest, asked=0)
+        summary = {**read_summary(folder), **_note(calibrated)}
+        return ScoredRun(folder=folder, summary=summary, manifest=manifest, asked=0)
     started = monotonic()
     # Read it all before the first response is judged: a bad row is found in seconds, not after hours.
     total = count_responses(responses, limit=limit, skip_invalid=skip_invalid)
@@ -76,9 +90,9 @@ def score_responses(
             on_progress(done, max(done, total))
 
         exchanges = read_exchanges(responses, on_bad=on_bad)
-        asked = score_exchanges(judge, exchanges, run, limit=limit, on_progress=count_one)
+        asked = engine(judge, exchanges, setting_sets(run, calibrated), limit=limit, on_progress=count_one)
         run.write_judgments()
-        summary, cost = _summarise(run, judge, plan, seed=seed)
+        summary, cost = _summarise(run, judge, plan, calibrated, seed=seed)
         spent = {"cost": cost, "wall_seconds": round(monotonic() - started, 3)}
         manifest = {**asdict(plan), "seed": seed, "limit": limit, "counts": summary["counts"], **spent}
         run.finish(summary=summary, manifest=manifest)
@@ -142,19 +156,25 @@ def _answers(manifest: Mapping[str, Any], *, limit: int | None, skip_invalid: bo
     return is_enough and manifest["seed"] == seed
 
 
-def _summarise(run: Run, judge: Judge, plan: Plan, *, seed: int) -> tuple[dict[str, Any], float]:
+def _summarise(
+    run: Run, judge: Judge, plan: Plan, calibrated: Found | None, *, seed: int
+) -> tuple[dict[str, Any], float]:
     """The summary of a run whose judgments are written, and what they cost."""
     tally, cost = Tally(), 0.0
     for judgment in read_judgments(run.judgments):
         tally.add(judgment)
         cost += (judgment.usage or {}).get("cost", 0.0)
     models = model_shares(tally, rng=np.random.default_rng(seed), draws=DRAWS)
-    caveat = getattr(judge, "caveat", None)
+    calibration = calibrated.calibration if calibrated else None
+    corrected = correct_shares(tally, calibration) if calibration else {}
+    caveats = [CORRECTED if calibration else CAVEAT, getattr(judge, "caveat", None)]
+    report = getattr(judge, "report", None)
     summary = {
         "judge": plan.judge,
         "version": plan.version,
         "rubric": plan.rubric,
         "calibration": plan.calibration,
+        **_note(calibrated),
         "confidence": CONFIDENCE,
         "draws": DRAWS,
         "seed": seed,
@@ -163,10 +183,15 @@ def _summarise(run: Run, judge: Judge, plan: Plan, *, seed: int) -> tuple[dict[s
             "unscored": sum(sum(item.unscored.values()) for item in models),
             "set_aside": run.set_aside_count,
         },
-        "models": [_as_row(item) for item in models],
-        "caveats": [CAVEAT, caveat] if caveat else [CAVEAT],
+        "models": [{**_as_row(item), **corrected.get(item.model, {})} for item in models],
+        "caveats": [caveat for caveat in caveats if caveat],
+        **({"report": report(read_judgments(run.judgments))} if report else {}),
     }
     return summary, round(cost, 6)
+
+
+def _note(calibrated: Found | None) -> dict[str, Any]:
+    return {"calibration_note": calibrated.says} if calibrated else {}
 
 
 def _as_row(item: ModelShares) -> dict[str, Any]:

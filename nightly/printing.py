@@ -19,6 +19,7 @@ from nightly.highlight import print_explanations, printable
 from nightly.pipeline import OnProgress, ScoredRun
 
 UNDEFINED = "\N{EN DASH}"
+RAW = "judge"  # the column of the judge's own Good share, beside the corrected ones
 FEW = 20  # a percentile bootstrap over fewer covers less than it says
 LINE_EVERY = 30.0  # seconds between two lines of progress in a log
 STEP_EVERY = 5.0  # likewise while a network is trained, where a step takes long
@@ -40,9 +41,15 @@ def print_scored(
     console = Console(highlight=False)
     console.print(_share_table(scored.summary["models"], console.width))
     counts = scored.manifest["counts"]
+    said = scored.summary.get("calibration_note")
+    refused = [model for model in scored.summary["models"] if model.get("refused")]
+    own = f"; {RAW}: its own Good, uncorrected" if scored.summary.get("calibration") else ""
     lines = [
-        f"per cent of responses, with {100 * scored.summary['confidence']:.0f} % intervals",
+        f"per cent of responses, with {100 * scored.summary['confidence']:.0f} % intervals{own}",
+        *([said] if said else []),
+        *(f"{model['model']}: level refused ({model['refused']})" for model in refused),
         f"judge {scored.manifest['judge']} {scored.manifest['version']}: {_seconds(scored)}",
+        *scored.summary.get("report", ()),
         f"run {scored.folder}",
         *scored.summary["caveats"],
     ]
@@ -61,11 +68,14 @@ def print_scored(
 
 
 def _share_table(models: list[Mapping[str, Any]], width: int) -> Table:
+    is_corrected = any("corrected" in model for model in models)
     cells = [[_share(model, label) for label in LABELS] for model in models]
     names = [printable(model["model"]) for model in models]
     counts = [(f"{model['judged']:,}", f"{model['unscored']:,}") for model in models]
+    raw = [_number(model["shares"].get("Good")) for model in models]
     columns = [["model", *names], *([" ".join(row[i]) for row in cells] for i in range(len(LABELS)))]
     columns += [["n", *(n for n, _ in counts)], ["unscored"]]
+    columns += [[RAW, *raw]] if is_corrected else []
     content = sum(max(map(cell_len, column)) for column in columns)
     # Share and interval on one line where the table fits like that, else one below the other.
     gaps = len(columns) - 1
@@ -75,21 +85,28 @@ def _share_table(models: list[Mapping[str, Any]], width: int) -> Table:
     table.add_column("model", overflow="fold", min_width=8)
     for label in LABELS:
         table.add_column(label, justify="right", no_wrap=True)
+    if is_corrected:
+        table.add_column(RAW, justify="right", no_wrap=True)
     table.add_column("n", justify="right", no_wrap=True)
     table.add_column("unscored", justify="right", no_wrap=True)
-    for name, row, (judged, unscored) in zip(names, cells, counts, strict=True):
-        table.add_row(Text(name), *(Text(glue.join(cell).strip()) for cell in row), judged, unscored)
+    for name, row, own, (judged, unscored) in zip(names, cells, raw, counts, strict=True):
+        shares = (Text(glue.join(cell).strip()) for cell in row)
+        table.add_row(Text(name), *shares, *([own] if is_corrected else []), judged, unscored)
     return table
 
 
 def _share(model: Mapping[str, Any], label: str) -> tuple[str, str]:
-    """A share and its interval in per cent, as two texts."""
-    share = model["shares"].get(label)
+    """A share and its interval in per cent, as two texts; the corrected share where there is one."""
+    share = (model["corrected"] or {}).get(label) if "corrected" in model else model["shares"].get(label)
     if share is None:
         return UNDEFINED, ""
     if share["low"] is None:
-        return f"{100 * share['share']:.1f}", UNDEFINED
-    return f"{100 * share['share']:.1f}", f"[{100 * share['low']:.1f}, {100 * share['high']:.1f}]"
+        return _number(share), UNDEFINED
+    return _number(share), f"[{100 * share['low']:.1f}, {100 * share['high']:.1f}]"
+
+
+def _number(share: Mapping[str, float] | None) -> str:
+    return UNDEFINED if share is None else f"{100 * share['share']:.1f}"
 
 
 def _seconds(scored: ScoredRun) -> str:
@@ -108,27 +125,27 @@ def _reasons(models: list[Mapping[str, Any]]) -> str:
 
 
 @contextmanager
-def progress() -> Iterator[OnProgress]:
+def progress(doing: str = "scoring", done: str = "scored") -> Iterator[OnProgress]:
     """Shows progress on stderr: a bar on a terminal, else a line now and then, and none for a short run."""
     if not sys.stderr.isatty():
-        yield _log_progress()
+        yield _log_progress(done)
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("scoring"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn(doing), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("scoring", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        task = bar.add_task(doing, total=None)
+        yield lambda count, total: bar.update(task, completed=count, total=total)
 
 
-def _log_progress() -> OnProgress:
+def _log_progress(done: str) -> OnProgress:
     last = monotonic()
 
-    def log(done: int, total: int) -> None:
+    def log(count: int, total: int) -> None:
         nonlocal last
         if monotonic() - last >= LINE_EVERY:
             last = monotonic()
-            print(f"scored {done:,} of {total:,}", file=sys.stderr, flush=True)
+            print(f"{done} {count:,} of {total:,}", file=sys.stderr, flush=True)
 
     return log
 

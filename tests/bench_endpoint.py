@@ -1,10 +1,14 @@
 """How close the endpoint judges come to a bare loop: 1,000 calls of 200 ms, 32 at a time, on one server.
 
+Beside them, on the same server and with the same limit: `dspy.Evaluate` with the same signature, and Inspect,
+which is installed in a virtual environment of its own in the cache folder; where that fails it says why.
 Nothing here is a test: a busy machine makes every figure worse. The exit code is 1 when a limit is missed.
 """
 
 import argparse
 import asyncio
+import json
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +18,8 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 AT_ONCE, DELAY, LEAST = 32, 0.2, 0.95
+INSPECT = "inspect_ai==0.3.*"
+INSTALL_SECONDS, RIVAL_SECONDS = 240, 300
 MODEL = "gpt-6-luna"
 
 
@@ -78,11 +84,75 @@ def contests(base_url: str) -> Iterator[tuple[str, Any, str, Callable[[Any], Any
         return
     prompted = PromptedJudge(base_url=base_url, model=MODEL, concurrency=AT_ONCE)
 
-    def chat(item: Any) -> Any:
-        message = {"role": "user", "content": fence_exchange(item).text}
-        return {"model": MODEL, "messages": [message], "max_tokens": 200}
+    yield "prompted", prompted, "/chat/completions", lambda item: prompted.write_requests(item)[0]
 
-    yield "prompted", prompted, "/chat/completions", chat
+
+def dspy_evaluate(base_url: str, exchanges: list[Any]) -> float:
+    """Examples a second of `dspy.Evaluate` with the prompted judge's own signature."""
+    import logging
+
+    import dspy
+
+    from data.rubric import read_rubric
+    from judge.program import default_program, make_signature, present
+
+    logging.getLogger("dspy").setLevel(logging.ERROR)
+    rubric = read_rubric("crowd")
+    program = dspy.Predict(make_signature(default_program(rubric, "direct"), rubric))
+    lm = dspy.LM(f"openai/{MODEL}", api_base=base_url, api_key="none", cache=False)
+    examples = [
+        dspy.Example(exchange=present(item).text, label="Good").with_inputs("exchange") for item in exchanges
+    ]
+
+    def run(part: list[Any]) -> float:
+        evaluate = dspy.Evaluate(
+            devset=part,
+            metric=lambda example, found, trace=None: example.label == found.label,
+            num_threads=AT_ONCE,
+            display_progress=False,
+        )
+        start = perf_counter()
+        found = evaluate(program)
+        assert found.score == 100.0, "every answer is Good"
+        return perf_counter() - start
+
+    with dspy.context(lm=lm, adapter=dspy.JSONAdapter()):
+        run(examples[:AT_ONCE])
+        return len(examples) / run(examples)
+
+
+def inspect_ai(base_url: str, exchanges: list[Any], scratch: Path) -> float:
+    """Samples a second of Inspect, in an environment of its own; raises `OSError` where it cannot be had."""
+    from judge.fencing import fence_exchange
+    from judge.large import find_cache
+
+    folder = find_cache() / "bench-inspect"
+    python = folder / "bin" / "python"
+    if not (folder / "whole").exists():
+        print(f"installing {INSPECT} into {folder} ...", file=sys.stderr, flush=True)
+        run_command([sys.executable, "-m", "venv", "--clear", str(folder)], INSTALL_SECONDS)
+        run_command([str(python), "-m", "pip", "install", "-q", INSPECT, "openai"], INSTALL_SECONDS)
+        (folder / "whole").touch()
+    prompts = scratch / "prompts.json"
+    prompts.write_text(json.dumps([fence_exchange(item).text for item in exchanges]), encoding="utf-8")
+    script = Path(__file__).parent / "bench_inspect.py"
+    arguments = [base_url, MODEL, AT_ONCE, prompts, scratch / "logs"]
+    said = run_command([str(python), str(script), *map(str, arguments)], RIVAL_SECONDS)
+    found = json.loads(said.splitlines()[-1])
+    if found["scored"] != len(exchanges):
+        raise OSError(f"scored {found['scored']:,} of {len(exchanges):,}")
+    return float(found["rate"])
+
+
+def run_command(words: list[str], seconds: float) -> str:
+    """What a command prints; `OSError` with its last words where it fails or takes too long."""
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise OSError(f"{Path(words[0]).name} took longer than {seconds:.0f} s") from error
+    if done.returncode:
+        raise OSError((done.stderr or done.stdout).strip()[-300:])
+    return done.stdout
 
 
 def main() -> int:
@@ -98,16 +168,29 @@ def main() -> int:
     with TemporaryDirectory() as scratch, start_slow_server(delay=DELAY, most=AT_ONCE) as base_url:
         best = AT_ONCE / DELAY
         print(f"{options.calls:,} calls of {DELAY * 1000:.0f} ms, {AT_ONCE} at a time: at best {best:.0f}/s")
+        bares: dict[str, float] = {}
         for name, judge, path, write in contests(base_url):
             bodies = [write(item) for item in exchanges]
             ours = bare = 0.0
             for number in range(options.rounds):
                 bare = max(bare, bare_loop(base_url, path, bodies))
                 ours = max(ours, our_engine(judge, exchanges, Path(scratch) / str(number)))
+            bares[name] = bare
             ratio = ours / bare
             is_met &= ratio >= LEAST
             verdict = "ok" if ratio >= LEAST else "MISSED"
             print(f"{name:<10} {ours:>7.1f}/s   bare loop {bare:>7.1f}/s   ratio {ratio:.3f}  {verdict}")
+        rivals: dict[str, Callable[[], float]] = {
+            "dspy.Evaluate": lambda: dspy_evaluate(base_url, exchanges),
+            "Inspect": lambda: inspect_ai(base_url, exchanges, Path(scratch)),
+        }
+        for name, measure in rivals.items():
+            try:
+                rate = measure()
+            except (OSError, ImportError, AssertionError, ValueError) as error:
+                print(f"{name}: not measured: {error}")
+                continue
+            print(f"{name:<14} {rate:>7.1f}/s   ratio to the bare loop {rate / bares['prompted']:.3f}")
     return 0 if is_met else 1
 
 

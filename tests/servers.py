@@ -260,9 +260,9 @@ def answer_systemone(call: Call) -> Answer:
     return Answer(body={"model": call.body["model"], "answers": answers, "usage": usage})
 
 
-def answer_chat(call: Call, text: str = "Good") -> Answer:
-    """As `/v1/chat/completions` answers, with `text`."""
-    message = {"role": "assistant", "content": text}
+def answer_chat(call: Call, text: str | None = None) -> Answer:
+    """As `/v1/chat/completions` answers, with `text`, or else with Good in the form that is asked for."""
+    message = {"role": "assistant", "content": _fill_in(call.body) if text is None else text}
     choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
     usage = {"prompt_tokens": 200, "completion_tokens": 5, "total_tokens": 205}
     about = {
@@ -272,6 +272,15 @@ def answer_chat(call: Call, text: str = "Good") -> Answer:
         "model": call.body["model"],
     }
     return Answer(body={**about, "choices": [choice], "usage": usage})
+
+
+def _fill_in(body: Mapping[str, Any]) -> str:
+    """An answer that holds to the request's schema, if it has one."""
+    if "response_format" not in body:
+        return "Good"
+    wanted = body["response_format"].get("json_schema", {}).get("schema", {}).get("properties")
+    fields = wanted or {"reason": {}, "label": {"enum": ["Good"]}}
+    return json.dumps({name: "Good" if "enum" in about else "It is kind." for name, about in fields.items()})
 
 
 def answer(call: Call) -> Answer:

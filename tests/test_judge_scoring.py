@@ -172,7 +172,7 @@ def test_every_judge_by_name_has_a_path() -> None:
         ("kind = 'length'\nrubrik = 'x'", r"rubrik: unknown; this kind knows kind, rubric"),
         ("kind = 'length'\nrubric = 5", r"rubric: input should be a valid string, not 5"),
         ("kind = 'lenght'", r"unknown judge 'lenght'; .* did you mean 'length'\?"),
-        ("rubric = 'crowd'", r"kind: missing; use one of classifier"),
+        ("rubric = 'crowd'", r"kind: missing; use one of cascade, classifier"),
         ("kind = ", r"not TOML"),
     ],
 )

@@ -1,0 +1,273 @@
+"""Asks in batches: requests go up as files, cost half, and their answers are fetched hours later.
+
+Kept in the run's folder, so that any command given again goes on, whatever ended the last one:
+
+    batch.json         the parts and how far each has come; written before every step that could be lost
+    batch-1.jsonl      a part's requests, until it is collected
+    batch-1-*.jsonl    its answers, as the server gave them, until they are judgments
+
+Nothing is submitted twice: a part's digest goes with it, and before a part is submitted the server's own list
+of batches is searched for that digest.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from secrets import token_hex
+from typing import Any, Final, Protocol
+
+from data.errors import BudgetSpent, OperationalError, UserError
+from data.records import Exchange, Judgment
+from data.runs import Run
+from judge.base import Judge
+from judge.collecting import collect_part
+from judge.endpoint import CallFailed, Endpoint, Reply
+from judge.parts import Part, State, read_state, write_state
+from judge.requests import write_parts
+from judge.scoring import still_to_judge
+from judge.transfer import Refused, Transfer
+
+DISCOUNT: Final = 0.5
+POLL_SECONDS: Final = 30.0
+MARK: Final = "empathy-judge"  # the key of our digest in a batch's metadata
+ENDED: Final = frozenset({"completed", "expired", "cancelled", "failed"})
+
+
+class BatchUnderWay(UserError):
+    """Nothing is wrong: the answers are not there yet."""
+
+    exit_code = 3
+
+
+class BatchJudge(Judge, Protocol):
+    """A judge whose requests can be written now and whose replies can be read later."""
+
+    @property
+    def endpoint(self) -> Endpoint: ...
+    @property
+    def batch_path(self) -> str: ...
+
+    def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]: ...
+    def read_replies(self, exchange: Exchange, replies: Sequence[Reply | CallFailed]) -> Judgment: ...
+
+
+def score_batch(
+    judge: Judge,
+    exchanges: Iterable[Exchange],
+    run: Run,
+    *,
+    limit: int | None = None,
+    on_progress: Callable[[], None] = lambda: None,
+    wait: bool = False,
+    sleep: Callable[[float], object] | None = None,
+) -> int:
+    """Judge by batch what `run` does not hold yet; returns how many were judged now.
+
+    Raises `BatchUnderWay` while answers are missing, unless `wait`. All that is left to judge is in memory at
+    once. The first of it is asked directly and at full price: so a wrong key or model is found at once, and
+    it is learnt which parameters the server takes.
+    """
+    batch = Batch(_check_judge(judge), run, on_progress, sleep)
+    try:
+        batch.take(exchanges, limit)
+        while batch.has_work:
+            batch.submit_all()
+            batch.collect_all()
+            if batch.state.open and not wait:
+                raise BatchUnderWay(
+                    f"submitted: {batch.state.done:,} of {batch.state.requests:,} requests done; "
+                    "the same command collects them"
+                )
+            if batch.state.open:
+                batch.transfer.sleep(POLL_SECONDS)
+    finally:
+        batch.close()
+    return batch.judged
+
+
+class Batch:
+    """A run's batches, taken up where they stand."""
+
+    def __init__(
+        self,
+        judge: BatchJudge,
+        run: Run,
+        on_progress: Callable[[], None],
+        sleep: Callable[[float], object] | None,
+    ) -> None:
+        self.judge, self.run, self.on_progress = judge, run, on_progress
+        self.state = read_state(run.folder) or State(base_url=judge.endpoint.base_url, mark=token_hex(8))
+        if self.state.open and self.state.base_url != judge.endpoint.base_url:
+            raise UserError(
+                f"{run.folder}: its batches are at {self.state.base_url}, not at {judge.endpoint.base_url}; "
+                "set that base_url again until they are collected"
+            )
+        self.state.base_url = judge.endpoint.base_url
+        self.transfer = Transfer(judge.endpoint, sleep=sleep)
+        self.left: dict[int, Exchange] = {}  # by position in the input
+        self.limit: int | None = None
+        self.judged = 0
+
+    @property
+    def has_work(self) -> bool:
+        """Whether anything is under way or still to be asked; the latter is written down here."""
+        if not self.state.open and (wanted := self._wanted()):
+            self._ask_first(wanted[0])
+            if wanted[1:]:
+                self._write_parts(wanted[1:])
+        return bool(self.state.open)
+
+    def take(self, exchanges: Iterable[Exchange], limit: int | None) -> None:
+        """Read what is left to judge, beyond the limit too where an earlier command submitted more."""
+        reach = limit
+        if limit is not None:
+            reach = max([limit, *(part.last + 1 for part in self.state.open)])
+        self.left, self.limit = dict(still_to_judge(exchanges, self.run, reach, self.on_progress)), limit
+
+    def submit_all(self) -> None:
+        """Submit what is not submitted yet, each part once."""
+        self._check_budget()
+        for part in self.state.open:
+            if part.batch_id:
+                continue
+            for tries in range(self.judge.endpoint.retries + 1):
+                try:
+                    self._submit(part)
+                    break
+                except Refused as refused:
+                    # After a time-out it may have come all the same, and not be in the list yet.
+                    is_last = tries == self.judge.endpoint.retries
+                    if refused.may_have_come or not refused.is_passing or is_last:
+                        raise
+                    self.transfer.rest(refused, tries)
+
+    def collect_all(self) -> None:
+        """Look how far each part is, and fetch the answers of those that have ended."""
+        for part in self.state.open:
+            found = self.transfer.get(f"/batches/{part.batch_id}")
+            part.status = str(found.get("status"))
+            counts = found.get("request_counts") or {}
+            part.done = int(counts.get("completed") or 0) + int(counts.get("failed") or 0)
+            if part.status == "failed":
+                self._start_over(part, found)
+            self._save()
+            if part.status in ENDED:
+                self._collect(part, found)
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self.transfer.close()
+        self.judge.endpoint.close()
+
+    def _wanted(self) -> list[int]:
+        return [position for position in self.left if self.limit is None or position < self.limit]
+
+    def _keep(self, position: int, judgment: Judgment) -> None:
+        self.run.keep(position, judgment)
+        del self.left[position]
+        self.judged += 1
+        self.on_progress()
+
+    def _ask_first(self, position: int) -> None:
+        self.judge.write_requests(self.left[position])  # refused here, before anything is paid for
+        self._keep(position, self.judge.judge(self.left[position]))
+
+    def _write_parts(self, positions: Sequence[int]) -> None:
+        """The files first, then the state that names them."""
+        to_ask = {position: self.left[position] for position in positions}
+        start = len(self.state.parts) + 1
+        self.state.parts += write_parts(
+            self.judge, to_ask, self.run.folder, mark=self.state.mark, start=start, discount=DISCOUNT
+        )
+        self._save()
+
+    def _check_budget(self) -> None:
+        endpoint = self.judge.endpoint
+        cost = sum(part.cost_at_most for part in self.state.open if not part.batch_id)
+        if endpoint.max_cost is not None and endpoint.spent + cost > endpoint.max_cost:
+            raise BudgetSpent(
+                f"the batch may cost as much as USD {cost:.4f}, and of --max-cost USD {endpoint.max_cost:g} "
+                f"USD {endpoint.spent:.4f} is spent; nothing was submitted. The same command with a larger "
+                "--max-cost submits it"
+            )
+
+    def _submit(self, part: Part) -> None:
+        found = self._find(part)
+        if found is None:
+            if not part.file_id:
+                sent = self.transfer.upload("/files", part.file(self.run.folder), {"purpose": "batch"})
+                part.file_id = _identity(sent)
+                self._save()
+            body = {
+                "input_file_id": part.file_id,
+                "endpoint": f"/v1{self.judge.batch_path}",
+                "completion_window": "24h",
+                "metadata": {MARK: part.digest},
+            }
+            found = self.transfer.post("/batches", body)
+        part.batch_id, part.status = _identity(found), str(found.get("status"))
+        self._save()
+
+    def _find(self, part: Part) -> dict[str, Any] | None:
+        """The batch with the part's digest, if the server has one that did not fail."""
+        after = ""
+        while True:
+            page = self.transfer.get(f"/batches?limit=100{after}")
+            rows = [row for row in page.get("data") or () if isinstance(row, dict)]
+            for row in rows:
+                is_ours = (row.get("metadata") or {}).get(MARK) == part.digest
+                if is_ours and row.get("status") != "failed":
+                    return row
+            if not rows or not page.get("has_more"):
+                return None
+            after = f"&after={_identity(rows[-1])}"
+
+    def _start_over(self, part: Part, found: Mapping[str, Any]) -> None:
+        """The server would not run any of it: nothing is judged, and the part can be submitted again."""
+        batch_id = part.batch_id
+        part.batch_id = part.file_id = ""
+        part.done = 0
+        self._save()
+        errors = (found.get("errors") or {}).get("data") or [{}]
+        said = self.transfer.key.hide_quoted(str(errors[0].get("message") or "no reason given"))[:300]
+        raise OperationalError(
+            f"{self.state.base_url}: the batch {batch_id} failed: {said}; none of it was asked. "
+            "The same command submits it again"
+        )
+
+    def _collect(self, part: Part, found: Mapping[str, Any]) -> None:
+        files: list[Path] = []
+        for kind in ("output", "error"):
+            identity = found.get(f"{kind}_file_id")
+            path = part.file(self.run.folder, kind)
+            if identity and not path.exists():
+                self.transfer.download(f"/files/{identity}/content", path)
+            if identity:
+                files.append(path)
+        settle = getattr(self.judge, "settle", lambda judgment: judgment)
+        for position, judgment in collect_part(
+            self.judge, part, self.left, files, hide=self.transfer.key.hide_in, discount=DISCOUNT
+        ):
+            self._keep(position, settle(judgment))
+        part.is_collected = True
+        self._save()
+        for path in (part.file(self.run.folder), *files):
+            path.unlink(missing_ok=True)
+
+    def _save(self) -> None:
+        write_state(self.run.folder, self.state)
+
+
+def _check_judge(judge: Any) -> BatchJudge:
+    for name in ("endpoint", "batch_path", "write_requests", "read_replies"):
+        if not hasattr(judge, name):
+            raise UserError(
+                f"--batch: the judge {judge.name!r} cannot ask in batches; prompted and decision judges can"
+            )
+    found: BatchJudge = judge
+    return found
+
+
+def _identity(found: Mapping[str, Any]) -> str:
+    if not isinstance(found.get("id"), str) or not found["id"]:
+        raise OperationalError("the server's answer has no id: it does not speak the Batch API")
+    return str(found["id"])

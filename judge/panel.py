@@ -1,0 +1,184 @@
+"""Several judges as one: their probabilities combined, and what each of them said kept beside the result."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from math import log
+from pathlib import Path
+from statistics import median
+from typing import Any, Final, Literal
+
+from data.errors import UserError
+from data.files import disk_errors
+from data.records import LABELS, Exchange, Judgment, judgment_of, unscored
+from judge.baselines import softmax
+from judge.members import Member, add_usage, close_all, load_members, split_rationale, stop_all
+
+FORMAT: Final = 1
+LEAST_PROBABILITY: Final = 1e-6  # judgments are written to six digits: a 0 may stand for anything below this
+FIT_AGAIN: Final = "fit it again with `stack`"
+Probabilities = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """Stacking weights as `stack` fitted them; `members` are the versions of the judges, in order."""
+
+    members: tuple[str, ...]
+    weights: tuple[float, ...]
+    biases: tuple[float, ...]
+    centres: tuple[tuple[float, ...], ...]  # stands in for the log-probabilities of a judge that gave none
+    digest: str
+
+
+class PanelJudge:
+    """Asks every one of `judges`, names or TOML files, and combines what they say.
+
+    `combine`: the mean of their probabilities; the median, of P(Okay or better) and P(Good), which no single
+    judge can move far; or stacked, with `weights` that the command `stack` fitted on ratings.
+
+    An exchange that a member leaves unscored is unscored, with that member's reason, and the members after it
+    are not asked. With `allow_missing` the others decide, and the rationale says who is missing and why.
+    """
+
+    name = "panel"
+    files = ("judges", "weights")
+
+    def __init__(
+        self,
+        *,
+        judges: list[str] | None = None,
+        combine: Literal["mean", "median", "stacked"] = "mean",
+        weights: str = "",
+        allow_missing: bool = False,
+    ) -> None:
+        if len(judges or ()) < 2:
+            raise UserError('judges: a panel needs two at least: judges = ["classifier", "prompted.toml"]')
+        if (combine == "stacked") != bool(weights):
+            raise UserError(
+                'weights: a file that `stack` made belongs to combine = "stacked", and to nothing else'
+            )
+        self.members = load_members(judges or ())
+        self.combine, self.allow_missing = combine, allow_missing
+        self.rubric = self.members[0].judge.rubric
+        self.concurrency = max(member.judge.concurrency for member in self.members)
+        self.weights = read_weights(Path(weights), self.members) if weights else None
+        versions = [[member.judge.name, member.judge.version] for member in self.members]
+        known = [self.name, versions, combine, allow_missing, self.weights.digest if self.weights else ""]
+        self.version = sha256(json.dumps(known).encode()).hexdigest()[:12]
+
+    @property
+    def caveat(self) -> str:
+        """What the members warn of, each warning once."""
+        said = (getattr(member.judge, "caveat", "") for member in self.members)
+        own = "Judges that err alike count as fewer than they are: `stack` says as how many."
+        return " ".join(dict.fromkeys([*filter(None, said), own]))
+
+    def judge(self, exchange: Exchange) -> Judgment:
+        judgments: list[Judgment] = []
+        missing: list[str] = []
+        for member in self.members:
+            judgment = member.ask(exchange)
+            judgments.append(judgment)
+            if judgment.probabilities is None:
+                missing.append(f"{judgment.unscored or 'no probabilities'} (of {member.name})")
+                if not self.allow_missing:
+                    break  # whatever the others say, it stays unscored: they need not be paid for
+        if missing and (not self.allow_missing or len(missing) == len(judgments)):
+            found = unscored(exchange, missing[0])
+        else:
+            said = [judgment.probabilities for judgment in judgments]
+            found = judgment_of(exchange, combine(said, self.combine, self.weights))
+        usage = add_usage(judgment.usage for judgment in judgments)
+        return replace(found, rationale=_tell(self.members, judgments), usage=usage)
+
+    def stop(self) -> None:
+        """End all waiting of all members."""
+        stop_all(self.members)
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        close_all(self.members)
+
+
+def combine(said: Sequence[Probabilities | None], how: str, weights: Weights | None = None) -> Probabilities:
+    """One probability for every label from those of several judges, of whom one at least gave some.
+
+    >>> sure, torn = {"Bad": 0.0, "Okay": 0.0, "Good": 1.0}, {"Bad": 0.5, "Okay": 0.5, "Good": 0.0}
+    >>> combine([sure, torn, None], "mean")
+    {'Bad': 0.25, 'Okay': 0.25, 'Good': 0.5}
+    >>> combine([sure, torn, sure], "median")
+    {'Bad': 0.0, 'Okay': 0.0, 'Good': 1.0}
+    """
+    given = [item for item in said if item is not None]
+    if weights is not None:
+        return _stack(said, weights)
+    if how == "mean":
+        return {label: sum(item[label] for item in given) / len(given) for label in LABELS}
+    # Medians of P(label or better) are as ordered as the labels, so what lies between them is never negative;
+    # those of single labels need not even add up.
+    above = [median(sum(item[name] for name in LABELS[place:]) for item in given) for place in range(1, 3)]
+    ends = [1.0, *above, 0.0]
+    return {label: max(0.0, ends[place] - ends[place + 1]) for place, label in enumerate(LABELS)}
+
+
+def _stack(said: Sequence[Probabilities | None], weights: Weights) -> Probabilities:
+    logits = list(weights.biases)
+    for item, weight, centre in zip(said, weights.weights, weights.centres, strict=True):
+        for place, label in enumerate(LABELS):
+            spoken = log(max(item[label], LEAST_PROBABILITY)) if item is not None else centre[place]
+            logits[place] += weight * spoken
+    return dict(zip(LABELS, softmax(logits), strict=True))
+
+
+def read_weights(path: Path, members: Sequence[Member]) -> Weights:
+    """Weights from a file, put into the order of the members; refused when damaged or fitted for others."""
+    with disk_errors(path):
+        if not path.is_file():
+            raise UserError(f"{path}: no such file; fit weights with `stack`")
+        text = path.read_text(encoding="utf-8", errors="replace")
+    try:
+        row = json.loads(text)
+        stated, version = row.pop("sha256"), row["format"]
+        fitted = [str(item["version"]) for item in row["members"]]
+        columns = [row["weights"], row["centres"]]
+        biases = tuple(float(value) for value in row["biases"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{path}: not stacking weights ({error!r}); {FIT_AGAIN}") from error
+    if digest_weights(row) != stated or version != FORMAT or len(biases) != len(LABELS):
+        raise UserError(f"{path}: changed since it was made, or of another format; {FIT_AGAIN}")
+    versions = [member.judge.version for member in members]
+    if sorted(versions) != sorted(fitted):
+        raise UserError(
+            f"{path}: fitted for other judges or versions ({', '.join(fitted)}) than this panel's "
+            f"({', '.join(versions)}); {FIT_AGAIN}"
+        )
+    if row.get("rubric") != members[0].judge.rubric.digest:
+        raise UserError(f"{path}: fitted for another rubric; {FIT_AGAIN}")
+    places = [fitted.index(version) for version in versions]
+    weights, centres = ([column[place] for place in places] for column in columns)
+    return Weights(
+        members=tuple(versions),
+        weights=tuple(float(value) for value in weights),
+        biases=biases,
+        centres=tuple(tuple(float(value) for value in line) for line in centres),
+        digest=stated,
+    )
+
+
+def digest_weights(row: Mapping[str, Any]) -> str:
+    """What the file is known by; a change by hand changes it."""
+    return sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()
+
+
+def _tell(members: Sequence[Member], judgments: Sequence[Judgment]) -> str:
+    """Suspected injections, a line each, then what every member said as compact JSON."""
+    flags: dict[str, None] = {}
+    rows: dict[str, Any] = {}
+    for member, judgment in zip(members, judgments, strict=False):  # the rest were not asked
+        suspicions, rest = split_rationale(judgment.rationale)
+        flags |= dict.fromkeys(suspicions)
+        row: dict[str, Any] = {**(judgment.probabilities or {"unscored": judgment.unscored})}
+        rows[member.name] = row | ({"said": rest} if rest else {})
+    return "\n".join([*flags, json.dumps(rows, ensure_ascii=False, separators=(",", ":"))])
