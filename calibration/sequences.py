@@ -1,0 +1,298 @@
+"""Looks at a model night after night: intervals and alarms whose error is counted over all the nights.
+
+Each night a model answers the same prompts, and the judge's Good probability is set against that of a pinned
+baseline, prompt by prompt. What is kept of a night is three sums: how many prompts, their differences and the
+squares. Prompts are fixed; what varies from night to night is decoding.
+
+**The baseline is a draw too.** Its noise is in every night's difference and no number of nights averages it
+out, so a sequence that took the differences for independent would sooner or later alarm for certain. Here the
+baseline is one more stretch of nights with its own variance: the mean of some nights less the mean of those
+before has variance s²(1/after + 1/before), and its score is a Brownian motion in that information.
+
+**Interval.** Robbins' normal mixture over that motion (Howard et al. 2021, arXiv 1810.08240): it holds at
+every night at once.
+
+**Alarm.** For every night a change may have begun at, an e-process against "nothing changed": the likelihood
+ratio of a drop, averaged over a half-normal of scale `DROP`. Their sum is a Shiryaev-Roberts e-detector
+(Shin, Ramdas and Rinaldo 2022, arXiv 2203.03532). Less the number of nights it is a martingale, so that it
+passes `NIGHTS / alpha` within `NIGHTS` nights with a probability of at most `alpha`, and if nobody ever stops
+it, not before `NIGHTS / alpha` nights on average.
+
+**Assumed:** nights independent of each other given the model and the judge; about equal noise from night to
+night; enough prompts (100 or so) that a night's mean is near normal, and its variance is known from the
+prompts. That is asymptotic, not exact: the tests measure it with heavy-tailed and skewed noise.
+**Not covered:** nights that share a mood of their own (an endpoint that serves one of several models), for
+which `dispersion` is the warning; and prompts as a sample of all prompts, for which see `calibration.drift`.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from calibration.detector import (
+    Nights,
+    changes,
+    evidence_by_night,
+    half_width,
+    log_evidence,
+    log_ratios,
+    noise,
+)
+from calibration.intervals import CONFIDENCE, Estimate, Floats, Interval, finite_or_none
+
+ALPHA: Final = 1 - CONFIDENCE
+NIGHTS: Final = 365  # within which a false alarm has a probability of at most alpha
+TUNED_NIGHTS: Final = 30  # at which the interval is narrowest
+TUNED_CHANGE: Final = 3  # nights after a change at which its interval is narrowest
+DROP: Final = 0.05  # of the Good share: what the alarm is quickest to find
+UNKNOWN: Final = Estimate(math.nan, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """What is known of one model's nights, in order: sums of differences (tonight - baseline) over prompts.
+
+    `baseline_nights` is over how many nights the baseline was averaged, prompt by prompt. A night on which no
+    prompt has both judgments has 0 prompts: it was looked at and says nothing.
+    """
+
+    baseline_nights: int = 1
+    prompts: tuple[int, ...] = ()
+    totals: tuple[float, ...] = ()
+    squares: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.baseline_nights < 1:
+            raise ValueError("a baseline has at least one night")
+        if not len(self.prompts) == len(self.totals) == len(self.squares):
+            raise ValueError("every night has its prompts, total and squares")
+
+    @property
+    def nights(self) -> int:
+        return len(self.prompts)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON; `read_watch` takes it back."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarm:
+    """Whether a drop has shown by tonight.
+
+    `evidence` is the e-detector over its limit, so 1 raises the alarm; nan while nothing is known. `since` is
+    the night, from 1, at which a change most likely began, and `change` the mean since then less the mean
+    before, with an interval that holds for all nights and all beginnings at once; both say little, and
+    `since` may be any night, while no alarm is raised.
+    """
+
+    is_raised: bool
+    evidence: float
+    since: int | None
+    change: Estimate
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON; null is undefined or without limit."""
+        return {
+            "is_raised": self.is_raised,
+            "evidence": finite_or_none(self.evidence),
+            "since": self.since,
+            "change": self.change.as_dict(),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerPlan:
+    """Nights until a drop is found: in half of all cases, and in 80 %; infinite if not within the limit."""
+
+    drop: float
+    median: float
+    eighty: float
+    found_first_night: float
+
+    def as_dict(self) -> dict[str, float | None]:
+        """Ready for JSON; null is more nights than were looked at."""
+        return {name: finite_or_none(value) for name, value in asdict(self).items()}
+
+
+def read_watch(kept: Mapping[str, Any]) -> Watch:
+    """A watch from its `as_dict`."""
+    return Watch(
+        baseline_nights=int(kept["baseline_nights"]),
+        prompts=tuple(int(count) for count in kept["prompts"]),
+        totals=tuple(float(total) for total in kept["totals"]),
+        squares=tuple(float(square) for square in kept["squares"]),
+    )
+
+
+def update(watch: Watch, differences: ArrayLike) -> Watch:
+    """The watch after one more night, whose differences to the baseline are given by prompt.
+
+    A rise that is bad (the Bad share) is watched as a drop of its negative.
+
+    >>> update(Watch(), [0.25, -0.5, 0.0])
+    Watch(baseline_nights=1, prompts=(3,), totals=(-0.25,), squares=(0.3125,))
+    """
+    found = np.asarray(differences, dtype=float)
+    if found.ndim != 1 or not np.isfinite(found).all():
+        raise ValueError("one difference a prompt; leave out what is unscored on either side")
+    return Watch(
+        baseline_nights=watch.baseline_nights,
+        prompts=(*watch.prompts, len(found)),
+        totals=(*watch.totals, float(found.sum())),
+        squares=(*watch.squares, float((found**2).sum())),
+    )
+
+
+def interval(watch: Watch, *, alpha: float = ALPHA) -> Estimate:
+    """The mean difference of all nights so far to the baseline, by a confidence sequence.
+
+    With probability 1 - alpha the true one is within on *every* night, so the interval may be looked at each
+    night and reported when one likes.
+
+    >>> watch = Watch(prompts=(100,), totals=(-3.0,), squares=(4.0,))
+    >>> found = interval(watch)
+    >>> found.value, round(found.interval.low, 2), round(found.interval.high, 2)
+    (-0.03, -0.09, 0.03)
+    """
+    if not watch.nights:
+        return UNKNOWN
+    nights = _nights(watch)
+    found, pinned = changes(nights), float(nights.baseline_prompts)
+    tuned = _information(nights, 0, TUNED_NIGHTS, pinned)
+    known = float(found.level_information[0, 0])
+    return _estimate(float(found.level[0, 0]), known, alpha=alpha, tuned_at=tuned)
+
+
+def current(watch: Watch, *, alpha: float = ALPHA, models: int = 1) -> Estimate:
+    """How far the model is from where it was: what a gate should look at.
+
+    Once the alarm is raised, the mean since the change less that of all nights before; else that of all
+    nights less the baseline. Half of alpha goes to each, so the interval holds on every night of `NIGHTS` at
+    once, whichever was taken.
+    """
+    found = alarm(watch, alpha=alpha / 2, models=models)
+    return found.change if found.is_raised else interval(watch, alpha=alpha / 2 / models)
+
+
+def alarm(watch: Watch, *, alpha: float = ALPHA, models: int = 1, drop: float = DROP) -> Alarm:
+    """Whether the Good share has dropped since some night; `alpha` bounds false alarms in a year.
+
+    Each of several models watched at alpha has its own false alarms: of 20 models at 5 % about one a year
+    could have one. With `models=20` it is 5 % of years in which *any* of them has one.
+    """
+    nights = _nights(watch)
+    found = changes(nights)
+    if not np.isfinite(found.information).any():
+        return Alarm(is_raised=False, evidence=math.nan, since=None, change=UNKNOWN)
+    ratios = log_ratios(found, drop=drop)
+    over = float(log_evidence(ratios)[0]) - math.log(NIGHTS * models / alpha)
+    at = int(np.argmax(ratios[0]))
+    earlier = float(nights.baseline_prompts + nights.prompts[:at].sum())
+    tuned = _information(nights, at, TUNED_CHANGE, earlier)
+    value, known = float(found.against_before[0, at]), float(found.information[0, at])
+    return Alarm(
+        is_raised=over >= 0,
+        evidence=math.exp(min(over, 700.0)),
+        since=at + 1,
+        change=_estimate(value, known, alpha=alpha / (NIGHTS * models), tuned_at=tuned),
+    )
+
+
+def first_alarm(watch: Watch, *, alpha: float = ALPHA, models: int = 1, drop: float = DROP) -> int | None:
+    """The first night, from 1, on which the alarm was raised; None if it never was."""
+    found = evidence_by_night(_nights(watch), drop=drop)[0]
+    raised = np.flatnonzero(found >= math.log(NIGHTS * models / alpha))
+    return int(raised[0]) + 1 if raised.size else None
+
+
+def dispersion(watch: Watch) -> float:
+    """The variance of nights over what decoding explains: about 1, and well above it if nights have moods.
+
+    It is taken from each night to the next, so that a single change in a year hardly matters. nan below
+    three nights.
+    """
+    nights = _nights(watch)
+    looked = nights.prompts > 0
+    count, total = nights.prompts[looked], nights.totals[0, looked]
+    if len(count) < 3:
+        return math.nan
+    expected = noise(nights)[0, 0] * (1 / count[1:] + 1 / count[:-1])
+    return float(np.mean(np.diff(total / count) ** 2 / expected))
+
+
+def power_plan(
+    drop: float,
+    *,
+    prompts: int,
+    spread: float,
+    alpha: float = ALPHA,
+    models: int = 1,
+    before: int = 14,
+    baseline_nights: int = 1,
+    limit: int = 60,
+    worlds: int = 2000,
+    rng: np.random.Generator | None = None,
+) -> PowerPlan:
+    """How many nights a sudden `drop` takes to raise the alarm, by simulating the alarm itself.
+
+    `spread` is the standard deviation over prompts of the difference between two nights, `before` how many
+    nights passed unchanged, which sharpen the baseline. Beyond a tolerance of t points a drop of d is found
+    as fast as one of d - t is here.
+
+    >>> plan = power_plan(0.05, prompts=160, spread=0.2)
+    >>> plan.median, plan.eighty
+    (2.0, 2.0)
+    """
+    rng = rng or np.random.default_rng(0)
+    own = spread / math.sqrt(2)  # of one answer; the difference of two nights has two
+    means = own / math.sqrt(prompts) * rng.standard_normal((worlds, before + limit))
+    means -= own / math.sqrt(prompts * baseline_nights) * rng.standard_normal((worlds, 1))
+    means[:, before:] -= drop
+    apart = own**2 * (1 + 1 / baseline_nights) * (prompts - 1)
+    nights = Nights(
+        prompts=np.full(before + limit, float(prompts)),
+        totals=prompts * means,
+        squares=prompts * means**2 + apart,
+        baseline_nights=baseline_nights,
+    )
+    raised = evidence_by_night(nights, drop=DROP) >= math.log(NIGHTS * models / alpha)
+    raised = raised[~raised[:, :before].any(axis=1), before:]
+    found = np.logical_or.accumulate(raised, axis=1).mean(axis=0) if len(raised) else np.zeros(limit)
+    return PowerPlan(
+        drop=drop,
+        median=_first_above(found, 0.5),
+        eighty=_first_above(found, 0.8),
+        found_first_night=float(found[0]),
+    )
+
+
+def _first_above(found: Floats, share: float) -> float:
+    reached = np.flatnonzero(found >= share)
+    return float(reached[0] + 1) if reached.size else math.inf
+
+
+def _information(nights: Nights, at: int, later: int, earlier: float) -> float:
+    """Of so many later nights against so many earlier answers."""
+    count = later * float(nights.prompts.max())
+    return float(1 / (noise(nights)[0, at] * (1 / count + 1 / earlier))) if count else math.nan
+
+
+def _estimate(value: float, information: float, *, alpha: float, tuned_at: float) -> Estimate:
+    if not math.isfinite(value) or not math.isfinite(information):
+        return Estimate(value, None)
+    wide = half_width(information, alpha=alpha, tuned_at=tuned_at)
+    return Estimate(value, Interval(value - wide, value + wide))
+
+
+def _nights(watch: Watch) -> Nights:
+    return Nights(
+        prompts=np.array(watch.prompts, dtype=float),
+        totals=np.array([watch.totals], dtype=float),
+        squares=np.array([watch.squares], dtype=float),
+        baseline_nights=watch.baseline_nights,
+    )
