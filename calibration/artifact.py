@@ -121,7 +121,8 @@ def _as_row(calibration: Calibration) -> dict[str, Any]:
     row = {item.name: getattr(calibration, item.name) for item in fields(calibration)}
     row["created"] = calibration.created.isoformat()
     # Through JSON once, so that tuples are lists and the digest is that of what will be read.
-    plain: dict[str, Any] = json.loads(_canonical(row))
+    # In its own order: that of the labels is the order of the columns.
+    plain: dict[str, Any] = json.loads(json.dumps(row, ensure_ascii=False, allow_nan=False, default=dict))
     return plain
 
 

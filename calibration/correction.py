@@ -155,7 +155,7 @@ def _correct(
     elif how == "ratings" and own is not None:
         estimates = [_estimate(*values) for values in zip(own.value, own.low, own.high, strict=True)]
     if rated.bounds == UNIT and len(names) > 1:
-        estimates = _on_simplex(estimates)
+        estimates = on_simplex(estimates)
     return ModelCorrection(
         model=model,
         how=how,
@@ -229,7 +229,7 @@ def _estimate(value: float, low: float, high: float) -> Estimate:
     return Estimate(float(value), Interval(float(low), float(high)) if known else None)
 
 
-def _on_simplex(estimates: Sequence[Estimate]) -> list[Estimate]:
+def on_simplex(estimates: Sequence[Estimate]) -> list[Estimate]:
     """Shares that add up to 1, none below 0; an interval that would miss its share reaches out to it."""
     values = np.array([item.value for item in estimates])
     if not len(values) or not np.isfinite(values).all():

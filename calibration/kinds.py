@@ -198,9 +198,9 @@ def _logs(probabilities: Floats) -> Floats:
 
 
 def _softmax(logits: Floats) -> Floats:
-    from scipy.special import softmax
-
-    found: Floats = softmax(logits, axis=1)
+    # Applied in `score`, which runs where scipy is not installed; so is `_above`.
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    found: Floats = powers / powers.sum(axis=1, keepdims=True)
     return found
 
 
@@ -221,9 +221,8 @@ def _location(probabilities: Floats) -> Floats:
 
 
 def _above(scores: Floats, slope: float, cuts: Floats) -> Floats:
-    from scipy.special import expit
-
-    chances: Floats = expit(slope * scores[:, None] - cuts)
+    logits = slope * scores[:, None] - cuts
+    chances: Floats = np.exp(-np.logaddexp(0, -logits))
     return chances
 
 

@@ -1,0 +1,188 @@
+"""A calibration on a terminal: the verdict first, then tables that fit into 80 columns."""
+
+import json
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from calibration.artifact import Calibration
+from nightly.artifacts import left_out_rows
+from nightly.figures import show
+from nightly.highlight import printable
+
+METRICS: Final = {
+    "qwk": "QWK",
+    "qwk_matched": "QWK matched",
+    "spearman": "Spearman",
+    "balanced_accuracy": "bal. acc.",
+    "exact": "exact",
+}
+WORDS: Final = 24  # of a name, as much as a column of a table of six can hold
+
+
+def print_report(report: Mapping[str, Any], written: Sequence[Path]) -> None:
+    """The verdict, the runs beside baselines and people, the models, the audits; and where the rest lies."""
+    console = Console(highlight=False)
+    for sentence in report["verdict"]:
+        lines = textwrap.wrap(printable(sentence), max(40, min(console.width, 100) - 2))
+        console.print(Text("\n  ".join([f"- {lines[0]}", *lines[1:]])), soft_wrap=True)
+    console.print()
+    console.print(_runs(report["runs"]))
+    console.print()
+    console.print(_models(report))
+    if found := _audits(report):
+        console.print()
+        console.print(found)
+    about = report["calibration"]
+    data = report["data"]
+    clusters = {"batch": "batches", "rater": "raters"}.get(data["clusters"], "prompts")
+    notes = [
+        f"{_people(report)}; 95 % intervals, {data['draws']:,} draws of {data['cluster_count']:,} {clusters}",
+        f"calibration {about['digest'][:12]}, until {about['expires']}",
+        *(f"written {path}" for path in written),
+    ]
+    for note in notes:
+        console.print(Text(printable(note)), style="dim", soft_wrap=True)
+
+
+def _people(report: Mapping[str, Any]) -> str:
+    data = report["data"]
+    return f"{data['ratings']:,} ratings of {data['responses']:,} responses by {data['raters']:,} people"
+
+
+def _table(head: Sequence[str]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for number, name in enumerate(head):
+        table.add_column(name, justify="right" if number else "left", overflow="fold")
+    return table
+
+
+def _runs(rows: Sequence[Mapping[str, Any]]) -> Table:
+    has_costs = any(row.get("usd_per_1000") or row.get("seconds_per_1000") for row in rows)
+    table = _table(["", *METRICS.values(), *(["USD/1,000", "s/1,000"] if has_costs else [])])
+    for row in rows:
+        cells = [_short(row["metrics"].get(name), has_interval=not has_costs) for name in METRICS]
+        costs = [_cost(row.get(key)) for key in ("usd_per_1000", "seconds_per_1000")]
+        table.add_row(_name(row["name"]), *cells, *(costs if has_costs else []))
+    return table
+
+
+def _models(report: Mapping[str, Any]) -> Table:
+    """Of the last column, Good or the mean."""
+    column = report["data"]["columns"][-1]
+    scale, digits = (1.0, 2) if column == "mean" else (100.0, 1)
+    table = _table([f"model ({column})", "people", "judge", "corrected", "by", "had nobody rated it", "n"])
+    for row in report["models"]:
+        alone, level = row["left_out"].get(column), row["corrected"].get(column)
+        held = {True: "", False: " missed", None: ""}[row["covered"].get(column)]
+        table.add_row(
+            _name(row["model"]),
+            _number(row["crowd"].get(column), scale, digits),
+            _number(row["judge"].get(column), scale, digits),
+            show(level, scale=scale, digits=digits, glue="\n") if level else "refused",
+            row["how"],
+            (show(alone, scale=scale, digits=digits, glue="\n") if alone else "-") + held,
+            f"{row['ratings']:,}",
+        )
+    return table
+
+
+def _audits(report: Mapping[str, Any]) -> Table | None:
+    """The findings, and what asks for more ratings in one line each; single models and emotions if found."""
+    findings = (report["bias"] or {}).get("findings", [])
+    shown = [item for item in findings if not item["about"] or item["verdict"] == "found"]
+    if not shown:
+        return None
+    table = _table(["bias", "effect, in points", "could find", "verdict"])
+    for item in shown:
+        about = f" ({item['about']})" if item["about"] else ""
+        table.add_row(
+            _name(f"{item['audit']}{about}"),
+            _short(item["effect"], has_interval=True),
+            "-" if item["detectable"] is None else f"{item['detectable']:.2f}",
+            Text(item["verdict"]),
+        )
+    return table
+
+
+def print_shipped(calibration: Calibration, path: Path, *, as_json: bool) -> None:
+    """What a calibration from trials would have said of each model, had that model been new."""
+    rows = left_out_rows(calibration)
+    if as_json:
+        print(json.dumps({"digest": calibration.digest, "file": str(path), "models": rows}, indent=2))
+        return
+    console = Console(highlight=False)
+    table = _table(["left out", *calibration.between, "inside"])
+    for row in rows:
+        cells = [
+            f"{show(cell, scale=100, digits=1, glue=chr(10))}\ncrowd {100 * cell['crowd']:.1f}"
+            for cell in row["columns"].values()
+        ]
+        held = [cell["covered"] for cell in row["columns"].values()]
+        table.add_row(_name(row["model"]), *cells, f"{sum(held)} of {len(held)}")
+    console.print(table)
+    spread = calibration.lines[list(calibration.between)[-1]]["between_sd"]
+    for note in (
+        f"judge {calibration.judge} {calibration.version}, {calibration.count:,} ratings",
+        f"map {calibration.mapping['kind']}; spread between models "
+        f"{'undefined' if spread is None else f'{100 * spread:.1f} points'}",
+        f"calibration {calibration.digest[:12]}, until {calibration.expires}",
+        f"written {path}",
+    ):
+        console.print(Text(printable(note)), style="dim", soft_wrap=True)
+
+
+def print_self_test(found: Mapping[str, Any], *, as_json: bool) -> None:
+    """Coverage of the intervals on data whose answer is known."""
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    console = Console(highlight=False)
+    table = _table(["ratings", "raters", "shares", "differences", "new model", "both", "judge alone"])
+    for row in found["rows"]:
+        table.add_row(
+            str(row["ratings"]),
+            str(row["raters"]),
+            *(_range(row[key]) for key in ("shares", "differences")),
+            *(f"{100 * row[key]:.1f}" for key in ("unrated_good", "both_good")),
+            _range(row["naive_shares"]),
+        )
+    console.print(table)
+    lines = [f"per cent of 95 % intervals that hold the truth, {found['draws']:,} draws"]
+    if bias := found["bias"]:
+        lines.append(
+            f"a planted bias of {bias['effect']:.2f} is found in {100 * bias['found']:.0f} % "
+            f"(stated {100 * bias['stated']:.0f} %); one not there in {100 * bias['false_alarms']:.0f} %"
+        )
+    lines += [f"problem: {problem}" for problem in found["problems"]] or ["passed"]
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
+
+
+def _range(shares: Mapping[str, float]) -> str:
+    return f"{100 * min(shares.values()):.1f}-{100 * max(shares.values()):.1f}"
+
+
+def _short(estimate: Mapping[str, float | None] | None, *, has_interval: bool) -> str:
+    if estimate is None or estimate["value"] is None:
+        return "-"
+    shown = estimate if has_interval else {**estimate, "low": None, "high": None}
+    return show(shown, digits=2, zero=False, glue="\n" if has_interval else " ")
+
+
+def _number(value: float | None, scale: float, digits: int) -> str:
+    return "-" if value is None else f"{scale * value:.{digits}f}"
+
+
+def _cost(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}" if value < 100 else f"{value:,.0f}"
+
+
+def _name(name: str) -> Text:
+    clean = printable(name)
+    return Text(clean if len(clean) <= WORDS else f"{clean[: WORDS - 1]}\N{HORIZONTAL ELLIPSIS}")

@@ -1,0 +1,329 @@
+"""`calibrate` through the real door, on small tables whose answers are known; then `score` with it."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import cli
+from calibration.artifact import read_calibration, write_calibration
+from data.records import LABELS
+from data.tables import write_rows
+from judge.base import load_judge
+
+LEVELS = {"ada": (1, 5, 14), "bea": (4, 6, 10), "cyd": (6, 7, 7), "dot": (9, 6, 5)}  # Bad, Okay, Good of 20
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli.main, [str(item) for item in arguments], terminal_width=80)
+
+
+def calibrate(*arguments: object) -> Result:
+    return run("calibrate", *arguments, "--draws", 40, "--out", "out")
+
+
+def rated_rows() -> list[dict[str, Any]]:
+    """Four models of known shares; a dozen batches of each, twenty responses apiece, a rater each."""
+    rows = []
+    for model, (bad, okay, good) in LEVELS.items():
+        labels = [1] * bad + [2] * okay + [3] * good
+        for batch in range(12):
+            for number in range(len(labels)):
+                # Every batch has the model's own shares, dealt out in another order.
+                rating = labels[(number * 7 + batch) % len(labels)]
+                name = f"{model}-{batch}-{number}"
+                rows.append(
+                    {"id": name, "model": model, "rater": name, "batch": f"{model}{batch}", "rating": rating}
+                )
+    return rows
+
+
+def write_ratings(rows: Iterable[Mapping[str, Any]], name: str = "ratings.csv") -> Path:
+    path = Path(name)
+    write_rows(path, ({key: row[key] for key in ("id", "rater", "batch", "rating")} for row in rows))
+    return path
+
+
+def write_exchanges(rows: Iterable[Mapping[str, Any]], name: str = "texts.jsonl") -> Path:
+    """Longer responses were rated higher, so that a judge that counts words is no fool here."""
+    texts = (
+        {
+            "id": row["id"],
+            "model": row["model"],
+            "prompt": f"prompt {number}",
+            "response": "so sorry " * (4 * row["rating"] + number % 5),
+            "emotion": ("sad", "joyful")[number % 2],
+        }
+        for number, row in enumerate(rows)
+    )
+    write_rows(Path(name), texts)
+    return Path(name)
+
+
+def test_another_tool_that_says_what_people_say_agrees_fully() -> None:
+    rows = rated_rows()
+    write_rows(Path("theirs.csv"), ({key: row[key] for key in ("id", "model", "rating")} for row in rows))
+    done = calibrate("theirs.csv", write_ratings(rows))
+    assert done.exit_code == 0, done.output
+    first = done.stdout.splitlines()[0]
+    assert first.startswith("- theirs agrees with single ratings by a quadratic kappa of 1.00"), first
+    report = json.loads(Path("out/report.json").read_text())
+    for metric in ("exact", "balanced_accuracy", "kappa", "qwk", "alpha_ordinal", "spearman", "icc"):
+        assert report["agreement"][metric]["value"] == pytest.approx(1), metric
+    assert report["confusion"]["rows"] == [[240, 0, 0], [0, 288, 0], [0, 0, 432]]
+    shares = {row["model"]: row["crowd"]["Good"] for row in report["models"]}
+    assert shares == {name: good / 20 for name, (_, _, good) in LEVELS.items()}
+    assert [row["model"] for row in report["models"]] == ["ada", "bea", "cyd", "dot"]
+    assert report["policy"]["strict"]["order_judge"] == ["ada", "bea", "cyd", "dot"]
+    assert report["policy"]["lenient"]["agreement"]["exact"]["value"] == 1
+    assert report["ceiling"]["not_identifiable"].startswith("not identifiable")
+    assert {path.name for path in Path("out").iterdir()} == {
+        *("calibration.json", "report.html", "report.md", "report.json")
+    }
+    assert read_calibration(Path("out/calibration.json")).judge == "theirs"
+    assert max(map(len, done.stdout.splitlines())) <= 100
+
+
+def test_json_is_the_whole_report_and_nothing_else() -> None:
+    rows = rated_rows()
+    write_rows(Path("theirs.csv"), ({"id": row["id"], "score": row["rating"]} for row in rows))
+    done = calibrate("theirs.csv", write_ratings(rows), "--json", "--exchanges", write_exchanges(rows))
+    report = json.loads(done.stdout)
+    assert report["verdict"]
+    assert report["data"]["models"] == sorted(LEVELS), "models are learnt from the exchanges"
+    assert [row["emotion"] for row in report["by_emotion"]["emotions"]] == ["joyful", "sad"]
+    assert [row["name"] for row in report["runs"]] == ["theirs", "majority", "length", "people"]
+    assert {item["audit"] for item in report["bias"]["findings"]} >= {"level", "length", "valence"}
+
+
+def test_a_judge_that_always_errs_is_shown_with_texts() -> None:
+    rows = rated_rows()
+    write_rows(Path("kind.csv"), ({"id": row["id"], "model": row["model"], "label": "Good"} for row in rows))
+    done = calibrate("kind.csv", write_ratings(rows), "--exchanges", write_exchanges(rows))
+    assert done.exit_code == 0, done.output
+    report = json.loads(Path("out/report.json").read_text())
+    assert report["agreement"]["qwk"]["value"] == 0
+    worst = report["disagreements"]["too_kind"][0]
+    assert (worst["label"], worst["ratings"]) == ("Good", ["Bad"])
+    assert worst["response"].startswith("so sorry")
+    assert report["disagreements"]["too_harsh"] == []
+    assert "not clearly better than" in report["verdict"][0]
+
+
+@pytest.mark.parametrize("rating", [1, 3])
+def test_ratings_of_one_level_are_inconclusive_and_no_crash(rating: int) -> None:
+    rows = [{**row, "rating": rating} for row in rated_rows()]
+    write_rows(
+        Path("kind.csv"),
+        ({"id": row["id"], "model": row["model"], "label": LABELS[rating - 1]} for row in rows),
+    )
+    done = calibrate("kind.csv", write_ratings(rows))
+    assert done.exit_code == 3, done.output
+    assert "one level only" in done.stdout
+
+
+def test_a_single_rating_is_enough_to_say_nothing() -> None:
+    rows = rated_rows()[:1]
+    write_rows(Path("one.csv"), ({"id": row["id"], "label": "Good"} for row in rows))
+    done = calibrate("one.csv", write_ratings(rows))
+    assert done.exit_code == 3, done.output
+    report = json.loads(Path("out/report.json").read_text())
+    assert report["between"]["lines"]["Good"]["slope"] is None
+
+
+BAD_CALLS = {
+    "no ratings": (["theirs.csv"], "calibrate RUN... RATINGS"),
+    "ids that do not meet": (["strange.csv", "ratings.csv"], "do not meet"),
+    "another scale": (["theirs.csv", "ratings.csv", "--scale", "1-2"], "not on the scale from 1 to 2"),
+    "no scale": (["theirs.csv", "ratings.csv", "--scale", "5"], "give two or more levels"),
+    "another dimension": (["theirs.csv", "ratings.csv", "--dimension", "warmth"], "none of the dimension"),
+    "a folder that is no run": (["folder", "ratings.csv"], "no whole run here"),
+    "a missing file": (["none.csv", "ratings.csv"], "none.csv: no such file"),
+    "an unknown judge": (["theirs.csv", "ratings.csv", "--judge", "x"], "no row by 'x'"),
+    "a judge of a run": (["folder", "ratings.csv", "--judge", "x"], "a run has one judge"),
+    "an unknown model": (["theirs.csv", "ratings.csv", "--leave-out", "eve"], "no model 'eve'"),
+    "nobody's ratings": (["theirs.csv", "ratings.csv", "--rater", "eve"], "none by eve"),
+    "probes without texts": (["theirs.csv", "ratings.csv", "--probe", "length"], "add --exchanges FILE"),
+    "a trial without a judge": (["--trial", "folder"], "name the trained judge"),
+    "an unfinished trial": (["--trial", "folder", "--judge", "length"], "no finished trial here"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_CALLS)
+def test_a_mistake_ends_with_a_word_and_exit_code_2(case: str) -> None:
+    rows = rated_rows()
+    write_rows(Path("theirs.csv"), ({key: row[key] for key in ("id", "model", "rating")} for row in rows))
+    write_rows(Path("strange.csv"), [{"id": "x", "rating": 1}])
+    write_ratings(rows)
+    Path("folder").mkdir()
+    arguments, said = BAD_CALLS[case]
+    done = calibrate(*arguments)
+    assert (done.exit_code, done.stdout) == (2, ""), done.output
+    assert said in done.stderr
+    assert not Path("out").exists()
+
+
+def test_several_judges_of_one_table_are_compared() -> None:
+    rows = rated_rows()
+    table = [
+        {"id": row["id"], "model": row["model"], "judge": name, "rating": 1 + (row["rating"] - 1 + shift) % 3}
+        for row in rows
+        for name, shift in (("exact", 0), ("off", 1))
+    ]
+    write_rows(Path("both.csv"), table)
+    ratings = write_ratings(rows)
+    assert "name the one to read" in calibrate("both.csv", ratings).stderr
+    done = calibrate("both.csv", ratings, "--judge", "exact", "--judge", "off")
+    assert done.exit_code == 0, done.output
+    found = {row["name"]: row for row in json.loads(Path("out/report.json").read_text())["runs"]}
+    assert found["exact"]["metrics"]["exact"]["value"] == 1
+    assert found["off"]["metrics"]["exact"]["value"] == 0
+    assert found["people"]["kind"] == "people"
+
+
+def test_runs_carry_what_they_cost() -> None:
+    rows = rated_rows()
+    texts = write_exchanges(rows)
+    assert run("score", texts, "--judge", "length", "--out", "runs/length").exit_code == 0
+    manifest = json.loads(Path("runs/length/manifest.json").read_text())
+    manifest |= {"cost": 1.92, "wall_seconds": 96.0}
+    Path("runs/length/manifest.json").write_text(json.dumps(manifest))
+    done = calibrate("runs/length", write_ratings(rows))
+    assert done.exit_code == 0, done.output
+    (row,) = [
+        row for row in json.loads(Path("out/report.json").read_text())["runs"] if row["kind"] == "judge"
+    ]
+    assert (row["usd_per_1000"], row["seconds_per_1000"]) == (2.0, 100.0)
+    assert "USD/1,000" in done.stdout
+
+
+def fit_length() -> Path:
+    """A calibration of the length judge, and the texts it was made on."""
+    rows = rated_rows()
+    texts = write_exchanges(rows)
+    assert run("score", texts, "--judge", "length", "--out", "run").exit_code == 0
+    assert calibrate("run", write_ratings(rows)).exit_code == 0
+    return texts
+
+
+def score_new(*options: object) -> Result:
+    """Score two models nobody rated: one like the others, one of a single word."""
+    rows = [
+        {"model": model, "prompt": f"p{number}", "response": "so sorry " * (words + number % 9)}
+        for model, words in (("new", 6), ("terse", 0))
+        for number in range(60)
+    ]
+    write_rows(Path("new.jsonl"), [{**row, "response": row["response"] or "ok"} for row in rows])
+    return run("score", "new.jsonl", "--judge", "length", "--out", "new", *options)
+
+
+def test_score_corrects_by_a_calibration_and_refuses_what_leaves_its_range() -> None:
+    fit_length()
+    calibration = read_calibration(Path("out/calibration.json"))
+    assert (calibration.judge, calibration.version) == ("length", load_judge("length").version)
+    done = score_new("--calibration", "out/calibration.json")
+    assert done.exit_code == 0, done.output
+    summary = json.loads(Path("new/summary.json").read_text())
+    assert summary["calibration"] == calibration.digest
+    assert json.loads(Path("new/plan.json").read_text())["calibration"] == calibration.digest
+    models = {row["model"]: row for row in summary["models"]}
+    good = models["new"]["corrected"]["Good"]
+    assert good["low"] < good["share"] < good["high"]
+    assert sum(share["share"] for share in models["new"]["corrected"].values()) == pytest.approx(1, abs=1e-5)
+    raw = models["new"]["shares"]["Good"]
+    assert good["high"] - good["low"] > raw["high"] - raw["low"], "a line's error is added to that of prompts"
+    assert models["terse"]["corrected"] is None
+    assert "calibrated range" in models["terse"]["refused"]
+    assert "terse: level refused" in done.stdout
+    assert f"calibration {calibration.digest[:12]} fits" in done.stdout
+    sets = [json.loads(line)["set"] for line in Path("new/judgments.jsonl").read_text().splitlines()]
+    assert all(sets) and all(set(labels) <= set(LABELS) for labels in sets)
+
+
+def test_score_without_a_calibration_says_so_and_goes_on() -> None:
+    done = score_new()
+    assert done.exit_code == 0
+    assert "no calibration fits: none came with this judge" in done.stdout
+    assert json.loads(Path("new/judgments.jsonl").read_text().splitlines()[0])["set"] is None
+    assert "the shares are the judge's own" in score_new("--calibration", "none").stdout
+
+
+def test_a_calibration_that_expired_or_is_another_judge_s_is_refused_with_code_4() -> None:
+    fit_length()
+    path = Path("out/calibration.json")
+    fitted = read_calibration(path)
+    changes: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"created": date(2020, 1, 1)}, "expired on 2020-03-31"),
+        ({"version": "x"}, "another judge version"),
+        ({"judge": "other"}, "another judge: it is for 'other'"),
+        ({"rubric": "x"}, "another rubric"),
+    )
+    for change, said in changes:
+        write_calibration(path, replace(fitted, **change))
+        done = score_new("--calibration", path)
+        assert done.exit_code == 4, done.output
+        assert said in done.stderr
+        assert not Path("new").exists()
+    path.write_text("{")
+    assert score_new("--calibration", path).exit_code == 2
+
+
+def write_trial(name: str, protocol: str, shift: float) -> Path:
+    """A trial's folder in which the judge says what people said, but for a shift towards Good."""
+    folder = Path(name)
+    folder.mkdir()
+    (folder / "plan.json").write_text(json.dumps({"protocol": protocol}))
+    (folder / "evaluation.json").write_text("{}")
+    rows = []
+    for row in rated_rows():
+        bad, okay, good = (count / 20 for count in LEVELS[row["model"]])
+        said = [bad - shift / 2, okay - shift / 2, good + shift]
+        rows.append(
+            {
+                "id": row["id"],
+                "model": row["model"],
+                "batch": row["batch"][3:],
+                "split": "all",
+                "rating": LABELS[row["rating"] - 1],
+                "predictions": {"judge": said},
+            }
+        )
+    write_rows(folder / "all.jsonl", rows)
+    return folder
+
+
+def test_a_trained_judge_is_calibrated_by_its_trials() -> None:
+    trials = [write_trial("r", "raters-apart", 0.0), write_trial("m", "model-apart", 0.04)]
+    done = calibrate("--trial", trials[0], "--trial", trials[1], "--judge", "length", "--valid-days", 10)
+    assert done.exit_code == 0, done.output
+    calibration = read_calibration(Path("out/calibration.json"))
+    assert (calibration.judge, calibration.count, calibration.days) == ("length", 960, 10)
+    line = calibration.lines["Good"]
+    assert line["slope"] == pytest.approx(1, abs=0.02)
+    assert line["intercept"] == pytest.approx(-0.04, abs=0.02), "the shift of models apart is taken off"
+    assert line["residuals"] == pytest.approx([0, 0, 0, 0], abs=0.02)
+    assert done.stdout.count("3 of 3") == 4
+    assert list(calibration.between) == list(LABELS), "columns keep the order of the labels"
+    wrong = calibrate("--trial", trials[0], "--judge", "length")
+    assert wrong.exit_code == 2
+    assert "one trial of each protocol" in wrong.stderr
+
+
+def test_the_self_test_runs_and_reports_coverage() -> None:
+    done = run("calibrate", "--self-test", "--draws", 2, "--json")
+    found = json.loads(done.stdout)
+    assert done.exit_code == (1 if found["problems"] else 0)
+    assert [(row["ratings"], row["raters"]) for row in found["rows"]] == [
+        *((50, 1), (50, 3), (100, 1), (100, 3), (200, 1), (200, 3))
+    ]
+    assert found["bias"]["stated"] == 0.8
