@@ -13,6 +13,11 @@ from data.errors import Interrupted, UserError
 
 VERSION = "0.1.0"
 FILE = click.Path(path_type=Path)
+EXTRAS = {  # what each extra of pyproject.toml brings that a command may miss
+    "calibrate": ("scipy", "sklearn", "krippendorff", "ppi_py", "jinja2"),
+    "nightly": ("sqlalchemy", "plotly", "openpyxl", "psycopg"),
+    "prompted": ("dspy", "optuna", "gepa"),
+}
 
 
 class Commands(click.Group):
@@ -29,6 +34,13 @@ class Commands(click.Group):
                 raise  # the reader of our output has left; click ends quietly
             click.echo(f"error: {error}", err=True)
             raise click.exceptions.Exit(5) from error
+        except ModuleNotFoundError as error:
+            extra = next((extra for extra, names in EXTRAS.items() if error.name in names), None)
+            if extra is None:
+                raise
+            install = f"pip install -c requirements.lock -e '.[{extra}]'"
+            click.echo(f"error: {error.name} is not installed; it comes with: {install}", err=True)
+            raise click.exceptions.Exit(UserError.exit_code) from error
         except KeyboardInterrupt as interrupt:
             click.echo("error: interrupted", err=True)
             raise click.exceptions.Exit(Interrupted.exit_code) from interrupt
