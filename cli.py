@@ -640,6 +640,48 @@ def compare(
     compare_and_print(question, today=date.today(), out=out, as_markdown=markdown, as_json=as_json)
 
 
+@main.command()
+@click.argument("config", type=FILE)
+@click.option("--night", metavar="NAME", help="The night's name.  [default: today's date]")
+@click.option("--again", is_flag=True, help="Judge a night that is in the history anew, in its place.")
+@click.option("--now", metavar="TIME", hidden=True, help="The time to write down, such as 2026-11-15T02:00.")
+@click.option("--json", "as_json", is_flag=True, help="Print the night as JSON.")
+@click.pass_context
+def nightly(
+    ctx: click.Context, config: Path, night: str | None, again: bool, now: str | None, as_json: bool
+) -> None:
+    """Run a night: models answer, the judge scores, gates are checked, history and dashboard go on.
+
+    CONFIG is a TOML file that names models, judge and gates; nightly/config.py lists its keys. The same
+    command takes an interrupted night up again, and a night that is in the history is asked for nothing. The
+    exit code is 1 for a regression, 3 where it cannot be told, 4 for a calibration that cannot be used, and 5
+    where a model or the judge could not be asked.
+
+    \b
+    Examples:
+      empathy-judge nightly nightly.toml
+      empathy-judge nightly nightly.toml --night 2026-11-15 --json
+    """
+    from datetime import datetime
+
+    from nightly.config import check_name, read_config
+    from nightly.morning import print_night
+    from nightly.night import run_night
+    from nightly.printing import progress
+
+    fixed = datetime.fromisoformat(now) if now else None
+    settings = read_config(config)
+    ran = run_night(
+        settings,
+        night=check_name(night, "--night") if night else (fixed or datetime.now()).date().isoformat(),
+        clock=lambda: fixed or datetime.now().astimezone(),
+        watching=progress,
+        again=again,
+    )
+    print_night(ran, settings, as_json=as_json)
+    ctx.exit(ran.exit_code)
+
+
 @main.group()
 def history() -> None:
     """Look into the history of all nights."""

@@ -1,0 +1,81 @@
+"""Questionnaires as somebody filled them in, and means where nobody tells more."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from data.errors import UserError
+from data.tables import BadRow, read_rows, write_rows
+
+PEOPLE: Final = "people"  # what the crowd is called where a model's name stands
+SHEETS: Final = "sheets.jsonl"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet:
+    """One questionnaire, filled in by a model or a person; `marks` holds the items that have one.
+
+    Without a `factor` it is the default measure. Sheets of one `pair` belong together: a person's two, or a
+    model's two in the same order of items. `missing` says why marks are missing.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    model: str
+    scale: str
+    marks: Mapping[int, float] = field(default_factory=dict)
+    factor: str | None = None
+    situation: str | None = None
+    pair: str | None = None
+    variant: str = ""
+    missing: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """Mean scores of a factor without the sheets they were reckoned from; `factor` None is the default."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    model: str
+    scale: str
+    means: Mapping[str, float]
+    factor: str | None = None
+    is_overall: bool = False
+    variant: str = ""
+
+
+def write_sheets(path: Path, sheets: Iterable[Sheet | Means]) -> int:
+    """One line each, without what is empty; returns the count."""
+    return write_rows(path, (_to_row(sheet) for sheet in sheets))
+
+
+def read_sheets(path: Path) -> list[Sheet | Means]:
+    """What `write_sheets` wrote; a folder is read by the file in it."""
+    from pydantic import TypeAdapter, ValidationError
+
+    if path.is_dir():
+        path = path / SHEETS
+    adapters: dict[bool, TypeAdapter[Any]] = {False: TypeAdapter(Sheet), True: TypeAdapter(Means)}
+    found: list[Sheet | Means] = []
+    for line, row in read_rows(path):
+        try:
+            found.append(adapters["means" in row].validate_python(row))
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            raise UserError(
+                f"{BadRow(path, line, problem, row)}; sheets are made by align run or import"
+            ) from error
+    if not found:
+        raise UserError(f"{path}: holds no sheets")
+    return found
+
+
+def _to_row(sheet: Sheet | Means) -> dict[str, Any]:
+    row = {name: getattr(sheet, name) for name in sheet.__slots__}
+    kept = {key: value for key, value in row.items() if value not in (None, "", False)}
+    if isinstance(sheet, Sheet):
+        kept["marks"] = {str(item): mark for item, mark in sorted(sheet.marks.items())}
+    return kept

@@ -1,0 +1,214 @@
+"""Situations that stir feelings, by the 36 factors of the benchmark: ours, or those of your copy of it."""
+
+import csv
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from data.errors import UserError
+from data.tables import read_rows
+
+OURS: Final = Path(__file__).parent / "situations.jsonl"  # 108, three for each factor
+POSITIVE: Final = Path(__file__).parent / "situations-positive.jsonl"  # 36, one of each that goes well
+FACTORS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Anger": (
+        "Facing Self-Opinioned People",
+        "Blaming, Slandering, and Tattling",
+        "Bullying, Teasing, Insulting, and Disparaging",
+        "Silly and Thoughtless Behaviors",
+        "Driving Situations",
+    ),
+    "Anxiety": (
+        "External Factors",
+        "Self-Imposed Pressure",
+        "Personal Growth and Relationships",
+        "Uncertainty and Unknowns",
+    ),
+    "Depression": (
+        "Failure of Important Goals",
+        "Death of Loved Ones",
+        "Romantic Loss",
+        "Chronic Stress",
+        "Social Isolation",
+        "Winter",
+    ),
+    "Frustration": (
+        "Disappointments and Letdowns",
+        "Unforeseen Obstacles and Accidents",
+        "Miscommunications and Misunderstanding",
+        "Rejection and Interpersonal Issues",
+    ),
+    "Jealousy": (
+        "Romantic (Opposite Gender)",
+        "Romantic (Same Gender)",
+        "Material Possession",
+        "Experiential",
+    ),
+    "Guilt": (
+        "Betrayal and Deception",
+        "Relationship and Interpersonal",
+        "Broken Promises and Responsibilities",
+        "Personal and Moral",
+    ),
+    "Fear": (
+        "Social Fears",
+        "Agoraphobia Fears",
+        "Injury Fears",
+        "Dangerous Environments",
+        "Harmless Animals",
+    ),
+    "Embarrassment": ("Intimate", "Stranger", "Sticky Scenarios", "Centre of Attention"),
+}
+FACTOR_NAMES: Final = {
+    f"{emotion}-{i}": name for emotion, names in FACTORS.items() for i, name in enumerate(names)
+}
+OTHER_NAMES: Final = {"angry": "Anger", "jealous": "Jealousy"}  # what the crowd's table calls them
+_NUMBERED: Final = re.compile(r"\s*([^\W\d_][\w ]*?)\s*-\s*([0-9]{1,3})\s*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """A text in which somebody would feel something; `factor` is its emotion and a number, as `Anger-0`."""
+
+    id: str
+    factor: str
+    text: str
+
+    @property
+    def emotion(self) -> str:
+        return emotion_of(self.factor)
+
+
+def emotion_of(factor: str) -> str:
+    """The emotion a factor is meant to stir.
+
+    >>> emotion_of("Anger-0")
+    'Anger'
+    """
+    return factor.rpartition("-")[0]
+
+
+def find_emotion(name: str) -> str:
+    """An emotion by whatever name a file calls it; unknown names stay as they are.
+
+    >>> find_emotion("angry"), find_emotion("GUILT"), find_emotion("Joy")
+    ('Anger', 'Guilt', 'Joy')
+    """
+    known = {emotion.casefold(): emotion for emotion in FACTORS} | OTHER_NAMES
+    return known.get(name.strip().casefold(), name.strip())
+
+
+def find_factor(emotion: str, name: str) -> str | None:
+    """A factor by its emotion and its name, number or both; None if there is none such.
+
+    >>> find_factor("jealous", "material possession"), find_factor("Anger", "4"), find_factor("Anger", "Joy")
+    ('Jealousy-2', 'Anger-4', None)
+    """
+    emotion = find_emotion(emotion)
+    if match := _NUMBERED.fullmatch(name):
+        key = f"{find_emotion(match[1])}-{int(match[2])}"
+        return key if key in FACTOR_NAMES else None
+    if name.strip().isdecimal():
+        key = f"{emotion}-{int(name)}"
+        return key if key in FACTOR_NAMES else None
+    wanted = _plain(name)
+    names = FACTORS.get(emotion, ())
+    return next((f"{emotion}-{i}" for i, known in enumerate(names) if _plain(known) == wanted), None)
+
+
+def read_situations(path: Path = OURS) -> tuple[Situation, ...]:
+    """Ours, or those of a benchmark's situations.csv, situations.json or reformatted .jsonl."""
+    readers = {".csv": _read_csv, ".json": _read_json, ".jsonl": _read_jsonl}
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        raise UserError(f"{path}: unknown kind of file; situations are read from {', '.join(readers)}")
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
+    found = tuple(reader(path))
+    if not found:
+        raise UserError(f"{path}: holds no situations")
+    return found
+
+
+def choose_situations(
+    situations: tuple[Situation, ...], *, emotions: tuple[str, ...] = (), per_factor: int | None = None
+) -> tuple[Situation, ...]:
+    """The first so many of each factor, of these emotions or of all; the same ones every time."""
+    wanted = {find_emotion(name) for name in emotions}
+    unknown = wanted - {situation.emotion for situation in situations}
+    if unknown:
+        known = ", ".join(dict.fromkeys(situation.emotion for situation in situations))
+        raise UserError(f"no situations for {min(unknown)!r}; there are some for {known}")
+    counts: dict[str, int] = {}
+    chosen = []
+    for situation in situations:
+        counts[situation.factor] = counts.get(situation.factor, 0) + 1
+        is_wanted = not wanted or situation.emotion in wanted
+        if is_wanted and (per_factor is None or counts[situation.factor] <= per_factor):
+            chosen.append(situation)
+    return tuple(chosen)
+
+
+def _read_csv(path: Path) -> Iterator[Situation]:
+    """A column for each factor: its key, its name, then the texts, as many as there are."""
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        rows = list(csv.reader(stream))
+    for column, key in enumerate(rows[0] if rows else ()):
+        match = _NUMBERED.fullmatch(key)
+        if match is None:
+            raise UserError(
+                f"{path.name}:1: {key[:40]!r}: expected an emotion and a number, such as 'Anger-0'"
+            )
+        texts = [row[column].strip() for row in rows[2:] if column < len(row)]
+        yield from _number(f"{find_emotion(match[1])}-{int(match[2])}", texts)
+
+
+def _read_json(path: Path) -> Iterator[Situation]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
+        for emotion in content["emotions"]:
+            for number, factor in enumerate(emotion["factors"]):
+                key = (
+                    find_factor(emotion["name"], factor["name"])
+                    or f"{find_emotion(emotion['name'])}-{number}"
+                )
+                yield from _number(key, [str(text).strip() for text in factor["scenarios"]])
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: not the situations of the benchmark: {error!r}") from error
+
+
+def _read_jsonl(path: Path) -> Iterator[Situation]:
+    seen: set[str] = set()
+    for line, row in read_rows(path):
+        identity = str(row.get("id") or row.get("situation_id") or "")
+        text = row.get("text")
+        factor = _factor_of(row, identity)
+        if not factor or not isinstance(text, str) or not text.strip():
+            raise UserError(
+                f"{path.name}:{line}: a situation has an id such as 'Anger-0/1' or a factor, and a text"
+            )
+        identity = f"{factor}/{identity.partition('/')[2] or line}"
+        if identity in seen:
+            raise UserError(f"{path.name}:{line}: id: {identity!r} stands there already")
+        seen.add(identity)
+        yield Situation(id=identity, factor=factor, text=text.strip())
+
+
+def _factor_of(row: Mapping[str, Any], identity: str) -> str | None:
+    for text in (identity.partition("/")[0], str(row.get("factor") or "")):
+        if match := _NUMBERED.fullmatch(text):
+            return f"{find_emotion(match[1])}-{int(match[2])}"
+    return find_factor(str(row.get("emotion") or ""), str(row.get("factor") or ""))
+
+
+def _number(factor: str, texts: list[str]) -> Iterator[Situation]:
+    for number, text in enumerate(texts):
+        if text and text.casefold() != "nan":
+            yield Situation(id=f"{factor}/scenario-{number}", factor=factor, text=text)
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.casefold() if letter.isalnum())
