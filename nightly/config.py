@@ -1,0 +1,286 @@
+"""A night's configuration, as its TOML file gives it; paths in it are looked for beside the file.
+
+name = "nightly"                    # what the history knows these nights by; the file's name without a word
+prompts = "prompts.jsonl"           # the 160 sample prompts without a word
+judge = "classifier"                # a name, or a judge's TOML file
+calibration = "calibration.json"    # or "none"; the one that came with the judge without a word
+anchors = "anchors.jsonl"           # judged every night; our 192 sample responses without a word, or "none"
+matters = 1                         # points: a judge that moved by less on the anchors did not move
+baseline = 2026-11-15               # the night to hold all others against; a model's first without a word
+study = ["human", "gpt-4"]          # models of the crowd study to compare with
+history = "nights.sqlite"           # or postgresql+psycopg://...
+runs = "nights"                     # the folder of each night's responses and judgments
+dashboard = "dashboard"             # the folder of the pages, or false
+max_cost = 0.50                     # USD that a night may spend
+limit = 20                          # ask for the first so many prompts only
+explain = 8                         # mark what drove the score in so many of a model's worst responses
+
+[[models]]                          # asked over the network, with the keys of `respond`'s model file
+name = "llama"
+model = "llama-3.1-8b"
+base_url = "http://127.0.0.1:8000/v1"
+
+[[models]]                          # or such a file itself
+config = "gpt.toml"
+
+[[models]]                          # or responses made elsewhere; {night} is the night's name
+name = "mine"
+responses = "answers/{night}.jsonl"
+
+[gates]                             # see nightly.limits
+good_share_drop = 5
+
+[outputs]
+junit = "nightly.xml"
+github = true                       # lines that GitHub shows beside the run
+"""
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import date
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from data.errors import UserError
+from data.prompts import SAMPLE_PROMPTS
+from data.tables import check_table
+from judge.respond import ModelConfig, make_model_config, read_model_config
+from nightly.calibrated import NONE
+from nightly.limits import Gate, read_gates
+from nightly.published import PREFIX, published
+
+SAMPLE_ANCHORS: Final = SAMPLE_PROMPTS.with_name("responses.jsonl")  # 192, of three pretend models
+NIGHT: Final = "{night}"
+# What may change from one call to the next without another night coming out of it.
+ELSEWHERE: Final = frozenset({"history", "runs", "dashboard", "outputs", "max_cost"})
+NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelEntry:
+    """A model of the nights: asked at an `endpoint`, or known by a file of `responses`."""
+
+    name: str
+    endpoint: ModelConfig | None = None
+    responses: str = ""
+
+    def responses_of(self, night: str) -> Path:
+        """The file of one night."""
+        return Path(self.responses.replace(NIGHT, night))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightlyConfig:
+    """Checked, with every path as it is found from here; `digest` is of all that decides a night."""
+
+    path: Path
+    name: str
+    digest: str
+    models: tuple[ModelEntry, ...]
+    gates: tuple[Gate, ...]
+    prompts: Path
+    judge: str
+    calibration: str | None
+    anchors: Path | None
+    matters: float
+    baseline: str | None
+    study: tuple[str, ...]
+    history: str
+    runs: Path
+    dashboard: Path | None
+    junit: Path | None
+    github: bool
+    max_cost: float | None
+    limit: int | None
+    explain: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outputs:
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    junit: str = ""
+    github: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Table:
+    """The file's keys and their kinds; an empty text is as good as none."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    models: list[dict[str, Any]]
+    name: str = ""
+    prompts: str = ""
+    judge: str = "classifier"
+    calibration: str = ""
+    anchors: str = ""
+    matters: float = 1.0
+    baseline: date | str = ""
+    study: list[str] = field(default_factory=lambda: ["human"])
+    history: str = "nights.sqlite"
+    runs: str = "nights"
+    dashboard: bool | str = "dashboard"
+    max_cost: float | None = None
+    limit: int | None = None
+    explain: int = 8
+    gates: dict[str, Any] = field(default_factory=dict)
+    outputs: _Outputs = field(default_factory=_Outputs)
+
+
+def read_config(path: Path) -> NightlyConfig:
+    """The configuration in a file; what is wrong in it is named with its place and the way out."""
+    try:
+        given = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: no such file") from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UserError(f"{path}: not TOML: {error}") from error
+    table, folder = _check(given, path), path.parent
+    config = NightlyConfig(
+        path=path,
+        name=check_name(table.name or path.stem, f"{path}: name"),
+        digest=_digest(given),
+        models=_models(table.models, path),
+        gates=read_gates(table.gates, place=f"{path}: gates"),
+        prompts=_beside(folder, table.prompts) if table.prompts else SAMPLE_PROMPTS,
+        judge=str(_beside(folder, table.judge)) if table.judge.endswith(".toml") else table.judge,
+        calibration=_calibration(table.calibration, folder),
+        anchors=_anchors(table.anchors, folder),
+        matters=table.matters / 100,
+        baseline=_baseline(table.baseline, path),
+        study=tuple(PREFIX + name.removeprefix(PREFIX) for name in table.study),
+        history=table.history if "://" in table.history else str(_beside(folder, table.history)),
+        runs=_beside(folder, table.runs),
+        dashboard=_dashboard(table.dashboard, folder),
+        junit=_beside(folder, table.outputs.junit) if table.outputs.junit else None,
+        github=table.outputs.github,
+        max_cost=table.max_cost,
+        limit=table.limit,
+        explain=table.explain,
+    )
+    _check_values(config)
+    return config
+
+
+def check_name(name: str, place: str) -> str:
+    """A name that can stand in a folder's, and in the history.
+
+    >>> check_name("2026-11-15", "--night")
+    '2026-11-15'
+    """
+    if not NAME.fullmatch(name):
+        raise UserError(
+            f"{place}: {name!r} is no name for nights; use letters, digits and . _ : + -, such as 2026-11-15"
+        )
+    return name
+
+
+def _check(given: Mapping[str, Any], path: Path) -> _Table:
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(_Table).validate_python(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(map(str, first["loc"]))
+        if first["type"] == "unexpected_keyword_argument":
+            owner: type = _Outputs if key.startswith("outputs.") else _Table
+            known = ", ".join(item.name for item in fields(owner))
+            raise UserError(f"{path}: {key}: unknown; known: {known}") from error
+        if first["type"] in ("missing", "missing_argument"):
+            raise UserError(f"{path}: {key}: missing; name at least one in a table [[models]]") from error
+        raise UserError(f"{path}: {key}: {first['msg'][0].lower()}{first['msg'][1:]}") from error
+
+
+def _check_values(config: NightlyConfig) -> None:
+    """What is wrong although its type is right; before anything is asked or paid for."""
+    place = config.path
+    if not config.models:
+        raise UserError(f"{place}: models: none; name at least one in a table [[models]]")
+    for name, value, least in (
+        ("matters", config.matters, 0),
+        ("explain", config.explain, 0),
+        ("limit", config.limit, 1),
+        ("max_cost", config.max_cost, 0),
+    ):
+        if value is not None and not value >= least:
+            raise UserError(f"{place}: {name}: must be at least {least}")
+    if any(model.endpoint for model in config.models):
+        check_table(config.prompts)
+    if config.anchors is not None:
+        check_table(config.anchors)
+    for name in config.study:
+        try:
+            published(name)
+        except UserError as error:
+            raise UserError(f"{place}: study: {str(error).removeprefix('--baseline: ')}") from error
+
+
+def _models(tables: list[dict[str, Any]], path: Path) -> tuple[ModelEntry, ...]:
+    found: dict[str, ModelEntry] = {}
+    for number, table in enumerate(tables, start=1):
+        place = f"{path}: models, number {number}"
+        entry = _model(table, place, path.parent)
+        if entry.name in found:
+            raise UserError(f"{place}: the name {entry.name!r} is taken; give each model its own name")
+        found[entry.name] = entry
+    return tuple(found.values())
+
+
+def _model(table: dict[str, Any], place: str, folder: Path) -> ModelEntry:
+    if "responses" not in table:
+        named = table.get("config")
+        if named is not None and not isinstance(named, str):
+            raise UserError(f"{place}: config: the path of a model's TOML file was expected")
+        rest = {key: value for key, value in table.items() if key != "config"}
+        endpoint = (
+            read_model_config(_beside(folder, named), **rest)
+            if named
+            else make_model_config(rest, place=place)
+        )
+        return ModelEntry(name=endpoint.name or endpoint.model, endpoint=endpoint)
+    if unknown := sorted(set(table) - {"name", "responses"}):
+        raise UserError(f"{place}: {unknown[0]}: unknown beside responses; known: name, responses")
+    name, responses = table.get("name"), table["responses"]
+    if not isinstance(name, str) or not name.strip():
+        raise UserError(f"{place}: name: missing; say whose responses these are")
+    if not isinstance(responses, str) or not responses:
+        raise UserError(f"{place}: responses: the path of a .jsonl, .csv or .parquet file was expected")
+    return ModelEntry(name=name, responses=str(_beside(folder, responses)))
+
+
+def _beside(folder: Path, named: str) -> Path:
+    return Path(os.path.normpath(folder / named))  # not resolved: what is printed should look as it was given
+
+
+def _calibration(named: str, folder: Path) -> str | None:
+    if named == NONE:
+        return NONE
+    return str(_beside(folder, named)) if named else None
+
+
+def _anchors(named: str, folder: Path) -> Path | None:
+    return None if named == NONE else _beside(folder, named) if named else SAMPLE_ANCHORS
+
+
+def _baseline(named: date | str, path: Path) -> str | None:
+    # TOML has dates without quotes; a night is known by the text.
+    text = named if isinstance(named, str) else named.isoformat()
+    return check_name(text, f"{path}: baseline") if text else None
+
+
+def _dashboard(named: bool | str, folder: Path) -> Path | None:
+    if named is False or named == "":
+        return None
+    return _beside(folder, "dashboard" if named is True else named)
+
+
+def _digest(given: Mapping[str, Any]) -> str:
+    settings = {key: value for key, value in given.items() if key not in ELSEWHERE}
+    return sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()[:16]

@@ -1,0 +1,177 @@
+"""What a person, or the machine that ran the night, is told in the morning; all of it from the history."""
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, Final, TypeVar
+
+from data.nights import ModelResult, ShareResult
+from nightly.announce import as_annotations, as_sentences
+from nightly.chronicle import gravest
+from nightly.config import NightlyConfig
+from nightly.highlight import printable
+from nightly.night import Ran
+from nightly.page import Cell, Page, Section, Table
+
+Item = TypeVar("Item")
+UNDEFINED: Final = "\N{EN DASH}"
+QUIET: Final = "neither shown"  # a change not worth a sentence
+
+
+def print_night(ran: Ran, config: NightlyConfig, *, as_json: bool) -> None:
+    """The table and the sentences, or JSON; and the lines GitHub reads, where these are wanted."""
+    from nightly.terminal import print_page
+
+    if as_json:
+        print(json.dumps(as_dict(ran), indent=2, allow_nan=False))
+    else:
+        print_page(as_page(ran, config))
+    if config.github:
+        for line in as_annotations(ran.results):
+            # GitHub reads both streams; what is piped on as JSON must stay JSON.
+            print(printable(line), file=sys.stderr if as_json else sys.stdout)
+
+
+def as_dict(ran: Ran) -> dict[str, Any]:
+    """The whole night but for its single judgments, ready for JSON."""
+    record = ran.record
+    about = {
+        name: getattr(record, name)
+        for name in ("config", "night", "started", "finished", "judge", "judge_version", "calibration")
+    }
+    return {
+        **about,
+        "outcome": record.status,
+        "exit_code": ran.exit_code,
+        "is_new": ran.is_new,
+        "sentences": sentences(ran),
+        "models": [asdict(model) for model in record.models],
+        "gates": [asdict(gate) for gate in record.gates],
+        **record.details,
+    }
+
+
+def as_page(ran: Ran, config: NightlyConfig) -> Page:
+    """A compact table, and beneath it what one must know to read it."""
+    record = ran.record
+    notes = [record.details.get("calibration", ""), f"history {_history(config)}"]
+    refused = {model.model: model.details["refused"] for model in record.models if "refused" in model.details}
+    notes += [
+        f"{model}: as the judge has it, since its level is refused ({reason})"
+        for model, reason in refused.items()
+    ]
+    if config.dashboard is not None:
+        notes.append(f"dashboard {config.dashboard / 'index.html'}")
+    if not ran.is_new:
+        notes.insert(0, "This night was in the history already: nothing was asked, and nothing changed.")
+    return Page(
+        title=f"{record.config}, night {record.night}: {record.status}",
+        subtitle=f"judge {record.judge} {record.judge_version}",
+        verdict=tuple(sentences(ran)),
+        sections=(
+            Section(
+                name="models",
+                title="Models",
+                short="models",
+                tables=(_table(ran),) if record.models else (),
+                notes=tuple(note for note in notes if note),
+            ),
+        ),
+    )
+
+
+def sentences(ran: Ran) -> list[str]:
+    """The outcome, what failed, who moved, what the gates said, and how models stand against the study."""
+    details, results = ran.record.details, ran.results
+    passed = sum(result.outcome == "pass" for result in results)
+    moved, stale = details.get("judge_moved"), details.get("stale")
+    unchecked = [result for result in results if result.outcome == "stale"]
+    skipped = dict.fromkeys(result.gate.name for result in results if result.outcome == "skipped")
+    # What is true of all gates is said once: a model that failed, a calibration that cannot be used.
+    told = [result for result in results if result.outcome in ("regression", "inconclusive")]
+    said = [f"Outcome: {ran.record.status} ({passed} of {len(results)} gates passed)."]
+    said += [f"{model}: failed: {reason}." for model, reason in details.get("failed", {}).items()]
+    said += [f"{moved[0].upper()}{moved[1:]}."] if moved else []
+    said += [f"The calibration cannot be used: {stale}."] if stale else []
+    if unchecked and not stale:
+        said.append(f"So {len(unchecked)} gates tell nothing; calibrate anew and pin a night of this judge.")
+    said += as_sentences(told)[1:]
+    said += [f"Skipped for want of something to hold against: {', '.join(skipped)}."] if skipped else []
+    said += [sentence for model in ran.record.models for sentence in _say_changes(model)]
+    return said + [item["sentence"] for item in details.get("study", ())]
+
+
+def _say_changes(model: ModelResult) -> list[str]:
+    """Whose changes these are, where one is shown; once where both nights are the same."""
+    by_night: dict[str, str] = {}
+    for against, change in model.details.get("changes", {}).items():
+        if change["good"]["verdict"] != QUIET:
+            said = f"{model.model} since {against} ({change['night']}): {change['good']['sentence']}"
+            by_night.setdefault(change["night"], said)
+    return list(by_night.values())
+
+
+def _table(ran: Ran) -> Table:
+    is_corrected = any(model.corrected for model in ran.record.models)
+    # A column of zeros is room that names of models need.
+    is_short = not any(sum(model.unscored.values()) for model in ran.record.models)
+    head = ["model", "Good", "Bad", "on last night", "on baseline", "n", "unscored", "gates"]
+    rows = [_row(model, ran) for model in ran.record.models]
+    if is_short:
+        head, rows = _without(head, 6), [_without(row, 6) for row in rows]
+    kind = "corrected" if is_corrected else "as the judge has them"
+    return Table(
+        caption=f"Per cent of responses, {kind}; changes of Good in points, the judge's own; 95 % intervals",
+        head=tuple(head),
+        rows=tuple(map(tuple, rows)),
+        words=frozenset({0, len(head) - 1}),
+    )
+
+
+def _without(row: list[Item], at: int) -> list[Item]:
+    return [*row[:at], *row[at + 1 :]]
+
+
+def _row(model: ModelResult, ran: Ran) -> list[Cell]:
+    shares = model.corrected or model.raw
+    changes = model.details.get("changes", {})
+    outcomes = [result.outcome for result in ran.results if result.model == model.model]
+    return [
+        Cell(text)
+        for text in (
+            model.model,
+            _share(shares.get("Good")),
+            _share(shares.get("Bad")),
+            _change(changes.get("last night")),
+            _change(changes.get("baseline")),
+            f"{model.n:,}",
+            f"{sum(model.unscored.values()):,}",
+            gravest(outcomes),
+        )
+    ]
+
+
+def _share(share: ShareResult | None) -> str:
+    if share is None or share.share is None:
+        return UNDEFINED
+    return _interval(f"{100 * share.share:.1f}", share.low, share.high, "")
+
+
+def _change(change: Mapping[str, Any] | None) -> str:
+    total = change["good"]["total"] if change else None
+    if total is None or total["value"] is None:
+        return UNDEFINED
+    return _interval(f"{100 * total['value']:+.1f}", total["low"], total["high"], "+")
+
+
+def _interval(text: str, low: float | None, high: float | None, sign: str) -> str:
+    if low is None or high is None:
+        return text
+    return f"{text}\n[{100 * low:{sign}.1f}, {100 * high:{sign}.1f}]"
+
+
+def _history(config: NightlyConfig) -> str:
+    from data.databases import read_url, show_url
+
+    return show_url(read_url(config.history)).removeprefix("sqlite:///")
