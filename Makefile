@@ -31,7 +31,7 @@ types: .venv/.test
 	$(BIN)/mypy
 
 pytest: .venv/.test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 bench: .venv/.test ## measure speed and memory
 	$(BIN)/python tests/bench.py

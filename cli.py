@@ -691,7 +691,7 @@ def history() -> None:
 @click.option(
     "--history",
     "place",
-    default="history.db",
+    default="nights.sqlite",
     show_default=True,
     metavar="FILE|URL",
     help="A SQLite file, or postgresql+psycopg://... (the password best in PGPASSWORD).",
@@ -871,7 +871,7 @@ def dashboard(history: str, out: Path, nights: int | None, as_json: bool) -> Non
 
     \b
     Example:
-      empathy-judge dashboard history.db --out site
+      empathy-judge dashboard nights.sqlite --out site
     """
     from nightly.dashboard import build_and_print
 
