@@ -18,6 +18,8 @@ import cli
 from data.records import Exchange, Judgment, unscored
 from data.rubric import Rubric, read_rubric
 from judge.explain import MOST_PARTS, Explanation, Part, explain, split_reply
+from nightly.commands.lines import command_line
+from nightly.commands.scoring import score
 from nightly.highlight import as_html, print_explanations
 
 Write = Callable[..., Path]
@@ -214,8 +216,8 @@ def test_an_unknown_id_is_refused_before_anything_is_judged(responses: Path) -> 
 
 
 def test_an_interrupted_command_is_said_with_all_its_ids() -> None:
-    context = cli.score.make_context("score", ["r.jsonl", "--explain", "a", "--explain", "b c"])
-    assert cli.command_line(context) == "score r.jsonl --explain a --explain 'b c'"
+    context = score.make_context("score", ["r.jsonl", "--explain", "a", "--explain", "b c"])
+    assert command_line(context) == "score r.jsonl --explain a --explain 'b c'"
 
 
 def test_the_classifier_can_be_explained(responses: Path) -> None:

@@ -1,0 +1,193 @@
+"""The commands that ask models: for judgments, and for responses."""
+
+import json
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import click
+
+from data.errors import Interrupted, UserError
+from nightly.commands.lines import FILE, command_line
+
+
+@click.command()
+@click.argument("responses", type=FILE)
+@click.option(
+    "--judge",
+    "judge_name",
+    default="classifier",
+    show_default=True,
+    metavar="NAME|FILE.toml",
+    help="classifier, classifier-large, length, majority, or a file that sets the options of one of these or "
+    "of a prompted, decision, panel or cascade judge.",
+)
+@click.option("--out", type=FILE, help="The run's folder.  [default: runs/<file>-<judge>-<digest>]")
+@click.option("--limit", type=click.IntRange(min=1), help="Score no more than the first N responses.")
+@click.option("--skip-invalid", is_flag=True, help="Set rows that cannot be read aside, and go on.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the intervals."
+)
+@click.option(
+    "--calibration",
+    metavar="FILE|none",
+    help="Correct by this calibration, or by none.  [default: the one that came with the judge, if it fits]",
+)
+@click.option(
+    "--max-cost",
+    type=click.FloatRange(min=0),
+    metavar="USD",
+    help="Stop before more than this is spent; the same command goes on later.",
+)
+@click.option("--batch", is_flag=True, help="Ask in batches: half the price, answers within a day.")
+@click.option("--wait", is_flag=True, help="With --batch: wait for the answers.")
+@click.option(
+    "--explain", metavar="ID", multiple=True, help="Show what drove this response's score; may be repeated."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON instead of the table.")
+@click.pass_context
+def score(
+    ctx: click.Context,
+    responses: Path,
+    judge_name: str,
+    out: Path | None,
+    limit: int | None,
+    skip_invalid: bool,
+    seed: int,
+    calibration: str | None,
+    max_cost: float | None,
+    batch: bool,
+    wait: bool,
+    explain: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Judge every response and print each model's Bad, Okay and Good shares.
+
+    RESPONSES is a .jsonl, .csv or .parquet file with a prompt and a response in each row, and, if you have
+    them, an id, model, situation, emotion and dialogue. The same command takes an interrupted run up again
+    and judges nothing twice. With --batch it submits, and given again it collects; until all answers are
+    there the exit code is 3.
+
+    \b
+    Examples:
+      empathy-judge score responses.jsonl
+      empathy-judge score responses.csv --judge length --out runs/length --json
+      empathy-judge score responses.jsonl --explain 7
+      empathy-judge score responses.jsonl --judge prompted.toml --max-cost 2.50
+      empathy-judge score responses.jsonl --judge prompted.toml --batch
+    """
+    from functools import partial
+
+    from data.tables import check_table
+    from judge.base import load_judge
+    from judge.batch import BatchUnderWay, score_batch
+    from judge.members import limit_cost
+    from judge.scoring import score_exchanges
+    from nightly.calibrated import find_calibration
+    from nightly.pipeline import default_folder, explain_responses, find_responses, plan_run, score_responses
+    from nightly.printing import print_scored, progress
+
+    check_table(responses)  # before a judge is loaded, which may take seconds
+    to_explain = find_responses(responses, explain, limit=limit, skip_invalid=skip_invalid)
+    judge = load_judge(judge_name)
+    limit_cost(judge, max_cost)
+    calibrated = find_calibration(judge, calibration, today=date.today())
+    plan = plan_run(responses, judge, calibration=calibrated.digest)
+    folder = out or default_folder(responses, plan)
+    try:
+        with progress() as on_progress:
+            scored = score_responses(
+                responses,
+                judge,
+                plan,
+                folder,
+                limit=limit,
+                skip_invalid=skip_invalid,
+                seed=seed,
+                calibrated=calibrated,
+                on_progress=on_progress,
+                engine=partial(score_batch, wait=wait) if batch else score_exchanges,
+            )
+    except BatchUnderWay as pending:  # no error, and no result either
+        click.echo(json.dumps({"batch": str(pending), "run": str(folder)}) if as_json else pending)
+        ctx.exit(pending.exit_code)
+    except KeyboardInterrupt as interrupt:
+        again = command_line(ctx, out=folder)
+        raise Interrupted(f"interrupted; what was judged is kept. To go on:\n  {again}") from interrupt
+    explanations = explain_responses(to_explain, judge, folder)
+    print_scored(scored, as_json=as_json, limit=limit, explanations=explanations)
+
+
+@click.command()
+@click.argument("prompts", type=FILE, required=False)
+@click.option(
+    "--model-config", type=FILE, help="A TOML file: model, base_url, key_env, style, temperature ..."
+)
+@click.option("--model", help="The model to ask, as its server calls it.")
+@click.option("--base-url", help="An OpenAI-compatible server, such as http://127.0.0.1:8000/v1.")
+@click.option("--key-env", metavar="NAME", help="The variable that holds the key; never the key itself.")
+@click.option("--name", help="What the responses call the model.  [default: the model]")
+@click.option(
+    "--style",
+    type=click.Choice(["empathy", "plain"]),
+    help="Tell the model what empathy is, as the study did, or leave that out.  [default: empathy]",
+)
+@click.option("--temperature", type=click.FloatRange(min=0), help="[default: 0]")
+@click.option("--max-tokens", type=click.IntRange(min=1), help="[default: 512]")
+@click.option("--seed", type=click.IntRange(min=0), help="[default: 0]")
+@click.option("--out", type=FILE, help="The folder.  [default: responses/<file>-<model>-<digest>]")
+@click.option("--limit", type=click.IntRange(min=1), help="Ask for no more than the first N prompts.")
+@click.option("--max-cost", type=click.FloatRange(min=0), help="Spend no more than this now, in USD.")
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
+@click.pass_context
+def respond(
+    ctx: click.Context,
+    /,
+    prompts: Path | None,
+    model_config: Path | None,
+    out: Path | None,
+    limit: int | None,
+    max_cost: float | None,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Have a model answer prompts as the models of the crowd study did.
+
+    PROMPTS is a .jsonl, .csv or .parquet file with a prompt in each row, and, if you have them, an id,
+    situation, emotion and dialogue; without it the 160 sample prompts are taken. Options given here stand in
+    place of the file's. The same command takes an interrupted run up again and asks for nothing twice.
+
+    \b
+    Examples:
+      empathy-judge respond --base-url http://127.0.0.1:8000/v1 --model llama --out answers
+      empathy-judge respond prompts.jsonl --model-config gpt.toml --style plain --max-cost 0.50
+      empathy-judge score answers/responses.jsonl
+    """
+    from data.prompts import SAMPLE_PROMPTS
+    from data.tables import check_table
+    from judge.respond import Responder, make_model_config, read_model_config
+    from nightly.printing import progress
+    from nightly.responding import check_answered, default_folder, plan_responses, print_responded, respond_to
+
+    prompts = prompts or SAMPLE_PROMPTS
+    check_table(prompts)
+    if model_config is None and settings["model"] is None:
+        raise UserError("no model: name one with --model and --base-url, or a file with --model-config")
+    config = (
+        read_model_config(model_config, **settings)
+        if model_config
+        else make_model_config(settings, place="options")
+    )
+    responder = Responder(config)
+    plan = plan_responses(prompts, responder)
+    folder = out or default_folder(prompts, plan)
+    try:
+        with progress("asking", "answered") as on_progress:
+            responded = respond_to(
+                prompts, responder, plan, folder, limit=limit, max_cost=max_cost, on_progress=on_progress
+            )
+    except KeyboardInterrupt as interrupt:
+        again = command_line(ctx, prompts=prompts, out=folder)
+        raise Interrupted(f"interrupted; what was answered is kept. To go on:\n  {again}") from interrupt
+    print_responded(responded, as_json=as_json)
+    check_answered(responded)
