@@ -50,6 +50,7 @@ class PromptedJudge:
     """
 
     name = "prompted"
+    files = ("program",)
     caveat = CAVEAT
     batch_path = PATH
 

@@ -275,4 +275,5 @@ def _points(interval: Interval | None, sign: int) -> Interval | None:
 def _show(value: float, interval: Interval | None) -> str:
     if not math.isfinite(value):
         return "undefined"
-    return f"{value:.1f} points" + (f" [{interval.low:.1f}, {interval.high:.1f}]" if interval else "")
+    # z: a change of nothing is 0.0, not -0.0.
+    return f"{value:z.1f} points" + (f" [{interval.low:z.1f}, {interval.high:z.1f}]" if interval else "")
