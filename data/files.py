@@ -2,11 +2,13 @@
 
 import errno
 import os
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from data.errors import OperationalError
+from data.errors import OperationalError, UserError
 
 WAYS_OUT = {
     errno.ENOSPC: "free some space, then give the same command again: it goes on where it stopped",
@@ -59,3 +61,13 @@ def explain(error: OSError) -> str:
     reason = (error.strerror or str(error) or type(error).__name__).lower()
     way_out = WAYS_OUT.get(error.errno or 0)
     return f"{reason}; {way_out}" if way_out else reason
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The table in a TOML file that a person wrote; what is wrong with the file is said with its place."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: no such file") from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UserError(f"{path}: not TOML: {error}") from error

@@ -1,6 +1,5 @@
 """What a judge is, and how one is found: by name, or by a TOML file that sets its options."""
 
-import tomllib
 from collections.abc import Mapping
 from contextvars import ContextVar
 from difflib import get_close_matches
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, get_type_hints
 
 from data.errors import UserError
+from data.files import read_toml
 from data.records import Exchange, Judgment
 from data.rubric import Rubric
 
@@ -68,12 +68,7 @@ def _read_judge(path: Path) -> Judge:
 
 
 def _read_file(path: Path) -> Judge:
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UserError(f"{path}: no such file") from error
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UserError(f"{path}: not TOML: {error}") from error
+    table = read_toml(path)
     kind = table.pop("kind", None)
     if not isinstance(kind, str):
         raise UserError(f"{path}: kind: missing; use one of {', '.join(sorted(JUDGES))}")

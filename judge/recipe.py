@@ -1,12 +1,12 @@
 """Everything that decides how a classifier is trained; a TOML file can set any of it."""
 
-import tomllib
 from dataclasses import asdict, dataclass, fields
 from math import inf
 from pathlib import Path
 from typing import Any
 
 from data.errors import UserError
+from data.files import read_toml
 
 RECIPES = Path(__file__).parent / "recipes"
 AT_LEAST_ONE = frozenset({"epochs", "batch_size", "seeds"})
@@ -50,11 +50,7 @@ def read_recipe(name: str) -> Recipe:
     if not path.exists():
         known = ", ".join(sorted(item.stem for item in RECIPES.glob("*.toml")))
         raise UserError(f"unknown recipe {name!r}; known: {known}, or the path of a .toml file")
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not TOML: {error}") from error
-    return build_recipe(table, place=str(path))
+    return build_recipe(read_toml(path), place=str(path))
 
 
 def build_recipe(table: dict[str, Any], *, place: str) -> Recipe:

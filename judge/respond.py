@@ -2,7 +2,6 @@
 
 import json
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
 from data.errors import UserError
+from data.files import read_toml
 from data.records import Exchange
 from data.tables import MAX_TEXT
 from judge.answers import OUT_OF_TOKENS, shorten, strip_thoughts, text_of
@@ -67,16 +67,25 @@ class ModelConfig:
     prices: dict[str, float] | None = None
     extra_body: dict[str, Any] | None = None
 
+    def open_endpoint(self) -> Endpoint:
+        """Where this model is asked."""
+        return Endpoint(
+            base_url=self.base_url,
+            model=self.model,
+            key_env=self.key_env,
+            timeout=self.timeout,
+            retries=self.retries,
+            concurrency=self.concurrency,
+            requests_per_minute=self.requests_per_minute,
+            tokens_per_minute=self.tokens_per_minute,
+            prices=self.prices,
+            seed=self.seed,
+        )
+
 
 def read_model_config(path: Path, **instead: Any) -> ModelConfig:
     """A model's TOML file; values in `instead` that are not None stand in place of the file's."""
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UserError(f"{path}: no such file") from error
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UserError(f"{path}: not TOML: {error}") from error
-    return make_model_config(table | _given(instead), place=str(path))
+    return make_model_config(read_toml(path) | _given(instead), place=str(path))
 
 
 def make_model_config(table: Mapping[str, Any], *, place: str) -> ModelConfig:
@@ -107,18 +116,7 @@ class Responder:
     def __init__(self, config: ModelConfig) -> None:
         self.config = config
         self.name, self.concurrency = config.name or config.model, config.concurrency
-        self.endpoint = Endpoint(
-            base_url=config.base_url,
-            model=config.model,
-            key_env=config.key_env,
-            timeout=config.timeout,
-            retries=config.retries,
-            concurrency=config.concurrency,
-            requests_per_minute=config.requests_per_minute,
-            tokens_per_minute=config.tokens_per_minute,
-            prices=config.prices,
-            seed=config.seed,
-        )
+        self.endpoint = config.open_endpoint()
         # What nobody asked for by name may be left out where a server refuses it; what was is recorded.
         self.chat = Chat(
             endpoint=self.endpoint,

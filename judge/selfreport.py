@@ -16,7 +16,7 @@ from data.situations import Situation
 from data.tables import read_rows
 from judge.answers import OUT_OF_TOKENS, shorten, text_of
 from judge.chat import Chat
-from judge.endpoint import CallFailed, Endpoint
+from judge.endpoint import CallFailed
 from judge.marks import Reader, read_marks
 from judge.respond import ModelConfig
 
@@ -158,18 +158,7 @@ class SelfReporter:
     def __init__(self, config: ModelConfig, inquiry: Inquiry) -> None:
         self.config, self.inquiry = config, inquiry
         self.name, self.concurrency = config.name or config.model, config.concurrency
-        self.endpoint = Endpoint(
-            base_url=config.base_url,
-            model=config.model,
-            key_env=config.key_env,
-            timeout=config.timeout,
-            retries=config.retries,
-            concurrency=config.concurrency,
-            requests_per_minute=config.requests_per_minute,
-            tokens_per_minute=config.tokens_per_minute,
-            prices=config.prices,
-            seed=config.seed,
-        )
+        self.endpoint = config.open_endpoint()
         optional = {"max_tokens", "seed", "schema"} | (
             {"temperature"} if config.temperature is None else set()
         )

@@ -1,6 +1,5 @@
 """An alignment as a page: slopes for each emotion, tables of all factors, and what does not hold."""
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,8 @@ from nightly.feelings import (
     show_level,
     verdict_of,
 )
-from nightly.markdown import as_markdown
 from nightly.page import Cell, Figure, Page, Section, Table, row
-from nightly.report import as_page
+from nightly.report import write_page
 from nightly.slopes import Slope, draw_slopes
 from nightly.wording import Row, number
 
@@ -41,17 +39,7 @@ TESTS = ("published", "clustered", "paired")
 
 def write_alignment(result: Row, folder: Path) -> list[Path]:
     """Write report.html, report.md and report.json; returns their paths."""
-    page = make_alignment_page(result)
-    files = {
-        # The page's head is that of calibrations.
-        "report.html": as_page(page).replace(">Calibration report<", ">Alignment report<", 1),
-        "report.md": as_markdown(page),
-        "report.json": json.dumps(result, indent=2, allow_nan=False) + "\n",
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in files.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    return [folder / name for name in files]
+    return write_page(make_alignment_page(result), result, folder)
 
 
 def make_alignment_page(result: Row) -> Page:
@@ -59,6 +47,7 @@ def make_alignment_page(result: Row) -> Page:
     names = [label_of(found) for found in result["models"]]
     verdict = tuple(verdict_of(result)) or ("No model here can be held against people.",)
     return Page(
+        kind="Alignment report",
         title="How feelings move, beside people's",
         subtitle=f"{len(set(names))} reported: {', '.join(dict.fromkeys(names))}",
         verdict=verdict,

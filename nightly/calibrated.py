@@ -44,39 +44,45 @@ def find_calibration(judge: Judge, wanted: str | None, *, today: date) -> Found:
 
     One that was asked for by name and does not fit is an error; that none is shipped, or none fits, is not.
     """
-    if wanted == NONE:
-        return Found(calibration=None, says="no calibration, as asked: the shares are the judge's own")
+    about = {"judge": judge.name, "version": judge.version, "rubric": judge.rubric.digest}
     if wanted is not None:
-        path = Path(wanted) / FILE if Path(wanted).is_dir() else Path(wanted)
-        calibration = read_calibration(path)
-        if reason := _why_not(calibration, judge, today):
-            raise StaleCalibration(f"{path}: does not fit: {reason}; make it anew with `calibrate`")
-        return _fitting(calibration)
+        return take_named(wanted, about, today=today)
     folder = getattr(judge, "folder", None)
     if folder is None or not (Path(folder) / FILE).exists():
         return Found(calibration=None, says="no calibration fits: none came with this judge; see `calibrate`")
     try:
         calibration = read_calibration(Path(folder) / FILE)
-        reason = _why_not(calibration, judge, today)
+        reason = why_not(calibration, about, today=today)
     except UserError as error:
         reason = str(error)
     if reason:
         return Found(calibration=None, says=f"no calibration fits: {reason}")
-    return _fitting(calibration)
+    return fitting(calibration)
 
 
-def _why_not(calibration: Calibration, judge: Judge, today: date) -> str | None:
-    reason = fits(
-        calibration, judge=judge.name, version=judge.version, rubric=judge.rubric.digest, today=today
-    )
-    if reason is None and set(calibration.between) != set(LABELS):
+def take_named(wanted: str, about: Mapping[str, Any], *, today: date) -> Found:
+    """The calibration asked for by its file or folder, or by `none`; refused where it does not fit."""
+    if wanted == NONE:
+        return Found(calibration=None, says="no calibration, as asked: the shares are the judge's own")
+    path = Path(wanted) / FILE if Path(wanted).is_dir() else Path(wanted)
+    calibration = read_calibration(path)
+    if reason := why_not(calibration, about, today=today):
+        raise StaleCalibration(f"{path}: does not fit: {reason}; make it anew with `calibrate`")
+    return fitting(calibration)
+
+
+def why_not(calibration: Calibration, about: Mapping[str, Any], *, today: date) -> str | None:
+    """Why a calibration does not fit a judge known by its name, version and rubric; None where it does."""
+    reason = fits(calibration, today=today, **about)
+    if reason is None and tuple(calibration.between) != LABELS:
         return (
             f"it is for a level of {', '.join(calibration.between) or 'nothing'}, not of Bad, Okay and Good"
         )
     return reason
 
 
-def _fitting(calibration: Calibration) -> Found:
+def fitting(calibration: Calibration) -> Found:
+    """A calibration that fits, and what is said of it."""
     models = len(calibration.betweens()[-1].models)
     return Found(
         calibration=calibration,

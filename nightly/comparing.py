@@ -33,8 +33,9 @@ from calibration.multiplicity import tie_letters
 from data.errors import UserError
 from data.files import disk_errors
 from data.tables import read_ratings
+from nightly.calibrated import Found
 from nightly.contest_page import contest_page
-from nightly.contests import Corrector, contenders, enter_runs, find_corrector
+from nightly.contests import contenders, enter_runs, find_corrector
 from nightly.crowd_page import crowd_page
 from nightly.markdown import as_markdown as page_as_markdown
 from nightly.page import Page
@@ -153,7 +154,7 @@ def _choose(
     return models, baselines
 
 
-def _ground(corrector: Corrector, margin: float) -> Ground:
+def _ground(corrector: Found, margin: float) -> Ground:
     if corrector.calibration is None:
         return Ground(margin=margin)
     return Ground(
@@ -171,7 +172,7 @@ def _all_pairs(
     return [(models[one], models[other]) for at, one in enumerate(names) for other in names[at + 1 :]]
 
 
-def _result(judged: Any, corrector: Corrector, margin: float) -> dict[str, Any]:
+def _result(judged: Any, corrector: Found, margin: float) -> dict[str, Any]:
     known = corrector.calibration
     return {
         "kind": "runs",
@@ -204,7 +205,7 @@ def _repeated(models: Mapping[str, JudgedModel]) -> list[str]:
     return [name for name, count in times.items() if count > 1]
 
 
-def _never_met(models: Mapping[str, JudgedModel], corrector: Corrector) -> list[str]:
+def _never_met(models: Mapping[str, JudgedModel], corrector: Found) -> list[str]:
     """Those the calibration's ratings were not about and that have none of their own."""
     known = corrector.calibration.betweens()[-1].models if corrector.calibration else ()
     return [

@@ -38,7 +38,6 @@ github = true                       # lines that GitHub shows beside the run
 import json
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import date
@@ -47,6 +46,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from data.errors import UserError
+from data.files import read_toml
 from data.prompts import SAMPLE_PROMPTS
 from data.tables import check_table
 from judge.respond import ModelConfig, make_model_config, read_model_config
@@ -135,12 +135,7 @@ class _Table:
 
 def read_config(path: Path) -> NightlyConfig:
     """The configuration in a file; what is wrong in it is named with its place and the way out."""
-    try:
-        given = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UserError(f"{path}: no such file") from error
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UserError(f"{path}: not TOML: {error}") from error
+    given = read_toml(path)
     table, folder = _check(given, path), path.parent
     config = NightlyConfig(
         path=path,

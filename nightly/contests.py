@@ -5,18 +5,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 import judge
-from calibration.artifact import Calibration, fits, read_calibration
+from calibration.artifact import read_calibration
 from calibration.contenders import JudgedModel
 from calibration.powered import Rated, one_hot
-from data.errors import StaleCalibration, UserError
+from data.errors import UserError
 from data.records import LABELS, Judgment, Rating
 from data.runs import read_summary
-from nightly.calibrated import FILE, NONE
+from nightly.calibrated import FILE, Found, fitting, take_named, why_not
 from nightly.judged import Judged, read_judged
 
 WEIGHTS = Path(judge.__file__).parent / "weights"
@@ -122,53 +121,22 @@ def _said(judgment: Judgment) -> list[float]:
     return [float(label == judgment.label) for label in LABELS]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Corrector:
-    """The calibration to correct by, or None; `says` is what the person is told about it."""
-
-    calibration: Calibration | None
-    says: str
-
-
-def find_corrector(runs: Sequence[Entered], wanted: str | None, *, today: date) -> Corrector:
+def find_corrector(runs: Sequence[Entered], wanted: str | None, *, today: date) -> Found:
     """The calibration named, else the one the runs were scored with, where it lies with a run or a judge."""
-    if wanted == NONE:
-        return Corrector(calibration=None, says="no calibration, as asked: the shares are the judge's own")
     first = runs[0].judged
     about = {"judge": first.name, "version": first.version, "rubric": first.rubric}
     if wanted is not None:
-        path = Path(wanted) / FILE if Path(wanted).is_dir() else Path(wanted)
-        calibration = read_calibration(path)
-        if reason := _why_not(calibration, about, today):
-            raise StaleCalibration(f"{path}: does not fit: {reason}; make it anew with `calibrate`")
-        return _fitting(calibration)
+        return take_named(wanted, about, today=today)
     digests = {run.calibration for run in runs}
     if digests == {None}:
-        return Corrector(calibration=None, says="the runs were scored without a calibration")
+        return Found(calibration=None, says="the runs were scored without a calibration")
     for path in (*(run.folder / FILE for run in runs), WEIGHTS / first.name / FILE):
         if path.is_file() and (calibration := read_calibration(path)).digest in digests:
-            if reason := _why_not(calibration, about, today):
-                return Corrector(calibration=None, says=f"no calibration fits: {reason}")
-            return _fitting(calibration)
+            if reason := why_not(calibration, about, today=today):
+                return Found(calibration=None, says=f"no calibration fits: {reason}")
+            return fitting(calibration)
     digest = next(filter(None, digests))
-    return Corrector(
+    return Found(
         calibration=None,
         says=f"the runs were scored with the calibration {digest[:12]}, which is not at hand: --calibration",
-    )
-
-
-def _why_not(calibration: Calibration, about: Mapping[str, Any], today: date) -> str | None:
-    reason = fits(calibration, today=today, **about)
-    if reason is None and tuple(calibration.between) != LABELS:
-        return (
-            f"it is for a level of {', '.join(calibration.between) or 'nothing'}, not of Bad, Okay and Good"
-        )
-    return reason
-
-
-def _fitting(calibration: Calibration) -> Corrector:
-    models = len(calibration.betweens()[-1].models)
-    return Corrector(
-        calibration=calibration,
-        says=f"calibration {calibration.digest[:12]}: {calibration.count:,} ratings, {models} models",
     )

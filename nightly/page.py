@@ -78,8 +78,9 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A whole report; `facts` are the few figures that stand at the top."""
+    """A whole report; `kind` stands above its title, `facts` are the few figures at the top."""
 
+    kind: str = "Calibration report"
     title: str
     subtitle: str
     verdict: tuple[str, ...]

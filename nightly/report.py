@@ -27,12 +27,16 @@ def write_report(result: Mapping[str, Any], folder: Path) -> list[Path]:
     What the result does not hold is left out; what is null or not a number is shown as undefined.
     """
     plain = _without_nan(result)
-    page = make_page(plain)
+    return write_page(make_page(plain), plain, folder)
+
+
+def write_page(page: Page, result: Mapping[str, Any], folder: Path) -> list[Path]:
+    """Write a page as report.html and report.md, and what it was made from as report.json."""
     files = {
         "report.html": as_page(page),
         "report.md": as_markdown(page),
         # Escaped to ASCII: nothing in it can turn the line around in an editor or a terminal.
-        "report.json": json.dumps(plain, indent=2, allow_nan=False) + "\n",
+        "report.json": json.dumps(result, indent=2, allow_nan=False) + "\n",
     }
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():

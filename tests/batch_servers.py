@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Callable
 from email.parser import BytesParser
 from http.server import BaseHTTPRequestHandler
-from threading import Event, Lock, Thread
+from threading import Event, Lock
 from time import monotonic
-from typing import Any, Self
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from servers import LONGEST_HANG, Call, _QuietServer, answer
+from servers import LONGEST_HANG, Call, LoopbackServer, answer
 
 Respond = Callable[[dict[str, Any]], dict[str, Any] | None]  # a request's line -> its line, or none
 
@@ -22,13 +22,14 @@ def answer_line(row: dict[str, Any]) -> dict[str, Any]:
     return {"id": "batch_req", "custom_id": row["custom_id"], "response": response, "error": None}
 
 
-class BatchServer:
+class BatchServer(LoopbackServer):
     """Keeps files and batches. A batch ends when `is_done`; `hang_after` are steps whose answer never comes.
 
     What a step does is done before it hangs: a client killed then does not know whether it was.
     """
 
     def __init__(self, respond: Respond = answer_line) -> None:
+        super().__init__(_handler(self))
         self.respond = respond
         self.is_done = False
         self.ends_as = "completed"
@@ -41,24 +42,8 @@ class BatchServer:
         self.live: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.page = 100
-        self.release, self.lock = Event(), Lock()
+        self.lock = Lock()
         self._came = Event()
-        self._server = _QuietServer(("127.0.0.1", 0), _handler(self))
-        self._thread = Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
-
-    @property
-    def base_url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.release.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join(timeout=LONGEST_HANG)
 
     def wait_for(self, step: str, count: int = 1) -> None:
         """Returns once a step has been taken so often."""

@@ -73,24 +73,21 @@ class Answer:
 Script = Callable[[Call], Answer]
 
 
-class ScriptedServer:
-    """Answers every call as `script` says and remembers it; ends with its `with` block.
+class _QuietServer(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 256
 
-    >>> with ScriptedServer(lambda call: Answer(body={"path": call.path})) as server:
-    ...     server.base_url.startswith("http://127.0.0.1:")
-    True
-    """
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that leaves early is what many tests are about."""
 
-    def __init__(self, script: Script) -> None:
-        self.script = script
-        self.calls: list[Call] = []
-        self.most_in_flight = 0
+
+class LoopbackServer:
+    """A server on a free port of this machine, there as long as its `with` block."""
+
+    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
         self.release = Event()  # set it to let hanging calls go
-        self._seen: Counter[bytes] = Counter()
-        self._in_flight = 0
-        self._lock = Lock()
-        self._arrived = Event()
-        self._server = _QuietServer(("127.0.0.1", 0), _handler(self))
+        self._server = _QuietServer(("127.0.0.1", 0), handler)
         self._thread = Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
 
     @property
@@ -106,6 +103,25 @@ class ScriptedServer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(timeout=LONGEST_HANG)
+
+
+class ScriptedServer(LoopbackServer):
+    """Answers every call as `script` says and remembers it; ends with its `with` block.
+
+    >>> with ScriptedServer(lambda call: Answer(body={"path": call.path})) as server:
+    ...     server.base_url.startswith("http://127.0.0.1:")
+    True
+    """
+
+    def __init__(self, script: Script) -> None:
+        super().__init__(_handler(self))
+        self.script = script
+        self.calls: list[Call] = []
+        self.most_in_flight = 0
+        self._seen: Counter[bytes] = Counter()
+        self._in_flight = 0
+        self._lock = Lock()
+        self._arrived = Event()
 
     def wait_for_calls(self, count: int) -> None:
         """Returns once this many calls have come."""
@@ -140,15 +156,6 @@ class ScriptedServer:
         with self._lock:
             self._in_flight += change
             self.most_in_flight = max(self.most_in_flight, self._in_flight)
-
-
-class _QuietServer(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 256
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that leaves early is what many tests are about."""
 
 
 def _handler(owner: ScriptedServer) -> type[BaseHTTPRequestHandler]:
