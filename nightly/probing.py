@@ -195,7 +195,10 @@ def print_probes(results: Sequence[ProbeResult]) -> None:
             item.probe.should, f"{item.probe.limit:g}"
         )
         flips = [show(share.as_dict(), digits=2, zero=False) for share in (found.to_good, found.from_good)]
-        change = show(found.change.as_dict(), digits=2)
+        # Intervals on a line of their own: side by side they leave no room for the names.
+        change, *flips = [
+            text.replace(" [", "\n[") for text in (show(found.change.as_dict(), digits=2), *flips)
+        ]
         table.add_row(item.probe.name, change, f"{item.probe.should} {limit}", found.result, *flips)
     console.print(table)
     apart = sum(sum(item.unscored.values()) for item in results)

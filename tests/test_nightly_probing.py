@@ -214,7 +214,8 @@ def test_results_are_printed_and_written(capsys: pytest.CaptureFixture[str]) -> 
         FormulaJudge(lambda exchange: float(exchange.response.isupper())), EXCHANGES, limit=9, probes=[probe]
     )
     print_probes(results)
-    assert "fails" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "fails" in printed and probe.name in printed
     (row,) = json.loads(json.dumps([item.as_dict() for item in results], allow_nan=False))
     assert row["change"] == {"value": 2.0, "low": 2.0, "high": 2.0} and row["to_good"]["value"] == 1.0
     assert PROBES.name == "probes.toml"
