@@ -12,11 +12,15 @@ from typing import Any
 from data.errors import UserError
 from data.records import LABELS, Exchange, Judgment, judgment_of
 from data.rubric import read_rubric
+from judge.fencing import suspect
+from judge.seen import as_seen, windows
 from judge.style import count_style
-from judge.wording import RESPONSE_TOKENS, Wording, write_context
+from judge.wording import RESPONSE_TOKENS, Tokens, Wording, write_context
 
 WEIGHTS = Path(__file__).parent / "weights" / "classifier"
-CUT = f"only the first {RESPONSE_TOKENS} tokens of the response were read"
+READING = 2  # raised whenever the same weights would judge the same reply otherwise
+LONG = f"longer than {RESPONSE_TOKENS} tokens: judged by its start, no later part being Bad"
+SPOILT = f"longer than {RESPONSE_TOKENS} tokens: judged by its worst part"
 MODEL, TOKENIZER, CARD = "model.onnx", "tokenizer.json", "card.json"
 
 
@@ -38,7 +42,8 @@ class ClassifierJudge:
         self.card = read_card(self.folder)
         if self.judged_by not in self.card["files"]:
             raise UserError(f"{self.folder}: no {self.judged_by} on its card, so it is no {self.name}")
-        self.version = check_files(self.folder, self.card["files"])[:12]
+        self.weights = check_files(self.folder, self.card["files"])
+        self.version = sha256(f"{READING} {self.weights}".encode()).hexdigest()[:12]
         self.caveat = self.card["caveat"]
         self.concurrency = _count_cores()
         self.loading = Lock()
@@ -61,28 +66,44 @@ class ClassifierJudge:
         return onnxruntime.InferenceSession(self.merged / MODEL, options, providers=["CPUExecutionProvider"])
 
     def judge(self, exchange: Exchange) -> Judgment:
-        probabilities, is_cut = self._read(exchange)
+        seen = as_seen(exchange.response)
+        probabilities, note = self._read(exchange, seen)
         judgment = judgment_of(exchange, dict(zip(LABELS, probabilities, strict=True)))
-        return replace(judgment, rationale=CUT) if is_cut else judgment
+        found = sorted(set(suspect(exchange.response, seen)))
+        told = [*(f"suspected injection: {item}" for item in found), *([note] if note else [])]
+        return replace(judgment, rationale="\n".join(told)) if told else judgment
 
     def predict(self, exchange: Exchange) -> list[float]:
         """Probabilities of Bad, Okay and Good."""
-        return self._read(exchange)[0]
+        return self._read(exchange, as_seen(exchange.response))[0]
 
-    def _read(self, exchange: Exchange) -> tuple[list[float], bool]:
-        """Probabilities, and whether the reply was longer than what was read of it."""
+    def _read(self, exchange: Exchange, seen: str) -> tuple[list[float], str]:
+        """Probabilities, and a word where the reply is longer than the network reads at once.
+
+        Nobody rated replies that long. Their start stands for them; but a Bad part counts wherever it stands,
+        else enough kind words in front of it would hide it.
+        """
+        with self.loading:  # once, however many threads come first
+            wording, _ = self.wording, self.session
+        context = write_context(exchange)
+        tokens = wording.encode(context, seen)
+        first = self._run(tokens, seen)
+        if not tokens.cut:
+            return first, ""
+        parts = [first, *(self._run(wording.encode(context, part), part) for part in windows(seen))]
+        worst = max(parts, key=lambda part: part[0])
+        return (worst, SPOILT) if worst[0] == max(worst) else (first, LONG)
+
+    def _run(self, tokens: Tokens, text: str) -> list[float]:
         import numpy as np
 
-        with self.loading:  # once, however many threads come first
-            wording, session = self.wording, self.session
-        tokens = wording.encode(write_context(exchange), exchange.response)
         inputs = {
             "ids": np.array([tokens.ids], dtype=np.int64),
             "segments": np.array([tokens.segments], dtype=np.int64),
-            "style": np.array([count_style(exchange.response)], dtype=np.float32),
+            "style": np.array([count_style(text)], dtype=np.float32),
         }
-        (probabilities,) = session.run(None, inputs)
-        return [float(part) for part in probabilities[0]], tokens.cut
+        (probabilities,) = self.session.run(None, inputs)
+        return [float(part) for part in probabilities[0]]
 
 
 def import_onnxruntime() -> Any:
@@ -99,11 +120,11 @@ def read_card(folder: Path) -> dict[str, Any]:
         card: dict[str, Any] = json.loads((folder / CARD).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise UserError(f"{folder}: no trained judge here ({CARD} is missing)") from error
-    except (OSError, ValueError) as error:
-        raise UserError(f"{folder / CARD}: cannot be read: {error}") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{folder / CARD}: cannot be read: {error}; install or train again") from error
     missing = {"files", "caveat"} - set(card if isinstance(card, dict) else ())
     if missing:
-        raise UserError(f"{folder / CARD}: lacks {', '.join(sorted(missing))}")
+        raise UserError(f"{folder / CARD}: lacks {', '.join(sorted(missing))}; install or train again")
     if not isinstance(card["files"], dict) or not card["files"]:
         raise UserError(f"{folder / CARD}: files: names and hashes expected, not {card['files']!r}")
     return card
@@ -117,6 +138,8 @@ def check_files(folder: Path, stated: dict[str, str]) -> str:
             found = sha256((folder / name).read_bytes()).hexdigest()
         except OSError as error:
             raise UserError(f"{folder / name}: cannot be read: {error.strerror}; install again") from error
+        except ValueError as error:  # a name that no file can have
+            raise UserError(f"{folder / CARD}: files: {name!r}: {error}; install again") from error
         if found != expected:
             raise UserError(f"{folder / name}: damaged or changed (not the file on its card); install again")
         digest.update(found.encode())

@@ -96,9 +96,14 @@ def make_mismatched(examples: Sequence[Example], count: int, chance: random.Rand
     return made
 
 
+def read_dismissals() -> list[str]:
+    """Curt replies that brush the speaker off."""
+    return [line for line in DISMISSALS.read_text(encoding="utf-8").splitlines() if line]
+
+
 def make_dismissals(examples: Sequence[Example], count: int, chance: random.Random) -> list[Example]:
     """Curt dismissals under real prompts, a third of them dressed up with a stock phrase of sympathy."""
-    lines = [line for line in DISMISSALS.read_text(encoding="utf-8").splitlines() if line]
+    lines = read_dismissals()
     made = []
     for number in range(count):
         exchange = chance.choice(examples).exchange

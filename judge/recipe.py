@@ -33,6 +33,7 @@ class Recipe:
     pairwise: float = 0.0  # weight of the loss on pairs of replies to one prompt
     mismatched: float = 0.0  # made examples, as a part of the rated ones
     dismissals: float = 0.0
+    disguised: float = 0.0  # unkind replies behind kind words, or behind orders to the judge
     second_tasks: float = 0.0  # weight of the loss on other rating tasks
     sharpness: float = 1.0  # logits are multiplied by it and the level set; 0 leaves both as trained
     teacher: str = ""  # the recipe, by name or path, of the judge that teaches this one

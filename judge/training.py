@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from data.records import Exchange
+from judge.disguises import make_disguised
 from judge.examples import Example, make_dismissals, make_mismatched
 from judge.network import JudgeNetwork, make_network
 from judge.recipe import Recipe
@@ -87,14 +88,16 @@ def _fine_tune_once(
                 parameter.data = parameter.data.to(torch.bfloat16)
     network.to(device)
     effects = Effects(rated, recipe).to(device)
-    mismatched, dismissed = round(recipe.mismatched * len(rated)), round(recipe.dismissals * len(rated))
-    steps = recipe.epochs * -(-(len(examples) + mismatched + dismissed) // recipe.batch_size)
+    parts = (recipe.mismatched, recipe.dismissals, recipe.disguised)
+    mismatched, dismissed, disguised = (round(part * len(rated)) for part in parts)
+    steps = recipe.epochs * -(-(len(examples) + mismatched + dismissed + disguised) // recipe.batch_size)
     optimizer, schedule = _make_optimizer(network, effects, recipe, steps)
     done = 0
     for _ in range(recipe.epochs):
         lesson = list(examples)
         lesson += make_mismatched(rated, mismatched, chance)
         lesson += make_dismissals(rated, dismissed, chance)
+        lesson += make_disguised(rated, disguised, chance)
         network.train()
         for batch in make_batches(lesson, wording, recipe, effects, tasks, chance, device):
             with _precision(torch.device(device)):
