@@ -1,0 +1,172 @@
+// How the page to try the judge draws an answer. Text becomes text nodes only: the browser refuses markup from strings.
+"use strict";
+
+const LABELS = ["Bad", "Okay", "Good"];
+const STRONGEST = 0.5; // points of score that give the full colour, as in the reports
+const TINT = 0.45; // of the pure colour; more, and the text upon it could not be read
+
+function make(tag, className, ...children) {
+  const node = document.createElement(tag);
+  if (className) node.className = className;
+  node.append(...children.filter((child) => child !== null));
+  return node;
+}
+
+// Text of unknown direction, kept from turning its neighbours around.
+const apart = (text) => make("bdi", "", String(text));
+const figure = (value, places = 2) => value.toFixed(places).replace("-", "\u2212");
+const sentence = (text) => String(text).replace(/^\p{Ll}/u, (letter) => letter.toUpperCase()).replace(/(?<![.!?])$/, ".");
+const isFigure = (value) => typeof value === "number" && Number.isFinite(value);
+const or = (words) => new Intl.ListFormat("en", { type: "disjunction" }).format(words).replace(", or", " or");
+
+function show(asked, answer) {
+  const names = asked.length > 1 ? ["Reply A", "Reply B"] : ["The reply"];
+  const title = make("h2", "", asked.length > 1 ? "Two replies, side by side" : "What a crowd might say");
+  title.id = "result-title";
+  const changed = make("p", "note changed", "You have changed the text since this was judged.");
+  changed.hidden = JSON.stringify(exchanges()) === JSON.stringify(asked); // one may go on typing during the call
+  const cards = make("div", asked.length > 1 ? "cards two" : "cards one",
+    ...asked.map((exchange, place) => card(names[place], exchange, answer.judgments[place])));
+  const prompt = make("div", "asked", make("p", "said", "The person said"), quote(asked[0].prompt));
+  result.replaceChildren(title, changed, ...flags(answer.judgments), prompt,
+    ...(asked.length > 1 ? [comparison(answer.judgments)] : []), cards, ...legend(answer.judgments), trust(answer));
+  result.hidden = false;
+  document.body.classList.add("has-result");
+  say(answer.judgments.map((judgment, place) => `${names[place]}: ${judgment.label || "unscored"}.`).join(" "));
+  result.focus({ preventScroll: true });
+  result.scrollIntoView(); // to its top, where the focus alone would show its edge
+}
+
+function quote(text, className = "") {
+  const block = make("blockquote", className, text);
+  block.dir = "auto";
+  return block;
+}
+
+function flags(judgments) {
+  const found = [...new Set(judgments.map(({ flag }) => flag).filter(Boolean))];
+  return found.map((flag) => flag === "crisis"
+    ? make("p", "flag", make("strong", "", "This may come from somebody in danger."),
+      " Do not choose or send a reply by this judgment: let a person who can help read it now. If it is about you or somebody near you, call your local emergency number.")
+    : make("p", "flag", make("strong", "", "Flagged:"), " ", apart(flag)));
+}
+
+function card(name, exchange, judgment) {
+  const heading = make("h3", "", name);
+  const reply = marked(name, exchange.response, judgment);
+  if (!judgment.label || !isFigure(judgment.score)) {
+    return make("article", "card", heading,
+      make("div", "", make("p", "label none", "Unscored"), make("p", "", "The judge gave no judgment: ", apart(judgment.unscored || "no reason was given"), ".")), reply);
+  }
+  const figures = make("div", "", make("p", "label", judgment.label),
+    make("p", "score", "score ", make("strong", "", figure(judgment.score)), ", from 1 (Bad) to 3 (Good)"),
+    bars(judgment), make("p", "set", setInWords(judgment.set)));
+  return make("article", "card whole", heading, figures, reply);
+}
+
+function bars({ label, probabilities }) {
+  return make("dl", "bars", ...LABELS.map((name) => {
+    const share = probabilities[name];
+    const fillBar = make("span", "fill");
+    fillBar.style.width = `${100 * share}%`;
+    const track = make("dd", "track", fillBar);
+    track.setAttribute("aria-hidden", "true");
+    return make("div", name === label ? "most" : "", make("dt", "", name), track, make("dd", "figure", `${figure(100 * share, 1)}\u00a0%`));
+  }));
+}
+
+function setInWords(labels) {
+  if (!labels) return "No calibration fits, so nothing can be said of what else a crowd may well have said.";
+  if (labels.length === LABELS.length) return "A crowd may well have said Bad, Okay or Good: this rules out none of them.";
+  return `A crowd may well have said ${or(labels)}.`;
+}
+
+function effectText(effect) {
+  if (!isFigure(effect)) return "\u2013";
+  if (Math.abs(effect) < 0.005) return "0.00";
+  return effect > 0 ? `\u25b2\u00a0+${figure(effect)}` : `\u25bc\u00a0${figure(effect)}`;
+}
+
+function effectInWords(effect, score) {
+  if (!isFigure(effect)) return "What this part does cannot be said.";
+  if (Math.abs(effect) < 0.005) return "This part hardly moved the score.";
+  const way = effect > 0 ? "raised" : "lowered";
+  return `This part ${way} the score by ${figure(Math.abs(effect))}: without it, ${figure(score - effect)} rather than ${figure(score)}.`;
+}
+
+// The reply with its parts marked. One tab stop; the arrow keys move between the parts.
+function marked(name, reply, judgment) {
+  const rationale = judgment.rationale ? [make("p", "said", "The judge’s own words"), quote(judgment.rationale, "rationale")] : [];
+  const parts = isFigure(judgment.score) && Array.isArray(judgment.parts) ? judgment.parts : [];
+  if (!parts.length) return make("div", "", make("p", "said", "The reply"), quote(reply, "marked"), ...rationale);
+  const line = make("p", "effect-line", matchMedia("(hover: none)").matches
+    ? "Tap a part to read its effect." : "Point at a part, or move to it with Tab and the arrow keys, to read its effect.");
+  line.setAttribute("aria-hidden", "true"); // each part says the same itself
+  const marks = parts.map((part) => mark(part, judgment.score));
+  marks.forEach((item, place) => {
+    item.tabIndex = place ? -1 : 0;
+    for (const event of ["focus", "mouseenter"]) item.addEventListener(event, () => { line.textContent = effectInWords(parts[place].effect, judgment.score); });
+    item.addEventListener("keydown", (event) => moveMark(event, marks, place));
+  });
+  const block = make("blockquote", "marked");
+  block.dir = "auto";
+  marks.forEach((item, place) => block.append(item, parts[place].text.match(/\s*$/)[0]));
+  block.setAttribute("role", "group");
+  block.setAttribute("aria-label", `${name}, part by part`);
+  return make("div", "", make("p", "said", "What drove the score"), block, line, ...rationale);
+}
+
+function mark({ text, effect }, score) {
+  const tone = !isFigure(effect) || Math.abs(effect) < 0.005 ? "" : effect > 0 ? "raised" : "lowered";
+  const shown = make("span", "effect", effectText(effect));
+  shown.setAttribute("aria-hidden", "true");
+  const item = make("mark", tone, apart(text.trimEnd()), shown, make("span", "unseen", ` (${effectInWords(effect, score)})`));
+  if (tone) item.style.setProperty("--tint", (TINT * Math.min(1, Math.abs(effect) / STRONGEST)).toFixed(2));
+  return item;
+}
+
+function moveMark(event, marks, place) {
+  const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+  const next = marks[event.key === "Home" ? 0 : event.key === "End" ? marks.length - 1 : place + step];
+  if (!next || event.ctrlKey || event.metaKey || event.altKey) return;
+  event.preventDefault();
+  marks[place].tabIndex = -1;
+  next.tabIndex = 0;
+  next.focus();
+}
+
+function legend(judgments) {
+  if (!judgments.some(({ parts, score }) => isFigure(score) && parts && parts.length)) return [];
+  return [
+    make("ul", "legend",
+      make("li", "", make("b", "raised", "\u25b2\u00a0+"), " raised the score"),
+      make("li", "", make("b", "lowered", "\u25bc\u00a0\u2212"), " lowered it"),
+      make("li", "", make("b", "", "0.00"), " hardly moved it"),
+      make("li", "", make("b", "", "\u2013"), " cannot be said")),
+    make("p", "hint", "Each figure is the score less the score without that part. Without a part a reply is also shorter, which counts too: compare the parts with each other."),
+  ];
+}
+
+function comparison(judgments) {
+  const [a, b] = judgments.map(({ score }) => score);
+  if (!isFigure(a) || !isFigure(b)) return make("p", "winner", "Not both replies were judged, so nothing can be said of the two.");
+  const gap = Math.abs(a - b);
+  const said = gap < 0.005 ? `Both replies score ${figure(a)}.`
+    : `Reply ${a > b ? "A" : "B"} scores higher, ${figure(Math.max(a, b))} against ${figure(Math.min(a, b))}.`;
+  const both = LABELS.filter((label) => judgments.every(({ set }) => set && set.includes(label)));
+  const alike = both.length ? ` A crowd may well have said ${or(both)} of both.` : "";
+  return make("p", "winner", said, make("span", "", `${alike} One pair shows little about who or what writes the better replies.`));
+}
+
+function trust(answer) {
+  const judge = answer.judge || {};
+  const section = make("div", "trust", make("h3", "", "How far to trust this"),
+    make("p", "", make("strong", "", "Little, for one reply."), " It must not decide about people, nor about replies to somebody in danger."),
+    answer.note ? make("p", "", apart(sentence(answer.note))) : null);
+  if (Array.isArray(answer.caveats) && answer.caveats.length) {
+    section.append(make("ul", "points", ...answer.caveats.map((caveat) => make("li", "", apart(caveat)))));
+  }
+  const calibration = answer.calibration ? `calibration ${String(answer.calibration).slice(0, 12)}` : "no calibration";
+  section.append(make("p", "note", "Judge ", apart(`${judge.name} ${String(judge.version).slice(0, 12)}`), "; ", apart(calibration)));
+  return section;
+}
