@@ -1,37 +1,26 @@
 """Rows in and out as JSONL, CSV or Parquet; a bad row names its file, line, field and the way out."""
 
-import csv
-import json
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 from data.errors import UserError
 from data.files import disk_errors, replacing
+from data.formats import READERS, WRITERS
+from data.formats import BadRow as BadRow  # said again, as are those below: others look for them here
+from data.formats import OnBad as OnBad
+from data.formats import Row as Row
+from data.formats import to_json as to_json
+from data.places import Places
 from data.records import LABELS, Exchange, Judgment, Rating
+from data.stores import SUFFIXES, Remote, Source, Table, shards_of, store_errors
+from data.stores import check_table as check_table
 
 Record = TypeVar("Record", Exchange, Rating, Judgment)
-Row = dict[str, Any]
-SUFFIXES = (".jsonl", ".csv", ".parquet")
 MAX_TEXT = 100_000  # characters; a longer text is a mistake far more often than a reply
-
-
-@dataclass(frozen=True, slots=True)
-class BadRow:
-    """A row that could not be read: where, why, and what it held."""
-
-    path: Path
-    line: int
-    problem: str
-    raw: Any
-
-    def __str__(self) -> str:
-        return f"{self.path.name}:{self.line}: {self.problem}"
-
-
-OnBad = Callable[[BadRow], None]
+SHARD = 1 << 40  # a place is a shard's number times this, and the line
 
 
 def stop_at_bad_row(bad: BadRow) -> None:
@@ -39,16 +28,41 @@ def stop_at_bad_row(bad: BadRow) -> None:
     raise UserError(f"{bad}\nMend the row, or set bad rows aside with --skip-invalid.")
 
 
-def read_exchanges(path: Path, *, on_bad: OnBad = stop_at_bad_row) -> Iterator[Exchange]:
-    """Every valid exchange of a file, in order; the rest go to `on_bad`."""
-    first_seen: dict[str, int] = {}
-    for line, exchange, raw in _read_records(path, Exchange, on_bad):
-        earlier = first_seen.setdefault(exchange.id, line)
-        if earlier != line:
-            problem = f"id: {exchange.id!r} stands at line {earlier} already"
-            on_bad(BadRow(path, line, f"{problem}; give each response its own id, or none", raw))
-        else:
-            yield exchange
+def read_exchanges(source: Source, *, on_bad: OnBad = stop_at_bad_row) -> Iterator[Exchange]:
+    """Every valid exchange of a source, in order; the rest go to `on_bad`."""
+    return iter(Exchanges(source, on_bad=on_bad))
+
+
+class Exchanges:
+    """Every valid exchange of a source, in order, and where the last that came stood: its shard and line.
+
+    Rows without an id are known by their line; where there are several shards, by name and line.
+    """
+
+    def __init__(self, source: Source, *, on_bad: OnBad = stop_at_bad_row) -> None:
+        self.source, self._on_bad = source, on_bad
+        self.shard = self.line = 0
+
+    def __iter__(self) -> Iterator[Exchange]:
+        shards, seen = shards_of(self.source), Places()
+        for shard, (name, table) in enumerate(shards):
+            on_bad = _in_shard(name, self._on_bad)
+            for line, exchange, raw in _read_records(table, Exchange, on_bad, name):
+                place = shard * SHARD + line
+                earlier = seen.note(exchange.id, place)
+                if earlier == place:
+                    self.shard, self.line = shard, line
+                    yield exchange
+                    continue
+                there = f"line {earlier % SHARD}"
+                if name:
+                    there += f" of {shards[earlier // SHARD][0]}"
+                problem = f"id: {exchange.id!r} stands at {there} already"
+                on_bad(BadRow(table, line, f"{problem}; give each response its own id, or none", raw))
+
+
+def _in_shard(name: str, on_bad: OnBad) -> OnBad:
+    return (lambda bad: on_bad(replace(bad, shard=name))) if name else on_bad
 
 
 def read_ratings(path: Path, *, on_bad: OnBad = stop_at_bad_row) -> Iterator[Rating]:
@@ -59,31 +73,48 @@ def read_ratings(path: Path, *, on_bad: OnBad = stop_at_bad_row) -> Iterator[Rat
 
 def read_judgments(path: Path) -> Iterator[Judgment]:
     """Every judgment of a finished run, in order."""
-    for _, judgment, _ in _read_records(path, Judgment, stop_at_bad_row):
+    for _, judgment, _ in _read_records(path, Judgment, _stop_at_bad_judgment):
         yield judgment
 
 
-def read_rows(path: Path, *, on_bad: OnBad = stop_at_bad_row) -> Iterator[tuple[int, Row]]:
+def _stop_at_bad_judgment(bad: BadRow) -> None:
+    raise UserError(
+        f"{bad.path}:{bad.line}: {bad.problem}\n"
+        "The run is damaged: delete its folder, and give its `score` command again."
+    )
+
+
+def judgment_check() -> Callable[[Row], bool]:
+    """Tells rows that are judgments from those that are not, such as an older version's."""
+    from pydantic import ValidationError
+
+    make = make_record(Judgment)
+
+    def is_judgment(row: Row) -> bool:
+        try:
+            make(0, row)
+        except ValidationError:
+            return False
+        return True
+
+    return is_judgment
+
+
+def read_rows(path: Table, *, on_bad: OnBad = stop_at_bad_row) -> Iterator[tuple[int, Row]]:
     """Raw rows with their line numbers, from any of the three formats."""
     check_table(path)
-    readers = {".jsonl": _read_jsonl, ".csv": _read_csv, ".parquet": _read_parquet}
-    return readers[path.suffix.lower()](path, on_bad)
+    rows = READERS[path.suffix.lower()](path, on_bad)
+    return _watched(rows, path) if isinstance(path, Remote) else rows
 
 
-def check_table(path: Path) -> None:
-    """Refuse at once what cannot be a table."""
-    if not path.exists():
-        raise UserError(f"{path}: no such file")
-    if path.is_dir():
-        raise UserError(f"{path}: is a folder, and a file was expected")
-    if path.suffix.lower() not in SUFFIXES:
-        raise UserError(f"{path}: unknown kind of file; use one of {', '.join(SUFFIXES)}")
+def _watched(rows: Iterator[tuple[int, Row]], path: Remote) -> Iterator[tuple[int, Row]]:
+    with store_errors(path):
+        yield from rows
 
 
 def write_rows(path: Path, rows: Iterable[Any]) -> int:
     """Write records or plain rows in the format the suffix asks for, atomically; returns the count."""
-    writers = {".jsonl": _write_jsonl, ".csv": _write_csv, ".parquet": _write_parquet}
-    writer = writers.get(path.suffix.lower())
+    writer = WRITERS.get(path.suffix.lower())
     if writer is None:
         raise UserError(f"{path}: unknown kind of file; use one of {', '.join(SUFFIXES)}")
     with disk_errors(path):
@@ -99,6 +130,8 @@ def to_row(record: Any) -> Row:
     # By hand, since `asdict` copies every value and would take longer than a quick judge.
     row = {name: getattr(record, name) for name in record.__slots__}
     if isinstance(record, Judgment):
+        if record.flag is None:
+            del row["flag"]  # few have one, and lines from before there were flags stay the same
         return row
     extra = row.pop("extra")
     if "dialogue" in row:
@@ -106,38 +139,55 @@ def to_row(record: Any) -> Row:
     return {key: value for key, value in row.items() if value not in (None, [])} | dict(extra)
 
 
-def to_json(row: Mapping[str, Any]) -> str:
-    """One line of JSON; a lone surrogate is written as its escape, since UTF-8 cannot hold it.
+def _read_records(
+    path: Table, kind: type[Record], on_bad: OnBad, shard: str = ""
+) -> Iterator[tuple[int, Record, Row]]:
+    from pydantic import ValidationError
 
-    A value JSON has no word for (Parquet knows dates and bytes) is written as its text.
-    """
-    text = json.dumps(row, ensure_ascii=False, default=str)
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return json.dumps(row, default=str)
-    return text
-
-
-def _read_records(path: Path, kind: type[Record], on_bad: OnBad) -> Iterator[tuple[int, Record, Row]]:
-    from pydantic import TypeAdapter, ValidationError
-
-    adapter = TypeAdapter(kind)
-    known = {item.name for item in fields(kind)} - {"extra"}
+    make = make_record(kind, shard)
     for line, row in read_rows(path, on_bad=on_bad):
         try:
-            yield line, adapter.validate_python(_shape(row, kind, known, line)), row
+            yield line, make(line, row), row
         except ValidationError as error:
             on_bad(BadRow(path, line, _say(error), row))
 
 
-def _shape(row: Row, kind: type, known: set[str], line: int) -> Row:
+def make_record(kind: type[Record], shard: str = "") -> Callable[[int, Row], Record]:
+    """What makes a record of a line and its row, or raises pydantic's `ValidationError`."""
+    from pydantic import TypeAdapter
+
+    validate = TypeAdapter(kind).validator.validate_python
+    known = {item.name for item in fields(kind)} - {"extra"}
+
+    def make(line: int, row: Row) -> Record:
+        record: Record = validate(_shape(row, kind, known, f"{shard}:{line}" if shard else line))
+        return record
+
+    return make
+
+
+def read_exchange(row: Row, *, line: int) -> Exchange:
+    """One exchange that came otherwise than in a file; `UserError` starts with the field that is wrong."""
+    from pydantic import ValidationError
+
+    try:
+        return _make_exchange()(line, row)
+    except ValidationError as error:
+        raise UserError(_say(error)) from error
+
+
+@cache
+def _make_exchange() -> Callable[[int, Row], Exchange]:
+    return make_record(Exchange)  # once: making it takes longer than reading a row
+
+
+def _shape(row: Row, kind: type, known: set[str], line: int | str) -> Row:
     """What the record's type expects: texts as texts, unknown keys under `extra`, an id always."""
     shaped = {key: value for key, value in row.items() if key in known and value is not None}
     if kind is Judgment:
         return shaped
     shaped["extra"] = {key: value for key, value in row.items() if key not in known}
-    if isinstance(identity := shaped.get("id", line), int):
+    if isinstance(identity := shaped.setdefault("id", line), int):
         shaped["id"] = str(identity)
     if kind is Rating:
         rating = shaped.get("rating")
@@ -172,106 +222,3 @@ def _say(error: Any) -> str:
     if first["type"] == "missing":
         return f"{place}: missing or empty; every row needs it"
     return f"{place}: {first['msg'][0].lower()}{first['msg'][1:]}, not {str(first['input'])[:40]!r}"
-
-
-def _read_jsonl(path: Path, on_bad: OnBad) -> Iterator[tuple[int, Row]]:
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            if number == 1:
-                line = line.removeprefix(b"\xef\xbb\xbf")
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line.strip())
-            except (ValueError, RecursionError) as error:
-                on_bad(BadRow(path, number, _say_json(error), line.decode("utf-8", "replace")))
-                continue
-            if isinstance(row, dict):
-                yield number, row
-            else:
-                on_bad(BadRow(path, number, f"a JSON object was expected, not {type(row).__name__}", row))
-
-
-def _say_json(error: Exception) -> str:
-    if isinstance(error, json.JSONDecodeError):
-        return f"not JSON: {error.msg} at column {error.colno}"  # its own line number is always 1
-    return "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else f"not JSON: {error}"
-
-
-def _read_csv(path: Path, on_bad: OnBad) -> Iterator[tuple[int, Row]]:
-    csv.field_size_limit(sys.maxsize)
-    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as stream:
-        # Strict: else a quote left open would swallow every row after it without a word.
-        reader = csv.DictReader(stream, restkey="", strict=True)
-        while True:
-            line = max(reader.line_num + 1, 2)  # the header is read with the first row
-            try:
-                row = next(reader, None)
-            except csv.Error as error:
-                swallowed = f"lines {line} to {reader.line_num} of the file"
-                on_bad(BadRow(path, line, f"not CSV: {error}; is a quote left open?", swallowed))
-                continue
-            if row is None:
-                return
-            if isinstance(row.get(""), list):
-                on_bad(BadRow(path, line, f"row: has {len(row[''])} cells more than the header", row))
-            else:
-                # CSV has no null: an empty cell means that nothing was given.
-                yield line, {key: _cell(key, value) for key, value in row.items() if value not in ("", None)}
-
-
-def _cell(key: str, value: str) -> Any:
-    """`dialogue` is the one column that is not flat: it holds its JSON."""
-    if key != "dialogue":
-        return value
-    try:
-        return json.loads(value)
-    except ValueError:
-        return value
-
-
-def _read_parquet(path: Path, on_bad: OnBad) -> Iterator[tuple[int, Row]]:
-    import pyarrow as arrow
-    import pyarrow.parquet as parquet
-
-    try:
-        table = parquet.ParquetFile(path)
-        number = 0
-        for batch in table.iter_batches(batch_size=1024):
-            for row in batch.to_pylist():
-                number += 1
-                yield number, row
-    except (arrow.ArrowException, OSError) as error:
-        raise UserError(f"{path}: not a Parquet file: {error}") from error
-
-
-def _write_jsonl(path: Path, rows: Iterator[Row]) -> int:
-    count = 0
-    with path.open("w", encoding="utf-8", newline="\n") as out:
-        for row in rows:
-            out.write(to_json(row) + "\n")
-            count += 1
-    return count
-
-
-def _flat(value: Any) -> Any:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list | tuple) else value
-
-
-def _write_csv(path: Path, rows: Iterator[Row]) -> int:
-    held = [{key: _flat(value) for key, value in row.items()} for row in rows]
-    columns = list(dict.fromkeys(key for row in held for key in row))
-    with path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as out:
-        writer = csv.DictWriter(out, columns)
-        writer.writeheader()
-        writer.writerows(held)
-    return len(held)
-
-
-def _write_parquet(path: Path, rows: Iterator[Row]) -> int:
-    import pyarrow as arrow
-    import pyarrow.parquet as parquet
-
-    table = arrow.Table.from_pylist(list(rows))
-    parquet.write_table(table, path)
-    return int(table.num_rows)

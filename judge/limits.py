@@ -55,6 +55,11 @@ class Pace:
         self._next_call = self._next_token = self._paused_until = float("-inf")
         self._lock = Lock()
 
+    def share(self, parts: int) -> None:
+        """Take one of so many parts of the minute: other processes take the rest."""
+        self._seconds_a_call *= parts
+        self._seconds_a_token *= parts
+
     def take(self, now: float, *, tokens: float) -> float:
         """Take the next free slot; returns the seconds until it comes."""
         with self._lock:

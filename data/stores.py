@@ -1,0 +1,193 @@
+"""Where responses lie: a file, a folder of shards, a glob, or any of these behind a URL that fsspec opens."""
+
+import io
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from glob import glob
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from data.errors import OperationalError, UserError
+from data.files import disk_errors
+
+SUFFIXES = (".jsonl", ".csv", ".parquet")
+BLOCK = 1 << 20
+DRIVERS = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs"}
+# Drivers raise errors of their own for what the world does to them; anything else is a bug.
+STRANGERS = ("aiohttp", "azure", "boto3", "botocore", "fsspec", "gcsfs", "google", "requests", "s3fs")
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """A file behind a URL, with as much of `Path` as a reader needs; read in blocks, never fetched whole."""
+
+    url: str
+
+    def __str__(self) -> str:
+        return self.url
+
+    @property
+    def name(self) -> str:
+        return PurePosixPath(self.url).name
+
+    @property
+    def stem(self) -> str:
+        return PurePosixPath(self.url).stem
+
+    @property
+    def suffix(self) -> str:
+        return PurePosixPath(self.url).suffix
+
+    def open(self, mode: str = "rb") -> IO[bytes]:
+        """The bytes; seeking is possible, as Parquet needs."""
+        with store_errors(self.url):
+            files, path = _connect(self.url)
+            # Buffered once more: line by line, fsspec's own files are slow.
+            return io.BufferedReader(files.open(path, mode, block_size=4 * BLOCK), BLOCK)
+
+
+Table = Path | Remote
+
+
+@dataclass(frozen=True, slots=True)
+class Shards:
+    """Tables read one after another, in the order of their names, as if they were one."""
+
+    place: str
+    stem: str  # what a run over them is called
+    tables: tuple[tuple[str, Table], ...]  # each under its name from where they lie
+
+    def __str__(self) -> str:
+        return self.place
+
+
+Source = Table | Shards
+
+
+def find_source(place: str) -> Source:
+    """The table, or the shards, that a person means by a path, a quoted glob or a URL."""
+    if place.startswith("file://"):
+        place = place.removeprefix("file://")
+    if "://" in place:
+        return _find_remote(place)
+    path = Path(place)
+    if path.is_dir():
+        found = [item for item in sorted(path.iterdir()) if item.is_file() and not _is_hidden(item.name)]
+        if not found:
+            raise UserError(f"{place}: is a folder with no file to read; use {', '.join(SUFFIXES)}")
+        return _gather(place, path.name or "responses", [(item.name, item) for item in found])
+    if re.search(r"[*?[]", place) and not path.exists():
+        matched = [Path(item) for item in sorted(glob(place, recursive=True)) if Path(item).is_file()]
+        folder = Path(os.path.commonpath([item.parent for item in matched])) if matched else Path()
+        return _gather(place, folder.name or "responses", [(_below(item, folder), item) for item in matched])
+    return path
+
+
+def shards_of(source: Source) -> tuple[tuple[str, Table], ...]:
+    """The tables of a source with their names; a single one has none, and its rows bear their lines alone."""
+    return source.tables if isinstance(source, Shards) else (("", source),)
+
+
+def check_source(source: Source) -> None:
+    """Refuse at once what cannot be read."""
+    for _, table in shards_of(source):
+        check_table(table)
+
+
+def check_table(path: Table) -> None:
+    """Refuse at once what cannot be a table."""
+    if isinstance(path, Path) and not path.exists():
+        raise UserError(f"{path}: no such file")
+    if isinstance(path, Path) and path.is_dir():
+        raise UserError(f"{path}: is a folder, and a file was expected")
+    if path.suffix.lower() not in SUFFIXES:
+        raise UserError(f"{path}: unknown kind of file; use one of {', '.join(SUFFIXES)}")
+
+
+def digest_file(path: Table) -> str:
+    """The SHA-256 of a file's bytes."""
+    digest = sha256()
+    with disk_errors(path) if isinstance(path, Path) else store_errors(path), path.open("rb") as stream:
+        while block := stream.read(BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def digest_source(source: Source) -> str:
+    """The SHA-256 of a file, or of the names and contents of all shards, wherever they lie."""
+    if not isinstance(source, Shards):
+        return digest_file(source)
+    lines = (f"{digest_file(table)} {name}\n" for name, table in source.tables)
+    return sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+@contextmanager
+def store_errors(table: object) -> Iterator[None]:
+    """Turn what a store refuses into an error that names the place and the way out."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise UserError(f"{table}: no such file") from error
+    except Exception as error:
+        is_theirs = type(error).__module__.partition(".")[0] in STRANGERS
+        if not (is_theirs or isinstance(error, OSError)) or isinstance(error, UserError):
+            raise
+        said = str(error).strip() or type(error).__name__
+        raise OperationalError(f"{table}: {said}; check the address and the store's credentials") from error
+
+
+def _find_remote(url: str) -> Source:
+    with store_errors(url):
+        files, path = _connect(url)
+        if re.search(r"[*?[]", path):
+            found = sorted(item for item in files.glob(path) if not files.isdir(item))
+            root = os.path.commonpath([str(PurePosixPath(item).parent) for item in found]) if found else ""
+        elif files.isdir(path):
+            found = sorted(item for item in files.ls(path, detail=False) if not files.isdir(item))
+            root = path
+        elif files.exists(path):
+            return Remote(url)
+        else:
+            raise UserError(f"{url}: no such file")
+        found = [item for item in found if not _is_hidden(PurePosixPath(item).name)]
+        named = [(_below(item, root), Remote(files.unstrip_protocol(item))) for item in found]
+    return _gather(url, PurePosixPath(root).name or "responses", named)
+
+
+def _connect(url: str) -> tuple[Any, str]:
+    """The file system of a URL, and the path there."""
+    protocol = url.partition("://")[0]
+    try:
+        import fsspec
+
+        files, path = fsspec.core.url_to_fs(url)
+    except ImportError as error:
+        package = DRIVERS.get(protocol, error.name or "its driver") if error.name != "fsspec" else "fsspec"
+        raise UserError(f"{url}: {protocol}:// needs {package}: pip install fsspec {package}") from error
+    except ValueError as error:
+        raise UserError(f"{url}: {error}; use a path, or a URL that fsspec knows (s3://, gs://)") from error
+    return files, path
+
+
+def _gather(place: str, stem: str, named: list[tuple[str, Any]]) -> Shards:
+    if not named:
+        raise UserError(f"{place}: no file there to read; use one of {', '.join(SUFFIXES)}")
+    for name, table in named:
+        if table.suffix.lower() not in SUFFIXES:  # passed over in silence, its rows would be missed
+            raise UserError(
+                f"{place}: {name}: unknown kind of file; move it away, or name the others with a quoted glob"
+            )
+    return Shards(place, stem, tuple(named))
+
+
+def _below(item: object, root: object) -> str:
+    return PurePosixPath(os.path.relpath(str(item), str(root))).as_posix()
+
+
+def _is_hidden(name: str) -> bool:
+    """Left by other tools beside the shards: `_SUCCESS`, `.part-0.crc`."""
+    return name.startswith((".", "_"))
