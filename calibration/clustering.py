@@ -27,10 +27,8 @@ def clustered_variance(apart: Floats, owner: Integers, item: Integers) -> tuple[
     by_both = sum_variance(cluster_sums(cell, apart, len(cells)))
     # Raters of one mind can only by chance look as if they cancelled each other: the items' is the least.
     both: Floats = np.maximum(by_cluster + by_item - by_both, by_item)
-    # Between the clusters' degrees and the items', as each weighs: raters who agree leave it to the items.
-    total = float((by_cluster + by_item).sum())
-    weighs = float(by_cluster.sum()) / total if total else 1.0
-    return both, np.full(freedom.shape, weighs * (groups - 1) + (1 - weighs) * (items - 1))
+    # Few raters may look of one mind by chance, so their agreement buys no degrees of freedom.
+    return both, np.full(freedom.shape, min(groups, items) - 1.0)
 
 
 def sum_variance(pulls: Floats) -> Floats:

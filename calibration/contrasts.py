@@ -81,7 +81,7 @@ def contrast(
     if items is not None and (cells := _cross(clusters, items)) is not None:
         by_item, item_freedom = _variance(basis, size, rest, items)
         by_both, _ = _variance(basis, size, rest, cells)
-        # As in `calibration.clustering`: the items' is the least, and degrees lie between as each weighs.
+        # The items' is the least, as in `calibration.clustering`; degrees lie between as each weighs.
         weighs = variance / (variance + by_item) if variance + by_item else 1.0
         freedom = weighs * freedom + (1 - weighs) * item_freedom
         variance = max(variance + by_item - by_both, by_item)

@@ -14,7 +14,8 @@ import numpy as np
 
 from calibration.intervals import Estimate, Floats, Interval, finite_or_none
 from calibration.levels import worth_in_ratings
-from calibration.powered import UNIT, Powered, Rated, difference, judge_means, power
+from calibration.paired import difference
+from calibration.powered import UNIT, Powered, Rated, judge_means, power
 from calibration.resampling import ratio
 from calibration.transport import Between, Target, fit_line, refusal, transport, transport_difference
 from data.records import LABELS
@@ -111,7 +112,8 @@ def correct_difference(
     powered = power_all(models)
     own, others = powered.get(one), powered.get(other)
     if own and others and np.isfinite(own.variance + others.variance).all():
-        columns = zip(names, *difference(own, others), strict=True)
+        gap = difference(own, others)
+        columns = zip(names, gap.value, gap.low, gap.high, strict=True)
         return {name: _estimate(*values) for name, *values in columns}, None
     known = tuple(between) if between is not None else _between(models, powered)
     found = {}
@@ -164,7 +166,7 @@ def _correct(
         judge=dict(zip(names, rated.judged.mean(axis=0).tolist(), strict=True)) if len(rated.judged) else {},
         judged=len(rated.judged),
         ratings=len(rated.item),
-        clusters=len(own.clusters) if own is not None else 0,
+        clusters=own.clusters if own is not None else 0,
         design_effect=float(own.design_effect.mean()) if own is not None else math.nan,
         worth_in_ratings=math.nan if reason else _worth(lines[-1], worth),
     )

@@ -1,8 +1,9 @@
 """Differences of judged models: corrected where possible, paired by prompt, with what is missing to tell.
 
-A difference rests on the two models' own ratings where both have some; else on the calibrated line, with
-each model's stray from it; else on the judge alone, which says nothing about people. Prompts both models
-answered move both alike and cancel.
+A difference rests on the calibrated line, with each model's stray from it, and on ratings of the two as far
+as they are exact; where the line does not reach, on ratings of both alone; without either, on the judge
+alone, which says nothing about people. Which it is never depends on what comes out. Prompts and raters that
+both models have in common move both alike and cancel.
 """
 
 import math
@@ -10,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
+from calibration.bases import Basis, basis_of, few_raters
 from calibration.contenders import (
     GOOD,
-    NO_LINE,
     Ground,
     How,
     JudgedModel,
@@ -20,15 +21,12 @@ from calibration.contenders import (
     Published,
     judge_contrast,
     level_of,
-    line_without,
     shared_prompts,
 )
 from calibration.contrasts import POWER, UNDEFINED, Contrast, reach
-from calibration.correction import correct_difference
 from calibration.intervals import CONFIDENCE, Estimate, Interval, finite_or_none
 from calibration.multiplicity import holm
-from calibration.sufficiency import apart, missing, target_of
-from calibration.transport import refusal, transport_difference
+from calibration.sufficiency import apart, missing
 from data.records import LABELS
 
 Verdict = Literal["better", "worse", "no difference", "too few", "refused"]
@@ -36,7 +34,6 @@ Unit = Literal["ratings", "prompts"]
 ALPHA: Final = 0.05
 SAME: Final = 1e-9  # shares no further apart are equal
 NOT_PEOPLE: Final = "the judge's own share is not a crowd's; a calibration or ratings would make it one"
-TOO_FEW_PROMPTS: Final = "too few prompts to tell how much they differ"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,16 +78,6 @@ class Difference:
             "judge": self.judge.as_dict(),
             "extremes": [self.extremes.low, self.extremes.high] if self.extremes else None,
         }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Basis:
-    """What a difference rests on, and with how many degrees of freedom."""
-
-    how: How
-    shares: Mapping[str, Estimate]
-    freedom: float
-    reason: str | None = None
 
 
 def differences(
@@ -145,62 +132,17 @@ def p_of_interval(estimate: Estimate, freedom: float) -> tuple[float, float]:
 def _of_judged(one: JudgedModel, other: JudgedModel, ground: Ground) -> Difference:
     alone = judge_contrast(one.rated, other.rated)
     shared = shared_prompts(one.rated, other.rated)
-    return _difference(one, other, _basis(one, other, alone, ground), alone, shared)
-
-
-def _basis(one: JudgedModel, other: JudgedModel, alone: Mapping[str, Contrast], ground: Ground) -> _Basis:
-    """The best that is at hand: ratings of both, the line, both together, or the judge alone.
-
-    Of ratings and line the one with the shorter interval counts, which says nothing of where it lies.
-    """
-    found = []
-    if one.powered is not None and other.powered is not None:
-        both = {one.name: one.rated, other.name: other.rated}
-        shares, _ = correct_difference(one.name, other.name, both, between=NO_LINE)
-        freedom = min(float(item.freedom[-1]) for item in (one.powered, other.powered))
-        found.append(_Basis(how="ratings", shares=shares, freedom=freedom))
-    if ground.between is not None:
-        found.append(_by_line(one, other, alone, ground))
-    if known := [basis for basis in found if basis.shares]:
-        return min(known, key=lambda basis: _width(basis.shares[GOOD]))
-    if found:
-        return found[-1]
-    if not alone[GOOD].is_defined:
-        return _Basis(how="refused", shares={}, freedom=math.nan, reason=TOO_FEW_PROMPTS)
-    shares = {label: item.estimate() for label, item in alone.items()}
-    return _Basis(how="judge", shares=shares, freedom=alone[GOOD].freedom)
-
-
-def _width(estimate: Estimate) -> float:
-    return estimate.interval.high - estimate.interval.low if estimate.interval else math.inf
-
-
-def _by_line(one: JudgedModel, other: JudgedModel, alone: Mapping[str, Contrast], ground: Ground) -> _Basis:
-    """By the calibrated line, with ratings of either where it has some; noise of shared prompts cancels."""
-    freedom = ground.freedom(one.known_as, other.known_as)
-    found = {}
-    for column, label in enumerate(LABELS):
-        line = line_without((ground.between or NO_LINE)[column], one.known_as, other.known_as)
-        targets = [target_of(item, column) for item in (one, other)]
-        for item, target in zip((one, other), targets, strict=True):
-            if reason := refusal(line, target):
-                return _Basis(
-                    how="refused", shares={}, freedom=freedom, reason=f"{item.name}: {label}: {reason}"
-                )
-        if alone[label].is_defined:
-            # Half of the difference's noise to each: together they have what pairing leaves of it.
-            targets = [replace(target, judge_noise=alone[label].error ** 2 / 2) for target in targets]
-        found[label] = transport_difference(line, *targets)
-    is_rated = one.powered is not None or other.powered is not None
-    return _Basis(how="both" if is_rated else "line", shares=found, freedom=freedom)
+    return _difference(one, other, basis_of(one, other, alone, ground), alone, shared)
 
 
 def _from_study(one: JudgedModel, level: Level, other: Published, ground: Ground) -> Difference:
     """A judged model against people's ratings of a published one: other raters, other prompts, no pairing."""
-    basis = _Basis(how="refused", shares={}, freedom=math.nan, reason=level.reason or NOT_PEOPLE)
-    if level.how in ("ratings", "line", "both"):
+    few = few_raters(one) if level.how == "ratings" else None
+    reason = "; ".join(filter(None, (level.reason, few))) or NOT_PEOPLE
+    basis = Basis(how="refused", shares={}, freedom=math.nan, reason=reason)
+    if level.how in ("ratings", "line", "both") and few is None:
         own = one.powered if level.how == "ratings" else None
-        basis = _Basis(
+        basis = Basis(
             how=level.how,
             shares={label: apart(level.shares[label], other.shares[label]) for label in LABELS},
             freedom=float(own.freedom[-1]) if own else ground.freedom(one.known_as),
@@ -211,7 +153,7 @@ def _from_study(one: JudgedModel, level: Level, other: Published, ground: Ground
 def _difference(
     one: JudgedModel,
     other: JudgedModel | Published,
-    basis: _Basis,
+    basis: Basis,
     alone: Mapping[str, Contrast],
     shared: int,
 ) -> Difference:

@@ -15,7 +15,6 @@ from calibration.clustering import (
     cluster_sums,
     clustered_variance,
     joint_freedom,
-    shared_covariance,
     sum_variance,
 )
 from calibration.intervals import CONFIDENCE, Floats
@@ -61,7 +60,8 @@ class Powered:
     `variance` counts raters and prompts, with `freedom` degrees; both are nan where one cluster alone cannot
     tell. `weight` is how far the judge was believed, 0 to 1. `design_effect` is the clustered over the simple
     variance of the ratings alone, so that `ratings` of them count as ratings / design_effect.
-    `clusters` and `pulls` say how far each cluster moves the value; `prompts` likewise for unrated responses.
+    `apart` says how far each rating moves the value, and `raters`, `rows` and `rated_prompts` whose it is and
+    of what; `prompts` and `prompt_pulls` say the same of unrated responses.
     """
 
     value: Floats
@@ -75,8 +75,11 @@ class Powered:
     ratings: int
     items: int
     judged: int
-    clusters: NDArray[Any]
-    pulls: Floats  # (clusters, columns)
+    clusters: int
+    apart: Floats  # (ratings, columns)
+    raters: NDArray[Any]  # (ratings,)
+    rows: Integers  # (ratings,)
+    rated_prompts: NDArray[Any] | None  # (ratings,)
     prompts: NDArray[Any] | None
     prompt_pulls: Floats  # (prompts, columns)
     bounds: tuple[float, float]
@@ -142,8 +145,11 @@ def power(rated: Rated) -> Powered:
         ratings=len(rated.item),
         items=len(rows),
         judged=len(rated.judged),
-        clusters=clusters,
-        pulls=cluster_sums(owner, apart, len(clusters)),
+        clusters=len(clusters),
+        apart=apart,
+        raters=rated.cluster,
+        rows=rated.item,
+        rated_prompts=None if rated.prompt is None else rated.prompt[rated.item],
         prompts=prompts,
         prompt_pulls=prompt_pulls,
         bounds=rated.bounds,
@@ -196,25 +202,6 @@ def intervals(
     return np.clip(middle - half, 0, 1), np.clip(middle + half, 0, 1)
 
 
-def difference(one: Powered, other: Powered) -> tuple[Floats, Floats, Floats]:
-    """one - other with its interval, by column: Newcombe's, from the two intervals and what they share.
-
-    Raters and prompts the two have in common move both, so part of their noise cancels.
-    """
-    gap = one.value - other.value
-    common = shared_covariance(one.clusters, one.pulls, other.clusters, other.pulls)
-    if one.prompts is not None and other.prompts is not None:
-        common = common + shared_covariance(one.prompts, one.prompt_pulls, other.prompts, other.prompt_pulls)
-    product = np.sqrt(one.variance * other.variance)
-    alike = np.clip(np.divide(common, product, out=np.zeros_like(gap), where=product > 0), -1, 1)
-    both = ((item.variance, item.freedom) for item in (one, other))
-    freedom = joint_freedom(one.variance + other.variance, *both)
-    (down, up), (other_down, other_up) = (_reach(item, freedom) for item in (one, other))
-    below = np.sqrt(np.maximum(down**2 + other_up**2 - 2 * alike * down * other_up, 0))
-    above = np.sqrt(np.maximum(up**2 + other_down**2 - 2 * alike * up * other_down, 0))
-    return gap, gap - below, gap + above
-
-
 def t_quantile(freedom: ArrayLike) -> Floats:
     """How many standard errors a 95 % interval reaches to either side; nan without degrees of freedom.
 
@@ -228,12 +215,6 @@ def t_quantile(freedom: ArrayLike) -> Floats:
     defined = known > 0
     found[defined] = stdtrit(known[defined], (1 + CONFIDENCE) / 2)
     return found
-
-
-def _reach(item: Powered, freedom: Floats) -> tuple[Floats, Floats]:
-    """How far the interval goes down and up with another number of degrees of freedom."""
-    low, high = intervals(item.value, item.variance, freedom, item.bounds, item.stand_in)
-    return item.value - low, high - item.value
 
 
 def _point(means: Floats, judged: Floats, rest: Floats, weight: float) -> Floats:

@@ -10,6 +10,8 @@ from nightly.published import is_published
 from nightly.wording import listed
 
 MOST_NAMED = 6
+NOTABLE = 0.01  # a share by which a difference may differ from that of the levels unexplained
+BASES = {"ratings": "ratings", "line": "the line", "both": "line and ratings", "judge": "the judge alone"}
 NONE = "\N{EN DASH}"
 MINUS = "\N{MINUS SIGN}"
 Row = Mapping[str, Any]
@@ -137,10 +139,42 @@ def notes_of(result: Row) -> list[str]:
         least, most = min(shared), max(shared)
         prompts = f"{least:,}" if least == most else f"{least:,} to {most:,}"
         notes.append(f"Paired by prompt: {prompts} prompts are shared by two models.")
+    notes += _say_levels(result)
     if len(result["models"]) > 1:
         notes.append("Models that share a letter are not told apart.")
     if result["baselines"]:
         notes.append("study: people's ratings in the published study, of replies to its own 2,000 prompts.")
+    return notes
+
+
+def _say_levels(result: Row) -> list[str]:
+    """Why differences are not those of the levels beside them, where one sees that they are not."""
+    levels = {model["model"]: model for model in result["models"] if model["shares"]}
+    weighed, based = [], []
+    for pair in result["pairs"]:
+        one, other = levels.get(pair["one"]), levels.get(pair["other"])
+        if one is None or other is None or not pair["shares"]:
+            continue
+        gap = one["shares"]["Good"]["value"] - other["shares"]["Good"]["value"]
+        if not abs(gap - pair["shares"]["Good"]["value"]) >= NOTABLE:
+            continue
+        names = f"{one['model']} {NONE} {other['model']}"
+        own, first, second = (BASES[item["how"]] for item in (pair, one, other))
+        if own == first == second:
+            weighed.append(f"{names} ({signed(gap)} by levels)")
+        else:
+            based.append(
+                f"{names} ({signed(gap)} by levels) rests on {own}, the level of {one['model']} on {first},"
+                f" that of {other['model']} on {second}"
+            )
+    notes = []
+    if weighed:
+        notes.append(
+            f"Not the difference of the levels: {_some(weighed)}. What raters and prompts do to both models"
+            " cancels in a difference, so ratings and line weigh otherwise in it than in a level."
+        )
+    if based:
+        notes.append(f"Not the difference of the levels: {_some(based)}.")
     return notes
 
 

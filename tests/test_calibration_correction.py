@@ -17,8 +17,9 @@ from calibration.correction import (
     project,
     within_slope,
 )
+from calibration.paired import difference
 from calibration.planning import detectable_difference, plan_ratings
-from calibration.powered import Rated, difference, judge_means, one_hot, power
+from calibration.powered import Rated, judge_means, one_hot, power
 from calibration.selftest import World, draw_models
 from data.records import LABELS
 
@@ -141,10 +142,10 @@ def test_what_two_models_share_cancels_in_their_difference() -> None:
         )
     one, other = pair
     apart = Rated(judged=other.judged, item=other.item, value=other.value, cluster=other.cluster + 100)
-    gap, low, high = difference(power(one), power(other))
-    same_gap, wide_low, wide_high = difference(power(one), power(apart))
-    np.testing.assert_allclose(gap, same_gap)
-    assert high[2] - low[2] < 0.75 * (wide_high[2] - wide_low[2])
+    shared = difference(power(one), power(other))
+    wide = difference(power(one), power(apart))
+    np.testing.assert_allclose(shared.value, wide.value)
+    assert shared.high[2] - shared.low[2] < 0.75 * (wide.high[2] - wide.low[2])
 
 
 def test_a_mean_on_five_levels_is_corrected_like_a_share() -> None:

@@ -85,5 +85,6 @@ def test_the_whole_self_test_passes() -> None:
     assert all(row["samples"] >= 2000 for row in found["rows"])
     for row in found["rows"]:
         for label in LABELS:
-            assert 0.925 <= row["shares"][label] <= 0.975
-            assert 0.925 <= row["differences"][label] <= 0.975
+            # Five raters who share replies, or both models, err on the safe side.
+            assert 0.925 <= row["shares"][label] <= (0.975 if row["raters"] == 1 else 0.995)
+            assert 0.925 <= row["differences"][label] <= 0.995

@@ -235,6 +235,54 @@ def test_ratings_of_some_responses_correct_a_run(make_run: Runs, tmp_path: Path)
         ask(run, ratings=tmp_path / "others.jsonl")
 
 
+def rate(path: Path, raters: int, *, shares: Mapping[str, float], count: int) -> Path:
+    """Each reply rated by one of so many people, who see both models."""
+    rng = np.random.default_rng(3)
+    rows = [
+        Rating(id=f"{model}/{at}", rater=f"person-{at % raters}", rating=3 if rng.random() < share else 1)
+        for model, share in shares.items()
+        for at in range(count)
+    ]
+    write_rows(path, rows)
+    return path
+
+
+def test_two_raters_are_too_few_and_it_is_said(make_run: Runs, tmp_path: Path) -> None:
+    run = make_run("one", {"a": 0.6, "b": 0.7})
+    few = ask(run, ratings=rate(tmp_path / "few.jsonl", 2, shares={"a": 0.9, "b": 0.3}, count=60))
+    assert "cannot be compared: 2 raters are too few: " in few["pairs"][0]["sentence"]
+    assert few["pairs"][0]["sentence"].endswith("; 2 more would do.")
+    many = ask(run, ratings=rate(tmp_path / "many.jsonl", 12, shares={"a": 0.9, "b": 0.3}, count=60))
+    assert verdicts(many) == {("a", "b"): "better"}
+
+
+def test_a_difference_that_is_not_that_of_the_levels_says_why(make_run: Runs, tmp_path: Path) -> None:
+    write_calibration(tmp_path / "calibration.json", calibration())
+    options = {"calibration": str(tmp_path / "calibration.json")}
+    run = make_run("one", {"a": 0.65, "b": 0.55})
+    ratings = rate(tmp_path / "ratings.jsonl", 3, shares={"a": 0.9, "b": 0.3}, count=150)
+    result = ask(run, ratings=ratings, **options)
+    good = {model["model"]: model["shares"]["Good"]["value"] for model in result["models"]}
+    (pair,) = result["pairs"]
+    assert abs(good["a"] - good["b"] - pair["shares"]["Good"]["value"]) > 0.01
+    (note,) = [note for note in result["notes"] if note.startswith("Not the difference of the levels")]
+    assert "a \N{EN DASH} b" in note and "cancels in a difference" in note
+    assert not any("of the levels" in note for note in ask(run, **options)["notes"])
+
+
+def test_a_level_beyond_the_line_and_one_upon_it_differ_by_what_both_have(
+    make_run: Runs, tmp_path: Path
+) -> None:
+    write_calibration(tmp_path / "calibration.json", calibration())
+    run = make_run("one", {"a": 0.95, "b": 0.55})
+    ratings = rate(tmp_path / "ratings.jsonl", 12, shares={"a": 0.9, "b": 0.3}, count=120)
+    result = ask(run, ratings=ratings, calibration=str(tmp_path / "calibration.json"))
+    assert {model["model"]: model["how"] for model in result["models"]} == {"a": "ratings", "b": "both"}
+    assert result["pairs"][0]["how"] == "ratings"
+    (note,) = [note for note in result["notes"] if note.startswith("Not the difference of the levels")]
+    assert note.endswith("rests on ratings, the level of a on ratings, that of b on line and ratings.")
+
+
 def test_ids_that_mean_two_responses_are_refused_with_ratings(make_run: Runs, tmp_path: Path) -> None:
     runs = [
         make_run(name, {model: 0.6}, seed=seed, ids=lambda model, at: str(at))
