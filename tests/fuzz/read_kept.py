@@ -1,0 +1,135 @@
+"""Targets for the files we write ourselves, which a power cut or a person may have changed since."""
+
+import json
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from door import EXCHANGE, scratch, written
+
+from data.errors import UserError
+from data.records import LABELS
+
+
+def sealed(data: bytes, name: str, seal: str, **canonical: Any) -> Path:
+    """The bytes as a file whose digest fits, if they can bear one: so readers look further than that."""
+    with suppress(ValueError, RecursionError):
+        row = json.loads(data)
+        if isinstance(row, dict):
+            version = row.pop("format", None) if seal == "digest" else None
+            row.pop(seal, None)
+            row[seal] = sha256(json.dumps(row, sort_keys=True, **canonical).encode()).hexdigest()
+            data = json.dumps(row if version is None else row | {"format": version}).encode()
+    return written(data, name)
+
+
+def read_calibration(data: bytes) -> None:
+    from calibration.artifact import read_calibration
+    from judge.sets import read_sets
+
+    written(data, "plain-calibration.json")
+    for path in (
+        scratch() / "plain-calibration.json",
+        sealed(data, "calibration.json", "digest", ensure_ascii=False, separators=(",", ":")),
+    ):
+        with suppress(UserError):
+            read_calibration(path).betweens()
+        with suppress(UserError):
+            read_sets(path).labels({"Bad": 0.2, "Okay": 0.3, "Good": 0.5})
+
+
+def read_program(data: bytes) -> None:
+    from data.rubric import read_rubric
+    from judge.program import make_form
+    from judge.tuned import read_program
+
+    rubric = read_rubric("crowd")
+    program = read_program(sealed(data, "program.json", "sha256"), rubric, "direct")
+    make_form(program, rubric)
+
+
+@dataclass(frozen=True)
+class _Baseline:
+    """Stands for a panel's member of which only the version matters."""
+
+    version: str
+    rubric: Any
+
+
+@dataclass(frozen=True)
+class _Member:
+    judge: _Baseline
+
+
+def read_weights(data: bytes) -> None:
+    from data.rubric import read_rubric
+    from judge.panel import combine, read_weights
+
+    members: Any = [_Member(_Baseline(version, read_rubric("crowd"))) for version in ("a1", "b2")]
+    weights = read_weights(sealed(data, "weights.json", "sha256"), members)
+    said = dict(zip(LABELS, (0.2, 0.3, 0.5), strict=True))
+    found = combine([said, said], "stacked", weights)
+    assert abs(sum(found.values()) - 1) < 1e-6
+
+
+def read_card(data: bytes) -> None:
+    from judge.classifier import check_files, read_card
+
+    path = written(data, "judge/card.json")
+    check_files(path.parent, read_card(path.parent)["files"])
+
+
+def read_run(data: bytes) -> None:
+    """A whole run's folder in which one file was spoilt, each in turn."""
+    from nightly.judged import read_judged
+
+    whole = {"manifest.json": b"{}", "summary.json": b"{}", "judgments.jsonl": b""}
+    for spoilt in whole:
+        for name, content in (whole | {spoilt: data}).items():
+            written(content, f"run/{name}")
+        with suppress(UserError):
+            read_judged(scratch() / "run", scale=LABELS)
+
+
+def take_up_run(data: bytes) -> None:
+    from data.runs import Plan, open_run, read_manifest
+
+    folder = scratch() / "broken-run"
+    shutil.rmtree(folder, ignore_errors=True)
+    plan = Plan(judge="j", version="1", rubric="r", input="i")
+    with open_run(folder, plan):
+        pass
+    written(data, "broken-run/journal.jsonl")
+    with open_run(folder, plan) as run:
+        run.is_judged(0, EXCHANGE)
+        run.write_judgments()
+    written(data, "broken-run/manifest.json")
+    with suppress(UserError):
+        read_manifest(folder, plan)
+    written(data, "broken-run/plan.json")
+    with open_run(folder, plan):
+        pass
+
+
+def read_batch(data: bytes) -> None:
+    from judge.parts import read_state
+
+    path = written(data, "batch/batch.json")
+    state = read_state(path.parent)
+    assert state is not None
+    assert state.requests >= 0 or state.done
+
+
+def read_history(data: bytes) -> None:
+    from data.history import open_history
+    from data.history_reading import KINDS
+
+    for old in scratch().glob("nights.sqlite*"):
+        old.unlink()
+    with open_history(written(data, "nights.sqlite"), must_exist=True) as history:
+        for kind in KINDS:
+            list(history.rows(kind))
+        history.latest()

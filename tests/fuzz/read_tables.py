@@ -1,0 +1,176 @@
+"""Targets for the files people bring: tables, datasets in their published shape, settings in TOML."""
+
+from collections.abc import Callable, Iterable
+from math import isfinite
+from pathlib import Path
+from typing import Any, Final
+from zipfile import ZipFile
+
+from door import EXCHANGE, Target, reads, written
+
+OPEN_XML: Final = "http://schemas.openxmlformats.org"
+WORKBOOK: Final = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet.main+xml"
+
+
+def read_skipping(read: Callable[..., Iterable[Any]]) -> Callable[[Path], Any]:
+    """With every bad row set aside and written down, as `--skip-invalid` does."""
+
+    def reader(path: Path) -> list[Any]:
+        from data.tables import to_json, to_row
+
+        bad: list[Any] = []
+        found = list(read(path, on_bad=bad.append))
+        for item in bad:
+            str(item), to_json({"line": item.line, "problem": item.problem, "raw": item.raw})
+        for record in found:
+            to_json(to_row(record)).encode()
+        return found
+
+    return reader
+
+
+def read_exchanges(path: Path) -> Any:
+    from data.tables import read_exchanges
+
+    found = read_skipping(read_exchanges)(path)
+    for exchange in found:
+        assert exchange.prompt.strip() and exchange.response.strip() and exchange.content
+    return found
+
+
+def read_ratings(path: Path) -> Any:
+    from data.tables import read_ratings
+
+    found = read_skipping(read_ratings)(path)
+    assert all(isfinite(rating.rating) for rating in found)
+    return found
+
+
+def read_prompts(path: Path) -> Any:
+    from data.prompts import read_prompts
+
+    return read_skipping(read_prompts)(path)
+
+
+def read_recorded(path: Path) -> Any:
+    from data.recorded import read_recorded
+
+    found = read_skipping(read_recorded)(path)
+    assert all(item.unscored or 1 <= item.score <= 3 for item in found)
+    return found
+
+
+def read_judgments(path: Path) -> Any:
+    from data.tables import read_judgments
+
+    return list(read_judgments(path))
+
+
+def read_sheets(path: Path) -> Any:
+    from data.sheets import read_sheets
+
+    return read_sheets(path)
+
+
+def read_situations(path: Path) -> Any:
+    from data.situations import read_situations
+
+    return read_situations(path)
+
+
+def import_as(source: str, name: str) -> Target:
+    """A public dataset, of which the bytes are one file."""
+    from data.sources import import_source
+
+    return reads(f"{source}/{name}", lambda path: import_source(source, path))
+
+
+def import_judging_empathy(data: bytes) -> None:
+    from data.sources import import_source
+
+    path = written(data, "judging/annotations/epitome/gemini_ratings.csv")
+    import_source("judging-empathy", path.parent.parent.parent)
+
+
+def import_results(name: str) -> Target:
+    from data.emotionbench import import_results
+
+    return reads(name, lambda path: import_results(path).sheets)
+
+
+def import_crowd(data: bytes) -> None:
+    """The bytes as the sheet of a workbook: a changed archive would hardly ever open."""
+    from data.emotionbench import import_results
+
+    office = f"{OPEN_XML}/officeDocument/2006/relationships"
+    sheets = f"{OPEN_XML}/spreadsheetml/2006/main"
+    parts = {
+        "[Content_Types].xml": f'<Types xmlns="{OPEN_XML}/package/2006/content-types">'
+        f'<Override PartName="/w.xml" ContentType="{WORKBOOK}"/></Types>',
+        "_rels/.rels": _relation(f"{office}/officeDocument", "w.xml"),
+        "_rels/w.xml.rels": _relation(f"{office}/worksheet", "s.xml"),
+        "w.xml": f'<workbook xmlns="{sheets}" xmlns:r="{office}"><sheets>'
+        '<sheet name="Raw" sheetId="1" r:id="a"/></sheets></workbook>',
+    }
+    path = written(b"", "crowd.xlsx")
+    if data.startswith(b"PK"):
+        path.write_bytes(data)
+    else:
+        with ZipFile(path, "w") as archive:
+            for name, text in parts.items():
+                archive.writestr(name, text)
+            archive.writestr("s.xml", data)
+    import_results(path)
+
+
+def _relation(kind: str, to: str) -> str:
+    head = f'<Relationships xmlns="{OPEN_XML}/package/2006/relationships">'
+    return f'{head}<Relationship Id="a" Type="{kind}" Target="{to}"/></Relationships>'
+
+
+def read_questionnaire(path: Path) -> Any:
+    from data.questionnaires import read_questionnaire
+
+    return read_questionnaire("PANAS", copy=path).digest
+
+
+# Settings
+
+
+def read_rubric(path: Path) -> Any:
+    from data.rubric import read_rubric
+    from judge.decision import ask_decisions
+    from judge.program import default_program
+
+    rubric = read_rubric(str(path))
+    return [ask_decisions(rubric), default_program(rubric, "direct")]
+
+
+def read_judge(path: Path) -> Any:
+    from judge.base import load_judge
+
+    return load_judge(str(path)).version
+
+
+def read_nightly(path: Path) -> Any:
+    from nightly.config import read_config
+
+    return read_config(path).digest
+
+
+def read_recipe(path: Path) -> Any:
+    from judge.recipe import read_recipe
+
+    return read_recipe(str(path)).base
+
+
+def read_model(path: Path) -> Any:
+    from judge.respond import Responder, read_model_config
+
+    return Responder(read_model_config(path)).version
+
+
+def read_probes(path: Path) -> Any:
+    from data.probes import read_probes, rewrite
+
+    return [rewrite(probe, EXCHANGE, [EXCHANGE]) for probe in read_probes(path)]
