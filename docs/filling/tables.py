@@ -1,0 +1,148 @@
+"""The reference's tables, from the code itself."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import MISSING, Field, fields
+from importlib import import_module
+from inspect import Parameter, cleandoc, signature
+from types import UnionType
+from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+
+from data import errors
+from data.records import Exchange, Judgment, Rating, Turn
+from judge.base import JUDGES
+
+# What the records' docstrings leave to the field's name; a field without a word here stops the build.
+MEANINGS: Final = {
+    "Exchange.id": "unique in its file",
+    "Exchange.prompt": "what the speaker said",
+    "Exchange.response": "what the model replied",
+    "Exchange.model": "who replied",
+    "Exchange.situation": "what happened, in the speaker's words",
+    "Exchange.emotion": "one of the 32 of EmpatheticDialogues; other words are taken too",
+    "Exchange.dialogue": "the turns before the prompt, each with `speaker` and `text`",
+    "Exchange.extra": "not a key itself: all other keys are kept and handed on",
+    "Turn.speaker": "who said it",
+    "Turn.text": "what was said",
+    "Rating.id": "the exchange's",
+    "Rating.rater": "a name for the person; the same person, the same name",
+    "Rating.rating": "1 to 3, or Bad, Okay, Good; other scales with `--scale`",
+    "Rating.batch": "what was rated together; the rater, without one",
+    "Rating.dimension": "what was rated, where a source has several",
+    "Rating.extra": "not a key itself: all other keys are kept",
+    "Judgment.id": "the exchange's",
+    "Judgment.model": "the exchange's",
+    "Judgment.content": "a digest of all that the judge saw",
+    "Judgment.prompt_digest": "the same for all replies to one prompt",
+    "Judgment.label": "the likeliest of Bad, Okay and Good",
+    "Judgment.probabilities": "of each label",
+    "Judgment.score": "the expected rating, 1 to 3",
+    "Judgment.set": "the labels that people may well have given; needs a calibration",
+    "Judgment.rationale": "a prompted judge's reason, and what is to be known about how it judged",
+    "Judgment.unscored": "why there is no judgment; then all above is empty",
+    "Judgment.usage": "tokens and USD, where a server was asked",
+    "Judgment.flag": "the danger that somebody may be in, such as `suicide`; it changes no label",
+}
+
+
+def record_tables() -> dict[str, str]:
+    """A table for each kind of row."""
+    return {f"table_{kind.__name__.lower()}": _record(kind) for kind in (Exchange, Turn, Rating, Judgment)}
+
+
+def _record(kind: type) -> str:
+    hints = get_type_hints(kind)
+    rows = (
+        (
+            f"`{field.name}`",
+            _type(hints[field.name]),
+            _default(kind, field),
+            MEANINGS[f"{kind.__name__}.{field.name}"],
+        )
+        for field in fields(kind)
+    )
+    return _table(("key", "type", "without it", "what it is"), rows)
+
+
+def _default(kind: type, field: Field[Any]) -> str:
+    if kind is Exchange and field.name == "id":
+        return "the line's number"  # the reader gives it
+    if field.default is MISSING and field.default_factory is MISSING:
+        return "required"
+    return _value(field.default) if field.default is not MISSING else "empty"
+
+
+def judge_options() -> str:
+    """Every kind of judge: what it does, and its options as its class takes them."""
+    parts = []
+    for kind, path in sorted(JUDGES.items()):
+        module, _, name = path.partition(":")
+        make = getattr(import_module(module), name)
+        hints = get_type_hints(make.__init__)
+        rows = [
+            (f"`{option}`", _type(hints[option]), _option_default(parameter))
+            for option, parameter in signature(make).parameters.items()
+        ]
+        table = _table(("option", "type", "default"), rows) if rows else "No options."
+        parts.append(f'## `kind = "{kind}"`\n\n{cleandoc(make.__doc__ or "")}\n\n{table}')
+    return "\n\n".join(parts)
+
+
+def _option_default(parameter: Parameter) -> str:
+    return "required" if parameter.default is Parameter.empty else _value(parameter.default)
+
+
+def exit_codes() -> str:
+    """What each exit code means; those of errors as the errors say."""
+    said = [
+        (0, "All is well."),
+        (1, "A regression was found (`nightly`), or a self-test failed (`calibrate --self-test`)."),
+        (3, "It cannot be told, or not yet: too few ratings, an inconclusive gate, a batch under way."),
+    ]
+    said += [(kind.exit_code, str(kind.__doc__)) for kind in _errors(errors.UserError)]
+    return _table(("code", "meaning"), ((f"`{code}`", text) for code, text in sorted(said)))
+
+
+def _errors(kind: type[errors.UserError]) -> Iterator[type[errors.UserError]]:
+    if kind.__module__ == errors.__name__:
+        yield kind
+    for below in kind.__subclasses__():
+        yield from _errors(below)
+
+
+def nightly_keys() -> str:
+    """A night's configuration as its module lists it."""
+    text = cleandoc(import_module("nightly.config").__doc__ or "")
+    return f"```toml\n{text.partition(chr(10) * 2)[2]}\n```"
+
+
+def _type(hint: Any) -> str:
+    """A type in words: what one writes into TOML or JSON.
+
+    >>> _type(str | None), _type(tuple[str, ...]), _type(Literal["a", "b"])
+    ('text', 'list of text', '`a`, `b`')
+    """
+    named = {str: "text", int: "whole number", float: "number", bool: "true or false", Any: "anything"}
+    if hint in named:
+        return named[hint]
+    origin, inside = get_origin(hint), [item for item in get_args(hint) if item is not type(None)]
+    if origin is Literal:
+        return ", ".join(f"`{item}`" for item in inside)
+    if origin in (Union, UnionType):
+        return " or ".join(dict.fromkeys(_type(item) for item in inside))
+    if origin in (list, tuple):
+        return f"list of {_type(inside[0])}"
+    if isinstance(hint, type) and origin is None:
+        return "turns" if hint is Turn else hint.__name__
+    return "table"
+
+
+def _value(value: Any) -> str:
+    if value is None or value == "" or value == () or value == {}:
+        return "none"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    titles = list(head)
+    lines = [titles, ["---"] * len(titles), *(list(row) for row in rows)]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
