@@ -1,242 +1,156 @@
-"""How fast and how small the judge is: ratios and limits from one run on this machine (`make bench`).
+"""How fast and how small everything is, on this machine: `make bench`, explained in docs/performance.md.
 
-Nothing here is a test: a busy machine makes every figure worse. The exit code is 1 when a limit is missed.
+    bench.py [--only NAME ...] [--json FILE] [--quick]
+    bench.py --page docs/performance.md [--json FILE]
+
+Each part runs in a process of its own, measures its contenders in turns and takes the median. What it finds
+goes into one JSON file, beside what other parts left there. A busy machine makes every figure worse; the exit
+code is 1 when a limit is missed.
 """
 
 import argparse
 import json
 import os
 import platform
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-SAMPLES = ROOT / "data" / "samples" / "responses.jsonl"
-BATCH = 32  # of the rival in plain torch
+PARTS = {
+    "start": "A command from the shell to the shell",
+    "rows": "Many rows by a judge that costs nothing",
+    "classifier": "The classifier against the same network elsewhere",
+    "bootstrap": "Bootstrap against library loops",
+    "engine": "Judges that ask a server, against a bare client and peers",
+    "serving": "The server under load",
+    "ray": "Ray against one process",
+}
+PACKAGES = ("numpy", "onnxruntime", "torch", "transformers", "dspy", "openai", "fastapi", "uvicorn", "ray")
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
-    """How much is measured."""
-
-    rounds: int  # of the speed measurement; the best counts, since noise only ever slows
-    rows: int  # in each of these rounds
-    repeats: int  # of each process that is timed
-    few: int  # rows for a run whose memory is compared with that of a larger one ...
-    many: int  # ... by the judge that costs nothing
-    few_judged: int  # likewise by the classifier
-    many_judged: int
+def measure_part(name: str, quick: bool) -> list[dict[str, Any]]:
+    """The figures of one part, printed as they come."""
+    with TemporaryDirectory() as scratch:
+        figures = []
+        for figure in import_module(f"bench_{name}").measure(Path(scratch), quick=quick):
+            print(figure, flush=True)
+            figures.append({**asdict(figure), "limit": figure.limit, "is_met": figure.is_met})
+        return figures
 
 
-FULL = Size(rounds=3, rows=200, repeats=3, few=1_000, many=50_000, few_judged=1_000, many_judged=3_000)
-QUICK = Size(rounds=2, rows=64, repeats=2, few=1_000, many=10_000, few_judged=100, many_judged=300)
+def describe_machine() -> dict[str, Any]:
+    """What the figures hold for."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "absent"
+    return {
+        "machine": f"{platform.system()} {platform.machine()}, {len(os.sched_getaffinity(0))} cores",
+        "processor": _processor(),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "versions": found,
+    }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
-    """One measured number, its limit, and what both are about."""
-
-    name: str
-    value: float
-    unit: str
-    limit: float
-    is_floor: bool  # whether the value should be at least the limit, rather than at most
-    about: str
-    measured: dict[str, float]
-
-    @property
-    def is_met(self) -> bool:
-        return self.value >= self.limit if self.is_floor else self.value <= self.limit
-
-    def __str__(self) -> str:
-        bound = f"{'at least' if self.is_floor else 'at most'} {self.limit:g}{self.unit}"
-        verdict = "ok" if self.is_met else "MISSED"
-        return f"{self.name:<18} {self.value:>6.2f}{self.unit:<2}  {bound:<14} {verdict:<6}  {self.about}"
+def _processor() -> str:
+    """What decides about int8: on Arm the features are the only name that Linux gives."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    known = dict(line.replace("\t", "").split(": ", 1) for line in lines if ": " in line)
+    features = known.get("Features") or known.get("flags") or ""
+    wanted = ("asimddp", "i8mm", "bf16", "sve", "avx2", "avx512_vnni", "avx_vnni", "amx_int8")
+    have = [name for name in wanted if name in features.split()]
+    return f"{known.get('model name', 'no name given')}; of {', '.join(wanted)}: {', '.join(have) or 'none'}"
 
 
-def say(text: str) -> None:
-    print(f"{text} ...", file=sys.stderr, flush=True)
+def read_found(path: Path, about: dict[str, Any], *, quick: bool) -> dict[str, Any]:
+    """What other parts left there, if it was the same machine with the same packages."""
+    if path.exists():
+        before: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if all(before.get(key) == value for key, value in {**about, "quick": quick}.items()):
+            return before
+    return {**about, "quick": quick, "parts": {}}
 
 
-def write_rows(path: Path, count: int) -> Path:
-    """The sample responses over and over, each time under other ids and to other prompts.
+def fill_page(page: str, found: dict[str, Any]) -> str:
+    """The page with what was found between its marks, part by part; what was not measured stays as it is.
 
-    A file of few prompts would hide memory that is held for each of them.
+    >>> print(fill_page("<!-- machine --><!-- end -->", {"machine": "m", "processor": "p", "memory_gib": 1,
+    ...     "versions": {"python": "3"}, "parts": {}}))
+    <!-- machine -->
+    <BLANKLINE>
+    m; p; 1 GiB; python 3.
+    <BLANKLINE>
+    <!-- end -->
     """
-    rows = [json.loads(line) for line in SAMPLES.read_text(encoding="utf-8").splitlines()]
-    with path.open("w", encoding="utf-8") as out:
-        for number in range(count):
-            turn, position = divmod(number, len(rows))
-            suffix = f" ({turn + 1})" if turn else ""
-            again = {key: rows[position][key] + suffix for key in ("id", "prompt")}
-            out.write(json.dumps({**rows[position], **again}) + "\n")
-    return path
+    versions = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
+    about = f"{found['machine']}; {found['processor']}; {found['memory_gib']} GiB; {versions}."
+    for name, text in {
+        "machine": about,
+        **{name: write_table(name, found) for name in found["parts"]},
+    }.items():
+        start, mark, rest = page.partition(f"<!-- {name} -->")
+        if not mark:
+            raise SystemExit(f"no <!-- {name} --> on the page")
+        page = f"{start}{mark}\n\n{text}\n\n<!-- end -->{rest.partition('<!-- end -->')[2]}"
+    return page
 
 
-def run_cli(*arguments: object) -> tuple[float, float]:
-    """Seconds and peak MiB of one command in a process of its own."""
-    command = [sys.executable, str(ROOT / "cli.py"), *map(str, arguments)]
-    start = perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    took = perf_counter() - start
-    process.returncode = os.waitstatus_to_exitcode(status)  # else Popen would wait for it again
-    if process.returncode:
-        raise SystemExit(f"failed with exit code {process.returncode}: {' '.join(command)}")
-    return took, usage.ru_maxrss / 1024
+def write_table(name: str, found: dict[str, Any]) -> str:
+    """The figures of one part as Markdown."""
+    from bench_figures import write_value
 
-
-def measure_start(size: Size, scratch: Path) -> Iterator[Figure]:
-    """Whole processes, from the shell to the shell: the best of a few."""
-
-    def best(*arguments: object, repeats: int = size.repeats) -> float:
-        return min(run_cli(*arguments)[0] for _ in range(repeats))
-
-    def score(count: int) -> float:
-        path = write_rows(scratch / f"{count}.jsonl", count)
-        runs = (scratch / f"start-{count}-{number}" for number in range(size.repeats))
-        return min(run_cli("score", path, "--out", run)[0] for run in runs)
-
-    say("timing --help and a cold start")
-    helped, one, three = best("--help"), score(1), score(3)
-    common: dict[str, Any] = {"unit": " s", "is_floor": False, "measured": {}}
-    yield Figure(name="help", value=helped, limit=0.3, about="--help: loads nothing heavy", **common)
-    yield Figure(name="first judgment", value=one, limit=2.0, about="score, one line, cold start", **common)
-    yield Figure(
-        name="three judgments", value=three, limit=3.0, about="score, three lines, likewise", **common
-    )
-
-
-def measure_memory(size: Size, scratch: Path) -> Iterator[Figure]:
-    """Peak memory must not follow the number of rows; what intervals take stops growing at 5,000 prompts."""
-    cases = (("length", size.few, size.many), ("classifier", size.few_judged, size.many_judged))
-    for judge, few, many in cases:
-        peaks = {}
-        for count in (few, many):
-            say(f"memory of {count:,} rows, judge {judge}")
-            path = write_rows(scratch / f"{judge}-{count}.jsonl", count)
-            _, peaks[count] = run_cli("score", path, "--judge", judge, "--out", scratch / f"{judge}-{count}")
-        yield Figure(
-            name=f"memory, {judge}",
-            value=peaks[many] / peaks[few],
-            unit="x",
-            limit=2.0,
-            is_floor=False,
-            about=f"peak of {many:,} rows ({peaks[many]:.0f} MiB) over {few:,} ({peaks[few]:.0f} MiB)",
-            measured={f"mib_{count}": round(peak, 1) for count, peak in peaks.items()},
-        )
-
-
-def measure_speed(size: Size, scratch: Path) -> Iterator[Figure]:
-    """Responses a second through the engine, over those of the same network in plain torch.
-
-    Both begin at the exchanges and end at probabilities, in turns, so that a busy minute hurts both.
-    """
-    from data.tables import read_exchanges
-    from judge.base import load_judge
-
-    say("loading both networks")
-    exchanges = list(read_exchanges(write_rows(scratch / "speed.jsonl", size.rows)))
-    judge = load_judge("classifier")
-    rivals = {"judge": engine(judge, exchanges, scratch), "torch": plain_torch(exchanges)}
-    rates = dict.fromkeys(rivals, 0.0)
-    for number in range(size.rounds + 1):  # the first only warms up
-        for name, work in rivals.items():
-            say(f"speed of the {name}, round {number} of {size.rounds}")
-            start = perf_counter()
-            work(number)
-            rate = size.rows / (perf_counter() - start)
-            rates[name] = max(rates[name], rate if number else 0.0)
-    yield Figure(
-        name="speed",
-        value=rates["judge"] / rates["torch"],
-        unit="x",
-        limit=1.3,
-        is_floor=True,
-        about=f"responses/s: {rates['judge']:.1f} over {rates['torch']:.1f} in torch fp32, batch {BATCH}",
-        measured={name: round(rate, 2) for name, rate in rates.items()},
-    )
-
-
-def engine(judge: Any, exchanges: list[Any], scratch: Path) -> Callable[[int], None]:
-    """Scores everything into a run folder of its own, as the command does."""
-    from data.runs import Plan, open_run
-    from judge.scoring import score_exchanges
-
-    plan = Plan(judge=judge.name, version=judge.version, rubric=judge.rubric.digest, input="bench")
-
-    def work(number: int) -> None:
-        with open_run(scratch / f"speed-{number}", plan) as run:
-            score_exchanges(judge, exchanges, run)
-
-    return work
-
-
-def plain_torch(exchanges: list[Any]) -> Callable[[int], None]:
-    """The default recipe's network, untrained (weights do not matter for speed), on every core."""
-    import torch
-
-    from judge.network import make_network
-    from judge.recipe import read_recipe
-    from judge.style import count_style
-    from judge.wording import write_context
-
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
-    network, wording = make_network(read_recipe("default"))
-    network.eval()
-
-    def work(number: int) -> None:
-        for start in range(0, len(exchanges), BATCH):
-            part = exchanges[start : start + BATCH]
-            tokens = [wording.encode(write_context(item), item.response) for item in part]
-            ids = [torch.tensor(item.ids) for item in tokens]
-            padded, segments, mask = (
-                torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
-                for rows in (
-                    ids,
-                    [torch.tensor(item.segments) for item in tokens],
-                    [torch.ones_like(row) for row in ids],
-                )
-            )
-            style = torch.tensor([count_style(item.response) for item in part])
-            with torch.inference_mode():
-                network(padded, mask, segments, style).softmax(dim=-1).tolist()
-
-    return work
+    part = found["parts"][name]
+    about = f"{part['date']}, {part['seconds']:.0f} s, load before it {part['load_before']:g}"
+    lines = [f"`python tests/bench.py --only {name}` ({about})", ""]
+    lines += ["| figure | value | limit | what it is |", "|---|---|---|---|"]
+    for item in part["figures"]:
+        limit = item["limit"] + ("" if item["is_met"] else " (missed)")
+        value = write_value(item["value"], item["unit"])
+        lines.append(f"| {item['name']} | {value} | {limit} | {item['about']} |")
+    return "\n".join(lines)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Measure speed, start and memory.")
-    parser.add_argument("--quick", action="store_true", help="fewer rows; rougher figures")
-    parser.add_argument("--out", type=Path, default=Path("runs/bench.json"), help="where the figures go")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), metavar="NAME")
+    parser.add_argument("--json", type=Path, default=Path("build/bench.json"), help="where the figures go")
+    parser.add_argument("--quick", action="store_true", help="only whether it runs; limits do not count")
+    parser.add_argument("--page", type=Path, help="measure nothing; put what the file holds on this page")
     options = parser.parse_args()
     sys.path.insert(0, str(ROOT))  # as a script, Python looks for modules beside it only
-    size = QUICK if options.quick else FULL
-    start = perf_counter()
-    with TemporaryDirectory() as scratch:
-        figures = []
-        # torch comes last: a process inherits the peak memory of the one that started it.
-        for measure in (measure_start, measure_memory, measure_speed):
-            for figure in measure(size, Path(scratch)):
-                print(figure, flush=True)
-                figures.append(figure)
-    found = {
-        "machine": f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores",
-        "python": platform.python_version(),
-        "size": asdict(size),
-        "seconds": round(perf_counter() - start, 1),
-        "figures": [{**asdict(figure), "is_met": figure.is_met} for figure in figures],
-    }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    print(f"{found['machine']}, {found['seconds']} s; written to {options.out}")
-    return 0 if all(figure.is_met for figure in figures) else 1
+    if options.page:
+        found = json.loads(options.json.read_text(encoding="utf-8"))
+        page = fill_page(options.page.read_text(encoding="utf-8"), found)
+        options.page.write_text(page, encoding="utf-8")
+        return 0
+    found = read_found(options.json, describe_machine(), quick=options.quick)
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    for name in options.only:
+        print(f"{name}: {PARTS[name]}", flush=True)
+        start, load = perf_counter(), os.getloadavg()[0]
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            figures = pool.submit(measure_part, name, options.quick).result()
+        found["parts"][name] = {
+            "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            "load_before": round(load, 2),  # of others, or of the part before
+            "seconds": round(perf_counter() - start, 1),
+            "figures": figures,
+        }
+        options.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    print(f"{found['machine']}; written to {options.json}")
+    met = [item["is_met"] for name in options.only for item in found["parts"][name]["figures"]]
+    return 0 if all(met) or options.quick else 1
 
 
 if __name__ == "__main__":

@@ -1,25 +1,22 @@
-"""How much faster draws from count tables are than a library called once a draw (part of `make bench`).
+"""How much faster draws from count tables are than a library called once a draw.
 
 One run measures both on the same 12,000 ratings: 2,000 draws of ordinal alpha and quadratic kappa, drawing
 included, against `krippendorff` and scikit-learn. The libraries are timed on some draws only, and scaled up;
-what picks a draw's rows for them is not counted. The exit code is 1 when the limit is missed.
+what picks a draw's rows for them is not counted.
 """
 
-import json
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
 
 import numpy as np
+from bench_figures import Figure, in_turns, medians
 
-ROOT = Path(__file__).parent.parent
 RATINGS, RATERS, LEVELS = 12_000, 1_200, 3
-DRAWS, LIBRARY_DRAWS, REPEATS = 2_000, 20, 3
-LIMIT = 50.0
+DRAWS = 2_000
 
 
-def measure() -> dict[str, float]:
-    """Seconds of both for all draws, their ratio, and how far their values are apart at most."""
+def measure(scratch: Path, *, quick: bool) -> Iterator[Figure]:
     import krippendorff
     from sklearn.metrics import cohen_kappa_score
 
@@ -30,44 +27,44 @@ def measure() -> dict[str, float]:
     ratings = 1 + rng.choice(LEVELS, RATINGS, p=[0.11, 0.31, 0.58])
     labels = np.where(rng.random(RATINGS) < 0.4, ratings, 1 + rng.integers(0, LEVELS, RATINGS))
     raters = np.arange(RATINGS) % RATERS
-    ours = float("inf")
-    for _ in range(REPEATS):
-        start = perf_counter()
-        drawn = resample_clusters(RATERS, rng=np.random.default_rng(1), draws=DRAWS)
-        tables = tables_of(ratings, labels, LEVELS, raters, drawn)
-        alphas, kappas = TABLE_STATISTICS["alpha_ordinal"](tables), TABLE_STATISTICS["qwk"](tables)
-        ours = min(ours, perf_counter() - start)
-    # Once untimed: a first call is slower.
-    krippendorff.alpha(np.stack([ratings, labels]), level_of_measurement="ordinal")
-    cohen_kappa_score(ratings, labels, weights="quadratic")
-    theirs, apart = 0.0, 0.0
-    for draw in range(LIBRARY_DRAWS):
-        rows = np.repeat(np.arange(RATINGS), drawn[draw][raters])
-        first, second = ratings[rows], labels[rows]
-        both = np.stack([first, second])
-        start = perf_counter()
-        alpha = krippendorff.alpha(both, level_of_measurement="ordinal")
-        kappa = cohen_kappa_score(first, second, weights="quadratic")
-        theirs += perf_counter() - start
-        apart = max(apart, abs(alpha - alphas[draw]), abs(kappa - kappas[draw]))
-    scaled = theirs * DRAWS / LIBRARY_DRAWS
-    return {"ours_s": ours, "library_s": scaled, "ratio": scaled / ours, "apart": apart}
+    drawn = resample_clusters(RATERS, rng=np.random.default_rng(1), draws=DRAWS)
+    ours, theirs = {}, {}
 
+    def tables(_: int) -> float:
+        start = perf_counter()
+        again = resample_clusters(RATERS, rng=np.random.default_rng(1), draws=DRAWS)
+        counted = tables_of(ratings, labels, LEVELS, raters, again)
+        alphas, kappas = TABLE_STATISTICS["alpha_ordinal"](counted), TABLE_STATISTICS["qwk"](counted)
+        took = perf_counter() - start
+        ours.update(enumerate(zip(alphas, kappas, strict=True)))
+        return took
 
-def main() -> int:
-    """Print the ratio; 1 when it is below the limit."""
-    sys.path.insert(0, str(ROOT))
-    found = measure()
-    verdict = "ok" if found["ratio"] >= LIMIT else "MISSED"
-    print(
-        f"bootstrap          {found['ratio']:>6.0f}x  at least {LIMIT:g}x   {verdict:<6}"
-        f"  {DRAWS:,} draws of ordinal alpha and quadratic kappa on {RATINGS:,} ratings:"
-        f" {found['ours_s']:.3f} s, the libraries {found['library_s']:.1f} s"
-        f" (scaled from {LIBRARY_DRAWS} draws); values apart by at most {found['apart']:.0e}"
+    def libraries(number: int) -> float:
+        took, draws = 0.0, range(number * timed, (number + 1) * timed)
+        for draw in draws:
+            rows = np.repeat(np.arange(RATINGS), drawn[draw][raters])
+            first, second = ratings[rows], labels[rows]
+            both = np.stack([first, second])
+            start = perf_counter()
+            alpha = krippendorff.alpha(both, level_of_measurement="ordinal")
+            kappa = cohen_kappa_score(first, second, weights="quadratic")
+            took += perf_counter() - start
+            theirs[draw] = alpha, kappa
+        return took * DRAWS / timed
+
+    rounds, timed = (1, 1) if quick else (5, 8)
+    in_turns({"warming up": libraries}, 1)
+    found = in_turns({"count tables": tables, "libraries": libraries}, rounds)
+    took = medians(found)
+    apart = max(abs(a - b) for draw in theirs for a, b in zip(theirs[draw], ours[draw], strict=True))
+    yield Figure(
+        name="bootstrap",
+        value=took["libraries"] / took["count tables"],
+        unit=" x",
+        least=50,
+        about=f"{DRAWS:,} draws of ordinal alpha and quadratic kappa on {RATINGS:,} ratings: "
+        f"{took['count tables']:.3f} s, `krippendorff` and scikit-learn {took['libraries']:.1f} s "
+        f"(scaled from {timed} draws a round, {rounds} rounds)",
+        measured=found,
     )
-    print(json.dumps(found), file=sys.stderr)
-    return int(found["ratio"] < LIMIT)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    yield Figure(name="values apart", value=apart, about="at most, ours from theirs", most=1e-9)

@@ -1,4 +1,4 @@
-"""Inspect on the benchmark's server; run by `bench_endpoint.py` with an interpreter that has inspect_ai.
+"""Inspect on the benchmark's server; run by `bench_engine.py` with an interpreter that has inspect_ai.
 
     bench_inspect.py BASE_URL MODEL AT_ONCE PROMPTS.json LOG_FOLDER
 
