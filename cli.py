@@ -23,11 +23,16 @@ COMMANDS = {
     "train": "nightly.commands.making:train",
     "optimize": "nightly.commands.making:optimize",
     "stack": "nightly.commands.making:stack",
+    "serve": "nightly.commands.serving:serve",
+    "doctor": "nightly.commands.doctoring:doctor",
+    "completion": "nightly.commands.doctoring:completion",
 }
 EXTRAS = {  # what each extra of pyproject.toml brings that a command may miss
     "calibrate": ("scipy", "sklearn", "krippendorff", "ppi_py", "jinja2"),
     "nightly": ("sqlalchemy", "plotly", "openpyxl", "psycopg"),
     "prompted": ("dspy", "optuna", "gepa"),
+    "serve": ("fastapi", "uvicorn", "prometheus_client"),
+    "ray": ("ray",),
 }
 
 
@@ -44,6 +49,17 @@ class Commands(click.Group):
         found: click.Command = getattr(import_module(module), name)
         return found
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            from difflib import get_close_matches
+
+            close = get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
+            ctx.fail(f"No such command {name!r}.{f' Did you mean {close[0]!r}?' if close else ''}")
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -53,7 +69,10 @@ class Commands(click.Group):
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise  # the reader of our output has left; click ends quietly
-            click.echo(f"error: {error}", err=True)
+            from data.files import explain
+
+            place = f"{error.filename}: " if error.filename else ""
+            click.echo(f"error: {place}{explain(error)}", err=True)
             raise click.exceptions.Exit(5) from error
         except ModuleNotFoundError as error:
             extra = next((extra for extra, names in EXTRAS.items() if error.name in names), None)
@@ -63,12 +82,28 @@ class Commands(click.Group):
             click.echo(f"error: {error.name} is not installed; it comes with: {install}", err=True)
             raise click.exceptions.Exit(UserError.exit_code) from error
         except KeyboardInterrupt as interrupt:
-            click.echo("error: interrupted", err=True)
+            click.echo("error: interrupted; no file is left half written. Give the command again", err=True)
             raise click.exceptions.Exit(Interrupted.exit_code) from interrupt
 
 
+def show_version(ctx: click.Context, option: click.Parameter, is_asked: bool) -> None:
+    """This version, and those of the judges that came with it."""
+    if is_asked and not ctx.resilient_parsing:
+        from nightly.doctor import shipped_versions
+
+        click.echo("\n".join([f"empathy-judge, version {VERSION}", *shipped_versions()]))
+        ctx.exit()
+
+
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(VERSION, prog_name="empathy-judge")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=show_version,
+    help="Say which this is.",
+)
 def main() -> None:
     """Rate how empathetic replies are the way a crowd would.
 

@@ -221,7 +221,7 @@ def import_ieval(path: Path) -> Imported:
     (file,) = find_files(path, "ieval_data.json")
     try:
         workers = json.loads(file.read_text(encoding="utf-8-sig"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{file}: not JSON: {error}") from error
     if not isinstance(workers, list) or not all(isinstance(worker, dict) for worker in workers):
         raise UserError(f"{file}: expected a list with one object per worker")

@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from json import JSONDecodeError
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Final
@@ -15,6 +16,16 @@ from sqlalchemy.pool import NullPool
 from data.errors import OperationalError, UserError
 
 BUSY_SECONDS: Final = 30.0  # how long another process may write before we give up
+FREE: Final = "free some space where it lies, then give the same command again: nothing in it was lost"
+WAYS_OUT: Final = {  # by what SQLite says
+    "disk I/O error": FREE,
+    "disk is full": FREE,
+    "readonly database": "change its permissions, or name another history",
+    "unable to open": "change the permissions of its folder, or name another history",
+    "not a database": "name another history, or a copy of this one from before it was damaged",
+    "malformed": "name another history, or a copy of this one from before it was damaged",
+    "locked": "wait until the other process is done, then give the same command again",
+}
 SECRETS: Final = frozenset({"password", "sslpassword", "passfile"})
 
 
@@ -40,7 +51,12 @@ def database_errors(url: URL) -> Iterator[None]:
         secrets = [url.password, *(url.query.get(key) for key in SECRETS)]
         for secret in (item for item in secrets if isinstance(item, str) and item):
             said = said.replace(secret, "***")
-        raise OperationalError(f"{show_url(url)}: {said[:300]}") from None
+        way_out = next((f"; {way}" for sign, way in WAYS_OUT.items() if sign in said), "")
+        raise OperationalError(f"{show_url(url)}: {said[:300]}{way_out}") from None
+    except (JSONDecodeError, UnicodeDecodeError) as error:
+        raise OperationalError(
+            f"{show_url(url)}: damaged ({error}); bring back a copy of it, or name another history"
+        ) from None
 
 
 def read_url(url: str | Path) -> URL:

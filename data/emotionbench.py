@@ -17,8 +17,9 @@ from data.questionnaires import Questionnaire, questionnaire_names, read_questio
 from data.sheets import PEOPLE, Means, Sheet
 from data.situations import FACTOR_NAMES, find_emotion, find_factor
 
-COLUMN: Final = re.compile(r"(.+?)_(?:scenario-([0-9]+)_)?test-([0-9]+)_order-([0-9]+)")
-PERSON: Final = re.compile(r"([A-Za-z]+)_F([0-9]+)S([0-9]+)")
+# Three digits at most: the cells a file lets expect are counted up to the largest number in it.
+COLUMN: Final = re.compile(r"(.+?)_(?:scenario-([0-9]{1,3})_)?test-([0-9]{1,3})_order-([0-9]{1,3})")
+PERSON: Final = re.compile(r"([A-Za-z]+)_F([0-9]{1,3})S([0-9]{1,3})")
 GENERAL: Final = "General"
 EMPTY, ABSENT = "empty column", "no such column"
 AFFECTS: Final = {"positive affect": "positive", "negative affect": "negative"}
@@ -47,14 +48,17 @@ def import_results(path: Path) -> ImportedSheets:
 
 def _import_testing(path: Path) -> ImportedSheets:
     model, key = _read_name(path)
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        rows = list(csv.reader(stream))
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            rows = list(csv.reader(stream))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path}: not CSV in UTF-8: {error}") from error
     head = rows[0] if rows else []
     answers = rows[2:]  # the row between holds the prompt and the situations
     orders = {
         int(name.removeprefix("order-")): _read_order([_at(row, column) for row in answers], key)
         for column, name in enumerate(head)
-        if re.fullmatch("order-[0-9]+", name)
+        if re.fullmatch("order-[0-9]{1,3}", name)
     }
     found: dict[Cell, Sheet] = {}
     strange = 0
@@ -103,7 +107,7 @@ def _read_column(name: str) -> Cell | None:
 
 def _read_order(texts: Sequence[str], key: Questionnaire) -> list[int] | None:
     """The items in the order asked; None where the column does not name each item once."""
-    numbers = [int(text) for text in texts if text.strip().isdecimal()]
+    numbers = [int(text.strip()) for text in texts if text.strip().isdecimal() and len(text) < 9]
     return numbers if sorted(numbers) == list(range(1, key.items + 1)) else None
 
 
@@ -198,18 +202,20 @@ def _of_person(sheet: Sheet, number: int) -> Sheet:
 
 
 def _read_workbook(path: Path) -> list[tuple[Any, ...]]:
-    from zipfile import BadZipFile
-
     import openpyxl
 
     try:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-    except (BadZipFile, KeyError, OSError, ValueError) as error:
+    except Exception as error:  # a damaged workbook breaks this library in a dozen ways
         raise UserError(f"{path}: not a workbook: {error}") from error
     try:
         if "Raw" not in book.sheetnames:
             raise UserError(f"{path}: no sheet 'Raw'; it has {', '.join(book.sheetnames)}")
         return [tuple(row) for row in book["Raw"].iter_rows(values_only=True)]
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{path}: sheet Raw: cannot be read: {error}") from error
     finally:
         book.close()
 
@@ -231,7 +237,7 @@ def _find_blocks(
 def _import_leaderboard(path: Path) -> ImportedSheets:
     try:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not JSON: {error}") from error
     found: list[Means] = []
     strange = 0
@@ -262,6 +268,7 @@ def _read_means(model: str, name: str, factor: Any, given: Any) -> Means | None:
         AFFECTS[key.casefold()]: float(value)
         for key, value in (given if isinstance(given, Mapping) else {}).items()
         if key.casefold() in AFFECTS and isinstance(value, int | float) and not isinstance(value, bool)
+        if abs(value) < 1e6  # nan and what no float holds are no means
     }
     if len(scores) != len(AFFECTS):
         return None

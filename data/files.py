@@ -1,6 +1,7 @@
 """Files that are whole or not there at all, whatever happens while they are written."""
 
 import errno
+import fcntl
 import os
 import tomllib
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from data.errors import OperationalError, UserError
 WAYS_OUT = {
     errno.ENOSPC: "free some space, then give the same command again: it goes on where it stopped",
     errno.EDQUOT: "free some space, then give the same command again: it goes on where it stopped",
+    errno.EFBIG: "allow larger files (ulimit -f), then give the same command again",
+    errno.EIO: "the disk or the way to it fails; once it works, give the same command again",
     errno.EROFS: "name a folder on a disk that can be written to",
     errno.EACCES: "change its permissions, or name another",
     errno.EPERM: "change its permissions, or name another",
@@ -21,17 +24,43 @@ WAYS_OUT = {
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yields a path to write to; once written, it takes the place of `path` in a single step."""
+    """Yields a path to write to; once written, it takes the place of `path` in a single step.
+
+    Its name is always the same, so that what a killed process left is written over by the next. Of two
+    processes that write the same file at once, the second waits for the first.
+    """
     partial = path.with_name(f".{path.name}.partial")
+    with _held(partial):
+        try:
+            yield partial
+            # Content first, name second: after a power cut the name must not point at an empty file.
+            sync(partial)
+            os.replace(partial, path)
+            sync(path.parent)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def _held(partial: Path) -> Iterator[None]:
+    """An empty file that no other process writes to; the system lets go of it, even after kill -9."""
+    while True:
+        with partial.open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not _is_at(lock.fileno(), partial):
+                continue  # whoever held it has given it its name, or taken it away
+            os.truncate(partial, 0)
+            yield
+            return
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    """Whether an open file is the one that now has this name."""
     try:
-        yield partial
-        # Content first, name second: after a power cut the name must not point at an empty file.
-        sync(partial)
-        os.replace(partial, path)
-        sync(path.parent)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+        return os.path.samestat(os.fstat(handle), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def sync(path: Path) -> None:
@@ -69,5 +98,5 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise UserError(f"{path}: no such file") from error
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # ValueError: also a number of 5,000 digits
         raise UserError(f"{path}: not TOML: {error}") from error

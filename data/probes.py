@@ -43,7 +43,7 @@ def read_probes(path: Path = PROBES) -> tuple[Probe, ...]:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not TOML: {error}") from error
     if not tables:
         raise UserError(f"{path}: no probes; give one table for each")

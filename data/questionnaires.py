@@ -150,7 +150,8 @@ def _with_items(key: Questionnaire, copy: Path) -> Questionnaire:
     numbers = [str(number) for number in range(1, key.items + 1)]
     if not isinstance(questions, Mapping) or set(questions) != set(numbers):
         raise UserError(f"{copy}: {key.name}: questions: {key.items} were expected, numbered from 1")
-    if "reverse" in entry and set(entry["reverse"]) != set(key.reversed):
+    reverse = entry.get("reverse", sorted(key.reversed))
+    if not isinstance(reverse, list) or sorted(map(str, reverse)) != sorted(map(str, key.reversed)):
         raise UserError(f"{copy}: {key.name}: reverse: another key than ours, {sorted(key.reversed)}")
     return replace(key, texts=tuple(str(questions[number]).strip() for number in numbers))
 
@@ -164,7 +165,7 @@ def _read_copy(copy: Path) -> list[Mapping[str, Any]]:
         entries = json.loads(copy.read_text(encoding="utf-8-sig"))
     except FileNotFoundError as error:
         raise UserError(f"{copy}: no such file; name your copy of questionnaires.json") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{copy}: not JSON: {error}") from error
     if not isinstance(entries, list):
         raise UserError(f"{copy}: a list of questionnaires was expected")

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, ClassVar, Final
+
+from data.crisis import danger_in
 
 LABELS: Final = ("Bad", "Okay", "Good")  # in order: a label's rating is its position + 1
 EMOTIONS: Final = tuple(
@@ -57,6 +59,8 @@ class Exchange:
 class Rating:
     """One person's rating of one exchange on one dimension, on the scale of its source."""
 
+    __pydantic_config__: ClassVar = {"allow_inf_nan": False}
+
     id: str
     rater: str
     rating: float
@@ -67,7 +71,12 @@ class Rating:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgment:
-    """One judge's word on one exchange: a label with probabilities, or `unscored` with the reason."""
+    """One judge's word on one exchange: a label with probabilities, or `unscored` with the reason.
+
+    `flag` names the danger that the speaker may be in: people should read that response, whatever its label.
+    """
+
+    __pydantic_config__: ClassVar = {"allow_inf_nan": False}
 
     id: str
     model: str
@@ -80,6 +89,7 @@ class Judgment:
     rationale: str | None = None
     unscored: str | None = None
     usage: Mapping[str, float] | None = None
+    flag: str | None = None
 
 
 def judgment_of(exchange: Exchange, probabilities: Mapping[str, float]) -> Judgment:
@@ -100,6 +110,7 @@ def judgment_of(exchange: Exchange, probabilities: Mapping[str, float]) -> Judgm
         label=max(LABELS, key=lambda label: rounded[label]),
         probabilities=rounded,
         score=round(score, 6),
+        flag=danger_in(exchange),
     )
 
 
@@ -111,6 +122,7 @@ def unscored(exchange: Exchange, reason: str) -> Judgment:
         content=exchange.content,
         prompt_digest=exchange.prompt_digest,
         unscored=reason,
+        flag=danger_in(exchange),
     )
 
 

@@ -17,8 +17,9 @@ A model that answers prompts has such a folder as well: then `answers.jsonl` sta
 import fcntl
 import json
 import os
+import shutil
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from hashlib import sha256
@@ -28,8 +29,10 @@ from typing import TYPE_CHECKING, Any
 
 from data.errors import OperationalError, UserError
 from data.files import disk_errors, explain, replacing, sync
+from data.places import Places
 from data.records import Exchange, Judgment
-from data.tables import BadRow, to_json, to_row
+from data.stores import digest_file as digest_file  # said again: others look for it here
+from data.tables import BadRow, judgment_check, to_json, to_row
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -54,15 +57,6 @@ class Plan:
         return sha256(to_json(asdict(self)).encode()).hexdigest()[:16]
 
 
-def digest_file(path: Path) -> str:
-    """The SHA-256 of a file's bytes."""
-    digest = sha256()
-    with disk_errors(path), path.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
-
-
 def read_manifest(folder: Path, plan: "DataclassInstance") -> dict[str, Any] | None:
     """The manifest of a whole run, or None; refused when the folder holds another run."""
     if not (folder / "plan.json").exists():
@@ -70,6 +64,8 @@ def read_manifest(folder: Path, plan: "DataclassInstance") -> dict[str, Any] | N
     _check_plan(folder, plan)
     if not (folder / "manifest.json").exists():
         return None
+    if (folder / "journal.jsonl").exists():
+        return None  # killed in its last step: that step is taken again
     return _read_object(folder / "manifest.json")
 
 
@@ -86,8 +82,9 @@ class Run:
         self.judgments = folder / f"{name}.jsonl"
         self.set_aside_count = 0
         self._journal = folder / "journal.jsonl"
-        self._earlier, self._end = _take_up(self._journal, self.judgments)
-        # 8 bytes a row is all that grows with the input: where the judgment of each position lies.
+        is_whole = judgment_check() if name == "judgments" else lambda row: True
+        self._earlier, self._end = _take_up(self._journal, self.judgments, is_whole)
+        # 8 bytes a row are all that grows here with the input: where the judgment of each position lies.
         self._offsets = array("q")
         self._stream = os.open(self._journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
         self._synced = monotonic()
@@ -100,7 +97,9 @@ class Run:
 
     def is_judged(self, position: int, exchange: Exchange) -> bool:
         """Whether an earlier stretch judged this exchange; if so its judgment goes to `position`."""
-        offset = self._earlier.pop(_key(exchange.id, exchange.content), None)
+        if not self._earlier:
+            return False
+        offset = self._earlier.pop(_key(exchange.id, exchange.content))
         if offset is not None:
             self._place(position, offset)
         return offset is not None
@@ -112,7 +111,12 @@ class Run:
         """
         line = f"{to_json(to_row(judgment))}\n".encode()
         with disk_errors(self.folder):
-            _write_all(self._stream, line)
+            try:
+                _write_all(self._stream, line)
+            except OSError:
+                # A full disk takes half a line: the next one, of another thread, must not be joined to it.
+                os.truncate(self._journal, self._end)
+                raise
             self._place(position, self._end)
             self._end += len(line)
             if monotonic() - self._synced > SYNC_SECONDS:
@@ -121,7 +125,8 @@ class Run:
 
     def set_aside(self, bad: BadRow) -> None:
         """Keep a row that could not be read, with its line and what was wrong."""
-        line = to_json({"line": bad.line, "problem": bad.problem, "raw": bad.raw})
+        shard = {"file": bad.shard} if bad.shard else {}
+        line = to_json({**shard, "line": bad.line, "problem": bad.problem, "raw": bad.raw})
         with disk_errors(self.folder), (self.folder / "set_aside.jsonl").open("ab") as out:
             out.write(f"{line}\n".encode())
         self.set_aside_count += 1
@@ -186,9 +191,22 @@ def open_run(folder: Path, plan: "DataclassInstance", *, name: str = "judgments"
             run.close()
 
 
+def discard_run(folder: Path) -> None:
+    """Take a run away in a single step, so that the same command starts it anew even if this is killed."""
+    with disk_errors(folder):
+        os.replace(folder, _gone(folder))
+        shutil.rmtree(_gone(folder))
+
+
+def _gone(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.gone")
+
+
 def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        if _gone(folder).exists():
+            shutil.rmtree(_gone(folder))
     except (FileExistsError, NotADirectoryError) as error:
         raise UserError(f"{folder}: a file is in the way; name another folder with --out") from error
     except OSError as error:
@@ -230,24 +248,27 @@ def _check_plan(folder: Path, plan: "DataclassInstance") -> None:
         )
 
 
-def _take_up(journal: Path, judgments: Path) -> tuple[dict[str, int], int]:
+def _take_up(
+    journal: Path, judgments: Path, is_whole: Callable[[dict[str, Any]], bool]
+) -> tuple[Places, int]:
     """Where each judgment of an earlier stretch starts, and where the journal ends."""
     if not journal.exists() and judgments.exists():
         os.replace(judgments, journal)  # a whole run that is asked for more: its judgments stay
         sync(journal.parent)
+    earlier, end = Places(), 0
     if not journal.exists():
-        return {}, 0
-    earlier: dict[str, int] = {}
-    end = 0
+        return earlier, end
     with journal.open("rb") as lines:
         for line in lines:
             if not line.endswith(b"\n"):
                 break
             try:
                 row = json.loads(line)
-                earlier[_key(row["id"], row["content"])] = end
-            except (ValueError, KeyError, TypeError):
-                pass  # spoilt by a power cut: its exchange is simply asked again
+                key = _key(row["id"], row["content"])
+                if is_whole(row):
+                    earlier.put(key, end)
+            except (ValueError, KeyError, TypeError, RecursionError):
+                pass  # spoilt by a power cut, or another version's: its exchange is simply asked again
             end += len(line)
     os.truncate(journal, end)  # a line torn by a kill must not become the start of the next one
     return earlier, end
@@ -272,7 +293,7 @@ def _read_object(path: Path) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8", errors="replace")
     try:
         content = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(
             f"{path}: not JSON: {error}; delete the folder, or name another with --out"
         ) from error

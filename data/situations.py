@@ -111,7 +111,7 @@ def find_factor(emotion: str, name: str) -> str | None:
     if match := _NUMBERED.fullmatch(name):
         key = f"{find_emotion(match[1])}-{int(match[2])}"
         return key if key in FACTOR_NAMES else None
-    if name.strip().isdecimal():
+    if name.strip().isdecimal() and len(name) < 9:
         key = f"{emotion}-{int(name)}"
         return key if key in FACTOR_NAMES else None
     wanted = _plain(name)
@@ -154,8 +154,11 @@ def choose_situations(
 
 def _read_csv(path: Path) -> Iterator[Situation]:
     """A column for each factor: its key, its name, then the texts, as many as there are."""
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        rows = list(csv.reader(stream))
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            rows = list(csv.reader(stream))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path}: not CSV in UTF-8: {error}") from error
     for column, key in enumerate(rows[0] if rows else ()):
         match = _NUMBERED.fullmatch(key)
         if match is None:
@@ -176,7 +179,7 @@ def _read_json(path: Path) -> Iterator[Situation]:
                     or f"{find_emotion(emotion['name'])}-{number}"
                 )
                 yield from _number(key, [str(text).strip() for text in factor["scenarios"]])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{path}: not the situations of the benchmark: {error!r}") from error
 
 

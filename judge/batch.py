@@ -11,13 +11,15 @@ of batches is searched for that digest.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final, Protocol
 
 from data.errors import BudgetSpent, OperationalError, UserError
+from data.files import disk_errors
 from data.records import Exchange, Judgment
-from data.runs import Run
+from data.runs import Run, digest_file
 from judge.base import Judge
 from judge.collecting import collect_part
 from judge.endpoint import CallFailed, Endpoint, Reply
@@ -102,6 +104,9 @@ class Batch:
                 "set that base_url again until they are collected"
             )
         self.state.base_url = judge.endpoint.base_url
+        for part in self.state.parts:
+            if part.is_collected:  # killed before it could clear up
+                self._clear(part)
         self.transfer = Transfer(judge.endpoint, sleep=sleep)
         self.left: dict[int, Exchange] = {}  # by position in the input
         self.limit: int | None = None
@@ -194,6 +199,7 @@ class Batch:
         found = self._find(part)
         if found is None:
             if not part.file_id:
+                self._check_requests(part)
                 sent = self.transfer.upload("/files", part.file(self.run.folder), {"purpose": "batch"})
                 part.file_id = _identity(sent)
                 self._save()
@@ -206,6 +212,19 @@ class Batch:
             found = self.transfer.post("/batches", body)
         part.batch_id, part.status = _identity(found), str(found.get("status"))
         self._save()
+
+    def _check_requests(self, part: Part) -> None:
+        """Refuse requests that are not as they were written: what is missing of them would stay unscored."""
+        path = part.file(self.run.folder)
+        with disk_errors(path):
+            content = path.read_bytes() if path.exists() else b""
+        if sha256(self.state.mark.encode() + content).hexdigest() != part.digest:
+            part.is_collected = True  # nothing of it was submitted, so nothing is to be collected
+            self._save()
+            raise OperationalError(
+                f"{path}: damaged since it was written, and not submitted; "
+                "the same command given again writes it anew"
+            )
 
     def _find(self, part: Part) -> dict[str, Any] | None:
         """The batch with the part's digest, if the server has one that did not fail."""
@@ -239,8 +258,10 @@ class Batch:
         for kind in ("output", "error"):
             identity = found.get(f"{kind}_file_id")
             path = part.file(self.run.folder, kind)
-            if identity and not path.exists():
+            if identity and not self._is_whole(path, getattr(part, f"{kind}_digest")):
                 self.transfer.download(f"/files/{identity}/content", path)
+                setattr(part, f"{kind}_digest", digest_file(path))
+                self._save()
             if identity:
                 files.append(path)
         settle = getattr(self.judge, "settle", lambda judgment: judgment)
@@ -250,8 +271,16 @@ class Batch:
             self._keep(position, settle(judgment))
         part.is_collected = True
         self._save()
-        for path in (part.file(self.run.folder), *files):
-            path.unlink(missing_ok=True)
+        self._clear(part)
+
+    def _is_whole(self, path: Path, digest: str) -> bool:
+        """Whether answers fetched by an earlier command lie there unharmed."""
+        return bool(digest) and path.exists() and digest_file(path) == digest
+
+    def _clear(self, part: Part) -> None:
+        with disk_errors(self.run.folder):
+            for kind in ("", "output", "error"):
+                part.file(self.run.folder, kind).unlink(missing_ok=True)
 
     def _save(self) -> None:
         write_state(self.run.folder, self.state)

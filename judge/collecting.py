@@ -35,13 +35,13 @@ def collect_part(
     waiting: dict[int, Replies] = {}
     missing = CallFailed(f"batch {part.status}: this request is in none of its files")
     for path in files:
-        for row in _rows(path):
+        for row in _rows(path, hide):
             place = _place(row, left, part)
             if place is None:
                 continue
             position, number = place
             replies = waiting.setdefault(position, {})
-            replies.setdefault(number, _reply(hide(row), judge.endpoint, discount))
+            replies.setdefault(number, _reply(row, judge.endpoint, discount))
             wanted = len(judge.write_requests(left[position]))
             if len(replies) >= wanted:
                 del waiting[position]
@@ -55,11 +55,11 @@ def collect_part(
             yield position, judge.read_replies(left[position], [replies.get(n, missing) for n in numbers])
 
 
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
+def _rows(path: Path, hide: Callable[[Any], Any]) -> Iterator[dict[str, Any]]:
     with disk_errors(path), path.open("rb") as lines:
         for line in lines:
             try:
-                row = json.loads(line)
+                row = hide(json.loads(line))
             except (ValueError, RecursionError):
                 continue
             if isinstance(row, dict):

@@ -2,6 +2,7 @@
 
 import os
 import re
+from base64 import b64encode
 from typing import Any
 
 from data.errors import UserError
@@ -34,7 +35,8 @@ class Key:
     def hide(self, text: str) -> str:
         """The text of a server, without our key."""
         if len(self._value) >= SHORTEST:
-            text = text.replace(self._value, HIDDEN)
+            packed = b64encode(self._value.encode()).decode().rstrip("=")
+            text = text.replace(self._value, HIDDEN).replace(packed, HIDDEN)
         return text
 
     def hide_quoted(self, text: str) -> str:

@@ -145,7 +145,11 @@ def _take_up(folder: Path, plan: dict[str, Any], recipe: Recipe, *, tasks: int) 
     path = folder / PLAN
     if not path.exists():
         return None
-    if json.loads(path.read_text(encoding="utf-8")) != plan:
+    try:
+        there = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return None  # damaged: trained again
+    if there != plan:
         raise UserError(f"{folder}: holds a judge of another recipe or other ratings; give another --out")
     found = [load_network(recipe, folder / NETWORK.format(number), tasks) for number in range(recipe.seeds)]
     return Trained([network for network, _ in found], found[0][1])

@@ -112,11 +112,10 @@ def _read_json(said: str, reader: Reader) -> Found:
         tries += 1
         try:
             value, end = decoder.raw_decode(said, start)
-        except (ValueError, RecursionError):
-            end = start + 1
-        else:
             if marks := _of_value(value, reader):
                 return marks
+        except (ValueError, RecursionError):
+            end = start + 1
         start = _next_bracket(said, end)
     return {}
 

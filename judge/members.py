@@ -72,6 +72,12 @@ def limit_cost(judge: Judge, max_cost: float | None) -> None:
         endpoint.max_cost = max_cost
 
 
+def spent_by(judge: Judge) -> float:
+    """USD so far, in this process; members that share a purse are counted once."""
+    budgets = {id(endpoint.budget): endpoint.budget for endpoint in endpoints_of(judge)}
+    return sum(budget.spent for budget in budgets.values())
+
+
 def stop_all(members: Iterable[Member]) -> None:
     """Forward `stop`."""
     _call_all(members, "stop")

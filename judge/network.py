@@ -134,10 +134,16 @@ def save_network(network: JudgeNetwork, path: Path) -> None:
 
 def load_network(recipe: Recipe, path: Path, tasks: int = 0) -> tuple[JudgeNetwork, Wording]:
     """A network as `save_network` left it."""
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     network, wording = make_network(recipe, tasks)
-    state = {name: tensor.float() for name, tensor in load_file(path).items()}
+    try:
+        state = {name: tensor.float() for name, tensor in load_file(path).items()}
+    except (OSError, SafetensorError) as error:
+        raise UserError(
+            f"{path}: cannot be read ({error}); delete it and train again, or install again"
+        ) from error
     missing, unknown = network.load_state_dict(state, strict=False)
     if unknown or (missing and not recipe.rank):
         raise UserError(f"{path}: was not made by this recipe; train again, or install again")

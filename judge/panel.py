@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from math import log
+from math import isfinite, log
 from pathlib import Path
 from statistics import median
 from typing import Any, Final, Literal
@@ -142,11 +142,15 @@ def read_weights(path: Path, members: Sequence[Member]) -> Weights:
         row = json.loads(text)
         stated, version = row.pop("sha256"), row["format"]
         fitted = [str(item["version"]) for item in row["members"]]
-        columns = [row["weights"], row["centres"]]
+        weights = tuple(float(value) for value in row["weights"])
+        centres = tuple(tuple(float(value) for value in line) for line in row["centres"])
         biases = tuple(float(value) for value in row["biases"])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        digest = digest_weights(row)
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise UserError(f"{path}: not stacking weights ({error!r}); {FIT_AGAIN}") from error
-    if digest_weights(row) != stated or version != FORMAT or len(biases) != len(LABELS):
+    has_shape = len(weights) == len(centres) == len(fitted) and all(isfinite(value) for value in weights)
+    has_shape &= all(len(line) == len(LABELS) and all(map(isfinite, line)) for line in (biases, *centres))
+    if digest != stated or version != FORMAT or not has_shape:
         raise UserError(f"{path}: changed since it was made, or of another format; {FIT_AGAIN}")
     versions = [member.judge.version for member in members]
     if sorted(versions) != sorted(fitted):
@@ -157,12 +161,11 @@ def read_weights(path: Path, members: Sequence[Member]) -> Weights:
     if row.get("rubric") != members[0].judge.rubric.digest:
         raise UserError(f"{path}: fitted for another rubric; {FIT_AGAIN}")
     places = [fitted.index(version) for version in versions]
-    weights, centres = ([column[place] for place in places] for column in columns)
     return Weights(
         members=tuple(versions),
-        weights=tuple(float(value) for value in weights),
+        weights=tuple(weights[place] for place in places),
         biases=biases,
-        centres=tuple(tuple(float(value) for value in line) for line in centres),
+        centres=tuple(centres[place] for place in places),
         digest=stated,
     )
 

@@ -1,7 +1,7 @@
 """How far the batches of a run have come, on disk."""
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +26,8 @@ class Part:
     batch_id: str = ""
     status: str = ""
     done: int = 0
+    output_digest: str = ""  # of the files that were fetched
+    error_digest: str = ""
     is_collected: bool = False
 
     def file(self, folder: Path, kind: str = "") -> Path:
@@ -69,12 +71,23 @@ def read_state(folder: Path) -> State | None:
         if row["format"] != FORMAT:
             raise ValueError(f"format {row['format']!r}")
         parts = [Part(**part) for part in row["parts"]]
-        return State(base_url=row["base_url"], mark=row["mark"], parts=parts)
-    except (ValueError, KeyError, TypeError) as error:
+        for part in parts:
+            _check_kinds(part)
+        return State(base_url=str(row["base_url"]), mark=str(row["mark"]), parts=parts)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(
             f"{path}: damaged ({error!r}); without it nobody knows what was submitted: mend it, or name "
             "another folder with --out and submit all of it again"
         ) from error
+
+
+def _check_kinds(part: Part) -> None:
+    for item in fields(Part):
+        value = getattr(part, item.name)
+        if type(value) is not item.type and not (item.type is float and type(value) is int):
+            raise TypeError(f"{item.name}: {value!r}")
+        if isinstance(value, int | float) and not value >= 0:
+            raise ValueError(f"{item.name}: {value!r}")
 
 
 def write_state(folder: Path, state: State) -> None:

@@ -77,8 +77,10 @@ def present(exchange: Exchange) -> Fenced:
     fenced = fence_exchange(exchange)
     if HEADING not in fenced.text:
         return fenced
-    suspicions = (*fenced.suspicions, "imitates the form")
-    return replace(fenced, text=fenced.text.replace(HEADING, "[["), suspicions=suspicions)
+    suspicions, text = (*fenced.suspicions, "imitates the form"), fenced.text
+    while HEADING in text:  # "[[ ## ##" would be one again after the first time
+        text = text.replace(HEADING, "[[")
+    return replace(fenced, text=text, suspicions=suspicions)
 
 
 def default_program(rubric: Rubric, mode: Mode) -> Program:

@@ -61,10 +61,10 @@ def read_sets(path: Path) -> Sets:
     try:
         row = json.loads(text)
         version, digest = row.pop("format"), row.pop("digest")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        canonical = json.dumps(row, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{path}: not a calibration ({error!r}); name a calibration.json") from error
-    canonical = json.dumps(row, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-    if version != FORMAT or sha256(canonical.encode()).hexdigest() != digest:
+    if version != FORMAT or sha256(canonical).hexdigest() != digest:
         raise UserError(f"{path}: damaged, changed since it was written, or of another format; {MAKE_ANEW}")
     try:
         found = row["conformal"]
@@ -81,7 +81,9 @@ def read_sets(path: Path) -> Sets:
             digest=digest,
         )
         has_our_labels = tuple(found["labels"]) == LABELS and len(thresholds) == len(LABELS)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        if has_our_labels and sets.kind in MAPS:
+            sets.labels(dict.fromkeys(LABELS, 1 / len(LABELS)))  # a map without its numbers is found now
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise UserError(
             f"{path}: holds no thresholds for prediction sets ({error!r}); {MAKE_ANEW}"
         ) from error

@@ -115,7 +115,10 @@ def _check_plan(folder: Path, plan: dict[str, Any]) -> None:
         with replacing(path) as partial:
             partial.write_text(json.dumps(plan, indent=2) + "\n", encoding="utf-8")
         return
-    there = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        there = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{path}: damaged, not JSON ({error}); delete the folder and try again") from error
     if set(there) != set(plan):
         raise UserError(f"{folder}: holds something else than a trial; give another --out")
     differing = [key for key, value in plan.items() if there[key] != value]

@@ -48,8 +48,8 @@ def read_program(path: Path, rubric: Rubric, mode: Mode) -> Program:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise UserError(f"{path}: no such file; make one with optimize") from error
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: not a tuned program: {error}") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path}: not a tuned program, or damaged: {error}; tune it again") from error
     needed = {"sha256", "format", "mode", "rubric", "instructions", "demos"}
     if not isinstance(content, dict) or not needed <= set(content):
         raise UserError(f"{path}: not a tuned program; make one with optimize")
@@ -62,8 +62,15 @@ def read_program(path: Path, rubric: Rubric, mode: Mode) -> Program:
         raise UserError(f"{path}: tuned for another rubric than {rubric.name!r}; tune it again for this one")
     if content["mode"] != mode:
         raise UserError(f'{path}: tuned for mode = "{content["mode"]}", not "{mode}"')
+    if not isinstance(content["instructions"], str) or not _are_demos(content["demos"]):
+        raise UserError(f"{path}: instructions and demos are not as we write them; tune it again")
     demos: tuple[Demo, ...] = tuple(content["demos"])
     return Program(mode=mode, instructions=content["instructions"], demos=demos, digest=stated)
+
+
+def _are_demos(found: Any) -> bool:
+    rows = found if isinstance(found, list) else [None]
+    return all(isinstance(row, dict) and all(isinstance(text, str) for text in row.values()) for row in rows)
 
 
 def candidate_digest(program: Program) -> str:

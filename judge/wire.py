@@ -51,13 +51,13 @@ class Wire:
         )
         _bound_waiting(self._client, self._deadline)
 
-    def send(self, path: str, content: bytes) -> Answer:
-        """Post one body; whatever happens on the way is an answer too."""
+    def send(self, path: str, content: bytes, *, method: str = "POST") -> Answer:
+        """Send one body; whatever happens on the way is an answer too."""
         import httpx
 
         self._deadline.end = monotonic() + self._timeout
         try:
-            with self._client.stream("POST", self._base_url + path, content=content) as response:
+            with self._client.stream(method, self._base_url + path, content=content) as response:
                 return self._receive(response)
         except (httpx.ConnectTimeout, httpx.ConnectError) as error:
             said = self._key.hide(str(error)) or type(error).__name__
@@ -94,12 +94,12 @@ def read_answer(answer: Answer, key: Key) -> Answer:
     is_good = 200 <= answer.status < 300
     try:
         found = json.loads(answer.text)
-    except (ValueError, RecursionError):
+        if isinstance(found, dict):
+            # Its text is written anew, since an escape could keep the key from being seen in it.
+            found = key.hide_in(found)
+            answer = replace(answer, text=json.dumps(found, ensure_ascii=False))
+    except (ValueError, RecursionError):  # brackets in brackets can be too many for what comes after, too
         found = None
-    if isinstance(found, dict):
-        # Its text is written anew, since an escape could keep the key from being seen in it.
-        found = key.hide_in(found)
-        answer = replace(answer, text=json.dumps(found, ensure_ascii=False))
     hide = key.hide if is_good else key.hide_quoted
     answer = replace(answer, text=hide(answer.text))
     if is_good and not isinstance(found, dict):
@@ -135,11 +135,11 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
             return seconds
     try:
         until = parsedate_to_datetime(headers.get("retry-after", "")).timestamp()
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return None
     try:  # by the server's own clock, where it tells the time: ours may be wrong
         now = parsedate_to_datetime(headers.get("date", "")).timestamp()
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         now = time()
     return max(0.0, until - now)
 

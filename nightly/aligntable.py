@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -21,6 +20,7 @@ from nightly.feelings import (
     show_level,
 )
 from nightly.highlight import printable
+from nightly.screens import open_screen, print_table
 from nightly.wording import Row, number
 
 UNDEFINED = "\N{EN DASH}"
@@ -31,13 +31,13 @@ def print_alignment(result: Row, *, factors: bool, as_json: bool, report: Path |
     if as_json:
         print(json.dumps({**result, "report": str(report) if report else None}, indent=2, allow_nan=False))
         return
-    console = Console(highlight=False)
+    console = open_screen()
     for found in result["models"]:
         console.print(Text(f"{printable(label_of(found))}, {found['scale']}", style="bold"))
         console.print(Text(say_default(found)))
         levels = ("overall", "emotion", "factor") if factors else ("overall", "emotion")
         table = _affect_table(found, levels) if found["scale"] == "PANAS" else _scale_table(found, levels)
-        console.print(table)
+        print_table(console, table)
         for line in _lines(found):
             console.print(Text(printable(line)), style="dim")
         console.print()

@@ -68,6 +68,7 @@ from nightly.facets import (
     worst_disagreements,
 )
 from nightly.fitting import Fitted, conformal_part, fit, mapping_part, reliability_part
+from nightly.flags import find_flags
 from nightly.judged import Judged, with_exchanges
 from nightly.lines import between_part, columns_of, models_part, planning_part, rated_models
 from nightly.rows import ABOUT, baseline_row, judge_row, metrics_of, people_row
@@ -155,6 +156,7 @@ def calibrate(
     )
     report = {
         "judge": _judge(first.judged),
+        **find_flags(first.judged.judgments),
         "calibration": _about(calibration),
         **_agreement_parts(joined, options),
         **_fitted_parts(first, fitted, models, options),

@@ -31,12 +31,13 @@ from calibration.contenders import Ground, JudgedModel, Level, Published, in_ord
 from calibration.differences import ALPHA, differences
 from calibration.multiplicity import tie_letters
 from data.errors import UserError
-from data.files import disk_errors
+from data.files import disk_errors, replacing
 from data.tables import read_ratings
 from nightly.calibrated import Found
 from nightly.contest_page import contest_page
 from nightly.contests import contenders, enter_runs, find_corrector
 from nightly.crowd_page import crowd_page
+from nightly.flags import find_flags, say_flags
 from nightly.markdown import as_markdown as page_as_markdown
 from nightly.page import Page
 from nightly.published import is_published, published
@@ -96,7 +97,8 @@ def compare_and_print(
         with disk_errors(out):
             out.mkdir(parents=True, exist_ok=True)
             for name, text in texts.items():
-                (out / name).write_text(text, encoding="utf-8")
+                with replacing(out / name) as partial:
+                    partial.write_text(text, encoding="utf-8")
 
 
 def compare_runs(question: Question, *, today: date) -> tuple[dict[str, Any], Page]:
@@ -129,7 +131,8 @@ def compare_runs(question: Question, *, today: date) -> tuple[dict[str, Any], Pa
         "never_met": _never_met(models, corrector),
         "repeated": _repeated(models),
     }
-    result["notes"] = notes_of(result)
+    result |= find_flags(item for run in runs for item in run.judged.judgments)
+    result["notes"] = [*notes_of(result), *(f"{line}." for line in say_flags(result.get("flagged")))]
     return result, contest_page(result)
 
 

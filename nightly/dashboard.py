@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from data.errors import UserError
-from data.files import disk_errors
+from data.files import disk_errors, replacing
 from data.history import History, open_history
 from nightly.chronicle import Chronicle, read_chronicle
 from nightly.curves import health_data, model_data, trend_data
@@ -46,15 +46,25 @@ def build_dashboard(history: History, folder: Path, *, nights: int | None = None
         health = read_health(history, chronicle, last=nights)
         responses = read_responses(history, chronicle)
         folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / LIST).exists():
+            _write_list(
+                folder, set()
+            )  # first: else a build killed at its end would not know its own index.html
         written: list[Path] = []
         for name, text in _files(chronicle, health, responses):
-            (folder / name).write_text(text, encoding="utf-8")
+            with replacing(folder / name) as partial:
+                partial.write_text(text, encoding="utf-8")
             written.append(folder / name)
-        names = sorted(path.name for path in written)
-        (folder / LIST).write_text(json.dumps(names, indent=0) + "\n", encoding="utf-8")
-        for name in before - set(names):
+        names = {path.name for path in written}
+        _write_list(folder, names)
+        for name in before - names:
             (folder / name).unlink(missing_ok=True)
     return [*written, folder / LIST]
+
+
+def _write_list(folder: Path, names: set[str]) -> None:
+    with replacing(folder / LIST) as partial:
+        partial.write_text(json.dumps(sorted(names), indent=0) + "\n", encoding="utf-8")
 
 
 def build_and_print(place: str, folder: Path, *, nights: int | None = None, as_json: bool = False) -> None:
@@ -80,10 +90,11 @@ def _check_folder(folder: Path) -> set[str]:
                 f"{folder}: holds an index.html that is not ours; name another folder with --out"
             ) from None
         return set()
-    except ValueError:
+    except (ValueError, RecursionError):
         names = []
     # Only names we give ourselves: a list somebody changed must not take other files away.
-    return {name for name in names if isinstance(name, str) and OURS.fullmatch(name)}
+    listed = names if isinstance(names, list) else []
+    return {name for name in listed if isinstance(name, str) and OURS.fullmatch(name)}
 
 
 def _files(chronicle: Chronicle, health: Health, responses: list[ResponsePage]) -> Iterator[tuple[str, str]]:

@@ -31,6 +31,7 @@ def calibrate_files(
     judges: Sequence[str] = (),
     raters: Sequence[str] = (),
     probe: str | None = None,
+    attack: str | None = None,
     out: Path | None = None,
     as_json: bool = False,
 ) -> int:
@@ -46,6 +47,8 @@ def calibrate_files(
     report = found.report
     if probe:
         report = {**report, "probes": _probe(probe, list(texts.values()), options.seed)}
+    if attack:
+        report = {**report, "attacks": _attack(attack, options.seed)}
     folder = out or Path("calibrations") / _folder_name(judged)
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -68,8 +71,7 @@ def _folder_name(judged: Sequence[Judged]) -> str:
 def _write(folder: Path, report: dict[str, Any]) -> list[Path]:
     from nightly.report import write_report
 
-    with disk_errors(folder):
-        return write_report(report, folder)
+    return write_report(report, folder)
 
 
 def _probe(name: str, exchanges: Sequence[Any], seed: int) -> dict[str, Any]:
@@ -81,6 +83,29 @@ def _probe(name: str, exchanges: Sequence[Any], seed: int) -> dict[str, Any]:
     judge = load_judge(name)
     results = run_probes(judge, exchanges, seed=seed)
     return {"judge": judge.name, "version": judge.version, "results": [item.as_dict() for item in results]}
+
+
+def attack_judge(name: str, *, seed: int, as_json: bool) -> int:
+    """Whether attacks make a judge call Bad replies Good, without any ratings; returns the exit code."""
+    from nightly.gaming_page import attacks_page
+    from nightly.terminal import print_page
+
+    found = _attack(name, seed)
+    if as_json:
+        print(json.dumps(found, indent=2, allow_nan=False))
+    else:
+        print_page(attacks_page(found))
+    return {"passes": 0, "fails": FAILED}.get(found["result"], INCONCLUSIVE)
+
+
+def _attack(name: str, seed: int) -> dict[str, Any]:
+    from judge.base import load_judge
+    from nightly.gaming import run_attacks
+    from nightly.terminal import working
+
+    judge = load_judge(name)
+    with working(f"attacking {judge.name}"):
+        return run_attacks(judge, seed=seed).as_dict()
 
 
 def calibrate_trials(

@@ -72,9 +72,11 @@ def _complete(judgment: Judgment, exchanges: Mapping[str, Exchange]) -> Judgment
 def _read_run(folder: Path) -> Judged:
     try:
         manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        if not isinstance(manifest, dict):
+            raise ValueError("an object was expected")
     except FileNotFoundError as error:
         raise UserError(f"{folder}: no whole run here; give its `score` command again") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{folder / 'manifest.json'}: not JSON: {error}") from error
     read_summary(folder)  # a run without one is damaged
     return Judged(

@@ -19,6 +19,8 @@ def keep_model(measured: Measured, details: Mapping[str, Any]) -> ModelResult:
     row = measured.summary
     corrected = row.get("corrected") or {}
     refused = {"refused": row["refused"]} if row.get("refused") else {}
+    found = measured.run.summary.get("flagged")
+    flagged = {"flagged": found} if found and found["count"] else {}
     return ModelResult(
         model=measured.model,
         served=measured.served,
@@ -29,7 +31,7 @@ def keep_model(measured: Measured, details: Mapping[str, Any]) -> ModelResult:
         corrected={label: ShareResult(**corrected[label], how="line") for label in corrected},
         cost=measured.cost,
         seconds=measured.seconds,
-        details={**details, **refused},
+        details={**details, **refused, **flagged},
     )
 
 

@@ -8,7 +8,6 @@
 Each folder goes on where it was left, and one that is whole is asked for nothing more.
 """
 
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from typing import Any, Final
 from data.errors import OperationalError, StaleCalibration, UserError
 from data.nights import AnchorResult, JudgedResponse
 from data.records import LABELS, UNNAMED_MODEL, Judgment
-from data.runs import digest_file
+from data.runs import digest_file, discard_run
 from data.tables import read_exchanges, read_judgments, write_rows
 from judge.base import Judge, load_judge
 from judge.explain import explain
@@ -154,7 +153,7 @@ def measure(entry: ModelEntry, bench: Bench) -> Measured:
         run=run,
         judged=judged,
         cost=None if known is None else round(known + run.manifest["cost"], 6),
-        seconds=(bench.clock() - started).total_seconds(),
+        seconds=max(0.0, (bench.clock() - started).total_seconds()),  # a clock may be put back
     )
 
 
@@ -205,7 +204,7 @@ def _ask(entry: ModelEntry, bench: Bench, folder: Path) -> tuple[Path, Mapping[s
             on_progress=on_progress,
         )
     if not responded.manifest["counts"]["responses"]:
-        shutil.rmtree(responded.folder)  # else the same night given again would not ask again
+        discard_run(responded.folder)  # else the same night given again would not ask again
         raise OperationalError(f"no prompt was answered: {say_counts(responded.manifest['reasons'])}")
     return responded.responses, responded.manifest
 
@@ -223,7 +222,7 @@ def _score(responses: Path, bench: Bench, folder: Path, who: str) -> ScoredRun:
         )
     if not run.summary["counts"]["judged"]:
         reasons = {reason: n for row in run.summary["models"] for reason, n in row["reasons"].items()}
-        shutil.rmtree(run.folder)
+        discard_run(run.folder)
         raise OperationalError(f"the judge scored no response of {who}: {say_counts(reasons)}")
     return run
 

@@ -10,6 +10,7 @@ from data.nights import ModelResult, ShareResult
 from nightly.announce import as_annotations, as_sentences
 from nightly.chronicle import gravest
 from nightly.config import NightlyConfig
+from nightly.flags import say_flags
 from nightly.highlight import printable
 from nightly.night import Ran
 from nightly.page import Cell, Page, Section, Table
@@ -99,6 +100,8 @@ def sentences(ran: Ran) -> list[str]:
     said += as_sentences(told)[1:]
     said += [f"Skipped for want of something to hold against: {', '.join(skipped)}."] if skipped else []
     said += [sentence for model in ran.record.models for sentence in _say_changes(model)]
+    for model in ran.record.models:
+        said += [f"{model.model}: {line}." for line in say_flags(model.details.get("flagged"))]
     return said + [item["sentence"] for item in details.get("study", ())]
 
 

@@ -100,7 +100,7 @@ def make_record(history: History, bench: Bench) -> tuple[NightRecord, set[str]]:
         config=config.name,
         night=bench.night,
         started=started.isoformat(),
-        finished=bench.clock().isoformat(),
+        finished=max(started, bench.clock()).isoformat(),  # a clock may be put back
         judge=bench.judge.name,
         judge_version=bench.judge.version,
         calibration=bench.found.digest,

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
 from rich.table import Table
 
 from calibration.intervals import Floats
@@ -22,6 +21,7 @@ from data.runs import digest_file
 from data.tables import read_judgments, read_ratings
 from judge.panel import FORMAT, digest_weights
 from nightly.figures import show
+from nightly.screens import open_screen, print_table
 
 NEVER_SCORED = "unscored by all"
 
@@ -112,7 +112,7 @@ def read_panel(runs: Sequence[Path], ratings: Sequence[Rating]) -> Panel:
 
 def print_panel(found: Mapping[str, Any], out: Path) -> None:
     """A small table of held-out log-losses, and how many judges the panel is worth."""
-    console = Console(highlight=False)
+    console = open_screen()
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for title in ("", "weight", "log-loss", "unscored"):
         table.add_column(title, justify="right" if title else "left", no_wrap=True)
@@ -122,7 +122,7 @@ def print_panel(found: Mapping[str, Any], out: Path) -> None:
         table.add_row(name, weight, _loss(losses, str(place)), f"{found['unscored'][place]:,}")
     for name in (MEAN, MEDIAN, STACKED):
         table.add_row(name, "", _loss(losses, name), "")
-    console.print(table)
+    print_table(console, table)
     size = found["panel"]
     lines = [
         f"log-loss of {found['ratings']:,} ratings in {found['batches']:,} batches; stacked: of batches it "
@@ -152,8 +152,13 @@ def _read_plan(run: Path) -> dict[str, str]:
     path = run / "plan.json"
     if not (path.is_file() and (run / "manifest.json").is_file()):
         raise UserError(f"{run}: no whole run here; make one with `score`")
-    with disk_errors(path):
-        plan: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        with disk_errors(path):
+            plan: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(plan, dict):
+            raise ValueError("an object was expected")
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: not JSON: {error}; score again into another folder") from error
     return plan
 
 

@@ -14,12 +14,14 @@ from calibration.intervals import CONFIDENCE
 from calibration.shares import ModelShares, Tally, model_shares
 from data.errors import UserError
 from data.records import Exchange
-from data.runs import Plan, Run, digest_file, open_run, read_manifest, read_summary
-from data.tables import BadRow, read_exchanges, read_judgments, stop_at_bad_row
+from data.runs import Plan, Run, open_run, read_manifest, read_summary
+from data.stores import Source, digest_source
+from data.tables import BadRow, Exchanges, read_exchanges, read_judgments, stop_at_bad_row
 from judge.base import Judge
 from judge.explain import Explanation, explain
 from judge.scoring import score_exchanges
 from nightly.calibrated import Found, correct_shares, setting_sets
+from nightly.flags import Flags
 
 CAVEAT = "Intervals cover the choice of prompts only, not the judge's own errors."
 CORRECTED = (
@@ -40,24 +42,24 @@ class ScoredRun:
     asked: int
 
 
-def plan_run(responses: Path, judge: Judge, *, calibration: str | None = None) -> Plan:
-    """What a run of this judge over this file, with the calibration of this digest, is known by."""
+def plan_run(responses: Source, judge: Judge, *, calibration: str | None = None) -> Plan:
+    """What a run of this judge over these responses, with the calibration of this digest, is known by."""
     return Plan(
         judge=judge.name,
         version=judge.version,
         rubric=judge.rubric.digest,
-        input=digest_file(responses),
+        input=digest_source(responses),
         calibration=calibration,
     )
 
 
-def default_folder(responses: Path, plan: Plan) -> Path:
+def default_folder(responses: Source, plan: Plan) -> Path:
     """A folder that the same command finds again, and no other command."""
     return Path("runs") / f"{responses.stem}-{plan.judge}-{plan.digest[:8]}"
 
 
 def score_responses(
-    responses: Path,
+    responses: Source,
     judge: Judge,
     plan: Plan,
     folder: Path,
@@ -74,7 +76,8 @@ def score_responses(
     `engine` is `score_exchanges`, or another that takes exchanges past a judge and keeps what it says.
     """
     manifest = read_manifest(folder, plan)
-    if manifest is not None and _answers(manifest, limit=limit, skip_invalid=skip_invalid, seed=seed):
+    is_there = all((folder / name).exists() for name in ("judgments.jsonl", "summary.json"))
+    if is_there and manifest and _answers(manifest, limit=limit, skip_invalid=skip_invalid, seed=seed):
         summary = {**read_summary(folder), **_note(calibrated)}
         return ScoredRun(folder=folder, summary=summary, manifest=manifest, asked=0)
     started = monotonic()
@@ -89,7 +92,7 @@ def score_responses(
             done += 1
             on_progress(done, max(done, total))
 
-        exchanges = read_exchanges(responses, on_bad=on_bad)
+        exchanges = Exchanges(responses, on_bad=on_bad)
         asked = engine(judge, exchanges, setting_sets(run, calibrated), limit=limit, on_progress=count_one)
         run.write_judgments()
         summary, cost = _summarise(run, judge, plan, calibrated, seed=seed)
@@ -99,7 +102,7 @@ def score_responses(
     return ScoredRun(folder=folder, summary=summary, manifest=manifest, asked=asked)
 
 
-def count_responses(responses: Path, *, limit: int | None = None, skip_invalid: bool = False) -> int:
+def count_responses(responses: Source, *, limit: int | None = None, skip_invalid: bool = False) -> int:
     """How many responses there are to judge; refused when there is none, or at the first bad row."""
     first_bad: list[BadRow] = []
 
@@ -115,7 +118,7 @@ def count_responses(responses: Path, *, limit: int | None = None, skip_invalid: 
 
 
 def find_responses(
-    responses: Path, ids: Iterable[str], *, limit: int | None = None, skip_invalid: bool = False
+    responses: Source, ids: Iterable[str], *, limit: int | None = None, skip_invalid: bool = False
 ) -> list[Exchange]:
     """The responses with these ids, in the order asked for; an unknown id is refused with some known ones."""
     wanted = dict.fromkeys(ids)
@@ -149,20 +152,24 @@ def explain_responses(exchanges: Sequence[Exchange], judge: Judge, folder: Path)
 
 def _answers(manifest: Mapping[str, Any], *, limit: int | None, skip_invalid: bool, seed: int) -> bool:
     """Whether a whole run already holds what is asked for."""
-    if manifest["counts"]["set_aside"] and not skip_invalid:
-        return False  # bad rows were set aside on request, and now nobody requests it
-    reached = manifest["limit"]
-    is_enough = reached is None or (limit is not None and limit <= reached)
-    return is_enough and manifest["seed"] == seed
+    try:
+        if manifest["counts"]["set_aside"] and not skip_invalid:
+            return False  # bad rows were set aside on request, and now nobody requests it
+        reached = manifest["limit"]
+        is_enough = reached is None or (limit is not None and limit <= reached)
+        return bool(is_enough and manifest["seed"] == seed)
+    except (KeyError, TypeError):
+        return False  # of another version: made whole anew from its judgments
 
 
 def _summarise(
     run: Run, judge: Judge, plan: Plan, calibrated: Found | None, *, seed: int
 ) -> tuple[dict[str, Any], float]:
     """The summary of a run whose judgments are written, and what they cost."""
-    tally, cost = Tally(), 0.0
+    tally, flags, cost = Tally(), Flags(), 0.0
     for judgment in read_judgments(run.judgments):
         tally.add(judgment)
+        flags.add(judgment)
         cost += (judgment.usage or {}).get("cost", 0.0)
     models = model_shares(tally, rng=np.random.default_rng(seed), draws=DRAWS)
     calibration = calibrated.calibration if calibrated else None
@@ -183,6 +190,7 @@ def _summarise(
             "unscored": sum(sum(item.unscored.values()) for item in models),
             "set_aside": run.set_aside_count,
         },
+        "flagged": flags.as_dict(),
         "models": [{**_as_row(item), **corrected.get(item.model, {})} for item in models],
         "caveats": [caveat for caveat in caveats if caveat],
         **({"report": report(read_judgments(run.judgments))} if report else {}),

@@ -9,14 +9,16 @@ from time import monotonic
 from typing import Any
 
 from rich.cells import cell_len
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from data.records import LABELS
 from judge.explain import Explanation
+from nightly.flags import say_flags
+from nightly.forecast import Forecast, show_time
 from nightly.highlight import print_explanations, printable
 from nightly.pipeline import OnProgress, ScoredRun
+from nightly.screens import open_screen, print_table
 
 UNDEFINED = "\N{EN DASH}"
 RAW = "judge"  # the column of the judge's own Good share, beside the corrected ones
@@ -38,8 +40,8 @@ def print_scored(
         explained = {"explanations": [asdict(item) for item in explanations]} if explanations else {}
         print(json.dumps({**scored.summary, **about, "run": str(scored.folder), **explained}, indent=2))
         return
-    console = Console(highlight=False)
-    console.print(_share_table(scored.summary["models"], console.width))
+    console = open_screen()
+    print_table(console, _share_table(scored.summary["models"], console.width))
     counts = scored.manifest["counts"]
     said = scored.summary.get("calibration_note")
     refused = [model for model in scored.summary["models"] if model.get("refused")]
@@ -47,6 +49,7 @@ def print_scored(
     lines = [
         f"per cent of responses, with {100 * scored.summary['confidence']:.0f} % intervals{own}",
         *([said] if said else []),
+        *say_flags(scored.summary.get("flagged")),
         *(f"{model['model']}: level refused ({model['refused']})" for model in refused),
         f"judge {scored.manifest['judge']} {scored.manifest['version']}: {_seconds(scored)}",
         *scored.summary.get("report", ()),
@@ -61,8 +64,9 @@ def print_scored(
         lines.insert(2, f"unscored: {_reasons(scored.summary['models'])}")
     if counts["set_aside"]:
         lines.insert(2, f"set aside: {counts['set_aside']:,}; why is said in set_aside.jsonl")
+    flagged = say_flags(scored.summary.get("flagged"))
     for line in lines:
-        console.print(Text(printable(line)), style="dim", soft_wrap=True)
+        console.print(Text(printable(line)), style="yellow" if line in flagged else "dim", soft_wrap=True)
     if explanations:
         print_explanations(explanations, console)
 
@@ -125,24 +129,37 @@ def _reasons(models: list[Mapping[str, Any]]) -> str:
 
 
 @contextmanager
-def progress(doing: str = "scoring", done: str = "scored") -> Iterator[OnProgress]:
-    """Shows progress on stderr: a bar on a terminal, else a line now and then, and none for a short run."""
+def progress(
+    doing: str = "scoring", done: str = "scored", *, spent: Callable[[], float] = lambda: 0.0
+) -> Iterator[OnProgress]:
+    """Shows progress on stderr: a bar on a terminal, else a line now and then, and none for a short run.
+
+    A long run, or one that costs money (`spent` says how much so far, in USD), is foretold.
+    """
     if not sys.stderr.isatty():
-        yield _log_progress(done)
+        forecast = Forecast(lambda text: print(text, file=sys.stderr, flush=True), spent=spent)
+        yield _log_progress(done, forecast)
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn(doing), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=open_screen(stderr=True), transient=True) as bar:
         task = bar.add_task(doing, total=None)
-        yield lambda count, total: bar.update(task, completed=count, total=total)
+        forecast = Forecast(lambda text: bar.console.print(text, style="dim"), spent=spent)
+
+        def show(count: int, total: int) -> None:
+            bar.update(task, completed=count, total=total)
+            forecast.note(count, total)
+
+        yield show
 
 
-def _log_progress(done: str) -> OnProgress:
+def _log_progress(done: str, forecast: Forecast) -> OnProgress:
     last = monotonic()
 
     def log(count: int, total: int) -> None:
         nonlocal last
+        forecast.note(count, total)
         if monotonic() - last >= LINE_EVERY:
             last = monotonic()
             print(f"{done} {count:,} of {total:,}", file=sys.stderr, flush=True)
@@ -153,10 +170,11 @@ def _log_progress(done: str) -> OnProgress:
 @contextmanager
 def steps() -> Iterator[tuple[Callable[[str, int, int], None], Callable[[int, int], None]]]:
     """Shows a training on stderr: which part it is at, and how far that has come."""
-    last, part = monotonic(), ""
+    last, began, part = monotonic(), monotonic(), ""
 
     def on_split(name: str, number: int, total: int) -> None:
-        nonlocal part
+        nonlocal part, began
+        began = monotonic()
         part = f"{name} ({number + 1} of {total}): "
         print(f"training {part.removesuffix(': ')}", file=sys.stderr, flush=True)
 
@@ -164,6 +182,7 @@ def steps() -> Iterator[tuple[Callable[[str, int, int], None], Callable[[int, in
         nonlocal last
         if monotonic() - last >= STEP_EVERY:
             last = monotonic()
-            print(f"{part}step {done:,} of {total:,}", file=sys.stderr, flush=True)
+            left = show_time((last - began) / done * (total - done)) if done else "some time"
+            print(f"{part}step {done:,} of {total:,}, about {left} to go", file=sys.stderr, flush=True)
 
     yield on_split, on_step

@@ -106,11 +106,24 @@ def run_probes(
 def _ask(
     judge: Judge, plan: ProbePlan, folder: Path, seed: int, on_progress: OnProgress
 ) -> dict[str, Judgment]:
-    """Every text's judgment, by the digest of what the judge saw."""
-    texts = sha256(" ".join(exchange.content for exchange in plan.asked).encode()).hexdigest()
+    counts = {"responses": len(plan.chosen), "probes": len(plan.probes)}
+    return ask_judge(judge, plan.asked, folder, counts=counts, seed=seed, on_progress=on_progress)
+
+
+def ask_judge(
+    judge: Judge,
+    asked: Sequence[Exchange],
+    folder: Path,
+    *,
+    counts: Mapping[str, int],
+    seed: int,
+    on_progress: OnProgress,
+) -> dict[str, Judgment]:
+    """Every text's judgment, by the digest of what the judge saw; a whole run is not repeated."""
+    texts = sha256(" ".join(exchange.content for exchange in asked).encode()).hexdigest()
     known = Plan(judge=judge.name, version=judge.version, rubric=judge.rubric.digest, input=texts)
     if read_manifest(folder, known) is None:
-        done, total = 0, len(plan.asked)
+        done, total = 0, len(asked)
 
         def count_one() -> None:
             nonlocal done
@@ -118,11 +131,11 @@ def _ask(
             on_progress(done, total)
 
         with open_run(folder, known) as run:
-            score_exchanges(judge, plan.asked, run, on_progress=count_one)
+            score_exchanges(judge, asked, run, on_progress=count_one)
             run.write_judgments()
-            counts = {"judged": total, "responses": len(plan.chosen), "probes": len(plan.probes)}
-            about = {**asdict(known), "seed": seed, "counts": counts}
-            run.finish(summary=counts, manifest=about)
+            summary = {"judged": total, **counts}
+            about = {**asdict(known), "seed": seed, "counts": summary}
+            run.finish(summary=summary, manifest=about)
     return {judgment.content: judgment for judgment in read_judgments(folder / "judgments.jsonl")}
 
 
@@ -179,12 +192,12 @@ def _rewritten(probe: Probe, exchange: Exchange, others: Sequence[Exchange], see
 
 def print_probes(results: Sequence[ProbeResult]) -> None:
     """A table of what each probe changed, and beneath it how to read it."""
-    from rich.console import Console
     from rich.table import Table
 
     from nightly.figures import show
+    from nightly.screens import open_screen, print_table
 
-    console = Console(highlight=False)
+    console = open_screen()
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("probe")
     for title in ("change", "should", "result", "to Good", "from Good"):
@@ -200,7 +213,7 @@ def print_probes(results: Sequence[ProbeResult]) -> None:
             text.replace(" [", "\n[") for text in (show(found.change.as_dict(), digits=2), *flips)
         ]
         table.add_row(item.probe.name, change, f"{item.probe.should} {limit}", found.result, *flips)
-    console.print(table)
+    print_table(console, table)
     apart = sum(sum(item.unscored.values()) for item in results)
     pairs = max((item.found.pairs for item in results), default=0)
     lines = [

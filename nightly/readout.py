@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from calibration.artifact import Calibration
 from nightly.artifacts import left_out_rows
 from nightly.figures import show
+from nightly.flags import say_flags
 from nightly.highlight import printable
+from nightly.screens import open_screen, print_table
 
 METRICS: Final = {
     "qwk": "QWK",
@@ -27,23 +28,24 @@ WORDS: Final = 24  # of a name, as much as a column of a table of six can hold
 
 def print_report(report: Mapping[str, Any], written: Sequence[Path]) -> None:
     """The verdict, the runs beside baselines and people, the models, the audits; and where the rest lies."""
-    console = Console(highlight=False)
+    console = open_screen()
     for sentence in report["verdict"]:
         lines = textwrap.wrap(printable(sentence), max(40, min(console.width, 100) - 2))
         console.print(Text("\n  ".join([f"- {lines[0]}", *lines[1:]])), soft_wrap=True)
     console.print()
-    console.print(_runs(report["runs"]))
+    print_table(console, _runs(report["runs"]))
     console.print()
-    console.print(_models(report))
+    print_table(console, _models(report))
     if found := _audits(report):
         console.print()
-        console.print(found)
+        print_table(console, found)
     about = report["calibration"]
     data = report["data"]
     clusters = {"batch": "batches", "rater": "raters"}.get(data["clusters"], "prompts")
     notes = [
         f"{_people(report)}; 95 % intervals, {data['draws']:,} draws of {data['cluster_count']:,} {clusters}",
         f"calibration {about['digest'][:12]}, until {about['expires']}",
+        *say_flags(report.get("flagged")),
         *(f"written {path}" for path in written),
     ]
     for note in notes:
@@ -116,7 +118,7 @@ def print_shipped(calibration: Calibration, path: Path, *, as_json: bool) -> Non
     if as_json:
         print(json.dumps({"digest": calibration.digest, "file": str(path), "models": rows}, indent=2))
         return
-    console = Console(highlight=False)
+    console = open_screen()
     table = _table(["left out", *calibration.between, "inside"])
     for row in rows:
         cells = [
@@ -125,7 +127,7 @@ def print_shipped(calibration: Calibration, path: Path, *, as_json: bool) -> Non
         ]
         held = [cell["covered"] for cell in row["columns"].values()]
         table.add_row(_name(row["model"]), *cells, f"{sum(held)} of {len(held)}")
-    console.print(table)
+    print_table(console, table)
     spread = calibration.lines[list(calibration.between)[-1]]["between_sd"]
     for note in (
         f"judge {calibration.judge} {calibration.version}, {calibration.count:,} ratings",
@@ -142,7 +144,7 @@ def print_self_test(found: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(found, indent=2))
         return
-    console = Console(highlight=False)
+    console = open_screen()
     table = _table(["ratings", "raters", "shares", "differences", "new model", "both", "judge alone"])
     for row in found["rows"]:
         table.add_row(
@@ -152,7 +154,7 @@ def print_self_test(found: Mapping[str, Any], *, as_json: bool) -> None:
             *(f"{100 * row[key]:.1f}" for key in ("unrated_good", "both_good")),
             _range(row["naive_shares"]),
         )
-    console.print(table)
+    print_table(console, table)
     lines = [f"per cent of 95 % intervals that hold the truth, {found['draws']:,} draws"]
     if bias := found["bias"]:
         lines.append(

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from data.files import disk_errors, replacing
 from nightly.markdown import as_markdown
 from nightly.page import Page
 from nightly.plots import shape
@@ -38,9 +39,11 @@ def write_page(page: Page, result: Mapping[str, Any], folder: Path) -> list[Path
         # Escaped to ASCII: nothing in it can turn the line around in an editor or a terminal.
         "report.json": json.dumps(result, indent=2, allow_nan=False) + "\n",
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in files.items():
-        (folder / name).write_text(text, encoding="utf-8")
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            with replacing(folder / name) as partial:
+                partial.write_text(text, encoding="utf-8")
     return [folder / name for name in files]
 
 

@@ -168,9 +168,13 @@ def print_responded(responded: Responded, *, as_json: bool) -> None:
 
 def _answers(manifest: Mapping[str, Any], folder: Path, *, limit: int | None) -> bool:
     """Whether a whole run already holds what is asked for, and its responses are as they were written."""
-    reached, path = manifest["limit"], folder / RESPONSES
-    is_enough = reached is None or (limit is not None and limit <= reached)
-    return is_enough and path.exists() and digest_file(path) == manifest["responses"]
+    path = folder / RESPONSES
+    try:
+        reached, digest = manifest["limit"], manifest["responses"]
+        is_enough = reached is None or (limit is not None and limit <= reached)
+    except (KeyError, TypeError):
+        return False  # of another version: made whole anew from its answers
+    return is_enough and path.exists() and digest_file(path) == digest
 
 
 def _count_prompts(prompts: Path, limit: int | None) -> int:

@@ -6,6 +6,8 @@ from typing import Any
 from nightly.audits import bias_section, probes_section
 from nightly.certainty import conformal_section, reliability_section
 from nightly.costs import planning_section, runs_section
+from nightly.flags import say_flags
+from nightly.gaming_page import attacks_section
 from nightly.page import Page, Section, Table, row
 from nightly.partings import disagreements_section, emotions_section, policy_section
 from nightly.standings import models_section, raters_section
@@ -21,6 +23,7 @@ ORDER = (
     emotions_section,
     bias_section,
     probes_section,
+    attacks_section,
     raters_section,
     conformal_section,
     policy_section,
@@ -55,7 +58,7 @@ def make_page(result: Row) -> Page:
     return Page(
         title=f"How far to trust {part(result, 'judge').get('name') or 'a judge'}",
         subtitle=_subtitle(part(result, "data")),
-        verdict=tuple(_verdict(result)),
+        verdict=(*_verdict(result), *(f"{line}." for line in say_flags(result.get("flagged")))),
         facts=tuple(_facts(result)),
         sections=(*made, *_reading(), *_provenance(result)),
         foot=" ".join(

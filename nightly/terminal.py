@@ -13,6 +13,7 @@ from rich.text import Text
 
 from nightly.highlight import printable
 from nightly.page import Page, Section, Table
+from nightly.screens import open_screen, print_table
 
 LONG = 10  # letters of a head that stays on one line
 LEAST = 8  # columns for the name of a row, however narrow the terminal
@@ -21,7 +22,7 @@ SAY_AFTER = 2.0  # seconds
 
 def print_page(page: Page, console: Console | None = None) -> None:
     """The page's text and tables; its figures say the same."""
-    screen = console or Console(highlight=False)
+    screen = console or open_screen()
     _say(screen, page.title, "bold")
     _say(screen, page.subtitle, "dim")
     for sentence in page.verdict:
@@ -43,7 +44,7 @@ def _print_section(section: Section, screen: Console) -> None:
         if number:
             screen.print()
         _say(screen, table.caption, "dim")
-        screen.print(_grid(table, screen.width))
+        print_table(screen, _grid(table, screen.width))
     for note in section.notes:
         _say(screen, note, "dim")
 
@@ -101,7 +102,7 @@ def _width(lines: list[list[str]]) -> int:
 def working(what: str) -> Iterator[None]:
     """Says on stderr that something is under way: turning on a terminal, else a line once it takes long."""
     if sys.stderr.isatty():
-        with Console(stderr=True).status(f"{what} ..."):
+        with open_screen(stderr=True).status(f"{what} ..."):
             yield
         return
     timer = Timer(SAY_AFTER, print, (f"{what} ...",), {"file": sys.stderr, "flush": True})

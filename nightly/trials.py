@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from calibration.evaluation import HeldOut, compare_rivals
 from data.files import replacing
 from data.records import LABELS
 from nightly.figures import points, show
+from nightly.screens import open_screen, print_table
 
 METRICS = {
     "qwk": "QWK",
@@ -71,14 +71,14 @@ def _three_arms(judges: Mapping[str, HeldOut], seed: int) -> Any:
 
 def print_trial(evaluation: Mapping[str, Any]) -> None:
     """Two tables: how single ratings are met, and each model's level."""
-    console = Console(highlight=False)
+    console = open_screen()
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("", no_wrap=True)
     for title in METRICS.values():
         table.add_column(title, justify="right", no_wrap=True)
     for name, found in evaluation["evaluations"].items():
         table.add_row(name, *(_short(found["per_response"][metric], glue="\n") for metric in METRICS))
-    console.print(table)
+    print_table(console, table)
     judge = evaluation["evaluations"]["judge"]
     levels = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for title in ("model", "crowd's Good", "judge's Good", "error in points"):
@@ -87,7 +87,7 @@ def print_trial(evaluation: Mapping[str, Any]) -> None:
         error = points(row["share_error"])
         levels.add_row(row["model"], f"{row['crowd']['Good']:.3f}", f"{row['judge']['Good']:.3f}", error)
     console.print()
-    console.print(levels)
+    print_table(console, levels)
     console.print()
     for line in _say_levels(judge, evaluation):
         console.print(line, style="dim", soft_wrap=True)

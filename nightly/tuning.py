@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from calibration.agreement import log_losses
@@ -24,6 +23,7 @@ from judge.search import Method
 from judge.tryout import MetricName
 from judge.tuned import write_program
 from nightly.figures import show
+from nightly.screens import open_screen, print_table
 
 METRICS = {"qwk": "QWK", "log_loss": "log-loss"}
 DRAWS = 2000
@@ -149,7 +149,7 @@ def measure_rows(rows: Sequence[Mapping[str, Any]], *, seed: int = 0, draws: int
 
 def print_tuned(found: Mapping[str, Any]) -> None:
     """A small table of before and after, and beneath it what one must know to read it."""
-    console = Console(highlight=False)
+    console = open_screen()
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("held out")
     for title in ("before", "after", "difference"):
@@ -160,7 +160,7 @@ def print_tuned(found: Mapping[str, Any]) -> None:
         table.add_row(title, *cells)
     unscored = held_out["unscored"]
     table.add_row("unscored", f"{unscored['before']:,}", f"{unscored['after']:,}", "")
-    console.print(table)
+    print_table(console, table)
     replies = found["replies"]
     lines = [
         f"{held_out['compared']:,} of {held_out['ratings']:,} held-out ratings compared, {_among(found)}",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import UserError
-from data.files import replacing
+from data.files import disk_errors, replacing
 from data.records import Exchange
 from data.tables import read_exchanges, read_ratings
 from judge.examples import Example, as_task, join_ratings
@@ -97,7 +97,7 @@ def try_out(materials: Materials, protocol: str, folder: Path, *, as_json: bool)
     """One training for each held-out part; then every metric, with intervals and rivals."""
     from judge.trial import run_trial
 
-    with steps() as (on_split, on_step):
+    with disk_errors(folder), steps() as (on_split, on_step):
         rows = list(
             run_trial(
                 materials.examples,
@@ -130,7 +130,7 @@ def make(
     said = ABOUT if about is None else _read_about(about)
     name = "classifier-large" if materials.recipe.rank else "classifier"
     said = {"name": name, **said, "caveat": state_caveat(figures)}
-    with steps() as (_, on_step):
+    with disk_errors(folder), steps() as (_, on_step):
         card = make_judge(
             materials.examples,
             materials.recipe,
@@ -141,7 +141,7 @@ def make(
             device=materials.device,
             progress=on_step,
         )
-    with replacing(folder / "README.md") as partial:
+    with disk_errors(folder), replacing(folder / "README.md") as partial:
         partial.write_text(write_card(card), encoding="utf-8")
     print(json.dumps(card, indent=2) if as_json else write_card(card))
     return card
@@ -150,7 +150,7 @@ def make(
 def _read_about(path: Path) -> dict[str, Any]:
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: cannot be read: {error}") from error
     if set(table) != set(ABOUT):
         raise UserError(f"{path}: has to say {', '.join(ABOUT)}, and nothing else")

@@ -233,4 +233,4 @@ def test_a_response_longer_than_what_is_read_is_said_to_be() -> None:
     short = Exchange(id="1", prompt="I lost my job.", response="That is hard. I am here for you.")
     long = Exchange(id="2", prompt=short.prompt, response=" ".join([short.response] * 40))
     assert judge.judge(short).rationale is None
-    assert judge.judge(long).rationale == "only the first 160 tokens of the response were read"
+    assert "longer than 160 tokens" in str(judge.judge(long).rationale)

@@ -79,10 +79,11 @@ def align_run(
     from nightly.printing import progress
 
     reporter = make_reporter(**options)
+    endpoint = getattr(reporter, "endpoint", None)  # a replay has none
     plan = plan_alignment(reporter)
     folder = out or default_folder(plan)
     try:
-        with progress("asking", "answered") as on_progress:
+        with progress("asking", "answered", spent=lambda: endpoint.spent if endpoint else 0.0) as on_progress:
             run = run_alignment(reporter, plan, folder, max_cost=max_cost, on_progress=on_progress)
     except KeyboardInterrupt as interrupt:
         again = command_line(ctx, out=folder)

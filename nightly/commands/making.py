@@ -6,11 +6,12 @@ from typing import Any
 
 import click
 
-from nightly.commands.lines import FILE
+from data.errors import Interrupted
+from nightly.commands.lines import FILE, complete_judge, complete_source, interruptible
 
 
 @click.command("import")
-@click.argument("source")
+@click.argument("source", shell_complete=complete_source)
 @click.argument("path", type=FILE)
 @click.option("--out", type=FILE, default=Path("."), help="Where to write.  [default: this folder]")
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
@@ -104,16 +105,24 @@ def train(
         second_tasks=second_task,
         device=device,
     )
-    if protocol:
-        try_out(materials, protocol, out, as_json=as_json)
-    else:
-        make(materials, out, evidence=evidence, about=about, as_json=as_json)
+    with interruptible("the networks that were trained whole are kept, the one under way is not"):
+        if protocol:
+            try_out(materials, protocol, out, as_json=as_json)
+        else:
+            make(materials, out, evidence=evidence, about=about, as_json=as_json)
 
 
 @click.command()
 @click.argument("exchanges", type=FILE)
 @click.argument("ratings", type=FILE)
-@click.option("--judge", "judge_name", required=True, metavar="FILE.toml", help="The prompted judge to tune.")
+@click.option(
+    "--judge",
+    "judge_name",
+    required=True,
+    metavar="FILE.toml",
+    shell_complete=complete_judge,
+    help="The prompted judge to tune.",
+)
 @click.option("--out", type=FILE, required=True, help="The tuned program's file, a .json.")
 @click.option(
     "--method",
@@ -174,20 +183,26 @@ def optimize(
     """
     from nightly.tuning import tune
 
-    tune(
-        exchanges,
-        ratings,
-        out,
-        judge_name=judge_name,
-        method=method,
-        metric=metric,
-        max_calls=max_calls,
-        max_cost=max_cost,
-        seed=seed,
-        held_out_part=held_out,
-        demos=demos,
-        as_json=as_json,
-    )
+    try:
+        tune(
+            exchanges,
+            ratings,
+            out,
+            judge_name=judge_name,
+            method=method,
+            metric=metric,
+            max_calls=max_calls,
+            max_cost=max_cost,
+            seed=seed,
+            held_out_part=held_out,
+            demos=demos,
+            as_json=as_json,
+        )
+    except KeyboardInterrupt as interrupt:
+        raise Interrupted(
+            "interrupted; nothing was kept. A search cannot be taken up again: end it with --max-calls "
+            "or --max-cost, then its best so far is kept"
+        ) from interrupt
 
 
 @click.command()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from nightly.commands.lines import FILE
+from nightly.commands.lines import FILE, interruptible
 
 
 @click.command()
@@ -29,7 +29,8 @@ def nightly(
       empathy-judge nightly nightly.toml
       empathy-judge nightly nightly.toml --night 2026-11-15 --json
     """
-    from datetime import datetime
+    from datetime import datetime, timedelta
+    from time import monotonic
 
     from nightly.config import check_name, read_config
     from nightly.morning import print_night
@@ -37,14 +38,17 @@ def nightly(
     from nightly.printing import progress
 
     fixed = datetime.fromisoformat(now) if now else None
+    began, start = datetime.now().astimezone(), monotonic()  # so that no clock put back makes a time negative
     settings = read_config(config)
-    ran = run_night(
-        settings,
-        night=check_name(night, "--night") if night else (fixed or datetime.now()).date().isoformat(),
-        clock=lambda: fixed or datetime.now().astimezone(),
-        watching=progress,
-        again=again,
-    )
+    name = check_name(night, "--night") if night else (fixed or began).date().isoformat()
+    with interruptible("what was answered and judged is kept", night=name):
+        ran = run_night(
+            settings,
+            night=name,
+            clock=lambda: fixed or began + timedelta(seconds=monotonic() - start),
+            watching=progress,
+            again=again,
+        )
     print_night(ran, settings, as_json=as_json)
     ctx.exit(ran.exit_code)
 

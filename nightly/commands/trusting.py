@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from data.errors import UserError
-from nightly.commands.lines import FILE
+from nightly.commands.lines import FILE, complete_judge
 
 
 @click.command()
@@ -42,7 +42,16 @@ from nightly.commands.lines import FILE
     "--leave-out", multiple=True, metavar="MODEL", help="Draw the line without this model; may be repeated."
 )
 @click.option(
-    "--probe", metavar="JUDGE", help="Also ask this judge about rewritten responses; needs --exchanges."
+    "--probe",
+    metavar="JUDGE",
+    shell_complete=complete_judge,
+    help="Also ask this judge about rewritten responses; needs --exchanges.",
+)
+@click.option(
+    "--attack",
+    metavar="JUDGE",
+    shell_complete=complete_judge,
+    help="Also try to game this judge; without RUN and RATINGS, only this.",
 )
 @click.option(
     "--out", type=FILE, help="Where calibration.json and report.* go.  [default: calibrations/<run>]"
@@ -78,6 +87,7 @@ def calibrate(
     epsilon: float,
     leave_out: tuple[str, ...],
     probe: str | None,
+    attack: str | None,
     out: Path | None,
     valid_days: int,
     seed: int,
@@ -101,10 +111,12 @@ def calibrate(
     """
     from data.recorded import parse_scale
     from nightly.calibrating import DRAWS, Options
-    from nightly.desk import SELF_TEST_DRAWS, calibrate_files, calibrate_trials, run_self_test
+    from nightly.desk import SELF_TEST_DRAWS, attack_judge, calibrate_files, calibrate_trials, run_self_test
 
     if self_test:
         ctx.exit(run_self_test(seed=seed, draws=draws or SELF_TEST_DRAWS, as_json=as_json))
+    if attack and not runs and not trials:
+        ctx.exit(attack_judge(attack, seed=seed, as_json=as_json))
     options = Options(
         scale=parse_scale(scale),
         dimension=dimension,
@@ -134,6 +146,7 @@ def calibrate(
             judges=judges,
             raters=raters,
             probe=probe,
+            attack=attack,
             out=out,
             as_json=as_json,
         )
