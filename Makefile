@@ -36,6 +36,12 @@ types: .venv/.test
 pytest: .venv/.test .venv/.openai3
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
+docs: .venv/.test ## build the documentation into build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
+trust: .venv/.test .venv/.openai3 ## the long campaigns: faults, bad inputs, attacks, load (an hour)
+	$(BIN)/python tests/trust.py
+
 bench: .venv/.test ## measure speed and memory
 	$(BIN)/python tests/bench.py
 
@@ -43,7 +49,7 @@ bench: .venv/.test ## measure speed and memory
 # the index states, where pip-compile downloads every file of every platform. Pinned without a hash: torch, whose
 # builds differ by machine, and what its CUDA builds bring.
 UPGRADE ?= --upgrade
-COMPILE = .venv/lock/bin/uv pip compile --quiet --universal --python-version 3.11.5 --generate-hashes \
+COMPILE = .venv/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-header --annotation-style line
 
 lock: .venv/.python ## choose the newest versions and write the lock files (UPGRADE= keeps the versions)
@@ -59,7 +65,10 @@ lock: .venv/.python ## choose the newest versions and write the lock files (UPGR
 	( echo '# Written by `make lock`: of requirements.lock what running alone needs.'; \
 	  echo '#   pip install --no-deps --require-hashes -r requirements-run.lock'; \
 	  sed -e 's/ (pyproject.toml)//' -e 's/, -c [^ ]*//' -e 's/-c [^ ]*, //' .venv/lock/run.txt ) > .venv/lock/requirements-run.lock
-	mv .venv/lock/requirements.lock .venv/lock/requirements-run.lock .
+	( echo '# Written by `make lock`: the versions of requirements.lock without the hashes, for installing a part.'; \
+	  echo "#   pip install -c constraints.txt -e '.[serve]'"; \
+	  sed -nE -e '/^(nvidia-|cuda-|triton)/d' -e 's/^([a-z0-9].*==[^\]*[^ \]).*/\1/p' .venv/lock/requirements.txt ) > .venv/lock/constraints.txt
+	mv .venv/lock/requirements.lock .venv/lock/requirements-run.lock .venv/lock/constraints.txt .
 
 audit: .venv/.python ## look the packages of the lock up among known vulnerabilities
 	$(BIN)/python -m venv --clear .venv/audit

@@ -78,7 +78,7 @@ class Commands(click.Group):
             extra = next((extra for extra, names in EXTRAS.items() if error.name in names), None)
             if extra is None:
                 raise
-            install = f"pip install -c requirements.lock -e '.[{extra}]'"
+            install = f"pip install -c constraints.txt -e '.[{extra}]'"
             click.echo(f"error: {error.name} is not installed; it comes with: {install}", err=True)
             raise click.exceptions.Exit(UserError.exit_code) from error
         except KeyboardInterrupt as interrupt:

@@ -43,7 +43,7 @@ class ClassifierJudge:
         if self.judged_by not in self.card["files"]:
             raise UserError(f"{self.folder}: no {self.judged_by} on its card, so it is no {self.name}")
         self.weights = check_files(self.folder, self.card["files"])
-        self.version = sha256(f"{READING} {self.weights}".encode()).hexdigest()[:12]
+        self.version = version_of(self.weights)
         self.caveat = self.card["caveat"]
         self.concurrency = _count_cores()
         self.loading = Lock()
@@ -112,6 +112,11 @@ def import_onnxruntime() -> Any:
     import onnxruntime
 
     return onnxruntime
+
+
+def version_of(weights: str) -> str:
+    """A judge's version from the hash of its weights: what they say also depends on how a reply is read."""
+    return sha256(f"{READING} {weights}".encode()).hexdigest()[:12]
 
 
 def read_card(folder: Path) -> dict[str, Any]:

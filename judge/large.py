@@ -60,7 +60,7 @@ def merge(weights: Path, card: dict[str, Any], folder: Path) -> None:
     except ImportError as error:
         raise UserError(
             f"the large judge is merged with torch and transformers, and {error.name} is missing: "
-            "pip install -c requirements.lock -e '.[train]'"
+            "pip install -c constraints.txt -e '.[train]'"
         ) from error
     from judge.recipe import build_recipe
 

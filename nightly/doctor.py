@@ -65,10 +65,13 @@ def check_house(*, today: date, folder: Path) -> Iterator[Check]:
 
 def shipped_versions() -> Iterator[str]:
     """The shipped judges and their calibrations, as their cards have them: no weights are read for this."""
+    from judge.classifier import version_of
+
     for name in SHIPPED:
         try:
             files = json.loads((WEIGHTS / name / "card.json").read_text(encoding="utf-8"))["files"]
-            version = sha256("".join(stated for _, stated in sorted(files.items())).encode()).hexdigest()[:12]
+            weights = sha256("".join(stated for _, stated in sorted(files.items())).encode()).hexdigest()
+            version = version_of(weights)
             found = json.loads((WEIGHTS / name / "calibration.json").read_text(encoding="utf-8"))
             expires = date.fromisoformat(found["created"]) + timedelta(days=found["days"])
             yield f"{name} {version}, calibration {found['digest'][:12]} until {expires}"
@@ -87,14 +90,14 @@ def check_packages() -> Iterator[Check]:
             name="python", status="fail", says=f"{found}, and {python} is needed", way_out="install it"
         )
     problems = list(filter(None, map(_problem_of, needed)))
-    way_out = "pip install -c requirements.lock -e ."
+    way_out = "pip install -c constraints.txt -e ."
     if problems:
         yield Check(name="packages", status="fail", says="; ".join(problems), way_out=way_out)
     else:
         yield Check(name="packages", status="ok", says=f"all {len(needed)} fit")
     for extra, wanted in extras.items():
         problems = list(filter(None, map(_problem_of, wanted)))
-        way_out = f"pip install -c requirements.lock -e '.[{extra}]'"
+        way_out = f"pip install -c constraints.txt -e '.[{extra}]'"
         missing = [problem for problem in problems if problem.endswith("missing")]
         if not problems:
             yield Check(name=f"extra {extra}", status="ok", says=f"all {len(wanted)} packages fit")

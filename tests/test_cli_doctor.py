@@ -19,7 +19,16 @@ from servers import Call, LoopbackServer, answer
 import cli
 from data.records import LABELS
 from judge.classifier import ClassifierJudge
-from nightly.doctor import ROOT, Check, check_disk, check_judge, check_packages, check_sample, check_writing
+from nightly.doctor import (
+    KNOWN,
+    ROOT,
+    Check,
+    check_disk,
+    check_judge,
+    check_packages,
+    check_sample,
+    check_writing,
+)
 from nightly.reaching import check_file, check_history
 
 SECRET = "sk-abcdefghijklmnop"
@@ -43,7 +52,8 @@ def test_a_sound_house_passes_and_each_line_says_so() -> None:
     assert done.exit_code == 0, done.output
     *lines, last = done.stdout.splitlines()
     assert all(line.split()[0] in ("ok", "warn") for line in lines)
-    assert "test judgment: 0.149 0.374 0.476, as it should be" in done.stdout
+    (known,) = KNOWN.values()
+    assert f"test judgment: {' '.join(f'{value:.3f}' for value in known)}, as it should be" in done.stdout
     assert last.startswith(f"{len(lines)} checks: 0 failed")
     assert not list(Path().iterdir()), "nothing is written"
 
@@ -82,8 +92,9 @@ def test_a_calibration_that_runs_out_is_told_before_and_after() -> None:
 
 
 def test_another_answer_than_the_known_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    (known,) = KNOWN.values()
     for off, status in ((0.0005, "ok"), (0.01, "warn"), (0.3, "fail")):
-        said = [0.149283 + off, 0.374486, 0.476231 - off]
+        said = [known[0] + off, known[1], known[2] - off]
         monkeypatch.setattr(ClassifierJudge, "predict", lambda self, exchange, said=said: said)
         assert check_sample().status == status
 

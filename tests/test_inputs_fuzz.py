@@ -14,7 +14,7 @@ sys.path.insert(0, str(FUZZ))
 from harness import CORPUS, TARGETS, corpus_of, try_input  # noqa: E402
 from mutate import mutate  # noqa: E402
 
-CHANGED = 150  # inputs for each target; `make fuzz` tries many thousands
+CHANGED = 150  # inputs for each target; `make trust` tries many thousands
 DEAR = {
     "nights.sqlite": 5,
     "program.json": 15,

@@ -33,7 +33,8 @@ def read_lock(name: str) -> dict[str, Requirement]:
 
 def named_in_pyproject() -> list[Requirement]:
     """What the project asks for, with and without extras."""
-    extras = PROJECT["optional-dependencies"].values()
+    # The fuzzer is for one platform, and in no lock.
+    extras = [names for extra, names in PROJECT["optional-dependencies"].items() if extra != "fuzz"]
     return [Requirement(text) for group in (PROJECT["dependencies"], *extras) for text in group]
 
 
@@ -63,7 +64,12 @@ def is_installed(name: str) -> bool:
 
 
 def test_the_lock_gives_each_package_one_version() -> None:
-    for name in ("requirements.lock", "requirements-weights.lock"):
+    for name in (
+        "requirements.lock",
+        "requirements-run.lock",
+        "requirements-weights.lock",
+        "constraints.txt",
+    ):
         for requirement in read_lock(name).values():
             assert re.fullmatch(r"==[0-9][0-9a-z.]*", str(requirement.specifier)), requirement
 
@@ -77,12 +83,20 @@ def test_the_lock_names_no_host_no_folder_and_no_cuda() -> None:
 @pytest.mark.parametrize("requirement", sorted(set(map(str, named_in_pyproject()))))
 def test_the_lock_answers_what_the_project_asks_for(requirement: str) -> None:
     asked = Requirement(requirement)
-    locked = read_lock("requirements.lock")[canonicalize_name(asked.name)]
+    locked = read_lock("constraints.txt")[canonicalize_name(asked.name)]
     assert asked.specifier.contains(str(locked.specifier).removeprefix("=="))
 
 
 def test_whatever_our_packages_need_is_in_the_lock() -> None:
-    assert needed(named_in_pyproject()) - set(read_lock("requirements.lock")) == set()
+    assert needed(named_in_pyproject()) - set(read_lock("constraints.txt")) == set()
+
+
+def test_every_package_but_torch_is_pinned_by_hash() -> None:
+    text = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    for entry in re.split(r"\n(?=[a-z0-9])", text.split("\n", 2)[2]):
+        assert "--hash=sha256:" in entry, entry
+    assert set(read_lock("constraints.txt")) - set(read_lock("requirements.lock")) == {"torch"}
+    assert set(read_lock("requirements-run.lock")) <= set(read_lock("requirements.lock"))
 
 
 def test_scoring_needs_no_torch() -> None:

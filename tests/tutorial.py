@@ -22,7 +22,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-SHOWN = ("Makefile", "cli.py", "data", "examples", "judge", "calibration", "nightly", "requirements.lock")
+SHOWN = ("Makefile", "cli.py", "data", "examples", "judge", "calibration", "nightly")
+LOCKS = ("constraints.txt", "requirements.lock", "requirements-run.lock")
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SECONDS = 120
 
@@ -81,7 +82,7 @@ def _commands(block: str) -> Iterator[tuple[str, str, int]]:
 
 def make_house(folder: Path) -> None:
     """A folder that looks like a clone after `make demo`: the same files, and a .venv that is this Python."""
-    for name in SHOWN:
+    for name in (*SHOWN, *LOCKS):
         (folder / name).symlink_to(ROOT / name)
     (folder / "pyproject.toml").symlink_to(ROOT / "pyproject.toml")
     bin_ = folder / ".venv" / "bin"
