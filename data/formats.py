@@ -115,7 +115,7 @@ def _read_parquet(path: Table, on_bad: OnBad) -> Iterator[tuple[int, Row]]:
             for batch in parquet.ParquetFile(stream).iter_batches(batch_size=1024):
                 yield from _rows_of(batch, number, path, on_bad)
                 number += batch.num_rows
-    except (arrow.ArrowException, OSError) as error:
+    except (arrow.ArrowException, OSError, UnicodeError) as error:  # a column's name may be no text
         raise UserError(f"{path}: not a Parquet file: {error}") from error
 
 

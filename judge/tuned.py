@@ -46,6 +46,7 @@ def read_program(path: Path, rubric: Rubric, mode: Mode) -> Program:
     """A tuned program, if it is whole and was made for this rubric and mode."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
+        json.dumps(content, ensure_ascii=False).encode()  # half a character is none, and no model takes it
     except FileNotFoundError as error:
         raise UserError(f"{path}: no such file; make one with optimize") from error
     except (OSError, ValueError, RecursionError) as error:

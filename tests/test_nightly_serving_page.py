@@ -325,9 +325,9 @@ def test_without_a_calibration_or_an_explanation_that_is_said(visit: Any, served
 
 @in_browser
 def test_a_prompt_from_somebody_in_danger_is_met_with_a_warning(visit: Any, served: Served) -> None:
-    served.replies = [replied(answer(judgment("a", flag="crisis")))]
+    served.replies = [replied(answer(judgment("a", flag="suicide")))]
     text = judge(visit()).inner_text()
-    assert "This may come from somebody in danger." in text and "emergency number" in text
+    assert "This may come from somebody in danger (suicide)." in text and "emergency number" in text
 
 
 @in_browser
@@ -479,7 +479,7 @@ def test_axe_finds_no_barrier_and_nothing_sticks_out(
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
     lost = judgment("b", label=None, probabilities=None, score=None, set=None, unscored="refused", parts=[])
     served.replies = [
-        replied(answer(judgment("a", flag="crisis", rationale="It reads warm."), judgment("b"))),
+        replied(answer(judgment("a", flag="suicide", rationale="It reads warm."), judgment("b"))),
         replied(answer(judgment("a"), lost)),
         replied({"error": {"message": "wrong key"}}, 401),
     ]

@@ -45,10 +45,9 @@ function quote(text, className = "") {
 
 function flags(judgments) {
   const found = [...new Set(judgments.map(({ flag }) => flag).filter(Boolean))];
-  return found.map((flag) => flag === "crisis"
-    ? make("p", "flag", make("strong", "", "This may come from somebody in danger."),
-      " Do not choose or send a reply by this judgment: let a person who can help read it now. If it is about you or somebody near you, call your local emergency number.")
-    : make("p", "flag", make("strong", "", "Flagged:"), " ", apart(flag)));
+  return found.map((flag) => make("p", "flag",
+    make("strong", "", "This may come from somebody in danger"), " (", apart(flag), ").",
+    " Do not choose or send a reply by this judgment: let a person who can help read it now. If it is about you or somebody near you, call your local emergency number."));
 }
 
 function card(name, exchange, judgment) {
