@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -23,6 +24,10 @@ CLI = Path(__file__).parent.parent / "cli.py"
 Start = Callable[..., "subprocess.Popen[str]"]
 Train = Callable[..., Result]
 Write = Callable[..., Path]
+
+# A suite started in the background is deaf to Ctrl-C, and so would be the commands it interrupts.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
