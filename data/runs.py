@@ -31,7 +31,6 @@ from data.errors import OperationalError, UserError
 from data.files import disk_errors, explain, replacing, sync
 from data.places import Places
 from data.records import Exchange, Judgment
-from data.stores import digest_file as digest_file  # said again: others look for it here
 from data.tables import BadRow, judgment_check, to_json, to_row
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ from typing import Any, Final, Protocol
 from data.errors import BudgetSpent, OperationalError, UserError
 from data.files import disk_errors
 from data.records import Exchange, Judgment
-from data.runs import Run, digest_file
+from data.runs import Run
+from data.stores import digest_file
 from judge.base import Judge
 from judge.collecting import collect_part
 from judge.endpoint import CallFailed, Endpoint, Reply

@@ -12,6 +12,12 @@ ASKS_FOR_A_LABEL: Final = "asks for a label"
 IMITATES_THE_FENCE: Final = "imitates the fence"
 ROLE_TOKENS: Final = "role tokens"
 HIDDEN_CHARACTERS: Final = "hidden characters"
+# The headings under which the parts of an exchange stand.
+FEELS: Final = "what the speaker feels"
+SITUATION: Final = "the speaker's situation"
+EARLIER: Final = "earlier, said by "
+SAID: Final = "what the speaker said"
+REPLY: Final = "the listener's reply, which is to be judged"
 SPEAKER_NAME: Final = 40  # characters kept of the name of an earlier turn's speaker
 
 # Control characters but for tab and line break; characters without width; those that turn the direction of
@@ -140,11 +146,11 @@ def suspect(raw: str, text: str) -> Iterator[str]:
 def _sections(exchange: Exchange) -> Iterator[tuple[str, str]]:
     """The parts of an exchange under their headings, in the order in which one reads them."""
     if exchange.emotion:
-        yield "what the speaker feels", exchange.emotion
+        yield FEELS, exchange.emotion
     if exchange.situation:
-        yield "the speaker's situation", exchange.situation
+        yield SITUATION, exchange.situation
     for turn in exchange.dialogue:
         speaker = " ".join(clean(turn.speaker).split())[:SPEAKER_NAME]
-        yield f"earlier, said by {speaker or 'someone'}", turn.text
-    yield "what the speaker said", exchange.prompt
-    yield "the listener's reply, which is to be judged", exchange.response
+        yield f"{EARLIER}{speaker or 'someone'}", turn.text
+    yield SAID, exchange.prompt
+    yield REPLY, exchange.response

@@ -13,7 +13,7 @@ from typing import Any
 
 from data.errors import UserError
 from data.files import disk_errors, sync
-from data.runs import digest_file
+from data.stores import digest_file
 from judge.classifier import MODEL, TOKENIZER, ClassifierJudge
 
 SUMS = "sums.json"  # the hashes of what was merged
@@ -84,7 +84,7 @@ def merge(weights: Path, card: dict[str, Any], folder: Path) -> None:
 
 
 def check_merged(folder: Path) -> None:
-    """Refuse a cache that is not as it was merged; a second for a gigabyte, and reading it takes as long."""
+    """Refuse a cache that is not as it was merged."""
     path = folder / SUMS
     try:
         sums = json.loads(path.read_text(encoding="utf-8"))

@@ -18,7 +18,8 @@ from typing import Any, Final
 from data.errors import OperationalError, StaleCalibration, UserError
 from data.nights import AnchorResult, JudgedResponse
 from data.records import LABELS, UNNAMED_MODEL, Judgment
-from data.runs import digest_file, discard_run
+from data.runs import discard_run
+from data.stores import digest_file
 from data.tables import read_exchanges, read_judgments, write_rows
 from judge.base import Judge, load_judge
 from judge.explain import explain

@@ -17,7 +17,7 @@ from calibration.stacking import MEAN, MEDIAN, STACKED, choose_stack
 from data.errors import UserError
 from data.files import disk_errors, replacing
 from data.records import LABELS, Judgment, Rating
-from data.runs import digest_file
+from data.stores import digest_file
 from data.tables import read_judgments, read_ratings
 from judge.panel import FORMAT, digest_weights
 from nightly.figures import show

@@ -20,7 +20,8 @@ from typing import Any
 from data.errors import OperationalError, UserError
 from data.prompts import read_prompts
 from data.records import Exchange
-from data.runs import digest_file, open_run, read_manifest
+from data.runs import open_run, read_manifest
+from data.stores import digest_file
 from data.tables import read_rows, to_json, write_rows
 from judge.respond import MOST_WORDS, Responder
 from judge.scoring import ask_all

@@ -5,8 +5,7 @@ from typing import Any
 
 import click
 
-from data.errors import Interrupted
-from nightly.commands.lines import FILE, command_line
+from nightly.commands.lines import FILE, interruptible
 
 
 @click.group()
@@ -53,10 +52,7 @@ def align() -> None:
 @click.option("--out", type=FILE, help="The run's folder.  [default: alignments/<model>-<scale>-<digest>]")
 @click.option("--max-cost", type=click.FloatRange(min=0), help="Spend no more than this now, in USD.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
-@click.pass_context
-def align_run(
-    ctx: click.Context, /, out: Path | None, max_cost: float | None, as_json: bool, **options: Any
-) -> None:
+def align_run(*, out: Path | None, max_cost: float | None, as_json: bool, **options: Any) -> None:
     """Have a model fill in a questionnaire by default and with each situation in mind.
 
     PANAS and 108 situations are built in; the other scales' items are read from your copy of the benchmark.
@@ -82,12 +78,11 @@ def align_run(
     endpoint = getattr(reporter, "endpoint", None)  # a replay has none
     plan = plan_alignment(reporter)
     folder = out or default_folder(plan)
-    try:
-        with progress("asking", "answered", spent=lambda: endpoint.spent if endpoint else 0.0) as on_progress:
-            run = run_alignment(reporter, plan, folder, max_cost=max_cost, on_progress=on_progress)
-    except KeyboardInterrupt as interrupt:
-        again = command_line(ctx, out=folder)
-        raise Interrupted(f"interrupted; what was answered is kept. To go on:\n  {again}") from interrupt
+    with (
+        interruptible("what was answered is kept", out=folder),
+        progress("asking", "answered", spent=lambda: endpoint.spent if endpoint else 0.0) as on_progress,
+    ):
+        run = run_alignment(reporter, plan, folder, max_cost=max_cost, on_progress=on_progress)
     print_run(run, as_json=as_json)
     check_filled(run)
 

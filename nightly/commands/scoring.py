@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from data.errors import Interrupted, UserError
-from nightly.commands.lines import FILE, command_line, complete_calibration, complete_judge
+from data.errors import UserError
+from nightly.commands.lines import FILE, complete_calibration, complete_judge, interruptible
 
 if TYPE_CHECKING:
     from judge.base import Judge
@@ -119,7 +119,10 @@ def score(
     plan = plan_run(source, judge, calibration=calibrated.digest)
     folder = out or default_folder(source, plan)
     try:
-        with progress(spent=partial(spent_by, judge)) as on_progress:
+        with (
+            interruptible("what was judged is kept", out=folder),
+            progress(spent=partial(spent_by, judge)) as on_progress,
+        ):
             scored = score_responses(
                 source,
                 judge,
@@ -135,9 +138,6 @@ def score(
     except BatchUnderWay as pending:  # no error, and no result either
         click.echo(json.dumps({"batch": str(pending), "run": str(folder)}) if as_json else pending)
         ctx.exit(pending.exit_code)
-    except KeyboardInterrupt as interrupt:
-        again = command_line(ctx, out=folder)
-        raise Interrupted(f"interrupted; what was judged is kept. To go on:\n  {again}") from interrupt
     explanations = explain_responses(to_explain, judge, folder)
     print_scored(scored, as_json=as_json, limit=limit, explanations=explanations)
 
@@ -196,10 +196,8 @@ def _choose_engine(
 @click.option("--limit", type=click.IntRange(min=1), help="Ask for no more than the first N prompts.")
 @click.option("--max-cost", type=click.FloatRange(min=0), help="Spend no more than this now, in USD.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
-@click.pass_context
 def respond(
-    ctx: click.Context,
-    /,
+    *,
     prompts: Path | None,
     model_config: Path | None,
     out: Path | None,
@@ -238,13 +236,12 @@ def respond(
     responder = Responder(config)
     plan = plan_responses(prompts, responder)
     folder = out or default_folder(prompts, plan)
-    try:
-        with progress("asking", "answered", spent=lambda: responder.endpoint.spent) as on_progress:
-            responded = respond_to(
-                prompts, responder, plan, folder, limit=limit, max_cost=max_cost, on_progress=on_progress
-            )
-    except KeyboardInterrupt as interrupt:
-        again = command_line(ctx, prompts=prompts, out=folder)
-        raise Interrupted(f"interrupted; what was answered is kept. To go on:\n  {again}") from interrupt
+    with (
+        interruptible("what was answered is kept", prompts=prompts, out=folder),
+        progress("asking", "answered", spent=lambda: responder.endpoint.spent) as on_progress,
+    ):
+        responded = respond_to(
+            prompts, responder, plan, folder, limit=limit, max_cost=max_cost, on_progress=on_progress
+        )
     print_responded(responded, as_json=as_json)
     check_answered(responded)

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, WithJsonSchema
 
-from data.records import LABELS, Judgment
+from data.records import Judgment
 from nightly.serving.questions import (
     REFUSAL,
     check_answerable,
@@ -12,6 +12,7 @@ from nightly.serving.questions import (
     check_component,
     check_levels,
     choice_confidence,
+    choose,
     probabilities_of,
     score_confidence,
 )
@@ -135,16 +136,11 @@ def _answer(question: Predicate | Choice | Score, judgment: Judgment, served: Se
         ]
         about = {"score": judgment.score, "confidence": score_confidence(parts)}
         return {"type": "score", "name": question.name, **about, "probabilities": rows}
-    labels = check_choices("", [option.value for option in question.choices])
-    by_label = dict(zip(LABELS, parts, strict=True))
-    values = [option.value for option in question.choices]
+    chosen, pairs = choose([option.value for option in question.choices], judgment)
     return {
         "type": "choice",
         "name": question.name,
-        "choice": values[labels.index(judgment.label or "")],
+        "choice": chosen,
         "confidence": choice_confidence(parts),
-        "probabilities": [
-            {"value": value, "probability": by_label[label]}
-            for value, label in zip(values, labels, strict=True)
-        ],
+        "probabilities": [{"value": value, "probability": part} for value, part in pairs],
     }

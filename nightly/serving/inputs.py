@@ -9,6 +9,7 @@ from data.errors import UserError
 from data.intake import BadCell
 from data.records import Exchange, Turn
 from data.tables import read_exchange, to_row
+from judge.fencing import EARLIER, FEELS, REPLY, SAID, SITUATION
 from nightly.serving.bodies import parse_object
 from nightly.serving.refusals import Refused
 
@@ -21,13 +22,7 @@ UNHEARD: Final = ("system", "developer")  # the judge has its own instructions: 
 TEXTS: Final = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
 # As judge.fencing writes it. Nobody can put a heading into a text: its mark follows from all the texts.
 FENCED: Final = re.compile(r"^=== ([0-9a-f]{16}) exchange ===\n", re.MULTILINE)
-HEADINGS: Final = {
-    "what the speaker feels": "emotion",
-    "the speaker's situation": "situation",
-    "what the speaker said": "prompt",
-    "the listener's reply, which is to be judged": "response",
-}
-EARLIER: Final = "earlier, said by "
+HEADINGS: Final = {FEELS: "emotion", SITUATION: "situation", SAID: "prompt", REPLY: "response"}
 
 
 def read_input(given: Any, *, place: str) -> Exchange:

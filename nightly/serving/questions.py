@@ -77,6 +77,14 @@ def check_model(model: str, served: Served) -> None:
         )
 
 
+def choose(values: Sequence[Any], judgment: Judgment) -> tuple[Any, list[tuple[Any, float]]]:
+    """The value that stands for the judgment's label, and every value with its probability."""
+    labels = check_choices("", values)
+    by_label = judgment.probabilities or {}
+    pairs = [(value, by_label[label]) for value, label in zip(values, labels, strict=True)]
+    return values[labels.index(judgment.label or "")], pairs
+
+
 def probabilities_of(judgment: Judgment) -> list[float]:
     """Of Bad, Okay and Good."""
     return [(judgment.probabilities or {})[label] for label in LABELS]

@@ -12,6 +12,7 @@ from nightly.serving.questions import (
     check_component,
     check_levels,
     choice_confidence,
+    choose,
     probabilities_of,
     score_confidence,
 )
@@ -117,12 +118,10 @@ def _answer(
             "probabilities": dict(zip(places, parts, strict=True)),
             "confidence": score_confidence(parts),
         }
-    labels = check_choices("", question.criteria)
-    by_label = dict(zip(LABELS, parts, strict=True))
-    keys = list(question.criteria)
+    chosen, pairs = choose(list(question.criteria), judgment)
     return {
         "type": "choice",
-        "choice": keys[labels.index(judgment.label or "")],
-        "probabilities": {key: by_label[label] for key, label in zip(keys, labels, strict=True)},
+        "choice": chosen,
+        "probabilities": dict(pairs),
         "confidence": choice_confidence(parts),
     }
