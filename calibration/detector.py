@@ -25,15 +25,6 @@ class Nights:
     squares: Floats  # (histories, nights)
     baseline_nights: int = 1
 
-    def until(self, night: int) -> "Nights":
-        """The first nights only."""
-        return Nights(
-            prompts=self.prompts[:night],
-            totals=self.totals[:, :night],
-            squares=self.squares[:, :night],
-            baseline_nights=self.baseline_nights,
-        )
-
     @property
     def baseline_prompts(self) -> np.float64:
         """How many answers the baseline rests on: no fewer than were compared on any night."""
@@ -109,14 +100,6 @@ def log_evidence(ratios: Floats) -> Floats:
     top = ratios.max(axis=1)
     total: Floats = top + np.log(np.exp(ratios - top[:, None]).sum(axis=1))
     return total
-
-
-def evidence_by_night(nights: Nights, *, drop: float) -> Floats:
-    """The log evidence as it was on each night, (histories, nights)."""
-    found = np.zeros(nights.totals.shape)
-    for night in range(1, len(nights.prompts) + 1):
-        found[:, night - 1] = log_evidence(log_ratios(changes(nights.until(night)), drop=drop))
-    return found
 
 
 def half_width(information: float, *, alpha: float, tuned_at: float) -> float:

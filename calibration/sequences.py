@@ -26,7 +26,6 @@ which `dispersion` is the warning; and prompts as a sample of all prompts, for w
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -36,13 +35,12 @@ from numpy.typing import ArrayLike
 from calibration.detector import (
     Nights,
     changes,
-    evidence_by_night,
     half_width,
     log_evidence,
     log_ratios,
     noise,
 )
-from calibration.intervals import CONFIDENCE, Estimate, Floats, Interval, finite_or_none
+from calibration.intervals import CONFIDENCE, Estimate, Interval, finite_or_none
 
 ALPHA: Final = 1 - CONFIDENCE
 NIGHTS: Final = 365  # within which a false alarm has a probability of at most alpha
@@ -76,7 +74,7 @@ class Watch:
         return len(self.prompts)
 
     def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; `read_watch` takes it back."""
+        """Ready for JSON."""
         return asdict(self)
 
 
@@ -103,30 +101,6 @@ class Alarm:
             "since": self.since,
             "change": self.change.as_dict(),
         }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PowerPlan:
-    """Nights until a drop is found: in half of all cases, and in 80 %; infinite if not within the limit."""
-
-    drop: float
-    median: float
-    eighty: float
-    found_first_night: float
-
-    def as_dict(self) -> dict[str, float | None]:
-        """Ready for JSON; null is more nights than were looked at."""
-        return {name: finite_or_none(value) for name, value in asdict(self).items()}
-
-
-def read_watch(kept: Mapping[str, Any]) -> Watch:
-    """A watch from its `as_dict`."""
-    return Watch(
-        baseline_nights=int(kept["baseline_nights"]),
-        prompts=tuple(int(count) for count in kept["prompts"]),
-        totals=tuple(float(total) for total in kept["totals"]),
-        squares=tuple(float(square) for square in kept["squares"]),
-    )
 
 
 def update(watch: Watch, differences: ArrayLike) -> Watch:
@@ -203,13 +177,6 @@ def alarm(watch: Watch, *, alpha: float = ALPHA, models: int = 1, drop: float = 
     )
 
 
-def first_alarm(watch: Watch, *, alpha: float = ALPHA, models: int = 1, drop: float = DROP) -> int | None:
-    """The first night, from 1, on which the alarm was raised; None if it never was."""
-    found = evidence_by_night(_nights(watch), drop=drop)[0]
-    raised = np.flatnonzero(found >= math.log(NIGHTS * models / alpha))
-    return int(raised[0]) + 1 if raised.size else None
-
-
 def dispersion(watch: Watch) -> float:
     """The variance of nights over what decoding explains: about 1, and well above it if nights have moods.
 
@@ -223,57 +190,6 @@ def dispersion(watch: Watch) -> float:
         return math.nan
     expected = noise(nights)[0, 0] * (1 / count[1:] + 1 / count[:-1])
     return float(np.mean(np.diff(total / count) ** 2 / expected))
-
-
-def power_plan(
-    drop: float,
-    *,
-    prompts: int,
-    spread: float,
-    alpha: float = ALPHA,
-    models: int = 1,
-    before: int = 14,
-    baseline_nights: int = 1,
-    limit: int = 60,
-    worlds: int = 2000,
-    rng: np.random.Generator | None = None,
-) -> PowerPlan:
-    """How many nights a sudden `drop` takes to raise the alarm, by simulating the alarm itself.
-
-    `spread` is the standard deviation over prompts of the difference between two nights, `before` how many
-    nights passed unchanged, which sharpen the baseline. Beyond a tolerance of t points a drop of d is found
-    as fast as one of d - t is here.
-
-    >>> plan = power_plan(0.05, prompts=160, spread=0.2)
-    >>> plan.median, plan.eighty
-    (2.0, 2.0)
-    """
-    rng = rng or np.random.default_rng(0)
-    own = spread / math.sqrt(2)  # of one answer; the difference of two nights has two
-    means = own / math.sqrt(prompts) * rng.standard_normal((worlds, before + limit))
-    means -= own / math.sqrt(prompts * baseline_nights) * rng.standard_normal((worlds, 1))
-    means[:, before:] -= drop
-    apart = own**2 * (1 + 1 / baseline_nights) * (prompts - 1)
-    nights = Nights(
-        prompts=np.full(before + limit, float(prompts)),
-        totals=prompts * means,
-        squares=prompts * means**2 + apart,
-        baseline_nights=baseline_nights,
-    )
-    raised = evidence_by_night(nights, drop=DROP) >= math.log(NIGHTS * models / alpha)
-    raised = raised[~raised[:, :before].any(axis=1), before:]
-    found = np.logical_or.accumulate(raised, axis=1).mean(axis=0) if len(raised) else np.zeros(limit)
-    return PowerPlan(
-        drop=drop,
-        median=_first_above(found, 0.5),
-        eighty=_first_above(found, 0.8),
-        found_first_night=float(found[0]),
-    )
-
-
-def _first_above(found: Floats, share: float) -> float:
-    reached = np.flatnonzero(found >= share)
-    return float(reached[0] + 1) if reached.size else math.inf
 
 
 def _information(nights: Nights, at: int, later: int, earlier: float) -> float:

@@ -1,4 +1,4 @@
-"""Nights without change raise few alarms, and a drop is found within the nights of the plan."""
+"""Nights without change raise few alarms, and a drop is found within a few nights."""
 
 import json
 import math
@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from calibration.detector import Nights, changes, evidence_by_night, noise
+from calibration.detector import Nights, changes, log_evidence, log_ratios, noise
 from calibration.intervals import Floats
 from calibration.sequences import (
     ALPHA,
@@ -16,10 +16,7 @@ from calibration.sequences import (
     alarm,
     current,
     dispersion,
-    first_alarm,
     interval,
-    power_plan,
-    read_watch,
     update,
 )
 
@@ -80,14 +77,28 @@ def watch_of(nights: Nights, row: int = 0, until: int | None = None) -> Watch:
     )
 
 
+def evidence_by_night(nights: Nights) -> Floats:
+    """The log evidence as it was on each night, (histories, nights)."""
+    found = np.zeros(nights.totals.shape)
+    for night in range(1, len(nights.prompts) + 1):
+        until = Nights(
+            prompts=nights.prompts[:night],
+            totals=nights.totals[:, :night],
+            squares=nights.squares[:, :night],
+            baseline_nights=nights.baseline_nights,
+        )
+        found[:, night - 1] = log_evidence(log_ratios(changes(until), drop=DROP))
+    return found
+
+
 def false_alarms(nights: Nights, *, models: int = 1) -> float:
-    top = evidence_by_night(nights, drop=DROP).max(axis=1)
+    top = evidence_by_night(nights).max(axis=1)
     return float(np.mean(top >= LIMIT + math.log(models)))
 
 
 def delays(nights: Nights, drop_at: int) -> Floats:
     """Nights from the drop to the alarm, infinite for never; histories that alarmed before are left out."""
-    raised = evidence_by_night(nights, drop=DROP) >= LIMIT
+    raised = evidence_by_night(nights) >= LIMIT
     raised = raised[~raised[:, :drop_at].any(axis=1), drop_at:]
     return np.where(raised.any(axis=1), raised.argmax(axis=1) + 1.0, np.inf)
 
@@ -112,7 +123,7 @@ def test_of_thousands_of_years_without_change_at_most_one_in_twenty_alarms(
 
 @pytest.mark.slow
 def test_of_twenty_models_one_alarm_a_year_at_most_or_one_in_twenty_years_by_choice() -> None:
-    top = evidence_by_night(years(3, "bounded", histories=2000), drop=DROP).max(axis=1).reshape(100, 20)
+    top = evidence_by_night(years(3, "bounded", histories=2000)).max(axis=1).reshape(100, 20)
     alarms = top >= LIMIT
     assert alarms.sum(axis=1).mean() <= 1  # 20 models at 5 %
     assert (top >= LIMIT + math.log(20)).any(axis=1).mean() <= 0.05
@@ -137,58 +148,23 @@ def test_taking_the_baseline_for_exact_would_alarm_in_most_years() -> None:
 
 
 @pytest.mark.parametrize("kind", ["normal", "bounded", "heavy"])
-def test_a_drop_of_five_points_is_found_within_the_nights_of_the_plan(kind: str) -> None:
-    plan = power_plan(0.05, prompts=PROMPTS, spread=SPREAD, before=14)
+def test_a_drop_of_five_points_is_found_within_two_nights(kind: str) -> None:
     found = delays(years(5, kind, histories=300, nights=14 + 10, drop_at=14), 14)
-    assert np.mean(found <= plan.median) >= 0.5
-    assert np.mean(found <= plan.eighty) >= 0.8
-    assert np.mean(found <= 2 * plan.eighty) >= 0.97
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("spread", [0.15, 0.25])
-@pytest.mark.parametrize("before", [3, 14, 180])
-def test_the_plan_holds_for_other_spreads_and_beginnings(spread: float, before: int) -> None:
-    plan = power_plan(0.05, prompts=PROMPTS, spread=spread, before=before)
-    rng = np.random.default_rng(6)
-    base = rng.standard_normal((600, before + 30, PROMPTS), dtype=np.float32) * spread / math.sqrt(2)
-    apart = base - rng.standard_normal((600, 1, PROMPTS)) * spread / math.sqrt(2)
-    apart[:, before:] -= 0.05
-    nights = Nights(
-        prompts=np.full(before + 30, float(PROMPTS)),
-        totals=apart.sum(axis=2, dtype=float),
-        squares=(apart**2).sum(axis=2, dtype=float),
-    )
-    found = delays(nights, before)
-    assert np.mean(found <= plan.median) >= 0.46  # what 600 histories may be off by, twice
-    assert np.mean(found <= plan.eighty) >= 0.77
-
-
-def test_the_plan_grows_with_noise_and_shrinks_with_prompts_and_baseline() -> None:
-    def nights(**options: float) -> float:
-        given = {"prompts": PROMPTS, "spread": 0.25, "worlds": 400, "limit": 40} | options
-        return power_plan(0.05, **given).eighty  # type: ignore[arg-type]
-
-    assert nights(spread=0.15) <= nights(spread=0.2) <= nights(spread=0.25) <= nights(spread=0.4)
-    assert nights(prompts=640) <= nights() <= nights(models=20) <= nights(alpha=0.0001)
-    assert nights(before=60) <= nights(before=3)
-    # One noisy baseline night and nothing before: no number of nights after makes up for it.
-    assert nights(before=0, spread=0.4) == math.inf
-    assert power_plan(0.001, prompts=20, spread=0.3, limit=5, worlds=50).as_dict()["median"] is None
+    assert np.mean(found <= 2) >= 0.8
+    assert np.mean(found <= 4) >= 0.97
 
 
 def test_an_alarm_names_the_night_and_the_size_and_stays_for_the_history() -> None:
     nights = years(7, "bounded", histories=1, nights=60, drop_at=40, drop=0.08)
     before, after = watch_of(nights, until=40), watch_of(nights)
-    assert not alarm(before).is_raised and first_alarm(before) is None
+    assert not alarm(before).is_raised
     found = alarm(after)
     assert found.is_raised and found.since is not None and abs(found.since - 41) <= 1
     assert found.change.interval is not None
     assert found.change.interval.low <= -0.08 <= found.change.interval.high < 0
-    first = first_alarm(after)
-    assert first is not None and 41 <= first <= 43
-    assert alarm(watch_of(nights, until=first)).is_raised
-    assert not alarm(watch_of(nights, until=first - 1)).is_raised
+    first = next(night for night in range(1, 61) if alarm(watch_of(nights, until=night)).is_raised)
+    assert 41 <= first <= 43
+    assert evidence_by_night(nights)[0, first - 2] < LIMIT <= evidence_by_night(nights)[0, first - 1]
     # All nights together still hide it; what a gate looks at does not.
     assert current(after).value == pytest.approx(found.change.value)
     assert current(before).value == interval(before).value
@@ -200,16 +176,6 @@ def test_a_rise_raises_no_alarm_and_is_seen_by_the_interval() -> None:
     found = interval(watch_of(nights)).interval
     assert not alarm(watch_of(nights)).is_raised
     assert found is not None and 0 < found.low <= 0.1 <= found.high
-
-
-def test_the_watch_is_rebuilt_from_the_sums_that_were_stored() -> None:
-    rng = np.random.default_rng(9)
-    watch = Watch(baseline_nights=3)
-    for size in (160, 158, 0, 160):
-        watch = update(watch, 0.1 * rng.standard_normal(size))
-    again = read_watch(json.loads(json.dumps(watch.as_dict())))
-    assert again == watch and watch.nights == 4
-    assert alarm(again) == alarm(watch)
 
 
 def test_nights_are_weighed_by_their_prompts() -> None:
@@ -253,7 +219,7 @@ def test_moody_nights_show_in_the_dispersion() -> None:
 )
 def test_too_little_is_undefined(watch: Watch) -> None:
     found = alarm(watch)
-    assert not found.is_raised and math.isnan(found.evidence) and first_alarm(watch) is None
+    assert not found.is_raised and math.isnan(found.evidence)
     assert interval(watch).interval is None and current(watch).interval is None
     assert found.as_dict()["evidence"] is None
 
