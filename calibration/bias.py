@@ -133,20 +133,6 @@ def audit_planted(planted: Planted) -> Verdict:
     return Verdict(low=low, high=high, detectable=answer.detectable())
 
 
-def say(finding: Finding) -> str:
-    """A finding as a line of text."""
-    about = f" ({finding.about})" if finding.about else ""
-    what = f"{finding.audit}{about}: {finding.verdict}"
-    interval = finding.effect.interval
-    if interval is None:
-        return f"{what}; {finding.note}"
-    size = {"matters": ", large enough to matter", "small": ", too small to matter", "unclear": ""}
-    return (
-        f"{what}{size[finding.size] if finding.verdict == FOUND else ''}; {finding.effect.value:+.3f} points"
-        f" [{interval.low:+.3f}, {interval.high:+.3f}], would have found {finding.detectable:.3f}"
-    )
-
-
 def conclude(answer: Contrast, p: float, *, looks: int, threshold: float) -> tuple[Outcome, Size]:
     """The verdict on an effect, and where its interval lies; the rule stands at the top of this module."""
     interval = answer.estimate().interval

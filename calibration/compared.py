@@ -36,9 +36,8 @@ class RatingColumns:
 class ModelRow:
     """One model within a group of emotions, against the baseline; the baseline's own row has no tests.
 
-    `shares` count raters where they are known, else take ratings as independent. `relative` is the gain in
-    the share of Good as a part of the baseline's, `points` in parts of all. `yates` is the published 2x2 test
-    of Good, `full` the 2x3 one.
+    `shares` count raters. `relative` is the gain in the share of Good as a part of the baseline's,
+    `points` in parts of all. `yates` is the published 2x2 test of Good, `full` the 2x3 one.
     """
 
     model: str
@@ -51,7 +50,7 @@ class ModelRow:
     yates: ChiSquare | None
     full: ChiSquare | None
     raters: RaterTest | None
-    p_holm: float  # of the raters' test over all models of the group; of `yates` without raters
+    p_holm: float  # of the raters' test over all models of the group
 
     @property
     def ratings(self) -> int:
@@ -80,8 +79,8 @@ class Pair:
     other: str
     points: float
     full: ChiSquare
-    raters: RaterTest | None
-    p_holm: float  # of the raters' test; of `full` without raters
+    raters: RaterTest
+    p_holm: float  # of the raters' test
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON; null is undefined."""
@@ -90,7 +89,7 @@ class Pair:
             "other": self.other,
             "points": finite_or_none(self.points),
             "full": self.full.as_dict(),
-            "raters": self.raters.as_dict() if self.raters else None,
+            "raters": self.raters.as_dict(),
             "p_holm": finite_or_none(self.p_holm),
         }
 

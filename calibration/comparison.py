@@ -6,7 +6,7 @@ what is left of the cells of single emotions after Benjamini-Hochberg and Holm.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -25,13 +25,12 @@ from calibration.compared import (
     Pair,
     RatingColumns,
 )
-from calibration.intervals import Estimate, Floats, Interval
+from calibration.intervals import Estimate, Interval
 from calibration.multiplicity import benjamini_hochberg, holm, tie_letters
-from calibration.powered import UNIT, Rated, intervals, one_hot, power
+from calibration.powered import Rated, one_hot, power
 from calibration.raterlevel import Handfuls, RaterTest, handfuls, rater_test
 from data.errors import UserError
 from data.records import EMOTIONS, LABELS, POSITIVE_EMOTIONS
-from data.studies import StudyCell
 
 GROUPS: Final[tuple[Group, ...]] = ("all", "positive", "negative")
 GOOD: Final = len(LABELS) - 1
@@ -51,17 +50,7 @@ def compare_ratings(ratings: RatingColumns, *, baseline: str, models: Sequence[s
     return _compare(counts, ratings, baseline, models)
 
 
-def compare_counts(cells: Iterable[StudyCell], *, baseline: str, models: Sequence[str] = ()) -> Comparison:
-    """The same from counts alone: nothing is known of raters, so ratings are taken as independent."""
-    counts: dict[str, dict[str, tuple[int, int, int]]] = {}
-    for cell in cells:
-        counts.setdefault(cell.model, {})[cell.emotion] = (cell.bad, cell.okay, cell.good)
-    return _compare(counts, None, baseline, models)
-
-
-def _compare(
-    counts: Counts, ratings: RatingColumns | None, baseline: str, models: Sequence[str]
-) -> Comparison:
+def _compare(counts: Counts, ratings: RatingColumns, baseline: str, models: Sequence[str]) -> Comparison:
     for name in (baseline, *models):
         if name not in counts:
             raise UserError(f"no ratings of the model {name!r}; rated are {', '.join(counts) or 'none'}")
@@ -80,7 +69,7 @@ def _compare(
         counts=kept,
         cells=cells,
         cell_power=_cell_power(groups[0], cells),
-        clusters={} if ratings is None else {name: _handfuls(ratings, name) for name in names},
+        clusters={name: _handfuls(ratings, name) for name in names},
     )
 
 
@@ -101,17 +90,15 @@ def _handfuls(ratings: RatingColumns, model: str) -> Handfuls:
     return handfuls(own.rater, own.rating == len(LABELS))
 
 
-def _group(group: Group, counts: Counts, ratings: RatingColumns | None) -> GroupTable:
+def _group(group: Group, counts: Counts, ratings: RatingColumns) -> GroupTable:
     totals = {
         name: np.array([row for emotion, row in cells.items() if is_in(emotion, group)] or [(0, 0, 0)]).sum(
             axis=0
         )
         for name, cells in counts.items()
     }
-    own: dict[str, RatingColumns] = {}
-    if ratings is not None:
-        inside = np.array([is_in(emotion, group) for emotion in ratings.emotion.tolist()], dtype=bool)
-        own = {name: ratings.take(inside & (ratings.model == name)) for name in counts}
+    inside = np.array([is_in(emotion, group) for emotion in ratings.emotion.tolist()], dtype=bool)
+    own = {name: ratings.take(inside & (ratings.model == name)) for name in counts}
     names = list(counts)
     pairs = _pairs(totals, own)
     order = sorted(names, key=lambda name: -_share(totals[name]) if totals[name].sum() else 2.0)
@@ -142,13 +129,13 @@ def _rows(totals: Mapping[str, NDArray[Any]], own: Mapping[str, RatingColumns]) 
     rows = []
     for name, row in totals.items():
         is_base = name == baseline
-        test = _rater_test(own[name], own[baseline]) if own and not is_base else None
+        test = None if is_base else _rater_test(own[name], own[baseline])
         share, base_share = _share(row), _share(base)
         rows.append(
             ModelRow(
                 model=name,
                 counts=(int(row[0]), int(row[1]), int(row[2])),
-                shares=_shares(row, own.get(name)),
+                shares=_shares(own[name]),
                 mean=float(row @ np.arange(1, len(LABELS) + 1) / row.sum()) if row.sum() else math.nan,
                 relative=share / base_share - 1 if base_share and not is_base else math.nan,
                 points=share - base_share if not is_base else math.nan,
@@ -159,7 +146,7 @@ def _rows(totals: Mapping[str, NDArray[Any]], own: Mapping[str, RatingColumns]) 
                 p_holm=math.nan,
             )
         )
-    plain = [row.raters.p if row.raters else row.yates.p if row.yates else math.nan for row in rows]
+    plain = [row.raters.p if row.raters else math.nan for row in rows]
     return tuple(replace(row, p_holm=float(p)) for row, p in zip(rows, holm(plain), strict=True))
 
 
@@ -174,11 +161,11 @@ def _pairs(totals: Mapping[str, NDArray[Any]], own: Mapping[str, RatingColumns])
                     other=other,
                     points=_share(totals[one]) - _share(totals[other]),
                     full=chi_square([totals[one], totals[other]]),
-                    raters=_rater_test(own[one], own[other]) if own else None,
+                    raters=_rater_test(own[one], own[other]),
                     p_holm=math.nan,
                 )
             )
-    adjusted = holm([pair.raters.p if pair.raters else pair.full.p for pair in found])
+    adjusted = holm([pair.raters.p for pair in found])
     return tuple(replace(pair, p_holm=float(p)) for pair, p in zip(found, adjusted, strict=True))
 
 
@@ -187,24 +174,19 @@ def _rater_test(one: RatingColumns, other: RatingColumns) -> RaterTest:
     return rater_test(one.rater, one.rating == best, other.rater, other.rating == best)
 
 
-def _shares(row: NDArray[Any], own: RatingColumns | None) -> dict[str, Estimate]:
-    total = int(row.sum())
+def _shares(own: RatingColumns) -> dict[str, Estimate]:
+    total = len(own.rating)
     if not total:
         return {label: Estimate(math.nan, None) for label in LABELS}
-    if own is not None:
-        # No judge: every row of what it said is the same, and only the ratings count.
-        rated = Rated(
-            judged=np.zeros((total, len(LABELS))),
-            item=np.arange(total),
-            value=one_hot(own.rating, len(LABELS)),
-            cluster=own.rater,
-        )
-        found = power(rated)
-        value, low, high = found.value, found.low, found.high
-    else:
-        value = row / total
-        freedom: Floats = np.full(len(LABELS), 1e6)
-        low, high = intervals(value, value * (1 - value) / total, freedom, UNIT, total)
+    # No judge: every row of what it said is the same, and only the ratings count.
+    rated = Rated(
+        judged=np.zeros((total, len(LABELS))),
+        item=np.arange(total),
+        value=one_hot(own.rating, len(LABELS)),
+        cluster=own.rater,
+    )
+    found = power(rated)
+    value, low, high = found.value, found.low, found.high
     return {
         label: Estimate(
             float(value[at]), Interval(float(low[at]), float(high[at])) if low[at] == low[at] else None

@@ -6,7 +6,7 @@ lower than that of all but a few of the calibration responses with that rating. 
 wraps scikit-learn estimators, is slow to import, and has neither splits by cluster nor sets without gaps.
 
 The promise holds on average over calibration sets, for responses that come as the calibration ones did. A
-batch shares a rater, so its rows are not so many independent draws: keep it on one side (`split_clusters`),
+batch shares a rater, so its rows are not so many independent draws: keep it on one side,
 and expect coverage to vary more between calibration sets than the counts of ratings suggest.
 """
 
@@ -84,18 +84,6 @@ class SetReport:
         }
 
 
-def split_clusters(clusters: ArrayLike, *, rng: np.random.Generator, part: float = 0.5) -> NDArray[np.bool_]:
-    """Which rows go to the calibration side; every cluster is on one side, about `part` of them on that.
-
-    >>> split_clusters(["a", "a", "b", "b"], rng=np.random.default_rng(0)).sum()
-    np.int64(2)
-    """
-    names, number = np.unique(np.asarray(clusters), return_inverse=True)
-    taken = rng.permutation(len(names)) < round(part * len(names))
-    chosen: NDArray[np.bool_] = taken[number]
-    return chosen
-
-
 def fit_thresholds(
     probabilities: ArrayLike,
     ratings: ArrayLike,
@@ -140,18 +128,6 @@ def prediction_sets(probabilities: ArrayLike, thresholds: Thresholds) -> tuple[t
         tuple(label for label, is_in in zip(thresholds.labels, row, strict=True) if is_in)
         for row in inside.tolist()
     )
-
-
-def assess_sets(
-    probabilities: ArrayLike,
-    ratings: ArrayLike,
-    thresholds: Thresholds,
-    *,
-    clusters: ArrayLike | None = None,
-) -> SetReport:
-    """Coverage and size on ratings the thresholds were not fitted on."""
-    inside = _inside(np.asarray(probabilities, dtype=float), thresholds)
-    return _report(inside, np.asarray(ratings), clusters, thresholds.labels, thresholds.coverage)
 
 
 def cross_assess_sets(

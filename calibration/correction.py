@@ -14,10 +14,9 @@ import numpy as np
 
 from calibration.intervals import Estimate, Floats, Interval, finite_or_none
 from calibration.levels import worth_in_ratings
-from calibration.paired import difference
 from calibration.powered import UNIT, Powered, Rated, judge_means, power
 from calibration.resampling import ratio
-from calibration.transport import Between, Target, fit_line, refusal, transport, transport_difference
+from calibration.transport import Between, Target, fit_line, refusal, transport
 from data.records import LABELS
 
 How = Literal["ratings", "judge", "both", "refused"]
@@ -93,37 +92,6 @@ def correct(
     return tuple(
         _correct(name, rated, powered.get(name), known, names, worth) for name, rated in models.items()
     )
-
-
-def correct_difference(
-    one: str,
-    other: str,
-    models: Mapping[str, Rated],
-    *,
-    between: Sequence[Between] | None = None,
-    names: Sequence[str] = LABELS,
-) -> tuple[Mapping[str, Estimate], str | None]:
-    """one - other in each column, or nothing and the reason.
-
-    Where both have ratings of their own these alone decide, so that raters and prompts they share cancel and
-    nothing is assumed of the judge; else the line does, with a few ratings of either where there are some.
-    """
-    first, second = models[one], models[other]
-    powered = power_all(models)
-    own, others = powered.get(one), powered.get(other)
-    if own and others and np.isfinite(own.variance + others.variance).all():
-        gap = difference(own, others)
-        columns = zip(names, gap.value, gap.low, gap.high, strict=True)
-        return {name: _estimate(*values) for name, *values in columns}, None
-    known = tuple(between) if between is not None else _between(models, powered)
-    found = {}
-    for column, name in enumerate(names):
-        line = known[column].without(one).without(other)
-        targets = [_target(first, own, column), _target(second, others, column)]
-        if reason := next(filter(None, (refusal(line, target) for target in targets)), None):
-            return {}, f"{name}: {reason}"
-        found[name] = transport_difference(line, *targets)
-    return found, None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,7 +70,7 @@ class HeldOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """What `evaluate` found; `chosen_models` is None when no models were chosen.
+    """How one judge did; `chosen_models` is None when no models were chosen.
 
     `has_own_frequencies`: there was one split only, so the labels of `qwk` use the very ratings they meet.
     """
@@ -119,11 +119,17 @@ class Rivalry:
         }
 
 
-def evaluate(
-    held_out: HeldOut, *, rng: np.random.Generator, draws: int = 1000, chosen: Sequence[str] | None = None
-) -> Evaluation:
-    """How a judge did: response by response, model by model, and over the models, all or the `chosen` ones.
+def compare_rivals(
+    judges: Mapping[str, HeldOut],
+    *,
+    judge: str,
+    rng: np.random.Generator,
+    draws: int = 1000,
+    chosen: Sequence[str] | None = None,
+) -> Rivalry:
+    """Every judge on the same rows and the same draws, and how far `judge` is from each of the others.
 
+    Each did so well response by response, model by model, and over the models, all or the `chosen` ones.
     Per response, where all labels are fixed before the bootstrap:
 
     - `qwk`: quadratic kappa of the rating and a label, cut from the expected score so that in each split the
@@ -138,20 +144,6 @@ def evaluate(
     Ranks are taken over all splits together, so a level that shifts from split to split costs: a judge that
     says nothing but the frequencies outside each split ranks below chance. With fewer than two batches there
     are no intervals.
-    """
-    drawn, batches = _draw(held_out, rng, draws)
-    return _evaluation(held_out, _sampled(held_out, batches, drawn, chosen))
-
-
-def compare_rivals(
-    judges: Mapping[str, HeldOut],
-    *,
-    judge: str,
-    rng: np.random.Generator,
-    draws: int = 1000,
-    chosen: Sequence[str] | None = None,
-) -> Rivalry:
-    """Every judge on the same rows and the same draws, and how far `judge` is from each of the others.
 
     Differences are judge - rival, in all values per response and in the mean and worst share error over the
     `chosen` models, or over all; what a draw does to both judges cancels.

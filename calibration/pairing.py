@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from calibration.intervals import Floats
 from calibration.resampling import Integers
 from data.errors import UserError
-from data.recorded import first_number, judgment_of_row, nearest_level, position_on
+from data.recorded import first_number, nearest_level, position_on
 from data.records import LABELS, UNNAMED_MODEL, Judgment, Rating
 
 Cluster = Literal["batch", "rater", "prompt", "id"]
@@ -62,11 +62,6 @@ class Paired:
     def models(self) -> tuple[str, ...]:
         """Every model, by name."""
         return tuple(str(name) for name in np.unique(self.model))
-
-    @property
-    def has_several_raters(self) -> bool:
-        """Whether any response was rated by more than one person."""
-        return len(np.unique(self.id)) < len(self)
 
     def clusters(self, kind: Cluster = "batch") -> Integers:
         """Each row's cluster, numbered from 0."""
@@ -128,22 +123,6 @@ def pair(
         unjudged=len(ids - set(judged)),
         unrated=len(set(scored) - ids),
     )
-
-
-def pair_table(
-    rows: Iterable[Mapping[str, Any]],
-    ratings: Iterable[Rating],
-    *,
-    scale: Sequence[str] = LABELS,
-    dimension: str = "empathy",
-    is_rounding: bool = False,
-) -> Paired:
-    """The same for judgments of another tool as plain rows: see `data.recorded.read_recorded` for columns.
-
-    A score off the scale is unscored and counted, never moved onto it.
-    """
-    judgments = [judgment_of_row(row, scale=scale) for row in rows]
-    return pair(judgments, ratings, scale=scale, dimension=dimension, is_rounding=is_rounding)
 
 
 def median_ratings(paired: Paired) -> Paired:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibration.intervals import Estimate, Floats, resample_clusters
-from calibration.resampling import Statistic, ratio, sample, value_of
+from calibration.resampling import Statistic, ratio, sample
 from data.errors import UserError
 
 DRAWS = 2000
@@ -33,31 +33,24 @@ class PanelSize:
         }
 
 
-def effective_judges(errors: ArrayLike) -> float:
-    """k / (1 + (k - 1) r), r the mean correlation of errors, (rows, judges), over all pairs of k judges.
+def panel_size(
+    errors: ArrayLike, clusters: ArrayLike, *, rng: np.random.Generator, draws: int = DRAWS
+) -> PanelSize:
+    """How many independent judges a panel is worth: k / (1 + (k - 1) r), r the mean correlation of errors.
 
-    The mean of so many judges with independent errors would vary as much as the mean of these. From 1, where
-    all err alike, to k; above k where errors cancel. Undefined without rows, and where a judge errs by the
-    same amount throughout.
+    The mean of so many judges with independent errors would vary as much as the mean of these k. From 1,
+    where all err alike, to k; above k where errors cancel. Undefined without rows, and where a judge errs by
+    the same amount throughout. Intervals are over clusters (rating batches, raters); there are none with
+    fewer than two of these.
 
     An error is a score less a person's rating. What the person was off by is in the errors of all judges, so
     against single ratings the errors of judges with nothing in common correlate too: read r as an upper and
     the number of judges as a lower limit, and compare panels on the same ratings only.
 
     >>> two_alike = [[1, 1, -1], [-1, -1, -1], [1, 1, 1], [-1, -1, 1]]
-    >>> round(effective_judges(two_alike), 6)
+    >>> round(panel_size(two_alike, [1, 2, 3, 4], rng=np.random.default_rng(0)).effective.value, 6)
     1.8
-    >>> effective_judges([[0.5, 0.1], [0.5, 0.2]])
-    nan
     """
-    table = _table(errors)
-    return value_of(effective_of(table), len(table))
-
-
-def panel_size(
-    errors: ArrayLike, clusters: ArrayLike, *, rng: np.random.Generator, draws: int = DRAWS
-) -> PanelSize:
-    """The same with intervals over clusters (rating batches, raters); none with fewer than two of these."""
     table = _table(errors)
     names, number = np.unique(np.asarray(clusters), return_inverse=True)
     drawn = resample_clusters(len(names), rng=rng, draws=draws if len(names) > 1 else 0)

@@ -168,27 +168,6 @@ def _aic(rows: Rows, fit: Fit) -> float:
     return 2 * (sum(rows.cells.sizes) - fit.log_likelihood)
 
 
-def binary_icc(share: float, rater_share: float) -> float:
-    """The intraclass correlation of a yes or no of this share that a latent correlation brings about.
-
-    That of Good against the rest can be held against an ICC(1) computed from zeros and ones, which is smaller
-    than the latent one. Undefined at shares 0 and 1.
-
-    >>> round(binary_icc(0.5, 0.2), 3)  # 2 / pi * arcsin(0.2)
-    0.128
-    >>> binary_icc(1.0, 0.2)
-    nan
-    """
-    from scipy.special import ndtr, ndtri
-
-    if not 0 < share < 1 or not 0 <= rater_share < 1:
-        return math.nan
-    points, weights = np.polynomial.hermite_e.hermegauss(61)
-    given = ndtr((ndtri(share) + math.sqrt(rater_share) * points) / math.sqrt(1 - rater_share))
-    both = float((weights * given**2).sum() / weights.sum())
-    return (both - share**2) / (share * (1 - share))
-
-
 def _findings(rows: Rows, fit: Fit, labels: Sequence[str]) -> dict[str, Any]:
     cells, meant = rows.cells, rows.cells.unpack(fit.parameters)
     covariance = covariance_of(cells, fit)

@@ -2,8 +2,7 @@
 
 Everything slow (sorting, tabulating) happens once, when a statistic is made for its rows. What comes back is
 a function from counts, how often each draw takes each row, to the statistic in each draw. The plain value is
-the one draw that takes every row once, so a statistic and its interval can never follow two formulas. What
-each statistic means is said where it has its name, in `calibration.agreement`.
+the one draw that takes every row once, so a statistic and its interval can never follow two formulas.
 """
 
 from collections.abc import Callable, Mapping
@@ -60,6 +59,12 @@ def ratio(above: Floats, below: Floats) -> Floats:
 
 
 def kappa_of(ratings: NDArray[Any], labels: NDArray[Any], weights: Weights) -> Statistic:
+    """Cohen's kappa: 1 - observed / expected disagreement; from -1 to 1, where 0 is chance.
+
+    A pair x, y disagrees by (x - y)^2 with quadratic `weights`, by |x - y| with linear ones, and by 1, if it
+    differs at all, with None. "Expected" is over all pairs of one's ratings with the other's labels.
+    Undefined when both gave one and the same value throughout.
+    """
     values, cells = _cells(ratings, labels)
     gaps = np.abs(values[:, None] - values[None, :])
     distance = {"quadratic": gaps**2, "linear": gaps, None: (gaps > 0).astype(float)}[weights]
@@ -74,6 +79,10 @@ def kappa_of(ratings: NDArray[Any], labels: NDArray[Any], weights: Weights) -> S
 
 
 def balanced_accuracy_of(ratings: NDArray[Any], labels: NDArray[Any]) -> Statistic:
+    """The mean over ratings that occur of the part of them the label hits; from 0 to 1.
+
+    With k ratings chance is 1 / k. Undefined when only one rating occurs: there is nothing to balance.
+    """
     values, cells = _cells(ratings, labels)
 
     def balanced_accuracy(counts: Floats) -> Floats:
@@ -87,6 +96,10 @@ def balanced_accuracy_of(ratings: NDArray[Any], labels: NDArray[Any]) -> Statist
 
 
 def auc_of(positive: NDArray[np.bool_], scores: Floats) -> Statistic:
+    """How often a positive scores above a negative, a tie counting half (Mann-Whitney); from 0 to 1.
+
+    0.5 is chance. Undefined when all or none are positive.
+    """
     ties = _ties(scores)
 
     def auc(counts: Floats) -> Floats:

@@ -35,10 +35,10 @@ def crowd_page(comparison: Comparison, *, left_out: Sequence[str] = (), source: 
             tables=tuple(_tests(table) for table in comparison.groups),
             notes=tuple(_omnibus(table) for table in comparison.groups),
         ),
+        _raters(comparison),
+        _clusters(comparison),
+        _pairs(comparison),
     ]
-    if comparison.clusters:
-        sections += [_raters(comparison), _clusters(comparison)]
-    sections.append(_pairs(comparison))
     if comparison.cells:
         sections += [emotion_shares(comparison), emotion_cells(comparison)]
     return Page(
@@ -53,13 +53,12 @@ def _verdict(comparison: Comparison, left_out: Sequence[str]) -> list[str]:
     table = comparison.groups[0]
     said = []
     for item in table.rows[1:]:
-        test = "raters as units" if item.raters else "ratings taken as independent"
         found = {True: "more", False: "less"}[item.points > 0]
         is_apart = item.p_holm < ALPHA
         word = f"Good {found} often than" if is_apart else "not shown to differ in Good from"
         said.append(
             f"{item.model}: {word} {comparison.baseline}: {percent(item.relative)} %,"
-            f" {signed(item.points, 2)} points (p = {show_p(item.p_holm)} after Holm, {test})."
+            f" {signed(item.points, 2)} points (p = {show_p(item.p_holm)} after Holm, raters as units)."
         )
     if comparison.cells:
         counts = [comparison.count_cells(kind) for kind in ("p", "q", "p_holm")]

@@ -12,7 +12,6 @@ from calibration.correction import (
     MEAN,
     calibrate_between,
     correct,
-    correct_difference,
     judge_worth,
     project,
     within_slope,
@@ -207,8 +206,6 @@ def test_out_of_the_calibrated_range_the_level_is_refused() -> None:
     *_, found = correct({**models, "strange": strange})
     assert found.how == "refused" and found.levels == {}
     assert found.reason is not None and "above the calibrated range" in found.reason
-    gap, reason = correct_difference("model 0", "strange", {**models, "strange": strange})
-    assert gap == {} and reason is not None
     # Its own ratings need no line.
     rated = Rated(
         judged=strange.judged, item=np.arange(60), value=one_hot([1, 2, 3] * 20, 3), cluster=np.arange(60)
@@ -222,21 +219,6 @@ def test_a_model_alone_has_no_line() -> None:
     (found,) = correct({"a": unrated(rated)})
     assert found.how == "refused" and "calibrated models" in (found.reason or "")
     assert correct({}) == ()
-
-
-def test_differences_of_unrated_models_come_from_the_line() -> None:
-    models, truth = draw_models(World(models=10), 200, 1, np.random.default_rng(10))
-    names = list(models)
-    known = {**models, names[0]: unrated(models[names[0]]), names[1]: unrated(models[names[1]])}
-    gap, reason = correct_difference(names[0], names[1], known)
-    assert reason is None
-    good = gap["Good"]
-    assert good.interval is not None
-    assert good.interval.low <= truth[0, 2] - truth[1, 2] <= good.interval.high
-    rated, _ = correct_difference(names[0], names[1], models)
-    assert rated["Good"].interval is not None
-    back, _ = correct_difference(names[1], names[0], models)
-    assert back["Good"].value == pytest.approx(-rated["Good"].value)
 
 
 def test_slopes_within_and_worth() -> None:

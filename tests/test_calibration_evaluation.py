@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn import metrics
 
-from calibration.agreement import METRICS
-from calibration.evaluation import Evaluation, HeldOut, Rivalry, compare_rivals, evaluate
+from calibration.agreement import calibration_error, spearman
+from calibration.evaluation import Evaluation, HeldOut, Rivalry, compare_rivals
 from calibration.intervals import Estimate, Interval, resample_clusters
 from calibration.labelling import expected_scores, labels_by_frequency, labels_by_lift
 from calibration.levels import model_levels, tabulate
@@ -67,7 +68,9 @@ def simulated(
 
 
 def evaluated(held_out: HeldOut, seed: int = 0, draws: int = 200, chosen: Sequence[str] = ()) -> Evaluation:
-    return evaluate(held_out, rng=np.random.default_rng(seed), draws=draws, chosen=chosen)
+    rng = np.random.default_rng(seed)
+    found = compare_rivals({"ours": held_out}, judge="ours", rng=rng, draws=draws, chosen=chosen)
+    return found.evaluations["ours"]
 
 
 def width(estimate: Estimate) -> float:
@@ -92,21 +95,21 @@ def test_values_per_response_are_the_metrics_of_their_labels() -> None:
     scores = expected_scores(held.probabilities)
     good, bad = held.rating == 3, held.rating == 1
     expected = {
-        "qwk": ("weighted_kappa", held.rating, labels_by_frequency(scores, held.rating, held.split)),
-        "spearman": ("spearman", held.rating, scores),
-        "balanced_accuracy": (
-            "balanced_accuracy",
-            held.rating,
-            labels_by_lift(held.probabilities, held.split),
+        "qwk": metrics.cohen_kappa_score(
+            held.rating, labels_by_frequency(scores, held.rating, held.split), weights="quadratic"
         ),
-        "auc_good": ("auc", good, held.probabilities[:, 2]),
-        "auc_bad": ("auc", bad, held.probabilities[:, 0]),
-        "log_loss": ("log_loss_error", held.rating, held.probabilities),
-        "calibration_error": ("calibration_error", good, held.probabilities[:, 2]),
+        "spearman": spearman(held.rating, scores),
+        "balanced_accuracy": metrics.balanced_accuracy_score(
+            held.rating, labels_by_lift(held.probabilities, held.split)
+        ),
+        "auc_good": metrics.roc_auc_score(good, held.probabilities[:, 2]),
+        "auc_bad": metrics.roc_auc_score(bad, held.probabilities[:, 0]),
+        "log_loss": metrics.log_loss(held.rating, held.probabilities),
+        "calibration_error": calibration_error(good, held.probabilities[:, 2]),
     }
     assert list(found) == PER_RESPONSE
-    for name, (metric, first, second) in expected.items():
-        assert found[name].value == METRICS[metric].compute(first, second)
+    for name, value in expected.items():
+        assert found[name].value == pytest.approx(value)
         interval = found[name].interval
         assert interval is not None
         assert interval.low < interval.high

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import log_softmax, softmax
 from sklearn.isotonic import IsotonicRegression
 
-from calibration.agreement import brier_error, calibration_error, log_loss_error
+from calibration.agreement import brier_error, calibration_error, log_losses
 from calibration.intervals import Floats
 from calibration.kinds import FROM_PROBABILITIES, FROM_SCORES, KINDS
 from calibration.mapping import LabelMap, choose_map, fit_map, fold_of, map_from_dict
@@ -76,12 +76,12 @@ def test_vector_scaling_is_the_likeliest() -> None:
     probabilities, ratings, _ = drawn(2, 800)
     said = sharpened(probabilities, 1.7)
     found = fit_map("vector", said, ratings)
-    best = log_loss_error(ratings, found.apply(said))
+    best = log_losses(ratings, found.apply(said)).mean()
     for name in ("weights", "biases"):
         for index in range(3):
             moved = [value + 0.2 * (place == index) for place, value in enumerate(found.parameters[name])]
             other = LabelMap(kind="vector", levels=3, parameters={**found.parameters, name: moved})
-            assert log_loss_error(ratings, other.apply(said)) > best
+            assert log_losses(ratings, other.apply(said)).mean() > best
 
 
 def test_proportional_odds_are_found_from_scores_and_from_probabilities() -> None:
@@ -175,7 +175,7 @@ def test_every_kind_gives_probabilities_and_survives_json(kind: str, rows: int) 
 def test_certain_and_wrong_is_no_disaster(kind: str) -> None:
     certain = np.eye(3)[[0, 1, 2, 2, 2, 0]]
     found = fit_map(kind, certain, [1, 2, 3, 3, 1, 3])
-    assert np.isfinite(log_loss_error([3], found.apply([[1.0, 0.0, 0.0]])))
+    assert np.isfinite(log_losses(np.array([3]), found.apply([[1.0, 0.0, 0.0]]))).all()
     same = np.full((8, 3), 1 / 3)
     assert np.isfinite(fit_map(kind, same, [3] * 8).apply(same)).all()
 
@@ -273,4 +273,4 @@ def test_a_random_loss_is_what_scipy_says(seed: int) -> None:
     logits = np.log(probabilities) / 1.3
     made = LabelMap(kind="temperature", levels=3, parameters={"temperature": 1.3}).apply(probabilities)
     theirs = -log_softmax(logits, axis=1)[np.arange(50), ratings - 1].mean()
-    assert log_loss_error(ratings, made) == pytest.approx(theirs)
+    assert log_losses(ratings, made).mean() == pytest.approx(theirs)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibration.pairing import Paired, median_ratings, pair, pair_table
+from calibration.pairing import Paired, median_ratings, pair
 from data.errors import UserError
 from data.recorded import judgments_by, parse_scale, position_on, read_recorded
 from data.records import Exchange, Judgment, Rating, judgment_of, unscored
@@ -67,7 +67,6 @@ def test_a_run_and_its_ratings_meet(tmp_path: Path) -> None:
     )
     assert paired.prompt[0] == paired.prompt[3] != paired.prompt[2]
     assert (paired.unscored, paired.unjudged, paired.unrated) == ({"refused": 1}, 1, 1)
-    assert paired.has_several_raters
 
 
 def test_slices_keep_the_columns_together() -> None:
@@ -83,7 +82,6 @@ def test_slices_keep_the_columns_together() -> None:
     assert kept.probabilities is not None and kept.probabilities[:, 2].tolist() == [0.5, 0.8]
     assert paired.clusters("rater").tolist() == [0, 0, 0]
     assert len(paired.clusters("prompt")) == 3
-    assert not paired.has_several_raters
 
 
 def test_a_median_takes_the_place_of_several_ratings() -> None:
@@ -137,15 +135,12 @@ def test_another_tool_s_table_on_another_scale(tmp_path: Path) -> None:
     ]
     path = write_csv(tmp_path / "tool.csv", rows)
     ratings = [rated(name, value) for name, value in (("a", 5), ("b", 1), ("c", 3), ("d", 3))]
-    for paired in (
-        pair(read_recorded(path, scale=FIVE), ratings, scale=FIVE),
-        pair_table(rows, ratings, scale=FIVE),
-    ):
-        assert paired.score.tolist() == [4.5, 2.0]
-        assert paired.label.tolist() == [4, 2], "a half goes to the even level"
-        assert paired.unscored == {"no score given": 1, "off the scale": 1}
-        assert paired.probabilities is None
-        assert paired.prompt[0] == paired.prompt[1]
+    paired = pair(read_recorded(path, scale=FIVE), ratings, scale=FIVE)
+    assert paired.score.tolist() == [4.5, 2.0]
+    assert paired.label.tolist() == [4, 2], "a half goes to the even level"
+    assert paired.unscored == {"no score given": 1, "off the scale": 1}
+    assert paired.probabilities is None
+    assert paired.prompt[0] == paired.prompt[1]
 
 
 def test_a_table_of_labels_and_probabilities(tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from numpy.typing import ArrayLike
 
-from calibration.panels import effective_judges, panel_size
+from calibration.panels import panel_size
 from data.errors import UserError
 
 
@@ -11,6 +12,11 @@ def errors_with(correlation: float, *, rows: int, judges: int, rng: np.random.Ge
     """Errors of which every pair correlates by as much: one common part, and one of each judge's own."""
     common = rng.normal(size=(rows, 1))
     return np.sqrt(correlation) * common + np.sqrt(1 - correlation) * rng.normal(size=(rows, judges))
+
+
+def effective_judges(errors: ArrayLike) -> float:
+    rows = len(np.asarray(errors))
+    return panel_size(errors, np.zeros(rows, dtype=int), rng=np.random.default_rng(0)).effective.value
 
 
 def test_six_judges_of_correlation_042_are_worth_two() -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import roc_auc_score
 from torch.nn.functional import binary_cross_entropy_with_logits, softplus
 
 import judge.training
-from calibration.agreement import auc
 from data.errors import UserError
 from data.records import Exchange
 from judge.examples import Example, as_task
@@ -49,8 +49,8 @@ def met(trained: Trained, unseen: list[Exchange]) -> tuple[float, float]:
     """AUC of Good by the warm word, and of Bad by the cold one."""
     said = trained.predict(unseen)
     return (
-        auc(["hug" in exchange.response for exchange in unseen], said[:, 2]),
-        auc(["whatever" in exchange.response for exchange in unseen], said[:, 0]),
+        roc_auc_score(["hug" in exchange.response for exchange in unseen], said[:, 2]),
+        roc_auc_score(["whatever" in exchange.response for exchange in unseen], said[:, 0]),
     )
 
 
