@@ -1,0 +1,463 @@
+"""Walk through the commands on the samples and on seeded data, and keep what they print and write.
+
+    python tests/golden/walk.py --update                            write tests/golden/expected anew
+    python tests/golden/walk.py --out FOLDER                        keep it elsewhere
+    python tests/golden/walk.py --out FOLDER --judge classifier     of another judge: short, and by machine
+    python tests/golden/walk.py --out FOLDER --work FOLDER          leave the files of the commands there too
+
+The commands are the only way in: nothing here knows a module of the product but `cli`, so that the modules
+may move. What a command printed is one text: the command, its exit code, the output and the error output. Of
+a file that a command wrote the text is kept; of a long table or a page the beginning, and a digest of all.
+"""
+
+import argparse
+import csv
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import chdir
+from datetime import date, timedelta
+from hashlib import sha256
+from html.parser import HTMLParser
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from click.testing import CliRunner
+
+ROOT = Path(__file__).resolve().parents[2]
+EXPECTED = Path(__file__).resolve().parent / "expected"
+SAMPLES = ROOT / "data" / "samples"
+ROWS = 12  # of a long table; the digest tells of the others
+LINES = 80  # of a long output; likewise
+DAYS = (30, 90)  # how long the calibrations of the walk hold
+LABELS = ("Bad", "Okay", "Good")
+# What differs from one run to the next though nothing has changed, and what stands in its place.
+VARYING = (
+    (re.compile(r'("wall_seconds": )[\d.e+-]+'), r"\g<1>1.5"),
+    (re.compile(r"(judged in )[\d.,]+( s)\b"), r"\g<1>1.5\g<2>"),
+)
+LONG = re.compile(r"-?\d+\.\d{12,}(?:e[+-]?\d+)?")  # a number in full, whose last digits differ by machine
+Row = Mapping[str, Any]
+
+
+class Walk:
+    """Runs commands in a folder of its own, and keeps under `out` what they print and write."""
+
+    def __init__(self, out: Path, *, judge: str, is_exact: bool = False) -> None:
+        self.out, self.judge, self.is_exact, self.today = out, judge, is_exact, date.today()
+
+    def run(self, name: str, *words: object, is_brief: bool = False) -> None:
+        """One command; what it printed is kept under `name`, of a long output the beginning."""
+        from cli import main
+
+        arguments = [str(word) for word in words]
+        done = CliRunner().invoke(main, arguments, prog_name="empathy-judge", terminal_width=80)
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        head = f"$ empathy-judge {' '.join(arguments)}\nexit code {done.exit_code}\n"
+        said = self.normal(done.stdout)
+        if is_brief:
+            head += f"{digest(said)}\n"
+            said = "".join(said.splitlines(keepends=True)[:LINES])
+        told = f"{head}\n{said}"
+        if done.stderr:
+            told += f"\nstderr:\n{self.normal(done.stderr)}"
+        self._write(f"{name}.txt", told)
+        # How long a run took stands in later reports, and in the scale of their figures.
+        for path in Path().rglob("manifest.json"):
+            path.write_text(self.normal(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+    def keep(self, name: str, *paths: str) -> None:
+        """Files that a command wrote, under the folder `name`."""
+        for path in map(Path, paths):
+            text = self.normal(path.read_text(encoding="utf-8"))
+            suffix = ""
+            if path.suffix == ".html":
+                text, suffix = f"{digest(text)}\n\n{words_of(text)}\n", ".txt"
+            elif path.suffix in (".jsonl", ".csv") and text.count("\n") > 2 * ROWS:
+                rows = text.splitlines(keepends=True)
+                text, suffix = f"{digest(text)}, {len(rows)} rows\n\n{''.join(rows[:ROWS])}", ".txt"
+            self._write(f"{name}/{path.name}{suffix}", text)
+
+    def normal(self, text: str) -> str:
+        """The text without what differs from day to day, from run to run and, if not exact, by machine.
+
+        A calibration's digest is of its day too, so that it is replaced by the calibration's folder.
+        """
+        for path in Path().rglob("calibration.json"):
+            known = json.loads(path.read_text(encoding="utf-8"))["digest"]
+            text = re.sub(rf"\b{known[:12]}[0-9a-f]*\b", f"<digest of {path.parent}>", text)
+        text = text.replace(self.today.isoformat(), "<today>")
+        for days in DAYS:
+            text = text.replace((self.today + timedelta(days=days)).isoformat(), f"<in {days} days>")
+        for pattern, instead in VARYING:
+            text = pattern.sub(instead, text)
+        return text if self.is_exact else LONG.sub(_shorten, text)
+
+    def _write(self, name: str, text: str) -> None:
+        path = self.out / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="")
+
+
+def _shorten(found: re.Match[str]) -> str:
+    value = float(found[0])
+    return f"{value:.9g}" if abs(value) > 1e-12 else "0.0"
+
+
+def digest(text: str) -> str:
+    """A line that changes with every character of the text."""
+    return f"sha256 {sha256(text.encode()).hexdigest()}, {len(text)} characters"
+
+
+class _Words(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words: list[str] = []
+        self._hidden = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._hidden += tag in ("script", "style")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._hidden -= tag in ("script", "style")
+
+    def handle_data(self, data: str) -> None:
+        if data.strip() and not self._hidden:
+            self.words.append(" ".join(data.split()))
+
+
+def words_of(page: str) -> str:
+    """What a reader of a page sees first, one piece a line."""
+    parser = _Words()
+    parser.feed(page)
+    return "\n".join(parser.words[:LINES])
+
+
+# What the commands are given.
+
+TELLING = {  # per made model: how many sentences its replies have, and how well they are liked
+    "made-curt": (1, -1.4),
+    "made-dry": (2, -0.7),
+    "made-kind": (3, 0.2),
+    "made-long": (6, 0.4),
+    "made-warm": (4, 0.9),
+}
+SENTENCES = (
+    "That sounds hard.",
+    "I can see why this stays with you.",
+    "You did what you could with what you knew.",
+    "How are you doing now?",
+    "No wonder you are tired after such a week.",
+    "Would it help to talk it through?",
+    "It is all right to feel that way.",
+    "I am glad you told me.",
+)
+FEELINGS = ("afraid", "angry", "grateful", "joyful", "lonely", "proud", "sad", "trusting")
+
+
+def write_jsonl(path: str, rows: Iterable[Row]) -> None:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    Path(path).write_text(text, encoding="utf-8")
+
+
+def write_csv(path: str, rows: Sequence[Row]) -> None:
+    with Path(path).open("w", encoding="utf-8", newline="") as out:
+        writer = csv.DictWriter(out, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def read_jsonl(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def make_replies(
+    models: Iterable[str] = TELLING, *, prompts: int = 48, seed: int = 1
+) -> list[dict[str, Any]]:
+    """Every model's reply to every prompt, of more or fewer sentences."""
+    chance = Random(seed)
+    rows = []
+    for number in range(prompts):
+        feeling = FEELINGS[number % len(FEELINGS)]
+        for model in models:
+            count = max(1, TELLING[model][0] + chance.choice((-1, 0, 0, 1, 2)))
+            said = " ".join(chance.choice(SENTENCES) for _ in range(count))
+            rows.append(
+                {
+                    "id": f"{number:02}:{model}",
+                    "model": model,
+                    "emotion": feeling,
+                    "situation": f"Something happened at work on day {number}.",
+                    "prompt": f"I feel {feeling} since day {number}, and nobody asked me about it.",
+                    "response": said,
+                }
+            )
+    return rows
+
+
+def make_ratings(
+    replies: Sequence[Row], liked: Mapping[str, float], *, each: int = 3, seed: int = 2
+) -> list[dict[str, Any]]:
+    """Several people on every reply, of whom each has rated two dozen and some are hard to please."""
+    chance = Random(seed)
+    raters = [(f"person-{at:02}", chance.gauss(0, 0.5)) for at in range(len(replies) * each // 24)]
+    rows, turn = [], 0
+    for reply in replies:
+        length = min(len(reply["response"]), 300) / 300
+        for _ in range(each):
+            rater, mildness = raters[turn % len(raters)]
+            turn += 1
+            level = 0.3 + liked[reply["model"]] + length + mildness + chance.gauss(0, 0.9)
+            rating = LABELS[(level > -0.3) + (level > 0.7)]
+            rows.append({"id": reply["id"], "rater": rater, "rating": rating})
+    return rows
+
+
+def prepare() -> None:
+    """The samples and the made tables, in the folder of the walk."""
+    shutil.copytree(SAMPLES, "samples")
+    replies = make_replies()
+    write_jsonl("made.jsonl", replies)
+    write_jsonl("made-ratings.jsonl", make_ratings(replies, {name: at for name, (_, at) in TELLING.items()}))
+    samples = read_jsonl(SAMPLES / "responses.jsonl")
+    liked = {"demo-warm": 0.7, "demo-plain": 0.0, "demo-curt": -1.2}
+    rated = make_ratings(samples, liked, seed=3)
+    write_jsonl("sample-ratings.jsonl", rated)
+    named = {row["id"]: row for row in samples}
+    people = {"demo-warm": "gpt-4", "demo-plain": "human", "demo-curt": "llama"}
+    write_csv(
+        "named-ratings.csv",
+        [
+            {
+                "id": row["id"],
+                "system": people[named[row["id"]]["model"]],
+                "emotion": named[row["id"]]["emotion"],
+                "rater": row["rater"],
+                "rating": row["rating"],
+            }
+            for row in rated
+        ],
+    )
+    chance = Random(4)
+    theirs = [
+        {
+            "id": row["id"],
+            "model": row["model"],
+            "score": min(5, max(1, round(chance.gauss(3 + liked[row["model"]], 1)))),
+        }
+        for row in samples
+    ]
+    write_csv("theirs.csv", theirs)
+    five = [
+        row | {"rating": 1 + 2 * LABELS.index(row["rating"]) + chance.choice((0, 0, -1, 1))} for row in rated
+    ]
+    write_csv("five-ratings.csv", [row | {"rating": min(5, max(1, row["rating"]))} for row in five])
+    write_csv("people-once.csv", [row for at, row in enumerate(rated) if at % 3 == 0])
+    broken = [json.dumps(row) for row in samples[:6]]
+    broken[2], broken[4] = '{"id": "x", "prompt": "no reply"}', "{not json"
+    Path("broken.jsonl").write_text("\n".join(broken) + "\n", encoding="utf-8")
+
+
+# The walks.
+
+
+def walk_score(walk: Walk) -> None:
+    judge, samples = ("--judge", walk.judge), "samples/responses.jsonl"
+    walk.run("score/samples", "score", samples, *judge)
+    walk.run("score/samples-again", "score", samples, *judge)
+    walk.run("score/samples-json", "score", samples, *judge, "--json")
+    walk.run(
+        "score/explain",
+        "score",
+        samples,
+        *judge,
+        "--explain",
+        "afraid-1:demo-warm",
+        "--explain",
+        "sad-2:demo-curt",
+    )
+    walk.run("score/wry", "score", "samples/wry.jsonl", *judge, "--out", "runs/wry")
+    walk.run("score/made", "score", "made.jsonl", *judge, "--out", "runs/made")
+    walk.run("score/samples-folder", "score", samples, *judge, "--out", "runs/samples")
+    names = ("judgments.jsonl", "summary.json", "manifest.json", "plan.json")
+    walk.keep("score/run", *(f"runs/samples/{name}" for name in names))
+    if walk.judge != "length":
+        return
+    walk.run("score/majority", "score", samples, "--judge", "majority", "--out", "runs/majority")
+    walk.run("score/limit", "score", samples, *judge, "--limit", 9, "--seed", 5, "--out", "runs/limit")
+    walk.run("score/broken", "score", "broken.jsonl", *judge, "--out", "runs/broken")
+    walk.run("score/set-aside", "score", "broken.jsonl", *judge, "--skip-invalid", "--out", "runs/broken")
+    walk.keep("score/set-aside", *(str(path) for path in sorted(Path("runs/broken").glob("*.json*"))))
+    walk.run("score/no-file", "score", "none.jsonl", *judge)
+    walk.run("score/no-judge", "score", samples, "--judge", "lenght")
+
+
+def walk_calibrate(walk: Walk) -> None:
+    texts = ("--exchanges", "made.jsonl")
+    names = ("calibration.json", "report.json", "report.md", "report.html")
+    walk.run("calibrate/made", "calibrate", "runs/made", "made-ratings.jsonl", *texts, "--out", "fit")
+    walk.keep("calibrate/made", *(f"fit/{name}" for name in names))
+    walk.run(
+        *("calibrate/samples", "calibrate", "runs/samples", "sample-ratings.jsonl"),
+        *("--exchanges", "samples/responses.jsonl", "--draws", 200),
+    )
+    walk.run(
+        "score/corrected",
+        "score",
+        "made.jsonl",
+        "--judge",
+        walk.judge,
+        "--calibration",
+        "fit/calibration.json",
+        "--out",
+        "runs/corrected",
+    )
+    walk.keep(
+        "score/corrected",
+        *(f"runs/corrected/{name}" for name in ("judgments.jsonl", "summary.json", "plan.json")),
+    )
+    if walk.judge != "length":
+        few = ("--draws", 200, *texts)
+        walk.run(
+            "calibrate/probe", "calibrate", "runs/made", "made-ratings.jsonl", *few, "--probe", walk.judge
+        )
+        walk.run("calibrate/attack", "calibrate", "--attack", walk.judge)
+        return
+    few = ("--draws", 100)
+    walk.run(
+        "calibrate/made-json",
+        "calibrate",
+        "runs/made",
+        "made-ratings.jsonl",
+        *few,
+        "--json",
+        "--out",
+        "fit-json",
+        is_brief=True,
+    )
+    walk.run(
+        "calibrate/theirs",
+        "calibrate",
+        "theirs.csv",
+        "five-ratings.csv",
+        "--scale",
+        "1-5",
+        *few,
+        "--out",
+        "theirs",
+    )
+    walk.keep("calibrate/theirs", "theirs/calibration.json", "theirs/report.md")
+    walk.run(
+        *("calibrate/several", "calibrate", "runs/samples", "runs/majority", "sample-ratings.jsonl", *few),
+        *("--exchanges", "samples/responses.jsonl", "--out", "several", "--median"),
+    )
+    walk.run(
+        *("calibrate/once", "calibrate", "runs/samples", "people-once.csv", *few, "--out", "once"),
+        *("--reliability", 0.6, "--leave-out", "demo-curt", "--valid-days", 30),
+    )
+    walk.run("calibrate/rater", "calibrate", "runs/made", "made-ratings.jsonl", *few, "--rater", "person-01")
+    walk.run(
+        "calibrate/probe", "calibrate", "runs/made", "made-ratings.jsonl", *texts, *few, "--probe", "length"
+    )
+    walk.run("calibrate/attack", "calibrate", "--attack", "length")
+    walk.run("calibrate/attack-json", "calibrate", "--attack", "majority", "--json", is_brief=True)
+    walk.run("calibrate/self-test", "calibrate", "--self-test", "--draws", 4)
+    walk.run("calibrate/one-argument", "calibrate", "runs/made")
+    walk.run("calibrate/apart", "calibrate", "runs/made", "sample-ratings.jsonl")
+
+
+def walk_compare(walk: Walk) -> None:
+    walk.run("compare/run", "compare", "runs/samples")
+    walk.run("compare/run-json", "compare", "runs/samples", "--json")
+    walk.run("compare/runs", "compare", "runs/samples", "runs/wry", "--baseline", "demo-wry", "--margin", 2)
+    walk.run(
+        "compare/study", "compare", "runs/samples", "--baseline", "study:human", "--baseline", "study:gpt-4"
+    )
+    walk.run(
+        "compare/corrected",
+        "compare",
+        "runs/made",
+        "--calibration",
+        "fit/calibration.json",
+        "--out",
+        "compared",
+    )
+    walk.keep("compare/corrected", "compared/report.md", "compared/report.json")
+    walk.run(
+        "compare/rated-runs",
+        "compare",
+        "runs/made",
+        "--ratings",
+        "made-ratings.jsonl",
+        "--models",
+        "made-warm,made-dry",
+    )
+    if walk.judge != "length":
+        return
+    walk.run("compare/ratings", "compare", "named-ratings.csv")
+    walk.run(
+        "compare/ratings-json",
+        "compare",
+        "named-ratings.csv",
+        "--json",
+        "--models",
+        "human,gpt-4",
+        is_brief=True,
+    )
+    walk.run(
+        *(
+            "compare/ratings-markdown",
+            "compare",
+            "sample-ratings.jsonl",
+            "--exchanges",
+            "samples/responses.jsonl",
+        ),
+        *("--baseline", "demo-plain", "--markdown"),
+    )
+    walk.run(
+        "compare/no-baseline", "compare", "sample-ratings.jsonl", "--exchanges", "samples/responses.jsonl"
+    )
+
+
+WALKS = (walk_score, walk_calibrate, walk_compare)
+
+
+def take(out: Path, *, judge: str = "length", work: Path | None = None, is_exact: bool = False) -> None:
+    """All walks, in a new folder or in `work`; what came of them is put under `out`."""
+    sys.path.insert(0, str(ROOT))
+    os.environ |= {"COLUMNS": "80", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    os.environ.pop("GITHUB_ACTIONS", None)
+    shutil.rmtree(out, ignore_errors=True)
+    with TemporaryDirectory() as folder:
+        place = work or Path(folder)
+        place.mkdir(parents=True, exist_ok=True)
+        walk = Walk(out.resolve(), judge=judge, is_exact=is_exact)
+        with chdir(place):
+            prepare()
+            for steps in WALKS:
+                steps(walk)
+
+
+def main() -> None:
+    """What the program is asked for on the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--update", action="store_true", help="write tests/golden/expected anew")
+    parser.add_argument("--out", type=Path, help="the folder to write instead")
+    parser.add_argument("--judge", default="length", help="the judge that scores (default: length)")
+    parser.add_argument("--work", type=Path, help="a new folder for the commands' own files, which stay")
+    parser.add_argument("--exact", action="store_true", help="keep every digit, to compare on one machine")
+    given = parser.parse_args()
+    if given.update == (given.out is not None):
+        parser.error("say --update or --out FOLDER")
+    take(given.out or EXPECTED, judge=given.judge, work=given.work, is_exact=given.exact)
+
+
+if __name__ == "__main__":
+    main()
