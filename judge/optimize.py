@@ -50,8 +50,6 @@ def optimize(
     of the judge's own program only if it does better on ratings it was not made from. The program's examples
     are exchanges from the ratings: whoever gets it gets those texts.
     """
-    if judge.mode == "pairwise":
-        raise UserError('mode: "pairwise" cannot be tuned on ratings of single replies; use another mode')
     parts = split_rated(merge_ratings(examples), held_out_part=held_out_part, seed=seed)
     put_by = _check_calls(max_calls, parts, each=judge.most_calls)
     start, began, calls = replace(judge.program, digest=""), judge.endpoint.spent, judge.endpoint.calls

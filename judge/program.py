@@ -17,8 +17,7 @@ from judge.fencing import Fenced, fence_exchange
 PROMPTS: Final = Path(__file__).parent / "prompts"
 HEADING: Final = "[[ ##"  # of a field, in the messages DSPy writes
 REASON: Final = "reason"  # the field every mode asks for first, so that the label follows from it
-PAIR: Final = ("first", "second", "tie")
-Mode = Literal["direct", "analytic", "pairwise"]
+Mode = Literal["direct", "analytic"]
 Demo = Mapping[str, str]
 
 
@@ -118,7 +117,7 @@ def make_form(program: Program, rubric: Rubric, *, reason_characters: int = 0) -
         fixed=tuple(fixed),
         last=tuple(re.split("\ue000(.*?)\ue000", last["content"])),
         decides=list(wording["outputs"])[-1],
-        labels=PAIR if program.mode == "pairwise" else LABELS,
+        labels=LABELS,
         schema=_schema_of(signature, reason_characters),
         again=wording["again"]["message"],
     )
@@ -130,7 +129,7 @@ def make_signature(program: Program, rubric: Rubric) -> Any:
 
     wording = read_wording(program.mode)
     (reason, why), (decides, what) = wording["outputs"].items()
-    scale = Literal[PAIR] if program.mode == "pairwise" else Literal[LABELS]
+    scale = Literal[LABELS]
     fields: dict[str, Any] = {
         name: (str, dspy.InputField(desc=text)) for name, text in wording["inputs"].items()
     }

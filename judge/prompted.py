@@ -15,7 +15,6 @@ from judge.answers import OUT_OF_TOKENS, Answer, Unusable, read_answer, sample_p
 from judge.chat import PATH, Chat
 from judge.endpoint import CallFailed, Endpoint, Reply
 from judge.fencing import Fenced
-from judge.pairwise import SWAPPED, PairJudgment, settle
 from judge.program import REASON, Form, Mode, default_program, make_form, present
 from judge.tuned import read_program
 
@@ -37,8 +36,7 @@ class Outcome:
 class PromptedJudge:
     """Asks a chat model at any OpenAI-compatible server.
 
-    `mode`: one label (direct), the rubric's components and then the whole (analytic), or which of two replies
-    is the better (pairwise, through `compare_pair` only).
+    `mode`: one label (direct), or the rubric's components and then the whole (analytic).
 
     `probabilities`: from the `logprobs` of the label, from the parts of k `samples`, or `none`; `auto` takes
     samples where more than one is asked for, else logprobs where the server gives them. With neither, the
@@ -117,7 +115,7 @@ class PromptedJudge:
             model=model,
             max_tokens=max_tokens,
             temperature=temperature if temperature is not None else float(samples > 1),
-            logprobs=takes_logprobs and mode != "pairwise",
+            logprobs=takes_logprobs,
             schema=json_schema != "never",
             optional=frozenset({"max_tokens", "seed"} | left_out),
             extra_body=extra_body or {},
@@ -136,8 +134,7 @@ class PromptedJudge:
     def version(self) -> str:
         """A digest of all that decides a judgment; where the server stands does not."""
         probe = present(Exchange(id="", prompt="prompt", response="response")).text
-        texts = dict.fromkeys(("exchange", "first", "second"), probe)
-        asked = [self.form.messages(texts), self.form.again, self.form.schema]
+        asked = [self.form.messages({"exchange": probe}), self.form.again, self.form.schema]
         decoding = [self.chat.temperature, self.chat.max_tokens, self.chat.logprobs, self.chat.schema]
         how = [self.samples, self.probabilities, self.seed, self.reask, dict(self.chat.extra_body)]
         source = [self.program.digest, self.rubric.digest]
@@ -145,17 +142,13 @@ class PromptedJudge:
         return sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:12]
 
     def judge(self, exchange: Exchange) -> Judgment:
-        if self.mode == "pairwise":
-            raise UserError('mode: "pairwise" compares two replies and cannot score one; use another mode')
         fenced = present(exchange)
         return self._tell(exchange, fenced, self.ask({"exchange": fenced.text}, self.form))
 
     def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]:
         """What would be sent about an exchange, a body a sample; a batch asks these all at once."""
-        if self.mode == "pairwise" or self.reask:
-            raise UserError(
-                '--batch: not with mode = "pairwise" or reask = 1, which ask one thing after another'
-            )
+        if self.reask:
+            raise UserError("--batch: not with reask = 1, which asks one thing after another")
         messages = self.form.messages({"exchange": present(exchange).text})
         return [
             self.chat.write_body(messages, schema=self.form.schema, seed=self.seed + number)
@@ -187,27 +180,6 @@ class PromptedJudge:
         # Without seconds and tries, so that a broken run ends with the same judgments as an unbroken one.
         usage = {key: value for key, value in outcome.usage.items() if key not in ("seconds", "calls")}
         return replace(judgment, rationale=rationale or None, usage=usage or None)
-
-    def compare_pair(self, first: Exchange, second: Exchange) -> PairJudgment:
-        """Which of two responses to one prompt is the more empathetic, asked in both orders."""
-        if self.mode != "pairwise":
-            raise UserError(f'mode: "{self.mode}" scores single replies; comparing two needs "pairwise"')
-        if first.prompt_digest != second.prompt_digest:
-            raise UserError(f"{first.id!r} and {second.id!r} answer different prompts and cannot be compared")
-        one, two = present(first), present(second)
-        words = [f"suspected injection: {item}" for item in (*one.suspicions, *two.suspicions)]
-        pair, said = PairJudgment(first=first.id, second=second.id), []
-        usage: Usage = {}
-        for front, back in ((one, two), (two, one)):
-            answer, used = self._ask_once({"first": front.text, "second": back.text}, self.form, self.seed)
-            usage = _add(usage, used)
-            if isinstance(answer, Unusable):
-                rationale = "\n".join([*words, answer.raw])
-                return replace(pair, unscored=answer.reason, rationale=rationale, usage=usage)
-            said.append(answer.label)
-            words.append(answer.fields[REASON])
-        answers, winner = (said[0], SWAPPED[said[1]]), settle(*said)
-        return replace(pair, winner=winner, answers=answers, rationale="\n".join(words), usage=usage)
 
     def stop(self) -> None:
         """End all waiting for other tries."""

@@ -317,7 +317,6 @@ def test_what_cannot_be_batched_is_refused_before_anything_is_asked(
     assert local.exit_code == 2 and "cannot ask in batches" in local.stderr
     for kind, options in [
         ("prompted", {"reask": 1}),
-        ("prompted", {"mode": "pairwise"}),
         ("decision", {"reask": True}),
     ]:
         write_judge(server, kind, **options)

@@ -164,11 +164,6 @@ def test_a_judge_that_gives_no_labels_is_tuned_to_nothing(make: Make, examples: 
     assert found["qwk"]["after"] == {"value": None, "low": None, "high": None}
 
 
-def test_pairs_cannot_be_tuned(make: Make, examples: list[Example]) -> None:
-    with pytest.raises(UserError, match="cannot be tuned"):
-        optimize(examples, make(mode="pairwise"))
-
-
 def test_the_metric_decides_between_candidates(make: Make, examples: list[Example]) -> None:
     """One is certain, and of nine replies twice quite wrong; the other halting, and each time a bit off."""
     judge = make()

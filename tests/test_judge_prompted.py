@@ -454,52 +454,6 @@ def test_what_was_asked_for_by_name_is_not_left_out(ask: Ask, options: dict[str,
     assert (judgment.unscored or "").startswith("HTTP 400: unknown parameter")
 
 
-# Pairs
-
-ONE, TWO = EXCHANGE, replace(EXCHANGE, id="8", response="Whatever.")
-
-
-def test_pairs_are_asked_in_both_orders(make: Make) -> None:
-    def prefer(call: Call) -> Answer:
-        front = call.text.index(ONE.response) < call.text.index(TWO.response)
-        return answer_chat(call, json.dumps({"reason": "Warmer.", "better": "first" if front else "second"}))
-
-    with ScriptedServer(prefer) as server:
-        judge = make(server.base_url, mode="pairwise")
-        pair = judge.compare_pair(ONE, TWO)
-        assert (pair.winner, pair.answers) == ("first", ("first", "first"))
-        assert judge.compare_pair(TWO, ONE).winner == "second"
-        assert (pair.usage or {})["calls"] == 2
-
-
-@pytest.mark.parametrize(
-    ("forward", "backward", "winner"),
-    [
-        ("first", "first", "inconsistent"),
-        ("tie", "tie", "tie"),
-        ("first", "tie", "tie"),
-        ("both", "first", None),
-    ],
-)
-def test_a_pair_is_won_in_both_orders_or_not_at_all(
-    make: Make, forward: str, backward: str, winner: str | None
-) -> None:
-    texts = [json.dumps({"reason": "So.", "better": word}) for word in (forward, backward)]
-    with ScriptedServer(in_turn(*texts)) as server:
-        pair = make(server.base_url, mode="pairwise").compare_pair(ONE, TWO)
-        assert pair.winner == winner
-        assert (pair.unscored is None) == (winner is not None)
-
-
-def test_modes_are_not_mixed_up() -> None:
-    with pytest.raises(UserError, match="compares two replies and cannot score one"):
-        PromptedJudge(model="m", mode="pairwise").judge(ONE)
-    with pytest.raises(UserError, match='comparing two needs "pairwise"'):
-        PromptedJudge(model="m").compare_pair(ONE, TWO)
-    with pytest.raises(UserError, match="answer different prompts"):
-        PromptedJudge(model="m", mode="pairwise").compare_pair(ONE, replace(TWO, prompt="I won!"))
-
-
 # What it is known by, and its file
 
 
@@ -544,7 +498,7 @@ def test_a_file_sets_the_options(tmp_path: Path) -> None:
     assert isinstance(judge, PromptedJudge)
     assert (judge.mode, judge.samples, judge.chat.extra_body) == ("analytic", 3, {"cache_prompt": False})
     for line, said in {
-        'mode = "list"': "mode: input should be 'direct', 'analytic' or 'pairwise'",
+        'mode = "list"': "mode: input should be 'direct' or 'analytic'",
         "reask = 2": "reask: input should be 0 or 1",
         "colour = 1": "colour: unknown; this kind knows",
         "samples = 0": "samples: 0 is too few",

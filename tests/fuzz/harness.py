@@ -70,7 +70,6 @@ TARGETS: Final[dict[str, Target]] = {
     "base-url": answers.read_url,
     "direct.txt": answers.read_text("direct"),
     "analytic.txt": answers.read_text("analytic"),
-    "pairwise.txt": answers.read_text("pairwise"),
     "completion.json": answers.read_completion,
     "decisions.json": answers.read_decision("decisions"),
     "systemone.json": answers.read_decision("systemone"),
