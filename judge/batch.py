@@ -265,11 +265,10 @@ class Batch:
                 self._save()
             if identity:
                 files.append(path)
-        settle = getattr(self.judge, "settle", lambda judgment: judgment)
         for position, judgment in collect_part(
             self.judge, part, self.left, files, hide=self.transfer.key.hide_in, discount=DISCOUNT
         ):
-            self._keep(position, settle(judgment))
+            self._keep(position, judgment)
         part.is_collected = True
         self._save()
         self._clear(part)
