@@ -46,13 +46,12 @@ class Tile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """A response on which judge and people part; `marked` is the response with its parts coloured."""
+    """A response on which judge and people part."""
 
     title: str
     facts: tuple[tuple[str, str], ...]
     prompt: str | None
     response: str | None
-    marked: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,8 @@
 """Where judge and people part: sections on emotions, label policy and the worst disagreements."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from nightly.page import UNDEFINED, Cell, Example, Section, Table, Tile, row
-from nightly.svg import visible
 from nightly.wording import (
     Row,
     number,
@@ -171,11 +169,8 @@ def disagreements_section(result: Row) -> Section | None:
     """Where the judge was surest of something else than people said."""
     found = part(result, "disagreements")
     sides = {"too_kind": "Too kind", "too_harsh": "Too harsh"}
-    explained = {text_of(item, "id"): item for item in rows(result, "explanations")}
     examples = tuple(
-        _example(item, words, explained)
-        for side, words in sides.items()
-        for item in rows(found, side)[:MOST_EXAMPLES]
+        _example(item, words) for side, words in sides.items() for item in rows(found, side)[:MOST_EXAMPLES]
     )
     if not examples:
         return None
@@ -193,7 +188,7 @@ def disagreements_section(result: Row) -> Section | None:
     )
 
 
-def _example(item: Row, title: str, explained: Mapping[str, Row]) -> Example:
+def _example(item: Row, title: str) -> Example:
     said = ", ".join(map(str, item.get("ratings") or [UNDEFINED]))
     chances = part(item, "probabilities").items()
     facts = [
@@ -204,31 +199,9 @@ def _example(item: Row, title: str, explained: Mapping[str, Row]) -> Example:
         ("response", item.get("id")),
         ("the judge's reason", item.get("rationale")),
     ]
-    explanation = item.get("explanation") or explained.get(text_of(item, "id"))
     return Example(
         title=f"{title}: people say {said}, the judge {text_of(item, 'label')}",
         facts=tuple((name, str(value)) for name, value in facts if value),
         prompt=item.get("prompt"),
         response=item.get("response"),
-        marked=_mark_parts(explanation) if isinstance(explanation, Mapping) else None,
-    )
-
-
-def _mark_parts(explanation: Mapping[str, Any]) -> str | None:
-    """The response with each part coloured by what it does to the score."""
-    from judge.explain import Explanation, Part
-    from nightly.highlight import as_html
-
-    parts = tuple(
-        Part(visible(text_of(item, "text")), item.get("effect")) for item in rows(explanation, "parts")
-    )
-    if not parts:
-        return None
-    return as_html(
-        Explanation(
-            id=text_of(explanation, "id"),
-            model=text_of(explanation, "model"),
-            score=explanation.get("score"),
-            parts=parts,
-        )
     )

@@ -61,9 +61,7 @@ def make_page(result: Row) -> Page:
         verdict=(*_verdict(result), *(f"{line}." for line in say_flags(result.get("flagged")))),
         facts=tuple(_facts(result)),
         sections=(*made, *_reading(), *_provenance(result)),
-        foot=" ".join(
-            ["All figures are in report.json beside this page.", str(result.get("note") or "")]
-        ).strip(),
+        foot="All figures are in report.json beside this page.",
     )
 
 
@@ -127,10 +125,9 @@ def _reading() -> Iterator[Section]:
 
 
 def _provenance(result: Row) -> Iterator[Section]:
-    """Where every figure comes from: the judge, the data, the seed, and hashes and versions where given."""
+    """Where every figure comes from: the judge, the data, the seed, and hashes where given."""
     data = {key: value for key, value in part(result, "data").items() if key not in LEFT_OUT}
     named = {"judge": part(result, "judge"), "": data, "calibration": part(result, "calibration")}
-    named |= {"made with": part(result, "provenance")}
     facts = {key: value for name, found in named.items() for key, value in _flat(found, name).items()}
     if not facts:
         return

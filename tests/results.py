@@ -70,9 +70,7 @@ def full_result(*, seed: int = 0) -> dict[str, Any]:
         "bias": {"findings": _findings(chance)},
         "probes": [_probe(chance, name, result) for name, result in PROBES.items()],
         "disagreements": {"too_kind": [_apart("r1")], "too_harsh": [_apart("r2"), _apart("r3", texts=False)]},
-        "explanations": [_explanation("r2")],
         "runs": _runs(chance),
-        "provenance": {"versions": {"empathy-judge": "0.1.0"}},
     }
     return result
 
@@ -304,11 +302,6 @@ def _apart(identity: str, *, texts: bool = True) -> dict[str, Any]:
         "prompt": "My daughter found a job." if texts else None,
         "response": "So what? Mine has two." if texts else None,
     }
-
-
-def _explanation(identity: str) -> dict[str, Any]:
-    parts = [{"text": "So what? ", "effect": -0.31}, {"text": "Mine has two.", "effect": None}]
-    return {"id": identity, "model": "ada", "score": 2.71, "parts": parts}
 
 
 def _runs(chance: Random) -> list[dict[str, Any]]:

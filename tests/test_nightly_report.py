@@ -153,15 +153,6 @@ def test_no_text_escapes_wherever_it_stands(tmp_path: Path) -> None:
     assert plain["judge"]["name"].endswith(NASTY)
 
 
-def test_an_explained_response_is_marked_and_still_escaped(tmp_path: Path) -> None:
-    result = full_result()
-    result["explanations"][0]["parts"][0]["text"] = f"<i>{NASTY}"
-    html, _, _ = write(result, tmp_path)
-    marks = Outline(html).all("mark")
-    assert len(marks) == 2 and "<i>" in marks[0]["text"] and "0.31" in marks[0]["text"]
-    assert not Outline(html).all("i", "script")
-
-
 def _leaves(value: Any) -> Iterator[float]:
     if isinstance(value, dict):
         value = list(value.values())
