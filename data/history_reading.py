@@ -1,4 +1,4 @@
-"""What can be asked of the history: nights, a model's series, anchors, gates, judgments, and plain rows."""
+"""What can be asked of the history: nights, the series of all models, anchors, gates, and plain rows."""
 
 import csv
 import json
@@ -25,7 +25,7 @@ from data.nights import (
     ShareResult,
 )
 
-Result = TypeVar("Result", EmotionResult, AnchorResult, GateResult, JudgedResponse)
+Result = TypeVar("Result", EmotionResult, AnchorResult, GateResult)
 EXPORTS: Final = {"emotions": EMOTIONS, "anchors": ANCHORS, "gates": GATES, "judgments": JUDGMENTS}
 KINDS: Final = ("results", *EXPORTS)
 
@@ -36,12 +36,6 @@ class Reading(ABC):
     @abstractmethod
     def _transaction(self, *, writes: bool = False) -> AbstractContextManager[Connection]: ...
 
-    def has_night(self, config: str, night: str) -> bool:
-        """Whether this night has been added."""
-        with self._transaction() as connection:
-            found = _select_nights(config=config).where(NIGHTS.c.night == night)
-            return connection.execute(found).first() is not None
-
     def nights(self, *, config: str | None = None, last: int | None = None) -> list[Night]:
         """Nights without their results, oldest first."""
         with self._transaction() as connection:
@@ -51,16 +45,9 @@ class Reading(ABC):
         """One night with all its results."""
         return self._read_record(_select_nights(config=config).where(NIGHTS.c.night == night))
 
-    def latest(self, *, config: str | None = None, before: str | None = None) -> NightRecord | None:
-        """The newest night, or the newest `before` another, with all its results."""
-        asked = _select_nights(config=config, last=1)
-        return self._read_record(asked if before is None else asked.where(NIGHTS.c.night < before))
-
-    def series(self, model: str, *, config: str | None = None, last: int | None = None) -> list[ModelNight]:
-        """A model's nights, oldest first."""
-        with self._transaction() as connection:
-            nights = _read_nights(connection, config, last)
-            return _read_results(connection, nights, model).get(model, [])
+    def latest(self, *, config: str | None = None) -> NightRecord | None:
+        """The newest night with all its results."""
+        return self._read_record(_select_nights(config=config, last=1))
 
     def all_series(
         self, *, config: str | None = None, last: int | None = None
@@ -86,12 +73,6 @@ class Reading(ABC):
     ) -> list[tuple[Night, list[GateResult]]]:
         """What the gates said, oldest night first."""
         return self._read_children(GATES, GateResult, config, last)
-
-    def judgments(
-        self, *, config: str | None = None, last: int | None = None
-    ) -> list[tuple[Night, list[JudgedResponse]]]:
-        """The judged responses that are still kept, oldest night first."""
-        return self._read_children(JUDGMENTS, JudgedResponse, config, last)
 
     def rows(
         self, kind: str = "results", *, config: str | None = None, last: int | None = None
@@ -179,10 +160,10 @@ def _among(table: Table, nights: Iterable[int]) -> ColumnElement[bool]:
 
 
 def _read_rows(
-    connection: Connection, table: Table, nights: dict[int, Night], *where: ColumnElement[bool]
+    connection: Connection, table: Table, nights: dict[int, Night]
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Rows of these nights in the order of their keys, each with the number of its night."""
-    asked = select(table).where(_among(table, nights), *where).order_by(*table.primary_key.columns)
+    asked = select(table).where(_among(table, nights)).order_by(*table.primary_key.columns)
     names = [column.name for column in table.columns]
     assert names.pop(0) == "night_id"
     for night_id, *values in connection.execute(asked):
@@ -190,17 +171,13 @@ def _read_rows(
             yield night_id, dict(zip(names, values, strict=True))
 
 
-def _read_results(
-    connection: Connection, nights: dict[int, Night], model: str | None = None
-) -> dict[str, list[ModelNight]]:
-    of_model = [] if model is None else [SHARES.c.model == model]
+def _read_results(connection: Connection, nights: dict[int, Night]) -> dict[str, list[ModelNight]]:
     shares: defaultdict[tuple[int, str, str], dict[str, ShareResult]] = defaultdict(dict)
-    for night_id, row in _read_rows(connection, SHARES, nights, *of_model):
+    for night_id, row in _read_rows(connection, SHARES, nights):
         model_name, kind, label = (row.pop(name) for name in ("model", "kind", "label"))
         shares[night_id, model_name, kind][label] = ShareResult(**row)
-    of_model = [] if model is None else [MODELS.c.model == model]
     results: dict[int, list[ModelResult]] = defaultdict(list)
-    for night_id, row in _read_rows(connection, MODELS, nights, *of_model):
+    for night_id, row in _read_rows(connection, MODELS, nights):
         raw, corrected = (shares[night_id, row["model"], kind] for kind in ("raw", "corrected"))
         counted = {"unscored": row["unscored"] or {}, "details": row["details"] or {}}
         results[night_id].append(ModelResult(**row | counted, raw=raw, corrected=corrected))
