@@ -103,15 +103,12 @@ def fits(
     version: str,
     rubric: str,
     today: date,
-    model_id: str | None = None,
 ) -> str | None:
-    """Why the calibration must not be applied to this judge today, or None; `model_id` if it is known."""
+    """Why the calibration must not be applied to this judge today, or None."""
     if calibration.judge != judge:
         return f"another judge: it is for {calibration.judge!r}, not {judge!r}"
     if calibration.version != version:
         return f"another judge version: it is for {calibration.version!r}, not {version!r}"
-    if model_id is not None and calibration.model_id != model_id:
-        return f"another model behind the judge: it is for {calibration.model_id!r}, not {model_id!r}"
     if calibration.rubric != rubric:
         return "another rubric: the judge was calibrated with other instructions"
     # A day of grace: it may have been made east of here, or before a clock was put back over midnight.

@@ -43,10 +43,6 @@ class Marks:
     marks: Mapping[int, int]
     problem: str = ""
 
-    @property
-    def is_refusal(self) -> bool:
-        return self.problem.startswith("refused")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:

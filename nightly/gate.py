@@ -23,12 +23,12 @@ __all__ = [
     "Reading",
     "Result",
     "check_gates",
-    "exit_code",
     "overall",
     "read_gates",
 ]
 
 Outcome = Literal["pass", "skipped", "inconclusive", "stale", "failed", "regression"]
+# 0 fine, 1 regression, 3 inconclusive, 4 calibration stale or missing, 5 operational failure.
 # From the least grave to the gravest: a regression that was found is found, whatever else went wrong.
 EXIT_CODES: Final[Mapping[Outcome, int]] = {
     "pass": 0,
@@ -120,11 +120,6 @@ def check_gates(gates: Iterable[Gate], nights: Iterable[Night]) -> tuple[Result,
 def overall(results: Iterable[Result]) -> Outcome:
     """The gravest outcome: a regression, then a failure, a stale calibration, an inconclusive gate."""
     return max((result.outcome for result in results), key=list(EXIT_CODES).index, default="pass")
-
-
-def exit_code(results: Iterable[Result]) -> int:
-    """0 fine, 1 regression, 3 inconclusive, 4 calibration stale or missing, 5 operational failure."""
-    return EXIT_CODES[overall(results)]
 
 
 def _check_model(gates: Sequence[Gate], night: Night) -> Iterable[Result]:

@@ -34,10 +34,6 @@ class ProbePlan:
     rewritten: Mapping[str, tuple[Exchange | None, ...]]  # by probe; None where there is nothing to rewrite
     asked: tuple[Exchange, ...]
 
-    def calls(self, judge: Judge) -> int:
-        """How many answers this takes at most; one for each text, or more where a judge samples."""
-        return len(self.asked) * int(getattr(judge, "most_calls", 1))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeResult:
@@ -92,7 +88,7 @@ def run_probes(
     """Ask a judge about rewritten replies, and compare with what it says of the replies as they were.
 
     With a `folder` the judgments are a run like any other: broken off, the same call goes on from there, and
-    a whole one is not asked for again. See `plan_probes(...).calls(judge)` for what it takes beforehand.
+    a whole one is not asked for again.
     """
     plan = plan_probes(exchanges, limit=limit, seed=seed, probes=probes)
     if folder is not None:
@@ -188,37 +184,3 @@ def _choose(exchanges: Sequence[Exchange], limit: int | None, seed: int) -> tupl
 def _rewritten(probe: Probe, exchange: Exchange, others: Sequence[Exchange], seed: int) -> Exchange | None:
     text = rewrite(probe, exchange, others, seed=seed)
     return None if text is None else replace(exchange, id=f"{exchange.id} [{probe.name}]", response=text)
-
-
-def print_probes(results: Sequence[ProbeResult]) -> None:
-    """A table of what each probe changed, and beneath it how to read it."""
-    from rich.table import Table
-
-    from nightly.figures import show
-    from nightly.screens import open_screen, print_table
-
-    console = open_screen()
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("probe")
-    for title in ("change", "should", "result", "to Good", "from Good"):
-        table.add_column(title, justify="right", no_wrap=True)
-    for item in results:
-        found = item.found
-        limit = {"same": f"±{item.probe.limit:g}", "down": f"-{item.probe.limit:g}"}.get(
-            item.probe.should, f"{item.probe.limit:g}"
-        )
-        flips = [show(share.as_dict(), digits=2, zero=False) for share in (found.to_good, found.from_good)]
-        # Intervals on a line of their own: side by side they leave no room for the names.
-        change, *flips = [
-            text.replace(" [", "\n[") for text in (show(found.change.as_dict(), digits=2), *flips)
-        ]
-        table.add_row(item.probe.name, change, f"{item.probe.should} {limit}", found.result, *flips)
-    print_table(console, table)
-    apart = sum(sum(item.unscored.values()) for item in results)
-    pairs = max((item.found.pairs for item in results), default=0)
-    lines = [
-        f"change of the mean score of up to {pairs:,} replies, over prompts; {apart:,} pairs unscored",
-        "flips are parts of the replies that had another label than Good before, or had Good",
-    ]
-    for line in lines:
-        console.print(line, style="dim", soft_wrap=True)
