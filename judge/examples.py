@@ -33,33 +33,24 @@ class Example:
     rater: str = ""
     batch: str = ""
     group: str = ""  # replies to one prompt share it
-    task: str = ""  # another rating task than ours: then `target` is one number from 0 to 1
 
 
-def join_ratings(
-    exchanges: Iterable[Exchange],
-    ratings: Iterable[Rating],
-    *,
-    dimension: str = "empathy",
-    top: int = len(LABELS),
-) -> list[Example]:
-    """One example for every rating from 1 to `top` whose exchange is there, as labels or as another task."""
+def join_ratings(exchanges: Iterable[Exchange], ratings: Iterable[Rating]) -> list[Example]:
+    """One example for every rating of empathy, from 1 to 3, whose exchange is there."""
+    top = len(LABELS)
     known = {exchange.id: exchange for exchange in exchanges}
     examples = []
     for rating in ratings:
         exchange = known.get(rating.id)
-        if exchange is None or rating.dimension != dimension:
+        if exchange is None or rating.dimension != "empathy":
             continue
         if not rating.rater:
             raise UserError(f"a rating of {rating.id!r} names no rater; give each person a name of their own")
         if not 1 <= rating.rating <= top:
             raise UserError(f"rating {rating.rating:g} of {rating.id!r} is not on the scale from 1 to {top}")
-        if top == len(LABELS):
-            target = tuple(float(rating.rating == level) for level in range(1, top + 1))
-            if sum(target) != 1:
-                raise UserError(f"rating {rating.rating:g} of {rating.id!r} is not one of 1, 2 and 3")
-        else:
-            target = ((rating.rating - 1) / (top - 1),)
+        target = tuple(float(rating.rating == level) for level in range(1, top + 1))
+        if sum(target) != 1:
+            raise UserError(f"rating {rating.rating:g} of {rating.id!r} is not one of 1, 2 and 3")
         group = str(exchange.extra.get("dialog_id", exchange.prompt))
         batch = rating.batch or str(exchange.extra.get("batch", rating.rater))
         examples.append(
@@ -68,11 +59,6 @@ def join_ratings(
     if not examples:
         raise UserError("no rating belongs to an exchange: the ids of the two files do not meet")
     return examples
-
-
-def as_task(examples: Iterable[Example], task: str) -> list[Example]:
-    """The same examples as a second task, learnt beside ours by a head of its own."""
-    return [replace(example, task=task) for example in examples]
 
 
 def make_mismatched(examples: Sequence[Example], count: int, chance: random.Random) -> list[Example]:
@@ -135,7 +121,7 @@ def soften(
     softened = []
     for example in examples:
         lesson = taught.get(example.exchange.content)
-        if lesson is not None and not example.task:
+        if lesson is not None:
             target = tuple(
                 (1 - weight) * own + weight * other for own, other in zip(example.target, lesson, strict=True)
             )

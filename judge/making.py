@@ -41,14 +41,14 @@ def make_judge(
     from judge.teaching import train_judge
 
     plan = plan_training(examples, recipe, texts)
-    trained = _take_up(folder, plan, recipe, tasks=len({example.task for example in examples} - {""}))
+    trained = _take_up(folder, plan, recipe)
     if trained is None:
         trained = train_judge(examples, recipe, texts=texts, device=device, progress=progress)
         _keep(folder, plan, trained)
     if recipe.rank:  # the changes to the base are the judge: `judge.large` merges them when it is first used
         change, names = {}, tuple(NETWORK.format(number) for number in range(recipe.seeds))
     else:
-        exchanges = [example.exchange for example in examples if not example.task]
+        exchanges = [example.exchange for example in examples]
         change, names = _export_into(folder, trained, exchanges), (MODEL, TOKENIZER)
     card = {
         "files": hash_files(folder, names),
@@ -77,12 +77,11 @@ def _export_into(folder: Path, trained: Trained, exchanges: Sequence[Exchange]) 
 
 def describe(examples: Sequence[Example]) -> dict[str, Any]:
     """The training data in numbers."""
-    rated = [example for example in examples if not example.task]
-    shares = np.mean([example.target for example in rated], axis=0)
+    shares = np.mean([example.target for example in examples], axis=0)
     return {
-        "ratings": len(rated),
-        "raters": len({example.rater for example in rated}),
-        "models": sorted({example.exchange.model for example in rated}),
+        "ratings": len(examples),
+        "raters": len({example.rater for example in examples}),
+        "models": sorted({example.exchange.model for example in examples}),
         "shares": {label: round(float(share), 4) for label, share in zip(LABELS, shares, strict=True)},
         "digest": digest_examples(examples),
     }
@@ -138,7 +137,7 @@ def _keep(folder: Path, plan: dict[str, Any], trained: Trained) -> None:
         partial.write_text(json.dumps(plan, indent=2) + "\n", encoding="utf-8")
 
 
-def _take_up(folder: Path, plan: dict[str, Any], recipe: Recipe, *, tasks: int) -> Trained | None:
+def _take_up(folder: Path, plan: dict[str, Any], recipe: Recipe) -> Trained | None:
     """Networks of the same recipe and data, if a training of them ended here."""
     from judge.network import load_network
 
@@ -151,5 +150,5 @@ def _take_up(folder: Path, plan: dict[str, Any], recipe: Recipe, *, tasks: int) 
         return None  # damaged: trained again
     if there != plan:
         raise UserError(f"{folder}: holds a judge of another recipe or other ratings; give another --out")
-    found = [load_network(recipe, folder / NETWORK.format(number), tasks) for number in range(recipe.seeds)]
+    found = [load_network(recipe, folder / NETWORK.format(number)) for number in range(recipe.seeds)]
     return Trained([network for network, _ in found], found[0][1])

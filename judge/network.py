@@ -76,9 +76,8 @@ class JudgeNetwork(nn.Module):
         base: nn.Module,
         *,
         is_decoder: bool,
-        dropout: float = 0.1,
-        tasks: int = 0,
-        ordinal: bool = False,
+        dropout: float,
+        ordinal: bool,
     ) -> None:
         super().__init__()
         width = int(base.config.hidden_size)  # type: ignore[union-attr, arg-type]
@@ -87,7 +86,8 @@ class JudgeNetwork(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.head = OrdinalHead(width) if ordinal else nn.Linear(width, 3)
         self.style = OrdinalHead(len(STYLE)) if ordinal else nn.Linear(len(STYLE), 3, bias=False)
-        self.tasks = nn.Linear(width, max(1, tasks))
+        # Read by nothing: the shipped networks hold it, and without its draws a seed trains another judge.
+        self.tasks = nn.Linear(width, 1)
         nn.init.zeros_(self.style.weight)
         nn.init.normal_(self.head.weight, std=0.02)
         nn.init.zeros_(self.head.bias)
@@ -110,11 +110,11 @@ class JudgeNetwork(nn.Module):
         return self.read(self.dropout(self.pool(ids, mask, segments).float()), style)
 
 
-def make_network(recipe: Recipe, tasks: int = 0) -> tuple[JudgeNetwork, Wording]:
+def make_network(recipe: Recipe) -> tuple[JudgeNetwork, Wording]:
     """An untrained network as a recipe asks for it."""
     base, wording = load_base(recipe.base)
     network = JudgeNetwork(
-        base, is_decoder=wording.is_decoder, dropout=recipe.dropout, tasks=tasks, ordinal=recipe.ordinal
+        base, is_decoder=wording.is_decoder, dropout=recipe.dropout, ordinal=recipe.ordinal
     )
     if recipe.rank:
         add_low_rank(network.base, recipe.rank)
@@ -132,12 +132,12 @@ def save_network(network: JudgeNetwork, path: Path) -> None:
     save_file({name: tensor.cpu().contiguous() for name, tensor in state.items()}, path)
 
 
-def load_network(recipe: Recipe, path: Path, tasks: int = 0) -> tuple[JudgeNetwork, Wording]:
+def load_network(recipe: Recipe, path: Path) -> tuple[JudgeNetwork, Wording]:
     """A network as `save_network` left it."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    network, wording = make_network(recipe, tasks)
+    network, wording = make_network(recipe)
     try:
         state = {name: tensor.float() for name, tensor in load_file(path).items()}
     except (OSError, SafetensorError) as error:

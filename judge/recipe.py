@@ -29,12 +29,9 @@ class Recipe:
     style: bool = True  # let the head see the counts of `judge.style`
     ordinal: bool = False  # one direction for all three labels instead of a softmax over them
     severity: float = 0.0  # prior standard deviation of a rater's own harshness; 0 leaves it out
-    offsets: float = 0.0  # likewise for a whole model's offset, so that the text explains only the rest
-    pairwise: float = 0.0  # weight of the loss on pairs of replies to one prompt
     mismatched: float = 0.0  # made examples, as a part of the rated ones
     dismissals: float = 0.0
     disguised: float = 0.0  # unkind replies behind kind words, or behind orders to the judge
-    second_tasks: float = 0.0  # weight of the loss on other rating tasks
     sharpness: float = 1.0  # logits are multiplied by it and the level set; 0 leaves both as trained
     teacher: str = ""  # the recipe, by name or path, of the judge that teaches this one
     teacher_weight: float = 0.7  # how far a rating gives way to what the teacher says of the same reply

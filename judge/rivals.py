@@ -13,8 +13,7 @@ Predict = Callable[[Sequence[Example], Sequence[Example]], np.ndarray]
 
 def predict_rival(name: str, train: Sequence[Example], test: Sequence[Example]) -> np.ndarray:
     """Probabilities of Bad, Okay and Good for the test part: [test, 3]."""
-    rated = [example for example in train if not example.task]
-    return RIVALS[name](rated, test)
+    return RIVALS[name](train, test)
 
 
 def _predict_majority(train: Sequence[Example], test: Sequence[Example]) -> np.ndarray:
@@ -74,10 +73,9 @@ def fit_length(examples: Sequence[Example]) -> dict[str, list[float]]:
     """The coefficients of the `length` judge; none where a label was never given."""
     from sklearn.linear_model import LogisticRegression
 
-    rated = [example for example in examples if not example.task]
-    if len(set(_ratings(rated))) < len(LABELS):
+    if len(set(_ratings(examples))) < len(LABELS):
         return {}
-    model = LogisticRegression(max_iter=1000).fit(count_words(rated), _ratings(rated))
+    model = LogisticRegression(max_iter=1000).fit(count_words(examples), _ratings(examples))
     return {
         "bias": [round(float(value), 6) for value in model.intercept_],
         "slope": [round(float(value), 6) for value in model.coef_[:, 0]],

@@ -37,7 +37,7 @@ def teach(
     teacher: Trained, examples: Sequence[Example], recipe: Recipe, texts: Sequence[Exchange]
 ) -> list[Example]:
     """The examples with softer targets, and unrated exchanges with the teacher's word for target."""
-    rated = [example.exchange for example in examples if not example.task]
+    rated = [example.exchange for example in examples]
     said = {exchange.content: tuple(row) for exchange, row in zip(rated, teacher.predict(rated), strict=True)}
     chance = random.Random(1)
     unrated = [
@@ -61,7 +61,7 @@ def settle(trained: Trained, examples: Sequence[Example], sharpness: float) -> T
     """
     if not sharpness:
         return trained
-    rated = [example for example in examples if example.rater and not example.task]
+    rated = [example for example in examples if example.rater]
     sample = random.Random(5).sample(rated, min(SETTLED_ON, len(rated)))
     shares = np.mean([example.target for example in sample], axis=0)
     for network in trained.networks:

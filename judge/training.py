@@ -23,17 +23,14 @@ LEVELS = (-1.0, 0.0, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Tensors of one step; `rater` and `arm` are -1 where nobody rated."""
+    """Tensors of one step; `rater` is -1 where nobody rated."""
 
     ids: Tensor
     mask: Tensor
     segments: Tensor
     style: Tensor
     target: Tensor
-    task: Tensor
     rater: Tensor
-    arm: Tensor
-    group: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,29 +76,27 @@ def _fine_tune_once(
 ) -> tuple[JudgeNetwork, Wording]:
     torch.manual_seed(recipe.seed)
     chance = random.Random(recipe.seed)
-    rated = [example for example in examples if not example.task]
-    tasks = sorted({example.task for example in examples if example.task})
-    network, wording = make_network(recipe, len(tasks))
+    network, wording = make_network(recipe)
     if recipe.rank and device.startswith("cuda"):
         for parameter in network.base.parameters():
             if not parameter.requires_grad:  # frozen weights need no more than the precision they are used in
                 parameter.data = parameter.data.to(torch.bfloat16)
     network.to(device)
-    effects = Effects(rated, recipe).to(device)
+    effects = Effects(examples, recipe).to(device)
     parts = (recipe.mismatched, recipe.dismissals, recipe.disguised)
-    mismatched, dismissed, disguised = (round(part * len(rated)) for part in parts)
+    mismatched, dismissed, disguised = (round(part * len(examples)) for part in parts)
     steps = recipe.epochs * -(-(len(examples) + mismatched + dismissed + disguised) // recipe.batch_size)
     optimizer, schedule = _make_optimizer(network, effects, recipe, steps)
     done = 0
     for _ in range(recipe.epochs):
         lesson = list(examples)
-        lesson += make_mismatched(rated, mismatched, chance)
-        lesson += make_dismissals(rated, dismissed, chance)
-        lesson += make_disguised(rated, disguised, chance)
+        lesson += make_mismatched(examples, mismatched, chance)
+        lesson += make_dismissals(examples, dismissed, chance)
+        lesson += make_disguised(examples, disguised, chance)
         network.train()
-        for batch in make_batches(lesson, wording, recipe, effects, tasks, chance, device):
+        for batch in make_batches(lesson, wording, recipe, effects, chance, device):
             with _precision(torch.device(device)):
-                loss = compute_loss(network, effects, batch, recipe)
+                loss = compute_loss(network, effects, batch)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(network.parameters(), 1.0)
@@ -114,17 +109,16 @@ def _fine_tune_once(
 
 
 class Effects(nn.Module):
-    """What a rating owes to who gave it and to whose reply it was, learnt in training and left out after."""
+    """What a rating owes to who gave it, learnt in training and left out after."""
 
     def __init__(self, examples: Sequence[Example], recipe: Recipe) -> None:
         super().__init__()
         self.raters = {rater: n for n, rater in enumerate(sorted({e.rater for e in examples if e.rater}))}
         self.arms = {arm: n for n, arm in enumerate(sorted({e.exchange.model for e in examples}))}
         self.severity = nn.Embedding(max(1, len(self.raters)), 1)
-        self.offset = nn.Embedding(max(1, len(self.arms)), 1)
+        torch.randn(max(1, len(self.arms)), 1)  # of no use: without these draws a seed trains another judge
         nn.init.zeros_(self.severity.weight)
-        nn.init.zeros_(self.offset.weight)
-        self.uses_severity, self.uses_offsets = recipe.severity > 0, recipe.offsets > 0
+        self.uses_severity = recipe.severity > 0
         self.count = len(examples)
         self.recipe = recipe
         home = torch.zeros(max(1, len(self.raters)), dtype=torch.long)
@@ -145,9 +139,6 @@ class Effects(nn.Module):
             total = size.clone().index_add_(0, self.home, raw)
             size = size.index_add_(0, self.home, torch.ones_like(raw)).clamp(min=1)
             shift = shift + known * (raw - (total / size)[self.home])[batch.rater.clamp(min=0)]
-        if self.uses_offsets:
-            raw = self.offset.weight[:, 0]
-            shift = shift + known * (raw - raw.mean())[batch.arm.clamp(min=0)]
         return shift
 
     def penalty(self) -> Tensor:
@@ -155,42 +146,17 @@ class Effects(nn.Module):
         total = torch.zeros((), device=self.severity.weight.device)
         if self.uses_severity:
             total = total + self.severity.weight.square().sum() / (2 * self.recipe.severity**2)
-        if self.uses_offsets:
-            total = total + self.offset.weight.square().sum() / (2 * self.recipe.offsets**2)
         return total / self.count
 
 
-def compute_loss(network: JudgeNetwork, effects: Effects, batch: Batch, recipe: Recipe) -> Tensor:
-    """Cross-entropy with the targets, and what the recipe adds to it."""
+def compute_loss(network: JudgeNetwork, effects: Effects, batch: Batch) -> Tensor:
+    """Cross-entropy with the targets, and the priors of the effects."""
     state = network.dropout(network.pool(batch.ids, batch.mask, batch.segments).float())
     logits = network.read(state, batch.style)
     levels = torch.tensor(LEVELS, device=logits.device)
     shifted = logits + effects(batch).unsqueeze(1) * levels
-    ours = batch.task < 0
     losses = -(batch.target * functional.log_softmax(shifted.float(), dim=-1)).sum(dim=-1)
-    loss = (losses * ours).sum() / ours.sum().clamp(min=1)
-    if recipe.second_tasks and not bool(ours.all()):
-        guess = network.tasks(state).gather(1, batch.task.clamp(min=0).unsqueeze(1)).squeeze(1)
-        other = functional.binary_cross_entropy_with_logits(guess, batch.target[:, 0], reduction="none")
-        loss = loss + recipe.second_tasks * (other * ~ours).sum() / (~ours).sum().clamp(min=1)
-    if recipe.pairwise:
-        loss = loss + recipe.pairwise * _pairwise_loss(shifted, batch, levels)
-    return loss + effects.penalty()
-
-
-def _pairwise_loss(logits: Tensor, batch: Batch, levels: Tensor) -> Tensor:
-    """Replies to one prompt in the order people put them: a logistic loss on the difference of scores."""
-    score = 3 * (logits.softmax(dim=-1) * levels).sum(dim=-1)
-    rating = (batch.target * levels).sum(dim=-1)
-    gap = rating.unsqueeze(1) - rating.unsqueeze(0)
-    rated = (batch.rater >= 0) & (batch.task < 0)
-    pairs = (
-        (batch.group.unsqueeze(1) == batch.group.unsqueeze(0))
-        & (rated.unsqueeze(1) & rated.unsqueeze(0))
-        & (gap > 0)
-    )
-    losses = functional.softplus(-(score.unsqueeze(1) - score.unsqueeze(0)))
-    return (losses * pairs).sum() / pairs.sum().clamp(min=1)
+    return losses.sum() / len(losses) + effects.penalty()
 
 
 def make_batches(
@@ -198,7 +164,6 @@ def make_batches(
     wording: Wording,
     recipe: Recipe,
     effects: Effects,
-    tasks: Sequence[str],
     chance: random.Random,
     device: str,
 ) -> Iterator[Batch]:
@@ -211,36 +176,27 @@ def make_batches(
     ]
     order = list(range(len(examples)))
     chance.shuffle(order)
-    # Not a set: its order would differ from one process to the next, and with it the training.
-    groups = {group: chance.random() for group in dict.fromkeys(example.group for example in examples)}
-    if recipe.pairwise:
-        order.sort(key=lambda index: groups[examples[index].group])
-    else:
-        window = recipe.batch_size * 16
-        chunks = [order[start : start + window] for start in range(0, len(order), window)]
-        order = [i for chunk in chunks for i in sorted(chunk, key=lambda index: len(tokens[index].ids))]
+    for _ in {example.group for example in examples}:
+        chance.random()  # of no use: without these draws a seed trains another judge
+    window = recipe.batch_size * 16
+    chunks = [order[start : start + window] for start in range(0, len(order), window)]
+    order = [i for chunk in chunks for i in sorted(chunk, key=lambda index: len(tokens[index].ids))]
     starts = list(range(0, len(order), recipe.batch_size))
     chance.shuffle(starts)
-    number = {group: n for n, group in enumerate(groups)}
     for start in starts:
         chosen = [examples[index] for index in order[start : start + recipe.batch_size]]
         ids, mask, segments = pad_tokens(
             [tokens[index] for index in order[start : start + recipe.batch_size]], torch.device(device)
         )
         style = [count_style(e.exchange.response) if recipe.style else (0.0,) * len(STYLE) for e in chosen]
-        target = [e.target if not e.task else (e.target[0], 0.0, 0.0) for e in chosen]
+        target = [e.target for e in chosen]
         yield Batch(
             ids,
             mask,
             segments,
             torch.tensor(style, device=device),
             torch.tensor(target, device=device),
-            torch.tensor([tasks.index(e.task) if e.task else -1 for e in chosen], device=device),
             torch.tensor([effects.raters.get(e.rater, -1) for e in chosen], device=device),
-            torch.tensor([effects.arms.get(e.exchange.model, -1) for e in chosen], device=device),
-            torch.tensor(
-                [number[e.group] if e.group else -1 - n for n, e in enumerate(chosen)], device=device
-            ),
         )
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -34,11 +34,7 @@ def run_trial(
     on_step: Callable[[int, int], None] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Every held-out rating with what the judge, told nothing of it, and each rival predict."""
-    others = [example for example in examples if example.task]
-    splits = [
-        replace(split, train=split.train + others)  # a second task is learnt in every split, tested in none
-        for split in PROTOCOLS[protocol]([example for example in examples if not example.task])
-    ]
+    splits = list(PROTOCOLS[protocol](examples))
     _check_plan(folder, {"protocol": protocol, **plan_training(examples, recipe, texts)})
     for number, split in enumerate(splits):
         # A model's name may hold a slash, which a file's may not.

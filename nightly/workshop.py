@@ -12,7 +12,7 @@ from data.errors import UserError
 from data.files import disk_errors, replacing
 from data.records import Exchange
 from data.tables import read_exchanges, read_ratings
-from judge.examples import Example, as_task, join_ratings
+from judge.examples import Example, join_ratings
 from judge.recipe import Recipe, read_recipe
 from nightly.cards import state_caveat, write_card
 from nightly.printing import steps
@@ -49,23 +49,15 @@ class Materials:
         recipe: str,
         instead: Mapping[str, Any],
         texts: Sequence[Path],
-        second_tasks: Sequence[Path],
         device: str,
     ) -> "Materials":
         """From files; a recipe with a teacher may also use texts that nobody rated."""
         given = {key: value for key, value in instead.items() if value is not None}
         chosen = replace(read_recipe(recipe), **given)
-        if second_tasks and not chosen.second_tasks:
-            raise UserError(
-                f"--second-task: the recipe {recipe!r} gives other tasks no weight (second_tasks)"
-            )
         if texts and not chosen.teacher:
             raise UserError(f"--texts: the recipe {recipe!r} has no teacher to label them")
         device = _check_machine(device, chosen)
         examples = join_ratings(read_exchanges(exchanges), read_ratings(ratings))
-        for folder in second_tasks:
-            found = (read_exchanges(folder / "exchanges.jsonl"), read_ratings(folder / "ratings.jsonl"))
-            examples += as_task(join_ratings(*found, top=5), folder.resolve().name)
         return cls(
             examples=examples,
             recipe=chosen,

@@ -135,7 +135,6 @@ def test_what_cannot_be_trained_ends_with_a_word(
     refused(train(*out, "--seed", 1, "--evidence", trials["model-apart"][0]), "tried another recipe")
     refused(train(*out, "--base", "none"), "unknown base 'none'; known: minilm, smollm2")
     refused(train(*out, "--device", "abacus"), "--device: no 'abacus' here; use cpu")
-    refused(train(*out, "--second-task", tmp_path), "--second-task: the recipe")
     refused(train(*out, "--texts", "none.jsonl"), "has no teacher to label them")
     refused(train("--out", trials["model-apart"][0]), "holds a judge of another recipe or other ratings")
     refused(

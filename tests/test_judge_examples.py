@@ -14,7 +14,6 @@ from judge.examples import (
     STOCK_SYMPATHY,
     SYMPATHY,
     Example,
-    as_task,
     cut_pieces,
     join_ratings,
     make_dismissals,
@@ -47,11 +46,6 @@ def test_every_rating_whose_exchange_is_there_is_an_example() -> None:
 def test_another_dimension_is_not_ours() -> None:
     ratings = [rate("a", 3), rate("b", 5, dimension="fluency")]
     assert [e.exchange.id for e in join_ratings(EXCHANGES, ratings)] == ["a"]
-
-
-def test_a_longer_scale_is_another_task_from_0_to_1() -> None:
-    joined = as_task(join_ratings(EXCHANGES, [rate("a", 1), rate("b", 4)], top=5), "warmth")
-    assert [(e.task, e.target) for e in joined] == [("warmth", (0.0,)), ("warmth", (0.75,))]
 
 
 @pytest.mark.parametrize(
@@ -117,11 +111,10 @@ def test_what_made_examples_teach_are_probabilities(target: tuple[float, ...]) -
 
 def test_softened_targets_lie_between_the_rating_and_the_teacher() -> None:
     joined = join_ratings(EXCHANGES, [rate("a", 3), rate("b", 1)])
-    other = as_task(join_ratings(EXCHANGES, [rate("a", 5)], top=5), "warmth")
     taught = {EXCHANGES[0].content: (0.2, 0.4, 0.4)}
-    softened = soften([*joined, *other], taught, 0.75)
+    softened = soften(joined, taught, 0.75)
     assert softened[0].target == pytest.approx((0.15, 0.3, 0.55))
-    assert softened[1:] == [joined[1], *other], "untaught replies and other tasks stay as they were"
+    assert softened[1:] == [joined[1]], "untaught replies stay as they were"
 
 
 def test_a_piece_is_a_reply_without_one_of_its_parts() -> None:

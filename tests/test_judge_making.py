@@ -18,7 +18,7 @@ import judge.teaching
 from data.errors import UserError
 from data.records import Exchange
 from judge.classifier import CARD, ClassifierJudge
-from judge.examples import Example, as_task
+from judge.examples import Example
 from judge.export import Alone, export_onnx
 from judge.making import describe, hash_files, make_judge
 from judge.network import make_network
@@ -107,10 +107,9 @@ def test_a_decoder_in_full_precision_says_what_torch_says(
     tiny_recipe: Recipe,
     tiny_decoder: Path,
 ) -> None:
-    """With low-rank changes, an ordinal head and a second task: all that is asked of a network, at once."""
-    recipe = replace(tiny_recipe, base=str(tiny_decoder), rank=2, ordinal=True, epochs=1, second_tasks=1.0)
-    other = as_task([replace(example, target=(0.5,)) for example in examples[:4]], "warmth")
-    trained = fine_tune([*examples[:32], *other], recipe)
+    """With low-rank changes and an ordinal head: all that is asked of a network, at once."""
+    recipe = replace(tiny_recipe, base=str(tiny_decoder), rank=2, ordinal=True, epochs=1)
+    trained = fine_tune(examples[:32], recipe)
     export_onnx(trained.networks, trained.wording, tmp_path, int8=False)
     card = {"files": hash_files(tmp_path), "caveat": "", "is_decoder": True}
     (tmp_path / CARD).write_text(json.dumps(card))
@@ -129,19 +128,14 @@ def test_what_is_exported_of_two_networks_is_their_mean(
     assert said.numpy() == pytest.approx(trained.predict([exchange]), abs=1e-6)
 
 
-def test_networks_with_two_tasks_are_taken_up(
+def test_two_networks_are_taken_up(
     tmp_path: Path,
     examples: list[Example],
     exchanges: list[Exchange],
     tiny_recipe: Recipe,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    recipe = replace(tiny_recipe, epochs=1, second_tasks=1.0, seeds=2)
-    rated = examples[:32]
-    others = [
-        *as_task([replace(example, target=(0.5,)) for example in rated[:4]], "warmth"),
-        *as_task([replace(example, target=(1.0,)) for example in rated[:4]], "tact"),
-    ]
+    recipe = replace(tiny_recipe, epochs=1, seeds=2)
     seen: list[Trained] = []
 
     def export(trained: Trained, folder: Path, _: object) -> dict[str, float]:
@@ -152,14 +146,13 @@ def test_networks_with_two_tasks_are_taken_up(
 
     monkeypatch.setattr(judge.making, "export", export)
     for _ in range(2):
-        make_judge([*rated, *others], recipe, tmp_path, about=ABOUT, evidence={})
+        make_judge(examples[:32], recipe, tmp_path, about=ABOUT, evidence={})
     first, again = (trained.predict(exchanges) for trained in seen)
     assert np.array_equal(first, again)
 
 
 def test_the_training_data_is_described(examples: list[Example]) -> None:
-    other = as_task([replace(examples[0], target=(0.5,))], "warmth")
-    found = describe([*examples, *other])
+    found = describe(examples)
     assert (found["ratings"], found["raters"], found["models"]) == (120, 30, ["ada", "bea/2", "cyd"])
     labels = [example.target.index(1.0) for example in examples]
     assert found["shares"] == pytest.approx(

@@ -13,9 +13,9 @@ from judge.rivals import RIVALS, fit_length, predict_rival
 BAD, OKAY, GOOD = np.eye(3).tolist()
 
 
-def made(response: str, target: list[float], model: str = "m", task: str = "") -> Example:
+def made(response: str, target: list[float], model: str = "m") -> Example:
     exchange = Exchange(id=response, prompt="p", response=response, model=model)
-    return Example(exchange=exchange, target=tuple(target), rater="r", task=task)
+    return Example(exchange=exchange, target=tuple(target), rater="r")
 
 
 TRAIN = [
@@ -72,13 +72,6 @@ def test_every_rival_gives_three_probabilities_whatever_the_training_part_lacks(
     assert found.sum(axis=1) == pytest.approx(1)
     lacking = np.mean([example.target for example in train], axis=0) == 0
     assert (found[:, lacking] == 0).all()
-
-
-@pytest.mark.parametrize("name", RIVALS)
-def test_another_task_teaches_a_rival_nothing(name: str) -> None:
-    other = [made("short reply", [1.0], task="warmth")] * 20
-    assert predict_rival(name, TRAIN + other, TEST) == pytest.approx(predict_rival(name, TRAIN, TEST))
-    assert fit_length(TRAIN + other) == fit_length(TRAIN)
 
 
 def test_without_a_label_there_are_no_coefficients() -> None:

@@ -10,16 +10,15 @@ import numpy as np
 import pytest
 import torch
 from sklearn.metrics import roc_auc_score
-from torch.nn.functional import binary_cross_entropy_with_logits, softplus
 
 import judge.training
 from data.errors import UserError
 from data.records import Exchange
-from judge.examples import Example, as_task
-from judge.network import load_base, make_network
+from judge.examples import Example
+from judge.network import load_base
 from judge.recipe import Recipe
 from judge.teaching import settle, teach, train_judge
-from judge.training import Effects, Trained, compute_loss, fine_tune, make_batches
+from judge.training import Effects, Trained, fine_tune, make_batches
 
 HELD_OUT = ("batch-8", "batch-9")
 
@@ -65,10 +64,10 @@ def is_harsh(rater: str) -> bool:
     return int(rater.split("-")[1]) % 2 == 1
 
 
-def batch_of(examples: list[Example], recipe: Recipe, wording: Any, tasks: tuple[str, ...] = ()) -> Any:
-    effects = Effects([replace(example, task="") for example in examples], recipe)
+def batch_of(examples: list[Example], recipe: Recipe, wording: Any) -> Any:
+    effects = Effects(examples, recipe)
     recipe = replace(recipe, batch_size=len(examples))
-    (batch,) = make_batches(examples, wording, recipe, effects, tasks, random.Random(0), "cpu")
+    (batch,) = make_batches(examples, wording, recipe, effects, random.Random(0), "cpu")
     return effects, batch
 
 
@@ -116,15 +115,13 @@ class OddlyHashed(str):
 
 
 def test_the_order_of_examples_does_not_depend_on_the_process(lesson: list[Example], brief: Recipe) -> None:
-    recipe = replace(brief, pairwise=1.0)
+    recipe = brief
     odd = [replace(example, group=OddlyHashed(example.group)) for example in lesson]
     wording = load_base(recipe.base)[1]
     ids = [
         [
             batch.ids.tolist()
-            for batch in make_batches(
-                part, wording, recipe, Effects(part, recipe), [], random.Random(0), "cpu"
-            )
+            for batch in make_batches(part, wording, recipe, Effects(part, recipe), random.Random(0), "cpu")
         ]
         for part in (lesson, odd)
     ]
@@ -184,12 +181,11 @@ def test_harsh_raters_are_found(
         assert np.mean(harsh) < -0.1 < 0.1 < np.mean(others), own
 
 
-def test_severity_and_offsets_only_shift_what_somebody_rated(lesson: list[Example], brief: Recipe) -> None:
-    recipe = replace(brief, severity=1.0, offsets=1.0)
+def test_severity_only_shifts_what_somebody_rated(lesson: list[Example], brief: Recipe) -> None:
+    recipe = replace(brief, severity=1.0)
     made = replace(lesson[0], rater="")
     effects, batch = batch_of([*lesson, made], recipe, load_base(recipe.base)[1])
     torch.nn.init.normal_(effects.severity.weight)
-    torch.nn.init.normal_(effects.offset.weight)
     shift = effects(batch)
     assert (shift[batch.rater < 0] == 0).all()
     assert (shift[batch.rater >= 0] != 0).all()
@@ -214,61 +210,16 @@ def test_settling_meets_the_shares_and_halves_the_contrasts(
     assert np.array_equal(left, before.predict(exchanges)), "nought leaves it as trained"
 
 
-def test_pairs_of_one_prompt_cost_what_the_formula_says(lesson: list[Example], brief: Recipe) -> None:
-    good = replace(lesson[0], target=(0.0, 0.0, 1.0), group="g")
-    bad = replace(lesson[1], target=(1.0, 0.0, 0.0), group="g")
-    elsewhere = replace(bad, group="other")
-    other = replace(lesson[2], target=(0.5,), group="g", task="warmth")
-    brief = replace(brief, drop_context=0.0)
-    network, wording = make_network(brief, tasks=1)
-    network.eval()
-    torch.nn.init.normal_(network.head.weight)
-
-    def pairwise(examples: list[Example]) -> float:
-        effects, batch = batch_of(examples, brief, wording, ("warmth",))
-        losses = [
-            float(compute_loss(network, effects, batch, replace(brief, pairwise=weight)).detach())
-            for weight in (0.0, 1.0)
-        ]
-        return losses[1] - losses[0]
-
-    said = Trained([network], wording).predict([good.exchange, bad.exchange])
-    scores = torch.tensor(3 * (said[:, 2] - said[:, 0]))
-    assert pairwise([good, bad]) == pytest.approx(float(softplus(scores[1] - scores[0])), abs=1e-4)
-    assert pairwise([good, bad, other]) == pytest.approx(pairwise([good, bad]), abs=1e-4)
-    assert pairwise([good, elsewhere]) == pytest.approx(0, abs=1e-6)
-
-
-def test_a_second_task_is_learnt_by_a_head_of_its_own(lesson: list[Example], brief: Recipe) -> None:
-    recipe = replace(brief, drop_context=0.0)
-    others = [
-        replace(lesson[0], target=(0.25,), task="warmth"),
-        replace(lesson[1], target=(1.0,), task="tact"),
-    ]
-    network, wording = make_network(recipe, tasks=2)
-    network.eval()
-    effects, batch = batch_of(others, recipe, wording, ("tact", "warmth"))
-    loss = float(compute_loss(network, effects, batch, replace(recipe, second_tasks=2.0)).detach())
-    with torch.no_grad():
-        guesses = network.tasks(network.pool(batch.ids, batch.mask, batch.segments))
-    rows = range(2)
-    columns = [0 if target == 1.0 else 1 for target in batch.target[:, 0].tolist()]
-    expected = 2 * binary_cross_entropy_with_logits(guesses[rows, columns], batch.target[:, 0])
-    assert loss == pytest.approx(float(expected), abs=1e-5)
-    assert float(compute_loss(network, effects, batch, recipe).detach()) == 0
-
-
 def test_a_recipe_with_everything_still_learns(
     lesson: list[Example], unseen: list[Exchange], tiny_recipe: Recipe
 ) -> None:
     recipe = replace(
         tiny_recipe,
-        **{"ordinal": True, "severity": 0.7, "offsets": 0.7, "pairwise": 0.3, "second_tasks": 0.5},
+        **{"ordinal": True, "severity": 0.7},
         **{"mismatched": 0.1, "dismissals": 0.1, "sharpness": 0.7, "dropout": 0.1},
     )
-    other = as_task([replace(example, target=(example.target[2],)) for example in lesson[::3]], "warmth")
     steps: list[tuple[int, int]] = []
-    trained = train_judge([*lesson, *other], recipe, progress=lambda *step: steps.append(step))
+    trained = train_judge(lesson, recipe, progress=lambda *step: steps.append(step))
     assert min(met(trained, unseen)) > 0.9
     assert [done for done, _ in steps] == list(range(1, len(steps) + 1))
     assert {total for _, total in steps} == {len(steps)}, "the steps foretold are the steps made"

@@ -9,7 +9,7 @@ import pytest
 
 from data.errors import UserError
 from data.records import LABELS
-from judge.examples import Example, as_task
+from judge.examples import Example
 from judge.recipe import Recipe
 from judge.rivals import RIVALS
 from judge.trial import BARE, digest_examples, run_trial
@@ -54,8 +54,7 @@ def test_a_killed_trial_goes_on_where_it_stopped(
 def test_every_rating_has_a_row_with_a_word_from_everyone(
     tmp_path: Path, examples: list[Example], brief: Recipe
 ) -> None:
-    other = as_task([replace(example, target=(0.5,)) for example in examples[:8]], "warmth")
-    rows, _ = run([*examples, *other], replace(brief, second_tasks=1.0), tmp_path)
+    rows, _ = run(examples, brief, tmp_path)
     assert sorted(row["id"] for row in rows) == sorted(example.exchange.id for example in examples)
     rating = {example.exchange.id: LABELS[example.target.index(1.0)] for example in examples}
     for row in rows:

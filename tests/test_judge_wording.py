@@ -134,7 +134,7 @@ def test_training_and_scoring_read_the_same(
         example = Example(exchange=exchange, target=(0.0, 0.0, 1.0), rater="r")
         _, wording = load_base(str(base))
         batches = make_batches(
-            [example], wording, recipe, Effects([example], recipe), [], random.Random(0), "cpu"
+            [example], wording, recipe, Effects([example], recipe), random.Random(0), "cpu"
         )
         (batch,) = batches
 

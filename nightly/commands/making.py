@@ -59,12 +59,6 @@ def import_(source: str, path: Path, out: Path, as_json: bool) -> None:
     help="Put the recipe to the test instead of making a judge.",
 )
 @click.option("--texts", type=FILE, multiple=True, help="Exchanges nobody rated, for a teacher to label.")
-@click.option(
-    "--second-task",
-    type=FILE,
-    multiple=True,
-    help="A folder with exchanges.jsonl and ratings.jsonl on a scale from 1 to 5, learnt beside ours.",
-)
 @click.option("--evidence", type=FILE, multiple=True, help="A trial's folder whose figures go on the card.")
 @click.option("--about", type=FILE, help="A TOML file: summary, licence, data and limits for the card.")
 @click.option("--device", default="auto", show_default=True, help="cpu, cuda, or whichever is there.")
@@ -78,7 +72,6 @@ def train(
     out: Path,
     protocol: str | None,
     texts: tuple[Path, ...],
-    second_task: tuple[Path, ...],
     evidence: tuple[Path, ...],
     about: Path | None,
     device: str,
@@ -102,7 +95,6 @@ def train(
         recipe=recipe,
         instead={"base": base, "seed": seed},
         texts=texts,
-        second_tasks=second_task,
         device=device,
     )
     with interruptible("the networks that were trained whole are kept, the one under way is not"):
