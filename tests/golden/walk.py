@@ -27,6 +27,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from click import Command, Context, Group
 from click.testing import CliRunner
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,6 +40,10 @@ LABELS = ("Bad", "Okay", "Good")
 # What differs from one run to the next though nothing has changed, and what stands in its place.
 VARYING = (
     (re.compile(r'("wall_seconds": )[\d.e+-]+'), r"\g<1>1.5"),
+    (
+        re.compile(r'("bytes": )\d+'),
+        r"\g<1>1",
+    ),  # of a dashboard, which brings the plotly.js that is installed
     (re.compile(r"(judged in )[\d.,]+( s)\b"), r"\g<1>1.5\g<2>"),
 )
 LONG = re.compile(r"-?\d+\.\d{12,}(?:e[+-]?\d+)?")  # a number in full, whose last digits differ by machine
@@ -50,6 +55,7 @@ class Walk:
 
     def __init__(self, out: Path, *, judge: str, is_exact: bool = False) -> None:
         self.out, self.judge, self.is_exact, self.today = out, judge, is_exact, date.today()
+        self.digests: dict[str, str] = {}  # of the calibrations that were made, with their folders
 
     def run(self, name: str, *words: object, is_brief: bool = False) -> None:
         """One command; what it printed is kept under `name`, of a long output the beginning."""
@@ -59,20 +65,23 @@ class Walk:
         done = CliRunner().invoke(main, arguments, prog_name="empathy-judge", terminal_width=80)
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception
-        head = f"$ empathy-judge {' '.join(arguments)}\nexit code {done.exit_code}\n"
-        said = self.normal(done.stdout)
+        if arguments[0] == "calibrate":
+            self._note_digests()
+        # A date in a help text is an example, even on that day.
+        normal = str if "--help" in arguments else self.normal
+        head = normal(f"$ empathy-judge {' '.join(arguments)}\nexit code {done.exit_code}\n")
+        said = normal(done.stdout)
         if is_brief:
             head += f"{digest(said)}\n"
             said = "".join(said.splitlines(keepends=True)[:LINES])
         told = f"{head}\n{said}"
         if done.stderr:
-            told += f"\nstderr:\n{self.normal(done.stderr)}"
+            told += f"\nstderr:\n{normal(done.stderr)}"
         self._write(f"{name}.txt", told)
-        # How long a run took stands in later reports, and in the scale of their figures.
-        for path in Path().rglob("manifest.json"):
-            path.write_text(self.normal(path.read_text(encoding="utf-8")), encoding="utf-8")
+        if arguments[0] in ("score", "nightly"):
+            self._forget_seconds()
 
-    def keep(self, name: str, *paths: str) -> None:
+    def keep(self, name: str, *paths: str, is_brief: bool = False) -> None:
         """Files that a command wrote, under the folder `name`."""
         for path in map(Path, paths):
             text = self.normal(path.read_text(encoding="utf-8"))
@@ -82,6 +91,9 @@ class Walk:
             elif path.suffix in (".jsonl", ".csv") and text.count("\n") > 2 * ROWS:
                 rows = text.splitlines(keepends=True)
                 text, suffix = f"{digest(text)}, {len(rows)} rows\n\n{''.join(rows[:ROWS])}", ".txt"
+            elif is_brief:
+                begin = "".join(text.splitlines(keepends=True)[:LINES])
+                text, suffix = f"{digest(text)}\n\n{begin}", ".txt"
             self._write(f"{name}/{path.name}{suffix}", text)
 
     def normal(self, text: str) -> str:
@@ -89,15 +101,25 @@ class Walk:
 
         A calibration's digest is of its day too, so that it is replaced by the calibration's folder.
         """
-        for path in Path().rglob("calibration.json"):
-            known = json.loads(path.read_text(encoding="utf-8"))["digest"]
-            text = re.sub(rf"\b{known[:12]}[0-9a-f]*\b", f"<digest of {path.parent}>", text)
-        text = text.replace(self.today.isoformat(), "<today>")
-        for days in DAYS:
-            text = text.replace((self.today + timedelta(days=days)).isoformat(), f"<in {days} days>")
+        for known, folder in self.digests.items():
+            text = re.sub(rf"\b{known[:12]}[0-9a-f]*\b", f"<digest of {folder}>", text)
+        for today in {self.today, date.today()}:  # two around midnight
+            text = text.replace(today.isoformat(), "<today>")
+            for days in DAYS:
+                text = text.replace((today + timedelta(days=days)).isoformat(), f"<in {days} days>")
         for pattern, instead in VARYING:
             text = pattern.sub(instead, text)
         return text if self.is_exact else LONG.sub(_shorten, text)
+
+    def _note_digests(self) -> None:
+        for path in sorted(Path().rglob("calibration.json")):
+            made = json.loads(path.read_text(encoding="utf-8"))
+            self.digests.setdefault(made["digest"], path.parent.as_posix())
+
+    def _forget_seconds(self) -> None:
+        """How long a run took stands in later reports, and decides the scale of their figures."""
+        for path in Path().rglob("manifest.json"):
+            path.write_text(self.normal(path.read_text(encoding="utf-8")), encoding="utf-8")
 
     def _write(self, name: str, text: str) -> None:
         path = self.out / name
@@ -225,6 +247,7 @@ def prepare() -> None:
     shutil.copytree(SAMPLES, "samples")
     replies = make_replies()
     write_jsonl("made.jsonl", replies)
+    write_jsonl("made-few.jsonl", replies[:60])
     write_jsonl("made-ratings.jsonl", make_ratings(replies, {name: at for name, (_, at) in TELLING.items()}))
     samples = read_jsonl(SAMPLES / "responses.jsonl")
     liked = {"demo-warm": 0.7, "demo-plain": 0.0, "demo-curt": -1.2}
@@ -324,7 +347,7 @@ def walk_calibrate(walk: Walk) -> None:
         *(f"runs/corrected/{name}" for name in ("judgments.jsonl", "summary.json", "plan.json")),
     )
     if walk.judge != "length":
-        few = ("--draws", 200, *texts)
+        few = ("--draws", 200, "--exchanges", "made-few.jsonl")
         walk.run(
             "calibrate/probe", "calibrate", "runs/made", "made-ratings.jsonl", *few, "--probe", walk.judge
         )
@@ -369,6 +392,16 @@ def walk_calibrate(walk: Walk) -> None:
     walk.run("calibrate/attack", "calibrate", "--attack", "length")
     walk.run("calibrate/attack-json", "calibrate", "--attack", "majority", "--json", is_brief=True)
     walk.run("calibrate/self-test", "calibrate", "--self-test", "--draws", 4)
+    walk.run(
+        "stack/samples",
+        "stack",
+        "sample-ratings.jsonl",
+        "runs/samples",
+        "runs/majority",
+        "--out",
+        "weights.json",
+    )
+    walk.keep("stack", "weights.json")
     walk.run("calibrate/one-argument", "calibrate", "runs/made")
     walk.run("calibrate/apart", "calibrate", "runs/made", "sample-ratings.jsonl")
 
@@ -426,7 +459,216 @@ def walk_compare(walk: Walk) -> None:
     )
 
 
-WALKS = (walk_score, walk_calibrate, walk_compare)
+NIGHTS = """
+judge = "length"
+calibration = "{calibration}"
+study = ["human", "gpt-4"]
+explain = 2
+history = "nights.sqlite"
+dashboard = "site"
+
+[[models]]
+name = "made-kind"
+responses = "kind-{{night}}.jsonl"
+
+[[models]]
+name = "made-warm"
+responses = "warm-{{night}}.jsonl"
+
+[gates]
+good_share_drop = {{ baseline = 0.3, last_night = 0.3 }}
+bad_share_rise = 0.3
+max_cost = 0.5
+max_unscored = 5
+
+[gates.floors]
+sad = 57
+every = 50
+
+[outputs]
+junit = "out/nightly.xml"
+github = true
+"""
+EXPORTS = ("results", "emotions", "anchors", "gates", "judgments")
+
+
+def prepare_nights(folder: str, *, calibration: str, nights: Sequence[str]) -> None:
+    """The config, and two models' replies of every night; in the second night one has become curt."""
+    for number, night in enumerate(nights):
+        for model in ("kind", "warm"):
+            is_curt = number == 1 and model == "warm"
+            rows = make_replies(["made-curt" if is_curt else f"made-{model}"], seed=10 + number)
+            rows = [row | {"model": f"made-{model}", "id": f"{at:02}"} for at, row in enumerate(rows)]
+            write_jsonl(f"{folder}/{model}-{night}.jsonl", rows)
+    Path(folder, "n.toml").write_text(NIGHTS.format(calibration=calibration), encoding="utf-8")
+
+
+def walk_nights(walk: Walk) -> None:
+    """Three nights uncorrected, on days of the past, and three corrected as of today."""
+    if walk.judge != "length":
+        return
+    nights = ("2024-03-01", "2024-03-02", "2024-03-03")
+    prepare_nights("plain", calibration="none", nights=nights)
+    for night in nights:
+        walk.run(
+            f"nightly/{night}",
+            "nightly",
+            "plain/n.toml",
+            "--night",
+            night,
+            "--now",
+            f"{night}T02:00:00+00:00",
+        )
+    walk.run("nightly/again-json", "nightly", "plain/n.toml", "--night", nights[1], "--json", is_brief=True)
+    walk.run(
+        "nightly/no-replies",
+        "nightly",
+        "plain/n.toml",
+        "--night",
+        "2024-03-04",
+        "--now",
+        "2024-03-04T02:00:00+00:00",
+    )
+    walk.keep("nightly", "plain/out/nightly.xml")
+    for kind in EXPORTS:
+        out = f"{kind}.{'csv' if kind == 'results' else 'jsonl'}"
+        walk.run(
+            f"history/{kind}",
+            "history",
+            "export",
+            "--history",
+            "plain/nights.sqlite",
+            "--kind",
+            kind,
+            "--out",
+            out,
+        )
+        walk.keep("history", out)
+    walk.run("history/last", "history", "export", "--history", "plain/nights.sqlite", "--last", 1)
+    walk.run("dashboard/built", "dashboard", "plain/nights.sqlite", "--out", "pages", "--json")
+    walk.keep("dashboard", *(str(path) for path in sorted(Path("pages").glob("*.html"))))
+    steady = ("one", "two", "three")
+    prepare_nights("corrected", calibration="../fit/calibration.json", nights=steady)
+    for number, night in enumerate(steady):
+        now = f"{walk.today}T0{number}:00:00+00:00"
+        walk.run(f"nightly/corrected-{night}", "nightly", "corrected/n.toml", "--night", night, "--now", now)
+    walk.run(
+        "history/corrected", "history", "export", "--history", "corrected/nights.sqlite", "--format", "csv"
+    )
+
+
+FACTORS = {  # of EmotionBench, per emotion
+    **{"Anger": 5, "Anxiety": 4, "Depression": 6, "Frustration": 4},
+    **{"Jealousy": 4, "Guilt": 4, "Fear": 5, "Embarrassment": 4},
+}
+CROWD = {"Anger": "Angry", "Jealousy": "Jealous"}  # what the crowd's table calls them
+PANAS = (
+    *("Interested", "Distressed", "Excited", "Upset", "Strong", "Guilty", "Scared", "Hostile"),
+    *("Enthusiastic", "Proud", "Irritable", "Alert", "Ashamed", "Inspired", "Nervous", "Determined"),
+    *("Attentive", "Jittery", "Active", "Afraid"),
+)
+NEGATIVE = {
+    "Distressed",
+    "Upset",
+    "Guilty",
+    "Scared",
+    "Hostile",
+    "Irritable",
+    "Ashamed",
+    "Nervous",
+    "Jittery",
+    "Afraid",
+}
+
+
+def make_mark(chance: Random, word: str, *, is_evoked: bool) -> int:
+    level = (3.6 if word in NEGATIVE else 2.0) if is_evoked else (1.6 if word in NEGATIVE else 3.4)
+    return min(5, max(1, round(chance.gauss(level, 0.8))))
+
+
+def write_results(path: str, *, seed: int) -> None:
+    """A model's marks in the benchmark's shape, with a column missing for each factor and one left empty."""
+    chance = Random(seed)
+    names = [f"General_test-{test}_order-{order}" for test in (0, 1) for order in (0, 1)]
+    evoked = [f"{emotion}-{at}" for emotion, count in FACTORS.items() for at in range(count)]
+    names += [
+        f"{factor}_scenario-{at}_test-0_order-{order}"
+        for factor in evoked
+        for at in (0, 2)
+        for order in (0, 1)
+    ]
+    rows: list[list[object]] = [["prompt", "prompt", "prompt", "prompt", *[" "] * len(names)]]
+    for item, word in enumerate(PANAS, 1):
+        marks = [make_mark(chance, word, is_evoked="scenario" in name) for name in names]
+        rows.append([f"{item}. {word}", item, f"{item}. {word}", item, *marks])
+    for row in rows[1:]:
+        row[9] = ""
+    with Path(path).open("w", encoding="utf-8", newline="") as out:
+        writer = csv.writer(out)
+        writer.writerow(["question-0", "order-0", "question-1", "order-1", *names])
+        writer.writerows(rows)
+
+
+def write_crowd(path: str) -> None:
+    """People's marks before and after a situation, in the shape of the benchmark's workbook."""
+    from openpyxl import Workbook
+
+    chance = Random(6)
+    people = [
+        f"{CROWD.get(emotion, emotion)}_F{factor + 1}S{situation + 1}"
+        for emotion, count in FACTORS.items()
+        for factor in range(count)
+        for situation in (0, 1)
+        for _ in range(3)
+    ]
+    book = Workbook()
+    raw = book.active
+    assert raw is not None
+    raw.title = "Raw"
+    raw.append([None, "Info", *people])
+    raw.append([0, "Gender:", *["-"] * len(people)])
+    for is_evoked in (False, True):
+        for word in PANAS:
+            marks = [make_mark(chance, word, is_evoked=is_evoked) for _ in people]
+            raw.append([1, f"How much ... - {word}", *marks])
+    book.save(path)
+
+
+def walk_align(walk: Walk) -> None:
+    if walk.judge != "length":
+        return
+    write_results("blue-PANAS-testing.csv", seed=7)
+    write_results("red-PANAS-testing.csv", seed=8)
+    write_crowd("crowd.xlsx")
+    files = ("blue-PANAS-testing.csv", "red-PANAS-testing.csv", "crowd.xlsx")
+    walk.run("align/import", "align", "import", *files, "--out", "sheets.jsonl")
+    walk.run("align/import-json", "align", "import", files[0], "--out", "blue.jsonl", "--json")
+    walk.keep("align", "sheets.jsonl")
+    walk.run("align/report", "align", "report", "sheets.jsonl", "--out", "aligned")
+    walk.keep("align/report", "aligned/report.md", "aligned/report.html", is_brief=True)
+    walk.run("align/report-json", "align", "report", "sheets.jsonl", "--json", is_brief=True)
+    walk.run("align/factors", "align", "report", "blue.jsonl", "--factors", "--alpha", 0.05)
+    walk.run("align/no-file", "align", "report", "none.jsonl")
+
+
+def walk_help(walk: Walk) -> None:
+    """What every command says of itself."""
+    from cli import main
+
+    def ask(command: Command, *words: str) -> None:
+        walk.run("-".join(("help/empathy-judge", *words)), *words, "--help")
+        if isinstance(command, Group):
+            context = Context(command)
+            for name in command.list_commands(context):
+                found = command.get_command(context, name)
+                assert found is not None
+                ask(found, *words, name)
+
+    if walk.judge == "length":
+        ask(main)
+
+
+WALKS = (walk_score, walk_calibrate, walk_compare, walk_nights, walk_align, walk_help)
 
 
 def take(out: Path, *, judge: str = "length", work: Path | None = None, is_exact: bool = False) -> None:
