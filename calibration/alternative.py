@@ -7,7 +7,7 @@ corrected for testing as many times as there are people.
 """
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,8 @@ MIN_INSTANCES: Final = 30  # of a person's responses that others rated too; belo
 LEVEL: Final = 0.05
 WINNING: Final = 0.5
 EPSILON: Final = 0.1  # what the authors take for crowd workers; 0.15 for skilled people, 0.2 for experts
-Correction = Literal["by", "bh"]
-Nearness = Literal["rmse", "accuracy"]
+NEARNESS: Final = "rmse"
+CORRECTION: Final = "by"  # holds whatever the tests have to do with each other; "bh" wants independence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +49,6 @@ class AlternativeTest:
     winning_rate: float
     advantage: Estimate
     epsilon: float
-    nearness: Nearness
-    correction: Correction
     too_few: int
     undefined: str | None = None
 
@@ -66,8 +64,8 @@ class AlternativeTest:
             "winning_rate": finite_or_none(self.winning_rate),
             "advantage": self.advantage.as_dict(),
             "epsilon": self.epsilon,
-            "nearness": self.nearness,
-            "correction": self.correction,
+            "nearness": NEARNESS,
+            "correction": CORRECTION,
             "too_few": self.too_few,
             "undefined": self.undefined,
             "trials": [
@@ -84,20 +82,15 @@ def alternative_test(
     clusters: Integers,
     drawn: Draws,
     epsilon: float = EPSILON,
-    nearness: Nearness = "rmse",
-    correction: Correction = "by",
 ) -> AlternativeTest:
     """The test on a (raters, items) table with gaps and the judge's label of every item.
 
-    `clusters` is each item's column in `drawn`, for the interval of the advantage. "by" holds whatever the
-    tests have to do with each other, "bh" asks that they be independent, which they are not.
+    `clusters` is each item's column in `drawn`, for the interval of the advantage.
     """
-    compared = [_compare(table, judge, row, nearness) for row in range(len(table))]
+    compared = [_compare(table, judge, row) for row in range(len(table))]
     kept = [row for row, (items, *_) in enumerate(compared) if len(items) >= MIN_INSTANCES]
     known: dict[str, Any] = {
         "epsilon": epsilon,
-        "nearness": nearness,
-        "correction": correction,
         "too_few": len(table) - len(kept),
     }
     if len(kept) < MIN_RATERS:
@@ -110,7 +103,7 @@ def alternative_test(
             trials=(), winning_rate=float("nan"), advantage=nothing, undefined=reason, **known
         )
     p_values = _corrected(
-        [_p_value(person - own, epsilon) for _, own, person in map(compared.__getitem__, kept)], correction
+        [_p_value(person - own, epsilon) for _, own, person in map(compared.__getitem__, kept)]
     )
     trials = tuple(
         Trial(
@@ -131,20 +124,19 @@ def alternative_test(
     )
 
 
-def _compare(table: Floats, judge: Floats, row: int, nearness: Nearness) -> tuple[Integers, Floats, Floats]:
+def _compare(table: Floats, judge: Floats, row: int) -> tuple[Integers, Floats, Floats]:
     """The items this person shares with others, and on each who is at least as near to the others."""
     own_items = np.flatnonzero(np.isfinite(table[row]))
     others = np.delete(table[:, own_items], row, axis=0)
     is_shared = np.isfinite(others).any(axis=0)
     items, rest = own_items[is_shared], others[:, is_shared]
-    own, person = _far(judge[items], rest, nearness), _far(table[row, items], rest, nearness)
+    own, person = _far(judge[items], rest), _far(table[row, items], rest)
     return items, (own <= person).astype(float), (person <= own).astype(float)
 
 
-def _far(values: Floats, rest: Floats, nearness: Nearness) -> Floats:
+def _far(values: Floats, rest: Floats) -> Floats:
     """How far values are from the others' on each item; rounded, so that equal distances are a tie."""
-    apart = values - rest
-    losses = apart**2 if nearness == "rmse" else (apart != 0).astype(float)
+    losses = (values - rest) ** 2
     here = np.isfinite(rest)
     means: Floats = np.where(here, losses, 0.0).sum(axis=0) / here.sum(axis=0)
     return np.round(means, 9)  # a mean square orders items as its root does
@@ -159,10 +151,10 @@ def _p_value(surplus: Floats, epsilon: float) -> float:
     return float(stats.ttest_1samp(surplus, epsilon, alternative="less").pvalue)
 
 
-def _corrected(p_values: list[float], correction: Correction) -> list[float]:
+def _corrected(p_values: list[float]) -> list[float]:
     from scipy import stats
 
-    return [float(value) for value in stats.false_discovery_control(p_values, method=correction)]
+    return [float(value) for value in stats.false_discovery_control(p_values, method=CORRECTION)]
 
 
 def _advantage(wins: list[tuple[Integers, Floats]], clusters: Integers, drawn: Draws) -> Estimate:

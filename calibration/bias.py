@@ -87,24 +87,16 @@ def audit(
     words: Mapping[str, int] | None = None,
     emotion: Mapping[str, str] | None = None,
     people: Collection[str] = ("human",),
-    probabilities: Floats | None = None,
-    clusters: Cluster = "batch",
-    threshold: float | None = None,
 ) -> tuple[Finding, ...]:
     """Every audit, in the order of `AUDITS`.
 
     `words` and `emotion` are by id (see `response_facts`); `people` names the models that are people.
-    `probabilities`, mapped ones perhaps, stand for the judge's scores where given, (rows, levels). Clusters
-    are whole batches or raters, and prompts where those number fewer than ten; responses or prompts that
-    several of them rated are allowed for. `threshold` is in points, by default .05 of the scale's length.
+    Clusters are whole batches, and prompts where those number fewer than ten; responses or prompts that
+    several of them rated are allowed for. What matters is .05 of the scale's length.
     """
-    if probabilities is not None and probabilities.shape != (len(paired), paired.levels):
-        raise ValueError("audit: one probability for every level and row")
-    levels = np.arange(1.0, paired.levels + 1)
-    scores = paired.score if probabilities is None else probabilities @ levels
-    error = np.asarray(scores - paired.rating, dtype=float)
-    kind, codes, items = _clusters(paired, clusters)
-    matters = THRESHOLD * (paired.levels - 1) if threshold is None else threshold
+    error = np.asarray(paired.score - paired.rating, dtype=float)
+    kind, codes, items = _clusters(paired)
+    matters = THRESHOLD * (paired.levels - 1)
     families = ask(paired, words=words, emotion=emotion, people=people)
     return tuple(
         finding
@@ -182,10 +174,11 @@ def _answer_family(
     return found
 
 
-def _clusters(paired: Paired, asked: Cluster) -> tuple[Cluster, Integers, Integers | None]:
+def _clusters(paired: Paired) -> tuple[Cluster, Integers, Integers | None]:
     """What is taken as independent, and what may cross it: the first kind of which there are enough."""
-    counts = {kind: len(np.unique(getattr(paired, kind))) for kind in (asked, "prompt", "id")}
-    kind = next((name for name, count in counts.items() if count >= MIN_CLUSTERS), asked)
+    kinds: tuple[Cluster, ...] = ("batch", "prompt", "id")
+    counts = {kind: len(np.unique(getattr(paired, kind))) for kind in kinds}
+    kind = next((name for name, count in counts.items() if count >= MIN_CLUSTERS), kinds[0])
     crossing: Cluster = "prompt" if counts["prompt"] >= MIN_CLUSTERS else "id"
     items = paired.clusters(crossing) if kind not in ("prompt", "id") else None
     return kind, paired.clusters(kind), items

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from calibration.alternative import EPSILON, AlternativeTest, Correction, Nearness, alternative_test
+from calibration.alternative import EPSILON, AlternativeTest, alternative_test
 from calibration.bound import PILOT_KAPPA, Bound, reliability_bound
 from calibration.counts import (
     Scaling,
@@ -100,8 +100,6 @@ def ceiling(
     draws: int = 2000,
     reliability: float = PILOT_KAPPA,
     epsilon: float = EPSILON,
-    nearness: Nearness = "rmse",
-    correction: Correction = "by",
 ) -> Ceiling:
     """How far people agree among themselves, and whether the judge could be one of them.
 
@@ -132,8 +130,6 @@ def ceiling(
             clusters=grid.clusters,
             drawn=drawn,
             epsilon=epsilon,
-            nearness=nearness,
-            correction=correction,
         ),
         bounds=(),
     )

@@ -77,8 +77,8 @@ def cohen_h(one: float, other: float) -> float:
     return 2 * math.asin(math.sqrt(one)) - 2 * math.asin(math.sqrt(other))
 
 
-def power_of_shares(h: float, ratings: float, others: float, *, alpha: float = 0.05) -> float:
-    """How often two groups of independent ratings that differ by Cohen's `h` give p < alpha.
+def power_of_shares(h: float, ratings: float, others: float) -> float:
+    """How often two groups of independent ratings that differ by Cohen's `h` give p < .05.
 
     >>> round(power_of_shares(0.3132, 62, 62), 2)
     0.41
@@ -88,5 +88,5 @@ def power_of_shares(h: float, ratings: float, others: float, *, alpha: float = 0
     if not (ratings > 0 and others > 0) or math.isnan(h):
         return math.nan
     shift = abs(h) * math.sqrt(ratings * others / (ratings + others))
-    least = -float(ndtri(alpha / 2))
+    least = -float(ndtri(0.05 / 2))
     return float(ndtr(shift - least) + ndtr(-shift - least))

@@ -78,10 +78,8 @@ class Agreement:
         }
 
 
-def agreement(
-    paired: Paired, *, rng: np.random.Generator, draws: int = 2000, clusters: Cluster = "batch"
-) -> Agreement:
-    """Every metric of a judge against people, with intervals over whole clusters.
+def agreement(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) -> Agreement:
+    """Every metric of a judge against people, with intervals over whole batches.
 
     Of the rating and the judge's label: `exact`, `balanced_accuracy`, `macro_f1`, Cohen's `kappa`,
     `kappa_linear` and `qwk`, Krippendorff's `alpha_nominal`, `alpha_ordinal` and `alpha_interval`, Gwet's
@@ -89,9 +87,9 @@ def agreement(
     labels are as frequent as ratings: it asks for the order only. Of the rating and the score: `spearman`,
     `kendall` (tau-b) and `icc`, which is ICC(A,1): two-way, absolute agreement, single rating.
 
-    With fewer than `MIN_CLUSTERS` clusters prompts are resampled instead, which `clusters` then says.
+    With fewer than `MIN_CLUSTERS` of them prompts are resampled instead, which `clusters` then says.
     """
-    kind, codes = _clusters(paired, clusters)
+    kind, codes = _clusters(paired)
     count = int(codes.max()) + 1 if len(codes) else 0
     drawn = resample_clusters(count, rng=rng, draws=draws if count > 1 else 0)
     found = _label_metrics(paired, codes, drawn) | _score_metrics(paired, codes, drawn)
@@ -124,11 +122,11 @@ def matched_labels(ratings: NDArray[Any], scores: Floats, levels: int) -> Intege
     return 1 + np.searchsorted(cuts, positions(scores), side="left")
 
 
-def _clusters(paired: Paired, kind: Cluster) -> tuple[Cluster, Integers]:
-    codes = paired.clusters(kind)
+def _clusters(paired: Paired) -> tuple[Cluster, Integers]:
+    codes = paired.clusters("batch")
     if len(np.unique(codes)) < MIN_CLUSTERS:
         return "prompt", paired.clusters("prompt")
-    return kind, codes
+    return "batch", codes
 
 
 def _label_metrics(paired: Paired, codes: Integers, drawn: Draws) -> dict[str, Sampled]:

@@ -136,9 +136,7 @@ def cross_assess_sets(
     clusters: ArrayLike,
     *,
     rng: np.random.Generator,
-    coverage: float = COVERAGE,
     labels: Sequence[str] = LABELS,
-    folds: int = FOLDS,
 ) -> SetReport:
     """What to expect of thresholds fitted on all these ratings: each fold's sets come from the other folds.
 
@@ -147,15 +145,15 @@ def cross_assess_sets(
     table, given = np.asarray(probabilities, dtype=float).reshape(-1, len(labels)), np.asarray(ratings)
     names, number = np.unique(np.asarray(clusters), return_inverse=True)
     if len(names) < 2:
-        none = np.zeros(0, dtype=bool)
-        return _report(np.zeros((0, len(labels)), dtype=bool), none, none, labels, coverage)
-    fold = fold_of(number, folds=min(folds, len(names)), rng=rng)
+        nothing = np.zeros((0, len(labels)), dtype=bool)
+        return _report(nothing, np.zeros(0, dtype=int), np.zeros(0, dtype=np.intp), labels)
+    fold = fold_of(number, folds=min(FOLDS, len(names)), rng=rng)
     inside = np.empty(table.shape, dtype=bool)
     for index in np.unique(fold):
         own = fold == index
-        outside = fit_thresholds(table[~own], given[~own], coverage=coverage, labels=labels)
+        outside = fit_thresholds(table[~own], given[~own], labels=labels)
         inside[own] = _inside(table[own], outside)
-    return _report(inside, given, number, labels, coverage)
+    return _report(inside, given, number, labels)
 
 
 def ask_first(probabilities: ArrayLike, thresholds: Thresholds) -> Integers:
@@ -191,15 +189,13 @@ def _nonconformity(probabilities: Floats) -> Floats:
 def _report(
     inside: NDArray[np.bool_],
     ratings: NDArray[Any],
-    clusters: ArrayLike | None,
+    groups: Integers,
     labels: Sequence[str],
-    wanted: float,
 ) -> SetReport:
-    groups = np.arange(len(inside)) if clusters is None else np.unique(clusters, return_inverse=True)[1]
     hits = inside[np.arange(len(inside)), ratings.astype(np.intp) - 1]
     size = inside.sum(axis=1)
     return SetReport(
-        wanted=wanted,
+        wanted=COVERAGE,
         coverage=clustered_share(hits, groups),
         by_label={
             label: clustered_share(hits[ratings == rating], groups[ratings == rating])

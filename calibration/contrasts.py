@@ -43,14 +43,14 @@ class Contrast:
             return float(abs(self.effect) < 1e-12)
         return float(2 * stdtr(self.freedom, -abs(self.effect / self.error)))
 
-    def detectable(self, *, looks: int = 1, power: float = POWER) -> float:
-        """The least effect that is found with this power at 95 % confidence.
+    def detectable(self, *, looks: int = 1) -> float:
+        """The least effect that is found with the power `POWER` at 95 % confidence.
 
         Where one of several `looks` has an effect, that one must pass at 5 % divided by their number.
         """
         if not self.is_defined:
             return math.nan
-        return self.error * reach(self.freedom, looks=looks, power=power)
+        return self.error * reach(self.freedom, looks=looks)
 
 
 UNDEFINED: Final = Contrast(effect=math.nan, error=math.nan, freedom=math.nan)

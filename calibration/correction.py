@@ -224,15 +224,15 @@ def project(values: Floats) -> Floats:
     return shares
 
 
-def within_slope(models: Mapping[str, Rated], column: int = -1) -> float:
-    """The pooled slope of ratings on judgments within models; the slope between them is `fit_line`'s.
+def within_slope(models: Mapping[str, Rated]) -> float:
+    """The pooled slope of ratings on judgments within models, in the last column; between: `fit_line`.
 
     Undefined when the judge says the same of every rated response of a model.
     """
     above = below = 0.0
     for rated in models.values():
         if len(rated.item):
-            judged, value = rated.judged[rated.item, column], rated.value[:, column]
+            judged, value = rated.judged[rated.item, -1], rated.value[:, -1]
             above += float(((judged - judged.mean()) * value).sum())
             below += float(((judged - judged.mean()) ** 2).sum())
     return float(ratio(np.array(above), np.array(below)))

@@ -81,7 +81,7 @@ class EmotionChange:
         }
 
 
-def paired_change(differences: ArrayLike, *, confidence: float = CONFIDENCE, looks: int = 1) -> Estimate:
+def paired_change(differences: ArrayLike, *, looks: int = 1) -> Estimate:
     """The mean of paired differences by prompt, with its t interval.
 
     With `looks` nights the intervals of all of them hold at once (Bonferroni). Average several responses to
@@ -90,7 +90,7 @@ def paired_change(differences: ArrayLike, *, confidence: float = CONFIDENCE, loo
     >>> paired_change([0.25, 0.5, 0.75]).value, paired_change([0.1]).interval
     (0.5, None)
     """
-    return _mean(differences).estimate(1 - (1 - confidence) / looks)
+    return _mean(differences).estimate(1 - (1 - CONFIDENCE) / looks)
 
 
 def split_change(
@@ -99,7 +99,6 @@ def split_change(
     anchors_before: ArrayLike,
     anchors_after: ArrayLike,
     matters: float = 0.0,
-    confidence: float = CONFIDENCE,
 ) -> Drift:
     """Who moved? `differences` are the model's by prompt, anchors are in one order before and after.
 
@@ -114,8 +113,8 @@ def split_change(
     if old.shape != new.shape:
         raise ValueError("anchors: the same ones before and after, in one order")
     change, shift = _mean(differences), _mean(new - old)
-    total, judge, model = (part.estimate(confidence) for part in (change, shift, change - shift))
-    slope = _slope(old, new - old, confidence)
+    total, judge, model = (part.estimate(CONFIDENCE) for part in (change, shift, change - shift))
+    slope = _slope(old, new - old)
     verdict = _verdict(judge, model, matters)
     return Drift(
         total=total,
@@ -197,7 +196,7 @@ def _mean(values: ArrayLike) -> _Mean:
     return _Mean(float(found.mean()) if count else math.nan, variance, count - 1.0, count)
 
 
-def _slope(before: Floats, shift: Floats, confidence: float) -> Estimate:
+def _slope(before: Floats, shift: Floats) -> Estimate:
     """The least-squares slope of the shift on the judgment before; undefined for fewer than three levels."""
     if len(set(before.tolist())) < 3:
         return Estimate(math.nan, None)
@@ -208,7 +207,7 @@ def _slope(before: Floats, shift: Floats, confidence: float) -> Estimate:
     # Errors that fan out: each anchor's own residual (HC3), since a judge moves some far and others not.
     leverage = 1 / len(before) + centred**2 / squares
     variance = float((centred**2 * (apart / np.maximum(1 - leverage, ROUNDING)) ** 2).sum()) / squares**2
-    return _Mean(slope, variance, len(before) - 2.0, len(before)).estimate(confidence)
+    return _Mean(slope, variance, len(before) - 2.0, len(before)).estimate(CONFIDENCE)
 
 
 def _verdict(judge: Estimate, model: Estimate, matters: float) -> Verdict:

@@ -69,7 +69,7 @@ def likeness(
     )
 
 
-def split_half(changes: Mapping[str, Sequence[float]], *, seed: int = 0, splits: int = SPLITS) -> float:
+def split_half(changes: Mapping[str, Sequence[float]], *, seed: int = 0) -> float:
     """How well two halves of the people agree in the factors' mean changes, as all of them would.
 
     The mean over random halves of Pearson's correlation, stepped up by Spearman and Brown; nan where a factor
@@ -80,7 +80,7 @@ def split_half(changes: Mapping[str, Sequence[float]], *, seed: int = 0, splits:
         return nan
     chance = np.random.default_rng(seed)
     found = []
-    for _ in range(splits):
+    for _ in range(SPLITS):
         orders = [chance.permutation(item) for item in values]
         halves = [[item[part::2].mean() for item in orders] for part in (0, 1)]
         found.append(float(np.corrcoef(halves[0], halves[1])[0, 1]))

@@ -6,7 +6,7 @@ seen.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -109,8 +109,6 @@ def choose_map(
     *,
     rng: np.random.Generator,
     levels: int = len(LABELS),
-    kinds: Sequence[str] | None = None,
-    folds: int = FOLDS,
 ) -> Choice:
     """The simplest kind whose held-out log-loss is within one standard error of the best kind's.
 
@@ -120,11 +118,9 @@ def choose_map(
     than two clusters nothing can be held out, and the simplest kind is taken.
     """
     said, given = _said(values), np.asarray(ratings, dtype=np.intp)
-    candidates = [kind for kind in KINDS if kind in (_fitting(said) if kinds is None else kinds)]
-    if not candidates:
-        raise UserError(f"no kind of map to choose from; known: {', '.join(KINDS)}")
+    candidates = [kind for kind in KINDS if kind in _fitting(said)]
     names, number = np.unique(np.asarray(clusters), return_inverse=True)
-    used = min(folds, len(names))
+    used = min(FOLDS, len(names))
     losses: dict[str, HeldOutLoss] = {}
     chosen = candidates[0]
     if used > 1:

@@ -2,9 +2,11 @@
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 from calibration.intervals import CONFIDENCE, finite_or_none
+
+POWER: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +38,8 @@ def plan_ratings(
     design_effect: float = 1.0,
     correlation: float = 0.0,
     between_sd: float = math.inf,
-    power: float = 0.8,
 ) -> RatingsPlan:
-    """What it takes to detect a `difference` between two models with this `power`, at 95 % confidence.
+    """What it takes to detect a `difference` between two models with the power `POWER`, at 95 % confidence.
 
     `spread` is the variance of single ratings, p (1 - p) for a share; `correlation` that of ratings and
     judgments within models; `between_sd` the line's. Many more responses are judged than rated.
@@ -47,11 +48,11 @@ def plan_ratings(
     >>> plan.people_only, plan.with_judge, plan.with_line, round(plan.line_detects, 2)
     (566, 515, 384, 0.2)
     """
-    reach = _reach(power)
+    reach = _reach(POWER)
     if not difference or math.isnan(difference + spread + design_effect + correlation + between_sd):
         return RatingsPlan(
             difference=difference,
-            power=power,
+            power=POWER,
             people_only=math.inf,
             with_judge=math.inf,
             with_line=math.inf,
@@ -63,7 +64,7 @@ def plan_ratings(
     known = 1 / between_sd**2 if between_sd else math.inf
     return RatingsPlan(
         difference=difference,
-        power=power,
+        power=POWER,
         people_only=math.ceil(people / wanted),
         with_judge=math.ceil(judged / wanted),
         with_line=math.ceil(judged * max(0.0, 1 / wanted - known)),
@@ -71,7 +72,7 @@ def plan_ratings(
     )
 
 
-def detectable_difference(variance: float, other: float, *, power: float = 0.8) -> float:
+def detectable_difference(variance: float, other: float, *, power: float = POWER) -> float:
     """The smallest difference of two levels with these variances that is found with this `power`.
 
     >>> round(detectable_difference(0.0008, 0.0008), 3)

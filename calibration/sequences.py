@@ -142,18 +142,18 @@ def interval(watch: Watch, *, alpha: float = ALPHA) -> Estimate:
     return _estimate(float(found.level[0, 0]), known, alpha=alpha, tuned_at=tuned)
 
 
-def current(watch: Watch, *, alpha: float = ALPHA, models: int = 1) -> Estimate:
+def current(watch: Watch, *, models: int = 1) -> Estimate:
     """How far the model is from where it was: what a gate should look at.
 
     Once the alarm is raised, the mean since the change less that of all nights before; else that of all
-    nights less the baseline. Half of alpha goes to each, so the interval holds on every night of `NIGHTS` at
-    once, whichever was taken.
+    nights less the baseline. Half of `ALPHA` goes to each, so the interval holds on every night of `NIGHTS`
+    at once, whichever was taken.
     """
-    found = alarm(watch, alpha=alpha / 2, models=models)
-    return found.change if found.is_raised else interval(watch, alpha=alpha / 2 / models)
+    found = alarm(watch, alpha=ALPHA / 2, models=models)
+    return found.change if found.is_raised else interval(watch, alpha=ALPHA / 2 / models)
 
 
-def alarm(watch: Watch, *, alpha: float = ALPHA, models: int = 1, drop: float = DROP) -> Alarm:
+def alarm(watch: Watch, *, alpha: float = ALPHA, models: int = 1) -> Alarm:
     """Whether the Good share has dropped since some night; `alpha` bounds false alarms in a year.
 
     Each of several models watched at alpha has its own false alarms: of 20 models at 5 % about one a year
@@ -163,7 +163,7 @@ def alarm(watch: Watch, *, alpha: float = ALPHA, models: int = 1, drop: float = 
     found = changes(nights)
     if not np.isfinite(found.information).any():
         return Alarm(is_raised=False, evidence=math.nan, since=None, change=UNKNOWN)
-    ratios = log_ratios(found, drop=drop)
+    ratios = log_ratios(found, drop=DROP)
     over = float(log_evidence(ratios)[0]) - math.log(NIGHTS * models / alpha)
     at = int(np.argmax(ratios[0]))
     earlier = float(nights.baseline_prompts + nights.prompts[:at].sum())

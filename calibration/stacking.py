@@ -7,7 +7,7 @@ By hand, because scikit-learn's regression ties no weights across labels and shr
 scipy's.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -111,27 +111,23 @@ def choose_stack(
     clusters: ArrayLike,
     *,
     rng: np.random.Generator,
-    ridges: Sequence[float] = RIDGES,
-    folds: int = FOLDS,
 ) -> StackChoice:
     """The stack whose ridge has the least held-out log-loss, and how it does against simpler ways.
 
     A cluster (batch, rater) is never on both sides of a fold. With fewer than two clusters nothing can be
     held out and the strongest ridge is taken.
     """
-    if not ridges:
-        raise UserError("no ridge to choose from; give one at least")
     table, given = _tables(tables), np.asarray(ratings, dtype=np.intp)
     names, number = np.unique(np.asarray(clusters), return_inverse=True)
-    used = min(folds, len(names))
-    ridge = _best_ridge(table, given, number, ridges, folds, rng)
+    used = min(FOLDS, len(names))
+    ridge = _best_ridge(table, given, number, rng)
     losses: dict[str, float] = {}
     if used > 1:
         fold = fold_of(number, folds=used, rng=rng)
         stacked = np.empty(given.shape)
         for index in np.unique(fold):
             own = fold == index
-            inner = _best_ridge(table[~own], given[~own], number[~own], ridges, folds, rng)
+            inner = _best_ridge(table[~own], given[~own], number[~own], rng)
             stacked[own] = log_losses(
                 given[own], fit_stack(table[~own], given[~own], ridge=inner).apply(table[own])
             )
@@ -175,23 +171,21 @@ def _best_ridge(
     table: Floats,
     ratings: Integers,
     clusters: Integers,
-    ridges: Sequence[float],
-    folds: int,
     rng: np.random.Generator,
 ) -> float:
     names, number = np.unique(clusters, return_inverse=True)
-    used = min(folds, len(names))
-    if used < 2 or len(ridges) < 2:
-        return max(ridges)
+    used = min(FOLDS, len(names))
+    if used < 2:
+        return max(RIDGES)
     fold = fold_of(number, folds=used, rng=rng)
-    totals = dict.fromkeys(ridges, 0.0)
+    totals = dict.fromkeys(RIDGES, 0.0)
     for index in np.unique(fold):
         own = fold == index
-        for ridge in ridges:
+        for ridge in RIDGES:
             fitted = fit_stack(table[~own], ratings[~own], ridge=ridge)
             totals[ridge] += float(log_losses(ratings[own], fitted.apply(table[own])).sum())
     # Of equally good ones the strongest: it stays closest to what needs no fitting.
-    return max(ridges, key=lambda ridge: (-round(totals[ridge], 9), ridge))
+    return max(RIDGES, key=lambda ridge: (-round(totals[ridge], 9), ridge))
 
 
 def _tables(tables: ArrayLike) -> Floats:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from data.errors import UserError
 from data.records import LABELS, UNNAMED_MODEL, Judgment, Rating
-from data.tables import BadRow, OnBad, read_rows, stop_at_bad_row
+from data.tables import BadRow, read_rows, stop_at_bad_row
 
 OFF_SCALE: Final = "off the scale"
 NOT_GIVEN: Final = "no score given"
@@ -70,7 +70,6 @@ def read_recorded(
     *,
     scale: Sequence[str] = LABELS,
     judge: str | None = None,
-    on_bad: OnBad = stop_at_bad_row,
 ) -> Iterator[Judgment]:
     """Every judgment of a table with `id` and one of `score`, `rating` and `label`, in order.
 
@@ -80,7 +79,7 @@ def read_recorded(
     found: set[str] = set()
     first_seen: dict[str, int] = {}
     says_something = False
-    for line, row in read_rows(path, on_bad=on_bad):
+    for line, row in read_rows(path, on_bad=stop_at_bad_row):
         by = next((str(row[column]).strip() for column in JUDGES if row.get(column) is not None), "")
         if judge is not None and by != judge:
             found.add(by)
@@ -94,7 +93,7 @@ def read_recorded(
             if first_seen.setdefault(judgment.id, line) != line:
                 raise UserError(f"id: {judgment.id!r} stands at line {first_seen[judgment.id]} already")
         except UserError as problem:
-            on_bad(BadRow(path, line, str(problem), row))
+            stop_at_bad_row(BadRow(path, line, str(problem), row))
             continue
         says_something |= judgment.unscored != NOT_GIVEN
         yield judgment

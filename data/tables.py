@@ -65,9 +65,9 @@ def _in_shard(name: str, on_bad: OnBad) -> OnBad:
     return (lambda bad: on_bad(replace(bad, shard=name))) if name else on_bad
 
 
-def read_ratings(path: Path, *, on_bad: OnBad = stop_at_bad_row) -> Iterator[Rating]:
+def read_ratings(path: Path) -> Iterator[Rating]:
     """Every valid rating of a file, in order; Bad, Okay and Good are read as 1, 2 and 3."""
-    for _, rating, _ in _read_records(path, Rating, on_bad):
+    for _, rating, _ in _read_records(path, Rating, stop_at_bad_row):
         yield rating
 
 

@@ -129,7 +129,7 @@ def make_signature(program: Program, rubric: Rubric) -> Any:
 
     wording = read_wording(program.mode)
     (reason, why), (decides, what) = wording["outputs"].items()
-    scale = Literal[LABELS]
+    scale: Any = Literal[LABELS]
     fields: dict[str, Any] = {
         name: (str, dspy.InputField(desc=text)) for name, text in wording["inputs"].items()
     }

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from data.errors import UserError
 from judge.examples import Example
 
+FOLDS = 5
+
 
 @dataclass(frozen=True, slots=True)
 class Split:
@@ -16,15 +18,15 @@ class Split:
     test: list[Example]
 
 
-def split_raters_apart(examples: Sequence[Example], *, folds: int = 5) -> Iterator[Split]:
+def split_raters_apart(examples: Sequence[Example]) -> Iterator[Split]:
     """Folds over rating batches: no rater, prompt or batch on both sides."""
     batches = sorted({example.batch for example in examples}, key=lambda name: (len(name), name))
-    if len(batches) < folds:
+    if len(batches) < FOLDS:
         raise UserError(
-            f"{len(batches)} rating batches cannot be split into {folds} folds; give ratings a `batch`"
+            f"{len(batches)} rating batches cannot be split into {FOLDS} folds; give ratings a `batch`"
         )
-    fold_of = {batch: number % folds for number, batch in enumerate(batches)}
-    for fold in range(folds):
+    fold_of = {batch: number % FOLDS for number, batch in enumerate(batches)}
+    for fold in range(FOLDS):
         train = [example for example in examples if fold_of[example.batch] != fold]
         test = [example for example in examples if fold_of[example.batch] == fold]
         prompts, raters = {example.group for example in test}, {example.rater for example in test}

@@ -22,6 +22,7 @@ from nightly.fitting import Fitted, fit
 from nightly.lines import columns_of, design_effect_of
 
 RATERS_APART, MODEL_APART = "raters-apart", "model-apart"
+JUDGE = "judge"  # among the predictors of a trial
 
 
 def make_calibration(
@@ -83,7 +84,6 @@ def calibration_from_trials(
     days: int,
     seed: int = 0,
     leave_out: Sequence[str] = (),
-    predictor: str = "judge",
 ) -> Calibration:
     """From held-out predictions: map and sets from raters apart, the line from models apart.
 
@@ -96,8 +96,8 @@ def calibration_from_trials(
             f"--trial: give one trial of each protocol, {RATERS_APART} and {MODEL_APART}; "
             f"found: {', '.join(sorted(trials)) or 'none'}"
         )
-    known = _pair(trials[RATERS_APART], predictor)
-    models = _models(trials[MODEL_APART], predictor)
+    known = _pair(trials[RATERS_APART])
+    models = _models(trials[MODEL_APART])
     fitted = fit(known, seed=seed)
     return make_calibration(
         judge={"name": judge.name, "version": judge.version, "rubric": judge.rubric.digest},
@@ -126,12 +126,12 @@ def _read_trial(folder: Path) -> tuple[str, list[dict[str, Any]]]:
     return protocol, rows
 
 
-def _pair(rows: Iterable[Mapping[str, Any]], predictor: str) -> Paired:
+def _pair(rows: Iterable[Mapping[str, Any]]) -> Paired:
     """A trial's rows as paired ratings; who rated is not told, so a batch of one model is its rater."""
     kept = list(rows)
-    if missing := [row["id"] for row in kept if predictor not in row["predictions"]]:
-        raise UserError(f"trial: {missing[0]!r}: nothing predicted by {predictor!r}")
-    said = np.array([row["predictions"][predictor] for row in kept], dtype=float)
+    if missing := [row["id"] for row in kept if JUDGE not in row["predictions"]]:
+        raise UserError(f"trial: {missing[0]!r}: nothing predicted by {JUDGE!r}")
+    said = np.array([row["predictions"][JUDGE] for row in kept], dtype=float)
     said /= said.sum(axis=1, keepdims=True)
     places = np.arange(1.0, len(LABELS) + 1)
     batch = np.array([str(row["batch"]) for row in kept])
@@ -149,9 +149,9 @@ def _pair(rows: Iterable[Mapping[str, Any]], predictor: str) -> Paired:
     )
 
 
-def _models(rows: Sequence[Mapping[str, Any]], predictor: str) -> dict[str, Rated]:
+def _models(rows: Sequence[Mapping[str, Any]]) -> dict[str, Rated]:
     """Each model as predicted by the judge that never met it."""
-    paired = _pair(rows, predictor)
+    paired = _pair(rows)
     found = {}
     for name, own in paired.by_model().items():
         assert own.probabilities is not None

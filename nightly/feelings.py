@@ -18,15 +18,15 @@ def label_of(result: Row) -> str:
     return f"{result['model']} ({result['variant']})" if result["variant"] else str(result["model"])
 
 
-def show_level(level: Row, *, digits: int = 1) -> str:
+def show_level(level: Row) -> str:
     """A mean with its SD in brackets, as far as they are known.
 
     >>> show_level({"mean": 49.84, "sd": 0.79}), show_level({"mean": None, "sd": None})
     ('49.8 (0.8)', 'undefined')
     """
     if level.get("sd") is None:
-        return number(level.get("mean"), digits)
-    return f"{number(level.get('mean'), digits)} ({number(level['sd'], digits)})"
+        return number(level.get("mean"), 1)
+    return f"{number(level.get('mean'), 1)} ({number(level['sd'], 1)})"
 
 
 def show_change(found: Row) -> str:

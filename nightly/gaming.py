@@ -68,12 +68,6 @@ class Gamed:
             return "cannot tell"
         return "passes" if found.high <= LIMIT else "fails"
 
-    @property
-    def worst(self) -> tuple[Flips, ...]:
-        """The attacks by how much they flip, the worst first."""
-        defined = [item for item in self.attacks if np.isfinite(item.to_good.value)]
-        return tuple(sorted(defined, key=lambda item: (-item.to_good.value, -item.not_bad.value, item.name)))
-
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON; null is undefined."""
         return {

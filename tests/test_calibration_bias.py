@@ -223,15 +223,6 @@ def test_a_smaller_study_could_not_have_found_what_a_larger_one_rules_out() -> N
     assert large.detectable < 0.1 < small.detectable
 
 
-def test_mapped_probabilities_take_the_place_of_scores() -> None:
-    paired, _ = draw(np.random.default_rng(8))
-    kind = np.tile([0.0, 0.0, 1.0], (len(paired), 1))
-    level = audit(paired, probabilities=kind)[0]
-    assert level.effect.value == pytest.approx(3 - paired.rating.mean())
-    with pytest.raises(ValueError, match="one probability"):
-        audit(paired, probabilities=kind[:, :2])
-
-
 def test_missing_facts_are_undefined_and_say_so() -> None:
     paired, (words, _) = draw(np.random.default_rng(9))
     findings = {finding.audit: finding for finding in audit(paired, people=["nobody"])}

@@ -213,8 +213,6 @@ def test_a_broken_map_is_refused(found: dict[str, Any]) -> None:
 def test_an_unknown_kind_is_refused() -> None:
     with pytest.raises(UserError, match="known: identity"):
         fit_map("magic", [[1.0, 0.0]], [1])
-    with pytest.raises(UserError, match="known: identity"):
-        choose([[1.0, 0.0]], [1], ["a"], kinds=["magic"])
     assert set(FROM_PROBABILITIES) | set(FROM_SCORES) == set(KINDS)
 
 

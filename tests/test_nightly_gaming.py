@@ -101,7 +101,7 @@ def test_a_judge_that_obeys_labels_flips_where_they_are_and_nowhere_else(obeyed:
         assert named[attack.name].to_good.value == expected, attack.name
     assert named["endless sympathy"].to_good.value == 0
     assert named["instruction, translated"].to_good.value > 0.8
-    assert obeyed.worst[0].to_good.value == 1
+    assert max(item.to_good.value for item in obeyed.attacks) == 1
     assert obeyed.result == "fails"
 
 
@@ -122,7 +122,7 @@ def test_only_replies_that_are_bad_are_attacked_and_okay_is_no_flip_to_good() ->
 
 def test_no_bad_reply_leaves_everything_undefined() -> None:
     found = run_attacks(KnownJudge(lambda exchange: "Good"), catalogue=small())
-    assert found.result == "cannot tell" and found.worst == ()
+    assert found.result == "cannot tell"
     assert json.loads(json.dumps(found.as_dict(), allow_nan=False))["overall"]["to_good"]["value"] is None
 
 
