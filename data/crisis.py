@@ -9,18 +9,12 @@ import unicodedata
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from data.files import read_toml
 
-if TYPE_CHECKING:
-    from data.records import Exchange
-
 PATTERNS: Final = Path(__file__).with_suffix(".toml")
 PART: Final = re.compile("<([A-Z]+)>")
-ANSWERING: Final = frozenset(
-    {"listener", "assistant", "model", "bot", "ai", "system", "supporter", "therapist"}
-)
 MARKS: Final = re.compile("[\u0300-\u036f\u0610-\u061a\u064b-\u065f\u0670\u00ad\u200b-\u200f\u2060\ufe0f]")
 SPACED: Final = "".join(chr(n) if chr(n).isalnum() else " " for n in range(128))  # punctuation off
 QUOTES: Final = re.compile("['\u2018\u2019\u02bc\u0060\u00b4]")
@@ -37,22 +31,12 @@ class _Signs:
     idioms: str
 
 
-def danger_in(exchange: "Exchange") -> str | None:
+def danger_said(text: str) -> str | None:
     """What danger the speaker, or somebody they speak of, may be in; None where no phrase of ours says so.
 
-    >>> from data.records import Exchange
-    >>> danger_in(Exchange(id="1", prompt="I don't want to live anymore.", response="Why?"))
-    'suicide'
-    >>> danger_in(Exchange(id="2", prompt="This traffic is killing me.", response="Poor you!")) is None
-    True
+    >>> danger_said("I don't want to live anymore."), danger_said("This traffic is killing me.")
+    ('suicide', None)
     """
-    texts = [turn.text for turn in exchange.dialogue if turn.speaker.strip().lower() not in ANSWERING]
-    texts += [exchange.situation] if exchange.situation else []
-    return danger_said("\n".join([*texts, exchange.prompt]))
-
-
-def danger_said(text: str) -> str | None:
-    """The same for a text alone."""
     signs, plain = _read_signs(), _plain(text)
     hints = [place for word in plain.translate(SPACED).split() for place in signs.by_word.get(word, ())]
     if not plain.isascii():

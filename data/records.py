@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, ClassVar, Final
 
-from data.crisis import danger_in
+from data.crisis import danger_said
 
 LABELS: Final = ("Bad", "Okay", "Good")  # in order: a label's rating is its position + 1
 EMOTIONS: Final = tuple(
@@ -18,6 +18,9 @@ POSITIVE_EMOTIONS: Final = frozenset(
     " surprised trusting".split()
 )
 UNNAMED_MODEL: Final = "unnamed"
+ANSWERING: Final = frozenset(
+    {"listener", "assistant", "model", "bot", "ai", "system", "supporter", "therapist"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +127,13 @@ def unscored(exchange: Exchange, reason: str) -> Judgment:
         unscored=reason,
         flag=danger_in(exchange),
     )
+
+
+def danger_in(exchange: Exchange) -> str | None:
+    """What danger the speaker of an exchange may be in, by their turns, the situation and the prompt."""
+    texts = [turn.text for turn in exchange.dialogue if turn.speaker.strip().lower() not in ANSWERING]
+    texts += [exchange.situation] if exchange.situation else []
+    return danger_said("\n".join([*texts, exchange.prompt]))
 
 
 def _digest(text: str) -> str:

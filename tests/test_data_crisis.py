@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from crisis_texts import DANGER, FRESH, HARMLESS
 
 import cli
-from data.crisis import PATTERNS, danger_in, danger_said
+from data.crisis import PATTERNS, danger_said
 from data.files import read_toml
-from data.records import Exchange, Turn, judgment_of, unscored
+from data.records import Exchange, Turn, danger_in, judgment_of, unscored
 from data.sources import import_source
 from data.tables import read_judgments, to_row, write_rows
 
