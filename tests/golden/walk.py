@@ -351,7 +351,6 @@ def walk_calibrate(walk: Walk) -> None:
         walk.run(
             "calibrate/probe", "calibrate", "runs/made", "made-ratings.jsonl", *few, "--probe", walk.judge
         )
-        walk.run("calibrate/attack", "calibrate", "--attack", walk.judge)
         return
     few = ("--draws", 100)
     walk.run(
