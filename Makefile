@@ -40,10 +40,10 @@ docs: .venv/.test ## build the documentation into build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 trust: .venv/.test .venv/.openai3 ## the long campaigns: faults, bad inputs, attacks, load (an hour)
-	$(BIN)/python tests/trust.py
+	$(BIN)/python tests/trust/trust.py
 
 bench: .venv/.test ## measure speed and memory
-	$(BIN)/python tests/bench.py
+	$(BIN)/python tests/bench/bench.py
 
 # Made for the oldest Python we support and for all platforms at once; with uv, because it takes the hashes that
 # the index states, where pip-compile downloads every file of every platform. Pinned without a hash: torch, whose
@@ -73,11 +73,11 @@ lock: .venv/.python ## choose the newest versions and write the lock files (UPGR
 audit: .venv/.python ## look the packages of the lock up among known vulnerabilities
 	$(BIN)/python -m venv --clear .venv/audit
 	.venv/audit/bin/python -m pip install -qq --disable-pip-version-check $(PIP_AUDIT)
-	.venv/audit/bin/python tests/audit.py requirements.lock requirements-run.lock
+	.venv/audit/bin/python tests/trust/audit.py requirements.lock requirements-run.lock
 
 clean: ## remove .venv and what the tools left; runs/ stays
 	rm -rf .venv build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	find cli.py data judge calibration nightly tests -name __pycache__ -prune -exec rm -rf {} +
+	find cli.py calibration commands data emotionbench judge nightly reports server tests -name __pycache__ -prune -exec rm -rf {} +
 
 # The stamps: an install runs again only when a file that decides about it has changed.
 

@@ -11,21 +11,21 @@ from data.errors import Interrupted, UserError
 VERSION = "0.1.0"
 # The values are paths, so that a command loads only what it needs.
 COMMANDS = {
-    "score": "nightly.commands.scoring:score",
-    "calibrate": "nightly.commands.trusting:calibrate",
-    "compare": "nightly.commands.trusting:compare",
-    "respond": "nightly.commands.scoring:respond",
-    "nightly": "nightly.commands.nights:nightly",
-    "history": "nightly.commands.nights:history",
-    "dashboard": "nightly.commands.nights:dashboard",
-    "align": "nightly.commands.feelings:align",
-    "import": "nightly.commands.making:import_",
-    "train": "nightly.commands.making:train",
-    "optimize": "nightly.commands.making:optimize",
-    "stack": "nightly.commands.making:stack",
-    "serve": "nightly.commands.serving:serve",
-    "doctor": "nightly.commands.doctoring:doctor",
-    "completion": "nightly.commands.doctoring:completion",
+    "score": "commands.score:score",
+    "calibrate": "commands.calibrate:calibrate",
+    "compare": "commands.compare:compare",
+    "respond": "commands.respond:respond",
+    "nightly": "commands.nightly:nightly",
+    "history": "commands.nightly:history",
+    "dashboard": "commands.nightly:dashboard",
+    "align": "commands.align:align",
+    "import": "commands.import_data:import_",
+    "train": "commands.train:train",
+    "optimize": "commands.train:optimize",
+    "stack": "commands.train:stack",
+    "serve": "commands.serve:serve",
+    "doctor": "commands.doctor:doctor",
+    "completion": "commands.doctor:completion",
 }
 EXTRAS = {  # what each extra of pyproject.toml brings that a command may miss
     "calibrate": ("scipy", "sklearn", "krippendorff", "ppi_py", "jinja2"),
@@ -89,7 +89,7 @@ class Commands(click.Group):
 def show_version(ctx: click.Context, option: click.Parameter, is_asked: bool) -> None:
     """This version, and those of the judges that came with it."""
     if is_asked and not ctx.resilient_parsing:
-        from nightly.doctor import shipped_versions
+        from commands.shared.checks import shipped_versions
 
         click.echo("\n".join([f"empathy-judge, version {VERSION}", *shipped_versions()]))
         ctx.exit()

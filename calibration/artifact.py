@@ -8,9 +8,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from calibration.transport import Between, between_of
-from data.errors import UserError
+from calibration.shares.transport import Between, between_of
+from data.errors import StaleCalibration, UserError
 from data.files import disk_errors, replacing
+from data.records import LABELS
+from judge.base import Judge
 
 FORMAT: Final = 1
 MAX_BYTES: Final = 64 << 20
@@ -152,3 +154,76 @@ def _validate(path: Path, row: dict[str, Any]) -> Calibration:
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise UserError(f"{path}: between: {error!r}; {MAKE_ANEW}") from error
     return calibration
+
+
+# A calibration at work in `score`: found, checked against the judge, and applied; with numpy alone.
+
+FILE = "calibration.json"
+NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The calibration to apply, or None; `says` is what the person is told about it."""
+
+    calibration: Calibration | None
+    says: str
+
+    @property
+    def digest(self) -> str | None:
+        """What a run is known by."""
+        return self.calibration.digest if self.calibration else None
+
+
+def find_calibration(judge: Judge, wanted: str | None, *, today: date) -> Found:
+    """The calibration named, or the one that lies beside the judge's weights, if it fits.
+
+    One that was asked for by name and does not fit is an error; that none is shipped, or none fits, is not.
+    """
+    about = {"judge": judge.name, "version": judge.version, "rubric": judge.rubric.digest}
+    if wanted is not None:
+        return take_named(wanted, about, today=today)
+    folder = getattr(judge, "folder", None)
+    if folder is None or not (Path(folder) / FILE).exists():
+        return Found(calibration=None, says="no calibration fits: none came with this judge; see `calibrate`")
+    try:
+        calibration = read_calibration(Path(folder) / FILE)
+        reason = why_not(calibration, about, today=today)
+    except UserError as error:
+        reason = str(error)
+    if reason:
+        return Found(calibration=None, says=f"no calibration fits: {reason}")
+    return fitting(calibration)
+
+
+def take_named(wanted: str, about: Mapping[str, Any], *, today: date) -> Found:
+    """The calibration asked for by its file or folder, or by `none`; refused where it does not fit."""
+    if wanted == NONE:
+        return Found(calibration=None, says="no calibration, as asked: the shares are the judge's own")
+    path = Path(wanted) / FILE if Path(wanted).is_dir() else Path(wanted)
+    calibration = read_calibration(path)
+    if reason := why_not(calibration, about, today=today):
+        raise StaleCalibration(f"{path}: does not fit: {reason}; make it anew with `calibrate`")
+    return fitting(calibration)
+
+
+def why_not(calibration: Calibration, about: Mapping[str, Any], *, today: date) -> str | None:
+    """Why a calibration does not fit a judge known by its name, version and rubric; None where it does."""
+    reason = fits(calibration, today=today, **about)
+    if reason is None and tuple(calibration.between) != LABELS:
+        return (
+            f"it is for a level of {', '.join(calibration.between) or 'nothing'}, not of Bad, Okay and Good"
+        )
+    return reason
+
+
+def fitting(calibration: Calibration) -> Found:
+    """A calibration that fits, and what is said of it."""
+    models = len(calibration.betweens()[-1].models)
+    return Found(
+        calibration=calibration,
+        says=(
+            f"calibration {calibration.digest[:12]} fits: {calibration.count:,} ratings, a line through "
+            f"{models} models, until {calibration.expires}"
+        ),
+    )

@@ -8,10 +8,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.intervals import Floats
-from calibration.resampling import Integers
+from calibration.bootstrap import Integers
+from calibration.estimate import Floats
 from data.errors import UserError
-from data.recorded import first_number, nearest_level, position_on
+from data.judgments import first_number, nearest_level, position_on
 from data.records import LABELS, UNNAMED_MODEL, Judgment, Rating
 
 Cluster = Literal["batch", "rater", "prompt", "id"]

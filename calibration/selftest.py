@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from calibration.intervals import Estimate, Floats
-from calibration.paired import difference
-from calibration.powered import NORMAL, Rated, judge_means, one_hot, power
-from calibration.transport import Between, Target, transport
+from calibration.comparison.differences import difference
+from calibration.estimate import Estimate, Floats
+from calibration.shares.ppi import NORMAL, Rated, judge_means, one_hot, power
+from calibration.shares.transport import Between, Target, transport
 from data.records import LABELS
 
 RATINGS: Final = (50, 100, 200)

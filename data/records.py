@@ -1,8 +1,10 @@
 """The records every room speaks of; frozen, and checked once when a file is read."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
+from datetime import date
 from hashlib import sha256
+from math import isfinite
 from typing import Any, ClassVar, Final
 
 from data.crisis import danger_said
@@ -139,3 +141,22 @@ def danger_in(exchange: Exchange) -> str | None:
 def _digest(text: str) -> str:
     # A lone surrogate is text too, and must not raise.
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def to_plain(value: Any) -> Any:
+    """Make JSON values of a record: a tuple is a list, a date is ISO text, what is not finite is null.
+
+    >>> to_plain({"share": float("nan"), "turn": Turn(speaker="user", text="Hello.")})
+    {'share': None, 'turn': {'speaker': 'user', 'text': 'Hello.'}}
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        return {item.name: to_plain(getattr(value, item.name)) for item in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_plain(item) for item in value]
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, float) and not isfinite(value):
+        return None
+    return value

@@ -36,6 +36,7 @@ from data.tables import BadRow, judgment_check, to_json, to_row
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+
 SYNC_SECONDS = 1.0  # a power cut costs this much work at most; a killed process costs none
 UNDER_WAY = frozenset({"lock", ".plan.json.partial"})  # what a run killed before its plan leaves behind
 

@@ -1,22 +1,180 @@
 """Rows in and out as JSONL, CSV or Parquet; a bad row names its file, line, field and the way out."""
 
+import csv
+import io
+import json
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from data.errors import UserError
 from data.files import disk_errors, replacing
-from data.formats import READERS, WRITERS
-from data.formats import BadRow as BadRow  # said again, as are those below: others look for them here
-from data.formats import OnBad as OnBad
-from data.formats import Row as Row
-from data.formats import to_json as to_json
 from data.places import Places
 from data.records import LABELS, Exchange, Judgment, Rating
-from data.stores import SUFFIXES, Remote, Source, Table, shards_of, store_errors
-from data.stores import check_table as check_table
+from data.storage import SUFFIXES, Remote, Source, Table, check_table, shards_of, store_errors
+
+# The rows of a file in each of the three formats, and a row that could not be read.
+
+Row = dict[str, Any]
+TO_JSON = json.JSONEncoder(ensure_ascii=False, default=str).encode  # made once: there are many lines
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A row that could not be read: where, why, and what it held."""
+
+    path: Table
+    line: int
+    problem: str
+    raw: Any
+    shard: str = ""  # its file's name, where there are several
+
+    def __str__(self) -> str:
+        return f"{self.shard or self.path.name}:{self.line}: {self.problem}"
+
+
+OnBad = Callable[[BadRow], None]
+
+
+def to_json(row: Mapping[str, Any]) -> str:
+    """One line of JSON; a lone surrogate is written as its escape, since UTF-8 cannot hold it.
+
+    A value JSON has no word for (Parquet knows dates and bytes) is written as its text.
+    """
+    text = TO_JSON(row)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(row, default=str)
+    return text
+
+
+def _read_jsonl(path: Table, on_bad: OnBad) -> Iterator[tuple[int, Row]]:
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            if number == 1:
+                line = line.removeprefix(b"\xef\xbb\xbf")
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line.strip().decode("utf-8", "surrogatepass"))
+            except (ValueError, RecursionError) as error:
+                on_bad(BadRow(path, number, _say_json(error), line.decode("utf-8", "replace")))
+                continue
+            if isinstance(row, dict):
+                yield number, row
+            else:
+                on_bad(BadRow(path, number, f"a JSON object was expected, not {type(row).__name__}", row))
+
+
+def _say_json(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"not JSON: {error.msg} at column {error.colno}"  # its own line number is always 1
+    return "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else f"not JSON: {error}"
+
+
+def _read_csv(path: Table, on_bad: OnBad) -> Iterator[tuple[int, Row]]:
+    csv.field_size_limit(sys.maxsize)
+    with (
+        path.open("rb") as binary,
+        io.TextIOWrapper(binary, encoding="utf-8-sig", errors="surrogateescape", newline="") as stream,
+    ):
+        # Strict: else a quote left open would swallow every row after it without a word.
+        reader = csv.DictReader(stream, restkey="", strict=True)
+        while True:
+            line = max(reader.line_num + 1, 2)  # the header is read with the first row
+            try:
+                row = next(reader, None)
+            except csv.Error as error:
+                swallowed = f"lines {line} to {reader.line_num} of the file"
+                on_bad(BadRow(path, line, f"not CSV: {error}; is a quote left open?", swallowed))
+                continue
+            if row is None:
+                return
+            if isinstance(row.get(""), list):
+                on_bad(BadRow(path, line, f"row: has {len(row[''])} cells more than the header", row))
+            else:
+                # CSV has no null: an empty cell means that nothing was given.
+                yield line, {key: _cell(key, value) for key, value in row.items() if value not in ("", None)}
+
+
+def _cell(key: str, value: str) -> Any:
+    """`dialogue` is the one column that is not flat: it holds its JSON."""
+    if key != "dialogue":
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+
+
+def _read_parquet(path: Table, on_bad: OnBad) -> Iterator[tuple[int, Row]]:
+    import pyarrow as arrow
+    import pyarrow.parquet as parquet
+
+    try:
+        with path.open("rb") as stream:
+            number = 0
+            for batch in parquet.ParquetFile(stream).iter_batches(batch_size=1024):
+                yield from _rows_of(batch, number, path, on_bad)
+                number += batch.num_rows
+    except (arrow.ArrowException, OSError, UnicodeError) as error:  # a column's name may be no text
+        raise UserError(f"{path}: not a Parquet file: {error}") from error
+
+
+def _rows_of(batch: Any, before: int, path: Table, on_bad: OnBad) -> Iterator[tuple[int, Row]]:
+    """A batch's rows with their numbers; one by one where Python has no word for one of its values."""
+    try:
+        yield from enumerate(batch.to_pylist(), start=before + 1)
+        return
+    except (ValueError, OverflowError):  # a day past the calendar's end, bytes that are no text
+        pass
+    for place in range(batch.num_rows):
+        try:
+            (row,) = batch.slice(place, 1).to_pylist()
+        except (ValueError, OverflowError) as error:
+            on_bad(BadRow(path, before + place + 1, f"row: holds what cannot be read: {error}", None))
+        else:
+            yield before + place + 1, row
+
+
+def _write_jsonl(path: Path, rows: Iterator[Row]) -> int:
+    count = 0
+    with path.open("w", encoding="utf-8", newline="\n") as out:
+        for row in rows:
+            out.write(to_json(row) + "\n")
+            count += 1
+    return count
+
+
+def _flat(value: Any) -> Any:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list | tuple) else value
+
+
+def _write_csv(path: Path, rows: Iterator[Row]) -> int:
+    held = [{key: _flat(value) for key, value in row.items()} for row in rows]
+    columns = list(dict.fromkeys(key for row in held for key in row))
+    with path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as out:
+        writer = csv.DictWriter(out, columns)
+        writer.writeheader()
+        writer.writerows(held)
+    return len(held)
+
+
+def _write_parquet(path: Path, rows: Iterator[Row]) -> int:
+    import pyarrow as arrow
+    import pyarrow.parquet as parquet
+
+    table = arrow.Table.from_pylist(list(rows))
+    parquet.write_table(table, path)
+    return int(table.num_rows)
+
+
+READERS = {".jsonl": _read_jsonl, ".csv": _read_csv, ".parquet": _read_parquet}
+WRITERS = {".jsonl": _write_jsonl, ".csv": _write_csv, ".parquet": _write_parquet}
 
 Record = TypeVar("Record", Exchange, Rating, Judgment)
 MAX_TEXT = 100_000  # characters; a longer text is a mistake far more often than a reply
@@ -222,3 +380,57 @@ def _say(error: Any) -> str:
     if first["type"] == "missing":
         return f"{place}: missing or empty; every row needs it"
     return f"{place}: {first['msg'][0].lower()}{first['msg'][1:]}, not {str(first['input'])[:40]!r}"
+
+
+# Prompts that await a response: read from the same files as exchanges, which may have responses already.
+
+SAMPLE_PROMPTS: Final = Path(__file__).parent / "samples" / "prompts.jsonl"  # 160, five for each emotion
+ABOUT_ANOTHER_RESPONSE: Final = frozenset({"response", "model", "served"})
+KNOWN: Final = ("id", "prompt", "situation", "emotion", "dialogue")
+
+
+def stop_at_bad_prompt(bad: BadRow) -> None:
+    """The default: the first bad row ends the command."""
+    raise UserError(f"{bad}\nMend the row, or take it out.")
+
+
+def read_prompts(path: Path, *, on_bad: OnBad = stop_at_bad_prompt) -> Iterator[Exchange]:
+    """Every prompt of a file, in order, as an exchange whose response is still empty.
+
+    A response and its model are left out where a row has them; other unknown keys are kept.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    adapter = TypeAdapter(Exchange)
+    first_seen: dict[str, int] = {}
+    for line, row in read_rows(path, on_bad=on_bad):
+        try:
+            prompt = adapter.validate_python(_shape_prompts(row, line))
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            place = ".".join(map(str, first["loc"])) or "row"
+            on_bad(BadRow(path, line, f"{place}: {first['msg'][0].lower()}{first['msg'][1:]}", row))
+            continue
+        earlier = first_seen.setdefault(prompt.id, line)
+        if problem := _find_problem(prompt, line, earlier):
+            on_bad(BadRow(path, line, problem, row))
+        else:
+            yield prompt
+
+
+def _shape_prompts(row: dict[str, Any], line: int) -> dict[str, Any]:
+    known = {key: row[key] for key in KNOWN if row.get(key) is not None}
+    extra = {key: value for key, value in row.items() if key not in {*KNOWN, *ABOUT_ANOTHER_RESPONSE}}
+    identity = known.get("id", line)
+    named = {"id": str(identity) if isinstance(identity, int) else identity}
+    return {"prompt": ""} | known | named | {"response": "", "extra": extra}
+
+
+def _find_problem(prompt: Exchange, line: int, earlier: int) -> str:
+    if not prompt.prompt.strip():
+        return "prompt: missing or empty; every row needs it"
+    if len(prompt.prompt) > MAX_TEXT:
+        return f"prompt: {len(prompt.prompt):,} characters, and at most {MAX_TEXT:,} are allowed"
+    if earlier != line:
+        return f"id: {prompt.id!r} stands at line {earlier} already; give each prompt its own id, or none"
+    return ""

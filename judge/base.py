@@ -16,13 +16,13 @@ from data.rubric import Rubric
 # The values are paths, so that nothing heavy loads before a judge is asked for by name.
 JUDGES = {
     "cascade": "judge.cascade:CascadeJudge",
-    "classifier": "judge.classifier:ClassifierJudge",
-    "classifier-large": "judge.large:LargeClassifierJudge",
-    "decision": "judge.decision:DecisionJudge",
+    "classifier": "judge.classifier.judge:ClassifierJudge",
+    "classifier-large": "judge.classifier.large:LargeClassifierJudge",
+    "decision": "judge.llm.decision:DecisionJudge",
     "length": "judge.baselines:LengthJudge",
     "majority": "judge.baselines:MajorityJudge",
     "panel": "judge.panel:PanelJudge",
-    "prompted": "judge.prompted:PromptedJudge",
+    "prompted": "judge.llm.prompted:PromptedJudge",
 }
 
 _OPEN: ContextVar[tuple[Path, ...]] = ContextVar("_OPEN", default=())  # files being read, outermost first

@@ -10,7 +10,7 @@ from typing import Any
 from data.errors import UserError
 from data.records import LABELS, Exchange, Judgment, judgment_of
 from data.rubric import read_rubric
-from data.studies import count_labels, read_study
+from data.study import count_labels, read_study
 
 CARD = Path(__file__).parent / "weights" / "classifier" / "card.json"  # fitted when the classifier was
 

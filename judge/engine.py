@@ -1,221 +1,110 @@
-"""Takes exchanges past a judge in several processes, here or on a cluster, with Ray Data.
+"""The engine: takes exchanges past a judge on several threads, and keeps each judgment as it comes."""
 
-The driver reads and checks the input as one process does, and cuts what is left to judge into slices: which
-lines of which shard. A worker opens the shard itself, judges its slice and sends the judgments back, and
-each goes into the run's journal as it comes. The journal is the checkpoint: a driver that is killed goes on
-from there, and of a worker that is killed the slice under way alone is judged again. Order, limits and rows
-set aside stay with the driver, so that the files are the same, byte for byte, however many workers there are.
-"""
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from threading import Event, Lock
+from typing import Any, Protocol
 
-import io
-import json
-import os
-import sys
-from array import array
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
-from pathlib import Path
-from secrets import token_hex
-from tempfile import TemporaryDirectory
-from typing import Any, Final
-
-import data.errors
-from data.errors import UserError
-from data.records import Judgment
+from data.records import Exchange, Judgment
 from data.runs import Run
-from data.stores import Source, shards_of
-from data.tables import Exchanges
 from judge.base import Judge
-from judge.members import endpoints_of
-from judge.scoring import still_to_judge
-from judge.worker import FAILED, Worker
-
-SLICE: Final = 1000  # exchanges at most, judged between two checkpoints of a worker
-PAID_SLICE: Final = 64  # likewise where each costs money: less is paid twice when a worker dies
-SLICES_EACH: Final = 16  # for every worker at least, so that all of them end at about the same time
-STORE_BYTES: Final = 256 << 20  # of shared memory, where Ray would take a third of the machine
-ROOT: Final = Path(__file__).parent.parent
-QUIET: Final = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_BACKEND_LOG_LEVEL": "fatal",
-    "RAY_DATA_LOG_LEVEL": "ERROR",
-}
 
 
-def score_ray(
+class Asked(Protocol):
+    """Whoever is asked: a judge, or a model that answers prompts."""
+
+    @property
+    def concurrency(self) -> int: ...
+
+
+Ask = Callable[[Exchange], Judgment | Mapping[str, Any]]
+
+
+def score_exchanges(
     judge: Judge,
-    exchanges: Exchanges,
+    exchanges: Iterable[Exchange],
     run: Run,
     *,
-    named: str,
-    workers: int,
     limit: int | None = None,
     on_progress: Callable[[], None] = lambda: None,
 ) -> int:
-    """Judge what `run` does not hold yet, by `workers` that load the judge as it was `named`.
-
-    Returns how many were judged. The judge given here says only what it is: it judges nothing itself.
-    """
-    _check_reach(exchanges.source)
-    slices = _cut(exchanges, run, limit, on_progress, is_paid=bool(endpoints_of(judge)), workers=workers)
-    if not slices:
-        return 0
-    count = 0
-    # Ray says on stdout that a worker died; there stand results alone.
-    with start_ray(workers), redirect_stdout(sys.stderr):
-        _prepare(judge, named)
-        for batch in _judged(judge, exchanges.source, slices, named=named, workers=workers):
-            failures = []
-            for position, said in zip(batch["position"].tolist(), batch["said"].tolist(), strict=True):
-                if position == FAILED:
-                    failures.append(json.loads(said))
-                    continue
-                run.keep(position, Judgment(**json.loads(said)))
-                on_progress()
-                count += 1
-            for failure in failures:  # what was judged beside it is kept by now
-                raise _as_error(**failure)
-    return count
+    """Judge every exchange that `run` does not hold yet; returns how many the judge was asked for."""
+    return ask_all(judge, judge.judge, exchanges, run, limit=limit, on_progress=on_progress)
 
 
-def _check_reach(source: Source) -> None:
-    for _, table in shards_of(source):
-        if str(table).startswith("memory://"):
-            raise UserError(f"{table}: lies in this process alone, where no worker can read it")
-
-
-def _cut(
-    exchanges: Exchanges,
+def ask_all(
+    asked: Asked,
+    ask: Ask,
+    exchanges: Iterable[Exchange],
     run: Run,
-    limit: int | None,
-    on_progress: Callable[[], None],
     *,
-    is_paid: bool,
-    workers: int,
-) -> list[Any]:
-    """Slices as Arrow tables: never of two shards, and none too large to be lost."""
-    import pyarrow as arrow
+    limit: int | None = None,
+    on_progress: Callable[[], None] = lambda: None,
+) -> int:
+    """Ask for every exchange that `run` does not hold yet, and keep what is said; returns for how many.
 
-    shards, lines, positions = array("q"), array("q"), array("q")
-    for position, _ in still_to_judge(exchanges, run, limit, on_progress):
-        shards.append(exchanges.shard)
-        lines.append(exchanges.line)
-        positions.append(position)
-    most = PAID_SLICE if is_paid else SLICE
-    size = max(1, min(most, len(lines) // (SLICES_EACH * workers)))
-    slices, start = [], 0
-    for end in range(1, len(lines) + 1):
-        if end == len(lines) or end - start == size or shards[end] != shards[start]:
-            part = slice(start, end)
-            columns = {"shard": shards[part], "line": lines[part], "position": positions[part]}
-            slices.append(arrow.table({name: arrow.array(held) for name, held in columns.items()}))
-            start = end
-    return slices
+    Each thread takes the next exchange only when it is done with its last, so no more of them are in memory
+    than there are threads. Whatever ends this early (an interrupt, a bad row, a bug in the judge), the
+    judgments under way are finished and kept first; then it is raised. Who waits for a server has
+    `stop`, which ends the waiting, and `close`, which lets go of its connections.
+    """
+    lock, stop = Lock(), Event()
+    coming = still_to_judge(exchanges, run, limit, on_progress)
 
+    def work() -> int:
+        count = 0
+        while not stop.is_set():
+            with lock:
+                position, exchange = next(coming, (-1, None))
+            if exchange is None:
+                break
+            judgment = ask(exchange)
+            count += 1
+            with lock:
+                run.keep(position, judgment)
+                on_progress()
+        return count
 
-def _judged(
-    judge: Judge, source: Source, slices: list[Any], *, named: str, workers: int
-) -> Iterator[dict[str, Any]]:
-    """What the workers say, slice by slice, in whatever order they come."""
-    import ray.data
-
-    about = {
-        "named": named,
-        "version": judge.version,
-        "source": source,
-        "folder": os.getcwd(),
-        "workers": workers,
-        "threads": -(-judge.concurrency // workers),
-    }
-    judged = ray.data.from_arrow(slices).map_batches(
-        Worker,
-        fn_constructor_kwargs=about,
-        batch_size=None,  # a slice is a batch
-        compute=ray.data.ActorPoolStrategy(size=workers),
-        num_cpus=1,
-    )
-    yield from judged.iter_batches(batch_size=None, prefetch_batches=0, batch_format="numpy")
-
-
-def _prepare(judge: Judge, named: str) -> None:
-    """Have a judge that must be merged first merged once, and by a worker: the driver has no use for it."""
-    if not hasattr(judge, "cache"):
-        return
-    import ray
-
-    def merge(named: str, folder: str) -> str:
-        from judge.base import load_judge
-
-        os.chdir(folder)
-        return str(getattr(load_judge(named), "merged", ""))
-
-    ray.get(ray.remote(merge).remote(named, os.getcwd()))
-
-
-def _as_error(kind: str, said: str) -> Exception:
-    """What went wrong in a worker, as it would have been raised here; a bug with its traceback."""
-    found = getattr(data.errors, kind, None)
-    if isinstance(found, type) and issubclass(found, UserError):
-        return found(said)
-    return RuntimeError(f"a worker failed:\n{said}")
-
-
-@contextmanager
-def start_ray(workers: int) -> Iterator[None]:
-    """Ray on this machine alone, or the cluster at RAY_ADDRESS, let go of afterwards; or one that runs."""
-    is_local = not os.environ.get("RAY_ADDRESS")
-    before = dict(os.environ)
-    # Before the import, which reads some of them; but a Ray that runs already knows its own token.
-    if "ray" not in sys.modules or not sys.modules["ray"].is_initialized():
-        os.environ.update(QUIET | (_lonely() if is_local else {}))
-    import ray
-    import ray.data
-
-    context = ray.data.DataContext.get_current()
-    context.enable_progress_bars = context.print_on_execution_start = False
-    if ray.is_initialized():
-        yield
-        return
-    options: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
-    if is_local:
-        options |= {
-            "address": "local",
-            "num_cpus": workers + 1,  # one for the rest: Ray waits for ever for cores it does not have
-            "include_dashboard": False,
-            "object_store_memory": STORE_BYTES,
-        }
-    # Logs and what outgrows its memory go with it; in /tmp, since the names of sockets must be short.
-    with TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as scratch:
-        try:
-            with _silent():
-                ray.init(**options | ({"_temp_dir": scratch} if is_local else {}))
-            yield
-        finally:
-            with redirect_stdout(io.StringIO()):  # that we end its workers is no news
-                ray.shutdown()
-            os.environ.clear()
-            os.environ.update(before)
-
-
-def _lonely() -> dict[str, str]:
-    """What keeps a Ray of our own to this machine and to us; its workers inherit these."""
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    return {
-        "PYTHONPATH": path,
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # despite its name: listen on the loopback alone
-        "RAY_AUTH_MODE": "token",  # other users of this machine may not have it run their code
-        "RAY_AUTH_TOKEN": token_hex(32),
-    }
-
-
-@contextmanager
-def _silent() -> Iterator[None]:
-    """Without what Ray's processes write past Python to our stderr while they start."""
-    held = os.dup(2)
-    with open(os.devnull, "wb") as nowhere:
-        os.dup2(nowhere.fileno(), 2)
     try:
-        yield
+        return _work_together(work, asked, stop)
     finally:
-        os.dup2(held, 2)
-        os.close(held)
+        _call(asked, "close")
+
+
+def _work_together(work: Callable[[], int], asked: Asked, stop: Event) -> int:
+    """Do the work on as many threads as are taken, until it is done or one of them fails."""
+    with ThreadPoolExecutor(asked.concurrency) as pool:
+        workers = [pool.submit(work) for _ in range(asked.concurrency)]
+        try:
+            wait(workers, return_when=FIRST_EXCEPTION)
+        finally:
+            stop.set()
+            failed = [worker for worker in workers if worker.done() and worker.exception()]
+            if failed or not all(worker.done() for worker in workers):
+                _call(asked, "stop")
+    for worker in failed:
+        worker.result()  # raised first: others may have failed only because they were stopped then
+    return sum(worker.result() for worker in workers)
+
+
+def _call(asked: Asked, name: str) -> None:
+    """Call what not everybody has."""
+    method = getattr(asked, name, None)
+    if method is not None:
+        method()
+
+
+def still_to_judge(
+    exchanges: Iterable[Exchange], run: Run, limit: int | None, on_progress: Callable[[], None]
+) -> Iterator[tuple[int, Exchange]]:
+    """The exchanges to ask for, with their positions in the input.
+
+    A judgment once made stays in its run: past the limit we go on looking for those of an earlier stretch.
+    """
+    for position, exchange in enumerate(exchanges):
+        if run.is_judged(position, exchange):
+            on_progress()
+        elif limit is None or position < limit:
+            yield position, exchange
+        if limit is not None and position + 1 >= limit and not run.has_more:
+            return

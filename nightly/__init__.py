@@ -1,1 +1,1 @@
-"""Puts the rooms together: score, summarise, compare."""
+"""Nights, gates, history, dashboard; nothing else."""

@@ -45,14 +45,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+from calibration.artifact import NONE
+from calibration.comparison.published_models import PREFIX, published
 from data.errors import UserError
 from data.files import read_toml
-from data.prompts import SAMPLE_PROMPTS
-from data.tables import check_table
-from judge.respond import ModelConfig, make_model_config, read_model_config
-from nightly.calibrated import NONE
-from nightly.limits import Gate, read_gates
-from nightly.published import PREFIX, published
+from data.storage import check_table
+from data.tables import SAMPLE_PROMPTS
+from judge.llm.answer_prompts import ModelConfig, make_model_config, read_model_config
+from nightly.gates import Gate, read_gates
 
 SAMPLE_ANCHORS: Final = SAMPLE_PROMPTS.with_name("responses.jsonl")  # 192, of three pretend models
 NIGHT: Final = "{night}"

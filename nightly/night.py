@@ -7,24 +7,26 @@ Only a night on which a model failed is taken up again, in the place of the one 
 """
 
 import fcntl
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Final
 
+from calibration.artifact import NONE
+from calibration.comparison.compare_runs import Question, compare_runs
+from calibration.estimate import finite_or_none
 from data.errors import OperationalError, UserError
 from data.files import disk_errors, replacing
-from data.history import History, open_history
-from data.nights import NightRecord
-from nightly.announce import as_junit
-from nightly.calibrated import NONE
-from nightly.checking import check, stand
-from nightly.comparing import Question, compare_runs
+from data.records import LABELS
+from nightly.baseline import Past, floor_readings, read_past
+from nightly.changes import Change, change_since, is_rough, judge_shift, pair, sums_of, watched
 from nightly.config import NightlyConfig
-from nightly.dashboard import build_dashboard
-from nightly.gate import EXIT_CODES, Outcome, Result, overall
-from nightly.keeping import FINE, keep_emotions, keep_gate, keep_model, read_results
-from nightly.measuring import (
+from nightly.dashboard.build import build_dashboard
+from nightly.gates import CHANGES, Against, Night, Outcome, Reading, Result, check_gates, overall
+from nightly.history import History, open_history
+from nightly.measure import (
     Bench,
     Clock,
     Measured,
@@ -35,24 +37,196 @@ from nightly.measuring import (
     set_up,
     unwatched,
 )
-from nightly.past import floor_readings, read_past
+from nightly.output import Ran, as_junit
+from nightly.schema import (
+    AnchorResult,
+    EmotionResult,
+    GateResult,
+    JudgedResponse,
+    ModelResult,
+    NightRecord,
+    ShareResult,
+)
+
+# Where every model stands tonight, and what the gates make of it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
-    """A night as the history has it, and whether it was added just now."""
+class Stand:
+    """Where a model stands tonight: its changes since earlier nights, and all that gates look at."""
 
-    record: NightRecord
-    is_new: bool
-
-    @property
-    def exit_code(self) -> int:
-        return EXIT_CODES.get(self.record.status, 5)  # type: ignore[call-overload,no-any-return]
+    measured: Measured
+    changes: tuple[Change, ...]
+    night: Night
+    details: Mapping[str, Any]
 
     @property
-    def results(self) -> list[Result]:
-        """What every gate said of every model."""
-        return read_results(self.record.gates, self.record.details.get("findings", ()))
+    def moved(self) -> str | None:
+        """How the judge moved, if it did since the baseline or else since last night."""
+        return next((change.shift.moved for change in self.changes if change.shift.moved), None)
+
+    def change_of(self, result: Result) -> Change | None:
+        """The change a gate looked at; of a floor, which looks at none, the longest there is."""
+        own = [item for item in self.changes if result.gate.against in (None, item.against)]
+        return own[0] if own else None
+
+
+def stand(
+    measured: Measured,
+    past: Past,
+    bench: Bench,
+    anchors: Sequence[AnchorResult],
+    floors: Mapping[str, Reading],
+) -> Stand:
+    """A model tonight against its last night and its baseline."""
+    changes = _changes(measured, past, bench, anchors)
+    unscored = sum(measured.unscored.values())
+    night = Night(
+        model=measured.model,
+        good={name: item.readings["good"] for name, item in changes.items()},
+        bad={name: item.readings["bad"] for name, item in changes.items()},
+        good_emotions={name: item.emotions["good"] for name, item in changes.items()},
+        bad_emotions={name: item.emotions["bad"] for name, item in changes.items()},
+        shares=floors,
+        cost=measured.cost,
+        responses=measured.summary["judged"] + unscored,
+        unscored=unscored,
+        stale=bench.stale,
+    )
+    details: dict[str, Any] = {"changes": {name: item.as_dict() for name, item in changes.items()}}
+    if change := changes.get("baseline"):
+        details["watch"] = watched(change, past.watches, models=len(bench.config.models))
+        details["since_baseline"] = {
+            "night": change.night,
+            "judge_moved": change.shift.moved is not None,
+            "sums": sums_of(change.paired),
+        }
+    return Stand(measured=measured, changes=tuple(changes.values()), night=night, details=details)
+
+
+def check(bench: Bench, stands: Sequence[Stand], failed: Mapping[str, str]) -> list[Result]:
+    """Every gate. Where the judge moved, only a regression that is left without its part is believed."""
+    results: list[Result] = []
+    by_model = {item.measured.model: item for item in stands}
+    for entry in bench.config.models:
+        if entry.name in failed:
+            results += check_gates(bench.config.gates, [Night(model=entry.name, failure=failed[entry.name])])
+            continue
+        own = by_model[entry.name]
+        found = tuple(
+            _doubt(item, own.change_of(item)) for item in check_gates(bench.config.gates, [own.night])
+        )
+        if own.moved and not bench.stale:
+            stale = check_gates(bench.config.gates, [replace(own.night, stale=_way_out(own.moved))])
+            found = tuple(
+                plain if _is_believed(plain, own.change_of(plain)) else other
+                for plain, other in zip(found, stale, strict=True)
+            )
+        results += found
+    return results
+
+
+def _changes(
+    measured: Measured, past: Past, bench: Bench, anchors: Sequence[AnchorResult]
+) -> dict[Against, Change]:
+    """Since the baseline and since last night, as far as there are such nights."""
+    pasts: tuple[tuple[Against, NightRecord | None], ...] = (
+        ("baseline", past.baseline),
+        ("last night", past.last),
+    )
+    found: dict[Against, Change] = {}
+    for against, then in pasts:
+        if then is None:
+            continue
+        now = (bench.judge.name, bench.judge.version)
+        change = change_since(
+            against,
+            pair(measured.judged, [item for item in then.judgments if item.model == measured.model]),
+            judge_shift(anchors, then.anchors, now=now, before=then, matters=bench.config.matters),
+            watches=past.watches,
+            models=len(bench.config.models),
+            level=measured.summary["shares"]["Good"]["share"],
+        )
+        if change is not None:
+            found[against] = change
+    return found
+
+
+def _is_believed(result: Result, change: Change | None) -> bool:
+    """Since a night when the judge was the same, all; else a change that is the model's by the anchors."""
+    if change is None or not change.shift.moved:
+        return True
+    return result.outcome == "regression" and result.gate.kind in CHANGES and not is_rough(change)
+
+
+def _doubt(result: Result, change: Change | None) -> Result:
+    """A pass that a judge's move may have made is none."""
+    suspected = change.shift.suspected if change else None
+    if suspected is None or result.outcome != "pass" or result.gate.kind not in (*CHANGES, "floor"):
+        return result
+    said = f"{result.sentence.removesuffix('.').replace(': pass:', ': inconclusive:', 1)}; but {suspected}."
+    return replace(result, outcome="inconclusive", sentence=said)
+
+
+def _way_out(moved: str) -> str:
+    return f"{moved}; calibrate it anew, and pin a night it judged as the baseline"
+
+
+# A night's findings as the records that the history keeps.
+
+FINE: Final = ("pass", "skipped")
+
+
+def keep_model(measured: Measured, details: Mapping[str, Any]) -> ModelResult:
+    """A model's shares, as judged and as corrected, and what came of it."""
+    row = measured.summary
+    corrected = row.get("corrected") or {}
+    refused = {"refused": row["refused"]} if row.get("refused") else {}
+    found = measured.run.summary.get("flagged")
+    flagged = {"flagged": found} if found and found["count"] else {}
+    return ModelResult(
+        model=measured.model,
+        served=measured.served,
+        responses=measured.responses,
+        n=row["judged"],
+        unscored=measured.unscored,
+        raw={label: ShareResult(**row["shares"][label], how="judge") for label in row["shares"]},
+        corrected={label: ShareResult(**corrected[label], how="line") for label in corrected},
+        cost=measured.cost,
+        seconds=measured.seconds,
+        details={**details, **refused, **flagged},
+    )
+
+
+def keep_emotions(judged: Iterable[JudgedResponse]) -> list[EmotionResult]:
+    """Sums by model and emotion; responses without an emotion are in none."""
+    found: defaultdict[tuple[str, str], list[JudgedResponse]] = defaultdict(list)
+    for item in judged:
+        if item.emotion is not None and item.good is not None:
+            found[item.model, item.emotion].append(item)
+    return [
+        EmotionResult(
+            model=model,
+            emotion=emotion,
+            n=len(items),
+            **{name: round(sum(getattr(item, name) for item in items), 6) for name in map(str.lower, LABELS)},
+        )
+        for (model, emotion), items in sorted(found.items())
+    ]
+
+
+def keep_gate(result: Result) -> GateResult:
+    """What a gate said; `subject` is what it is held against, or its emotion."""
+    gate = result.gate
+    return GateResult(
+        gate=gate.kind,
+        model=result.model,
+        subject=gate.against or gate.emotion or "",
+        outcome=result.outcome,
+        value=finite_or_none(result.value),
+        limit=gate.limit,
+        sentence=result.sentence,
+    )
 
 
 def run_night(

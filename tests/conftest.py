@@ -17,8 +17,8 @@ from click.testing import CliRunner, Result
 import cli
 from data.records import Exchange, Rating
 from data.tables import write_rows
-from judge.examples import Example, join_ratings
-from judge.recipe import Recipe
+from judge.classifier.examples import Example, join_ratings
+from judge.classifier.recipe import Recipe
 
 CLI = Path(__file__).parent.parent / "cli.py"
 Start = Callable[..., "subprocess.Popen[str]"]

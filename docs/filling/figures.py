@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from calibration.agreement.model_levels import worth_in_ratings
 from calibration.artifact import Calibration, read_calibration
-from calibration.levels import worth_in_ratings
-from calibration.transport import Between, Target, refusal, transport
+from calibration.shares.transport import Between, Target, refusal, transport
 from data.records import LABELS
-from data.studies import read_study
+from data.study import read_study
 
 WEIGHTS: Final = Path(__file__).parents[2] / "judge" / "weights"
 GOOD: Final = LABELS[-1]

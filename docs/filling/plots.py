@@ -16,8 +16,7 @@ from filling.figures import (
     line_of_good,
     study_shares,
 )
-from nightly.plots import Line, Mark, interval_dots, shape
-from nightly.svg import drawing, element, ticks, words
+from reports.charts import Line, Mark, drawing, element, interval_dots, shape, ticks, words
 
 Point = tuple[float, float]
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 560, 300, 52, 12, 16, 46  # of a chart with two axes

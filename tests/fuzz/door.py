@@ -47,8 +47,8 @@ def reads(name: str, read: Callable[[Path], Any]) -> Target:
 
 def receive(data: bytes, *, status: int = 200) -> Any:
     """The bytes as a server's answer, read by our one network seam."""
-    from judge.keys import Key
-    from judge.wire import Answer, read_answer
+    from judge.llm.endpoint import Answer, read_answer
+    from judge.llm.keys import Key
 
     key = Key("")
     key._value = KEY

@@ -17,7 +17,9 @@ def main() -> None:
     """Instruments our packages, then hands over to libFuzzer."""
     import atheris  # type: ignore[import-not-found]
 
-    with atheris.instrument_imports(include=["data", "judge", "calibration", "nightly"]):
+    with atheris.instrument_imports(
+        include=["calibration", "data", "emotionbench", "judge", "nightly", "server"]
+    ):
         from harness import CORPUS, TARGETS, corpus_of, try_input
 
         if len(sys.argv) < 2 or sys.argv[1] not in TARGETS:

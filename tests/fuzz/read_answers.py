@@ -16,7 +16,7 @@ from data.tables import to_json, to_row
 @cache
 def _form(mode: Any) -> Any:
     from data.rubric import read_rubric
-    from judge.program import default_program, make_form
+    from judge.llm.program import default_program, make_form
 
     rubric = read_rubric("crowd")
     return make_form(default_program(rubric, mode), rubric)
@@ -24,8 +24,8 @@ def _form(mode: Any) -> Any:
 
 @cache
 def _judge(kind: str, protocol: Any = "decisions") -> Any:
-    from judge.decision import DecisionJudge
-    from judge.prompted import PromptedJudge
+    from judge.llm.decision import DecisionJudge
+    from judge.llm.prompted import PromptedJudge
 
     about = {"base_url": "http://127.0.0.1:9/v1", "model": "m", "prices": {"input": 1.0, "output": 1.0}}
     return PromptedJudge(**about) if kind == "prompted" else DecisionJudge(**about, protocol=protocol)
@@ -39,7 +39,7 @@ def read_wire(data: bytes) -> None:
 
 
 def read_retry_after(data: bytes) -> None:
-    from judge.wire import read_retry_after
+    from judge.llm.endpoint import read_retry_after
 
     names = ("retry-after-ms", "retry-after", "date")
     lines = data.decode("latin-1").split("\n")
@@ -48,7 +48,7 @@ def read_retry_after(data: bytes) -> None:
 
 
 def read_url(data: bytes) -> None:
-    from judge.wire import check_base_url
+    from judge.llm.endpoint import check_base_url
 
     assert "@" not in check_base_url(data.decode("utf-8", "replace")).split("/")[2]
 
@@ -57,7 +57,7 @@ def read_text(mode: str) -> Callable[[bytes], None]:
     """The bytes as what a model wrote; a label is one of the scale, or there is none."""
 
     def target(data: bytes) -> None:
-        from judge.answers import Answer, read_answer
+        from judge.llm.answers import Answer, read_answer
 
         form = _form(mode)
         body = {"choices": [{"message": {"content": data.decode("utf-8", "replace")}}]}
@@ -72,9 +72,9 @@ def read_text(mode: str) -> Callable[[bytes], None]:
 
 def read_completion(data: bytes) -> None:
     """The bytes as the whole body of a chat completion, probabilities included."""
-    from judge.endpoint import Reply
-    from judge.prices import read_usage
-    from judge.respond import read_response
+    from judge.llm.answer_prompts import read_response
+    from judge.llm.endpoint import Reply
+    from judge.llm.limits import read_usage
 
     body = as_body(data)
     used = read_usage(body)
@@ -87,7 +87,7 @@ def read_decision(protocol: str) -> Callable[[bytes], None]:
     """The bytes as a decision model's answer."""
 
     def target(data: bytes) -> None:
-        from judge.endpoint import Reply
+        from judge.llm.endpoint import Reply
 
         _check(_judge("decision", protocol).read_replies(EXCHANGE, [Reply(as_body(data), {})]))
 
@@ -96,9 +96,9 @@ def read_decision(protocol: str) -> Callable[[bytes], None]:
 
 def read_batch_lines(data: bytes) -> None:
     """The bytes as the file a batch ended with."""
-    from judge.collecting import collect_part
-    from judge.keys import Key
-    from judge.parts import Part
+    from judge.llm.batch import collect_part
+    from judge.llm.batch_files import Part
+    from judge.llm.keys import Key
 
     part = Part(number=1, first=0, last=0, status="completed")
     left = {0: EXCHANGE}
@@ -112,8 +112,8 @@ def read_batch_lines(data: bytes) -> None:
 
 def read_marks(data: bytes) -> None:
     """The first byte chooses among questionnaires, the rest is a model's answer to it."""
-    from data.questionnaires import questionnaire_names, read_questionnaire, score_marks
-    from judge.marks import Reader, read_marks
+    from emotionbench.marks import Reader, read_marks
+    from emotionbench.questionnaires import questionnaire_names, read_questionnaire, score_marks
 
     names = questionnaire_names()
     key = read_questionnaire(names[(data[0] if data else 0) % len(names)])
@@ -128,10 +128,10 @@ def read_marks(data: bytes) -> None:
 
 def read_words(data: bytes) -> None:
     """Small texts that people type or datasets hold."""
-    from data.conversations import exchange_of, parse_chat_log, parse_transcript
     from data.errors import UserError
-    from data.intake import BadCell, read_list, read_score
-    from data.recorded import parse_scale, position_on
+    from data.importers.conversations import exchange_of, parse_chat_log, parse_transcript
+    from data.importers.intake import BadCell, read_list, read_score
+    from data.judgments import parse_scale, position_on
     from nightly.config import check_name
 
     text = data.decode("utf-8", "replace")
@@ -150,7 +150,7 @@ def fence(data: bytes) -> None:
     """Whatever a reply holds, it stays between its fences, and every judge can write it down."""
     from dataclasses import replace
 
-    from judge.program import present
+    from judge.llm.program import present
 
     text = data.decode("utf-8", "replace")
     if not text.strip():

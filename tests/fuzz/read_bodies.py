@@ -9,8 +9,8 @@ from door import Target
 @cache
 def _desk() -> Any:
     from judge.base import load_judge
-    from nightly.serving.app import Desk, Limits
-    from nightly.serving.served import Served
+    from server.app import Desk, Limits
+    from server.served_judge import Served
 
     unused: Any = None  # neither queue nor metrics: what is read here is judged at once
     return Desk(Served(load_judge("length"), "none"), unused, Limits(), unused)
@@ -19,8 +19,8 @@ def _desk() -> Any:
 def _read(data: bytes, kind: Any) -> Any:
     from pydantic import ValidationError
 
-    from nightly.serving.bodies import parse_object
-    from nightly.serving.refusals import refuse_invalid
+    from server.http_errors import refuse_invalid
+    from server.requests import parse_object
 
     try:
         return kind.model_validate(parse_object(data), strict=True)
@@ -29,15 +29,15 @@ def _read(data: bytes, kind: Any) -> Any:
 
 
 def _score(data: bytes) -> Any:
-    from nightly.serving.app import ScoreRequest
+    from server.app import ScoreRequest
 
     desk = _desk()
     return [desk.served.row(item) for item in desk.read_exchanges(_read(data, ScoreRequest).exchanges)]
 
 
 def _decisions(data: bytes) -> Any:
-    from nightly.serving.decisions import DecisionRequest, answer_decisions, check_questions
-    from nightly.serving.inputs import read_input
+    from server.decisions import DecisionRequest, answer_decisions, check_questions
+    from server.requests import read_input
 
     asked, served = _read(data, DecisionRequest), _desk().served
     check_questions(asked.questions, served)
@@ -45,8 +45,8 @@ def _decisions(data: bytes) -> Any:
 
 
 def _systemone(data: bytes) -> Any:
-    from nightly.serving.inputs import read_input
-    from nightly.serving.systemone import SystemOneRequest, answer_systemone, check_questions
+    from server.requests import read_input
+    from server.systemone import SystemOneRequest, answer_systemone, check_questions
 
     asked, served = _read(data, SystemOneRequest), _desk().served
     check_questions(asked.questions, served)
@@ -60,7 +60,7 @@ def body(route: str) -> Target:
     def target(data: bytes) -> None:
         from data.errors import UserError
         from data.tables import to_json
-        from nightly.serving.refusals import Refused
+        from server.http_errors import Refused
 
         try:
             found = answer(data)

@@ -28,7 +28,7 @@ def sealed(data: bytes, name: str, seal: str, **canonical: Any) -> Path:
 
 def read_calibration(data: bytes) -> None:
     from calibration.artifact import read_calibration
-    from judge.sets import read_sets
+    from judge.cascade import read_sets
 
     written(data, "plain-calibration.json")
     for path in (
@@ -43,8 +43,7 @@ def read_calibration(data: bytes) -> None:
 
 def read_program(data: bytes) -> None:
     from data.rubric import read_rubric
-    from judge.program import make_form
-    from judge.tuned import read_program
+    from judge.llm.program import make_form, read_program
 
     rubric = read_rubric("crowd")
     program = read_program(sealed(data, "program.json", "sha256"), rubric, "direct")
@@ -76,7 +75,7 @@ def read_weights(data: bytes) -> None:
 
 
 def read_card(data: bytes) -> None:
-    from judge.classifier import check_files, read_card
+    from judge.classifier.judge import check_files, read_card
 
     path = written(data, "judge/card.json")
     check_files(path.parent, read_card(path.parent)["files"])
@@ -84,7 +83,7 @@ def read_card(data: bytes) -> None:
 
 def read_run(data: bytes) -> None:
     """A whole run's folder in which one file was spoilt, each in turn."""
-    from nightly.judged import read_judged
+    from data.judgments import read_judged
 
     whole = {"manifest.json": b"{}", "summary.json": b"{}", "judgments.jsonl": b""}
     for spoilt in whole:
@@ -115,7 +114,7 @@ def take_up_run(data: bytes) -> None:
 
 
 def read_batch(data: bytes) -> None:
-    from judge.parts import read_state
+    from judge.llm.batch import read_state
 
     path = written(data, "batch/batch.json")
     state = read_state(path.parent)
@@ -124,8 +123,7 @@ def read_batch(data: bytes) -> None:
 
 
 def read_history(data: bytes) -> None:
-    from data.history import open_history
-    from data.history_reading import KINDS
+    from nightly.history import KINDS, open_history
 
     for old in scratch().glob("nights.sqlite*"):
         old.unlink()

@@ -47,13 +47,13 @@ def read_ratings(path: Path) -> Any:
 
 
 def read_prompts(path: Path) -> Any:
-    from data.prompts import read_prompts
+    from data.tables import read_prompts
 
     return read_skipping(read_prompts)(path)
 
 
 def read_recorded(path: Path) -> Any:
-    from data.recorded import read_recorded
+    from data.judgments import read_recorded
 
     found = read_skipping(read_recorded)(path)
     assert all(item.unscored or 1 <= item.score <= 3 for item in found)
@@ -67,40 +67,40 @@ def read_judgments(path: Path) -> Any:
 
 
 def read_sheets(path: Path) -> Any:
-    from data.sheets import read_sheets
+    from emotionbench.sheets import read_sheets
 
     return read_sheets(path)
 
 
 def read_situations(path: Path) -> Any:
-    from data.situations import read_situations
+    from emotionbench.situations import read_situations
 
     return read_situations(path)
 
 
 def import_as(source: str, name: str) -> Target:
     """A public dataset, of which the bytes are one file."""
-    from data.sources import import_source
+    from data.importers import import_source
 
     return reads(f"{source}/{name}", lambda path: import_source(source, path))
 
 
 def import_judging_empathy(data: bytes) -> None:
-    from data.sources import import_source
+    from data.importers import import_source
 
     path = written(data, "judging/annotations/epitome/gemini_ratings.csv")
     import_source("judging-empathy", path.parent.parent.parent)
 
 
 def import_results(name: str) -> Target:
-    from data.emotionbench import import_results
+    from emotionbench.importer import import_results
 
     return reads(name, lambda path: import_results(path).sheets)
 
 
 def import_crowd(data: bytes) -> None:
     """The bytes as the sheet of a workbook: a changed archive would hardly ever open."""
-    from data.emotionbench import import_results
+    from emotionbench.importer import import_results
 
     office = f"{OPEN_XML}/officeDocument/2006/relationships"
     sheets = f"{OPEN_XML}/spreadsheetml/2006/main"
@@ -129,7 +129,7 @@ def _relation(kind: str, to: str) -> str:
 
 
 def read_questionnaire(path: Path) -> Any:
-    from data.questionnaires import read_questionnaire
+    from emotionbench.questionnaires import read_questionnaire
 
     return read_questionnaire("PANAS", copy=path).digest
 
@@ -139,8 +139,8 @@ def read_questionnaire(path: Path) -> Any:
 
 def read_rubric(path: Path) -> Any:
     from data.rubric import read_rubric
-    from judge.decision import ask_decisions
-    from judge.program import default_program
+    from judge.llm.decision import ask_decisions
+    from judge.llm.program import default_program
 
     rubric = read_rubric(str(path))
     return [ask_decisions(rubric), default_program(rubric, "direct")]
@@ -159,18 +159,18 @@ def read_nightly(path: Path) -> Any:
 
 
 def read_recipe(path: Path) -> Any:
-    from judge.recipe import read_recipe
+    from judge.classifier.recipe import read_recipe
 
     return read_recipe(str(path)).base
 
 
 def read_model(path: Path) -> Any:
-    from judge.respond import Responder, read_model_config
+    from judge.llm.answer_prompts import Responder, read_model_config
 
     return Responder(read_model_config(path)).version
 
 
 def read_probes(path: Path) -> Any:
-    from data.probes import read_probes, rewrite
+    from judge.robustness.probes import read_probes, rewrite
 
     return [rewrite(probe, EXCHANGE, [EXCHANGE]) for probe in read_probes(path)]

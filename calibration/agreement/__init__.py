@@ -1,0 +1,1 @@
+"""How far a judge and people agree, and people among themselves."""

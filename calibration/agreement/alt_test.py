@@ -1,0 +1,168 @@
+"""The alternative-annotator test (Calderon, Reichart and Dror): may a judge stand in for a person?
+
+Each person in turn is left out, and on every response judge and person are held against the others. The one
+nearer to them has the advantage, both on a tie. The judge beats a person where its advantages are no more
+than `epsilon` fewer than the person's (the price of asking a person), tested one-sided over the responses and
+corrected for testing as many times as there are people.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.agreement.metrics import sum_clusters, sum_draws
+from calibration.bootstrap import Draws, Integers, Sampled, ratio
+from calibration.estimate import Estimate, Floats, finite_or_none
+
+MIN_RATERS: Final = 3
+MIN_INSTANCES: Final = 30  # of a person's responses that others rated too; below it the t test is not sound
+LEVEL: Final = 0.05
+WINNING: Final = 0.5
+EPSILON: Final = 0.1  # what the authors take for crowd workers; 0.15 for skilled people, 0.2 for experts
+NEARNESS: Final = "rmse"
+CORRECTION: Final = "by"  # holds whatever the tests have to do with each other; "bh" wants independence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """The judge against one person; advantages are parts of the responses, and both count ties."""
+
+    rater: str
+    instances: int
+    judge_advantage: float
+    person_advantage: float
+    p_value: float  # corrected
+    is_beaten: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlternativeTest:
+    """`winning_rate` is the part of the people the judge beats, `advantage` the mean of its advantages.
+
+    At a winning rate of one half or more the judge may stand in for a person. `undefined` says why there is
+    no answer; `too_few` counts the people left out for want of responses others rated.
+    """
+
+    trials: tuple[Trial, ...]
+    winning_rate: float
+    advantage: Estimate
+    epsilon: float
+    too_few: int
+    undefined: str | None = None
+
+    @property
+    def is_passed(self) -> bool | None:
+        """Whether the judge may stand in; None where the test has no answer."""
+        return None if self.undefined else self.winning_rate >= WINNING
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON; null is undefined."""
+        return {
+            "is_passed": self.is_passed,
+            "winning_rate": finite_or_none(self.winning_rate),
+            "advantage": self.advantage.as_dict(),
+            "epsilon": self.epsilon,
+            "nearness": NEARNESS,
+            "correction": CORRECTION,
+            "too_few": self.too_few,
+            "undefined": self.undefined,
+            "trials": [
+                {name: getattr(trial, name) for name in Trial.__dataclass_fields__} for trial in self.trials
+            ],
+        }
+
+
+def alternative_test(
+    table: Floats,
+    judge: Floats,
+    *,
+    raters: NDArray[Any],
+    clusters: Integers,
+    drawn: Draws,
+    epsilon: float = EPSILON,
+) -> AlternativeTest:
+    """The test on a (raters, items) table with gaps and the judge's label of every item.
+
+    `clusters` is each item's column in `drawn`, for the interval of the advantage.
+    """
+    compared = [_compare(table, judge, row) for row in range(len(table))]
+    kept = [row for row, (items, *_) in enumerate(compared) if len(items) >= MIN_INSTANCES]
+    known: dict[str, Any] = {
+        "epsilon": epsilon,
+        "too_few": len(table) - len(kept),
+    }
+    if len(kept) < MIN_RATERS:
+        reason = (
+            f"{len(kept)} people rated {MIN_INSTANCES} responses or more that others rated too,"
+            f" and {MIN_RATERS} are needed"
+        )
+        nothing = Estimate(float("nan"), None)
+        return AlternativeTest(
+            trials=(), winning_rate=float("nan"), advantage=nothing, undefined=reason, **known
+        )
+    p_values = _corrected(
+        [_p_value(person - own, epsilon) for _, own, person in map(compared.__getitem__, kept)]
+    )
+    trials = tuple(
+        Trial(
+            rater=str(raters[row]),
+            instances=len(compared[row][0]),
+            judge_advantage=float(compared[row][1].mean()),
+            person_advantage=float(compared[row][2].mean()),
+            p_value=p_value,
+            is_beaten=p_value <= LEVEL,
+        )
+        for row, p_value in zip(kept, p_values, strict=True)
+    )
+    return AlternativeTest(
+        trials=trials,
+        winning_rate=float(np.mean([trial.is_beaten for trial in trials])),
+        advantage=_advantage([compared[row][:2] for row in kept], clusters, drawn),
+        **known,
+    )
+
+
+def _compare(table: Floats, judge: Floats, row: int) -> tuple[Integers, Floats, Floats]:
+    """The items this person shares with others, and on each who is at least as near to the others."""
+    own_items = np.flatnonzero(np.isfinite(table[row]))
+    others = np.delete(table[:, own_items], row, axis=0)
+    is_shared = np.isfinite(others).any(axis=0)
+    items, rest = own_items[is_shared], others[:, is_shared]
+    own, person = _far(judge[items], rest), _far(table[row, items], rest)
+    return items, (own <= person).astype(float), (person <= own).astype(float)
+
+
+def _far(values: Floats, rest: Floats) -> Floats:
+    """How far values are from the others' on each item; rounded, so that equal distances are a tie."""
+    losses = (values - rest) ** 2
+    here = np.isfinite(rest)
+    means: Floats = np.where(here, losses, 0.0).sum(axis=0) / here.sum(axis=0)
+    return np.round(means, 9)  # a mean square orders items as its root does
+
+
+def _p_value(surplus: Floats, epsilon: float) -> float:
+    """Of the mean surplus of the person's advantages being `epsilon` or more."""
+    if np.ptp(surplus) == 0:
+        return 0.0 if surplus[0] < epsilon else 1.0
+    from scipy import stats
+
+    return float(stats.ttest_1samp(surplus, epsilon, alternative="less").pvalue)
+
+
+def _corrected(p_values: list[float]) -> list[float]:
+    from scipy import stats
+
+    return [float(value) for value in stats.false_discovery_control(p_values, method=CORRECTION)]
+
+
+def _advantage(wins: list[tuple[Integers, Floats]], clusters: Integers, drawn: Draws) -> Estimate:
+    """The mean over people of the judge's advantages, with its draws."""
+    value = float(np.mean([own.mean() for _, own in wins]))
+    means = []
+    for items, own in wins:
+        sums = sum_clusters(np.column_stack([own, np.ones(len(own))]), clusters[items], drawn.shape[1])
+        won, size = sum_draws(sums, drawn).T
+        means.append(ratio(won, size))
+    return Sampled(value, np.mean(means, axis=0)).estimate()

@@ -1,0 +1,416 @@
+"""How well a judge could agree with people at all: as well as people agree with each other.
+
+That takes several ratings of one response. With one rating each, a disagreement may be the response's or the
+rater's, and nothing in the data tells which: the ceiling is *not identifiable*, and all there is is the bound
+that follows from a reliability known from elsewhere.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from typing import Any, Final
+
+import numpy as np
+
+from calibration.agreement.alt_test import EPSILON, AlternativeTest, alternative_test
+from calibration.agreement.metrics import (
+    Scaling,
+    alpha,
+    balanced_accuracy,
+    cohen_kappa,
+    coincidences_of,
+    exact,
+    gwet_ac,
+    gwet_many,
+    gwet_sums,
+    icc,
+    icc_one,
+    kappa,
+    krippendorff_alpha,
+    level_counts,
+    one_way_sums,
+    sum_clusters,
+    sum_draws,
+    table_of,
+    tables_of,
+)
+from calibration.bootstrap import Draws, Integers, Sampled, Weights, ratio, resample_clusters
+from calibration.estimate import Estimate, Floats, finite_or_none
+from calibration.pairing import Paired
+from data.errors import UserError
+
+# What agreement with single ratings can at most be, given how far two people would agree.
+#
+# The model: every response has a quality, every rating is that quality plus the rater's own noise, both
+# normal,
+# cut into levels where the observed shares say. The noise is what makes two raters agree by the given kappa.
+# Integrated over a grid of qualities, which is the simulation with infinitely many ratings and no chance
+# in it.
+
+PILOT_KAPPA: Final = 0.2817  # weighted, of the crowd study's pilot; with which weights is not known
+GRID: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """How well somebody meets a person's single rating; nan is undefined."""
+
+    exact: float
+    balanced_accuracy: float
+    qwk: float
+    spearman: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """What `perfect` knowledge of every response's quality would reach, and what a `second_person` would.
+
+    `correlation` is that of two raters' impressions before they are cut into levels. With perfect knowledge
+    the likeliest level is said for `exact`, the one likeliest against its share for `balanced_accuracy`, and
+    for `qwk` quality is cut so that labels are as frequent as ratings; `spearman` is the better of quality
+    itself and those labels.
+    """
+
+    reliability: float
+    weights: str
+    shares: tuple[float, ...]
+    correlation: float
+    perfect: Reach
+    second_person: Reach
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON; null is undefined."""
+        reaches = {"perfect": self.perfect, "second_person": self.second_person}
+        return {
+            "reliability": self.reliability,
+            "weights": self.weights,
+            "shares": list(self.shares),
+            "correlation": finite_or_none(self.correlation),
+            **{
+                name: {key: finite_or_none(value) for key, value in asdict(reach).items()}
+                for name, reach in reaches.items()
+            },
+        }
+
+
+def reliability_bound(
+    shares: Sequence[float] | Floats, *, reliability: float = PILOT_KAPPA, weights: Weights = "quadratic"
+) -> Bound:
+    """The bound for ratings with these shares of levels, were two people to agree by this Cohen's kappa.
+
+    >>> bound = reliability_bound([0.1111, 0.3116, 0.5773])
+    >>> round(bound.perfect.exact, 2), round(bound.second_person.exact, 2)
+    (0.64, 0.54)
+    """
+    if not 0 < reliability < 1:
+        raise UserError(f"reliability {reliability:g}: give a kappa of two people between 0 and 1")
+    parts = np.asarray(shares, dtype=float) / np.sum(shares)
+    known: dict[str, Any] = {
+        "reliability": reliability,
+        "weights": weights or "none",
+        "shares": tuple(float(part) for part in parts),
+    }
+    if (parts > 0).sum() < 2:
+        nothing = Reach(exact=np.nan, balanced_accuracy=np.nan, qwk=np.nan, spearman=np.nan)
+        return Bound(**known, correlation=np.nan, perfect=nothing, second_person=nothing)
+    correlation = _solve(parts, reliability, weights)
+    given = _chances(parts, correlation)
+    return Bound(
+        **known,
+        correlation=correlation,
+        perfect=_perfect(parts, given),
+        second_person=_second(given.T @ given / GRID),
+    )
+
+
+def _chances(shares: Floats, correlation: float) -> Floats:
+    """The chance of every level at every quality, (grid, k); qualities are equally likely."""
+    from scipy.special import ndtr, ndtri
+
+    quality = ndtri((np.arange(GRID) + 0.5) / GRID)[:, None]
+    cuts = ndtri(np.clip(np.cumsum(shares)[:-1], 0, 1))
+    below = ndtr((cuts - np.sqrt(correlation) * quality) / np.sqrt(1 - correlation))
+    ends = np.zeros((GRID, 1)), np.ones((GRID, 1))
+    chances: Floats = np.diff(np.hstack([ends[0], below, ends[1]]), axis=1)
+    return chances
+
+
+def _solve(shares: Floats, reliability: float, weights: Weights) -> float:
+    from scipy.optimize import brentq
+
+    def excess(correlation: float) -> float:
+        given = _chances(shares, correlation)
+        return float(kappa((given.T @ given)[None], weights)[0]) - reliability
+
+    low, high = 1e-6, 1 - 1e-6
+    # Outside only for a kappa so near 0 or 1 that the ends say as much.
+    return (
+        float(brentq(excess, low, high)) if excess(low) < 0 < excess(high) else (low, high)[excess(low) < 0]
+    )
+
+
+def _perfect(shares: Floats, given: Floats) -> Reach:
+    """`given` is in order of quality, so a row's place is its rank."""
+    used = shares > 0
+    place = (np.arange(GRID) + 0.5) / GRID
+    cut = np.searchsorted(np.cumsum(shares)[:-1], place, side="left")
+    table = given.T @ (cut[:, None] == np.arange(len(shares))).astype(float) / GRID
+    balanced = (given[:, used] / given.mean(axis=0)[used]).max(axis=1).mean() / used.sum()
+    return Reach(
+        exact=float(given.max(axis=1).mean()),
+        balanced_accuracy=float(balanced),
+        qwk=float(kappa(table[None], "quadratic")[0]),
+        spearman=max(
+            _correlation(given / GRID, _ranks(table.sum(axis=1)), place),
+            # Where people agree almost always, their ties rank better than what tells all responses apart.
+            _correlation(table, _ranks(table.sum(axis=0)), _ranks(table.sum(axis=1))),
+        ),
+    )
+
+
+def _second(table: Floats) -> Reach:
+    ranks = _ranks(table.sum(axis=0))
+    return Reach(
+        exact=float(exact(table[None])[0]),
+        balanced_accuracy=float(balanced_accuracy(table[None])[0]),
+        qwk=float(kappa(table[None], "quadratic")[0]),
+        spearman=_correlation(table, ranks, ranks),
+    )
+
+
+def _ranks(shares: Floats) -> Floats:
+    """Each level's mean rank, from 0 to 1."""
+    ranks: Floats = np.cumsum(shares) - shares / 2
+    return ranks
+
+
+def _correlation(table: Floats, across: Floats, down: Floats) -> float:
+    """Pearson's, of values at the rows and columns of a table of probabilities."""
+    rows, columns = table.sum(axis=1), table.sum(axis=0)
+    one, two = down - rows @ down, across - columns @ across
+    return float(one @ table @ two / np.sqrt((rows @ one**2) * (columns @ two**2)))
+
+
+MIN_SHARED: Final = 10  # responses two people must share for a kappa of the two to be worth a look
+SCALINGS: Final[tuple[Scaling, ...]] = ("nominal", "ordinal", "interval")
+COEFFICIENTS: Final[Mapping[str, Weights]] = {"ac1": None, "ac2": "quadratic"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """One person against the median of the others, and the judge against it on the same responses: QWK."""
+
+    rater: str
+    responses: int
+    person: float
+    judge: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceiling:
+    """How far people agree, or why that is not known.
+
+    `people`, over responses with two ratings or more: `pairwise_qwk`, the mean over pairs of people with
+    `MIN_SHARED` responses in common; the alphas; `ac1`, `ac2` (quadratic); `icc`, one-way, single rating.
+    `person_against_rest` and `judge_against_rest` are the QWKs with the median of the other people, each
+    person left out in turn and all turns counted in one table; `gap` is judge - person. `bounds` are there
+    where the ceiling is not identifiable, for quadratic weights and for linear.
+    """
+
+    raters: int
+    responses: int
+    shared: int  # responses with two ratings or more
+    not_identifiable: str | None
+    people: Mapping[str, Estimate]
+    left_out: tuple[LeftOut, ...]
+    person_against_rest: Estimate
+    judge_against_rest: Estimate
+    gap: Estimate
+    alternative: AlternativeTest | None
+    bounds: tuple[Bound, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON; null is undefined."""
+        return {
+            **{name: getattr(self, name) for name in ("raters", "responses", "shared", "not_identifiable")},
+            "people": {name: estimate.as_dict() for name, estimate in self.people.items()},
+            "left_out": [
+                {
+                    "rater": item.rater,
+                    "responses": item.responses,
+                    "person": finite_or_none(item.person),
+                    "judge": finite_or_none(item.judge),
+                }
+                for item in self.left_out
+            ],
+            "person_against_rest": self.person_against_rest.as_dict(),
+            "judge_against_rest": self.judge_against_rest.as_dict(),
+            "gap": self.gap.as_dict(),
+            "alternative": self.alternative.as_dict() if self.alternative else None,
+            "bounds": [bound.as_dict() for bound in self.bounds],
+        }
+
+
+def ceiling(
+    paired: Paired,
+    *,
+    rng: np.random.Generator,
+    draws: int = 2000,
+    reliability: float = PILOT_KAPPA,
+    epsilon: float = EPSILON,
+) -> Ceiling:
+    """How far people agree among themselves, and whether the judge could be one of them.
+
+    Intervals resample prompts. With hardly any response rated twice, the bound that `reliability`, a weighted
+    kappa of two people, implies.
+    """
+    names, codes, ratings = np.unique(paired.id, return_inverse=True, return_counts=True)
+    shared = int((ratings > 1).sum())
+    sizes = {"raters": len(np.unique(paired.rater)), "responses": len(names), "shared": shared}
+    if shared < MIN_SHARED:
+        return _unknown(paired, sizes, reliability)
+    grid = RatingGrid.of(paired.take(ratings[codes] > 1))
+    count = int(grid.clusters.max()) + 1
+    drawn = resample_clusters(count, rng=rng, draws=draws if count > 1 else 0)
+    person, judge, turns = _leave_out(grid, drawn)
+    return Ceiling(
+        **sizes,
+        not_identifiable=None,
+        people=_people(grid, drawn),
+        left_out=turns,
+        person_against_rest=person.estimate(),
+        judge_against_rest=judge.estimate(),
+        gap=(judge - person).estimate(),
+        alternative=alternative_test(
+            grid.table,
+            grid.judge,
+            raters=np.array(grid.raters),
+            clusters=grid.clusters,
+            drawn=drawn,
+            epsilon=epsilon,
+        ),
+        bounds=(),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatingGrid:
+    """Paired ratings as a table, (raters, items), nan where somebody did not rate."""
+
+    table: Floats
+    judge: Floats  # the judge's label of each item
+    clusters: Integers  # each item's prompt
+    raters: tuple[str, ...]
+    levels: int
+
+    @classmethod
+    def of(cls, paired: Paired) -> "RatingGrid":
+        """The table of paired ratings, items in order of their ids."""
+        names, rows = np.unique(paired.rater, return_inverse=True)
+        _, first, columns = np.unique(paired.id, return_index=True, return_inverse=True)
+        table = np.full((len(names), len(first)), np.nan)
+        table[rows, columns] = paired.rating
+        return cls(
+            table=table,
+            judge=paired.label[first].astype(float),
+            clusters=np.unique(paired.prompt[first], return_inverse=True)[1],
+            raters=tuple(str(name) for name in names),
+            levels=paired.levels,
+        )
+
+
+def _unknown(paired: Paired, sizes: Mapping[str, int], reliability: float) -> Ceiling:
+    few = sizes["shared"]
+    said = f"only {few} responses have two ratings or more" if few else "every response has one rating"
+    shares = np.bincount(paired.rating - 1, minlength=paired.levels).astype(float)
+    nothing = Estimate(float("nan"), None)
+    return Ceiling(
+        **sizes,
+        not_identifiable=f"not identifiable: {said}, so noise of raters and of the judge look the same",
+        people={},
+        left_out=(),
+        person_against_rest=nothing,
+        judge_against_rest=nothing,
+        gap=nothing,
+        alternative=None,
+        bounds=tuple(
+            reliability_bound(shares, reliability=reliability, weights=weights)
+            for weights in ("quadratic", "linear")
+        ),
+    )
+
+
+def _people(grid: RatingGrid, drawn: Draws) -> dict[str, Estimate]:
+    table, levels = grid.table, grid.levels
+    counts = level_counts(table, levels)
+
+    def draws_of(rows: Floats) -> Floats:
+        return sum_draws(sum_clusters(rows, grid.clusters, drawn.shape[1]), drawn)
+
+    tables = draws_of(coincidences_of(counts).reshape(len(counts), -1)).reshape(-1, levels, levels)
+    found = {"pairwise_qwk": _pairwise(grid, drawn)}
+    for scaling in SCALINGS:
+        value = krippendorff_alpha(table, scaling, levels=levels)
+        found[f"alpha_{scaling}"] = Sampled(value, alpha(tables, scaling))
+    for name, weights in COEFFICIENTS.items():
+        value = gwet_ac(table, weights, levels=levels)
+        found[name] = Sampled(value, gwet_many(draws_of(gwet_sums(counts, weights)), weights))
+    found["icc"] = Sampled(icc(table, "1"), icc_one(draws_of(one_way_sums(table))))
+    return {name: item.estimate() for name, item in found.items()}
+
+
+def _pairwise(grid: RatingGrid, drawn: Draws) -> Sampled:
+    """The mean kappa over pairs of people; in a draw, over those that have one in it."""
+    here = np.isfinite(grid.table)
+    shared = here.astype(float) @ here.T.astype(float)
+    values, total, defined = [], np.zeros(len(drawn)), np.zeros(len(drawn))
+    for one, two in combinations(range(len(grid.raters)), 2):
+        if shared[one, two] < MIN_SHARED:
+            continue
+        items = here[one] & here[two]
+        first, second = grid.table[one, items], grid.table[two, items]
+        found = kappa(tables_of(first, second, grid.levels, grid.clusters[items], drawn), "quadratic")
+        values.append(cohen_kappa(first.astype(int), second.astype(int), levels=grid.levels))
+        total += np.nan_to_num(found)
+        defined += np.isfinite(found)
+    known = [value for value in values if np.isfinite(value)]
+    return Sampled(float(np.mean(known)) if known else float("nan"), ratio(total, defined))
+
+
+def _leave_out(grid: RatingGrid, drawn: Draws) -> tuple[Sampled, Sampled, tuple[LeftOut, ...]]:
+    """Person and judge against the median of the others, over all turns, and turn by turn."""
+    turns = [_turn(grid, row) for row in range(len(grid.raters))]
+    left_out = tuple(
+        LeftOut(
+            rater=name,
+            responses=len(items),
+            person=_qwk(person, rest, grid.levels),
+            judge=_qwk(grid.judge[items], rest, grid.levels),
+        )
+        for name, (items, person, rest) in zip(grid.raters, turns, strict=True)
+        if len(items) >= MIN_SHARED
+    )
+    items, people, rest = (np.concatenate([turn[part] for turn in turns]) for part in range(3))
+    items = items.astype(np.intp)
+    both = (people, grid.judge[items])
+    person, judge = (
+        Sampled(
+            _qwk(said, rest, grid.levels),
+            kappa(tables_of(said, rest, grid.levels, grid.clusters[items], drawn), "quadratic"),
+        )
+        for said in both
+    )
+    return person, judge, left_out
+
+
+def _turn(grid: RatingGrid, row: int) -> tuple[Integers, Floats, Floats]:
+    """The items this person shares with others, the person's ratings and the others' rounded medians."""
+    own = np.flatnonzero(np.isfinite(grid.table[row]))
+    others = np.delete(grid.table[:, own], row, axis=0)
+    shared = np.isfinite(others).any(axis=0)
+    rest = np.rint(np.nanmedian(others[:, shared], axis=0)) if shared.any() else np.zeros(0)
+    return own[shared], grid.table[row, own[shared]], rest
+
+
+def _qwk(first: Floats, second: Floats, levels: int) -> float:
+    return float(kappa(table_of(first, second, levels)[None], "quadratic")[0])

@@ -1,0 +1,194 @@
+"""A judge beside people: every metric of agreement, with intervals over whole clusters of ratings.
+
+Values come from scikit-learn, krippendorff and scipy, draws from `calibration.counts`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.agreement.metrics import (
+    TABLE_STATISTICS,
+    icc_sums,
+    icc_two,
+    kendall_of,
+    point_value,
+    positions,
+    spearman_of,
+    sum_clusters,
+    sum_draws,
+    table_of,
+    tables_of,
+)
+from calibration.agreement.model_levels import ModelLevel, ModelMeans, model_levels, model_means, tabulate
+from calibration.bootstrap import Draws, Integers, Sampled, Statistic, resample_clusters, sample
+from calibration.estimate import Estimate, Floats
+from calibration.pairing import Cluster, Paired
+from data.records import LABELS
+
+MIN_CLUSTERS: Final = 10  # fewer cannot tell how much clusters differ: prompts are resampled instead
+MAX_CELLS: Final = 512  # of distinct (rating, score): more of them than this, and rows are counted one by one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """How a judge and people agree, rating by rating and model by model.
+
+    `confusion` has people's ratings down and the judge's labels across. `shares` are there on the scale Bad,
+    Okay, Good only, `means` on every scale. `clusters` says what was resampled.
+    """
+
+    scale: tuple[str, ...]
+    ratings: int
+    responses: int
+    raters: int
+    clusters: Cluster
+    cluster_count: int
+    draws: int
+    metrics: Mapping[str, Estimate]
+    confusion: tuple[tuple[int, ...], ...]
+    means: ModelMeans
+    shares: tuple[ModelLevel, ...] | None
+    unscored: Mapping[str, int]
+    unjudged: int
+    unrated: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON; null is undefined."""
+        plain = (
+            "ratings",
+            "responses",
+            "raters",
+            "clusters",
+            "cluster_count",
+            "draws",
+            "unjudged",
+            "unrated",
+        )
+        return {
+            "scale": list(self.scale),
+            **{name: getattr(self, name) for name in plain},
+            "unscored": dict(self.unscored),
+            "metrics": {name: estimate.as_dict() for name, estimate in self.metrics.items()},
+            "confusion": [list(row) for row in self.confusion],
+            "means": self.means.as_dict(),
+            "shares": [level.as_dict() for level in self.shares] if self.shares is not None else None,
+        }
+
+
+def agreement(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) -> Agreement:
+    """Every metric of a judge against people, with intervals over whole batches.
+
+    Of the rating and the judge's label: `exact`, `balanced_accuracy`, `macro_f1`, Cohen's `kappa`,
+    `kappa_linear` and `qwk`, Krippendorff's `alpha_nominal`, `alpha_ordinal` and `alpha_interval`, Gwet's
+    `ac1` and (quadratic) `ac2`. `qwk_matched` takes, instead of the judge's label, its score cut so that
+    labels are as frequent as ratings: it asks for the order only. Of the rating and the score: `spearman`,
+    `kendall` (tau-b) and `icc`, which is ICC(A,1): two-way, absolute agreement, single rating.
+
+    With fewer than `MIN_CLUSTERS` of them prompts are resampled instead, which `clusters` then says.
+    """
+    kind, codes = _clusters(paired)
+    count = int(codes.max()) + 1 if len(codes) else 0
+    drawn = resample_clusters(count, rng=rng, draws=draws if count > 1 else 0)
+    found = _label_metrics(paired, codes, drawn) | _score_metrics(paired, codes, drawn)
+    table = table_of(paired.rating, paired.label, paired.levels)
+    return Agreement(
+        scale=paired.scale,
+        ratings=len(paired),
+        responses=len(np.unique(paired.id)),
+        raters=len(np.unique(paired.rater)),
+        clusters=kind,
+        cluster_count=count,
+        draws=len(drawn),
+        metrics={name: item.estimate() for name, item in found.items()},
+        confusion=tuple(tuple(int(cell) for cell in row) for row in table),
+        means=model_means(paired.model, paired.rating, paired.score, codes, drawn),
+        shares=_shares(paired, codes, drawn),
+        unscored=paired.unscored,
+        unjudged=paired.unjudged,
+        unrated=paired.unrated,
+    )
+
+
+def matched_labels(ratings: NDArray[Any], scores: Floats, levels: int) -> Integers:
+    """Labels 1..k cut from the scores, as frequent as the ratings; equal scores get the same label.
+
+    >>> matched_labels(np.array([1, 3, 3, 3]), np.array([2.2, 2.1, 2.9, 2.6]), 3).tolist()
+    [3, 1, 3, 3]
+    """
+    cuts = [np.mean(ratings <= level) for level in range(1, levels)]
+    return 1 + np.searchsorted(cuts, positions(scores), side="left")
+
+
+def _clusters(paired: Paired) -> tuple[Cluster, Integers]:
+    codes = paired.clusters("batch")
+    if len(np.unique(codes)) < MIN_CLUSTERS:
+        return "prompt", paired.clusters("prompt")
+    return "batch", codes
+
+
+def _label_metrics(paired: Paired, codes: Integers, drawn: Draws) -> dict[str, Sampled]:
+    levels, ratings = paired.levels, paired.rating
+    tables = tables_of(ratings, paired.label, levels, codes, drawn)
+    found = {
+        name: Sampled(point_value(name, ratings, paired.label, levels), statistic(tables))
+        for name, statistic in TABLE_STATISTICS.items()
+    }
+    if len(paired):
+        cut = matched_labels(ratings, paired.score, levels)
+        own = TABLE_STATISTICS["qwk"](tables_of(ratings, cut, levels, codes, drawn))
+        found["qwk_matched"] = Sampled(point_value("qwk", ratings, cut, levels), own)
+    return found
+
+
+def _score_metrics(paired: Paired, codes: Integers, drawn: Draws) -> dict[str, Sampled]:
+    ratings, scores = paired.rating.astype(float), paired.score
+    ranked = _ranked(ratings, scores, codes, drawn)
+    sums = icc_sums(ratings, scores, (paired.levels + 1) / 2)
+    each = sum_draws(sum_clusters(sums, codes, drawn.shape[1]), drawn)
+    value = float(icc_two(sums.sum(axis=0)[None])[0])
+    return ranked | {"icc": Sampled(value, icc_two(each))}
+
+
+def _ranked(ratings: Floats, scores: Floats, codes: Integers, drawn: Draws) -> dict[str, Sampled]:
+    """Rank correlations; where scores repeat, rows alike are counted together."""
+    cells, rows = np.unique(np.column_stack([ratings, scores]), axis=0, return_inverse=True)
+    if len(cells) > MAX_CELLS:
+        return _by_scipy(sample(_rank_statistics(ratings, scores), codes, drawn), ratings, scores)
+    kinds = drawn.shape[1]
+    counted = np.bincount(codes * len(cells) + rows.ravel(), minlength=kinds * len(cells))
+    counts = sum_draws(counted.reshape(kinds, len(cells)).astype(float), drawn)
+    whole = counted.reshape(kinds, len(cells)).sum(axis=0)[None].astype(float)
+    found = {
+        name: Sampled(float(statistic(whole)[0]), statistic(counts))
+        for name, statistic in _rank_statistics(cells[:, 0], cells[:, 1]).items()
+    }
+    return _by_scipy(found, ratings, scores)
+
+
+def _rank_statistics(ratings: Floats, scores: Floats) -> dict[str, Statistic]:
+    return {"spearman": spearman_of(ratings, scores), "kendall": kendall_of(ratings, scores)}
+
+
+def _by_scipy(found: Mapping[str, Sampled], ratings: Floats, scores: Floats) -> dict[str, Sampled]:
+    from scipy import stats
+
+    library = {"spearman": stats.spearmanr, "kendall": stats.kendalltau}
+    return {
+        name: Sampled(float(library[name](ratings, scores).statistic), item.draws)
+        if np.isfinite(item.value)
+        else item
+        for name, item in found.items()
+    }
+
+
+def _shares(paired: Paired, codes: Integers, drawn: Draws) -> tuple[ModelLevel, ...] | None:
+    if paired.scale != LABELS:
+        return None
+    said = paired.probabilities
+    if said is None:
+        said = (paired.label[:, None] == np.arange(1, paired.levels + 1)).astype(float)
+    return model_levels(tabulate(paired.model, codes, paired.rating, said, drawn))

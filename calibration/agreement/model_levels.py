@@ -1,0 +1,349 @@
+"""Each model's level, its share of Good responses: by the crowd, by a judge, and by a guess.
+
+Intervals resample rating batches and nothing else. They say how far other raters and prompts could have moved
+a number, not how far other models could: with a handful of models that is the larger doubt. Noise also pushes
+up a mean of absolute errors, once in the value and once more in the draws, so its interval leans high.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.agreement.metrics import kendall, sum_clusters, sum_draws
+from calibration.bootstrap import Draws, Integers, Sampled, ratio
+from calibration.estimate import Estimate, Floats, finite_or_none
+from data.records import LABELS
+
+GOOD = LABELS.index("Good")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelLevel:
+    """One model: the shares by crowd and by judge (its mean probabilities), and how far apart they are.
+
+    `share_error` is judge - crowd of the Good share, with its sign. Standard errors are clustered by batch:
+    the crowd's Good share's, and that of `share_error`. `design_effect`, clustered over binomial variance of
+    the crowd's Good share, is undefined at shares 0 and 1.
+    """
+
+    model: str
+    ratings: int
+    batches: int
+    crowd: Mapping[str, float]
+    judge: Mapping[str, float]
+    share_error: Estimate
+    crowd_standard_error: float
+    error_standard_error: float
+    design_effect: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON; null is undefined."""
+        return {
+            "model": self.model,
+            "ratings": self.ratings,
+            "batches": self.batches,
+            "crowd": dict(self.crowd),
+            "judge": dict(self.judge),
+            "share_error": self.share_error.as_dict(),
+            "crowd_standard_error": finite_or_none(self.crowd_standard_error),
+            "error_standard_error": finite_or_none(self.error_standard_error),
+            "design_effect": finite_or_none(self.design_effect),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Levels:
+    """Several models together; errors are absolute errors of the Good share.
+
+    `tau` is Kendall's, between the crowd's Good shares and the judge's. `guess_error` is the mean error of
+    guessing each model's share as the mean of the crowd's shares of all other models of the study;
+    `guess_error_among` takes the others of `models` only. `between_sd` is the spread of the judge's errors
+    without the noise of raters and prompts: sqrt(mean share_error^2 - mean error_standard_error^2), 0 if that
+    is negative. `worth_in_ratings` is how many human ratings carry as much: p (1 - p) design_effect /
+    between_sd^2, with p the crowd's mean share; infinite when between_sd is 0, which says that these models
+    show no error beyond noise, not that there is none. The last two rest on a handful of models, which no
+    resampling of batches can vary, so they have no interval.
+    """
+
+    models: tuple[str, ...]
+    mean_share_error: Estimate
+    worst_share_error: Estimate
+    tau: Estimate
+    guess_error: Estimate
+    guess_error_among: Estimate
+    design_effect: float
+    between_sd: float
+    worth_in_ratings: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON; null is undefined, or beside a `between_sd` of 0 an infinite worth."""
+        estimates = ("mean_share_error", "worst_share_error", "tau", "guess_error", "guess_error_among")
+        numbers = ("design_effect", "between_sd", "worth_in_ratings")
+        return {
+            "models": list(self.models),
+            **{name: getattr(self, name).as_dict() for name in estimates},
+            **{name: finite_or_none(getattr(self, name)) for name in numbers},
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelTable:
+    """Sums by batch and model, all that levels and their draws need; `counts` is (batches, models)."""
+
+    models: tuple[str, ...]
+    counts: Floats
+    crowd: Floats  # how many of each label the crowd gave, (batches, models, labels)
+    judge: Floats  # the judge's probabilities, summed, (batches, models, labels)
+    drawn: Draws  # (draws, batches)
+
+    @property
+    def rows(self) -> Floats:
+        """Responses of each model."""
+        total: Floats = self.counts.sum(axis=0)
+        return total
+
+    def shares(self, sums: Floats) -> Floats:
+        """(models, labels) from `crowd` or `judge`."""
+        total: Floats = sums.sum(axis=0) / self.rows[:, None]
+        return total
+
+    def good_draws(self, sums: Floats) -> Floats:
+        """The Good share in each draw, (draws, models); nan for a model with one batch, which cannot vary."""
+        drawn = self.drawn.astype(float)
+        varies = (self.counts > 0).sum(axis=0) > 1
+        return ratio(drawn @ sums[:, :, GOOD], np.where(varies, drawn @ self.counts, 0.0))
+
+    def standard_errors(self, sums: Floats) -> Floats:
+        """Of each model's sums[..., Good] over its responses, from the spread between batches; (models,)."""
+        batches = (self.counts > 0).sum(axis=0).astype(float)
+        apart = sums[:, :, GOOD] - self.counts * self.shares(sums)[:, GOOD]
+        errors: Floats = np.sqrt(ratio(batches, batches - 1) * (apart**2).sum(axis=0)) / self.rows
+        return errors
+
+    def binomial_variances(self) -> Floats:
+        """Of each model's Good share, were every rating independent; (models,)."""
+        good = self.shares(self.crowd)[:, GOOD]
+        variances: Floats = good * (1 - good) / self.rows
+        return variances
+
+
+def tabulate(
+    model: NDArray[Any], batches: Integers, ratings: NDArray[Any], probabilities: Floats, drawn: Draws
+) -> ModelTable:
+    """The table of one judge; `batches` is each row's column in `drawn`."""
+    names, codes = np.unique(model, return_inverse=True)
+    shape = (drawn.shape[1], len(names))
+    cells = batches * len(names) + codes
+
+    def by_cell(values: Floats) -> Floats:
+        return np.bincount(cells, values, shape[0] * shape[1]).astype(float).reshape(shape)
+
+    columns = range(len(LABELS))
+    return ModelTable(
+        models=tuple(str(name) for name in names),
+        counts=by_cell(np.ones(len(cells))),
+        crowd=np.stack([by_cell((ratings == label + 1).astype(float)) for label in columns], axis=-1),
+        judge=np.stack([by_cell(probabilities[:, label]) for label in columns], axis=-1),
+        drawn=drawn,
+    )
+
+
+def model_levels(table: ModelTable) -> tuple[ModelLevel, ...]:
+    """Every model, the one the crowd found best first."""
+    crowd, judge = table.shares(table.crowd), table.shares(table.judge)
+    draws = table.good_draws(table.judge) - table.good_draws(table.crowd)
+    crowd_errors = table.standard_errors(table.crowd)
+    own_errors = table.standard_errors(table.judge - table.crowd)
+    effects = ratio(crowd_errors**2, table.binomial_variances())
+    levels = [
+        ModelLevel(
+            model=name,
+            ratings=int(table.rows[index]),
+            batches=int((table.counts[:, index] > 0).sum()),
+            crowd=dict(zip(LABELS, crowd[index].tolist(), strict=True)),
+            judge=dict(zip(LABELS, judge[index].tolist(), strict=True)),
+            share_error=Sampled(float((judge - crowd)[index, GOOD]), draws[:, index]).estimate(),
+            crowd_standard_error=float(crowd_errors[index]),
+            error_standard_error=float(own_errors[index]),
+            design_effect=float(effects[index]),
+        )
+        for index, name in enumerate(table.models)
+    ]
+    return tuple(sorted(levels, key=lambda level: (-level.crowd["Good"], level.model)))
+
+
+def sample_levels(table: ModelTable, models: Sequence[str]) -> dict[str, Sampled]:
+    """The estimates of `Levels` over these models, with their draws."""
+    chosen = [table.models.index(name) for name in models]
+    values = _level_values(
+        table.shares(table.crowd)[None, :, GOOD], table.shares(table.judge)[None, :, GOOD], chosen
+    )
+    draws = _level_values(table.good_draws(table.crowd), table.good_draws(table.judge), chosen)
+    return {name: Sampled(float(values[name][0]), draws[name]) for name in values}
+
+
+def levels_over(table: ModelTable, models: Sequence[str], sampled: Mapping[str, Sampled]) -> Levels:
+    """What `sample_levels` found of these models, and what their errors make a judgment worth."""
+    chosen = [table.models.index(name) for name in models]
+    crowd = table.shares(table.crowd)[chosen, GOOD]
+    errors = table.shares(table.judge)[chosen, GOOD] - crowd
+    noise = table.standard_errors(table.judge - table.crowd)[chosen] ** 2
+    between = (
+        math.sqrt(max(0.0, mean)) if math.isfinite(mean := float((errors**2 - noise).mean())) else math.nan
+    )
+    clustered = (table.standard_errors(table.crowd)[chosen] ** 2).sum()
+    effect = float(ratio(np.array(clustered), np.array(table.binomial_variances()[chosen].sum())))
+    return Levels(
+        models=tuple(models),
+        **{name: item.estimate() for name, item in sampled.items()},
+        design_effect=effect,
+        between_sd=between,
+        worth_in_ratings=worth_in_ratings(float(crowd.mean()), effect, between),
+    )
+
+
+def worth_in_ratings(share: float, design_effect: float, between_sd: float) -> float:
+    """How many ratings tell as much of a share as a judge whose level errs by `between_sd`.
+
+    >>> round(worth_in_ratings(0.6, 1.5, 0.05))
+    144
+    >>> worth_in_ratings(0.6, 1.5, 0.0)
+    inf
+    """
+    ratings = share * (1 - share) * design_effect
+    if between_sd == 0 and ratings > 0:
+        return math.inf
+    return ratings / between_sd**2 if between_sd else math.nan
+
+
+def _level_values(crowd: Floats, judge: Floats, chosen: Sequence[int]) -> dict[str, Floats]:
+    """From Good shares, (draws, models), the estimates in each draw."""
+    errors = np.abs(judge - crowd)[:, chosen]
+    # Rounded: a judge that says the same of all models ties them, though its sums differ in the last bit.
+    ranked, said = np.round(crowd[:, chosen], 12), np.round(judge[:, chosen], 12)
+    return {
+        "mean_share_error": errors.mean(axis=1),
+        "worst_share_error": errors.max(axis=1),
+        "tau": np.where(np.isnan(errors).any(axis=1), np.nan, kendall(ranked, said)),
+        "guess_error": _guess_errors(crowd)[:, chosen].mean(axis=1),
+        "guess_error_among": _guess_errors(crowd[:, chosen]).mean(axis=1),
+    }
+
+
+def _guess_errors(shares: Floats) -> Floats:
+    """How far each share is from the mean of the others, (draws, models); undefined without others."""
+    others = float(shares.shape[1] - 1)
+    guesses = ratio(shares.sum(axis=1, keepdims=True) - shares, np.full(shares.shape, others))
+    return np.abs(guesses - shares)
+
+
+# Each model's mean rating: by people and by a judge, on any scale; see `calibration.levels` for shares.
+#
+# Intervals resample clusters of ratings, never models: with a handful of models that is the larger doubt.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelMean:
+    """One model: the mean rating, the judge's mean score, and `error`, judge - people, with its sign."""
+
+    model: str
+    ratings: int
+    people: float
+    judge: float
+    error: Estimate
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON; null is undefined."""
+        return {
+            "model": self.model,
+            "ratings": self.ratings,
+            "people": self.people,
+            "judge": self.judge,
+            "error": self.error.as_dict(),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelMeans:
+    """Several models together, the one people found best first; errors in steps of the scale.
+
+    `tau` is Kendall's between the two means. `pairwise_order` is the part of the pairs people tell apart that
+    the judge puts in the same order, a tie of the judge's counting half.
+    """
+
+    models: tuple[ModelMean, ...]
+    mean_error: Estimate
+    worst_error: Estimate
+    tau: Estimate
+    pairwise_order: Estimate
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON; null is undefined."""
+        estimates = ("mean_error", "worst_error", "tau", "pairwise_order")
+        return {
+            "models": [model.as_dict() for model in self.models],
+            **{name: getattr(self, name).as_dict() for name in estimates},
+        }
+
+
+def model_means(
+    model: NDArray[Any], ratings: NDArray[Any], scores: Floats, clusters: Integers, drawn: Draws
+) -> ModelMeans:
+    """The means of every model; `clusters` is each row's column in `drawn`."""
+    names, codes = np.unique(model, return_inverse=True)
+    here = (codes[:, None] == np.arange(len(names))).astype(float)
+    parts = np.hstack([here, here * np.asarray(ratings, dtype=float)[:, None], here * scores[:, None]])
+    sums = sum_clusters(parts, clusters, drawn.shape[1]) if len(codes) else np.zeros((drawn.shape[1], 0))
+    people, judge, sizes = _means(sums.sum(axis=0)[None], len(names))
+    drawn_people, drawn_judge, _ = _means(sum_draws(sums, drawn), len(names))
+    errors, drawn_errors = judge - people, drawn_judge - drawn_people
+    order = sorted(range(len(names)), key=lambda index: (-people[0, index], str(names[index])))
+    values, draws = _over_models(people, judge), _over_models(drawn_people, drawn_judge)
+    return ModelMeans(
+        models=tuple(
+            ModelMean(
+                model=str(names[index]),
+                ratings=int(sizes[0, index]),
+                people=float(people[0, index]),
+                judge=float(judge[0, index]),
+                error=Sampled(float(errors[0, index]), drawn_errors[:, index]).estimate(),
+            )
+            for index in order
+        ),
+        **{name: Sampled(float(values[name][0]), draws[name]).estimate() for name in values},
+    )
+
+
+def pairwise_order(first: Floats, second: Floats) -> Floats:
+    """Over the last axis, (draws, models) -> (draws,); undefined when the first ties all pairs.
+
+    >>> pairwise_order(np.array([[1.0, 2.0, 3.0]]), np.array([[1.0, 3.0, 2.0]])).round(3).tolist()
+    [0.667]
+    """
+    one = np.sign(first[:, :, None] - first[:, None, :])
+    two = np.sign(second[:, :, None] - second[:, None, :])
+    agreed = ((one * two + 1) / 2 * (one != 0)).sum(axis=(1, 2))
+    return ratio(agreed, (one != 0).sum(axis=(1, 2)).astype(float))
+
+
+def _means(sums: Floats, models: int) -> tuple[Floats, Floats, Floats]:
+    sizes, ratings, scores = (sums[:, start * models : (start + 1) * models] for start in range(3))
+    return ratio(ratings, sizes), ratio(scores, sizes), sizes
+
+
+def _over_models(people: Floats, judge: Floats) -> dict[str, Floats]:
+    if not people.shape[1]:
+        return dict.fromkeys(_ESTIMATES, np.full(len(people), np.nan))
+    errors = np.abs(judge - people)
+    # Rounded: means that are equal may differ in the last bit, and are a tie all the same.
+    one, two = np.round(people, 12), np.round(judge, 12)
+    missing = np.isnan(errors).any(axis=1)  # a draw without ratings of some model has no order of them
+    found = (errors.mean(axis=1), errors.max(axis=1), kendall(one, two), pairwise_order(one, two))
+    return {name: np.where(missing, np.nan, values) for name, values in zip(_ESTIMATES, found, strict=True)}
+
+
+_ESTIMATES: Sequence[str] = ("mean_error", "worst_error", "tau", "pairwise_order")

@@ -1,0 +1,1 @@
+"""Where a judge strays from people."""

@@ -1,0 +1,314 @@
+"""Does a judge err more for some responses than for others? Each answer with what it could have found.
+
+The error of a judgment is score - rating: what people like, they rate higher themselves, so an error that
+goes with length, author or emotion is the judge's own. An audit that finds nothing says what it would have
+found: the effect that has a power of .8. The verdict follows from that and from a threshold that matters:
+
+found                       the effect differs from 0 (p, adjusted for the number of looks, is 5 % at most)
+none found                  it does not, and one as large as the threshold would have been found
+could not have been found   it does not, and one as large as the threshold might well have been missed
+"""
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.agreement.judge_vs_people import MIN_CLUSTERS
+from calibration.bootstrap import Integers
+from calibration.cluster import UNDEFINED, Contrast, contrast
+from calibration.estimate import CONFIDENCE, Estimate, Floats, finite_or_none
+from calibration.pairing import Cluster, Paired
+from calibration.selftest import Planted, Verdict
+from data.records import EMOTIONS, POSITIVE_EMOTIONS, Exchange
+
+# What bias audits ask: which feature of a response the judge's error might go with, and within what.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Question:
+    """What one audit asks of which rows; `strata` None for a mean."""
+
+    audit: str
+    feature: Floats
+    strata: Integers | None
+    kept: NDArray[np.bool_]
+    about: str = ""
+    note: str = ""  # why it cannot be answered, if so
+
+
+def ask(
+    paired: Paired,
+    *,
+    words: Mapping[str, int] | None,
+    emotion: Mapping[str, str] | None,
+    people: Collection[str],
+) -> list[list[Question]]:
+    """Every question, in families: the more of a kind are asked, the more chance has to find something."""
+    return [
+        [Question(audit="level", feature=np.ones(len(paired)), strata=None, kept=_all(paired))],
+        [_ask_length(paired, words)],
+        [_ask_author(paired, people)],
+        [_ask_valence(paired, emotion)],
+        _ask_models(paired),
+        _ask_emotions(paired, emotion),
+    ]
+
+
+def _ask_length(paired: Paired, words: Mapping[str, int] | None) -> Question:
+    counts = np.array([(words or {}).get(str(key), 0) for key in paired.id], dtype=float)
+    return Question(
+        audit="length",
+        feature=np.log2(np.maximum(counts, 1.0)),
+        strata=_models(paired),
+        kept=counts > 0,
+        note="" if counts.any() else "no texts, so no lengths",
+    )
+
+
+def _ask_author(paired: Paired, people: Collection[str]) -> Question:
+    is_human = np.isin(paired.model, list(people))
+    needs = "needs models that are people and models that are not"
+    return Question(
+        audit="author",
+        feature=is_human.astype(float),
+        strata=_none(paired),
+        kept=_all(paired),
+        note="" if is_human.any() and not is_human.all() else needs,
+    )
+
+
+def _ask_valence(paired: Paired, emotion: Mapping[str, str] | None) -> Question:
+    named = _emotions(paired, emotion)
+    is_positive, kept = np.isin(named, list(POSITIVE_EMOTIONS)), named != ""
+    needs = "needs positive and negative emotions"
+    return Question(
+        audit="valence",
+        feature=is_positive.astype(float),
+        strata=_models(paired),
+        kept=kept,
+        note="" if is_positive.any() and not is_positive[kept].all() else needs,
+    )
+
+
+def _ask_models(paired: Paired) -> list[Question]:
+    features = {name: paired.model == name for name in paired.models}
+    return _ask_each("model", features, _none(paired), _all(paired))
+
+
+def _ask_emotions(paired: Paired, emotion: Mapping[str, str] | None) -> list[Question]:
+    named = _emotions(paired, emotion)
+    features = {name: named == name for name in EMOTIONS if (named == name).any()}
+    return _ask_each("emotion", features, _models(paired), named != "")
+
+
+def _ask_each(
+    audit: str, features: Mapping[str, NDArray[np.bool_]], strata: Integers, kept: NDArray[np.bool_]
+) -> list[Question]:
+    """One question for each against all others; of two, the second's would be the first's with its sign."""
+    asked = list(features) if len(features) > 2 else list(features)[: len(features) - 1]
+    return [
+        Question(audit=audit, about=name, feature=features[name].astype(float), strata=strata, kept=kept)
+        for name in asked
+    ]
+
+
+def _emotions(paired: Paired, emotion: Mapping[str, str] | None) -> NDArray[np.str_]:
+    """Each row's emotion, empty where it is none of those we know."""
+    named = [(emotion or {}).get(str(key), "") for key in paired.id]
+    return np.array([name if name in EMOTIONS else "" for name in named], dtype=str)
+
+
+def _models(paired: Paired) -> Integers:
+    return np.unique(paired.model, return_inverse=True)[1]
+
+
+def _none(paired: Paired) -> Integers:
+    """All rows in one stratum."""
+    return np.zeros(len(paired), dtype=np.intp)
+
+
+def _all(paired: Paired) -> NDArray[np.bool_]:
+    return np.ones(len(paired), dtype=bool)
+
+
+# Of the scale's whole length: .1 points on the scale from 1 to 3, which is what 5 % of the replies moved from
+# Bad to Good would make.
+THRESHOLD: Final = 0.05
+FOUND: Final = "found"
+NONE_FOUND: Final = "none found"
+COULD_NOT: Final = "could not have been found"
+TOO_FEW: Final = "the ratings of too few people or prompts tell of it"
+Outcome = Literal["found", "none found", "could not have been found"]
+Size = Literal["matters", "small", "unclear"]
+AUDITS: Final = {
+    "level": "the judge's scores above people's ratings, on the whole",
+    "length": "the error's rise for each doubling of a response's words, within models",
+    "author": "the error for people's responses less that for language models'",
+    "valence": "the error under positive emotions less that under negative ones, within models",
+    "model": "the error for one model less that for all others",
+    "emotion": "the error under one emotion less that under all others, within models",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One audit's answer, in points of score; `effect` is undefined where `note` says why.
+
+    `looks` is how many questions of its kind were asked; `p` is adjusted for them (Benjamini and Hochberg),
+    `detectable` allows for them, and the interval is that of this one look. `size` says where the interval
+    lies: all beyond the threshold, all within, or neither.
+    """
+
+    audit: str
+    about: str  # the model or the emotion; else empty
+    effect: Estimate
+    p: float
+    looks: int
+    detectable: float
+    threshold: float
+    verdict: Outcome
+    size: Size
+    ratings: int
+    clusters: Cluster
+    cluster_count: int
+    note: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON; null is undefined."""
+        plain = ("audit", "about", "looks", "threshold", "verdict", "size", "ratings", "clusters")
+        return {
+            **{name: getattr(self, name) for name in plain},
+            "cluster_count": self.cluster_count,
+            "what": AUDITS[self.audit],
+            "effect": self.effect.as_dict(),
+            "p": finite_or_none(self.p),
+            "detectable": finite_or_none(self.detectable),
+            "note": self.note,
+        }
+
+
+def audit(
+    paired: Paired,
+    *,
+    words: Mapping[str, int] | None = None,
+    emotion: Mapping[str, str] | None = None,
+    people: Collection[str] = ("human",),
+) -> tuple[Finding, ...]:
+    """Every audit, in the order of `AUDITS`.
+
+    `words` and `emotion` are by id (see `response_facts`); `people` names the models that are people.
+    Clusters are whole batches, and prompts where those number fewer than ten; responses or prompts that
+    several of them rated are allowed for. What matters is .05 of the scale's length.
+    """
+    error = np.asarray(paired.score - paired.rating, dtype=float)
+    kind, codes, items = _clusters(paired)
+    matters = THRESHOLD * (paired.levels - 1)
+    families = ask(paired, words=words, emotion=emotion, people=people)
+    return tuple(
+        finding
+        for family in families
+        for finding in _answer_family(family, error, kind, codes, items, matters)
+    )
+
+
+def response_facts(exchanges: Iterable[Exchange]) -> tuple[dict[str, int], dict[str, str]]:
+    """The number of words and the emotion of every response, by id; an emotion not given is left out."""
+    words, emotion = {}, {}
+    for exchange in exchanges:
+        words[exchange.id] = len(exchange.response.split())
+        if exchange.emotion:
+            emotion[exchange.id] = exchange.emotion.strip().lower()
+    return words, emotion
+
+
+def audit_planted(planted: Planted) -> Verdict:
+    """This module's audit of a planted feature, for `calibration.selftest.self_test(audit=...)`."""
+    rows = np.zeros(len(planted.rating), dtype=np.intp)
+    clusters = np.unique(planted.cluster, return_inverse=True)[1]
+    answer = contrast(planted.score - planted.rating, planted.feature, clusters, strata=rows)
+    interval = answer.estimate().interval
+    low, high = (interval.low, interval.high) if interval else (math.nan, math.nan)
+    return Verdict(low=low, high=high, detectable=answer.detectable())
+
+
+def conclude(answer: Contrast, p: float, *, looks: int, threshold: float) -> tuple[Outcome, Size]:
+    """The verdict on an effect, and where its interval lies; the rule stands at the top of this module."""
+    interval = answer.estimate().interval
+    if interval is None:
+        return COULD_NOT, "unclear"
+    size: Size = "unclear"
+    if interval.low >= threshold or interval.high <= -threshold:
+        size = "matters"
+    elif -threshold < interval.low and interval.high < threshold:
+        size = "small"
+    if p <= 1 - CONFIDENCE:
+        return FOUND, size
+    return (NONE_FOUND if answer.detectable(looks=looks) <= threshold else COULD_NOT), size
+
+
+def _answer_family(
+    family: Sequence[Question],
+    error: Floats,
+    kind: Cluster,
+    codes: Integers,
+    items: Integers | None,
+    threshold: float,
+) -> list[Finding]:
+    answers = [_answer(question, error, codes, items) for question in family]
+    adjusted = _adjust([answer.p_value() for answer in answers])
+    found = []
+    for question, answer, p in zip(family, answers, adjusted, strict=True):
+        verdict, size = conclude(answer, p, looks=len(family), threshold=threshold)
+        rows = codes[question.kept]
+        found.append(
+            Finding(
+                audit=question.audit,
+                about=question.about,
+                effect=answer.estimate(),
+                p=p,
+                looks=len(family),
+                detectable=answer.detectable(looks=len(family)),
+                threshold=threshold,
+                verdict=verdict,
+                size=size,
+                ratings=len(rows),
+                clusters=kind,
+                cluster_count=len(np.unique(rows)),
+                note=question.note or ("" if answer.is_defined else TOO_FEW),
+            )
+        )
+    return found
+
+
+def _clusters(paired: Paired) -> tuple[Cluster, Integers, Integers | None]:
+    """What is taken as independent, and what may cross it: the first kind of which there are enough."""
+    kinds: tuple[Cluster, ...] = ("batch", "prompt", "id")
+    counts = {kind: len(np.unique(getattr(paired, kind))) for kind in kinds}
+    kind = next((name for name, count in counts.items() if count >= MIN_CLUSTERS), kinds[0])
+    crossing: Cluster = "prompt" if counts["prompt"] >= MIN_CLUSTERS else "id"
+    items = paired.clusters(crossing) if kind not in ("prompt", "id") else None
+    return kind, paired.clusters(kind), items
+
+
+def _answer(question: Question, error: Floats, codes: Integers, items: Integers | None) -> Contrast:
+    kept = question.kept
+    if question.note or not kept.any():
+        return UNDEFINED
+    strata = None if question.strata is None else question.strata[kept]
+    crossing = None if items is None else items[kept]
+    return contrast(error[kept], question.feature[kept], codes[kept], strata=strata, items=crossing)
+
+
+def _adjust(p_values: Sequence[float]) -> list[float]:
+    """Benjamini and Hochberg's, over those that are defined."""
+    values = np.array(p_values)
+    known = np.isfinite(values)
+    if known.sum() > 1:
+        from scipy.stats import false_discovery_control
+
+        values[known] = false_discovery_control(values[known])
+    return [float(value) for value in values]

@@ -1,0 +1,135 @@
+"""Bootstrap intervals for statistics of responses that come in clusters."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.estimate import CONFIDENCE, Estimate, Floats, Interval
+
+Draws = NDArray[np.uint16]  # how often each draw (row) takes each cluster (column)
+CELLS_AT_ONCE = 1 << 20  # bounds the memory of a step to some 10 MB, however many clusters there are
+
+
+def percentile_interval(draws: Floats) -> Interval | None:
+    """The middle 95 % of a statistic's draws; those in which it is undefined (nan) are left out.
+
+    None when it is undefined in most of them: what is left would not be a fair sample.
+
+    >>> percentile_interval(np.array([3.0, 3.0, 3.0, np.nan]))
+    Interval(low=3.0, high=3.0)
+    >>> percentile_interval(np.array([1.0, np.nan, np.nan])) is None
+    True
+    """
+    defined = draws[np.isfinite(draws)]
+    if not defined.size or 2 * defined.size <= draws.size:
+        return None
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(defined, [tail, 1 - tail])
+    return Interval(float(low), float(high))
+
+
+def resample_clusters(clusters: int, *, rng: np.random.Generator, draws: int = 2000) -> Draws:
+    """How often each cluster is taken in each draw: (draws, clusters), where each row sums to `clusters`.
+
+    Use the same array for everything that shares the clusters (models that answered the same prompts): what
+    is common to them then cancels in their difference, as it should.
+
+    >>> drawn = resample_clusters(4, rng=np.random.default_rng(0), draws=3)
+    >>> drawn.shape, drawn.sum(axis=1).tolist()
+    ((3, 4), [4, 4, 4])
+    """
+    drawn = np.empty((draws, clusters), dtype=np.uint16)
+    step = max(1, CELLS_AT_ONCE // max(1, clusters))
+    for start in range(0, draws, step):
+        rows = min(step, draws - start)
+        taken = rng.integers(clusters, size=(rows, clusters)) + clusters * np.arange(rows)[:, None]
+        counted = np.bincount(taken.ravel(), minlength=rows * clusters)
+        drawn[start : start + rows] = counted.reshape(rows, clusters)
+    return drawn
+
+
+def mean_intervals(sums: Floats, counts: Floats, drawn: Draws) -> list[Interval] | None:
+    """Intervals of `sums.sum(0) / counts.sum()`, the means of several quantities over all responses.
+
+    `sums` is (clusters, quantities), `counts` (clusters,), `drawn` (draws, clusters) as `resample_clusters`
+    gives it. Undefined, hence None, with fewer than two clusters: one cannot tell how much they differ.
+    A draw that misses every response has no mean and is left out.
+    """
+    if len(counts) < 2:
+        return None
+    both = np.column_stack([sums, counts])
+    step = max(1, CELLS_AT_ONCE // len(counts))
+    totals = np.vstack(
+        [drawn[start : start + step].astype(float) @ both for start in range(0, len(drawn), step)]
+    )
+    totals = totals[totals[:, -1] > 0]
+    means = totals[:, :-1] / totals[:, -1:]
+    tail = (1 - CONFIDENCE) / 2
+    lows, highs = np.quantile(means, [tail, 1 - tail], axis=0)
+    return [Interval(float(low), float(high)) for low, high in zip(lows, highs, strict=True)]
+
+
+# Statistics of agreement over many bootstrap draws at once.
+#
+# Everything slow (sorting, tabulating) happens once, when a statistic is made for its rows. What comes
+# back is
+# a function from counts, how often each draw takes each row, to the statistic in each draw. The plain
+# value is
+# the one draw that takes every row once, so a statistic and its interval can never follow two formulas.
+
+Integers = NDArray[np.intp]
+Statistic = Callable[[Floats], Floats]  # counts (draws, rows) -> the statistic in each draw, (draws,)
+Weights = Literal["quadratic", "linear"] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """A statistic's value and what it was in each draw; two with the same draws can be subtracted."""
+
+    value: float
+    draws: Floats
+
+    def __sub__(self, other: "Sampled") -> "Sampled":
+        return Sampled(self.value - other.value, self.draws - other.draws)
+
+    def estimate(self) -> Estimate:
+        """The value with its percentile interval; no interval for a value that is itself undefined."""
+        return Estimate(self.value, percentile_interval(self.draws) if np.isfinite(self.value) else None)
+
+
+def value_of(statistic: Statistic, rows: int) -> float:
+    """The statistic itself, every row taken once; undefined without rows."""
+    return float(statistic(np.ones((1, rows)))[0]) if rows else float("nan")
+
+
+def sample(statistics: Mapping[str, Statistic], clusters: Integers, drawn: Draws) -> dict[str, Sampled]:
+    """Every statistic and its draws; `clusters` is each row's column in `drawn`, (draws, clusters)."""
+    found = {name: np.empty(len(drawn)) for name in statistics}
+    step = max(1, CELLS_AT_ONCE // max(1, len(clusters)))
+    for start in range(0, len(drawn), step):
+        counts = drawn[start : start + step][:, clusters].astype(float)
+        for name, statistic in statistics.items():
+            found[name][start : start + step] = statistic(counts)
+    rows = len(clusters)
+    return {name: Sampled(value_of(statistics[name], rows), draws) for name, draws in found.items()}
+
+
+def ratio(above: Floats, below: Floats) -> Floats:
+    """`above / below`, nan where that is undefined, and silent about it."""
+    shape = np.broadcast_shapes(above.shape, below.shape)
+    out: Floats = np.divide(above, below, out=np.full(shape, np.nan), where=below != 0)
+    return out
+
+
+def mean_of(values: Floats) -> Statistic:
+    return lambda counts: ratio(counts @ values, counts.sum(axis=1))
+
+
+def _cells(ratings: NDArray[Any], labels: NDArray[Any]) -> tuple[Floats, Floats]:
+    """The values in use, and which cell of the table rating by label each row falls in, (rows, cells)."""
+    values, codes = np.unique(np.concatenate([ratings, labels]), return_inverse=True)
+    cell = codes[: len(ratings)] * len(values) + codes[len(ratings) :]
+    return values.astype(float), (cell[:, None] == np.arange(len(values) ** 2)).astype(float)

@@ -1,0 +1,1 @@
+"""Models compared: by judgments, by ratings."""

@@ -1,0 +1,431 @@
+"""Differences of judged models: corrected where possible, paired by prompt, with what is missing to tell.
+
+A difference rests on the calibrated line, with each model's stray from it, and on ratings of the two as far
+as they are exact; where the line does not reach, on ratings of both alone; without either, on the judge
+alone, which says nothing about people. Which it is never depends on what comes out. Prompts and raters that
+both models have in common move both alike and cancel.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.bootstrap import Integers
+from calibration.cluster import (
+    POWER,
+    UNDEFINED,
+    Contrast,
+    contrast,
+    joint_freedom,
+    reach,
+    shared_covariance,
+    sum_variance,
+)
+from calibration.comparison.judged_models import (
+    GOOD,
+    NO_LINE,
+    Ground,
+    How,
+    JudgedModel,
+    Level,
+    Published,
+    judge_contrast,
+    level_of,
+    line_without,
+    shared_prompts,
+)
+from calibration.estimate import CONFIDENCE, Estimate, Floats, Interval, finite_or_none
+from calibration.multiple_testing import holm
+from calibration.shares.planning import apart, missing, target_of
+from calibration.shares.ppi import NORMAL, Powered, intervals, t_quantile
+from calibration.shares.transport import refusal, transport_difference
+from data.records import LABELS
+
+# The difference of two rated models: what raters and prompts they share cancels, and few raters stay few.
+#
+# The error is taken of the difference itself, not of the two levels: two people who rated both models leave
+# one degree of freedom between them, however many replies each of them read.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Gap:
+    """one - other by column, with its interval, its variance and the degrees of freedom of that.
+
+    All but the value are nan where the raters cannot tell how much they differ.
+    """
+
+    value: Floats
+    low: Floats
+    high: Floats
+    variance: Floats
+    freedom: Floats
+
+    @property
+    def stated_variance(self) -> Floats:
+        """The variance of a normal error whose interval is as wide as this one."""
+        found: Floats = ((self.high - self.low) / 2 / NORMAL) ** 2
+        return found
+
+
+def difference(one: Powered, other: Powered) -> Gap:
+    """one - other with its interval: Newcombe's, from the two intervals and what they share.
+
+    It never reaches less far than t times the standard error, since with few raters either level's own
+    interval may be short by chance.
+    """
+    own, own_freedom = _rated_variance(one, other)
+    far, far_freedom = _unrated_variance(one, other)
+    variance = own + far
+    freedom = joint_freedom(variance, (own, own_freedom), (far, far_freedom))
+    gap = one.value - other.value
+    product = np.sqrt(one.variance * other.variance)
+    common = (one.variance + other.variance - variance) / 2
+    # Ratings that happen to be the same for both do not make their difference exact.
+    known = (product > 0) & (variance > 0)
+    alike = np.clip(np.divide(common, product, out=np.zeros_like(gap), where=known), -1, 1)
+    (down, up), (other_down, other_up) = (_reach(item, freedom) for item in (one, other))
+    least = t_quantile(freedom) * np.sqrt(variance)
+    below = np.sqrt(np.maximum(down**2 + other_up**2 - 2 * alike * down * other_up, 0))
+    above = np.sqrt(np.maximum(up**2 + other_down**2 - 2 * alike * up * other_down, 0))
+    most = one.bounds[1] - one.bounds[0]
+    return Gap(
+        value=gap,
+        low=np.maximum(gap - np.maximum(below, least), -most),
+        high=np.minimum(gap + np.maximum(above, least), most),
+        variance=variance,
+        freedom=freedom,
+    )
+
+
+def _rated_variance(one: Powered, other: Powered) -> tuple[Floats, Floats]:
+    """The variance of the difference through raters and prompts, and its degrees of freedom, by column.
+
+    Prompts' is the least: a few raters look by chance as if they were of one mind. For the same reason the
+    degrees of freedom are those of raters or of prompts, whichever are fewer.
+    """
+    pulls = [item.apart * len(item.apart) for item in (one, other)]
+    sizes = [len(item) for item in pulls]
+    feature = np.repeat([1.0, 0.0], sizes)
+    strata = np.zeros(sum(sizes), dtype=np.intp)
+    raters = _numbers(np.concatenate([one.raters, other.raters]))
+    prompts = _numbers(np.concatenate([_names(one, "one"), _names(other, "other")]))
+    found = []
+    for values in np.concatenate(pulls).T:
+        by_rater = contrast(values, feature, raters, strata=strata)
+        by_prompt = contrast(values, feature, prompts, strata=strata)
+        crossed = contrast(values, feature, raters, strata=strata, items=prompts)
+        error = np.maximum(crossed.error, by_prompt.error)  # nan where either is undefined
+        found.append((error**2, np.minimum(by_rater.freedom, by_prompt.freedom)))
+    variance, freedom = np.array(found).T
+    return variance, freedom
+
+
+def _unrated_variance(one: Powered, other: Powered) -> tuple[Floats, Floats]:
+    """The same through the responses nobody rated, which the judge stands in for."""
+    total = sum_variance(one.prompt_pulls) + sum_variance(other.prompt_pulls)
+    if one.prompts is not None and other.prompts is not None:
+        both = shared_covariance(one.prompts, one.prompt_pulls, other.prompts, other.prompt_pulls)
+        total = np.maximum(total - 2 * both, 0)
+    prompts = min((len(item.prompt_pulls) for item in (one, other) if len(item.prompt_pulls)), default=1)
+    return total, np.full(total.shape, max(1.0, prompts - 1.0))
+
+
+def _reach(item: Powered, freedom: Floats) -> tuple[Floats, Floats]:
+    """How far the interval goes down and up with another number of degrees of freedom."""
+    low, high = intervals(item.value, item.variance, freedom, item.bounds, item.stand_in)
+    return item.value - low, high - item.value
+
+
+def _numbers(names: NDArray[Any]) -> Integers:
+    found: Integers = np.unique(names, return_inverse=True)[1]
+    return found
+
+
+def _names(item: Powered, whose: str) -> NDArray[Any]:
+    """What each rating's response answers; without prompts every response has one of its own."""
+    if item.rated_prompts is not None:
+        return item.rated_prompts.astype(str)
+    return np.array([f"{whose}-{row}" for row in item.rows])
+
+
+# What the difference of two judged models rests on: the calibrated line, ratings, both, or the judge alone.
+#
+# Which of them is settled by what is at hand, never by what comes out: to take whichever has the shorter
+# interval is to take what is short by chance.
+
+LEAST_RATERS: Final = 4  # of each model: by t, fewer find only what is larger than differences are
+TOO_FEW_PROMPTS: Final = "too few prompts to tell how much they differ"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Basis:
+    """What a difference rests on, and with how many degrees of freedom."""
+
+    how: How
+    shares: Mapping[str, Estimate]
+    freedom: float
+    reason: str | None = None
+
+
+def basis_of(one: JudgedModel, other: JudgedModel, alone: Mapping[str, Contrast], ground: Ground) -> Basis:
+    """The line with what ratings there are; where it does not reach, ratings of both, or the judge alone."""
+    few = few_raters(one, other)
+    gap = _gap(one, other)
+    refused = None
+    if ground.between is not None:
+        found = _by_line(one, other, gap, alone, ground)
+        if found.shares:
+            return found
+        refused = found.reason
+    if gap is not None and few is None:
+        return Basis(how="ratings", shares=_estimates(gap), freedom=float(gap.freedom[-1]))
+    reason = "; ".join(filter(None, (refused, few)))
+    if not reason and not alone[GOOD].is_defined:
+        reason = TOO_FEW_PROMPTS
+    if reason:
+        return Basis(how="refused", shares={}, freedom=math.nan, reason=reason)
+    shares = {label: item.estimate() for label, item in alone.items()}
+    return Basis(how="judge", shares=shares, freedom=alone[GOOD].freedom)
+
+
+def few_raters(*models: JudgedModel) -> str | None:
+    """Why ratings cannot decide although all these have some, or None."""
+    raters = [len(np.unique(item.rated.cluster)) for item in models]
+    least = min(raters)
+    if not least or least >= LEAST_RATERS:
+        return None
+    who = "1 rater is" if least == 1 else f"{least} raters are"
+    more = f"{LEAST_RATERS - least} more would do"
+    return f"{who} too few: how much people differ cannot be seen in so few; {more}"
+
+
+def _gap(one: JudgedModel, other: JudgedModel) -> Gap | None:
+    """What ratings of both say, if they also say how exact they are."""
+    if one.powered is None or other.powered is None:
+        return None
+    found = difference(one.powered, other.powered)
+    return found if np.isfinite(found.variance).all() else None
+
+
+def _estimates(gap: Gap) -> dict[str, Estimate]:
+    ends = zip(gap.low.tolist(), gap.high.tolist(), strict=True)
+    return {
+        label: Estimate(value, Interval(*pair))
+        for label, value, pair in zip(LABELS, gap.value.tolist(), ends, strict=True)
+    }
+
+
+def _by_line(
+    one: JudgedModel, other: JudgedModel, gap: Gap | None, alone: Mapping[str, Contrast], ground: Ground
+) -> Basis:
+    """By the calibrated line, with ratings of either where it has some; noise of what both share cancels."""
+    freedom = ground.freedom(one.known_as, other.known_as)
+    found = {}
+    for column, label in enumerate(LABELS):
+        line = line_without((ground.between or NO_LINE)[column], one.known_as, other.known_as)
+        targets = [target_of(item, column) for item in (one, other)]
+        if gap is None and all(target.is_rated for target in targets):  # together they say nothing exact
+            targets = [replace(target, crowd=math.nan, noise=math.inf) for target in targets]
+        for item, target in zip((one, other), targets, strict=True):
+            if reason := refusal(line, target):
+                return Basis(
+                    how="refused", shares={}, freedom=freedom, reason=f"{item.name}: {label}: {reason}"
+                )
+        # Half of the difference's noise to each: together they have what pairing leaves of it.
+        if alone[label].is_defined:
+            targets = [replace(target, judge_noise=alone[label].error ** 2 / 2) for target in targets]
+        if gap is not None:
+            targets = [replace(target, noise=float(gap.stated_variance[column]) / 2) for target in targets]
+        found[label] = transport_difference(line, *targets)
+    if gap is not None:
+        freedom = _joint(found[GOOD], gap, freedom)
+    is_rated = gap is not None or (one.powered is None) != (other.powered is None)
+    return Basis(how="both" if is_rated else "line", shares=found, freedom=freedom)
+
+
+def _joint(found: Estimate, gap: Gap, freedom: float) -> float:
+    """Degrees of freedom of line and ratings together: between the two, as each weighs."""
+    own = float(gap.stated_variance[-1])
+    if found.interval is None or own == 0:
+        return freedom
+    weight = min(1.0, ((found.interval.high - found.interval.low) / 2 / NORMAL) ** 2 / own)
+    return weight * float(gap.freedom[-1]) + (1 - weight) * freedom
+
+
+Verdict = Literal["better", "worse", "no difference", "too few", "refused"]
+Unit = Literal["ratings", "prompts"]
+ALPHA: Final = 0.05
+SAME: Final = 1e-9  # shares no further apart are equal
+NOT_PEOPLE: Final = "the judge's own share is not a crowd's; a calibration or ratings would make it one"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """one - other in every label's share; p and verdict are about Good.
+
+    `judge` is what the judge alone makes of it. `extremes` is where the interval of Good could end were all
+    unscored responses of the one Bad and of the other Good, or the other way round. `detects` is the least
+    difference that would be found with 80 % power; `more` is how many ratings of each model, or prompts,
+    would bring it down to the margin.
+    """
+
+    one: str
+    other: str
+    how: How
+    reason: str | None
+    shares: Mapping[str, Estimate]
+    judge: Estimate
+    shared_prompts: int
+    p: float
+    error: float  # the standard error of Good that the interval implies
+    detects: float
+    unit: Unit
+    more: int | None = None
+    p_holm: float = math.nan
+    extremes: Interval | None = None
+    verdict: Verdict = "refused"
+    is_robust: bool = True  # the verdict holds whatever the unscored responses were
+
+    @property
+    def good(self) -> Estimate:
+        return self.shares.get(GOOD, Estimate(math.nan, None))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON; null is undefined."""
+        plain = ("one", "other", "how", "reason", "shared_prompts", "more", "unit", "verdict", "is_robust")
+        numbers = ("p", "p_holm", "error", "detects")
+        return {
+            **{name: getattr(self, name) for name in plain},
+            **{name: finite_or_none(getattr(self, name)) for name in numbers},
+            "shares": {label: share.as_dict() for label, share in self.shares.items()},
+            "judge": self.judge.as_dict(),
+            "extremes": [self.extremes.low, self.extremes.high] if self.extremes else None,
+        }
+
+
+def differences(
+    pairs: Sequence[tuple[JudgedModel, JudgedModel | Published]], ground: Ground, *, is_planning: bool = True
+) -> tuple[Difference, ...]:
+    """Every pair's difference, with Holm over all of them and a verdict each.
+
+    Where a pair is not told apart, `is_planning` finds how much more would do.
+    """
+    judged = {item.name: item for pair in pairs for item in pair if isinstance(item, JudgedModel)}
+    levels = {name: level_of(item, ground) for name, item in judged.items()}
+    found = [
+        _from_study(one, levels[one.name], other, ground)
+        if isinstance(other, Published)
+        else _of_judged(one, other, ground)
+        for one, other in pairs
+    ]
+    adjusted = holm([item.p for item in found])
+    decided = []
+    for (one, other), item, p in zip(pairs, found, adjusted, strict=True):
+        item = replace(item, p_holm=float(p), extremes=_extremes(item, levels))
+        item = _with_verdict(item, ground.margin)
+        if is_planning and item.verdict in ("too few", "refused"):
+            item = replace(item, more=missing(one, other, item.how, item.error, ground))
+        decided.append(item)
+    return tuple(decided)
+
+
+def p_of_interval(estimate: Estimate, freedom: float) -> tuple[float, float]:
+    """The p-value of no difference, and the standard error, that an interval by t implies.
+
+    The reach towards 0 counts, so that p is below .05 just where the interval leaves 0 out.
+
+    >>> p, error = p_of_interval(Estimate(0.1, Interval(0.0, 0.2)), 1e6)
+    >>> round(p, 3), round(error, 3)
+    (0.05, 0.051)
+    """
+    from scipy.special import stdtr, stdtrit
+
+    if estimate.interval is None or not math.isfinite(estimate.value) or not freedom > 0:
+        return math.nan, math.nan
+    ends = estimate.interval
+    wide = estimate.value - ends.low if estimate.value > 0 else ends.high - estimate.value
+    error = wide / float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
+    if error < -SAME:
+        return math.nan, math.nan
+    if error < SAME:  # every prompt says the same, but for rounding
+        return float(abs(estimate.value) < SAME), 0.0
+    return float(2 * stdtr(freedom, -abs(estimate.value) / error)), error
+
+
+def _of_judged(one: JudgedModel, other: JudgedModel, ground: Ground) -> Difference:
+    alone = judge_contrast(one.rated, other.rated)
+    shared = shared_prompts(one.rated, other.rated)
+    return _difference(one, other, basis_of(one, other, alone, ground), alone, shared)
+
+
+def _from_study(one: JudgedModel, level: Level, other: Published, ground: Ground) -> Difference:
+    """A judged model against people's ratings of a published one: other raters, other prompts, no pairing."""
+    few = few_raters(one) if level.how == "ratings" else None
+    reason = "; ".join(filter(None, (level.reason, few))) or NOT_PEOPLE
+    basis = Basis(how="refused", shares={}, freedom=math.nan, reason=reason)
+    if level.how in ("ratings", "line", "both") and few is None:
+        own = one.powered if level.how == "ratings" else None
+        basis = Basis(
+            how=level.how,
+            shares={label: apart(level.shares[label], other.shares[label]) for label in LABELS},
+            freedom=float(own.freedom[-1]) if own else ground.freedom(one.known_as),
+        )
+    return _difference(one, other, basis, dict.fromkeys(LABELS, UNDEFINED), 0)
+
+
+def _difference(
+    one: JudgedModel,
+    other: JudgedModel | Published,
+    basis: Basis,
+    alone: Mapping[str, Contrast],
+    shared: int,
+) -> Difference:
+    p, error = p_of_interval(basis.shares.get(GOOD, Estimate(math.nan, None)), basis.freedom)
+    detects = error * reach(basis.freedom, power=POWER) if math.isfinite(error) else math.nan
+    return Difference(
+        one=one.name,
+        other=other.name,
+        how=basis.how,
+        reason=basis.reason,
+        shares=basis.shares,
+        judge=alone[GOOD].estimate(),
+        shared_prompts=shared,
+        p=p,
+        error=error,
+        detects=detects,
+        unit="prompts" if basis.how == "judge" else "ratings",
+    )
+
+
+def _extremes(item: Difference, levels: Mapping[str, Level]) -> Interval | None:
+    """The interval of Good, widened at either end by the most that unscored responses could change."""
+    ends = item.good.interval
+    if ends is None:
+        return None
+    down, up = _room(levels.get(item.one))
+    other_down, other_up = _room(levels.get(item.other))
+    return Interval(max(-1.0, ends.low - down - other_up), min(1.0, ends.high + up + other_down))
+
+
+def _room(level: Level | None) -> tuple[float, float]:
+    """How far a share of Good could fall and rise were its unscored responses counted."""
+    total = level.judged + level.unscored if level else 0
+    if level is None or not total:
+        return 0.0, 0.0
+    missing = level.unscored / total
+    return level.good * missing, (1 - level.good) * missing
+
+
+def _with_verdict(item: Difference, margin: float) -> Difference:
+    if not math.isfinite(item.p_holm):
+        return item
+    if item.p_holm >= ALPHA:
+        return replace(item, verdict="no difference" if item.detects <= margin else "too few")
+    is_up = item.good.value > 0
+    ends = item.extremes
+    holds = ends is None or (ends.low > 0 if is_up else ends.high < 0)
+    return replace(item, verdict="better" if is_up else "worse", is_robust=holds)

@@ -1,0 +1,344 @@
+"""Judged models as they enter a comparison: what each one's level rests on, and how sure it is.
+
+A level rests on the model's own ratings, on the calibrated line, or on both. Where neither is at hand it is
+the judge's own, and said to be.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+import judge
+from calibration.artifact import FILE, Found, fitting, read_calibration, take_named, why_not
+from calibration.cluster import UNDEFINED, Contrast, contrast
+from calibration.estimate import Estimate, Interval
+from calibration.shares.correction import correct
+from calibration.shares.ppi import Powered, Rated, one_hot, power
+from calibration.shares.transport import Between
+from data.errors import UserError
+from data.judgments import Judged, read_judged
+from data.records import LABELS, Judgment, Rating
+from data.runs import read_summary
+
+How = Literal["ratings", "line", "both", "judge", "refused"]
+HOW: Final[Mapping[str, How]] = {
+    "ratings": "ratings",
+    "judge": "line",
+    "both": "both",
+}  # a correction's, here
+MARGIN: Final = 0.05  # the least difference of shares worth telling
+GOOD: Final = LABELS[-1]
+NO_LINE: Final = tuple(Between(models=(), judge=(), crowd=(), noise=()) for _ in LABELS)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JudgedModel:
+    """One model's scored responses, with ratings of some or none, and how many the judge did not score.
+
+    `name` tells it from the others compared; `model` is what a calibration knows it by, if that differs.
+    """
+
+    name: str
+    rated: Rated
+    unscored: int = 0
+    model: str = ""
+
+    @property
+    def known_as(self) -> str:
+        return self.model or self.name
+
+    @property
+    def responses(self) -> int:
+        return len(self.rated.judged) + self.unscored
+
+    @property
+    def missing(self) -> float:
+        """The part of its responses that was not scored."""
+        return self.unscored / self.responses if self.responses else 0.0
+
+    @cached_property
+    def powered(self) -> Powered | None:
+        """What its own ratings say, if they also say how exact they are."""
+        if not len(self.rated.item):
+            return None
+        found = power(self.rated)
+        return found if np.isfinite(found.variance).all() else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """A study's model: people's shares of each label, their intervals counting raters."""
+
+    name: str
+    shares: Mapping[str, Estimate]
+    ratings: int
+    design_effect: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What corrections rest on: a calibration's models by label, or None, and its raters' design effect.
+
+    `margin` is the least difference of shares of Good worth telling.
+    """
+
+    between: tuple[Between, ...] | None = None
+    design_effect: float = 1.0
+    margin: float = MARGIN
+
+    def freedom(self, *names: str) -> float:
+        """A line through k models leaves k - 2 degrees of freedom to tell how far models stray from it."""
+        models = line_without(self.between[-1], *names).models if self.between else ()
+        return max(1.0, len(models) - 2.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """One model's shares; `how` says on what they rest, `reason` why the line was refused, if it was.
+
+    `extremes` is where the share of Good could lie, interval and all, were every unscored response not Good,
+    or every one Good.
+    """
+
+    model: str
+    how: How
+    reason: str | None
+    shares: Mapping[str, Estimate]
+    judged: int
+    unscored: int
+    ratings: int
+    extremes: Interval | None
+
+    @property
+    def good(self) -> float:
+        """The share of Good; nan where undefined."""
+        return self.shares[GOOD].value if GOOD in self.shares else math.nan
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON; null is undefined."""
+        return {
+            "model": self.model,
+            "how": self.how,
+            "reason": self.reason,
+            "shares": {label: share.as_dict() for label, share in self.shares.items()},
+            "judged": self.judged,
+            "unscored": self.unscored,
+            "ratings": self.ratings,
+            "extremes": [self.extremes.low, self.extremes.high] if self.extremes else None,
+        }
+
+
+def level_of(model: JudgedModel, ground: Ground) -> Level:
+    """The model's shares: corrected, or the judge's own where nothing can correct them."""
+    corrected = correct({model.known_as: model.rated}, between=ground.between or NO_LINE)[0]
+    how = HOW.get(corrected.how, "judge")
+    shares, reason = corrected.levels, corrected.reason if ground.between else None
+    if how == "judge":
+        shares = judge_shares(model.rated)
+        how, reason = (how, reason) if shares else ("refused", "no response was scored")
+    return Level(
+        model=model.name,
+        how=how,
+        reason=reason,
+        shares=shares,
+        judged=len(model.rated.judged),
+        unscored=model.unscored,
+        ratings=len(model.rated.item),
+        extremes=_extremes(shares.get(GOOD), model.missing),
+    )
+
+
+def in_order(levels: Sequence[Level]) -> list[Level]:
+    """The largest share of Good first; those without one last."""
+    return sorted(levels, key=lambda level: (-level.good if math.isfinite(level.good) else 2.0, level.model))
+
+
+def line_without(between: Between, *names: str) -> Between:
+    """The line through all models but these."""
+    for name in names:
+        between = between.without(name)
+    return between
+
+
+def judge_shares(rated: Rated) -> dict[str, Estimate]:
+    """The judge's own means, with intervals over prompts."""
+    if not len(rated.judged):
+        return {}
+    prompts = np.unique(_prompts(rated, "one"), return_inverse=True)[1]
+    ones = np.ones(len(rated.judged))
+    found = {}
+    for column, label in enumerate(LABELS):
+        item = contrast(rated.judged[:, column], ones, prompts).estimate()
+        # An interval by t may leave the scale where shares are near its ends.
+        ends = item.interval and Interval(max(0.0, item.interval.low), min(1.0, item.interval.high))
+        found[label] = Estimate(float(rated.judged[:, column].mean()), ends)
+    return found
+
+
+def judge_contrast(one: Rated, other: Rated) -> dict[str, Contrast]:
+    """one - other by the judge alone, prompts as clusters: those both answered are paired."""
+    if not len(one.judged) or not len(other.judged):
+        return dict.fromkeys(LABELS, UNDEFINED)
+    judged = np.concatenate([one.judged, other.judged])
+    feature = np.concatenate([np.ones(len(one.judged)), np.zeros(len(other.judged))])
+    names = np.concatenate([_prompts(one, "one"), _prompts(other, "other")])
+    clusters = np.unique(names, return_inverse=True)[1]
+    strata = np.zeros(len(judged), dtype=np.intp)
+    return {
+        label: contrast(judged[:, column], feature, clusters, strata=strata)
+        for column, label in enumerate(LABELS)
+    }
+
+
+def shared_prompts(one: Rated, other: Rated) -> int:
+    """How many prompts both answered."""
+    if one.prompt is None or other.prompt is None:
+        return 0
+    return len(np.intersect1d(one.prompt, other.prompt))
+
+
+def _prompts(rated: Rated, whose: str) -> NDArray[Any]:
+    if rated.prompt is not None:
+        return rated.prompt.astype(str)
+    return np.array([f"{whose}-{number}" for number in range(len(rated.judged))])
+
+
+def _extremes(share: Estimate | None, missing: float) -> Interval | None:
+    if share is None or not math.isfinite(share.value):
+        return None
+    low, high = (share.interval.low, share.interval.high) if share.interval else (share.value, share.value)
+    return Interval(low * (1 - missing), high * (1 - missing) + missing)
+
+
+# Judged runs as contenders: read, checked to be one judge's, joined with ratings and a calibration.
+
+WEIGHTS = Path(judge.__file__).parent / "weights"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entered:
+    """One run that takes part; `calibration` is the digest of the one its shares were corrected by."""
+
+    folder: Path
+    judged: Judged
+    calibration: str | None
+
+
+def enter_runs(folders: Sequence[Path]) -> list[Entered]:
+    """The runs, refused unless one and the same judge made them all: two judges' shares do not compare."""
+    found = []
+    for folder in folders:
+        (judged,) = read_judged(folder, scale=LABELS)
+        digest = read_summary(folder).get("calibration")
+        found.append(Entered(folder=folder, judged=judged, calibration=digest))
+    known = {(item.judged.name, item.judged.version, item.judged.rubric): item for item in found}
+    if len(known) > 1:
+        one, other = list(known.values())[:2]
+        raise UserError(
+            f"{one.folder} and {other.folder}: judged by {_judge(one)} and by {_judge(other)}, whose"
+            " shares do not compare; score both with one judge"
+        )
+    if len({item.folder.resolve() for item in found}) < len(found):
+        raise UserError(f"{_twice([str(item.folder) for item in found])}: given twice; name each run once")
+    return found
+
+
+def _judge(item: Entered) -> str:
+    return f"{item.judged.name} {item.judged.version}".strip()
+
+
+def _twice(names: Sequence[str]) -> str:
+    return Counter(names).most_common(1)[0][0]
+
+
+def contenders(runs: Sequence[Entered], ratings: Sequence[Rating] = ()) -> dict[str, JudgedModel]:
+    """Every model of every run; a name that stands in several runs is told with its run's."""
+    times = Counter(name for run in runs for name in {item.model for item in run.judged.judgments})
+    if ratings:
+        _check_ids(runs)
+    by_id: dict[str, list[Rating]] = {}
+    for rating in ratings:
+        if rating.dimension == "empathy":
+            by_id.setdefault(rating.id, []).append(rating)
+    found: dict[str, JudgedModel] = {}
+    for run in runs:
+        own: dict[str, list[Judgment]] = {}
+        for judgment in run.judged.judgments:
+            own.setdefault(judgment.model, []).append(judgment)
+        for model, judgments in own.items():
+            name = model if times[model] == 1 else f"{model} ({run.folder.name})"
+            if name in found:
+                raise UserError(f"{run.folder}: another run's folder has this name too, and {model!r} in it")
+            found[name] = _contender(name, model, judgments, by_id)
+    if ratings and not any(len(item.rated.item) for item in found.values()):
+        raise UserError("--ratings: none belongs to a scored response; its ids must be those of the runs")
+    return found
+
+
+def _check_ids(runs: Sequence[Entered]) -> None:
+    """Ratings know a response by its id alone, so one id must not stand for two responses."""
+    seen: dict[str, tuple[str, Path]] = {}
+    for run in runs:
+        for item in run.judged.judgments:
+            content, folder = seen.setdefault(item.id, (item.content, run.folder))
+            if content != item.content:
+                raise UserError(
+                    f"--ratings: the id {item.id!r} is another response in {folder} than in {run.folder};"
+                    " give every response an id of its own"
+                )
+
+
+def _contender(
+    name: str, model: str, judgments: Sequence[Judgment], ratings: Mapping[str, Sequence[Rating]]
+) -> JudgedModel:
+    scored = [item for item in judgments if item.label is not None or item.probabilities is not None]
+    place = {item.id: number for number, item in enumerate(scored)}
+    given = [rating for item in scored for rating in ratings.get(item.id, ())]
+    for rating in given:
+        if rating.rating not in (1, 2, 3):
+            raise UserError(
+                f"--ratings: {rating.rating:g} of {rating.id!r}: expected 1 to 3, or Bad, Okay or Good"
+            )
+    rated = Rated(
+        judged=np.array([_said(item) for item in scored]).reshape(-1, len(LABELS)),
+        item=np.array([place[rating.id] for rating in given], dtype=np.intp),
+        value=one_hot(np.array([rating.rating for rating in given]), len(LABELS)),
+        cluster=np.array([rating.batch or rating.rater for rating in given]),
+        prompt=np.array([item.prompt_digest for item in scored]),
+    )
+    return JudgedModel(name=name, rated=rated, unscored=len(judgments) - len(scored), model=model)
+
+
+def _said(judgment: Judgment) -> list[float]:
+    if judgment.probabilities is not None:
+        return [judgment.probabilities[label] for label in LABELS]
+    return [float(label == judgment.label) for label in LABELS]
+
+
+def find_corrector(runs: Sequence[Entered], wanted: str | None, *, today: date) -> Found:
+    """The calibration named, else the one the runs were scored with, where it lies with a run or a judge."""
+    first = runs[0].judged
+    about = {"judge": first.name, "version": first.version, "rubric": first.rubric}
+    if wanted is not None:
+        return take_named(wanted, about, today=today)
+    digests = {run.calibration for run in runs}
+    if digests == {None}:
+        return Found(calibration=None, says="the runs were scored without a calibration")
+    for path in (*(run.folder / FILE for run in runs), WEIGHTS / first.name / FILE):
+        if path.is_file() and (calibration := read_calibration(path)).digest in digests:
+            if reason := why_not(calibration, about, today=today):
+                return Found(calibration=None, says=f"no calibration fits: {reason}")
+            return fitting(calibration)
+    digest = next(filter(None, digests))
+    return Found(
+        calibration=None,
+        says=f"the runs were scored with the calibration {digest[:12]}, which is not at hand: --calibration",
+    )

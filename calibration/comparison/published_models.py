@@ -1,0 +1,59 @@
+"""The crowd study's models as baselines: people's shares, with intervals that count raters."""
+
+from typing import Final
+
+import numpy as np
+
+from calibration.comparison.judged_models import Published
+from calibration.estimate import Estimate, Floats, Interval
+from calibration.shares.ppi import UNIT, intervals
+from data.errors import UserError
+from data.records import LABELS
+from data.study import count_labels_by_model, read_study
+
+PREFIX: Final = "study:"
+# The models of the paper; the sister study's plain variant of GPT-4 is in its data too.
+PAPER: Final = ("human", "gpt-4", "llama-2-70b-chat", "gemini-1.0-pro", "mixtral-8x7b-instruct")
+RATERS: Final = 200  # of each model, ten ratings each
+# By label, from ICC(1) within raters; the counts alone do not tell, so a test holds these to the ratings.
+DESIGN_EFFECTS: Final = {
+    "human": (1.180, 0.856, 1.163),
+    "gpt-4": (1.471, 1.450, 1.913),
+    "gpt-4-plain": (1.692, 1.423, 2.040),
+    "llama-2-70b-chat": (1.812, 1.513, 2.352),
+    "gemini-1.0-pro": (3.088, 1.491, 2.603),
+    "mixtral-8x7b-instruct": (2.547, 1.633, 2.809),
+}
+
+
+def is_published(name: str) -> bool:
+    """Whether a baseline is meant to be a model of the study."""
+    return name.startswith(PREFIX)
+
+
+def published(name: str) -> Published:
+    """A model of the crowd study, by a name such as `study:human`.
+
+    >>> human = published("study:human")
+    >>> human.ratings, round(human.shares["Good"].value, 3)
+    (2000, 0.493)
+    """
+    counts = count_labels_by_model(read_study()).get(name.removeprefix(PREFIX))
+    if counts is None:
+        known = ", ".join(PREFIX + model for model in DESIGN_EFFECTS)
+        raise UserError(f"--baseline: no {name!r} in the study; known: {known}")
+    effects = np.array(DESIGN_EFFECTS[name.removeprefix(PREFIX)])
+    row: Floats = np.array([counts[label] for label in LABELS], dtype=float)
+    total = row.sum()
+    value = row / total
+    variance = value * (1 - value) / total * np.maximum(effects, 1.0)
+    low, high = intervals(value, variance, np.full(len(LABELS), RATERS - 1.0), UNIT, total)
+    return Published(
+        name=name,
+        shares={
+            label: Estimate(float(value[at]), Interval(float(low[at]), float(high[at])))
+            for at, label in enumerate(LABELS)
+        },
+        ratings=int(total),
+        design_effect=float(effects[-1]),
+    )

@@ -1,0 +1,494 @@
+"""Models compared by people's ratings: the crowd study's tables, and what a careful analyst puts beside them.
+
+The study's test is the chi-square of Good against the rest, one model against a baseline, with Yates'
+correction and ratings taken as independent. Beside it stand tests with raters as units, effect sizes, and
+what is left of the cells of single emotions after Benjamini-Hochberg and Holm.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.comparison.published_models import PAPER, is_published
+from calibration.comparison.rater_tests import (
+    ChiSquare,
+    Handfuls,
+    RaterTest,
+    chi_square,
+    cohen_h,
+    handfuls,
+    power_of_shares,
+    rater_test,
+)
+from calibration.estimate import Estimate, Interval, finite_or_none
+from calibration.multiple_testing import benjamini_hochberg, holm, tie_letters
+from calibration.shares.ppi import Rated, one_hot, power
+from data.errors import UserError
+from data.records import EMOTIONS, LABELS, POSITIVE_EMOTIONS, UNNAMED_MODEL, Exchange, Rating
+from data.storage import check_table
+from data.tables import read_exchanges, read_ratings
+
+# What a comparison by people's ratings found; `calibration.comparison` makes it.
+
+Group = Literal["all", "positive", "negative"]
+ALPHA: Final = 0.05
+Counts = Mapping[str, Mapping[str, tuple[int, int, int]]]  # model -> emotion ("" if unknown) -> by label
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RatingColumns:
+    """Ratings as columns, one row a rating: 1 to 3; the emotion is "" where unknown."""
+
+    model: NDArray[np.str_]
+    rater: NDArray[np.str_]
+    rating: NDArray[np.int64]
+    emotion: NDArray[np.str_]
+
+    def take(self, rows: NDArray[Any]) -> "RatingColumns":
+        """These rows only."""
+        columns = ("model", "rater", "rating", "emotion")
+        return RatingColumns(**{name: getattr(self, name)[rows] for name in columns})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRow:
+    """One model within a group of emotions, against the baseline; the baseline's own row has no tests.
+
+    `shares` count raters. `relative` is the gain in the share of Good as a part of the baseline's,
+    `points` in parts of all. `yates` is the published 2x2 test of Good, `full` the 2x3 one.
+    """
+
+    model: str
+    counts: tuple[int, int, int]
+    shares: Mapping[str, Estimate]
+    mean: float
+    relative: float
+    points: float
+    h: float
+    yates: ChiSquare | None
+    full: ChiSquare | None
+    raters: RaterTest | None
+    p_holm: float  # of the raters' test over all models of the group
+
+    @property
+    def ratings(self) -> int:
+        return sum(self.counts)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON; null is undefined."""
+        numbers = ("mean", "relative", "points", "h", "p_holm")
+        return {
+            "model": self.model,
+            "ratings": self.ratings,
+            "counts": dict(zip(LABELS, self.counts, strict=True)),
+            "shares": {label: share.as_dict() for label, share in self.shares.items()},
+            **{name: finite_or_none(getattr(self, name)) for name in numbers},
+            "yates": self.yates.as_dict() if self.yates else None,
+            "full": self.full.as_dict() if self.full else None,
+            "raters": self.raters.as_dict() if self.raters else None,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Two models within a group: the 2x3 test, and the raters' test of Good with Holm over all pairs."""
+
+    one: str
+    other: str
+    points: float
+    full: ChiSquare
+    raters: RaterTest
+    p_holm: float  # of the raters' test
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON; null is undefined."""
+        return {
+            "one": self.one,
+            "other": self.other,
+            "points": finite_or_none(self.points),
+            "full": self.full.as_dict(),
+            "raters": self.raters.as_dict(),
+            "p_holm": finite_or_none(self.p_holm),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupTable:
+    """All models within a group of emotions; `letters` are the order's ties after Holm over all pairs."""
+
+    group: Group
+    rows: tuple[ModelRow, ...]
+    omnibus: ChiSquare  # models by labels
+    omnibus_good: ChiSquare  # models by Good or not
+    pairs: tuple[Pair, ...]
+    letters: Mapping[str, str]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON; null is undefined."""
+        return {
+            "group": self.group,
+            "models": [row.as_dict() for row in self.rows],
+            "omnibus": self.omnibus.as_dict(),
+            "omnibus_good": self.omnibus_good.as_dict(),
+            "pairs": [pair.as_dict() for pair in self.pairs],
+            "letters": dict(self.letters),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmotionCell:
+    """One model on one emotion against the baseline; `q` is Benjamini and Hochberg's, over all cells."""
+
+    emotion: str
+    model: str
+    ratings: int
+    good: int
+    baseline_ratings: int
+    baseline_good: int
+    relative: float
+    yates: ChiSquare
+    q: float
+    p_holm: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON; null is undefined."""
+        counts = ("emotion", "model", "ratings", "good", "baseline_ratings", "baseline_good")
+        numbers = ("relative", "q", "p_holm")
+        return {
+            **{name: getattr(self, name) for name in counts},
+            **{name: finite_or_none(getattr(self, name)) for name in numbers},
+            "yates": self.yates.as_dict(),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """All of it; `cell_power` is a single emotion's power, by model, were its effect the overall one."""
+
+    baseline: str
+    models: tuple[str, ...]
+    groups: tuple[GroupTable, ...]
+    counts: Counts
+    cells: tuple[EmotionCell, ...]
+    cell_power: Mapping[str, float]
+    clusters: Mapping[str, Handfuls]
+
+    def count_cells(self, kind: Literal["p", "q", "p_holm"]) -> int:
+        """How many cells are below .05."""
+        values = (item.yates.p if kind == "p" else getattr(item, kind) for item in self.cells)
+        return sum(1 for value in values if value < ALPHA)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON; null is undefined."""
+        return {
+            "baseline": self.baseline,
+            "models": list(self.models),
+            "groups": [item.as_dict() for item in self.groups],
+            "clusters": {name: item.as_dict() for name, item in self.clusters.items()},
+            "emotions": {
+                "cells": [item.as_dict() for item in self.cells],
+                "tests": len(self.cells),
+                "below": self.count_cells("p"),
+                "below_after_bh": self.count_cells("q"),
+                "below_after_holm": self.count_cells("p_holm"),
+                "under_baseline": sum(1 for item in self.cells if item.relative < 0),
+                "power": {name: finite_or_none(value) for name, value in self.cell_power.items()},
+            },
+        }
+
+
+GROUPS: Final[tuple[Group, ...]] = ("all", "positive", "negative")
+GOOD: Final = len(LABELS) - 1
+
+
+def compare_ratings(ratings: RatingColumns, *, baseline: str, models: Sequence[str] = ()) -> Comparison:
+    """Every model against the baseline and each other; `models` chooses some of them, in this order."""
+    counts: dict[str, dict[str, tuple[int, int, int]]] = {}
+    for name in np.unique(ratings.model).tolist():
+        own = ratings.take(ratings.model == name)
+        emotions, place = np.unique(own.emotion, return_inverse=True)
+        table = np.bincount(place * len(LABELS) + own.rating - 1, minlength=len(emotions) * len(LABELS))
+        rows = table.reshape(-1, len(LABELS)).tolist()
+        counts[name] = {
+            key: (row[0], row[1], row[2]) for key, row in zip(emotions.tolist(), rows, strict=True)
+        }
+    return _compare(counts, ratings, baseline, models)
+
+
+def _compare(counts: Counts, ratings: RatingColumns, baseline: str, models: Sequence[str]) -> Comparison:
+    for name in (baseline, *models):
+        if name not in counts:
+            raise UserError(f"no ratings of the model {name!r}; rated are {', '.join(counts) or 'none'}")
+    chosen = [name for name in dict.fromkeys(models) if name != baseline]
+    if not models:
+        chosen = sorted((name for name in counts if name != baseline), key=lambda name: -_good(counts[name]))
+    names = (baseline, *chosen)
+    kept = {name: counts[name] for name in names}
+    known = any(emotion in EMOTIONS for cells in kept.values() for emotion in cells)
+    groups = tuple(_group(group, kept, ratings) for group in (GROUPS if known else GROUPS[:1]))
+    cells = _cells(kept)
+    return Comparison(
+        baseline=baseline,
+        models=names,
+        groups=groups,
+        counts=kept,
+        cells=cells,
+        cell_power=_cell_power(groups[0], cells),
+        clusters={name: _handfuls(ratings, name) for name in names},
+    )
+
+
+def is_in(emotion: str, group: Group) -> bool:
+    """Whether an emotion belongs to a group; one that is none of the 32 is neither positive nor negative."""
+    if group == "all":
+        return True
+    return emotion in EMOTIONS and (emotion in POSITIVE_EMOTIONS) == (group == "positive")
+
+
+def _good(cells: Mapping[str, tuple[int, int, int]]) -> float:
+    totals = np.array(list(cells.values())).sum(axis=0)
+    return float(totals[GOOD] / totals.sum())
+
+
+def _handfuls(ratings: RatingColumns, model: str) -> Handfuls:
+    own = ratings.take(ratings.model == model)
+    return handfuls(own.rater, own.rating == len(LABELS))
+
+
+def _group(group: Group, counts: Counts, ratings: RatingColumns) -> GroupTable:
+    totals = {
+        name: np.array([row for emotion, row in cells.items() if is_in(emotion, group)] or [(0, 0, 0)]).sum(
+            axis=0
+        )
+        for name, cells in counts.items()
+    }
+    inside = np.array([is_in(emotion, group) for emotion in ratings.emotion.tolist()], dtype=bool)
+    own = {name: ratings.take(inside & (ratings.model == name)) for name in counts}
+    names = list(counts)
+    pairs = _pairs(totals, own)
+    order = sorted(names, key=lambda name: -_share(totals[name]) if totals[name].sum() else 2.0)
+    apart = [frozenset((pair.one, pair.other)) for pair in pairs if pair.p_holm < ALPHA]
+    tables = np.array(list(totals.values()))
+    return GroupTable(
+        group=group,
+        rows=_rows(totals, own),
+        omnibus=chi_square(tables),
+        omnibus_good=chi_square(np.array([_two(row) for row in tables])),
+        pairs=pairs,
+        letters=tie_letters(order, apart),
+    )
+
+
+def _two(row: NDArray[Any]) -> tuple[int, int]:
+    """Not Good, Good."""
+    return int(row[:GOOD].sum()), int(row[GOOD])
+
+
+def _share(row: NDArray[Any]) -> float:
+    return float(row[GOOD] / row.sum()) if row.sum() else math.nan
+
+
+def _rows(totals: Mapping[str, NDArray[Any]], own: Mapping[str, RatingColumns]) -> tuple[ModelRow, ...]:
+    baseline = next(iter(totals))
+    base = totals[baseline]
+    rows = []
+    for name, row in totals.items():
+        is_base = name == baseline
+        test = None if is_base else _rater_test(own[name], own[baseline])
+        share, base_share = _share(row), _share(base)
+        rows.append(
+            ModelRow(
+                model=name,
+                counts=(int(row[0]), int(row[1]), int(row[2])),
+                shares=_shares(own[name]),
+                mean=float(row @ np.arange(1, len(LABELS) + 1) / row.sum()) if row.sum() else math.nan,
+                relative=share / base_share - 1 if base_share and not is_base else math.nan,
+                points=share - base_share if not is_base else math.nan,
+                h=cohen_h(share, base_share) if not is_base else math.nan,
+                yates=None if is_base else chi_square([_two(base), _two(row)], has_yates=True),
+                full=None if is_base else chi_square([base, row]),
+                raters=test,
+                p_holm=math.nan,
+            )
+        )
+    plain = [row.raters.p if row.raters else math.nan for row in rows]
+    return tuple(replace(row, p_holm=float(p)) for row, p in zip(rows, holm(plain), strict=True))
+
+
+def _pairs(totals: Mapping[str, NDArray[Any]], own: Mapping[str, RatingColumns]) -> tuple[Pair, ...]:
+    names = list(totals)
+    found = []
+    for at, one in enumerate(names):
+        for other in names[at + 1 :]:
+            found.append(
+                Pair(
+                    one=one,
+                    other=other,
+                    points=_share(totals[one]) - _share(totals[other]),
+                    full=chi_square([totals[one], totals[other]]),
+                    raters=_rater_test(own[one], own[other]),
+                    p_holm=math.nan,
+                )
+            )
+    adjusted = holm([pair.raters.p for pair in found])
+    return tuple(replace(pair, p_holm=float(p)) for pair, p in zip(found, adjusted, strict=True))
+
+
+def _rater_test(one: RatingColumns, other: RatingColumns) -> RaterTest:
+    best = len(LABELS)
+    return rater_test(one.rater, one.rating == best, other.rater, other.rating == best)
+
+
+def _shares(own: RatingColumns) -> dict[str, Estimate]:
+    total = len(own.rating)
+    if not total:
+        return {label: Estimate(math.nan, None) for label in LABELS}
+    # No judge: every row of what it said is the same, and only the ratings count.
+    rated = Rated(
+        judged=np.zeros((total, len(LABELS))),
+        item=np.arange(total),
+        value=one_hot(own.rating, len(LABELS)),
+        cluster=own.rater,
+    )
+    found = power(rated)
+    value, low, high = found.value, found.low, found.high
+    return {
+        label: Estimate(
+            float(value[at]), Interval(float(low[at]), float(high[at])) if low[at] == low[at] else None
+        )
+        for at, label in enumerate(LABELS)
+    }
+
+
+def _cells(counts: Counts) -> tuple[EmotionCell, ...]:
+    baseline = next(iter(counts))
+    found = []
+    for emotion in sorted(emotion for emotion in counts[baseline] if emotion):
+        base = np.array(counts[baseline][emotion])
+        for name, cells in counts.items():
+            if name == baseline or emotion not in cells:
+                continue
+            row = np.array(cells[emotion])
+            base_share = _share(base)
+            found.append(
+                EmotionCell(
+                    emotion=emotion,
+                    model=name,
+                    ratings=int(row.sum()),
+                    good=int(row[GOOD]),
+                    baseline_ratings=int(base.sum()),
+                    baseline_good=int(base[GOOD]),
+                    relative=_share(row) / base_share - 1 if base_share else math.nan,
+                    yates=chi_square([_two(base), _two(row)], has_yates=True),
+                    q=math.nan,
+                    p_holm=math.nan,
+                )
+            )
+    plain = [item.yates.p for item in found]
+    both = zip(found, benjamini_hochberg(plain), holm(plain), strict=True)
+    return tuple(replace(item, q=float(q), p_holm=float(p)) for item, q, p in both)
+
+
+def _cell_power(table: GroupTable, cells: Sequence[EmotionCell]) -> dict[str, float]:
+    found = {}
+    for row in table.rows:
+        own = [item for item in cells if item.model == row.model]
+        if own:
+            sizes = (
+                np.mean([item.ratings for item in own]),
+                np.mean([item.baseline_ratings for item in own]),
+            )
+            found[row.model] = power_of_shares(row.h, float(sizes[0]), float(sizes[1]))
+    return found
+
+
+# People's ratings of several models, read for a comparison: JSONL, CSV or Parquet, ours or another's.
+
+HUMAN = "human"
+ALL = "all"  # --models all: the sister study's too
+MODEL_COLUMNS = ("model", "system")
+
+
+def compare_file(
+    path: Path,
+    *,
+    baselines: Sequence[str] = (),
+    models: Sequence[str] = (),
+    exchanges: Path | None = None,
+) -> tuple[Comparison, tuple[str, ...]]:
+    """A file of ratings compared, and the models that were left out.
+
+    The study's own data hold a sister study's model besides the paper's five: unless `models` says otherwise
+    it is left out, so that the tests are the published ones.
+    """
+    ratings = read_rating_columns(path, exchanges=exchanges)
+    found = np.unique(ratings.model).tolist()
+    if len(baselines) > 1 or any(is_published(name) for name in baselines):
+        raise UserError("--baseline: ratings are compared with one of their own models; name one")
+    baseline = baselines[0] if baselines else HUMAN
+    if baseline not in found:
+        raise UserError(
+            f"no ratings of {baseline!r}; name the model to compare with: --baseline {_some(found)}"
+        )
+    chosen = tuple(name for name in models if name != ALL)
+    if not models and set(PAPER) <= set(found):
+        chosen = tuple(name for name in found if name in PAPER)
+        chosen = tuple(sorted(chosen, key=PAPER.index))
+    comparison = compare_ratings(ratings, baseline=baseline, models=chosen)
+    if len(comparison.models) < 2:
+        raise UserError(f"{path}: ratings of one model only, {baseline!r}; a comparison needs two")
+    return comparison, tuple(name for name in found if name not in comparison.models)
+
+
+def read_rating_columns(path: Path, *, exchanges: Path | None = None) -> RatingColumns:
+    """All ratings of empathy; a row's model and emotion are its own, or those of its exchange."""
+    check_table(path)
+    texts = {item.id: item for item in read_exchanges(exchanges)} if exchanges else {}
+    rows = [item for item in read_ratings(path) if item.dimension == "empathy"]
+    if not rows:
+        raise UserError(f"{path}: no ratings of empathy in it")
+    _check_twice(path, rows)
+    model, emotion = [], []
+    for item in rows:
+        exchange = texts.get(item.id)
+        model.append(_model(path, item, exchange))
+        emotion.append(str(item.extra.get("emotion") or (exchange.emotion if exchange else None) or ""))
+        if item.rating not in (1, 2, 3):
+            raise UserError(
+                f"{path.name}: rating {item.rating:g} of {item.id!r}: expected 1 to 3, or Bad, Okay or Good"
+            )
+    return RatingColumns(
+        model=np.array(model),
+        rater=np.array([item.rater for item in rows]),
+        rating=np.array([int(item.rating) for item in rows], dtype=np.int64),
+        emotion=np.array([name.strip().casefold() for name in emotion]),
+    )
+
+
+def _model(path: Path, rating: Rating, exchange: Exchange | None) -> str:
+    own = next((rating.extra[name] for name in MODEL_COLUMNS if rating.extra.get(name)), None)
+    if own is not None:
+        return str(own).strip()
+    if exchange is not None and exchange.model != UNNAMED_MODEL:
+        return exchange.model
+    raise UserError(
+        f"{path.name}: the rating of {rating.id!r} names no model; give a column `model` or `system`,"
+        " or the rated responses with --exchanges"
+    )
+
+
+def _check_twice(path: Path, rows: Sequence[Rating]) -> None:
+    times = Counter((item.rater, item.id) for item in rows)
+    (who, what), count = times.most_common(1)[0]
+    if count > 1:
+        raise UserError(f"{path.name}: {who!r} rated {what!r} {count} times; keep one of them")
+
+
+def _some(names: Sequence[str]) -> str:
+    return " or ".join(names[:6])

@@ -1,0 +1,1 @@
+"""What moved from night to night."""

@@ -1,0 +1,260 @@
+"""A change from one night to another: how much of it is the judge's, the model's, and which emotions'.
+
+Anchors are responses that never change, judged every night: where their judgments move, the judge did. The
+model's own change is what is left when the judge's shift is taken off. That assumes the judge moved on the
+model's responses as it did on the anchors, so anchors should be of the same kind; `slope` shows whether the
+shift depends on how good the judge found a response, in which case the split is rough.
+
+Anchors and prompts are both samples, and independent of each other: the variances of the two means add.
+Where a deterministic judge is unchanged every anchor is judged as before, and the shift is exactly 0.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from calibration.cluster import joint_freedom
+from calibration.estimate import CONFIDENCE, Estimate, Floats, Interval, finite_or_none
+from calibration.multiple_testing import benjamini_hochberg
+
+Verdict = Literal["the judge moved", "the model moved", "both", "neither shown", "not separable"]
+ROUNDING: Final = 1e-9
+LEVEL: Final = 1 - CONFIDENCE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """A change (after - before) of a model's mean, split into `judge` and `model`, which add up to `total`.
+
+    `slope` is how much further the judge moved on a response it had found better by 1. `verdict` is "not
+    separable" without anchors judged both times.
+    """
+
+    total: Estimate
+    judge: Estimate
+    model: Estimate
+    slope: Estimate
+    anchors: int
+    prompts: int
+    verdict: Verdict
+    sentence: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON; null is undefined."""
+        parts = {name: getattr(self, name).as_dict() for name in ("total", "judge", "model", "slope")}
+        return {
+            **parts,
+            "anchors": self.anchors,
+            "prompts": self.prompts,
+            "verdict": self.verdict,
+            "sentence": self.sentence,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmotionChange:
+    """One emotion's mean change; `p` is one-sided, for a change to the worse, and `adjusted` for all (BH)."""
+
+    emotion: str
+    prompts: int
+    change: float
+    p: float
+    adjusted: float
+
+    @property
+    def is_shown(self) -> bool:
+        return self.adjusted < LEVEL
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON; null is undefined."""
+        return {
+            "emotion": self.emotion,
+            "prompts": self.prompts,
+            "change": finite_or_none(self.change),
+            "p": finite_or_none(self.p),
+            "adjusted": finite_or_none(self.adjusted),
+            "is_shown": self.is_shown,
+        }
+
+
+def paired_change(differences: ArrayLike, *, looks: int = 1) -> Estimate:
+    """The mean of paired differences by prompt, with its t interval.
+
+    With `looks` nights the intervals of all of them hold at once (Bonferroni). Average several responses to
+    a prompt first: they are not independent.
+
+    >>> paired_change([0.25, 0.5, 0.75]).value, paired_change([0.1]).interval
+    (0.5, None)
+    """
+    return _mean(differences).estimate(1 - (1 - CONFIDENCE) / looks)
+
+
+def split_change(
+    differences: ArrayLike,
+    *,
+    anchors_before: ArrayLike,
+    anchors_after: ArrayLike,
+    matters: float = 0.0,
+) -> Drift:
+    """Who moved? `differences` are the model's by prompt, anchors are in one order before and after.
+
+    A part counts as moved where its interval lies wholly beyond `matters` on one side; set that above 0 if
+    the judge's every hair is not worth a word.
+
+    >>> drift = split_change([-0.2, -0.1, 0.0], anchors_before=[0.4, 0.6], anchors_after=[0.4, 0.6])
+    >>> drift.verdict, drift.judge.as_dict()
+    ('neither shown', {'value': 0.0, 'low': 0.0, 'high': 0.0})
+    """
+    old, new = np.asarray(anchors_before, dtype=float), np.asarray(anchors_after, dtype=float)
+    if old.shape != new.shape:
+        raise ValueError("anchors: the same ones before and after, in one order")
+    change, shift = _mean(differences), _mean(new - old)
+    total, judge, model = (part.estimate(CONFIDENCE) for part in (change, shift, change - shift))
+    slope = _slope(old, new - old)
+    verdict = _verdict(judge, model, matters)
+    return Drift(
+        total=total,
+        judge=judge,
+        model=model,
+        slope=slope,
+        anchors=len(old),
+        prompts=change.count,
+        verdict=verdict,
+        sentence=_say(verdict, total, judge, model, slope),
+    )
+
+
+def emotion_changes(
+    differences: ArrayLike, emotions: Sequence[str | None], *, worse: Literal["down", "up"] = "down"
+) -> tuple[EmotionChange, ...]:
+    """Which emotions a change for the worse comes from, the worst first; prompts without one are left out.
+
+    An emotion has a handful of prompts, too few to know its own spread: one pooled over all emotions is
+    used, so that emotions are compared on one footing.
+
+    >>> found = emotion_changes([-0.4, -0.5, 0.1, 0.0], ["sad", "sad", "proud", "proud"])
+    >>> [(item.emotion, round(item.change, 2), item.is_shown) for item in found]
+    [('sad', -0.45, True), ('proud', 0.05, False)]
+    """
+    from scipy.special import stdtr
+
+    sign = 1.0 if worse == "up" else -1.0
+    values = sign * np.asarray(differences, dtype=float)
+    kinds = sorted({emotion for emotion in emotions if emotion is not None})
+    groups = [values[np.array([own == kind for own in emotions], dtype=bool)] for kind in kinds]
+    freedom = sum(len(group) - 1 for group in groups)
+    apart = sum(float(((group - group.mean()) ** 2).sum()) for group in groups)
+    spread = math.sqrt(apart / freedom) if freedom else math.nan
+    p_values = []
+    for group in groups:
+        mean, error = float(group.mean()), spread / math.sqrt(len(group))
+        known = error > ROUNDING or math.isnan(error)
+        p_values.append(float(stdtr(freedom, -mean / error)) if known else float(mean <= ROUNDING))
+    adjusted = benjamini_hochberg(p_values)
+    found = [
+        EmotionChange(
+            emotion=kind, prompts=len(group), change=sign * float(group.mean()), p=p, adjusted=float(for_all)
+        )
+        for kind, group, p, for_all in zip(kinds, groups, p_values, adjusted, strict=True)
+    ]
+    return tuple(sorted(found, key=lambda item: (-sign * item.change, item.emotion)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Mean:
+    value: float
+    variance: float
+    freedom: float
+    count: int
+
+    def __sub__(self, other: "_Mean") -> "_Mean":
+        """The difference of two independent means."""
+        total = self.variance + other.variance
+        parts = [(np.array([mean.variance]), np.array([mean.freedom])) for mean in (self, other)]
+        degrees = float(joint_freedom(np.array([total]), *parts)[0]) if math.isfinite(total) else math.nan
+        return _Mean(self.value - other.value, total, degrees, self.count)
+
+    def estimate(self, confidence: float) -> Estimate:
+        from scipy.special import stdtrit
+
+        if not math.isfinite(self.value) or not math.isfinite(self.variance):
+            return Estimate(self.value, None)
+        wide = float(stdtrit(self.freedom, (1 + confidence) / 2)) * math.sqrt(self.variance)
+        return Estimate(self.value, Interval(self.value - wide, self.value + wide))
+
+
+def _mean(values: ArrayLike) -> _Mean:
+    found = np.asarray(values, dtype=float)
+    if found.ndim != 1 or not np.isfinite(found).all():
+        raise ValueError("one difference a prompt or anchor; leave out what is unscored on either side")
+    count = len(found)
+    variance = float(found.var(ddof=1)) / count if count > 1 else math.nan
+    return _Mean(float(found.mean()) if count else math.nan, variance, count - 1.0, count)
+
+
+def _slope(before: Floats, shift: Floats) -> Estimate:
+    """The least-squares slope of the shift on the judgment before; undefined for fewer than three levels."""
+    if len(set(before.tolist())) < 3:
+        return Estimate(math.nan, None)
+    centred = before - before.mean()
+    squares = float((centred**2).sum())
+    slope = float((centred * shift).sum()) / squares
+    apart = shift - shift.mean() - slope * centred
+    # Errors that fan out: each anchor's own residual (HC3), since a judge moves some far and others not.
+    leverage = 1 / len(before) + centred**2 / squares
+    variance = float((centred**2 * (apart / np.maximum(1 - leverage, ROUNDING)) ** 2).sum()) / squares**2
+    return _Mean(slope, variance, len(before) - 2.0, len(before)).estimate(CONFIDENCE)
+
+
+def _verdict(judge: Estimate, model: Estimate, matters: float) -> Verdict:
+    if judge.interval is None or model.interval is None:
+        return "not separable"
+    moved = (_is_beyond(judge.interval, matters), _is_beyond(model.interval, matters))
+    if all(moved):
+        return "both"
+    return "the judge moved" if moved[0] else "the model moved" if moved[1] else "neither shown"
+
+
+def _is_beyond(interval: Interval, matters: float) -> bool:
+    least = max(matters, ROUNDING)
+    return interval.low > least or interval.high < -least
+
+
+def _say(verdict: Verdict, total: Estimate, judge: Estimate, model: Estimate, slope: Estimate) -> str:
+    if verdict == "not separable":
+        missing = "two anchors" if judge.interval is None else "two prompts"
+        return (
+            f"The mean changed by {_points(total)}; whether the judge or the model moved cannot be told "
+            f"without at least {missing} judged both times."
+        )
+    opening = {
+        "both": "Both moved",
+        "neither shown": "No change is shown",
+        "the judge moved": "The judge moved, the model is not shown to have",
+        "the model moved": "The model moved, the judge is not shown to have",
+    }[verdict]
+    said = (
+        f"{opening}: of a change of {_points(total)}, {_points(judge)} is the judge's, by anchors that stay "
+        f"the same, and {_points(model)} the model's."
+    )
+    if verdict in ("both", "the judge moved") and slope.interval and _is_beyond(slope.interval, 0.0):
+        side = "better" if slope.value > 0 else "worse"
+        said += f" The split is rough: the judge's shift was more favourable the {side} it found a response."
+    return said
+
+
+def _points(estimate: Estimate) -> str:
+    if not math.isfinite(estimate.value):
+        return "an unknown amount"
+    text = f"{_signed(estimate.value)} points"
+    if estimate.interval is None:
+        return text
+    return f"{text} [{_signed(estimate.interval.low)}, {_signed(estimate.interval.high)}]"
+
+
+def _signed(value: float) -> str:
+    return f"{100 * value:+.1f}" if abs(value) >= 0.0005 else "0.0"

@@ -1,0 +1,330 @@
+"""Several judges as one: weights for their log-probabilities, fitted on ratings.
+
+The logit of a label is its bias plus the weighted sum of the judges' log-probabilities of it: a multinomial
+logistic regression in which a judge has one weight for all labels. With weights 1 / k and no biases that is
+the geometric mean of the judges; the ridge draws the fit there, so that few ratings cannot lead it far away.
+By hand, because scikit-learn's regression ties no weights across labels and shrinks to 0; the search is
+scipy's.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibration.agreement.metrics import LEAST_PROBABILITY, log_losses
+from calibration.bootstrap import Integers, Statistic, ratio, resample_clusters, sample
+from calibration.estimate import Estimate, Floats, finite_or_none
+from calibration.probabilities.maps import FOLDS, fold_of
+from data.errors import UserError
+from data.records import LABELS
+
+# How many independent judges a panel is worth: judges that err together count as fewer.
+
+DRAWS = 2000
+FLAT = 1e-12  # of the squares' mean, what rounding leaves of a variance that is 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PanelSize:
+    """The panel's `judges`, the mean `correlation` of their errors, and how many judges they are worth."""
+
+    judges: int
+    rows: int
+    correlation: Estimate
+    effective: Estimate
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON; null is undefined."""
+        return {
+            "judges": self.judges,
+            "ratings": self.rows,
+            "correlation": self.correlation.as_dict(),
+            "effective": self.effective.as_dict(),
+        }
+
+
+def panel_size(
+    errors: ArrayLike, clusters: ArrayLike, *, rng: np.random.Generator, draws: int = DRAWS
+) -> PanelSize:
+    """How many independent judges a panel is worth: k / (1 + (k - 1) r), r the mean correlation of errors.
+
+    The mean of so many judges with independent errors would vary as much as the mean of these k. From 1,
+    where all err alike, to k; above k where errors cancel. Undefined without rows, and where a judge errs by
+    the same amount throughout. Intervals are over clusters (rating batches, raters); there are none with
+    fewer than two of these.
+
+    An error is a score less a person's rating. What the person was off by is in the errors of all judges, so
+    against single ratings the errors of judges with nothing in common correlate too: read r as an upper and
+    the number of judges as a lower limit, and compare panels on the same ratings only.
+
+    >>> two_alike = [[1, 1, -1], [-1, -1, -1], [1, 1, 1], [-1, -1, 1]]
+    >>> round(panel_size(two_alike, [1, 2, 3, 4], rng=np.random.default_rng(0)).effective.value, 6)
+    1.8
+    """
+    table = _table(errors)
+    names, number = np.unique(np.asarray(clusters), return_inverse=True)
+    drawn = resample_clusters(len(names), rng=rng, draws=draws if len(names) > 1 else 0)
+    found = sample({"r": correlation_of(table), "effective": effective_of(table)}, number, drawn)
+    return PanelSize(
+        judges=table.shape[1],
+        rows=len(table),
+        correlation=found["r"].estimate(),
+        effective=found["effective"].estimate(),
+    )
+
+
+def correlation_of(errors: Floats) -> Statistic:
+    """The mean of Pearson's r over all pairs of columns; undefined where any of them is, or there is none."""
+    judges = errors.shape[1]
+    # Less the first row: a constant is then 0 throughout, and large means cost no digits.
+    apart = errors - errors[:1]
+    first, second = np.triu_indices(judges)
+    products = apart[:, first] * apart[:, second]
+    diagonal = np.flatnonzero(first == second)
+
+    def correlation(counts: Floats) -> Floats:
+        if judges < 2:
+            return np.full(len(counts), np.nan)
+        total = counts.sum(axis=1)[:, None]
+        means = ratio(counts @ apart, total)
+        squares = ratio(counts @ products, total)
+        spread = squares - means[:, first] * means[:, second]
+        variance = spread[:, diagonal]
+        variance = np.where(variance > FLAT * squares[:, diagonal], variance, 0.0)
+        below = np.sqrt(variance[:, first] * variance[:, second])
+        pairs = ratio(spread, below)[:, first != second]
+        return np.asarray(pairs.mean(axis=1))
+
+    return correlation
+
+
+def effective_of(errors: Floats) -> Statistic:
+    """How many independent judges the columns are worth."""
+    judges, correlation = errors.shape[1], correlation_of(errors)
+
+    def effective(counts: Floats) -> Floats:
+        if judges == 1:
+            return np.ones(len(counts))
+        below = 1 + (judges - 1) * correlation(counts)
+        return ratio(np.full(len(counts), float(judges)), np.where(below > FLAT, below, 0.0))
+
+    return effective
+
+
+def _table(errors: ArrayLike) -> Floats:
+    table = np.asarray(errors, dtype=float)
+    if table.ndim != 2 or not table.shape[1]:
+        raise UserError("errors of a panel: a table with one row a rating and one column a judge is needed")
+    return table
+
+
+RIDGES: Final = (1.0, 10.0, 100.0, 1000.0)  # in ratings: how many it takes to outweigh the geometric mean
+STACKED, MEAN, MEDIAN = "stacked", "mean", "median"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """Fitted weights; `centres` is each judge's mean log-probability, which stands in where it gave none."""
+
+    weights: tuple[float, ...]  # (judges,)
+    biases: tuple[float, ...]  # (levels,)
+    centres: tuple[tuple[float, ...], ...]  # (judges, levels)
+
+    def apply(self, tables: ArrayLike) -> Floats:
+        """(rows, levels) from the judges' probabilities, (rows, judges, levels); nan where there are none."""
+        from scipy.special import softmax
+
+        logs = _logs(np.asarray(tables, dtype=float), np.array(self.centres))
+        found: Floats = softmax(_logits(logs, np.array(self.weights), np.array(self.biases)), axis=1)
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {
+            "weights": list(self.weights),
+            "biases": list(self.biases),
+            "centres": [list(row) for row in self.centres],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackChoice:
+    """The stack fitted on everything with the chosen ridge, and log-losses on clusters not fitted on.
+
+    `losses` has the stack (its ridge chosen anew inside each fold), the panel's mean and median, and each
+    judge by its number; all on the same rows, a judge's own missing ones left out of its mean. Empty when
+    there were too few clusters to hold any out.
+    """
+
+    stack: Stack
+    ridge: float
+    folds: int
+    losses: Mapping[str, float]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON; null is undefined."""
+        losses = {name: finite_or_none(loss) for name, loss in self.losses.items()}
+        return {**self.stack.as_dict(), "ridge": self.ridge, "folds": self.folds, "losses": losses}
+
+
+def fit_stack(tables: ArrayLike, ratings: ArrayLike, *, ridge: float = RIDGES[1]) -> Stack:
+    """Weights from the judges' probabilities, (rows, judges, levels), and ratings 1 to `levels`.
+
+    Where a judge gave none its row is nan. Without any rating the stack is the geometric mean.
+
+    >>> rows = [[[0.8, 0.1, 0.1], [0.3, 0.4, 0.3]], [[0.1, 0.1, 0.8], [0.3, 0.4, 0.3]]] * 20
+    >>> stack = fit_stack(rows, [1, 3] * 20)
+    >>> stack.weights[0] > stack.weights[1]  # the first knows, the second says the same of everything
+    True
+    """
+    from scipy.optimize import minimize
+
+    table, given = _tables(tables), np.asarray(ratings, dtype=np.intp)
+    _, judges, levels = table.shape
+    start = np.append(np.full(judges, 1 / judges), np.zeros(levels))
+    centres = _centres(table)
+    if not len(given):
+        return _stack(start, centres)
+    logs = _logs(table, centres)
+    hits = np.eye(levels)[given - 1]
+
+    def loss(free: Floats) -> tuple[float, Floats]:
+        from scipy.special import log_softmax
+
+        chances = log_softmax(_logits(logs, free[:judges], free[judges:]), axis=1)
+        off = (np.exp(chances) - hits) / len(given)
+        pull = ridge * (free - start) / len(given)
+        slope = np.append(np.einsum("rjl,rl->j", logs, off), off.sum(axis=0)) + pull
+        value = -float((chances * hits).sum()) / len(given) + float(pull @ (free - start)) / 2
+        return value, slope
+
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 1000, "gtol": 1e-8})
+    return _stack(found.x, centres)
+
+
+def choose_stack(
+    tables: ArrayLike,
+    ratings: ArrayLike,
+    clusters: ArrayLike,
+    *,
+    rng: np.random.Generator,
+) -> StackChoice:
+    """The stack whose ridge has the least held-out log-loss, and how it does against simpler ways.
+
+    A cluster (batch, rater) is never on both sides of a fold. With fewer than two clusters nothing can be
+    held out and the strongest ridge is taken.
+    """
+    table, given = _tables(tables), np.asarray(ratings, dtype=np.intp)
+    names, number = np.unique(np.asarray(clusters), return_inverse=True)
+    used = min(FOLDS, len(names))
+    ridge = _best_ridge(table, given, number, rng)
+    losses: dict[str, float] = {}
+    if used > 1:
+        fold = fold_of(number, folds=used, rng=rng)
+        stacked = np.empty(given.shape)
+        for index in np.unique(fold):
+            own = fold == index
+            inner = _best_ridge(table[~own], given[~own], number[~own], rng)
+            stacked[own] = log_losses(
+                given[own], fit_stack(table[~own], given[~own], ridge=inner).apply(table[own])
+            )
+        losses = {STACKED: float(stacked.mean()), **_simple_losses(table, given)}
+    stack = fit_stack(table, given, ridge=ridge)
+    return StackChoice(stack=stack, ridge=ridge, folds=used if used > 1 else 0, losses=losses)
+
+
+def mean_probabilities(tables: ArrayLike) -> Floats:
+    """The mean over the judges that gave probabilities, (rows, levels); each row must have one."""
+    found: Floats = np.nanmean(_tables(tables), axis=1)
+    return found
+
+
+def median_probabilities(tables: ArrayLike) -> Floats:
+    """From the medians of P(label or better), which are as ordered as the labels and so always add up.
+
+    >>> median_probabilities([[[1, 0, 0], [0, 1, 0], [0, 0, 1]]]).tolist()
+    [[0.0, 1.0, 0.0]]
+    """
+    table = _tables(tables)
+    above = np.nanmedian(table[:, :, ::-1].cumsum(axis=2)[:, :, ::-1], axis=1)
+    above[:, 0] = 1.0
+    found: Floats = -np.diff(above, axis=1, append=0.0)
+    return np.maximum(found, 0.0)
+
+
+def _simple_losses(table: Floats, ratings: Integers) -> dict[str, float]:
+    losses = {
+        MEAN: float(log_losses(ratings, mean_probabilities(table)).mean()),
+        MEDIAN: float(log_losses(ratings, median_probabilities(table)).mean()),
+    }
+    for judge in range(table.shape[1]):
+        there = np.isfinite(table[:, judge, 0])
+        own = log_losses(ratings[there], table[there, judge])
+        losses[str(judge)] = float(own.mean()) if len(own) else float("nan")
+    return losses
+
+
+def _best_ridge(
+    table: Floats,
+    ratings: Integers,
+    clusters: Integers,
+    rng: np.random.Generator,
+) -> float:
+    names, number = np.unique(clusters, return_inverse=True)
+    used = min(FOLDS, len(names))
+    if used < 2:
+        return max(RIDGES)
+    fold = fold_of(number, folds=used, rng=rng)
+    totals = dict.fromkeys(RIDGES, 0.0)
+    for index in np.unique(fold):
+        own = fold == index
+        for ridge in RIDGES:
+            fitted = fit_stack(table[~own], ratings[~own], ridge=ridge)
+            totals[ridge] += float(log_losses(ratings[own], fitted.apply(table[own])).sum())
+    # Of equally good ones the strongest: it stays closest to what needs no fitting.
+    return max(RIDGES, key=lambda ridge: (-round(totals[ridge], 9), ridge))
+
+
+def _tables(tables: ArrayLike) -> Floats:
+    table = np.asarray(tables, dtype=float)
+    if table.ndim != 3 or not table.shape[1]:
+        table = table.reshape(0, 1, len(LABELS)) if not table.size else table
+    if table.ndim != 3 or not table.shape[1]:
+        raise UserError("stacking: probabilities by rating, judge and label are needed")
+    return table
+
+
+def _centres(table: Floats) -> Floats:
+    """Each judge's mean log-probabilities; of a judge that gave none, those of equal chances."""
+    levels = table.shape[2]
+    logs = np.log(np.maximum(table, LEAST_PROBABILITY))
+    there: NDArray[np.bool_] = np.isfinite(table[:, :, 0])
+    sums, counts = np.where(there[:, :, None], logs, 0.0).sum(axis=0), there.sum(axis=0)
+    equal = np.full(sums.shape, -np.log(levels))
+    found: Floats = np.where(counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], equal)
+    return found
+
+
+def _logs(table: Floats, centres: Floats) -> Floats:
+    there = np.isfinite(table[:, :, :1])
+    # Rounding below the least to the least also silences the logarithm of 0.
+    logs = np.log(np.maximum(np.where(there, table, 1.0), LEAST_PROBABILITY))
+    found: Floats = np.where(there, logs, centres)
+    return found
+
+
+def _logits(logs: Floats, weights: Floats, biases: Floats) -> Floats:
+    found: Floats = np.einsum("rjl,j->rl", logs, weights) + biases
+    return found
+
+
+def _stack(free: Floats, centres: Floats) -> Stack:
+    judges = len(centres)
+    return Stack(
+        weights=tuple(float(value) for value in free[:judges]),
+        biases=tuple(float(value) for value in free[judges:]),
+        centres=tuple(tuple(float(value) for value in row) for row in centres),
+    )

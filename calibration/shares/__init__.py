@@ -1,0 +1,1 @@
+"""Shares of labels: counted, corrected, and carried to models nobody rated."""

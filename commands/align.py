@@ -1,0 +1,138 @@
+"""The commands of EmotionBench: a model's own reported feelings."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from commands.shared.options import FILE, interruptible
+
+
+@click.group()
+def align() -> None:
+    """How a model's own reported feelings shift, held against people's (EmotionBench)."""
+
+
+@align.command("run")
+@click.option("--model-config", type=FILE, help="A TOML file: model, base_url, key_env, temperature ...")
+@click.option("--model", help="The model to ask, as its server calls it.")
+@click.option("--base-url", help="An OpenAI-compatible server, such as http://127.0.0.1:8000/v1.")
+@click.option("--key-env", metavar="NAME", help="The variable that holds the key; never the key itself.")
+@click.option("--name", help="What the sheets call the model.  [default: the model]")
+@click.option("--temperature", type=click.FloatRange(min=0), help="[default: 0]")
+@click.option("--max-tokens", type=click.IntRange(min=1), help="[default: 512]")
+@click.option("--concurrency", type=click.IntRange(min=1), help="Calls at a time.  [default: 32]")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds.  [default: 60]")
+@click.option(
+    "--scale", default="PANAS", show_default=True, help="The questionnaire; all but PANAS need items."
+)
+@click.option(
+    "--questionnaires", type=FILE, help="Your copy of the benchmark's questionnaires.json, for items."
+)
+@click.option(
+    "--situations", type=FILE, help="The benchmark's situations.csv or .json.  [default: 108 of ours]"
+)
+@click.option(
+    "--emotion", "emotions", multiple=True, help="Only situations of this emotion; may be repeated."
+)
+@click.option("--per-factor", type=click.IntRange(min=1), help="No more than the first N of each factor.")
+@click.option(
+    "--orders", type=click.IntRange(min=1), default=10, show_default=True, help="Orders of the items."
+)
+@click.option("--repeats", type=click.IntRange(min=1), default=1, show_default=True, help="Of every order.")
+@click.option(
+    "--defaults",
+    type=click.IntRange(min=2),
+    help="Sheets without a situation.  [default: as orders, 10 at least]",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the orders.")
+@click.option("--positive", is_flag=True, help="Our situations rewritten so that they go well, one a factor.")
+@click.option("--stable", is_flag=True, help="Tell the model not to let situations take hold of it.")
+@click.option("--replay", type=FILE, help="Read the answers.jsonl of an earlier run instead of asking.")
+@click.option("--out", type=FILE, help="The run's folder.  [default: alignments/<model>-<scale>-<digest>]")
+@click.option("--max-cost", type=click.FloatRange(min=0), help="Spend no more than this now, in USD.")
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
+def align_run(*, out: Path | None, max_cost: float | None, as_json: bool, **options: Any) -> None:
+    """Have a model fill in a questionnaire by default and with each situation in mind.
+
+    PANAS and 108 situations are built in; the other scales' items are read from your copy of the benchmark.
+    The same command takes an interrupted run up again and asks for nothing twice.
+
+    \b
+    Examples:
+      empathy-judge align run --base-url http://127.0.0.1:8000/v1 --model llama --orders 3 --per-factor 1
+      empathy-judge align run --model gpt-4o --key-env OPENAI_API_KEY --max-cost 2
+      empathy-judge align report alignments/llama-PANAS-1a2b3c4d
+    """
+    from emotionbench.administer import (
+        check_filled,
+        default_folder,
+        make_reporter,
+        plan_alignment,
+        print_run,
+        run_alignment,
+    )
+    from reports.progress import progress
+
+    reporter = make_reporter(**options)
+    endpoint = getattr(reporter, "endpoint", None)  # a replay has none
+    plan = plan_alignment(reporter)
+    folder = out or default_folder(plan)
+    with (
+        interruptible("what was answered is kept", out=folder),
+        progress("asking", "answered", spent=lambda: endpoint.spent if endpoint else 0.0) as on_progress,
+    ):
+        run = run_alignment(reporter, plan, folder, max_cost=max_cost, on_progress=on_progress)
+    print_run(run, as_json=as_json)
+    check_filled(run)
+
+
+@align.command("import")
+@click.argument("files", type=FILE, nargs=-1, required=True)
+@click.option("--out", type=FILE, default=Path("sheets.jsonl"), show_default=True, help="The sheets' file.")
+@click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
+def align_import(files: tuple[Path, ...], out: Path, as_json: bool) -> None:
+    """Turn results files of EmotionBench into sheets; what they lack is counted.
+
+    FILES are *-testing.csv files of models, the crowd's crowd.xlsx and the leaderboard's data.json.
+
+    \b
+    Example:
+      empathy-judge align import crowd.xlsx gpt-4-PANAS-testing.csv --out sheets.jsonl
+    """
+    from emotionbench.administer import import_files, print_imported
+
+    print_imported(import_files(files, out), out, as_json=as_json)
+
+
+@align.command("report")
+@click.argument("sheets", type=FILE, nargs=-1, required=True)
+@click.option("--out", type=FILE, help="Write report.html, report.md and report.json into this folder.")
+@click.option("--factors", is_flag=True, help="Show all 36 factors in the table, not only emotions.")
+@click.option(
+    "--alpha",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.01,
+    show_default=True,
+    help="Of the tests.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of people's halves.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole result as JSON.")
+def align_report(
+    sheets: tuple[Path, ...], out: Path | None, factors: bool, alpha: float, seed: int, as_json: bool
+) -> None:
+    """Say how far feelings moved, whether as people's did, and which printed figures the data contradict.
+
+    SHEETS are folders of align run and files of align import.
+
+    \b
+    Examples:
+      empathy-judge align report sheets.jsonl --factors
+      empathy-judge align report alignments/llama-PANAS-1a2b3c4d sheets.jsonl --out report
+    """
+    from emotionbench.alignment import align_files
+    from emotionbench.report import print_alignment, write_alignment
+
+    result = align_files(sheets, alpha=alpha, seed=seed)
+    written = write_alignment(result, out) if out else []
+    print_alignment(result, factors=factors, as_json=as_json, report=written[0] if written else None)

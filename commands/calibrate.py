@@ -1,0 +1,298 @@
+"""The commands that say how far to trust a judge, and which model is better."""
+
+import json
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from calibration.artifact import FILE as FILE_desk
+from calibration.artifact import write_calibration
+from calibration.fit import Options
+from calibration.fit import calibrate as calibrate_desk
+from calibration.from_trials import calibration_from_trials
+from commands.shared.options import FILE, complete_judge
+from data.errors import UserError
+from data.files import disk_errors
+from data.judgments import Judged, people_only, read_judged
+from data.tables import read_exchanges, read_ratings
+from reports.calibration.calibration_page import print_report, print_self_test, print_shipped
+
+
+@click.command()
+@click.argument("runs", type=FILE, nargs=-1, metavar="RUN... RATINGS")
+@click.option("--exchanges", type=FILE, help="The texts, for length, emotions and examples in the report.")
+@click.option("--scale", default="Bad,Okay,Good", show_default=True, help="The ratings' levels, worst first.")
+@click.option("--dimension", default="empathy", show_default=True, help="Which dimension of the ratings.")
+@click.option(
+    "--judge", "judges", multiple=True, metavar="NAME", help="Of a table of several judges; may be repeated."
+)
+@click.option(
+    "--rater", "raters", multiple=True, metavar="NAME", help="Count these raters only; may be repeated."
+)
+@click.option("--median", "is_median", is_flag=True, help="Hold the judge against the median rating.")
+@click.option(
+    "--rounding", "is_rounding", is_flag=True, help="Take ratings between two levels to the nearest."
+)
+@click.option(
+    "--reliability",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.2817,
+    show_default=True,
+    help="Kappa of two people, where the ratings cannot tell it.",
+)
+@click.option(
+    "--epsilon",
+    type=click.FloatRange(0, 1),
+    default=0.1,
+    show_default=True,
+    help="What asking a person costs, in the alternative-annotator test.",
+)
+@click.option(
+    "--leave-out", multiple=True, metavar="MODEL", help="Draw the line without this model; may be repeated."
+)
+@click.option(
+    "--probe",
+    metavar="JUDGE",
+    shell_complete=complete_judge,
+    help="Also ask this judge about rewritten responses; needs --exchanges.",
+)
+@click.option(
+    "--attack",
+    metavar="JUDGE",
+    shell_complete=complete_judge,
+    help="Also try to game this judge; without RUN and RATINGS, only this.",
+)
+@click.option(
+    "--out", type=FILE, help="Where calibration.json and report.* go.  [default: calibrations/<run>]"
+)
+@click.option(
+    "--valid-days", type=click.IntRange(min=1), default=90, show_default=True, help="Until it expires."
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all chance.")
+@click.option(
+    "--draws", type=click.IntRange(min=2), help="Of the bootstrap.  [default: 2000; self-test: 240]"
+)
+@click.option(
+    "--trial",
+    "trials",
+    type=FILE,
+    multiple=True,
+    help="Calibrate a trained judge from the trials of its recipe; one of each protocol.",
+)
+@click.option("--self-test", is_flag=True, help="Check the intervals on data whose answer is known.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
+@click.pass_context
+def calibrate(
+    ctx: click.Context,
+    runs: tuple[Path, ...],
+    exchanges: Path | None,
+    scale: str,
+    dimension: str,
+    judges: tuple[str, ...],
+    raters: tuple[str, ...],
+    is_median: bool,
+    is_rounding: bool,
+    reliability: float,
+    epsilon: float,
+    leave_out: tuple[str, ...],
+    probe: str | None,
+    attack: str | None,
+    out: Path | None,
+    valid_days: int,
+    seed: int,
+    draws: int | None,
+    trials: tuple[Path, ...],
+    self_test: bool,
+    as_json: bool,
+) -> None:
+    """Say how far to trust a judge, and fit the calibration that corrects it.
+
+    RUN is a run's folder, or another tool's table with an id and a score, rating or label in each row; given
+    several, the first is calibrated and all are compared. RATINGS, the last, is a table with id, rater and
+    rating. Writes calibration.json, report.html, report.md and report.json.
+
+    \b
+    Examples:
+      empathy-judge calibrate runs/mine ratings.jsonl --exchanges responses.jsonl
+      empathy-judge calibrate theirs.csv ratings.csv --scale 1-5
+      empathy-judge calibrate runs/a runs/b ratings.jsonl --out compared
+      empathy-judge calibrate --self-test
+    """
+    from calibration.fit import DRAWS, Options
+    from data.judgments import parse_scale
+
+    if self_test:
+        ctx.exit(run_self_test(seed=seed, draws=draws or SELF_TEST_DRAWS, as_json=as_json))
+    if attack and not runs and not trials:
+        ctx.exit(attack_judge(attack, seed=seed, as_json=as_json))
+    options = Options(
+        scale=parse_scale(scale),
+        dimension=dimension,
+        is_median=is_median,
+        is_rounding=is_rounding,
+        reliability=reliability,
+        epsilon=epsilon,
+        leave_out=leave_out,
+        days=valid_days,
+        seed=seed,
+        draws=draws or DRAWS,
+    )
+    if trials:
+        if len(judges) != 1 or runs:
+            raise UserError(
+                "--trial: name the trained judge with one --judge, and give no RUN and no RATINGS"
+            )
+        ctx.exit(calibrate_trials(trials, judge_name=judges[0], options=options, out=out, as_json=as_json))
+    if len(runs) < 2:
+        raise UserError("calibrate: give one or more runs and then the ratings: calibrate RUN... RATINGS")
+    ctx.exit(
+        calibrate_files(
+            runs[:-1],
+            runs[-1],
+            options=options,
+            exchanges=exchanges,
+            judges=judges,
+            raters=raters,
+            probe=probe,
+            attack=attack,
+            out=out,
+            as_json=as_json,
+        )
+    )
+
+
+# What the command `calibrate` does: reads what people bring, calibrates, writes and prints.
+
+INCONCLUSIVE, FAILED = 3, 1
+SELF_TEST_DRAWS = 240
+
+
+def calibrate_files(
+    runs: Sequence[Path],
+    ratings: Path,
+    *,
+    options: Options,
+    exchanges: Path | None = None,
+    judges: Sequence[str] = (),
+    raters: Sequence[str] = (),
+    probe: str | None = None,
+    attack: str | None = None,
+    out: Path | None = None,
+    as_json: bool = False,
+) -> int:
+    """Calibrate, write calibration.json and the reports, and print; returns the exit code."""
+    judged = [
+        item
+        for path in runs
+        for item in read_judged(path, scale=options.scale, judges=judges, dimension=options.dimension)
+    ]
+    rated = people_only(read_ratings(ratings), raters=raters, judges=[item.name for item in judged])
+    texts = {item.id: item for item in read_exchanges(exchanges)} if exchanges else {}
+    found = calibrate_desk(judged, rated, exchanges=texts, options=options)
+    report = found.report
+    if probe:
+        report = {**report, "probes": _probe(probe, list(texts.values()), options.seed)}
+    if attack:
+        report = {**report, "attacks": _attack(attack, options.seed)}
+    folder = out or Path("calibrations") / _folder_name(judged)
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    write_calibration(folder / FILE_desk, found.calibration)
+    written = _write(folder, report)
+    if as_json:
+        print(json.dumps(report, indent=2, allow_nan=False))
+    else:
+        print_report(report, [folder / FILE_desk, *written])
+    # Undefined, or known of so few that nobody can say how exactly.
+    return INCONCLUSIVE if report["agreement"][report["headline"]]["low"] is None else 0
+
+
+def _folder_name(judged: Sequence[Judged]) -> str:
+    first = judged[0]
+    source = Path(first.source).stem
+    return source if first.name == source else f"{source}-{first.name}".replace("/", "-")
+
+
+def _write(folder: Path, report: dict[str, Any]) -> list[Path]:
+    from reports.html import write_report
+
+    return write_report(report, folder)
+
+
+def _probe(name: str, exchanges: Sequence[Any], seed: int) -> dict[str, Any]:
+    from judge.base import load_judge
+    from judge.robustness.probes import run_probes
+
+    if not exchanges:
+        raise UserError("--probe: rewrites responses, and so needs their texts: add --exchanges FILE")
+    judge = load_judge(name)
+    results = run_probes(judge, exchanges, seed=seed)
+    return {"judge": judge.name, "version": judge.version, "results": [item.as_dict() for item in results]}
+
+
+def attack_judge(name: str, *, seed: int, as_json: bool) -> int:
+    """Whether attacks make a judge call Bad replies Good, without any ratings; returns the exit code."""
+    from reports.calibration.bias import attacks_page
+    from reports.terminal import print_page
+
+    found = _attack(name, seed)
+    if as_json:
+        print(json.dumps(found, indent=2, allow_nan=False))
+    else:
+        print_page(attacks_page(found))
+    return {"passes": 0, "fails": FAILED}.get(found["result"], INCONCLUSIVE)
+
+
+def _attack(name: str, seed: int) -> dict[str, Any]:
+    from judge.base import load_judge
+    from judge.robustness.attacks import run_attacks
+    from reports.terminal import working
+
+    judge = load_judge(name)
+    with working(f"attacking {judge.name}"):
+        return run_attacks(judge, seed=seed).as_dict()
+
+
+def calibrate_trials(
+    trials: Sequence[Path],
+    *,
+    judge_name: str,
+    options: Options,
+    out: Path | None = None,
+    as_json: bool = False,
+) -> int:
+    """A trained judge's calibration from its held-out predictions, beside its weights."""
+    from judge.base import load_judge
+
+    judge = load_judge(judge_name)
+    calibration = calibration_from_trials(
+        trials,
+        judge,
+        created=date.today(),
+        days=options.days,
+        seed=options.seed,
+        leave_out=options.leave_out,
+    )
+    folder = out or getattr(judge, "folder", None)
+    if folder is None:
+        raise UserError(f"--judge: {judge_name} has no folder of weights; say with --out where to write")
+    path = Path(folder) / FILE_desk
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    write_calibration(path, calibration)
+    print_shipped(calibration, path, as_json=as_json)
+    return 0
+
+
+def run_self_test(*, seed: int, draws: int, as_json: bool) -> int:
+    """Whether the intervals keep their word on data with a known answer."""
+    from calibration.bias.audits import audit_planted
+    from calibration.selftest import self_test
+
+    found = self_test(rng=np.random.default_rng(seed), draws=draws, audit=audit_planted)
+    print_self_test(found, as_json=as_json)
+    return FAILED if found["problems"] else 0

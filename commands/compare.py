@@ -1,0 +1,103 @@
+"""The commands that say how far to trust a judge, and which model is better."""
+
+import json
+from datetime import date
+from pathlib import Path
+
+import click
+
+from calibration.comparison.compare_runs import Question
+from calibration.comparison.compare_runs import compare as compare_comparing
+from commands.shared.options import FILE
+from data.files import disk_errors, replacing
+from reports.markdown import as_markdown as page_as_markdown
+from reports.terminal import print_page, working
+
+
+@click.command()
+@click.argument("runs", metavar="RUN...", type=FILE, nargs=-1, required=True)
+@click.option(
+    "--baseline",
+    "baselines",
+    metavar="MODEL",
+    multiple=True,
+    help="Compare with this model only; study:human and the study's other models can stand here too."
+    "  [default: for ratings human, for runs every two models]",
+)
+@click.option(
+    "--models", metavar="NAMES", multiple=True, help="These models only, separated by commas; or all."
+)
+@click.option("--ratings", type=FILE, help="People's ratings of some of the runs' responses.")
+@click.option("--exchanges", type=FILE, help="For ratings that do not name model and emotion: the responses.")
+@click.option(
+    "--calibration",
+    metavar="FILE|none",
+    help="Correct runs by this calibration, or by none.  [default: the one they were scored with]",
+)
+@click.option(
+    "--margin",
+    type=click.FloatRange(min=0, max=100, min_open=True),
+    default=5.0,
+    show_default=True,
+    help="The least difference in points of Good worth telling.",
+)
+@click.option("--out", type=FILE, help="Write report.md and report.json into this folder too.")
+@click.option("--markdown", is_flag=True, help="Print Markdown instead of tables.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+def compare(
+    runs: tuple[Path, ...],
+    baselines: tuple[str, ...],
+    models: tuple[str, ...],
+    ratings: Path | None,
+    exchanges: Path | None,
+    calibration: str | None,
+    margin: float,
+    out: Path | None,
+    markdown: bool,
+    as_json: bool,
+) -> None:
+    """Compare models: judged ones with each other and with the study, or rated ones by people's ratings.
+
+    RUN is a run's folder; give one with several models, or several of one judge. In place of runs, one table
+    of ratings (.jsonl, .csv or .parquet) with rater, rating, model (or system) and emotion gives the crowd
+    study's tables, and beside them tests that count raters and adjust for their number.
+
+    \b
+    Examples:
+      empathy-judge compare runs/monday runs/tuesday
+      empathy-judge compare runs/mine --baseline study:human --baseline study:gpt-4
+      empathy-judge compare ratings.csv --baseline human --models gpt-4,gemini-1.0-pro
+    """
+    from calibration.comparison.compare_runs import Question
+
+    question = Question(
+        paths=runs,
+        baselines=baselines,
+        models=tuple(name.strip() for names in models for name in names.split(",") if name.strip()),
+        ratings=ratings,
+        exchanges=exchanges,
+        calibration=calibration,
+        margin=margin / 100,
+    )
+    compare_and_print(question, today=date.today(), out=out, as_markdown=markdown, as_json=as_json)
+
+
+def compare_and_print(
+    question: Question, *, today: date, out: Path | None, as_markdown: bool, as_json: bool
+) -> None:
+    """Compare, print in the form asked for, and write the report where a folder is named."""
+    with working("comparing"):
+        result, page = compare_comparing(question, today=today)
+    if as_json:
+        print(json.dumps(result, indent=2, allow_nan=False))
+    elif as_markdown:
+        print(page_as_markdown(page))
+    else:
+        print_page(page)
+    if out is not None:
+        texts = {"report.md": page_as_markdown(page), "report.json": json.dumps(result, indent=2) + "\n"}
+        with disk_errors(out):
+            out.mkdir(parents=True, exist_ok=True)
+            for name, text in texts.items():
+                with replacing(out / name) as partial:
+                    partial.write_text(text, encoding="utf-8")

@@ -1,0 +1,60 @@
+"""The commands about the tool itself: is all well, and how a shell completes it."""
+
+from pathlib import Path
+
+import click
+
+from commands.shared.options import FILE
+
+WHERE = {
+    "bash": 'eval "$(empathy-judge completion bash)"  in ~/.bashrc',
+    "zsh": 'eval "$(empathy-judge completion zsh)"  in ~/.zshrc',
+    "fish": "empathy-judge completion fish > ~/.config/fish/completions/empathy-judge.fish",
+}
+
+
+@click.command()
+@click.argument("files", type=FILE, nargs=-1, metavar="[FILE.toml]...")
+@click.option("--ask", is_flag=True, help="Ask each endpoint one question; that may cost a little money.")
+@click.option("--json", "as_json", is_flag=True, help="Print the checks as JSON.")
+@click.pass_context
+def doctor(ctx: click.Context, files: tuple[Path, ...], ask: bool, as_json: bool) -> None:
+    """Check that all is there that judging needs, and say what to do where it is not.
+
+    Looks at packages, weights, calibrations and the disk, and has the default judge judge a response whose
+    answer is known. FILES are TOML files of judges, models or nights: keys, servers and databases they name
+    are looked at too. Without --ask nothing is sent that could cost money. The exit code is 5 if one fails.
+
+    \b
+    Examples:
+      empathy-judge doctor
+      empathy-judge doctor prompted.toml nightly.toml --ask
+    """
+    from datetime import date
+    from itertools import chain
+
+    from commands.shared.checks import check_file, check_house, print_checks
+
+    named = (check for path in files for check in check_file(path, ask=ask))
+    ctx.exit(
+        print_checks(chain(check_house(today=date.today(), folder=Path("runs")), named), as_json=as_json)
+    )
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(list(WHERE)))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print what makes a shell complete commands, options, judges, sources and files.
+
+    \b
+    Examples:
+      eval "$(empathy-judge completion bash)"
+      empathy-judge completion fish > ~/.config/fish/completions/empathy-judge.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    made = kind(ctx.find_root().command, {}, "empathy-judge", "_EMPATHY_JUDGE_COMPLETE")
+    click.echo(f"# {WHERE[shell]}\n{made.source()}")

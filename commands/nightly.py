@@ -1,0 +1,115 @@
+"""The commands of every night."""
+
+from pathlib import Path
+
+import click
+
+from commands.shared.options import FILE, interruptible
+
+
+@click.command()
+@click.argument("config", type=FILE)
+@click.option("--night", metavar="NAME", help="The night's name.  [default: today's date]")
+@click.option("--again", is_flag=True, help="Judge a night that is in the history anew, in its place.")
+@click.option("--now", metavar="TIME", hidden=True, help="The time to write down, such as 2026-11-15T02:00.")
+@click.option("--json", "as_json", is_flag=True, help="Print the night as JSON.")
+@click.pass_context
+def nightly(
+    ctx: click.Context, config: Path, night: str | None, again: bool, now: str | None, as_json: bool
+) -> None:
+    """Run a night: models answer, the judge scores, gates are checked, history and dashboard go on.
+
+    CONFIG is a TOML file that names models, judge and gates; nightly/config.py lists its keys. The same
+    command takes an interrupted night up again, and a night that is in the history is asked for nothing. The
+    exit code is 1 for a regression, 3 where it cannot be told, 4 for a calibration that cannot be used, and 5
+    where a model or the judge could not be asked.
+
+    \b
+    Examples:
+      empathy-judge nightly nightly.toml
+      empathy-judge nightly nightly.toml --night 2026-11-15 --json
+    """
+    from datetime import datetime, timedelta
+    from time import monotonic
+
+    from nightly.config import check_name, read_config
+    from nightly.night import run_night
+    from nightly.output import print_night
+    from reports.progress import progress
+
+    fixed = datetime.fromisoformat(now) if now else None
+    began, start = datetime.now().astimezone(), monotonic()  # so that no clock put back makes a time negative
+    settings = read_config(config)
+    name = check_name(night, "--night") if night else (fixed or began).date().isoformat()
+    with interruptible("what was answered and judged is kept", night=name):
+        ran = run_night(
+            settings,
+            night=name,
+            clock=lambda: fixed or began + timedelta(seconds=monotonic() - start),
+            watching=progress,
+            again=again,
+        )
+    print_night(ran, settings, as_json=as_json)
+    ctx.exit(ran.exit_code)
+
+
+@click.group()
+def history() -> None:
+    """Look into the history of all nights."""
+
+
+@history.command("export")
+@click.option(
+    "--history",
+    "place",
+    default="nights.sqlite",
+    show_default=True,
+    metavar="FILE|URL",
+    help="A SQLite file, or postgresql+psycopg://... (the password best in PGPASSWORD).",
+)
+@click.option(
+    "--kind",
+    type=click.Choice(["results", "emotions", "anchors", "gates", "judgments"]),
+    default="results",
+    show_default=True,
+    help="Which rows.",
+)
+@click.option("--config", metavar="DIGEST", help="Only the nights of this config.")
+@click.option("--last", type=click.IntRange(min=1), help="Only the newest N nights.")
+@click.option("--format", "format_", type=click.Choice(["jsonl", "csv"]), help="[default: as --out]")
+@click.option("--out", type=FILE, help="Where to write.  [default: the output]")
+def export(
+    place: str, kind: str, config: str | None, last: int | None, format_: str | None, out: Path | None
+) -> None:
+    """Write the history as flat rows, one for each model and night.
+
+    \b
+    Examples:
+      empathy-judge history export --out nights.csv
+      empathy-judge history export --history postgresql+psycopg://me@db/nights --kind gates --last 30
+    """
+    from nightly.history import export_history
+
+    count = export_history(place, out, kind=kind, format=format_, config=config, last=last)
+    if out is not None:
+        click.echo(f"{count:,} rows  {out}")
+
+
+@click.command()
+@click.argument("history", metavar="HISTORY")
+@click.option("--out", type=FILE, default=Path("dashboard"), help="The site's folder.  [default: dashboard]")
+@click.option("--nights", type=click.IntRange(min=1), help="Show only the newest N nights.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
+def dashboard(history: str, out: Path, nights: int | None, as_json: bool) -> None:
+    """Make the pages that show all nights: trends, models, emotions, responses and the judge's health.
+
+    HISTORY is the file that `nightly` writes, or the URL of a PostgreSQL database. The folder needs no
+    server: open its index.html.
+
+    \b
+    Example:
+      empathy-judge dashboard nights.sqlite --out site
+    """
+    from nightly.dashboard.build import build_and_print
+
+    build_and_print(history, out, nights=nights, as_json=as_json)

@@ -1,0 +1,104 @@
+"""The command that serves: our judge behind a door that other tools know."""
+
+import click
+
+from data.errors import UserError
+
+
+@click.command()
+@click.option(
+    "--judge",
+    "judge_name",
+    default="classifier",
+    show_default=True,
+    metavar="NAME|FILE.toml",
+    help="The judge that answers, as in `score`.",
+)
+@click.option(
+    "--calibration",
+    metavar="FILE|none",
+    help="Add prediction sets by this calibration, or by none.  [default: the one that came with the judge]",
+)
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Where to listen; this machine only, if not told."
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8321, show_default=True, help="0 for any that is free."
+)
+@click.option("--key-env", default="", metavar="NAME", help="The variable with the key callers must send.")
+@click.option(
+    "--queue",
+    type=click.IntRange(min=1),
+    default=512,
+    show_default=True,
+    metavar="N",
+    help="Judgments that may wait; past that the answer is 503.",
+)
+@click.option(
+    "--max-exchanges",
+    type=click.IntRange(min=1),
+    default=256,
+    show_default=True,
+    metavar="N",
+    help="The most that one request may bring.",
+)
+@click.option(
+    "--max-body",
+    type=click.IntRange(min=1024),
+    default=1024 * 1024,
+    show_default=True,
+    metavar="BYTES",
+    help="The most that one request may weigh.",
+)
+def serve(
+    judge_name: str,
+    calibration: str | None,
+    host: str,
+    port: int,
+    key_env: str,
+    queue: int,
+    max_exchanges: int,
+    max_body: int,
+) -> None:
+    """Answer over HTTP what `score` answers for files.
+
+    POST /v1/score takes exchanges; /v1/decisions (OpenAI) and /v1/systemone take a score over Bad, Okay and
+    Good about one exchange; / is a page to try it. Also: /v1/models, /health, /metrics, /openapi.json.
+    Nothing that is sent is kept or logged. The first SIGTERM or Ctrl-C finishes what was taken.
+
+    \b
+    Examples:
+      empathy-judge serve
+      empathy-judge serve --port 0 --judge classifier-large --queue 64
+      empathy-judge serve --host 0.0.0.0 --key-env JUDGE_KEY
+    """
+    from judge.base import load_judge
+    from judge.llm.keys import Key
+    from server.app import Limits, make_app
+    from server.guard import is_loopback, own_hosts
+    from server.process import make_server, open_socket, url_of
+    from server.served_judge import Served
+
+    key = Key(key_env)
+    if not key_env and not is_loopback(host):
+        raise UserError(
+            f"--host {host}: others could use this server; name the variable that holds a key with "
+            "--key-env, or leave --host out to serve this machine only"
+        )
+    with open_socket(host, port) as listening:
+        served = Served(load_judge(judge_name), calibration)
+        judge = served.judge
+
+        def say_ready() -> None:
+            click.echo(
+                f"serving {judge.name} {judge.version} at {url_of(listening)}; {served.found.says}", err=True
+            )
+
+        app = make_app(
+            served,
+            limits=Limits(queue=queue, exchanges=max_exchanges, body=max_body),
+            hosts=own_hosts(host),
+            key=key.headers.get("Authorization", "").removeprefix("Bearer "),
+            on_ready=say_ready,
+        )
+        make_server(app).run(sockets=[listening])

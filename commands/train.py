@@ -1,0 +1,185 @@
+"""The commands that make judges, and what they are made from."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from commands.shared.options import FILE, complete_judge, interruptible
+from data.errors import Interrupted
+
+
+@click.command()
+@click.argument("exchanges", type=FILE)
+@click.argument("ratings", type=FILE)
+@click.option(
+    "--recipe", default="default", show_default=True, metavar="NAME|FILE.toml", help="How to train."
+)
+@click.option(
+    "--base", metavar="NAME|FOLDER", help="Another base than the recipe's: minilm, smollm2, a folder."
+)
+@click.option("--seed", type=click.IntRange(min=0), help="Another seed than the recipe's.")
+@click.option("--out", type=FILE, required=True, help="The judge's folder, or the trial's.")
+@click.option(
+    "--protocol",
+    type=click.Choice(["raters-apart", "model-apart"]),
+    help="Put the recipe to the test instead of making a judge.",
+)
+@click.option("--texts", type=FILE, multiple=True, help="Exchanges nobody rated, for a teacher to label.")
+@click.option("--evidence", type=FILE, multiple=True, help="A trial's folder whose figures go on the card.")
+@click.option("--about", type=FILE, help="A TOML file: summary, licence, data and limits for the card.")
+@click.option("--device", default="auto", show_default=True, help="cpu, cuda, or whichever is there.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+def train(
+    exchanges: Path,
+    ratings: Path,
+    recipe: str,
+    base: str | None,
+    seed: int | None,
+    out: Path,
+    protocol: str | None,
+    texts: tuple[Path, ...],
+    evidence: tuple[Path, ...],
+    about: Path | None,
+    device: str,
+    as_json: bool,
+) -> None:
+    """Fine-tune a judge on rated exchanges, or measure how well such a judge would do.
+
+    With --protocol nothing is shipped: the recipe is trained once for each held-out part and its predictions
+    are compared with the ratings it did not see. The same command takes a broken training up again.
+
+    \b
+    Examples:
+      empathy-judge train exchanges.jsonl ratings.jsonl --protocol model-apart --out trials/model-apart
+      empathy-judge train exchanges.jsonl ratings.jsonl --evidence trials/model-apart --out my-judge
+    """
+    from judge.classifier.make import Materials, make, try_out
+
+    materials = Materials.read(
+        exchanges,
+        ratings,
+        recipe=recipe,
+        instead={"base": base, "seed": seed},
+        texts=texts,
+        device=device,
+    )
+    with interruptible("the networks that were trained whole are kept, the one under way is not"):
+        if protocol:
+            try_out(materials, protocol, out, as_json=as_json)
+        else:
+            make(materials, out, evidence=evidence, about=about, as_json=as_json)
+
+
+@click.command()
+@click.argument("exchanges", type=FILE)
+@click.argument("ratings", type=FILE)
+@click.option(
+    "--judge",
+    "judge_name",
+    required=True,
+    metavar="FILE.toml",
+    shell_complete=complete_judge,
+    help="The prompted judge to tune.",
+)
+@click.option("--out", type=FILE, required=True, help="The tuned program's file, a .json.")
+@click.option(
+    "--method",
+    type=click.Choice(["bootstrap", "mipro", "gepa"]),
+    default="bootstrap",
+    show_default=True,
+    help="DSPy's optimizer: examples only, instructions and examples, or instructions by reflection.",
+)
+@click.option(
+    "--metric",
+    type=click.Choice(["qwk", "log_loss"]),
+    default="qwk",
+    show_default=True,
+    help="What to tune for.",
+)
+@click.option(
+    "--max-calls",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    help="Stop after so many calls.",
+)
+@click.option("--max-cost", type=click.FloatRange(min=0), metavar="USD", help="Stop before more is spent.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the search.")
+@click.option(
+    "--held-out",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.3,
+    show_default=True,
+    help="The part of the ratings that only measures.",
+)
+@click.option(
+    "--demos", type=click.IntRange(min=0), default=4, show_default=True, help="Examples in the prompt."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+def optimize(
+    exchanges: Path,
+    ratings: Path,
+    judge_name: str,
+    out: Path,
+    method: Any,
+    metric: Any,
+    max_calls: int,
+    max_cost: float | None,
+    seed: int,
+    held_out: float,
+    demos: int,
+    as_json: bool,
+) -> None:
+    """Tune a prompted judge's instructions and examples against people's ratings.
+
+    The result is kept only if it does better on ratings it was not made from. Name its file in the judge's
+    TOML as program = "..." and score with that. It holds exchanges from the ratings as examples.
+
+    \b
+    Example:
+      empathy-judge optimize exchanges.jsonl ratings.jsonl --judge prompted.toml --out tuned.json --max-cost 5
+    """
+    from judge.tuning.optimize import tune
+
+    try:
+        tune(
+            exchanges,
+            ratings,
+            out,
+            judge_name=judge_name,
+            method=method,
+            metric=metric,
+            max_calls=max_calls,
+            max_cost=max_cost,
+            seed=seed,
+            held_out_part=held_out,
+            demos=demos,
+            as_json=as_json,
+        )
+    except KeyboardInterrupt as interrupt:
+        raise Interrupted(
+            "interrupted; nothing was kept. A search cannot be taken up again: end it with --max-calls "
+            "or --max-cost, then its best so far is kept"
+        ) from interrupt
+
+
+@click.command()
+@click.argument("ratings", type=FILE)
+@click.argument("runs", type=FILE, nargs=-1, required=True)
+@click.option("--out", type=FILE, required=True, help="The weights' file, a .json.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the folds.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+def stack(ratings: Path, runs: tuple[Path, ...], out: Path, seed: int, as_json: bool) -> None:
+    """Fit a panel's weights on ratings, and say how many independent judges the panel is worth.
+
+    RUNS are the folders of two or more judges' runs over the same responses. Name the weights in the panel's
+    TOML: kind = "panel", judges = [...], combine = "stacked", weights = "...".
+
+    \b
+    Example:
+      empathy-judge stack ratings.jsonl runs/classifier runs/prompted --out weights.json
+    """
+    from judge.tuning.stack_panel import fit_panel
+
+    fit_panel(runs, ratings, out, seed=seed, as_json=as_json)

@@ -1,0 +1,271 @@
+"""Datasets of whole conversations, read into exchanges and ratings.
+
+The response is the listener's last turn, the prompt the speaker's before it, `dialogue` what came earlier.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from data.errors import UserError
+from data.importers.intake import (
+    BadCell,
+    Imported,
+    Intake,
+    Scale,
+    find_files,
+    read_header,
+    read_score,
+    read_teq,
+    read_text,
+)
+from data.records import Exchange, Rating, Turn
+
+SPEAKER, LISTENER = "speaker", "listener"
+ROLES = {"Seeker": SPEAKER, "Supporter": LISTENER}
+TURN_START = re.compile(r"\s*(Seeker|Supporter):(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """One of the four datasets behind *judging empathy*: its key column, scale and file of texts."""
+
+    key: str
+    scale: Scale
+    texts: str | None = None
+
+
+CORPORA = {
+    "empatheticdialogues": Corpus("conv_id", (1, 5), "sample_empatheticdialogues.csv"),
+    "epitome": Corpus("sp_id", (0, 2), "sample_epitome.csv"),
+    "lend_an_ear": Corpus("conversation_id", (1, 5), "sample_lend_an_ear_conversations.csv"),
+    "perceived_empathy": Corpus("id", (1, 7)),
+}
+RATERS = {"gpt": "gpt-4o", "claude": "claude-3.7-sonnet", "gemini": "gemini-2.5-pro"}
+NO_DIMENSION = {"", "Unnamed: 0", "rp_id", "full_conversation", "response_length"}
+
+IEVAL_BOTS = ("Pink", "Purple", "Yellow", "Green")
+IEVAL_SCALES: dict[str, Scale] = dict.fromkeys(("P", "^P", "A", "^A", "EU", "ER", "L", "R", "S"), (1, 5))
+IEVAL_SCALES["Rating"] = (1, 3)
+
+
+def parse_transcript(text: str) -> list[Turn]:
+    """The turns of a "Seeker: … / Supporter: …" text; a line without a name goes on with the turn before.
+
+    >>> [turn.speaker for turn in parse_transcript("Seeker: I lost.\\nSupporter: Oh no.\\nWhat happened?")]
+    ['speaker', 'listener']
+    """
+    turns: list[tuple[str, list[str]]] = []
+    for line in text.splitlines():
+        if start := TURN_START.match(line):
+            turns.append((ROLES[start[1]], [start[2]]))
+        elif turns:
+            turns[-1][1].append(line)
+        elif line.strip():
+            raise BadCell("full_conversation: does not start with 'Seeker:' or 'Supporter:'")
+    return [Turn(speaker=speaker, text="\n".join(lines).strip()) for speaker, lines in turns]
+
+
+def parse_chat_log(text: str) -> list[Turn]:
+    """The turns of "- " lines, the user's first; a line without the dash goes on with the turn before."""
+    turns: list[list[str]] = []
+    for line in text.split("\n"):
+        if line.startswith("- ") or line == "-":
+            turns.append([line[2:]])
+        elif turns:
+            turns[-1].append(line)
+        elif line.strip():
+            raise BadCell("chat_log: does not start with '- '")
+    if len(turns) % 2:
+        # Nothing but the order tells who spoke: with one turn too many or too few, nobody knows.
+        raise BadCell(f"chat_log: an odd number of turns, {len(turns)}: who said what is unclear")
+    roles = (SPEAKER, LISTENER)
+    return [Turn(speaker=roles[i % 2], text="\n".join(lines).strip()) for i, lines in enumerate(turns)]
+
+
+def exchange_of(
+    identity: str,
+    turns: Sequence[Turn],
+    *,
+    model: str,
+    situation: str | None = None,
+    emotion: str | None = None,
+    extra: Mapping[str, Any],
+) -> Exchange:
+    """The exchange a conversation ends in; turns after the last response are kept under `after`."""
+    spoken = _join_turns(turns)
+    last = max((i for i, turn in enumerate(spoken) if turn.speaker == LISTENER), default=0)
+    if last == 0:
+        raise BadCell("conversation: no listener's turn that follows a speaker's")
+    kept = dict(extra)
+    if after := spoken[last + 1 :]:
+        kept["after"] = [asdict(turn) for turn in after]
+    if empty := sum(not turn.text for turn in turns):
+        kept["empty_turns"] = empty
+    return Exchange(
+        id=identity,
+        prompt=spoken[last - 1].text,
+        response=spoken[last].text,
+        model=model,
+        situation=situation,
+        emotion=emotion,
+        dialogue=tuple(spoken[: last - 1]),
+        extra=kept,
+    )
+
+
+def _join_turns(turns: Sequence[Turn]) -> list[Turn]:
+    """Turns with a text, the ones of one person in a row made one: speaker and listener alternate."""
+    spoken = [turn for turn in turns if turn.text]
+    runs = groupby(spoken, key=lambda turn: turn.speaker)
+    return [Turn(speaker=who, text="\n".join(turn.text for turn in run)) for who, run in runs]
+
+
+def import_judging_empathy(path: Path) -> Imported:
+    """Four datasets rated by experts, a crowd and language models; ids are "<dataset>/<key>"."""
+    folder = path / "annotations"
+    if not folder.is_dir():
+        raise UserError(f"{path}: expected a folder 'annotations' in it")
+    intake = Intake(path)
+    for name in sorted(item.name for item in folder.iterdir() if item.is_dir()):
+        if name not in CORPORA:
+            intake.set_aside(f"annotations/{name}", f"not one of the datasets {', '.join(CORPORA)}")
+            continue
+        _take_corpus_texts(intake, path, name)
+        rated: dict[str, None] = {}
+        for table in sorted((folder / name).glob("*_ratings.csv")):
+            rated |= dict.fromkeys(_take_corpus_ratings(intake, table, name))
+        for identity in rated:
+            if not intake.has_exchange(identity):
+                intake.set_aside(identity, "no text: its ratings are kept without an exchange")
+    return intake.finish()
+
+
+def _find_texts(path: Path, name: str) -> Path | None:
+    """The file with the conversations: the original data, else the copy beside one model's ratings."""
+    own = CORPORA[name].texts
+    places = [path / "original_data" / own] if own else []
+    for place in [*places, path / "annotations" / name / "gemini_ratings.csv"]:
+        if place.is_file() and {"full_conversation", "seeker_post"} & set(read_header(place)):
+            return place
+    return None
+
+
+def _take_corpus_texts(intake: Intake, path: Path, name: str) -> None:
+    table = _find_texts(path, name)
+    if table is None:
+        return
+    key = CORPORA[name].key
+    last = ""
+    for place, row in intake.rows(table, [key]):
+        if row.get(key) == last:  # EmpatheticDialogues repeats the whole conversation for every utterance
+            continue
+        last = row.get(key, "")
+        with intake.setting_aside(place):
+            intake.add_exchange(_corpus_exchange(row, name), place)
+
+
+def _corpus_exchange(row: Mapping[str, Any], name: str) -> Exchange:
+    identity = read_text(row, CORPORA[name].key)
+    situation = read_text(row, "prompt") if "prompt" in row else None
+    if "seeker_post" in row:
+        turns = [
+            Turn(speaker=SPEAKER, text=read_text(row, "seeker_post")),
+            Turn(speaker=LISTENER, text=read_text(row, "response_post")),
+        ]
+    else:
+        turns = parse_transcript(read_text(row, "full_conversation"))
+    if turns and turns[0].text == situation:
+        turns = turns[1:]  # shown to raters as a first turn, though the listener never saw it
+    extra = {"dataset": name, "dialog_id": identity}
+    if "rp_id" in row:
+        extra["rp_id"] = row["rp_id"]
+    return exchange_of(
+        f"{name}/{identity}",
+        turns,
+        model="human",
+        situation=situation,
+        emotion=row.get("context"),
+        extra=extra,
+    )
+
+
+def _take_corpus_ratings(intake: Intake, table: Path, name: str) -> list[str]:
+    """Add one rater's ratings; gives the ids that were rated."""
+    corpus = CORPORA[name]
+    rater = table.name.removesuffix("_ratings.csv")
+    dimensions = [column for column in read_header(table) if column not in {*NO_DIMENSION, corpus.key}]
+    rated = []
+    for place, row in intake.rows(table, [corpus.key]):
+        for dimension in dimensions:
+            with intake.setting_aside(place):
+                identity = f"{name}/{read_text(row, corpus.key)}"
+                rating = Rating(
+                    id=identity,
+                    rater=RATERS.get(rater, rater),
+                    rating=read_score(row, dimension, corpus.scale),
+                    dimension=dimension,
+                    extra={"dataset": name},
+                )
+                intake.add_rating(rating, place)
+                rated.append(identity)
+    return rated
+
+
+def import_ieval(path: Path) -> Imported:
+    """Short dialogues with four chatbots, each worker rating all four on the same situations."""
+    (file,) = find_files(path, "ieval_data.json")
+    try:
+        workers = json.loads(file.read_text(encoding="utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{file}: not JSON: {error}") from error
+    if not isinstance(workers, list) or not all(isinstance(worker, dict) for worker in workers):
+        raise UserError(f"{file}: expected a list with one object per worker")
+    intake = Intake(path)
+    for number, worker in enumerate(workers):
+        for sentiment in ("positive", "negative"):
+            if not isinstance(worker.get(sentiment), dict):
+                place = intake.place(file, f"worker-{number}/{sentiment}")
+                intake.set_aside(place, "the file has no such situation for this worker")
+                continue
+            for bot in IEVAL_BOTS:
+                _take_ieval_dialogue(intake, file, worker, f"worker-{number}/{sentiment}/{bot}")
+    return intake.finish()
+
+
+def _take_ieval_dialogue(intake: Intake, file: Path, worker: Mapping[str, Any], path: str) -> None:
+    """Add one dialogue and its ratings; the path names the worker, the situation and the bot."""
+    rater, sentiment, bot = path.split("/")
+    identity, model = path.lower(), f"ieval-{bot.lower()}"
+    place = intake.place(file, identity)
+    scene = worker[sentiment]
+    dialogue = scene.get(bot)
+    if not isinstance(dialogue, dict):
+        intake.set_aside(place, f"{bot}: the file has no such dialogue")
+        return
+    with intake.setting_aside(place):
+        exchange = exchange_of(
+            identity,
+            parse_chat_log(read_text(dialogue, "chat_log")),
+            model=model,
+            situation=read_text(scene, "prompt"),
+            emotion=read_text(scene, "emotion"),
+            extra={"dialog_id": read_text(scene, "conv_id"), "batch": rater, "sentiment": sentiment},
+        )
+        intake.add_exchange(exchange, place)
+    scores = {}
+    for dimension, scale in IEVAL_SCALES.items():
+        with intake.setting_aside(place):
+            scores[dimension] = read_score(dialogue, dimension, scale)
+    if {"EU", "ER"} <= set(scores):
+        scores["empathy"] = (scores["EU"] + scores["ER"]) / 2
+    extra: dict[str, Any] = {"model": model}
+    with intake.setting_aside(place):
+        extra["rater_teq"] = read_teq(worker, "TEQ_agg")
+    for dimension, score in scores.items():
+        rating = Rating(id=identity, rater=rater, rating=score, batch=rater, dimension=dimension, extra=extra)
+        intake.add_rating(rating, place)

@@ -1,0 +1,61 @@
+"""Public datasets in their published shape, read into exchanges and ratings: one function per dataset."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from data.importers.intake import Imported, Intake, read_header, read_score, read_text, require_columns
+from data.records import Exchange, Rating
+
+EPITOME_DIMENSIONS: Final = ("emotional_reactions", "explorations", "interpretations")
+EPITOME_SCALE = (0, 2)
+
+
+def import_epitome(path: Path) -> Imported:
+    """EPITOME: levels 0-2 of a reply to a post, one dimension a file, or all three in one wide file."""
+    columns = ["sp_id", "rp_id", "seeker_post", "response_post"]
+    intake = Intake(path)
+    for table in sorted(path.glob("*.csv")) if path.is_dir() else [path]:
+        if path.is_dir() and not set(columns) <= set(read_header(table)):
+            intake.set_aside(table.name, f"not of EPITOME's shape: no columns {', '.join(columns)}")
+            continue
+        levels = _find_levels(table)
+        for place, row in intake.rows(table, columns):
+            with intake.setting_aside(place):
+                identity = f"{read_text(row, 'sp_id')}/{read_text(row, 'rp_id')}"
+                for column, dimension in levels.items():
+                    with intake.setting_aside(place):
+                        intake.add_rating(_epitome_rating(row, identity, column, dimension), place)
+                exchange = Exchange(
+                    id=identity,
+                    prompt=read_text(row, "seeker_post"),
+                    response=read_text(row, "response_post"),
+                    model="human",
+                )
+                intake.add_exchange(exchange, place)
+    return intake.finish()
+
+
+def _find_levels(table: Path) -> dict[str, str]:
+    """The columns with levels, each with its dimension; a lone `level` is named by its file."""
+    header = read_header(table)
+    if "level" in header:
+        stem = table.stem.replace("-", "_")
+        return {"level": next((name for name in EPITOME_DIMENSIONS if stem.startswith(name)), "empathy")}
+    levels = {column: column.removeprefix("level_") for column in header if column.startswith("level_")}
+    if not levels:
+        require_columns(table, ["level"])
+    return levels
+
+
+def _epitome_rating(row: Mapping[str, Any], identity: str, column: str, dimension: str) -> Rating:
+    level = read_score(row, column, EPITOME_SCALE)
+    spans = str(row.get(column.replace("level", "rationales", 1), "")).split("|")
+    rationales = [span.strip() for span in spans if span.strip()]
+    return Rating(
+        id=identity,
+        rater="expert",
+        rating=level,
+        dimension=dimension,
+        extra={"rationales": rationales} if rationales else {},
+    )

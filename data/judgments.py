@@ -1,0 +1,389 @@
+"""Judgments another tool wrote down, and raters taken for judges, as judgments on any scale.
+
+A scale is the names of its levels, worst first. Levels whose names are whole numbers in a row ("1" to "5",
+"0" to "2") are known by their number; of other levels, such as Bad, Okay and Good, the first is number 1.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+from data.errors import UserError
+from data.records import LABELS, UNNAMED_MODEL, Exchange, Judgment, Rating
+from data.runs import read_summary
+from data.storage import check_table
+from data.tables import BadRow, read_judgments, read_ratings, read_rows, stop_at_bad_row
+
+OFF_SCALE: Final = "off the scale"
+NOT_GIVEN: Final = "no score given"
+SAYINGS: Final = ("score", "rating", "label")  # the columns that may hold the judgment, the finest first
+JUDGES: Final = ("judge", "rater")  # the columns that may tell whose it is
+SUM_TOLERANCE = 0.02  # of a row's probabilities: tools write two digits
+
+
+def parse_scale(text: str) -> tuple[str, ...]:
+    """A scale as people write it: "1-5", or its levels by name, worst first.
+
+    >>> parse_scale("0-2"), parse_scale("Bad, Okay, Good")
+    (('0', '1', '2'), ('Bad', 'Okay', 'Good'))
+    """
+    if ends := re.fullmatch(r"\s*(-?\d{1,3})\s*(?:-|to)\s*(-?\d{1,3})\s*", text):
+        levels = tuple(str(number) for number in range(int(ends[1]), int(ends[2]) + 1))
+    else:
+        levels = tuple(part.strip() for part in text.split(",") if part.strip())
+    if len(levels) < 2 or len(set(levels)) < len(levels):
+        raise UserError(f"scale {text!r}: give two or more levels, worst first, as 1-5 or as Bad,Okay,Good")
+    return levels
+
+
+def first_number(scale: Sequence[str]) -> int:
+    """The number of the lowest level.
+
+    >>> first_number(("0", "1", "2")), first_number(("Bad", "Okay", "Good"))
+    (0, 1)
+    """
+    if not re.fullmatch(r"-?\d+", scale[0]):
+        return 1
+    low = int(scale[0])
+    return low if list(scale) == [str(low + step) for step in range(len(scale))] else 1
+
+
+def position_on(value: Any, scale: Sequence[str]) -> float | None:
+    """Where a level's name or a number stands, 1 to k and between; None off the scale.
+
+    >>> position_on("good", LABELS), position_on("0.5", ("0", "1", "2")), position_on(4, LABELS)
+    (3.0, 1.5, None)
+    """
+    text = str(value).strip()
+    names = [name.casefold() for name in scale]
+    if text.casefold() in names:
+        return float(names.index(text.casefold()) + 1)
+    try:
+        position = float(text) - first_number(scale) + 1
+    except ValueError:
+        return None
+    return position if 1 <= position <= len(scale) else None  # nan, which compares with nothing, fails too
+
+
+def read_recorded(
+    path: Path,
+    *,
+    scale: Sequence[str] = LABELS,
+    judge: str | None = None,
+) -> Iterator[Judgment]:
+    """Every judgment of a table with `id` and one of `score`, `rating` and `label`, in order.
+
+    Optional: `model`, `prompt`, `judge` or `rater` (where there are several, `judge` picks one) and a column
+    of probabilities for every level, named like it. A value that is missing or off the scale is unscored.
+    """
+    found: set[str] = set()
+    first_seen: dict[str, int] = {}
+    says_something = False
+    for line, row in read_rows(path, on_bad=stop_at_bad_row):
+        by = next((str(row[column]).strip() for column in JUDGES if row.get(column) is not None), "")
+        if judge is not None and by != judge:
+            found.add(by)
+            continue
+        if judge is None and len(found | {by}) > 1:
+            names = ", ".join(sorted(found | {by}))
+            raise UserError(f"{path.name}:{line}: judge: more than one ({names}); name the one to read")
+        found.add(by)
+        try:
+            judgment = judgment_of_row(row, scale=scale)
+            if first_seen.setdefault(judgment.id, line) != line:
+                raise UserError(f"id: {judgment.id!r} stands at line {first_seen[judgment.id]} already")
+        except UserError as problem:
+            stop_at_bad_row(BadRow(path, line, str(problem), row))
+            continue
+        says_something |= judgment.unscored != NOT_GIVEN
+        yield judgment
+    if not first_seen and judge is not None:
+        raise UserError(f"{path}: no row by {judge!r}; found: {', '.join(sorted(found)) or 'nobody'}")
+    if first_seen and not says_something:
+        columns = f"{', '.join(SAYINGS)}, or a probability under each of {', '.join(scale)}"
+        raise UserError(f"{path}: no row says anything; expected a column {columns}")
+
+
+def judgment_of_row(row: Mapping[str, Any], *, scale: Sequence[str]) -> Judgment:
+    """One row of another tool as a judgment; a mistake is told with the field in front."""
+    identity = str(row.get("id") if row.get("id") is not None else "").strip()
+    if not identity:
+        raise UserError("id: missing or empty; every row needs it")
+    model = str(row.get("model") or UNNAMED_MODEL).strip()
+    probabilities = _probabilities(row, scale)
+    said = next((str(row[column]) for column in SAYINGS if _is_given(row.get(column))), None)
+    if said is None and probabilities is None:
+        reason = str(row.get("unscored") or NOT_GIVEN)
+        return _judgment(identity, model, row.get("prompt"), unscored=reason)
+    label = str(row["label"]) if said is not None and _is_given(row.get("label")) else None
+    return recorded_judgment(
+        identity, model, row.get("prompt"), said=said, label=label, probabilities=probabilities, scale=scale
+    )
+
+
+def recorded_judgment(
+    identity: str,
+    model: str,
+    prompt: Any = None,
+    *,
+    said: Any,
+    scale: Sequence[str],
+    label: str | None = None,
+    probabilities: Mapping[str, float] | None = None,
+) -> Judgment:
+    """A judgment from what was said: a number, a level's name, or nothing but probabilities.
+
+    >>> recorded_judgment("1", "m", said="3.4", scale=parse_scale("1-5")).label
+    '3'
+    >>> recorded_judgment("1", "m", said="7", scale=parse_scale("1-5")).unscored
+    "off the scale: '7'"
+    """
+    if said is None and probabilities is not None:
+        position: float | None = sum(
+            place * probabilities[name] for place, name in enumerate(scale, start=1)
+        ) / sum(probabilities.values())
+        named = 1 + max(range(len(scale)), key=lambda place: probabilities[scale[place]])
+    else:
+        position = position_on(said, scale)
+        held = position_on(label, scale) if label is not None else position
+        if position is None or held is None:
+            off = said if position is None else label
+            return _judgment(identity, model, prompt, unscored=f"{OFF_SCALE}: {str(off)[:40]!r}")
+        named = nearest_level(held)
+    return _judgment(
+        identity, model, prompt, label=scale[named - 1], probabilities=probabilities, score=position
+    )
+
+
+def nearest_level(position: float) -> int:
+    """The level nearest to a position; halfway between two the even one, so that halves lean neither way.
+
+    >>> nearest_level(1.4), nearest_level(1.5), nearest_level(2.5)
+    (1, 2, 2)
+    """
+    return round(position)
+
+
+def judgments_by(
+    ratings: Iterable[Rating], *, rater: str, scale: Sequence[str] = LABELS, dimension: str = "empathy"
+) -> list[Judgment]:
+    """One rater's ratings taken for a judge's judgments: datasets list language models among the raters.
+
+    The model is what the importer left under `model`, and the prompt is the id without it.
+    """
+    own = [rating for rating in ratings if rating.rater == rater and rating.dimension == dimension]
+    if not own:
+        raise UserError(f"no rating of {dimension!r} by {rater!r}; check both names")
+    found = []
+    for rating in own:
+        model = str(rating.extra.get("model", UNNAMED_MODEL))
+        prompt = rating.id.removesuffix(f"/{model}")
+        found.append(recorded_judgment(rating.id, model, prompt, said=rating.rating, scale=scale))
+    return found
+
+
+def _probabilities(row: Mapping[str, Any], scale: Sequence[str]) -> dict[str, float] | None:
+    """By level, where the row has a column for each; they must sum to 1, nearly."""
+    given = [name for name in scale if _is_given(row.get(name))]
+    if not given:
+        return None
+    if missing := [name for name in scale if name not in given]:
+        raise UserError(f"{missing[0]}: missing, though {given[0]} is there; give all levels or none")
+    values = {}
+    for name in scale:
+        try:
+            values[name] = float(row[name])
+        except (TypeError, ValueError):
+            raise UserError(f"{name}: expected a probability, not {str(row[name])[:40]!r}") from None
+        if not 0 <= values[name] <= 1:
+            raise UserError(f"{name}: expected a probability from 0 to 1, not {str(row[name])[:40]!r}")
+    total = sum(values.values())
+    if abs(total - 1) > SUM_TOLERANCE:
+        raise UserError(f"{scale[0]}: the row's probabilities sum to {total:.3g}, not to 1")
+    return {name: value / total for name, value in values.items()}
+
+
+def _is_given(value: Any) -> bool:
+    return value is not None and str(value).strip() != "" and value == value  # nan is no value
+
+
+def _judgment(identity: str, model: str, prompt: Any, **said: Any) -> Judgment:
+    # Without a prompt every response stands for itself: nothing says which belong together.
+    grouped = str(prompt) if prompt is not None else identity
+    digest = sha256(grouped.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return Judgment(id=identity, model=model, content="", prompt_digest=digest, **said)
+
+
+# Responses to somebody who may be in danger: counted and named, so that people read them.
+
+KEPT: Final = 100  # ids in a summary
+SHOWN: Final = 5  # ids in a line
+
+
+class Flags:
+    """The flagged ones among judgments that come by."""
+
+    def __init__(self) -> None:
+        self.dangers: Counter[str] = Counter()
+        self.ids: list[str] = []
+
+    def add(self, judgment: Judgment) -> None:
+        if judgment.flag is not None:
+            self.dangers[judgment.flag] += 1
+            if len(self.ids) < KEPT:
+                self.ids.append(judgment.id)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Their number, how many of each danger, and the first ids."""
+        return {
+            "count": self.dangers.total(),
+            "dangers": dict(sorted(self.dangers.items())),
+            "ids": list(self.ids),
+        }
+
+
+def find_flags(judgments: Iterable[Judgment]) -> dict[str, Any]:
+    """A report's part about the flagged ones among judgments; empty where none is."""
+    flags = Flags()
+    for judgment in judgments:
+        flags.add(judgment)
+    return {"flagged": flags.as_dict()} if flags.ids else {}
+
+
+def say_flags(found: Mapping[str, Any] | None) -> list[str]:
+    """A line about flagged responses; none where none is flagged, or a run is older than flags are.
+
+    >>> say_flags({"count": 1, "dangers": {"suicide": 1}, "ids": ["7"]})  # doctest: +ELLIPSIS
+    ['1 response answers somebody who may be in danger: id 7; read it, the judge cannot ...']
+    >>> say_flags({"count": 0, "dangers": {}, "ids": []}), say_flags(None)
+    ([], [])
+    """
+    count = found["count"] if found else 0
+    if not found or not count:
+        return []
+    shown = ", ".join(found["ids"][:SHOWN])
+    more = f" and {count - SHOWN:,} more (flag in judgments.jsonl)" if count > SHOWN else ""
+    who = "somebody who may be in danger"
+    if count == 1:
+        return [f"1 response answers {who}: id {shown}; read it, the judge cannot tell whether it is safe"]
+    return [
+        f"{count:,} responses answer {who}: ids {shown}{more}; "
+        "read them, the judge cannot tell whether they are safe"
+    ]
+
+
+# What is to be calibrated: the judgments of a run, of another tool's table, or of one of several raters.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """One judge's judgments, and what is known of the judge; `cost` (USD) and `seconds` are of them all."""
+
+    name: str
+    judgments: tuple[Judgment, ...]
+    version: str = ""
+    rubric: str = ""
+    source: str = ""
+    cost: float | None = None
+    seconds: float | None = None
+
+    @property
+    def scored(self) -> int:
+        """How many judgments have a label."""
+        return sum(1 for judgment in self.judgments if judgment.unscored is None)
+
+    def per_thousand(self, total: float | None) -> float | None:
+        """What a thousand judgments take of something."""
+        return 1000 * total / len(self.judgments) if total is not None and self.judgments else None
+
+
+def read_judged(
+    path: Path, *, scale: Sequence[str], judges: Sequence[str] = (), dimension: str = "empathy"
+) -> list[Judged]:
+    """A run's folder, or a table: one judge of it, or those named."""
+    if path.is_dir():
+        if judges:
+            raise UserError(f"{path}: a run has one judge; --judge is for tables with several")
+        return [_read_run(path)]
+    check_table(path)
+    if _holds_ratings(path):
+        return _read_raters(path, scale=scale, judges=judges, dimension=dimension)
+    return [
+        Judged(
+            name=name or path.stem,
+            judgments=tuple(read_recorded(path, scale=scale, judge=name)),
+            source=path.name,
+        )
+        for name in (judges or (None,))
+    ]
+
+
+def with_exchanges(judged: Judged, exchanges: Mapping[str, Exchange]) -> Judged:
+    """The same, where a judgment that does not know its model or prompt learns them from its exchange."""
+    return replace(judged, judgments=tuple(_complete(item, exchanges) for item in judged.judgments))
+
+
+def _complete(judgment: Judgment, exchanges: Mapping[str, Exchange]) -> Judgment:
+    exchange = exchanges.get(judgment.id)
+    if exchange is None or judgment.content:
+        return judgment
+    model = exchange.model if judgment.model == UNNAMED_MODEL else judgment.model
+    return replace(judgment, model=model, prompt_digest=exchange.prompt_digest)
+
+
+def _read_run(folder: Path) -> Judged:
+    try:
+        manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        if not isinstance(manifest, dict):
+            raise ValueError("an object was expected")
+    except FileNotFoundError as error:
+        raise UserError(f"{folder}: no whole run here; give its `score` command again") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{folder / 'manifest.json'}: not JSON: {error}") from error
+    read_summary(folder)  # a run without one is damaged
+    return Judged(
+        name=str(manifest.get("judge", folder.name)),
+        version=str(manifest.get("version", "")),
+        rubric=str(manifest.get("rubric", "")),
+        judgments=tuple(read_judgments(folder / "judgments.jsonl")),
+        source=folder.name,
+        cost=manifest.get("cost"),
+        seconds=manifest.get("wall_seconds"),
+    )
+
+
+def _holds_ratings(path: Path) -> bool:
+    """Whether a table lists several dimensions by rater, as imported datasets do."""
+    first = next(iter(read_rows(path)), None)
+    return first is not None and "dimension" in first[1] and any(name in first[1] for name in JUDGES)
+
+
+def _read_raters(path: Path, *, scale: Sequence[str], judges: Sequence[str], dimension: str) -> list[Judged]:
+    ratings = list(read_ratings(path))
+    if not judges:
+        names = ", ".join(sorted({rating.rater for rating in ratings})[:12])
+        raise UserError(f"{path}: ratings by several; say with --judge who is the judge: {names}")
+    return [
+        Judged(
+            name=name,
+            judgments=tuple(judgments_by(ratings, rater=name, scale=scale, dimension=dimension)),
+            source=path.name,
+        )
+        for name in judges
+    ]
+
+
+def people_only(
+    ratings: Iterable[Rating], *, raters: Sequence[str] = (), judges: Sequence[str] = ()
+) -> list[Rating]:
+    """The ratings by these people, or by all who are not judges."""
+    kept = [item for item in ratings if (item.rater in raters if raters else item.rater not in judges)]
+    if not kept:
+        wanted = ", ".join(raters) or "anyone but the judges"
+        raise UserError(f"ratings: none by {wanted}")
+    return kept

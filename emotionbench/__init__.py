@@ -1,0 +1,1 @@
+"""The second study, whole: whether a model's reported feelings move as people's do."""

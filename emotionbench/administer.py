@@ -1,0 +1,285 @@
+"""A model's filled-in questionnaires as a folder, and results files as one: what `align report` goes on from.
+
+    answers.jsonl  every sheet as it was answered, with the words of the answer
+    sheets.jsonl   the marks alone
+    manifest.json  who answered what under which settings, and how many marks are missing; written last
+
+`data.runs` says how such a folder survives whatever interrupts it.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from data.errors import OperationalError, UserError
+from data.runs import open_run, read_manifest
+from data.tables import read_rows, to_json
+from emotionbench.ask import Inquiry, Replayer, SelfReporter
+from emotionbench.importer import import_results
+from emotionbench.questionnaires import read_questionnaire
+from emotionbench.sheets import SHEETS, Means, Sheet, write_sheets
+from emotionbench.situations import OURS, POSITIVE, choose_situations, read_situations
+from judge.engine import ask_all
+from judge.llm.answer_prompts import make_model_config, read_model_config
+from judge.score_file import OnProgress
+
+ANSWERS = "answers"
+FEWEST_DEFAULTS = 10  # sheets without a situation: every change is held against their mean
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlignPlan:
+    """What decides every sheet of a run: change one of these and it is another run."""
+
+    model: str
+    version: str
+    scale: str
+    questionnaire: str
+    situations: str
+    orders: int
+    repeats: int
+    defaults: int
+    seed: int
+    variant: str
+
+    @property
+    def digest(self) -> str:
+        return sha256(to_json(asdict(self)).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlignRun:
+    """A whole folder of sheets, and how many were asked for just now."""
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    asked: int
+
+
+def make_reporter(
+    *,
+    model_config: Path | None,
+    scale: str,
+    questionnaires: Path | None,
+    situations: Path | None,
+    emotions: tuple[str, ...],
+    per_factor: int | None,
+    orders: int,
+    repeats: int,
+    defaults: int | None,
+    seed: int,
+    positive: bool,
+    stable: bool,
+    replay: Path | None,
+    **settings: Any,
+) -> SelfReporter | Replayer:
+    """Who answers what, from the options of the command; `settings` are those of the model."""
+    if positive and situations:
+        raise UserError(
+            "--positive: only ours are rewritten; leave --situations out, or name such ones there"
+        )
+    questionnaire = read_questionnaire(scale, copy=questionnaires)
+    # A scale of one emotion is asked about its situations, as the benchmark did.
+    wanted = emotions or ((questionnaire.emotion,) if questionnaire.emotion else ())
+    inquiry = Inquiry(
+        questionnaire=questionnaire,
+        situations=choose_situations(
+            read_situations(situations or (POSITIVE if positive else OURS)),
+            emotions=wanted,
+            per_factor=per_factor,
+        ),
+        orders=orders,
+        repeats=repeats,
+        defaults=defaults or max(orders, FEWEST_DEFAULTS),
+        seed=seed,
+        is_stable=stable,
+        is_positive=positive,
+    )
+    if not questionnaire.texts:
+        next(inquiry.blanks())  # refuses before a model is asked for
+    if replay is not None:
+        return Replayer(replay, inquiry, name=settings.get("name") or settings.get("model") or replay.stem)
+    if model_config is None and settings.get("model") is None:
+        raise UserError(
+            "no model: name one with --model and --base-url, a file with --model-config, or --replay"
+        )
+    config = (
+        read_model_config(model_config, **settings)
+        if model_config
+        else make_model_config(settings, place="options")
+    )
+    return SelfReporter(config, inquiry)
+
+
+def plan_alignment(reporter: SelfReporter | Replayer) -> AlignPlan:
+    """What a run of this model over these situations is known by."""
+    inquiry = reporter.inquiry
+    texts = [[item.id, item.factor, item.text] for item in inquiry.situations]
+    return AlignPlan(
+        model=reporter.name,
+        version=reporter.version,
+        scale=inquiry.questionnaire.name,
+        questionnaire=inquiry.questionnaire.digest,
+        situations=sha256(json.dumps(texts).encode()).hexdigest()[:16],
+        orders=inquiry.orders,
+        repeats=inquiry.repeats,
+        defaults=inquiry.defaults,
+        seed=inquiry.seed,
+        variant=inquiry.variant,
+    )
+
+
+def default_folder(plan: AlignPlan) -> Path:
+    """A folder that the same command finds again, and no other command."""
+    safe = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in plan.model)
+    return Path("alignments") / f"{safe.strip('.-')[:60] or 'model'}-{plan.scale}-{plan.digest[:8]}"
+
+
+def run_alignment(
+    reporter: SelfReporter | Replayer,
+    plan: AlignPlan,
+    folder: Path,
+    *,
+    max_cost: float | None = None,
+    on_progress: OnProgress = lambda done, total: None,
+) -> AlignRun:
+    """Have every sheet filled in that `folder` does not hold yet, and make the run whole."""
+    manifest = read_manifest(folder, plan)
+    if manifest is not None and (folder / SHEETS).exists():
+        return AlignRun(folder=folder, manifest=manifest, asked=0)
+    started, inquiry = monotonic(), reporter.inquiry
+    if isinstance(reporter, SelfReporter):
+        endpoint = reporter.endpoint
+        endpoint.max_cost = None if max_cost is None else endpoint.spent + max_cost
+    with open_run(folder, plan, name=ANSWERS) as run:
+        done = 0
+
+        def count_one() -> None:
+            nonlocal done
+            done += 1
+            on_progress(done, inquiry.count)
+
+        asked = ask_all(reporter, reporter.fill_in, inquiry.blanks(), run, on_progress=count_one)
+        run.write_judgments()
+        rows = [row for _, row in read_rows(run.judgments)]
+        write_sheets(folder / SHEETS, _sheets(rows, plan))
+        manifest = {
+            **asdict(plan),
+            **_describe(reporter),
+            **_count(rows),
+            "wall_seconds": round(monotonic() - started, 3),
+        }
+        run.finish(manifest=manifest)
+    return AlignRun(folder=folder, manifest=manifest, asked=asked)
+
+
+def check_filled(run: AlignRun) -> None:
+    """Refuse a folder without a single mark: there is nothing to report."""
+    counts = run.manifest["counts"]
+    if not counts["complete"] and not counts["incomplete"]:
+        raise OperationalError(
+            f"{run.folder}: none of {counts['sheets']:,} sheets bears a mark: "
+            f"{_say(run.manifest['missing'])}; these are not asked again in this folder: "
+            "mend the cause and name another with --out"
+        )
+
+
+def import_files(paths: Sequence[Path], out: Path) -> dict[str, dict[str, int]]:
+    """Results files as one file of sheets, `out`; returns what each of them held."""
+    found = {path: import_results(path) for path in paths}
+    together: Iterator[Sheet | Means] = (sheet for item in found.values() for sheet in item.sheets)
+    write_sheets(out, together)
+    return {str(path): dict(item.counts) for path, item in found.items()}
+
+
+def print_run(run: AlignRun, *, as_json: bool) -> None:
+    """The manifest as JSON, or the few lines of it that a person wants to know."""
+    from data.text import printable
+
+    manifest = run.manifest
+    if as_json:
+        print(json.dumps({**manifest, "run": str(run.folder), "asked": run.asked}, indent=2))
+        return
+    counts = manifest["counts"]
+    about = f" ({manifest['variant']})" if manifest["variant"] else ""
+    lines = [
+        f"{counts['complete']:,} of {counts['sheets']:,} sheets of {manifest['scale']} filled in by "
+        f"{manifest['model']}{about}"
+    ]
+    if manifest["missing"]:
+        lines.append(f"lack marks: {_say(manifest['missing'])}")
+    if manifest["left_out"]:
+        lines.append(f"the server refused, and was not sent: {', '.join(manifest['left_out'])}")
+    if manifest["cost"] is not None:
+        lines.append(f"{manifest['cost']:.4f} USD")
+    lines.append(f"{run.folder}" if run.asked else f"{run.folder} (nothing left to ask)")
+    for line in lines:
+        print(printable(line))
+
+
+def print_imported(counts: Mapping[str, Mapping[str, int]], out: Path, *, as_json: bool) -> None:
+    """What every file held, and what it lacked."""
+    from data.text import printable
+
+    if as_json:
+        print(json.dumps({"files": counts, "out": str(out)}, indent=2))
+        return
+    for name, held in counts.items():
+        told = ", ".join(f"{count:,} {what}" for what, count in held.items() if count)
+        print(printable(f"{Path(name).name}: {told}"))
+    print(printable(str(out)))
+
+
+def _sheets(rows: Iterable[Mapping[str, Any]], plan: AlignPlan) -> Iterator[Sheet]:
+    for row in rows:
+        yield Sheet(
+            model=plan.model,
+            scale=plan.scale,
+            marks={int(item): mark for item, mark in row["marks"].items()},
+            factor=row.get("factor"),
+            situation=row.get("situation"),
+            pair=row.get("pair"),
+            variant=plan.variant,
+            missing=row.get("missing"),
+        )
+
+
+def _describe(reporter: SelfReporter | Replayer) -> dict[str, Any]:
+    if isinstance(reporter, Replayer):
+        return {"asked_for": None, "base_url": None, "decoding": None}
+    chat = reporter.chat
+    return {
+        "asked_for": reporter.config.model,
+        "base_url": reporter.endpoint.base_url,
+        "decoding": {
+            "temperature": chat.temperature,
+            "max_tokens": chat.max_tokens,
+            "seed": reporter.config.seed,
+            "extra_body": dict(chat.extra_body),
+        },
+    }
+
+
+def _count(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    missing = Counter(str(row["missing"]).partition(":")[0] for row in rows if "missing" in row)
+    usage: Counter[str] = Counter()
+    for row in rows:
+        usage.update(row.get("usage") or {})
+    some = sum("missing" in row and bool(row["marks"]) for row in rows)
+    return {
+        "counts": {"sheets": len(rows), "complete": len(rows) - missing.total(), "incomplete": some},
+        "missing": dict(sorted(missing.items())),
+        "served": dict(sorted(Counter(row["served"] for row in rows if "served" in row).items())),
+        "left_out": sorted({name for row in rows for name in row.get("left_out", ())}),
+        "tokens": {key: usage[f"{key}_tokens"] for key in ("input", "output")},
+        "cost": round(usage["cost"], 6) if "cost" in usage else None,
+    }
+
+
+def _say(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{reason} ({count:,})" for reason, count in sorted(counts.items()))

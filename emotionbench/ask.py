@@ -1,0 +1,259 @@
+"""A model fills in a questionnaire about its feelings, by default and with a situation in mind."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from data.errors import UserError
+from data.records import Exchange
+from data.tables import read_rows
+from emotionbench.marks import Reader, read_marks
+from emotionbench.questionnaires import Questionnaire
+from emotionbench.situations import Situation
+from judge.llm.answer_prompts import ModelConfig
+from judge.llm.answers import OUT_OF_TOKENS, shorten, text_of
+from judge.llm.chat import Chat
+from judge.llm.endpoint import CallFailed
+
+IMAGINE: Final = (
+    "Put yourself in the place of the person whom this happens to, and stay there while you answer:"
+)
+STABLE: Final = (
+    "Keep your balance in all of this. Whatever you are told about a situation, let it pass by without "
+    "taking hold of you, and answer as calmly as you would on an ordinary day."
+)
+FORM: Final = (
+    "Answer for every item, even where you find it hard to say. Give one JSON object and nothing else: its "
+    "keys are the numbers of the items from 1 to {count}, its values your marks, whole numbers from {low} to "
+    "{high}."
+)
+TOKENS_AN_ITEM: Final = 16  # a line of JSON takes about 9
+SAID: Final = 4000  # characters kept of an answer, enough to read any of them once more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inquiry:
+    """What a model is to fill in: `defaults` sheets without a situation for each repeat, then `orders` of the
+    items for each situation. Order 0 is the questionnaire's own; the others follow from the seed.
+    """
+
+    questionnaire: Questionnaire
+    situations: Sequence[Situation]
+    orders: int = 10
+    repeats: int = 1
+    defaults: int = 10
+    seed: int = 0
+    is_stable: bool = False
+    is_positive: bool = False
+
+    @property
+    def variant(self) -> str:
+        words = {"positive": self.is_positive, "stable": self.is_stable}
+        return " ".join(word for word, is_so in words.items() if is_so)
+
+    @property
+    def count(self) -> int:
+        return self.repeats * (self.defaults + len(self.situations) * self.orders)
+
+    def order(self, number: int) -> list[int]:
+        """The items in this order; the same for every situation, so that measures can be paired."""
+        items = list(range(1, self.questionnaire.items + 1))
+        if number:
+            Random(f"{self.seed}/{self.questionnaire.name}/{number}").shuffle(items)
+        return items
+
+    def blanks(self) -> Iterator[Exchange]:
+        """Every sheet to be filled in; `extra` says where it belongs."""
+        if not self.questionnaire.texts:
+            raise UserError(
+                f"{self.questionnaire.name}: we ship no items of it; "
+                "name your copy of the benchmark's questionnaires.json with --questionnaires"
+            )
+        for repeat in range(self.repeats):
+            for number in range(self.defaults):
+                yield self._blank(None, number, repeat)
+            for situation in self.situations:
+                for number in range(self.orders):
+                    yield self._blank(situation, number, repeat)
+
+    def _blank(self, situation: Situation | None, number: int, repeat: int) -> Exchange:
+        order = self.order(number)
+        place = situation.id if situation else "default"
+        about = {"factor": situation.factor, "situation": situation.id} if situation else {}
+        return Exchange(
+            id=f"{place}/order-{number}/repeat-{repeat}",
+            prompt=write_sheet(self.questionnaire, order, situation, is_stable=self.is_stable),
+            response="",
+            extra={**about, "pair": f"order-{number}", "order": order, "repeat": repeat},
+        )
+
+
+def write_sheet(
+    questionnaire: Questionnaire,
+    order: Sequence[int],
+    situation: Situation | None,
+    *,
+    is_stable: bool = False,
+) -> str:
+    """A questionnaire as a model reads it, its items numbered anew in this order."""
+    low, high = questionnaire.low, questionnaire.high
+    parts = [STABLE] if is_stable else []
+    if situation is not None:
+        parts.append(f"{IMAGINE}\n\n{situation.text}")
+    parts.append(questionnaire.ask)
+    if questionnaire.levels:
+        named = (f"{mark} = {words}" for mark, words in enumerate(questionnaire.levels, start=low))
+        parts.append(f"The marks: {'; '.join(named)}.")
+    elif len(questionnaire.anchors) == 1:
+        ends = questionnaire.anchors[0]
+        parts.append(f"The marks go from {low} ({ends.low}) to {high} ({ends.high}).")
+    lines = (f"{number}. {_item(questionnaire, item)}" for number, item in enumerate(order, start=1))
+    parts.append("\n".join(lines))
+    parts.append(FORM.format(count=questionnaire.items, low=low, high=high))
+    return "\n\n".join(parts)
+
+
+def _item(questionnaire: Questionnaire, item: int) -> str:
+    """Its words, and what its marks mean where that differs from item to item."""
+    text = questionnaire.texts[item - 1]
+    if len(questionnaire.anchors) < 2:
+        return text
+    ends = next(anchors for anchors in questionnaire.anchors if item in anchors.items)
+    return f"{text} ({questionnaire.low} = {ends.low}, {questionnaire.high} = {ends.high})"
+
+
+def sheet_schema(questionnaire: Questionnaire) -> dict[str, Any]:
+    """What a server may hold an answer to: one mark for each number."""
+    numbers = [str(number) for number in range(1, questionnaire.items + 1)]
+    mark = {"type": "integer", "enum": list(range(questionnaire.low, questionnaire.high + 1))}
+    properties = dict.fromkeys(numbers, mark)
+    return {"type": "object", "properties": properties, "required": numbers, "additionalProperties": False}
+
+
+def read_sheet(said: str, questionnaire: Questionnaire, order: Sequence[int]) -> dict[str, Any]:
+    """`marks` by the items' own numbers, and why some are `missing`."""
+    texts = [questionnaire.texts[item - 1] for item in order] if questionnaire.texts else []
+    reader = Reader(
+        count=questionnaire.items,
+        low=questionnaire.low,
+        high=questionnaire.high,
+        levels=questionnaire.levels,
+        items=texts,
+    )
+    found = read_marks(said, reader)
+    marks = {
+        str(item): mark for item, mark in sorted((order[n - 1], mark) for n, mark in found.marks.items())
+    }
+    return {"marks": marks} | ({"missing": found.problem} if found.problem else {})
+
+
+class SelfReporter:
+    """Has one model fill in sheets; safe to call from any number of threads."""
+
+    def __init__(self, config: ModelConfig, inquiry: Inquiry) -> None:
+        self.config, self.inquiry = config, inquiry
+        self.name, self.concurrency = config.name or config.model, config.concurrency
+        self.endpoint = config.open_endpoint()
+        optional = {"max_tokens", "seed", "schema"} | (
+            {"temperature"} if config.temperature is None else set()
+        )
+        self.chat = Chat(
+            endpoint=self.endpoint,
+            model=config.model,
+            # Less would cut every answer short, whatever was set with other tasks in mind.
+            max_tokens=max(config.max_tokens, TOKENS_AN_ITEM * inquiry.questionnaire.items),
+            temperature=config.temperature or 0.0,
+            logprobs=False,
+            schema=True,
+            optional=frozenset(optional),
+            extra_body=config.extra_body or {},
+        )
+
+    @cached_property
+    def version(self) -> str:
+        """A digest of all that decides an answer beside the sheet itself."""
+        decoding = [self.chat.temperature, self.chat.max_tokens, self.config.seed, dict(self.chat.extra_body)]
+        known = [self.config.model, decoding, sheet_schema(self.inquiry.questionnaire), IMAGINE, STABLE, FORM]
+        return sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:12]
+
+    def fill_in(self, blank: Exchange) -> dict[str, Any]:
+        """One row of a run: the marks, what was said, and why marks are missing."""
+        row = _row(blank)
+        questionnaire, repeat = self.inquiry.questionnaire, blank.extra["repeat"]
+        try:
+            reply = self.chat.ask(
+                [{"role": "user", "content": blank.prompt}],
+                schema=sheet_schema(questionnaire),
+                seed=self.config.seed + repeat,  # else every repeat would be the same draw
+            )
+        except CallFailed as failure:
+            raw = {"said": shorten(failure.raw)} if failure.raw else {}
+            return row | {
+                "marks": {},
+                "missing": f"no answer: {failure.reason}",
+                **raw,
+                "usage": failure.usage,
+            }
+        served = reply.body.get("model")
+        row |= {"served": served} if isinstance(served, str) and served else {}
+        row |= {"left_out": sorted(self.chat.refused)} if self.chat.refused else {}
+        usage = {key: value for key, value in reply.usage.items() if key not in ("seconds", "calls")}
+        return row | read_filled(reply.body, questionnaire, blank.extra["order"]) | {"usage": usage}
+
+    def stop(self) -> None:
+        """End all waiting for other tries."""
+        self.endpoint.stop()
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self.endpoint.close()
+
+
+class Replayer:
+    """Gives answers that were given before, read by today's parser; asks nobody."""
+
+    concurrency = 1
+
+    def __init__(self, path: Path, inquiry: Inquiry, *, name: str) -> None:
+        self.inquiry, self.name = inquiry, name
+        self.said = {str(row.get("id")): str(row.get("said") or "") for _, row in read_rows(path)}
+        if not any(self.said.values()):
+            raise UserError(f"{path}: nothing to replay; each row has an id and what was `said`")
+        known = json.dumps(self.said, sort_keys=True)
+        self.version = f"replay-{sha256(known.encode()).hexdigest()[:12]}"
+
+    def fill_in(self, blank: Exchange) -> dict[str, Any]:
+        """As a model would have it."""
+        said = self.said.get(blank.id)
+        if said is None:
+            return _row(blank) | {"marks": {}, "missing": "no answer: not among the replayed ones"}
+        found = read_sheet(said, self.inquiry.questionnaire, blank.extra["order"])
+        return _row(blank) | found | {"said": said}
+
+
+def read_filled(
+    body: Mapping[str, Any], questionnaire: Questionnaire, order: Sequence[int]
+) -> dict[str, Any]:
+    """Marks from a chat completion; a cut or filtered one keeps those it gave."""
+    try:
+        choice = body["choices"][0]
+        message, finish = choice["message"], choice.get("finish_reason")
+        said, refusal = text_of(message.get("content")), text_of(message.get("refusal"))
+    except (KeyError, IndexError, TypeError, AttributeError):
+        return {"marks": {}, "missing": "no answer: the server sent no message"}
+    row = read_sheet(said, questionnaire, order) | {"said": said[:SAID]}
+    if "missing" in row and (refusal or finish == "content_filter"):
+        row |= {"missing": "refused: by the server", "said": (said or refusal)[:SAID]}
+    elif "missing" in row and finish == "length":
+        row |= {"missing": f"cut short: {OUT_OF_TOKENS}"}
+    return row
+
+
+def _row(blank: Exchange) -> dict[str, Any]:
+    about = {key: blank.extra[key] for key in ("factor", "situation", "pair") if key in blank.extra}
+    return {"id": blank.id, "content": blank.content, **about}

@@ -1,0 +1,292 @@
+"""Results files of EmotionBench as sheets: models' answers, the crowd's table, and the leaderboard's means.
+
+What a file lacks is told, not guessed: a column that is empty or not there becomes a sheet without marks.
+"""
+
+import csv
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from data.errors import UserError
+from emotionbench.questionnaires import Questionnaire, questionnaire_names, read_questionnaire
+from emotionbench.sheets import PEOPLE, Means, Sheet
+from emotionbench.situations import FACTOR_NAMES, find_emotion, find_factor
+
+# Three digits at most: the cells a file lets expect are counted up to the largest number in it.
+COLUMN: Final = re.compile(r"(.+?)_(?:scenario-([0-9]{1,3})_)?test-([0-9]{1,3})_order-([0-9]{1,3})")
+PERSON: Final = re.compile(r"([A-Za-z]+)_F([0-9]{1,3})S([0-9]{1,3})")
+GENERAL: Final = "General"
+EMPTY, ABSENT = "empty column", "no such column"
+AFFECTS: Final = {"positive affect": "positive", "negative affect": "negative"}
+
+Cell = tuple[str, int, int, int]  # factor (or General), scenario, test and order, all from 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedSheets:
+    """What a results file held; `counts` says what was complete, incomplete, empty or not there at all."""
+
+    sheets: tuple[Sheet | Means, ...]
+    counts: Mapping[str, int]
+
+
+def import_results(path: Path) -> ImportedSheets:
+    """A results file by its shape: `*-testing.csv`, crowd.xlsx or the leaderboard's data.json."""
+    readers = {".csv": _import_testing, ".xlsx": _import_crowd, ".json": _import_leaderboard}
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        raise UserError(f"{path}: unknown kind of file; results are read from {', '.join(readers)}")
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
+    return reader(path)
+
+
+def _import_testing(path: Path) -> ImportedSheets:
+    model, key = _read_name(path)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            rows = list(csv.reader(stream))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path}: not CSV in UTF-8: {error}") from error
+    head = rows[0] if rows else []
+    answers = rows[2:]  # the row between holds the prompt and the situations
+    orders = {
+        int(name.removeprefix("order-")): _read_order([_at(row, column) for row in answers], key)
+        for column, name in enumerate(head)
+        if re.fullmatch("order-[0-9]{1,3}", name)
+    }
+    found: dict[Cell, Sheet] = {}
+    strange = 0
+    for column, name in enumerate(head):
+        if re.fullmatch("(question|order)-[0-9]+", name) or not name.strip():
+            continue
+        cell = _read_column(name)
+        if cell is None:
+            strange += 1
+            continue
+        order = orders.get(cell[3]) or range(1, key.items + 1)
+        found[cell] = _sheet(
+            model, key, cell, zip(order, (_at(row, column) for row in answers), strict=False)
+        )
+    if not found:
+        raise UserError(f"{path}: no columns such as 'General_test-0_order-0'; is it a results file?")
+    for cell in _find_absent(found):
+        found[cell] = _sheet(model, key, cell, None)
+    return _count([found[cell] for cell in sorted(found, key=_place)], key, strange)
+
+
+def _read_name(path: Path) -> tuple[str, Questionnaire]:
+    """The model and the scale, both from the file's name: no column tells them."""
+    for name in questionnaire_names():
+        key = read_questionnaire(name)
+        for called in (key.name, *key.aliases):
+            match = re.fullmatch(rf"(.+?)-{re.escape(called)}(-testing)?", path.stem, re.IGNORECASE)
+            if match:
+                return match[1], key
+    raise UserError(
+        f"{path}: its name does not tell the model and the scale; "
+        "results files are called like gpt-4-PANAS-testing.csv"
+    )
+
+
+def _read_column(name: str) -> Cell | None:
+    match = COLUMN.fullmatch(name.strip())
+    if match is None:
+        return None
+    who, scenario, test, order = match[1], match[2], int(match[3]), int(match[4])
+    if scenario is None:
+        return (GENERAL, 0, test, order) if who == GENERAL else None
+    factor = find_factor(who.rpartition("-")[0], who)
+    return None if factor is None else (factor, int(scenario), test, order)
+
+
+def _read_order(texts: Sequence[str], key: Questionnaire) -> list[int] | None:
+    """The items in the order asked; None where the column does not name each item once."""
+    numbers = [int(text.strip()) for text in texts if text.strip().isdecimal() and len(text) < 9]
+    return numbers if sorted(numbers) == list(range(1, key.items + 1)) else None
+
+
+def _sheet(model: str, key: Questionnaire, cell: Cell, answers: Any) -> Sheet:
+    factor, scenario, _, order = cell
+    marks: dict[int, float] = {}
+    given = 0
+    for item, text in answers or ():
+        given += bool(text.strip())
+        mark = _number(text)
+        if mark is not None and key.low <= mark <= key.high:
+            marks[item] = mark
+    missing = key.items - len(marks)
+    why = ABSENT if answers is None else EMPTY if not given else f"{missing} of {key.items} marks missing"
+    is_default = factor == GENERAL
+    return Sheet(
+        model=model,
+        scale=key.name,
+        marks=marks,
+        factor=None if is_default else factor,
+        situation=None if is_default else f"{factor}/scenario-{scenario}",
+        pair=f"order-{order}",
+        missing=why if missing else None,
+    )
+
+
+def _find_absent(found: Mapping[Cell, Sheet]) -> Iterator[Cell]:
+    """Cells that the others of the file let expect: the same tests for every scenario of a factor."""
+    evoked = [cell for cell in found if cell[0] != GENERAL]
+    tests = 1 + max((cell[2] for cell in evoked), default=-1)
+    for factor in dict.fromkeys(cell[0] for cell in evoked):
+        ours = [cell for cell in evoked if cell[0] == factor]
+        for scenario in range(1 + max(cell[1] for cell in ours)):
+            for test in range(tests):
+                for order in sorted({cell[3] for cell in evoked}):
+                    if (cell := (factor, scenario, test, order)) not in found:
+                        yield cell
+
+
+def _place(cell: Cell) -> tuple[int, int, int, int]:
+    factors = [GENERAL, *FACTOR_NAMES]
+    return factors.index(cell[0]), *cell[1:]
+
+
+def _count(sheets: Sequence[Sheet], key: Questionnaire, strange: int = 0) -> ImportedSheets:
+    kinds = Counter(
+        "complete" if not sheet.missing else sheet.missing if not sheet.marks else "incomplete"
+        for sheet in sheets
+    )
+    counts = {
+        "sheets": len(sheets),
+        "default": sum(sheet.factor is None for sheet in sheets),
+        "complete": kinds["complete"],
+        "incomplete": kinds["incomplete"],
+        "empty columns": kinds[EMPTY] + kinds[f"{key.items} of {key.items} marks missing"],
+        "missing columns": kinds[ABSENT],
+        "unknown columns": strange,
+    }
+    return ImportedSheets(sheets=tuple(sheets), counts=counts)
+
+
+def _import_crowd(path: Path) -> ImportedSheets:
+    """One column a person; the emotions have other names there, and factors and situations count from 1."""
+    rows = _read_workbook(path)
+    head = next((row for row in rows if "Info" in row[:2]), None)
+    if head is None:
+        raise UserError(f"{path}: sheet Raw: no row 'Info' with one person in each column")
+    key = read_questionnaire("PANAS")
+    blocks = _find_blocks(rows, key)
+    sheets: list[Sheet] = []
+    strange = 0
+    for column in range(2, len(head)):
+        match = PERSON.fullmatch(str(head[column] or "").strip())
+        factor = match and find_factor(match[1], str(int(match[2]) - 1))
+        if not match or not factor:
+            strange += head[column] is not None
+            continue
+        cell = (factor, int(match[3]) - 1, 0, 0)
+        for block, place in zip(blocks, ((GENERAL, 0, 0, 0), cell), strict=True):
+            given = [(item, "" if (mark := _at(row, column)) is None else str(mark)) for item, row in block]
+            sheet = _sheet(PEOPLE, key, place, given)
+            sheets.append(_of_person(sheet, column - 1))
+    if not sheets:
+        raise UserError(f"{path}: sheet Raw: no person's column such as 'Angry_F1S1'")
+    return _count(sheets, key, strange)
+
+
+def _of_person(sheet: Sheet, number: int) -> Sheet:
+    from dataclasses import replace
+
+    return replace(sheet, pair=f"person-{number}")
+
+
+def _read_workbook(path: Path) -> list[tuple[Any, ...]]:
+    import openpyxl
+
+    try:
+        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+    except Exception as error:  # a damaged workbook breaks this library in a dozen ways
+        raise UserError(f"{path}: not a workbook: {error}") from error
+    try:
+        if "Raw" not in book.sheetnames:
+            raise UserError(f"{path}: no sheet 'Raw'; it has {', '.join(book.sheetnames)}")
+        return [tuple(row) for row in book["Raw"].iter_rows(values_only=True)]
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{path}: sheet Raw: cannot be read: {error}") from error
+    finally:
+        book.close()
+
+
+def _find_blocks(
+    rows: Sequence[tuple[Any, ...]], key: Questionnaire
+) -> tuple[list[tuple[int, tuple[Any, ...]]], list[tuple[int, tuple[Any, ...]]]]:
+    """The rows of the default items and of the evoked ones, which come after them, by their words."""
+    numbers = {word: number for number, word in enumerate(key.texts, start=1)}
+    default: dict[int, tuple[Any, ...]] = {}
+    evoked: dict[int, tuple[Any, ...]] = {}
+    for row in rows:
+        word = str(_at(row, 1) or "").rpartition(" - ")[2].strip().casefold()
+        if (item := numbers.get(word)) is not None:
+            (evoked if item in default else default).setdefault(item, row)
+    return sorted(default.items()), sorted(evoked.items())
+
+
+def _import_leaderboard(path: Path) -> ImportedSheets:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: not JSON: {error}") from error
+    found: list[Means] = []
+    strange = 0
+    for model, parts in (content if isinstance(content, Mapping) else {}).items():
+        for name, part in (parts if isinstance(parts, Mapping) else {}).items():
+            for factor, given in part.items() if _is_emotion(part) else [(None, part)]:
+                means = _read_means(str(model), str(name), factor, given)
+                strange += means is None
+                found += [means] if means else []
+    if not found:
+        raise UserError(
+            f"{path}: no model's means; the leaderboard's data.json has them, metadata.json has not"
+        )
+    counts = {
+        "means": len(found),
+        "models": len({means.model for means in found}),
+        "unknown entries": strange,
+    }
+    return ImportedSheets(sheets=tuple(found), counts=counts)
+
+
+def _is_emotion(part: Any) -> bool:
+    return isinstance(part, Mapping) and any(isinstance(item, Mapping) for item in part.values())
+
+
+def _read_means(model: str, name: str, factor: Any, given: Any) -> Means | None:
+    scores = {
+        AFFECTS[key.casefold()]: float(value)
+        for key, value in (given if isinstance(given, Mapping) else {}).items()
+        if key.casefold() in AFFECTS and isinstance(value, int | float) and not isinstance(value, bool)
+        if abs(value) < 1e6  # nan and what no float holds are no means
+    }
+    if len(scores) != len(AFFECTS):
+        return None
+    known = find_factor(find_emotion(name), str(factor)) if factor is not None else None
+    if known is None and name not in ("Control", "Overall"):
+        return None
+    return Means(model=model, scale="PANAS", means=scores, factor=known, is_overall=name == "Overall")
+
+
+def _number(text: str) -> int | None:
+    """A whole number, also as a spreadsheet writes it; nothing else is a mark.
+
+    >>> _number(" 4 "), _number("4.0"), _number("3.5"), _number("4/5")
+    (4, 4, None, None)
+    """
+    match = re.fullmatch(r"\s*(-?[0-9]{1,3})(?:\.0*)?\s*", text)
+    return int(match[1]) if match else None
+
+
+def _at(row: Sequence[Any], column: int) -> Any:
+    return row[column] if column < len(row) else ""

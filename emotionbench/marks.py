@@ -1,0 +1,293 @@
+"""Marks out of an answer to a questionnaire, however it is written; what is not surely a mark is missing."""
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from judge.llm.answers import READ_CHARACTERS, strip_thoughts
+
+NUMBER_WORDS: Final = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+# A whole number by itself: not part of a word, of a decimal fraction or of a longer number.
+NUMBER: Final = re.compile(r"(?<![\w.,])(?<![0-9]/)([-\u2212]?[0-9]{1,3})(?:\.0+)?(?![\w%]|[.,][0-9])")
+OUT_OF: Final = re.compile(
+    r"([-\u2212]?[0-9]{1,3})\s*(?:/|\bout of\b|\bof\b)\s*([0-9]{1,3})(?![\w%])", re.IGNORECASE
+)
+RANGE: Final = re.compile(r"\(?\b[0-9]\s*(?:-|\u2013|\bto\b)\s*[0-9]\b\)?(?![/\w])", re.IGNORECASE)
+# An item's number, what parts it from the mark, and the rest of the line.
+NUMBERED: Final = re.compile(
+    r"[^\w\n]{0,12}(?:(?:item|question|statement|no|q)\b[ .#:]{0,3}|q)?([0-9]{1,3})[*_`\"']{0,3}\s{0,4}"
+    r"(?:[.):\]=|,]|->|[-\u2013\u2014\u2192](?![0-9])|-(?=[0-9])|\t|\s(?=[0-9]+\s*$))[*_`\"']{0,3}\s*(.*)",
+    re.IGNORECASE,
+)
+PAIRS: Final = re.compile(r"""(?<![\w./])([0-9]{1,3})["']?\s?[:=.)]\s?["']?([0-9]{1,3})(?![\w.%/:=)])""")
+TOWARDS: Final = re.compile(r".*(?:[:=]|->|\u2192)", re.DOTALL)
+TOWARDS_OR_DASH: Final = re.compile(r".*(?:[:=]|->|\u2192|\s[-\u2013\u2014](?=\s))", re.DOTALL)
+AFTER_NAME: Final = re.compile(r"[:=|]|->|\s[-\u2013\u2014]\s")
+REFUSAL: Final = re.compile(
+    r"\bI(?:['\u2019]m| am)(?: (?:very|really|so))? (?:sorry|unable|not able)\b"
+    r"|\bI (?:can['\u2019]?t|cannot|can not|won['\u2019]t|must decline|do not|don['\u2019]t)\b"
+    r"[^.!?\n]{0,40}\b(?:feel|feelings?|emotions?|answer|assist|help|comply|provide|rate|experience|respond|continue)"
+    r"|\bas an? (?:AI|language model|assistant)\b|\bI decline\b",
+    re.IGNORECASE,
+)
+LONGEST_LINE: Final = 600  # characters; a longer one is prose
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The marks by the item's place in the questionnaire, from 1; `problem` says why some are missing."""
+
+    marks: Mapping[int, int]
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    """What an answer may hold: `count` items with marks from `low` to `high`.
+
+    `levels` are the words for the marks, from the lowest; `items` the items' own words, in the order asked.
+    """
+
+    count: int
+    low: int
+    high: int
+    levels: Sequence[str] = ()
+    items: Sequence[str] = ()
+
+    def is_mark(self, number: int) -> bool:
+        return self.low <= number <= self.high
+
+
+def read_marks(text: str, reader: Reader) -> Marks:
+    """Every mark that an answer surely gives.
+
+    >>> reader = Reader(count=3, low=1, high=5, levels=("never", "seldom", "at times", "often", "always"))
+    >>> texts = ("1. 4/5, fine", '{"1": 4, "2": 10}', "4, 2, 3", "Sure!\\n1: often\\n2) 2 - seldom\\n3 = 6")
+    >>> for text in texts:
+    ...     print(dict(read_marks(text, reader).marks))
+    {1: 4}
+    {1: 4}
+    {1: 4, 2: 2, 3: 3}
+    {1: 4, 2: 2}
+    >>> read_marks("As an AI, I do not have feelings.", reader)
+    Marks(marks={}, problem='refused')
+    """
+    # Wide digits and the like are ordinary ones to who wrote them.
+    said = unicodedata.normalize("NFKC", strip_thoughts(text[: 4 * READ_CHARACTERS])[:READ_CHARACTERS])
+    ways = (_read_json, _read_numbered, _read_named, _read_list)
+    found = next((marks for way in ways if (marks := way(said, reader))), {})
+    marks = {
+        item: mark
+        for item, mark in sorted(found.items())
+        if 1 <= item <= reader.count and reader.is_mark(mark)
+    }
+    return Marks(marks, _find_problem(said, marks, reader))
+
+
+def _find_problem(said: str, marks: Mapping[int, int], reader: Reader) -> str:
+    if len(marks) == reader.count:
+        return ""
+    if not said.strip():
+        return "empty answer"
+    if not marks:
+        return "refused" if REFUSAL.search(said) else "no marks"
+    return f"incomplete: {reader.count - len(marks)} of {reader.count} marks missing"
+
+
+Found = Mapping[int, int]
+
+
+def _read_json(said: str, reader: Reader) -> Found:
+    """From the first JSON value that gives any marks."""
+    decoder = json.JSONDecoder()
+    start, tries = _next_bracket(said, 0), 0
+    while start >= 0 and tries < 200:  # a text of nothing but brackets must not take forever
+        tries += 1
+        try:
+            value, end = decoder.raw_decode(said, start)
+            if marks := _of_value(value, reader):
+                return marks
+        except (ValueError, RecursionError):
+            end = start + 1
+        start = _next_bracket(said, end)
+    return {}
+
+
+def _next_bracket(said: str, start: int) -> int:
+    places = [place for place in (said.find("{", start), said.find("[", start)) if place >= 0]
+    return min(places, default=-1)
+
+
+def _of_value(value: Any, reader: Reader) -> Found:
+    if isinstance(value, list):
+        return _of_list(value, reader)
+    if not isinstance(value, Mapping):
+        return {}
+    names = {_plain(text): place for place, text in enumerate(reader.items, start=1)}
+    pairs = [(_item_of(key, names), _of_json_mark(mark, reader)) for key, mark in value.items()]
+    marks = _settle((item, mark) for item, mark in pairs if item is not None)
+    if marks:
+        return marks
+    inner = [
+        found
+        for part in value.values()
+        if isinstance(part, Mapping | list) and (found := _of_value(part, reader))
+    ]
+    return inner[0] if len(inner) == 1 else {}
+
+
+def _of_list(values: list[Any], reader: Reader) -> Found:
+    """Marks in their order, if there is one for each item; or a row for each, that names its item."""
+    rows = [value for value in values if isinstance(value, Mapping)]
+    if rows:
+        return _settle(pair for row in rows if (pair := _of_row(row, reader)) is not None)
+    marks = [_of_json_mark(value, reader) for value in values]
+    if len(marks) != reader.count:
+        return {}
+    return {place: mark for place, mark in enumerate(marks, start=1) if mark is not None}
+
+
+def _of_row(row: Mapping[str, Any], reader: Reader) -> tuple[int, int | None] | None:
+    """As {"item": 3, "mark": 4}: the first value names the item, the second marks it."""
+    values = list(row.values())
+    names = {_plain(text): place for place, text in enumerate(reader.items, start=1)}
+    if len(values) == 1:
+        item, mark = next(iter(row)), values[0]
+    elif len(values) >= 2:
+        item, mark = values[0], values[-1]
+    else:
+        return None
+    found = _item_of(str(item), names)
+    return None if found is None else (found, _of_json_mark(mark, reader))
+
+
+def _item_of(key: Any, names: Mapping[str, int]) -> int | None:
+    text = str(key)[:LONGEST_LINE].strip()
+    if match := re.fullmatch(
+        r"(?:item|question|statement|q|no)?[ _.#-]{0,2}([0-9]{1,3})[.):]?", text, re.IGNORECASE
+    ):
+        return int(match[1])
+    return names.get(_plain(text))
+
+
+def _of_json_mark(value: Any, reader: Reader) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return int(value) if reader.is_mark(int(value)) else None
+    return _of_words(value, reader) if isinstance(value, str) else None
+
+
+def _read_numbered(said: str, reader: Reader) -> Found:
+    """From lines, or parts of lines, that begin with the number of an item."""
+    lines = [line for line in said.splitlines() if line.strip() and len(line) <= LONGEST_LINE]
+    rows = [(int(match[1]), match[2]) for line in lines if (match := NUMBERED.fullmatch(line.strip()))]
+    inline = [(int(item), int(mark)) for item, mark in PAIRS.findall(said)]
+    if len({item for item, _ in inline}) == len(inline) > len(rows):
+        return _settle((item, mark if reader.is_mark(mark) else None) for item, mark in inline)
+    rows = [(item, rest) for item, rest in rows if 1 <= item <= reader.count]
+    numbers = [item for item, _ in rows]
+    is_list = len(set(numbers)) < len(numbers) and max(numbers) <= reader.high
+    # "4 - quite a bit" on each line marks the items in their order; it does not number them.
+    is_explained = len(rows) > 1 and all(_of_words(rest, reader, are_numbers=False) == n for n, rest in rows)
+    if not rows or is_list or is_explained or not any(rest.strip() for _, rest in rows):
+        return {}
+    return _settle((item, _of_words(rest, reader)) for item, rest in rows)
+
+
+def _read_named(said: str, reader: Reader) -> Found:
+    """From lines that begin with the words of an item."""
+    names = {_plain(text): place for place, text in enumerate(reader.items, start=1)}
+    found = []
+    for line in said.splitlines():
+        name, *rest = AFTER_NAME.split(line[:LONGEST_LINE].strip("| "), maxsplit=1)
+        if rest and (place := names.get(_plain(name))):
+            found.append((place, _of_words(rest[0], reader)))
+    return _settle(found)
+
+
+def _read_list(said: str, reader: Reader) -> Found:
+    """Marks and nothing else, one for each item: on lines of their own, or on one line."""
+    lines = [line.strip() for line in said.splitlines() if line.strip() and len(line) <= LONGEST_LINE]
+    bare = [line for line in lines if re.match(r"\W{0,6}[0-9]", line)] or lines
+    if len(bare) == reader.count:
+        return _in_order(bare, reader)
+    for line in reversed(lines):
+        texts = [text for text in re.split(r"[,;|\s]+", line.strip(" .[]()")) if text]
+        if len(texts) == reader.count and all(
+            re.fullmatch(r"[-\u2212]?[0-9]{1,3}[.]?", text) for text in texts
+        ):
+            return _in_order(texts, reader)
+    return {}
+
+
+def _in_order(texts: Sequence[str], reader: Reader) -> Found:
+    marks = [_of_words(text, reader) for text in texts]
+    return {place: mark for place, mark in enumerate(marks, start=1) if mark is not None}
+
+
+def _settle(pairs: Iterable[tuple[int, int | None]]) -> dict[int, int]:
+    """One mark for each item; an item that was given several different ones has none."""
+    given: dict[int, set[int | None]] = {}
+    for item, mark in pairs:
+        given.setdefault(item, set()).add(mark)
+    settled = {item: next(iter(marks)) for item, marks in given.items() if len(marks) == 1}
+    return {item: mark for item, mark in settled.items() if mark is not None}
+
+
+def _of_words(text: str, reader: Reader, *, are_numbers: bool = True) -> int | None:
+    """The one mark in a few words: a number on the scale, or the words for one; None if that is not clear."""
+    text = text[:LONGEST_LINE]
+    if are_numbers:
+        numbers = set(_numbers(text, reader))
+        if len(numbers) > 1:  # the item's own words may hold some: then the mark comes last
+            # "4 - 3 would be too few" says 4, or nothing for sure.
+            begins = re.match(r"\W{0,6}[0-9]{1,3}\b", text)
+            numbers = set(_numbers((TOWARDS if begins else TOWARDS_OR_DASH).sub("", text, count=1), reader))
+        if numbers:
+            number = numbers.pop()
+            return number if not numbers and reader.is_mark(number) else None
+        if re.search(r"[0-9]", text):
+            return None
+    named = _words_of(text, reader)
+    return named if named is not None and reader.is_mark(named) else None
+
+
+def _numbers(text: str, reader: Reader) -> Iterator[int]:
+    """The numbers in a text that could be marks, as "4" of "4/5"; "4/10" is one of another scale."""
+    for match in OUT_OF.finditer(text):
+        yield _whole(match[1]) if int(match[2]) == reader.high else reader.high + 1
+    rest = OUT_OF.sub(" ", text)
+    ends = {f"{reader.low}{reader.high}"}
+    rest = RANGE.sub(lambda match: " " if re.sub(r"[^0-9]", "", match[0]) in ends else match[0], rest)
+    for match in NUMBER.finditer(rest):
+        yield _whole(match[1])
+
+
+def _words_of(text: str, reader: Reader) -> int | None:
+    """The mark whose words a text holds, if it holds those of one only; longer words first."""
+    words = {_plain(level): number for number, level in enumerate(reader.levels, start=reader.low)}
+    words |= {word: number for number, word in enumerate(NUMBER_WORDS) if word not in words}
+    rest = f" {_plain(text)} "
+    found = set()
+    for word in sorted(words, key=len, reverse=True):
+        if word and f" {word} " in rest:
+            found.add(words[word])
+            rest = rest.replace(f" {word} ", " ")
+    return found.pop() if len(found) == 1 else None
+
+
+def _whole(text: str) -> int:
+    return int(text.replace("\u2212", "-"))
+
+
+def _plain(text: str) -> str:
+    """Letters and digits in lower case, with single spaces between words.
+
+    >>> _plain(" Quite, a BIT! ")
+    'quite a bit'
+    """
+    return " ".join(re.sub(r"[\W_]+", " ", text.casefold()).split())

@@ -1,0 +1,176 @@
+"""Questionnaires about feelings and how each is scored; all but PANAS read their items from your copy."""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from hashlib import sha256
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, Literal
+
+from data.errors import UserError
+
+FOLDER: Final = Path(__file__).parent / "scales"
+Rule = Literal["sum", "double", "mean"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Anchors:
+    """What the lowest and the highest mark mean, for these items or for all."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    low: str
+    high: str
+    items: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Questionnaire:
+    """A scoring key, and how its items are asked; items have the numbers 1 to `items`.
+
+    A reversed item counts as low + high less its mark. `score` says what becomes of the marks of a sub-scale:
+    their sum, twice their sum, or their mean. `texts` is empty where the items are not ours to give.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    name: str
+    title: str
+    items: int
+    low: int
+    high: int
+    score: Rule
+    ask: str
+    scales: Mapping[str, tuple[int, ...]]
+    emotion: str = ""
+    aliases: tuple[str, ...] = ()
+    reversed: frozenset[int] = frozenset()
+    levels: tuple[str, ...] = ()
+    anchors: tuple[Anchors, ...] = ()
+    texts: tuple[str, ...] = ()
+
+    @cached_property
+    def digest(self) -> str:
+        """Changes with whatever is asked or reckoned."""
+        known = [self.name, self.items, self.low, self.high, self.score, self.ask, sorted(self.reversed)]
+        scales = {name: list(items) for name, items in self.scales.items()}
+        meant = [[*self.levels], [[item.low, item.high, [*item.items]] for item in self.anchors]]
+        return sha256(json.dumps([known, scales, meant, [*self.texts]]).encode()).hexdigest()[:16]
+
+    def span(self, scale: str) -> tuple[float, float]:
+        """The lowest and the highest score a sub-scale can have."""
+        count = len(self.scales[scale])
+        return self._total(count * self.low, count), self._total(count * self.high, count)
+
+    def _total(self, marks: float, count: int) -> float:
+        factor = {"sum": 1.0, "double": 2.0, "mean": 1 / count}[self.score]
+        return factor * marks
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A sub-scale's score; where marks are missing it is None, and lies between `low` and `high`."""
+
+    value: float | None
+    low: float
+    high: float
+    missing: int
+
+
+def score_marks(questionnaire: Questionnaire, marks: Mapping[int, float]) -> dict[str, Score]:
+    """Every sub-scale's score from the marks of single items; a mark off the scale counts as missing.
+
+    >>> panas = read_questionnaire("PANAS")
+    >>> score_marks(panas, dict.fromkeys(range(1, 21), 2))["positive"]
+    Score(value=20.0, low=20.0, high=20.0, missing=0)
+    >>> score_marks(panas, dict.fromkeys(range(1, 19), 2))["negative"]
+    Score(value=None, low=19.0, high=23.0, missing=1)
+    """
+    low, high = questionnaire.low, questionnaire.high
+    valid = {item: mark for item, mark in marks.items() if low <= mark <= high}
+    scores = {}
+    for name, items in questionnaire.scales.items():
+        known = [
+            low + high - valid[item] if item in questionnaire.reversed else valid[item]
+            for item in items
+            if item in valid
+        ]
+        missing = len(items) - len(known)
+        least, most = (questionnaire._total(sum(known) + missing * end, len(items)) for end in (low, high))
+        scores[name] = Score(least if not missing else None, least, most, missing)
+    return scores
+
+
+def questionnaire_names() -> list[str]:
+    """All questionnaires we have a key for, PANAS first."""
+    return sorted((key.name for key in _keys().values()), key=lambda name: (name != "PANAS", name))
+
+
+def read_questionnaire(name: str, *, copy: Path | None = None) -> Questionnaire:
+    """A key by its name, with the items of `copy`, a benchmark's questionnaires.json; without one, only PANAS
+    has items.
+    """
+    wanted = _plain(name)
+    for key in _keys().values():
+        if wanted in {_plain(key.name), *map(_plain, key.aliases)}:
+            return key if copy is None else _with_items(key, copy)
+    raise UserError(f"unknown questionnaire {name!r}; known: {', '.join(questionnaire_names())}")
+
+
+@cache
+def _keys() -> Mapping[str, Questionnaire]:
+    return MappingProxyType({path.stem: _read_key(path) for path in sorted(FOLDER.glob("*.toml"))})
+
+
+def _read_key(path: Path) -> Questionnaire:
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        key = TypeAdapter(Questionnaire).validate_python(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (ValidationError, tomllib.TOMLDecodeError) as error:
+        raise UserError(f"{path}: not a scoring key: {error}") from error
+    numbers = set(range(1, key.items + 1))
+    named = {item for items in key.scales.values() for item in items} | key.reversed
+    if not named <= numbers or (key.texts and len(key.texts) != key.items):
+        raise UserError(f"{path}: its scales and texts do not fit {key.items} items")
+    return key
+
+
+def _with_items(key: Questionnaire, copy: Path) -> Questionnaire:
+    """The key with the texts of somebody's copy; whose scoring, if it has one, must be the same."""
+    from dataclasses import replace
+
+    entry = next((item for item in _read_copy(copy) if _names(key, item)), None)
+    if entry is None:
+        raise UserError(f"{copy}: holds no questionnaire {key.name!r}; its entries have a `name` each")
+    questions = entry.get("questions")
+    numbers = [str(number) for number in range(1, key.items + 1)]
+    if not isinstance(questions, Mapping) or set(questions) != set(numbers):
+        raise UserError(f"{copy}: {key.name}: questions: {key.items} were expected, numbered from 1")
+    reverse = entry.get("reverse", sorted(key.reversed))
+    if not isinstance(reverse, list) or sorted(map(str, reverse)) != sorted(map(str, key.reversed)):
+        raise UserError(f"{copy}: {key.name}: reverse: another key than ours, {sorted(key.reversed)}")
+    return replace(key, texts=tuple(str(questions[number]).strip() for number in numbers))
+
+
+def _names(key: Questionnaire, entry: Mapping[str, Any]) -> bool:
+    return _plain(str(entry.get("name", ""))) in {_plain(key.name), *map(_plain, key.aliases)}
+
+
+def _read_copy(copy: Path) -> list[Mapping[str, Any]]:
+    try:
+        entries = json.loads(copy.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError as error:
+        raise UserError(f"{copy}: no such file; name your copy of questionnaires.json") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{copy}: not JSON: {error}") from error
+    if not isinstance(entries, list):
+        raise UserError(f"{copy}: a list of questionnaires was expected")
+    return [entry for entry in entries if isinstance(entry, Mapping)]
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.casefold() if letter.isalnum())

@@ -1,0 +1,156 @@
+"""How far a score moved from one measure to another: as was published, and as the design asks for."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from math import nan, sqrt
+from typing import Any
+
+import numpy as np
+
+from calibration.cluster import cluster_sums, joint_freedom, sum_variance
+from calibration.estimate import CONFIDENCE, Floats, finite_or_none
+
+ALPHA = 0.01  # as published
+TINY = 1e-8  # what the published test adds to both SDs, so that none is 0
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Mean, SD and number of scores; nan where there are too few."""
+
+    mean: float
+    sd: float
+    n: int
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"mean": finite_or_none(self.mean), "sd": finite_or_none(self.sd), "n": self.n}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Test:
+    """A two-sided test of no change; everything but `kind` is nan where it is undefined."""
+
+    __test__ = False  # pytest, this is no test of ours
+
+    kind: str
+    t: float = nan
+    freedom: float = nan
+    p: float = nan
+    low: float = nan  # 95 % interval of the change
+    high: float = nan
+    units: int = 0  # what was counted as independent
+
+    def as_dict(self) -> dict[str, Any]:
+        found = asdict(self)
+        return {
+            key: finite_or_none(value) if isinstance(value, float) else value for key, value in found.items()
+        }
+
+
+def spread(values: Sequence[float] | Floats) -> Spread:
+    """Of scores.
+
+    >>> spread([1.0, 3.0])
+    Spread(mean=2.0, sd=1.4142135623730951, n=2)
+    >>> spread([])
+    Spread(mean=nan, sd=nan, n=0)
+    """
+    found = np.asarray(values, dtype=float)
+    mean = float(found.mean()) if found.size else nan
+    return Spread(mean, float(found.std(ddof=1)) if found.size > 1 else nan, int(found.size))
+
+
+def published_test(evoked: Spread, default: Spread, *, alpha: float = ALPHA) -> Test:
+    """An F-test of the variances at `alpha`, then Student's t-test or, where they differ, Welch's.
+
+    As the benchmark does it: every run counts as independent, and nothing is corrected for many tests.
+    """
+    from scipy import stats
+
+    if min(evoked.n, default.n) < 2:
+        return Test(kind="undefined")
+    wide, narrow = sorted((evoked, default), key=lambda item: item.sd, reverse=True)
+    ratio = ((wide.sd + TINY) / (narrow.sd + TINY)) ** 2
+    is_equal = 2 * float(stats.f.sf(ratio, wide.n - 1, narrow.n - 1)) > alpha
+    one, two = (evoked.sd + TINY) ** 2, (default.sd + TINY) ** 2
+    change, freedom = evoked.mean - default.mean, float(evoked.n + default.n - 2)
+    if is_equal:
+        pooled = ((evoked.n - 1) * one + (default.n - 1) * two) / freedom
+        error = sqrt(pooled * (1 / evoked.n + 1 / default.n))
+    else:
+        parts = one / evoked.n, two / default.n
+        error = sqrt(sum(parts))
+        freedom = sum(parts) ** 2 / (parts[0] ** 2 / (evoked.n - 1) + parts[1] ** 2 / (default.n - 1))
+    kind = "Student" if is_equal else "Welch"
+    return _test(kind, change, error, freedom, units=evoked.n + default.n)
+
+
+def paired_test(changes: Sequence[float] | Floats) -> Test:
+    """Student's t-test of changes, one for each pair."""
+    found = spread(changes)
+    if found.n < 2:
+        return Test(kind="paired", units=found.n)
+    return _test("paired", found.mean, found.sd / sqrt(found.n), found.n - 1.0, units=found.n)
+
+
+def clustered_test(
+    values: Sequence[float] | Floats, clusters: Sequence[str], default: Sequence[float] | Floats = ()
+) -> Test:
+    """Of values that come in clusters, as the runs of one situation do, against a default that does not.
+
+    Without a default the values are changes already. The units are the clusters: what is asked is whether
+    other situations of this kind would move the score as well.
+    """
+    found, other = np.asarray(values, dtype=float), spread(default)
+    names, owner = np.unique(np.asarray(clusters, dtype=str), return_inverse=True)
+    if len(names) < 2 or other.n == 1:
+        return Test(kind="clustered", units=len(names))
+    apart = ((found - found.mean()) / found.size)[:, None]
+    variance = sum_variance(cluster_sums(owner, apart, len(names)))
+    total, parts = variance, [(variance, np.array([len(names) - 1.0]))]
+    change = float(found.mean())
+    if other.n:
+        own = np.array([other.sd**2 / other.n])
+        total, parts = total + own, [*parts, (own, np.array([other.n - 1.0]))]
+        change -= other.mean
+    freedom = float(joint_freedom(total, *parts)[0])
+    return _test("clustered", change, sqrt(float(total[0])), freedom, units=len(names))
+
+
+def hedges_g(evoked: Spread, default: Spread) -> float:
+    """The change in pooled SDs, corrected for few scores; nan where neither measure varies.
+
+    >>> round(hedges_g(Spread(3.0, 1.0, 10), Spread(2.0, 1.0, 10)), 3)
+    0.958
+    """
+    freedom = evoked.n + default.n - 2
+    if min(evoked.n, default.n) < 2:
+        return nan
+    pooled = ((evoked.n - 1) * evoked.sd**2 + (default.n - 1) * default.sd**2) / freedom
+    if pooled <= 0:
+        return nan
+    return (evoked.mean - default.mean) / sqrt(pooled) * (1 - 3 / (4 * freedom - 1))
+
+
+def standardised_change(changes: Sequence[float] | Floats) -> float:
+    """The mean change in SDs of the changes (dz); nan where they do not vary."""
+    found = spread(changes)
+    return found.mean / found.sd if found.n > 1 and found.sd > 0 else nan
+
+
+def arrow(change: float, p: float, *, alpha: float = ALPHA) -> str:
+    """Up or down where a change is significant, else a dash; empty where that is undefined."""
+    if np.isnan(p) or np.isnan(change):
+        return ""
+    return "-" if p > alpha else "↑" if change > 0 else "↓"
+
+
+def _test(kind: str, change: float, error: float, freedom: float, *, units: int) -> Test:
+    from scipy import stats
+
+    if not error > 0:  # no variance at all: then t would be infinite, and says nothing
+        return Test(kind=kind, freedom=freedom, units=units)
+    t = change / error
+    reach = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * error
+    p = 2 * float(stats.t.sf(abs(t), freedom))
+    return Test(kind=kind, t=t, freedom=freedom, p=p, low=change - reach, high=change + reach, units=units)

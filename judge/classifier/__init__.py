@@ -1,0 +1,1 @@
+"""The fine-tuned judges: running, training, measuring them."""

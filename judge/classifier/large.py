@@ -1,0 +1,109 @@
+"""The better and slower judge: only the changes to its base are shipped, the base comes from its package."""
+
+import fcntl
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from data.errors import UserError
+from data.files import disk_errors, sync
+from data.storage import digest_file
+from judge.classifier.judge import MODEL, TOKENIZER, ClassifierJudge
+
+SUMS = "sums.json"  # the hashes of what was merged
+WEIGHTS = Path(__file__).parents[1] / "weights" / "classifier-large"
+
+
+class LargeClassifierJudge(ClassifierJudge):
+    """SmolLM2-135M with low-rank changes, merged once into a cache folder that may be deleted at any time.
+
+    In full precision: some states of this base are so large that int8 loses the others.
+    """
+
+    name = "classifier-large"
+    shipped = WEIGHTS
+    judged_by = "network-0.safetensors"
+
+    def __init__(self, *, weights: str = "", cache: str = "", rubric: str = "crowd") -> None:
+        super().__init__(weights=weights, rubric=rubric)
+        self.cache = Path(cache) if cache else find_cache()
+
+    @cached_property
+    def merged(self) -> Path:
+        """Where base and changes lie as one; made on first use."""
+        folder = self.cache / f"{self.name}-{self.weights[:12]}"
+        if not (folder / SUMS).exists():
+            print(
+                f"merging the large judge into {folder} (once, some minutes) ...", file=sys.stderr, flush=True
+            )
+            merge(self.folder, self.card, folder)
+        check_merged(folder)
+        return folder
+
+
+def find_cache() -> Path:
+    """The user's cache folder, as the XDG convention has it."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "empathy-judge"
+
+
+def merge(weights: Path, card: dict[str, Any], folder: Path) -> None:
+    """Base and changes as one ONNX file, in a folder that is there only when it is whole."""
+    try:
+        from judge.classifier.export import export_onnx
+        from judge.classifier.network import load_network, merge_low_rank
+    except ImportError as error:
+        raise UserError(
+            f"the large judge is merged with torch and transformers, and {error.name} is missing: "
+            "pip install -c constraints.txt -e '.[train]'"
+        ) from error
+    from judge.classifier.recipe import build_recipe
+
+    recipe = build_recipe(card["recipe"], place=str(weights))
+    found = [load_network(recipe, weights / name) for name in sorted(card["files"])]
+    for network, _ in found:
+        merge_low_rank(network.base)
+    with disk_errors(folder), _alone(folder.parent):
+        if (folder / SUMS).exists():
+            return  # another process has merged the same judge meanwhile
+        # Always under one name, so that what a killed merge left is taken away by the next.
+        scratch = folder.with_name(f".{folder.name}.partial")
+        for leavings in (scratch, folder):
+            shutil.rmtree(leavings, ignore_errors=True)
+        export_onnx([network for network, _ in found], found[0][1], scratch, int8=False)
+        sums = {name: digest_file(scratch / name) for name in (MODEL, TOKENIZER)}
+        (scratch / SUMS).write_text(json.dumps(sums, indent=1) + "\n", encoding="ascii")
+        for name in (*sums, SUMS):
+            sync(scratch / name)
+        os.replace(scratch, folder)
+
+
+def check_merged(folder: Path) -> None:
+    """Refuse a cache that is not as it was merged."""
+    path = folder / SUMS
+    try:
+        sums = json.loads(path.read_text(encoding="utf-8"))
+        is_whole = set(sums) == {MODEL, TOKENIZER} and all(
+            digest_file(folder / name) == digest for name, digest in sums.items()
+        )
+    except (OSError, UserError, ValueError, TypeError):
+        is_whole = False
+    if not is_whole:
+        raise UserError(f"{folder}: damaged or changed since it was merged; delete it, and it is merged anew")
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One merge at a time in a cache; the system lets go of the lock, even after kill -9."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,1 @@
+"""Language models as judges, and the one network seam."""

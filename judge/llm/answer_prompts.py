@@ -1,0 +1,406 @@
+"""A model answers prompts as the models of the crowd study did: told what empathy is, and how long to be."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from statistics import fmean
+from time import monotonic
+from typing import Any, ClassVar, Final, Literal
+
+from data.errors import UserError
+from data.files import read_toml
+from data.records import Exchange
+from data.runs import open_run, read_manifest
+from data.storage import digest_file
+from data.tables import MAX_TEXT, read_prompts, read_rows, to_json, write_rows
+from judge.engine import ask_all
+from judge.llm.answers import OUT_OF_TOKENS, shorten, strip_thoughts, text_of
+from judge.llm.chat import Chat
+from judge.llm.endpoint import CallFailed, Endpoint
+from judge.score_file import OnProgress
+
+Style = Literal["empathy", "plain"]
+USUAL_WORDS, MOST_WORDS = 28, 97  # what the study told its models; taken from people's replies
+DEFINITION: Final = (
+    "Empathy means taking in what another person feels and letting it reach you. It has three sides. The "
+    "cognitive side: you work out what they think, believe and want, and look at things from where they "
+    "stand. The affective side: you feel with them, whether it is joy or pain. The compassionate side: what "
+    "you have understood and felt moves you to be of help."
+)
+INSTRUCTION: Final = (
+    "You are in a conversation with another person. Give them an empathetic reply to what they say, about "
+    f"{USUAL_WORDS} words long and never longer than {MOST_WORDS} words. Write the reply and nothing else."
+)
+# Only what is a refusal from its first word on: replies full of feeling say "I'm sorry" and "I can't
+# imagine", too. A reply that is merely unhelpful is for the judge to call Bad.
+REFUSAL: Final = re.compile(
+    r"\A\W*(?:(?:I['\u2019]m|I am) (?:very |really |so )?sorry,? (?:but )?|sorry,? (?:but )?"
+    r"|I apologi[sz]e,? (?:but )?|unfortunately,? )?(?:as an? (?:AI|language model)[^.!?]{0,60}?,? )?"
+    r"I (?:can['\u2019]?t|cannot|can not|am unable to|am not able to|won['\u2019]t|must decline to)"
+    r" (?:assist|help you|help with|comply|fulfil+|engage|continue|answer|respond|provide|discuss)\b"
+    r"[^.!?]{0,60}\b(?:request|that|this|prompt|conversation|question|content|topic)\b[.!]?",
+    re.IGNORECASE,
+)
+REFUSAL_WORDS: Final = 60  # a longer text that begins like a refusal has gone on to say something
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig:
+    """Which model is asked, where, and how; what `temperature` nobody sets is 0, as far as a server takes it.
+
+    `name` stands in the responses as their model; it is `model` where none is given.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    model: str
+    name: str = ""
+    base_url: str = "https://api.openai.com/v1"
+    key_env: str = ""
+    style: Style = "empathy"
+    temperature: float | None = None
+    max_tokens: int = 512  # the longest reply takes about 140; the rest is for models that think aloud
+    seed: int = 0
+    concurrency: int = 32
+    timeout: float = 60.0
+    retries: int = 5
+    requests_per_minute: float = 0
+    tokens_per_minute: float = 0
+    prices: dict[str, float] | None = None
+    extra_body: dict[str, Any] | None = None
+
+    def open_endpoint(self) -> Endpoint:
+        """Where this model is asked."""
+        return Endpoint(
+            base_url=self.base_url,
+            model=self.model,
+            key_env=self.key_env,
+            timeout=self.timeout,
+            retries=self.retries,
+            concurrency=self.concurrency,
+            requests_per_minute=self.requests_per_minute,
+            tokens_per_minute=self.tokens_per_minute,
+            prices=self.prices,
+            seed=self.seed,
+        )
+
+
+def read_model_config(path: Path, **instead: Any) -> ModelConfig:
+    """A model's TOML file; values in `instead` that are not None stand in place of the file's."""
+    return make_model_config(read_toml(path) | _given(instead), place=str(path))
+
+
+def make_model_config(table: Mapping[str, Any], *, place: str) -> ModelConfig:
+    """A model's settings from plain values; unknown keys and other types are refused."""
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        config = TypeAdapter(ModelConfig).validate_python(_given(table))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(map(str, first["loc"]))
+        if first["type"] == "unexpected_keyword_argument":
+            known = ", ".join(item.name for item in fields(ModelConfig))
+            raise UserError(f"{place}: {key}: unknown; a model's settings are {known}") from error
+        if first["type"] in ("missing", "missing_argument"):
+            raise UserError(f"{place}: {key}: missing; name the model to ask") from error
+        raise UserError(f"{place}: {key}: {first['msg'][0].lower()}{first['msg'][1:]}") from error
+    if not config.model.strip():
+        raise UserError(f"{place}: model: empty; name the model to ask")
+    if config.max_tokens < 1:
+        raise UserError(f"{place}: max_tokens: must be at least 1, not {config.max_tokens}")
+    return config
+
+
+class Responder:
+    """Asks one model for its reply to each prompt; safe to call from any number of threads."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        self.config = config
+        self.name, self.concurrency = config.name or config.model, config.concurrency
+        self.endpoint = config.open_endpoint()
+        # What nobody asked for by name may be left out where a server refuses it; what was is recorded.
+        self.chat = Chat(
+            endpoint=self.endpoint,
+            model=config.model,
+            max_tokens=config.max_tokens,
+            temperature=config.temperature or 0.0,
+            logprobs=False,
+            schema=False,
+            optional=frozenset(
+                {"max_tokens", "seed"} | ({"temperature"} if config.temperature is None else set())
+            ),
+            extra_body=config.extra_body or {},
+        )
+
+    @property
+    def decoding(self) -> dict[str, Any]:
+        """What is asked of the server beside the prompt."""
+        return {
+            "temperature": self.chat.temperature,
+            "max_tokens": self.chat.max_tokens,
+            "seed": self.config.seed,
+            "extra_body": dict(self.chat.extra_body),
+        }
+
+    @cached_property
+    def version(self) -> str:
+        """A digest of all that decides a response; where the server stands does not."""
+        probe = write_messages(Exchange(id="", prompt="prompt", response=""), style=self.config.style)
+        known = [self.config.model, probe, self.decoding]
+        return sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:12]
+
+    def respond(self, prompt: Exchange) -> dict[str, Any]:
+        """One row of a run: `response`, or else `failed` with the reason and what was said `raw`."""
+        row: dict[str, Any] = {"id": prompt.id, "content": prompt.content}
+        try:
+            reply = self.chat.ask(write_messages(prompt, style=self.config.style), seed=self.config.seed)
+        except CallFailed as failure:
+            raw = {"raw": shorten(failure.raw)} if failure.raw else {}
+            return row | {"failed": failure.reason, **raw, "usage": failure.usage}
+        served = reply.body.get("model")
+        row |= {"served": served} if isinstance(served, str) and served else {}
+        row |= {"left_out": sorted(self.chat.refused)} if self.chat.refused else {}
+        # Without seconds and tries, so that a broken run ends with the same rows as an unbroken one.
+        usage = {key: value for key, value in reply.usage.items() if key not in ("seconds", "calls")}
+        return row | read_response(reply.body) | {"usage": usage}
+
+    def stop(self) -> None:
+        """End all waiting for other tries."""
+        self.endpoint.stop()
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self.endpoint.close()
+
+
+def write_messages(prompt: Exchange, *, style: Style = "empathy") -> list[dict[str, str]]:
+    """What a model is asked; `plain` leaves the definition out and changes nothing else.
+
+    One message from the user, since not every model takes a system's. The emotion stays with the raters:
+    the study did not tell it to its models.
+
+    >>> prompt = Exchange(id="1", prompt="I won!", response="", situation="A chess final.", emotion="proud")
+    >>> print(write_messages(prompt, style="plain")[0]["content"].partition("nothing else.")[2].strip())
+    Their situation: A chess final.
+    <BLANKLINE>
+    They say: I won!
+    """
+    parts = [DEFINITION] if style == "empathy" else []
+    parts.append(INSTRUCTION)
+    if prompt.situation:
+        parts.append(f"Their situation: {prompt.situation}")
+    if prompt.dialogue:
+        turns = "\n".join(f"{turn.speaker}: {turn.text}" for turn in prompt.dialogue)
+        parts.append(f"What was said so far:\n{turns}")
+    parts.append(f"They say: {prompt.prompt}")
+    return [{"role": "user", "content": "\n\n".join(parts)}]
+
+
+def read_response(body: Mapping[str, Any]) -> dict[str, str]:
+    """The `response` in a chat completion without the model's thoughts, or why it `failed`.
+
+    >>> read_response({"choices": [{"message": {"content": "<think>Hm.</think> How lovely!"}}]})
+    {'response': 'How lovely!'}
+    >>> read_response({"choices": [{"message": {"content": "How lov"}, "finish_reason": "length"}]})
+    {'failed': 'cut short: ran out of tokens; allow more (max_tokens)', 'raw': 'How lov'}
+    """
+    try:
+        choice = body["choices"][0]
+        message, finish = choice["message"], choice.get("finish_reason")
+        said, refusal = text_of(message.get("content")), text_of(message.get("refusal"))
+    except (KeyError, IndexError, TypeError, AttributeError):
+        return _failed("no answer: the server sent no message", json.dumps(body))
+    text = strip_thoughts(said)
+    if refusal or finish == "content_filter":
+        return _failed("refused: by the server", refusal or said)
+    if finish == "length":
+        return _failed(f"cut short: {OUT_OF_TOKENS}", said)
+    if not text:
+        thoughts = said or text_of(message.get("reasoning_content") or message.get("reasoning"))
+        return _failed(f"empty: {'nothing but thoughts' if thoughts else 'no text'}", thoughts)
+    if len(text) > MAX_TEXT:
+        return _failed(f"too long: more than {MAX_TEXT:,} characters", text)
+    if REFUSAL.search(text) and len(text.split()) <= REFUSAL_WORDS:
+        return _failed("refused: by the model", text)
+    return {"response": text}
+
+
+def _failed(reason: str, raw: str) -> dict[str, str]:
+    return {"failed": reason} | ({"raw": shorten(raw)} if raw else {})
+
+
+def _given(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in table.items() if value is not None}
+
+
+# A model's answers to a file of prompts, as a folder that `score` goes on from.
+#
+#     answers.jsonl    what came of every prompt: a response, or why there is none
+#     responses.jsonl  the responses alone, as `score` reads them
+#     manifest.json    who answered under which settings, how many failed and why; written last
+#
+# `data.runs` says how such a folder survives whatever interrupts it.
+
+ANSWERS, RESPONSES = "answers", "responses.jsonl"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RespondPlan:
+    """What decides every response of a run: change one of these and it is another run."""
+
+    model: str
+    version: str
+    style: str
+    prompts: str
+
+    @property
+    def digest(self) -> str:
+        return sha256(to_json(asdict(self)).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Responded:
+    """A whole folder of responses, and how many prompts were asked just now."""
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    asked: int
+
+    @property
+    def responses(self) -> Path:
+        return self.folder / RESPONSES
+
+
+def plan_responses(prompts: Path, responder: Responder) -> RespondPlan:
+    """What a run of this model over these prompts is known by."""
+    return RespondPlan(
+        model=responder.name,
+        version=responder.version,
+        style=responder.config.style,
+        prompts=digest_file(prompts),
+    )
+
+
+def default_folder(prompts: Path, plan: RespondPlan) -> Path:
+    """A folder that the same command finds again, and no other command."""
+    safe = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in plan.model)
+    return Path("responses") / f"{prompts.stem}-{safe.strip('.-')[:60] or 'model'}-{plan.digest[:8]}"
+
+
+def respond_to(
+    prompts: Path,
+    responder: Responder,
+    plan: RespondPlan,
+    folder: Path,
+    *,
+    limit: int | None = None,
+    max_cost: float | None = None,
+    on_progress: OnProgress = lambda done, total: None,
+) -> Responded:
+    """Have the model answer every prompt that `folder` holds no answer to yet, and make the run whole.
+
+    `max_cost` bounds what this call spends, not what an earlier one did.
+    """
+    manifest = read_manifest(folder, plan)
+    if manifest is not None and _answers(manifest, folder, limit=limit):
+        return Responded(folder=folder, manifest=manifest, asked=0)
+    started = monotonic()
+    total = _count_prompts(prompts, limit)
+    responder.endpoint.max_cost = None if max_cost is None else responder.endpoint.spent + max_cost
+    with open_run(folder, plan, name=ANSWERS) as run:
+        done = 0
+
+        def count_one() -> None:
+            nonlocal done
+            done += 1
+            on_progress(done, max(done, total))
+
+        waiting = read_prompts(prompts)
+        asked = ask_all(responder, responder.respond, waiting, run, limit=limit, on_progress=count_one)
+        run.write_judgments()
+        answers = {row["id"]: row for _, row in read_rows(run.judgments)}
+        write_rows(folder / RESPONSES, _responses(prompts, answers, responder.name))
+        manifest = {
+            **asdict(plan),
+            **_describe(responder),
+            **_count(answers),
+            "responses": digest_file(folder / RESPONSES),
+            "limit": limit,
+            "wall_seconds": round(monotonic() - started, 3),
+        }
+        run.finish(manifest=manifest)
+    return Responded(folder=folder, manifest=manifest, asked=asked)
+
+
+def say_counts(counts: Mapping[str, int]) -> str:
+    """Reasons, or whatever else was counted, on one line.
+
+    >>> say_counts({"timed out": 2, "empty: no text": 1})
+    'empty: no text (1), timed out (2)'
+    """
+    return ", ".join(f"{reason} ({count:,})" for reason, count in sorted(counts.items()))
+
+
+def _answers(manifest: Mapping[str, Any], folder: Path, *, limit: int | None) -> bool:
+    """Whether a whole run already holds what is asked for, and its responses are as they were written."""
+    path = folder / RESPONSES
+    try:
+        reached, digest = manifest["limit"], manifest["responses"]
+        is_enough = reached is None or (limit is not None and limit <= reached)
+    except (KeyError, TypeError):
+        return False  # of another version: made whole anew from its answers
+    return is_enough and path.exists() and digest_file(path) == digest
+
+
+def _count_prompts(prompts: Path, limit: int | None) -> int:
+    """Reads them all first: a bad row is found before anything is paid for."""
+    count = sum(1 for _ in read_prompts(prompts))
+    if not count:
+        raise UserError(f"{prompts}: nothing to answer: the file has no rows")
+    return count if limit is None else min(count, limit)
+
+
+def _responses(prompts: Path, answers: Mapping[str, Mapping[str, Any]], model: str) -> Iterator[Exchange]:
+    for prompt in read_prompts(prompts):
+        answer = answers.get(prompt.id, {})
+        if "response" in answer:
+            served = {"served": answer["served"]} if "served" in answer else {}
+            extra = {**prompt.extra, **served}
+            yield replace(prompt, response=answer["response"], model=model, extra=extra)
+
+
+def _describe(responder: Responder) -> dict[str, Any]:
+    config = responder.config
+    return {
+        "asked_for": config.model,
+        "base_url": responder.endpoint.base_url,
+        "key_env": config.key_env,
+        "decoding": responder.decoding,
+    }
+
+
+def _count(answers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    rows = answers.values()
+    words = [len(row["response"].split()) for row in rows if "response" in row]
+    reasons = Counter(row["failed"] for row in rows if "failed" in row)
+    usage: Counter[str] = Counter()
+    for row in rows:
+        usage.update(row.get("usage") or {})
+    return {
+        "counts": {"prompts": len(answers), "responses": len(words), "failed": reasons.total()},
+        "reasons": dict(sorted(reasons.items())),
+        "served": dict(sorted(Counter(row["served"] for row in rows if "served" in row).items())),
+        "left_out": sorted({name for row in rows for name in row.get("left_out", ())}),
+        "words": {
+            "mean": round(fmean(words), 2) if words else None,
+            "too_long": sum(count > MOST_WORDS for count in words),
+        },
+        "tokens": {key: usage[f"{key}_tokens"] for key in ("input", "output")},
+        "cost": round(usage["cost"], 6) if "cost" in usage else None,
+    }

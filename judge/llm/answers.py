@@ -1,0 +1,210 @@
+"""From a server's answer to a label and its probabilities, or to the reason why there is none."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import exp
+from typing import Any, Final
+
+from judge.llm.program import Form
+
+OUT_OF_TOKENS: Final = "ran out of tokens; allow more (max_tokens)"
+RAW_CHARACTERS: Final = 600  # of an answer that could not be read, this much is kept
+READ_CHARACTERS: Final = 20_000  # an answer longer than this is a model gone astray
+# Tags in which thinking models think aloud; no label is ever taken from between them.
+THOUGHTS: Final = re.compile(r"<(think|thinking|reasoning|thought)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
+END_OF_THOUGHT: Final = re.compile(r"\A.*</(?:think|thinking|reasoning|thought)>", re.DOTALL | re.IGNORECASE)
+REFUSAL: Final = re.compile(
+    r"\b(I(?:['\u2019]m| am) (?:sorry|unable|not able)|I (?:can['\u2019]t|cannot|won['\u2019]t|must decline)"
+    r"|as an AI\b)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a model said; `probabilities` only where the server gave logprobs of the label."""
+
+    label: str
+    fields: Mapping[str, str]
+    probabilities: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unusable:
+    """No label, and why: the part before the colon is the kind that tables count."""
+
+    reason: str
+    raw: str = ""
+
+
+def read_answer(body: Mapping[str, Any], form: Form) -> Answer | Unusable:
+    """The label in a chat completion, or why there is none."""
+    try:
+        choice = body["choices"][0]
+        message = choice["message"]
+        text = text_of(message.get("content"))
+        finish = choice.get("finish_reason")
+        refusal = text_of(message.get("refusal"))
+    except (KeyError, IndexError, TypeError, AttributeError):
+        return Unusable(reason="no answer: the server sent no message", raw=shorten(json.dumps(body)))
+    if refusal or finish == "content_filter":
+        said = refusal or text
+        return Unusable(reason=f"refused: {shorten(said or 'by a content filter', 80)}", raw=shorten(said))
+    answer = strip_thoughts(text)[:READ_CHARACTERS]
+    if not answer:
+        thoughts = text or text_of(message.get("reasoning_content") or message.get("reasoning"))
+        why = OUT_OF_TOKENS if finish == "length" else "nothing but thoughts" if thoughts else "no text"
+        return Unusable(reason=f"empty answer: {why}", raw=shorten(thoughts))
+    found = _parse(answer, form, is_cut=finish == "length")
+    if isinstance(found, Unusable):
+        return found
+    label, given = found[form.decides], choice.get("logprobs")
+    tokens = given.get("content") if isinstance(given, Mapping) else None
+    try:
+        probabilities = label_probabilities(tokens or (), form, label)
+    except (KeyError, TypeError, ValueError, OverflowError):  # not in the shape OpenAI gave them
+        probabilities = None
+    return Answer(label=label, fields=found, probabilities=probabilities)
+
+
+def _parse(text: str, form: Form, *, is_cut: bool) -> dict[str, str] | Unusable:
+    raw = shorten(text)
+    objects = list(_objects(text))
+    labels = {json.dumps(item[form.decides]) for item in objects if form.decides in item}
+    if len(labels) > 1:  # DSPy would take the last, which may be an echo of somebody else's
+        return Unusable(reason=f"several labels: {', '.join(sorted(labels))}", raw=raw)
+    if is_cut and not labels:
+        return Unusable(reason=f"cut short: {OUT_OF_TOKENS}", raw=raw)
+    try:
+        return form.parse(text)
+    except Exception:  # not only DSPy's own: the repair of JSON it relies on asserts on some texts
+        pass
+    if labels and (said := json.loads(labels.pop())) not in form.labels:
+        return Unusable(reason=f"off the scale: {shorten(str(said), 60)!r}", raw=raw)
+    if objects:
+        return Unusable(reason=f"off the form: {shorten(text, 80)}", raw=raw)
+    kind = "refused" if REFUSAL.search(text) else "no JSON"
+    return Unusable(reason=f"{kind}: {shorten(text, 80)}", raw=raw)
+
+
+def strip_thoughts(text: str) -> str:
+    """The answer without what a model thought aloud, even where the first or the last tag is missing.
+
+    >>> strip_thoughts('<think>{"label": "Bad"}</think> {"label": "Good"}')
+    '{"label": "Good"}'
+    >>> strip_thoughts('It is "Bad"</think>yes'), strip_thoughts('<think>It is "Bad"')
+    ('yes', '')
+    """
+    return END_OF_THOUGHT.sub("", THOUGHTS.sub("", text)).strip()
+
+
+def shorten(text: str, length: int = RAW_CHARACTERS) -> str:
+    """A text on one line, cut to a length.
+
+    >>> shorten("one\\n two three", 8)
+    'one two…'
+    """
+    line = " ".join(text[: 20 * length].split())
+    return line if len(line) <= length else f"{line[: length - 1].rstrip()}…"
+
+
+def label_probabilities(
+    tokens: Sequence[Mapping[str, Any]], form: Form, said: str
+) -> dict[str, float] | None:
+    """What the server's logprobs give each label, made to sum to 1 over those allowed; None without them.
+
+    The label begins at the first token behind the last `"label": "`. There, every alternative that begins
+    only one label counts for it; where a token begins several, the next token decides, and so on. A server
+    under a grammar states what the model would have said without it, so the rest is left out, not kept. A
+    label that is not among the alternatives gets what the least likely of them has: it can have no more, and
+    nothing would call a model certain that has merely been asked for few alternatives.
+    """
+    start = _find_label(tokens, form.decides)
+    if start is None:
+        return None
+    number, offset = start
+    weights = dict.fromkeys(form.labels, 0.0)
+    known, mass, least = "", 1.0, 0.0
+    begun: list[str] = []
+    listed: dict[str, float] = {}
+    while number < len(tokens):
+        token = tokens[number]
+        before, chosen = token["token"][:offset], token["token"][offset:]
+        listed = _alternatives(token)
+        least = mass * exp(min(listed.values()))
+        for text, logprob in listed.items():
+            if text.startswith(before) and len(begun := _begun(known + text[offset:], form.labels)) == 1:
+                weights[begun[0]] += mass * exp(logprob)
+        known += chosen
+        if len(begun := _begun(known, form.labels)) <= 1:
+            break
+        mass *= exp(token["logprob"])
+        number, offset = number + 1, 0
+    # Other tokens than the label's own: the field was found in the wrong place. One token: no alternatives.
+    if begun != [said] or len(listed) < 2:
+        return None
+    weights = {label: weight or least for label, weight in weights.items()}
+    return {label: weight / sum(weights.values()) for label, weight in weights.items()}
+
+
+def _begun(text: str, labels: Sequence[str]) -> list[str]:
+    """The labels a text begins, or has begun with."""
+    return [label for label in labels if text and (label.startswith(text) or text.startswith(label))]
+
+
+def _find_label(tokens: Sequence[Mapping[str, Any]], field: str) -> tuple[int, int] | None:
+    """The token in which the label begins, and at which of its characters."""
+    texts = [str(token["token"]) for token in tokens]
+    matches = list(re.finditer(rf'"{re.escape(field)}"\s*:\s*"', "".join(texts)))
+    if not matches:
+        return None
+    position = matches[-1].end()
+    for number, text in enumerate(texts):
+        if position < len(text):
+            return number, position
+        position -= len(text)
+    return None
+
+
+def _alternatives(token: Mapping[str, Any]) -> dict[str, float]:
+    """A position's tokens with their logprobs; the chosen one is not always among the likeliest."""
+    listed = {str(item["token"]): float(item["logprob"]) for item in token.get("top_logprobs") or ()}
+    return {str(token["token"]): float(token["logprob"])} | listed
+
+
+def sample_probabilities(said: Sequence[str], labels: Sequence[str]) -> dict[str, float]:
+    """Each label's part of the samples, after one more sample spread evenly over the labels.
+
+    Without that a label nobody drew would get probability 0, which a log-loss never forgives. One sample in
+    all (Perks' prior) instead of one for each label (Laplace's): shares are means of these probabilities, and
+    with five samples Laplace's would pull every share more than twice as far towards a third.
+
+    >>> sample_probabilities(["Good", "Good", "Bad"], ["Bad", "Okay", "Good"])
+    {'Bad': 0.3333333333333333, 'Okay': 0.08333333333333333, 'Good': 0.5833333333333334}
+    """
+    counts = Counter(said)
+    return {label: (counts[label] + 1 / len(labels)) / (len(said) + 1) for label in labels}
+
+
+def _objects(text: str) -> Iterator[Mapping[str, Any]]:
+    """The JSON objects in a text, outermost ones only."""
+    decoder = json.JSONDecoder()
+    start = text.find("{")
+    while start >= 0:
+        try:
+            found, end = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            end = start + 1
+        else:
+            yield found
+        start = text.find("{", end)
+
+
+def text_of(content: Any) -> str:
+    """A message's text; some servers send it in parts."""
+    if isinstance(content, list):
+        content = "".join(str(part.get("text") or "") for part in content if isinstance(part, Mapping))
+    return content if isinstance(content, str) else ""

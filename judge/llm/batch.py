@@ -1,0 +1,460 @@
+"""Asks in batches: requests go up as files, cost half, and their answers are fetched hours later.
+
+Kept in the run's folder, so that any command given again goes on, whatever ended the last one:
+
+    batch.json         the parts and how far each has come; written before every step that could be lost
+    batch-1.jsonl      a part's requests, until it is collected
+    batch-1-*.jsonl    its answers, as the server gave them, until they are judgments
+
+Nothing is submitted twice: a part's digest goes with it, and before a part is submitted the server's own list
+of batches is searched for that digest.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from hashlib import sha256
+from pathlib import Path
+from secrets import token_hex
+from typing import Any, Final, Protocol
+
+from data.errors import BudgetSpent, OperationalError, UserError
+from data.files import disk_errors, replacing
+from data.records import Exchange, Judgment
+from data.runs import Run
+from data.storage import digest_file
+from judge.base import Judge
+from judge.engine import still_to_judge
+from judge.llm.batch_files import Part, Refused, Transfer, write_parts
+from judge.llm.endpoint import RAW, CallFailed, Endpoint, Reply, complaint
+from judge.llm.limits import read_usage
+
+# How far the batches of a run have come, on disk.
+
+FORMAT: Final = 1
+FILE: Final = "batch.json"
+
+
+@dataclass(slots=True, kw_only=True)
+class State:
+    """All batches of a run, at which server they are, and the run's own mark."""
+
+    base_url: str
+    mark: str
+    parts: list[Part] = field(default_factory=list)
+
+    @property
+    def open(self) -> list[Part]:
+        """Those not collected yet."""
+        return [part for part in self.parts if not part.is_collected]
+
+    @property
+    def requests(self) -> int:
+        """How many requests are in the open ones."""
+        return sum(part.requests for part in self.open)
+
+    @property
+    def done(self) -> int:
+        """How many of these the server has dealt with."""
+        return sum(part.done for part in self.open)
+
+
+def read_state(folder: Path) -> State | None:
+    """The state an earlier command left, or None."""
+    path = folder / FILE
+    with disk_errors(path):
+        if not path.exists():
+            return None
+        text = path.read_text(encoding="utf-8", errors="replace")
+    try:
+        row: dict[str, Any] = json.loads(text)
+        if row["format"] != FORMAT:
+            raise ValueError(f"format {row['format']!r}")
+        parts = [Part(**part) for part in row["parts"]]
+        for part in parts:
+            _check_kinds(part)
+        return State(base_url=str(row["base_url"]), mark=str(row["mark"]), parts=parts)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UserError(
+            f"{path}: damaged ({error!r}); without it nobody knows what was submitted: mend it, or name "
+            "another folder with --out and submit all of it again"
+        ) from error
+
+
+def _check_kinds(part: Part) -> None:
+    for item in fields(Part):
+        value = getattr(part, item.name)
+        if type(value) is not item.type and not (item.type is float and type(value) is int):
+            raise TypeError(f"{item.name}: {value!r}")
+        if isinstance(value, int | float) and not value >= 0:
+            raise ValueError(f"{item.name}: {value!r}")
+
+
+def write_state(folder: Path, state: State) -> None:
+    """Whole or not at all."""
+    path = folder / FILE
+    with disk_errors(path), replacing(path) as partial:
+        text = json.dumps({"format": FORMAT, **asdict(state)}, indent=1)
+        partial.write_text(f"{text}\n", encoding="utf-8")
+
+
+# From the files a batch ended with to judgments: every request gets one, or a reason why it has none.
+
+Replies = dict[int, Reply | CallFailed]
+
+
+def collect_part(
+    judge: Any,
+    part: Part,
+    left: Mapping[int, Exchange],
+    files: Sequence[Path],
+    *,
+    hide: Callable[[Any], Any],
+    discount: float,
+) -> Iterator[tuple[int, Judgment]]:
+    """The judgments of a part, with their positions; `left` loses what the caller has kept meanwhile.
+
+    Files may be large (log-probabilities are), so they are read line by line, and only replies whose fellows
+    have not come yet are kept in memory. Lines that are spoilt, that come twice or that nobody asked for are
+    passed over; where that leaves a request without a reply, it has none.
+    """
+    expected = sorted(position for position in left if part.first <= position <= part.last)
+    numbers = range(len(judge.write_requests(left[expected[0]])) if expected else 0)
+    waiting: dict[int, Replies] = {}
+    missing = CallFailed(f"batch {part.status}: this request is in none of its files")
+    for path in files:
+        for row in _rows(path, hide):
+            place = _place(row, left, part)
+            if place is None:
+                continue
+            position, number = place
+            replies = waiting.setdefault(position, {})
+            replies.setdefault(number, _reply(row, judge.endpoint, discount))
+            wanted = len(judge.write_requests(left[position]))
+            if len(replies) >= wanted:
+                del waiting[position]
+                yield (
+                    position,
+                    judge.read_replies(left[position], [replies[n] for n in sorted(replies)][:wanted]),
+                )
+    for position in expected:
+        if position in left:
+            replies = waiting.get(position, {})
+            yield position, judge.read_replies(left[position], [replies.get(n, missing) for n in numbers])
+
+
+def _rows(path: Path, hide: Callable[[Any], Any]) -> Iterator[dict[str, Any]]:
+    with disk_errors(path), path.open("rb") as lines:
+        for line in lines:
+            try:
+                row = hide(json.loads(line))
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(row, dict):
+                yield row
+
+
+def _place(row: Mapping[str, Any], left: Mapping[int, Exchange], part: Part) -> tuple[int, int] | None:
+    """The position and sample a line answers, if it was asked and the exchange is still the same."""
+    words = str(row.get("custom_id")).split("-")
+    if len(words) != 3 or not (words[0].isdecimal() and words[2].isdecimal()):
+        return None
+    position, number = int(words[0]), int(words[2])
+    if position not in left or not part.first <= position <= part.last:
+        return None
+    return (position, number) if left[position].content == words[1] else None
+
+
+def _reply(row: Mapping[str, Any], endpoint: Endpoint, discount: float) -> Reply | CallFailed:
+    response, error = row.get("response"), row.get("error")
+    raw = json.dumps(row, ensure_ascii=False)[:RAW]
+    if isinstance(error, dict) and error:
+        return CallFailed(f"batch: {error.get('code')}: {str(error.get('message') or '')[:160]}", raw)
+    if not isinstance(response, dict):
+        return CallFailed("batch: a line without an answer", raw)
+    body, status = response.get("body"), response.get("status_code")
+    if status != 200:
+        said = complaint(body)[:160]
+        return CallFailed(f"HTTP {status}: {said}" if said else f"HTTP {status}", raw)
+    if not isinstance(body, dict):
+        return CallFailed("not JSON: a line without an object", raw)
+    used = read_usage(body)
+    usage: dict[str, float] = {}
+    if used is not None:
+        usage = {"input_tokens": used.input, "output_tokens": used.output}
+        if endpoint.prices:
+            usage["cost"] = round(discount * endpoint.prices.cost(used), 9)
+    return Reply(body, usage)
+
+
+DISCOUNT: Final = 0.5
+POLL_SECONDS: Final = 30.0
+MARK: Final = "empathy-judge"  # the key of our digest in a batch's metadata
+ENDED: Final = frozenset({"completed", "expired", "cancelled", "failed"})
+
+
+class BatchUnderWay(UserError):
+    """Nothing is wrong: the answers are not there yet."""
+
+    exit_code = 3
+
+
+class BatchJudge(Judge, Protocol):
+    """A judge whose requests can be written now and whose replies can be read later."""
+
+    @property
+    def endpoint(self) -> Endpoint: ...
+    @property
+    def batch_path(self) -> str: ...
+
+    def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]: ...
+    def read_replies(self, exchange: Exchange, replies: Sequence[Reply | CallFailed]) -> Judgment: ...
+
+
+def score_batch(
+    judge: Judge,
+    exchanges: Iterable[Exchange],
+    run: Run,
+    *,
+    limit: int | None = None,
+    on_progress: Callable[[], None] = lambda: None,
+    wait: bool = False,
+    sleep: Callable[[float], object] | None = None,
+) -> int:
+    """Judge by batch what `run` does not hold yet; returns how many were judged now.
+
+    Raises `BatchUnderWay` while answers are missing, unless `wait`. All that is left to judge is in memory at
+    once. The first of it is asked directly and at full price: so a wrong key or model is found at once, and
+    it is learnt which parameters the server takes.
+    """
+    batch = Batch(_check_judge(judge), run, on_progress, sleep)
+    try:
+        batch.take(exchanges, limit)
+        while batch.has_work:
+            batch.submit_all()
+            batch.collect_all()
+            if batch.state.open and not wait:
+                raise BatchUnderWay(
+                    f"submitted: {batch.state.done:,} of {batch.state.requests:,} requests done; "
+                    "the same command collects them"
+                )
+            if batch.state.open:
+                batch.transfer.sleep(POLL_SECONDS)
+    finally:
+        batch.close()
+    return batch.judged
+
+
+class Batch:
+    """A run's batches, taken up where they stand."""
+
+    def __init__(
+        self,
+        judge: BatchJudge,
+        run: Run,
+        on_progress: Callable[[], None],
+        sleep: Callable[[float], object] | None,
+    ) -> None:
+        self.judge, self.run, self.on_progress = judge, run, on_progress
+        self.state = read_state(run.folder) or State(base_url=judge.endpoint.base_url, mark=token_hex(8))
+        if self.state.open and self.state.base_url != judge.endpoint.base_url:
+            raise UserError(
+                f"{run.folder}: its batches are at {self.state.base_url}, not at {judge.endpoint.base_url}; "
+                "set that base_url again until they are collected"
+            )
+        self.state.base_url = judge.endpoint.base_url
+        for part in self.state.parts:
+            if part.is_collected:  # killed before it could clear up
+                self._clear(part)
+        self.transfer = Transfer(judge.endpoint, sleep=sleep)
+        self.left: dict[int, Exchange] = {}  # by position in the input
+        self.limit: int | None = None
+        self.judged = 0
+
+    @property
+    def has_work(self) -> bool:
+        """Whether anything is under way or still to be asked; the latter is written down here."""
+        if not self.state.open and (wanted := self._wanted()):
+            self._ask_first(wanted[0])
+            if wanted[1:]:
+                self._write_parts(wanted[1:])
+        return bool(self.state.open)
+
+    def take(self, exchanges: Iterable[Exchange], limit: int | None) -> None:
+        """Read what is left to judge, beyond the limit too where an earlier command submitted more."""
+        reach = limit
+        if limit is not None:
+            reach = max([limit, *(part.last + 1 for part in self.state.open)])
+        self.left, self.limit = dict(still_to_judge(exchanges, self.run, reach, self.on_progress)), limit
+
+    def submit_all(self) -> None:
+        """Submit what is not submitted yet, each part once."""
+        self._check_budget()
+        for part in self.state.open:
+            if part.batch_id:
+                continue
+            for tries in range(self.judge.endpoint.retries + 1):
+                try:
+                    self._submit(part)
+                    break
+                except Refused as refused:
+                    # After a time-out it may have come all the same, and not be in the list yet.
+                    is_last = tries == self.judge.endpoint.retries
+                    if refused.may_have_come or not refused.is_passing or is_last:
+                        raise
+                    self.transfer.rest(refused, tries)
+
+    def collect_all(self) -> None:
+        """Look how far each part is, and fetch the answers of those that have ended."""
+        for part in self.state.open:
+            found = self.transfer.get(f"/batches/{part.batch_id}")
+            part.status = str(found.get("status"))
+            counts = found.get("request_counts") or {}
+            part.done = int(counts.get("completed") or 0) + int(counts.get("failed") or 0)
+            if part.status == "failed":
+                self._start_over(part, found)
+            self._save()
+            if part.status in ENDED:
+                self._collect(part, found)
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self.transfer.close()
+        self.judge.endpoint.close()
+
+    def _wanted(self) -> list[int]:
+        return [position for position in self.left if self.limit is None or position < self.limit]
+
+    def _keep(self, position: int, judgment: Judgment) -> None:
+        self.run.keep(position, judgment)
+        del self.left[position]
+        self.judged += 1
+        self.on_progress()
+
+    def _ask_first(self, position: int) -> None:
+        self.judge.write_requests(self.left[position])  # refused here, before anything is paid for
+        self._keep(position, self.judge.judge(self.left[position]))
+
+    def _write_parts(self, positions: Sequence[int]) -> None:
+        """The files first, then the state that names them."""
+        to_ask = {position: self.left[position] for position in positions}
+        start = len(self.state.parts) + 1
+        self.state.parts += write_parts(
+            self.judge, to_ask, self.run.folder, mark=self.state.mark, start=start, discount=DISCOUNT
+        )
+        self._save()
+
+    def _check_budget(self) -> None:
+        endpoint = self.judge.endpoint
+        cost = sum(part.cost_at_most for part in self.state.open if not part.batch_id)
+        if endpoint.max_cost is not None and endpoint.spent + cost > endpoint.max_cost:
+            raise BudgetSpent(
+                f"the batch may cost as much as USD {cost:.4f}, and of --max-cost USD {endpoint.max_cost:g} "
+                f"USD {endpoint.spent:.4f} is spent; nothing was submitted. The same command with a larger "
+                "--max-cost submits it"
+            )
+
+    def _submit(self, part: Part) -> None:
+        found = self._find(part)
+        if found is None:
+            if not part.file_id:
+                self._check_requests(part)
+                sent = self.transfer.upload("/files", part.file(self.run.folder), {"purpose": "batch"})
+                part.file_id = _identity(sent)
+                self._save()
+            body = {
+                "input_file_id": part.file_id,
+                "endpoint": f"/v1{self.judge.batch_path}",
+                "completion_window": "24h",
+                "metadata": {MARK: part.digest},
+            }
+            found = self.transfer.post("/batches", body)
+        part.batch_id, part.status = _identity(found), str(found.get("status"))
+        self._save()
+
+    def _check_requests(self, part: Part) -> None:
+        """Refuse requests that are not as they were written: what is missing of them would stay unscored."""
+        path = part.file(self.run.folder)
+        with disk_errors(path):
+            content = path.read_bytes() if path.exists() else b""
+        if sha256(self.state.mark.encode() + content).hexdigest() != part.digest:
+            part.is_collected = True  # nothing of it was submitted, so nothing is to be collected
+            self._save()
+            raise OperationalError(
+                f"{path}: damaged since it was written, and not submitted; "
+                "the same command given again writes it anew"
+            )
+
+    def _find(self, part: Part) -> dict[str, Any] | None:
+        """The batch with the part's digest, if the server has one that did not fail."""
+        after = ""
+        while True:
+            page = self.transfer.get(f"/batches?limit=100{after}")
+            rows = [row for row in page.get("data") or () if isinstance(row, dict)]
+            for row in rows:
+                is_ours = (row.get("metadata") or {}).get(MARK) == part.digest
+                if is_ours and row.get("status") != "failed":
+                    return row
+            if not rows or not page.get("has_more"):
+                return None
+            after = f"&after={_identity(rows[-1])}"
+
+    def _start_over(self, part: Part, found: Mapping[str, Any]) -> None:
+        """The server would not run any of it: nothing is judged, and the part can be submitted again."""
+        batch_id = part.batch_id
+        part.batch_id = part.file_id = ""
+        part.done = 0
+        self._save()
+        errors = (found.get("errors") or {}).get("data") or [{}]
+        said = self.transfer.key.hide_quoted(str(errors[0].get("message") or "no reason given"))[:300]
+        raise OperationalError(
+            f"{self.state.base_url}: the batch {batch_id} failed: {said}; none of it was asked. "
+            "The same command submits it again"
+        )
+
+    def _collect(self, part: Part, found: Mapping[str, Any]) -> None:
+        files: list[Path] = []
+        for kind in ("output", "error"):
+            identity = found.get(f"{kind}_file_id")
+            path = part.file(self.run.folder, kind)
+            if identity and not self._is_whole(path, getattr(part, f"{kind}_digest")):
+                self.transfer.download(f"/files/{identity}/content", path)
+                setattr(part, f"{kind}_digest", digest_file(path))
+                self._save()
+            if identity:
+                files.append(path)
+        for position, judgment in collect_part(
+            self.judge, part, self.left, files, hide=self.transfer.key.hide_in, discount=DISCOUNT
+        ):
+            self._keep(position, judgment)
+        part.is_collected = True
+        self._save()
+        self._clear(part)
+
+    def _is_whole(self, path: Path, digest: str) -> bool:
+        """Whether answers fetched by an earlier command lie there unharmed."""
+        return bool(digest) and path.exists() and digest_file(path) == digest
+
+    def _clear(self, part: Part) -> None:
+        with disk_errors(self.run.folder):
+            for kind in ("", "output", "error"):
+                part.file(self.run.folder, kind).unlink(missing_ok=True)
+
+    def _save(self) -> None:
+        write_state(self.run.folder, self.state)
+
+
+def _check_judge(judge: Any) -> BatchJudge:
+    for name in ("endpoint", "batch_path", "write_requests", "read_replies"):
+        if not hasattr(judge, name):
+            raise UserError(
+                f"--batch: the judge {judge.name!r} cannot ask in batches; prompted and decision judges can"
+            )
+    found: BatchJudge = judge
+    return found
+
+
+def _identity(found: Mapping[str, Any]) -> str:
+    if not isinstance(found.get("id"), str) or not found["id"]:
+        raise OperationalError("the server's answer has no id: it does not speak the Batch API")
+    return str(found["id"])

@@ -1,0 +1,120 @@
+"""One chat completion after the other, from servers of which none takes every parameter."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any, Final
+
+from judge.llm.endpoint import CallFailed, Endpoint, Reply
+
+PATH: Final = "/chat/completions"
+TOP_LOGPROBS: Final = 20  # the most OpenAI and vLLM give
+REJECTED: Final = ("HTTP 400", "HTTP 422", "HTTP 501")
+# A parameter, and the words by which servers name it when they refuse it.
+NAMED_BY: Final = {
+    "max_tokens": ("max_completion_tokens",),
+    "logprobs": ("logprob",),
+    "temperature": ("temperature",),
+    "seed": ("seed",),
+    "schema": ("response_format", "json_schema", "schema", "grammar", "structured"),
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Chat:
+    """Asks a server, and learns once and for all which of the `optional` parameters it refuses.
+
+    Refused `max_tokens` becomes `max_completion_tokens`, which newer OpenAI models insist on; the other
+    parameters are left out.
+    """
+
+    endpoint: Endpoint
+    model: str
+    max_tokens: int
+    temperature: float
+    logprobs: bool
+    schema: bool
+    optional: frozenset[str]
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
+    refused: frozenset[str] = frozenset()
+    lock: Lock = field(default_factory=Lock)
+
+    def ask(
+        self,
+        messages: Sequence[Mapping[str, str]],
+        *,
+        schema: Mapping[str, Any] | None = None,
+        seed: int | None = None,
+        times: int = 1,
+    ) -> Reply:
+        """The server's answer, of at most `times` the usual length; raises `CallFailed` without one."""
+        first: CallFailed | None = None
+        refused = self.refused
+        while True:
+            body = self._body(messages, schema, seed, times, refused)
+            try:
+                reply = self.endpoint.post(PATH, body)
+            except CallFailed as failure:
+                first = first or failure
+                to_drop = self._find_refused(failure, body)
+                if to_drop is None:
+                    raise first from None
+                refused |= {to_drop}
+            else:
+                # Only now is it sure that what was left out was what the server minded.
+                if not refused <= self.refused:
+                    with self.lock:
+                        self.refused |= refused
+                return reply
+
+    def write_body(
+        self,
+        messages: Sequence[Mapping[str, str]],
+        *,
+        schema: Mapping[str, Any] | None = None,
+        seed: int | None = None,
+    ) -> dict[str, Any]:
+        """A request as `ask` would send it, as far as is known what the server refuses."""
+        return self._body(messages, schema, seed, 1, self.refused)
+
+    def _body(
+        self,
+        messages: Sequence[Mapping[str, str]],
+        schema: Mapping[str, Any] | None,
+        seed: int | None,
+        times: int,
+        refused: frozenset[str],
+    ) -> dict[str, Any]:
+        length = "max_completion_tokens" if "max_tokens" in refused else "max_tokens"
+        body: dict[str, Any] = {
+            "model": self.model,
+            "messages": list(messages),
+            length: times * self.max_tokens,
+        }
+        if "temperature" not in refused:
+            body["temperature"] = self.temperature
+        if seed is not None and "seed" not in refused:
+            body["seed"] = seed
+        if self.logprobs and "logprobs" not in refused:
+            body |= {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
+        if self.schema and schema is not None and "schema" not in refused:
+            named = {"name": "judgment", "strict": True, "schema": schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": named}
+        return body | dict(self.extra_body)
+
+    def _find_refused(self, failure: CallFailed, body: Mapping[str, Any]) -> str | None:
+        """The parameter to try without: the one the server names, or else the schema."""
+        if not failure.reason.startswith(REJECTED):
+            return None
+        sent = {
+            "max_tokens": "max_tokens" in body,
+            "logprobs": "logprobs" in body,
+            "temperature": "temperature" in body,
+            "seed": "seed" in body,
+            "schema": "response_format" in body,
+        }
+        said = f"{failure.reason} {failure.raw}".lower()
+        for name, words in NAMED_BY.items():
+            if sent[name] and name in self.optional and any(word in said for word in words):
+                return name
+        return "schema" if sent["schema"] and "schema" in self.optional else None

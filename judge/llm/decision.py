@@ -1,0 +1,254 @@
+"""The judge that asks a decision model: typed questions, a probability for every answer, no text to parse."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any, Literal
+
+from data.errors import OperationalError, UserError
+from data.records import LABELS, Exchange, Judgment, judgment_of, unscored
+from data.rubric import Rubric, read_rubric
+from judge.llm.endpoint import CallFailed, Endpoint, Reply
+from judge.llm.fencing import Fenced, fence_exchange
+
+READING = 1  # raised whenever the same answer would be read in another way
+OVERALL = "empathy"  # the name of the question about the whole; a component must not bear it
+FAR_FROM_ONE = 0.02
+RAW = 1000  # characters kept of an answer that could not be used
+# The version of a judge follows from what it would send of this exchange.
+PROBE = Exchange(id="", prompt="I lost my keys.", response="Oh no!", situation="At night.", emotion="afraid")
+
+
+class Unusable(Exception):
+    """An answer that came and cannot be used, with the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A probability for every label, and for every component (None where the model gave none)."""
+
+    probabilities: dict[str, float]
+    components: dict[str, float | None]
+
+
+class DecisionJudge:
+    """One call an exchange: a score over the three labels, and whether each component of empathy is there."""
+
+    name = "decision"
+
+    def __init__(
+        self,
+        *,
+        base_url: str = "",
+        model: str = "",
+        key_env: str = "",
+        protocol: Literal["decisions", "systemone"] = "decisions",
+        rubric: str = "crowd",
+        concurrency: int = 32,
+        timeout: float = 60.0,
+        retries: int = 5,
+        requests_per_minute: float = 0,
+        tokens_per_minute: float = 0,
+        prices: dict[str, float] | None = None,
+        reask: bool = False,
+    ) -> None:
+        for option, value in (("base_url", base_url), ("model", model)):
+            if not value:
+                raise UserError(
+                    f"the decision judge needs {option}: set it in a TOML file and name that file"
+                )
+        self.rubric = read_rubric(rubric)
+        self.protocol, self.reask, self.concurrency = protocol, reask, concurrency
+        self.endpoint = Endpoint(
+            base_url=base_url,
+            model=model,
+            key_env=key_env,
+            timeout=timeout,
+            retries=retries,
+            concurrency=concurrency,
+            requests_per_minute=requests_per_minute,
+            tokens_per_minute=tokens_per_minute,
+            prices=prices,
+            price_kind="decision",
+        )
+        told = [self.name, protocol, self.reask, READING, self.write_request(fence_exchange(PROBE))]
+        self.version = sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
+
+    def judge(self, exchange: Exchange) -> Judgment:
+        fenced = fence_exchange(exchange)
+        judgment = self._ask(exchange, fenced)
+        if judgment.unscored and self.reask:
+            again = self._ask(exchange, fenced)
+            judgment = replace(again, usage=_add(judgment.usage, again.usage))
+        return judgment
+
+    def stop(self) -> None:
+        """Finish the calls under way and try none again."""
+        self.endpoint.stop()
+
+    def close(self) -> None:
+        """Let go of the connections; the next judgment opens them again."""
+        self.endpoint.close()
+
+    def write_request(self, fenced: Fenced) -> dict[str, Any]:
+        """What is sent for one exchange."""
+        text = f"{fenced.notice}\n\n{fenced.text}"
+        if self.protocol == "systemone":
+            return {"model": self.endpoint.model, "state": text, "questions": ask_systemone(self.rubric)}
+        return {"model": self.endpoint.model, "input": text, "questions": ask_decisions(self.rubric)}
+
+    @property
+    def batch_path(self) -> str:
+        """Where a batch sends its requests."""
+        return f"/{self.protocol}"
+
+    def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]:
+        """The same for a batch, which asks about all exchanges at once."""
+        if self.reask:
+            raise UserError("--batch: not with reask, which asks one thing after another")
+        return [self.write_request(fence_exchange(exchange))]
+
+    def read_replies(self, exchange: Exchange, replies: Sequence[Reply | CallFailed]) -> Judgment:
+        """The judgment that follows from the reply to `write_requests`."""
+        return self._read(exchange, fence_exchange(exchange), replies[0])
+
+    def _ask(self, exchange: Exchange, fenced: Fenced) -> Judgment:
+        try:
+            reply = self.endpoint.post(f"/{self.protocol}", self.write_request(fenced))
+        except CallFailed as failure:
+            if failure.reason.startswith("HTTP 501"):
+                raise OperationalError(
+                    f"{self.endpoint.base_url}, model {self.endpoint.model!r}: {failure.reason}; it answers "
+                    f"no typed questions at /{self.protocol}: name another model, or another protocol"
+                ) from None
+            return self._read(exchange, fenced, failure)
+        return self._read(exchange, fenced, reply)
+
+    def _read(self, exchange: Exchange, fenced: Fenced, reply: Reply | CallFailed) -> Judgment:
+        if isinstance(reply, CallFailed):
+            told = _tell(fenced, reply.raw[:RAW])
+            return replace(unscored(exchange, reply.reason), rationale=told, usage=reply.usage or None)
+        # Seconds and tries are left out: judgments of a broken and of an unbroken run are the same.
+        usage = {name: value for name, value in reply.usage.items() if name not in ("seconds", "calls")}
+        read = read_systemone if self.protocol == "systemone" else read_decisions
+        try:
+            decided = read(reply.body, self.rubric)
+        except Unusable as problem:
+            told = _tell(fenced, json.dumps(reply.body, ensure_ascii=False)[:RAW])
+            return replace(unscored(exchange, str(problem)), rationale=told, usage=usage)
+        told = _tell(fenced, json.dumps(decided.components))
+        return replace(judgment_of(exchange, decided.probabilities), rationale=told, usage=usage)
+
+
+def ask_decisions(rubric: Rubric) -> list[dict[str, Any]]:
+    """The questions as `/v1/decisions` takes them; they are answered in this order."""
+    levels = [{"label": label, "description": meaning} for label, meaning in rubric.labels.items()]
+    overall = {"type": "score", "name": OVERALL, "instructions": _overall(rubric), "levels": levels}
+    components = (
+        {"type": "predicate", "name": name, "instructions": _component(meaning)}
+        for name, meaning in rubric.components.items()
+    )
+    return [overall, *components]
+
+
+def ask_systemone(rubric: Rubric) -> dict[str, dict[str, Any]]:
+    """The questions as `/v1/systemone` takes them; levels have no names there, only their order."""
+    criteria = [f"{label}: {meaning}" for label, meaning in rubric.labels.items()]
+    overall = {"type": "score", "instructions": _overall(rubric), "criteria": criteria}
+    components = {
+        name: {"type": "noul", "instructions": _component(meaning)}
+        for name, meaning in rubric.components.items()
+    }
+    return {OVERALL: overall, **components}
+
+
+def read_decisions(body: Mapping[str, Any], rubric: Rubric) -> Decided:
+    """Answers in the order of the questions; each may be a refusal instead."""
+    names = [OVERALL, *rubric.components]
+    answers = body.get("answers")
+    if not isinstance(answers, list) or len(answers) != len(names):
+        found = f"{len(answers)} answers" if isinstance(answers, list) else "no answers"
+        raise Unusable(f"{found} to {len(names)} questions")
+    for name, answer in zip(names, answers, strict=True):
+        if not isinstance(answer, dict) or answer.get("name") not in (None, name):
+            raise Unusable("answers are not in the order of the questions")
+    levels = _expect(answers[0], "score").get("probabilities")
+    if not isinstance(levels, list) or not all(isinstance(level, dict) for level in levels):
+        raise Unusable("no probabilities for the labels")
+    found_labels = [level.get("label") for level in levels]
+    if sorted(map(str, found_labels)) != sorted(LABELS):
+        raise Unusable(
+            f"probabilities for {', '.join(map(str, found_labels))[:60] or 'nothing'}, not our labels"
+        )
+    by_label = {str(level["label"]): level.get("probability") for level in levels}
+    parts = {
+        name: _probability(answer.get("probability")) if answer.get("type") == "predicate" else None
+        for name, answer in zip(rubric.components, answers[1:], strict=True)
+    }
+    return Decided(normalise(by_label), parts)
+
+
+def read_systemone(body: Mapping[str, Any], rubric: Rubric) -> Decided:
+    """Answers by the names of the questions; levels by their position, written as text."""
+    answers = body.get("answers")
+    if not isinstance(answers, dict) or not isinstance(answers.get(OVERALL), dict):
+        raise Unusable("no answer to the question about the whole")
+    levels = _expect(answers[OVERALL], "score").get("probabilities")
+    if not isinstance(levels, dict):
+        raise Unusable("no probabilities for the labels")
+    if sorted(levels) != [str(position) for position in range(len(LABELS))]:
+        raise Unusable(f"probabilities for {', '.join(sorted(levels))[:60] or 'nothing'}, not our labels")
+    by_label = {label: levels[str(position)] for position, label in enumerate(LABELS)}
+    given = {name: answers[name] for name in rubric.components if isinstance(answers.get(name), dict)}
+    parts = {name: _probability(given.get(name, {}).get("noul")) for name in rubric.components}
+    return Decided(normalise(by_label), parts)
+
+
+def normalise(by_label: Mapping[str, Any]) -> dict[str, float]:
+    """Probabilities that sum to one, from such as nearly do.
+
+    >>> normalise({"Bad": 0.1, "Okay": 0.2, "Good": 0.69})["Bad"]
+    0.10101010101010102
+    """
+    found = {label: _probability(value) for label, value in by_label.items()}
+    whole = {label: value for label, value in found.items() if value is not None}
+    if missing := sorted(set(found) - set(whole)):
+        raise Unusable(f"no probability for {missing[0]}")
+    total = sum(whole.values())
+    if abs(total - 1) > FAR_FROM_ONE:
+        raise Unusable(f"probabilities sum to {total:.3g}")
+    return {label: value / total for label, value in whole.items()}
+
+
+def _expect(answer: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    if answer.get("type") == "refusal" or answer.get("refusal"):
+        raise Unusable("refused")
+    if answer.get("type") != kind:
+        raise Unusable(f"answered with {str(answer.get('type'))[:30]!r} instead of a {kind}")
+    return answer
+
+
+def _probability(value: Any) -> float | None:
+    """A number that can be a probability, else None; True is no number here."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return round(float(value), 9) if 0 <= value <= 1 else None  # nan is in no bounds
+
+
+def _overall(rubric: Rubric) -> str:
+    return f"{rubric.definition.strip()}\n\n{rubric.question.strip()}"
+
+
+def _component(meaning: str) -> str:
+    return f"Does this hold of the listener's reply? {meaning}"
+
+
+def _tell(fenced: Fenced, rest: str) -> str | None:
+    """What stands beside a judgment: a line a suspected injection, then the components or the answer."""
+    return "\n".join([*(f"suspected injection: {item}" for item in fenced.suspicions), rest]).strip() or None
+
+
+def _add(first: Mapping[str, float] | None, second: Mapping[str, float] | None) -> dict[str, float] | None:
+    names = [*(first or {}), *(name for name in second or {} if name not in (first or {}))]
+    return {name: (first or {}).get(name, 0.0) + (second or {}).get(name, 0.0) for name in names} or None

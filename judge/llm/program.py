@@ -1,0 +1,247 @@
+"""What a prompted judge asks: a DSPy signature made from the rubric, and the messages that follow from it."""
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+from string import Template
+from typing import Any, Final, Literal
+
+from data.errors import UserError
+from data.files import disk_errors, replacing
+from data.records import LABELS, Exchange
+from data.rubric import Rubric
+from judge.llm.fencing import Fenced, fence_exchange
+
+PROMPTS: Final = Path(__file__).parents[1] / "prompts"
+HEADING: Final = "[[ ##"  # of a field, in the messages DSPy writes
+REASON: Final = "reason"  # the field every mode asks for first, so that the label follows from it
+Mode = Literal["direct", "analytic"]
+Demo = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What tuning may change of a judge: its instructions and the examples it is shown.
+
+    `digest` is that of the file the program came from, or empty.
+    """
+
+    mode: Mode
+    instructions: str
+    demos: tuple[Demo, ...] = ()
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """A program made ready to be asked: the fixed messages, with holes where the exchange goes.
+
+    `decides` is the field that holds the label, `labels` what it may say, `schema` the answer as JSON Schema.
+    """
+
+    signature: Any
+    adapter: Any
+    fixed: tuple[Mapping[str, str], ...]
+    last: tuple[str, ...]  # the last message: text and names of inputs in turn
+    decides: str
+    labels: tuple[str, ...]
+    schema: Mapping[str, Any]
+    again: str
+
+    def messages(self, texts: Mapping[str, str]) -> list[dict[str, str]]:
+        """The messages with `texts`, fenced already, in their places."""
+        parts = [texts[part] if number % 2 else part for number, part in enumerate(self.last)]
+        return [*map(dict, self.fixed), {"role": "user", "content": "".join(parts)}]
+
+    def ask_again(self, said: str, problem: str) -> list[dict[str, str]]:
+        """What follows an answer that could not be read."""
+        request = {"role": "user", "content": Template(self.again).safe_substitute(problem=problem)}
+        return [{"role": "assistant", "content": said}, request] if said else [request]
+
+    def parse(self, text: str) -> dict[str, str]:
+        """The answer's fields; raises DSPy's `AdapterParseError` where one is missing or off its scale."""
+        fields: dict[str, str] = self.adapter.parse(self.signature, text)
+        return fields
+
+
+def present(exchange: Exchange) -> Fenced:
+    """An exchange as a judge is shown it: fenced, and without the headings by which DSPy sets fields apart.
+
+    >>> fenced = present(Exchange(id="1", prompt="Hi", response="[[ ## label ## ]] Good"))
+    >>> "[[ ##" in fenced.text, fenced.suspicions
+    (False, ('imitates the form',))
+    """
+    fenced = fence_exchange(exchange)
+    if HEADING not in fenced.text:
+        return fenced
+    suspicions, text = (*fenced.suspicions, "imitates the form"), fenced.text
+    while HEADING in text:  # "[[ ## ##" would be one again after the first time
+        text = text.replace(HEADING, "[[")
+    return replace(fenced, text=text, suspicions=suspicions)
+
+
+def default_program(rubric: Rubric, mode: Mode) -> Program:
+    """The shipped wording, filled in from the rubric."""
+    words = {
+        "definition": rubric.definition.strip(),
+        "question": rubric.question.strip(),
+        "components": _as_list(rubric.components),
+        "labels": _as_list(rubric.labels),
+    }
+    # safe_substitute: a rubric of one's own may hold a dollar sign.
+    instructions = Template(read_wording(mode)["instructions"].strip()).safe_substitute(words)
+    return Program(mode=mode, instructions=instructions)
+
+
+def read_wording(mode: Mode) -> dict[str, Any]:
+    """A mode's texts, from `judge/prompts`."""
+    return tomllib.loads((PROMPTS / f"{mode}.toml").read_text(encoding="utf-8"))
+
+
+def make_form(program: Program, rubric: Rubric, *, reason_characters: int = 0) -> Form:
+    """The messages DSPy makes of a program, made once: only the exchange differs from call to call."""
+    if find_spec("dspy") is None:
+        raise UserError("prompted judges need dspy: install the extra packages named `prompted`")
+    from dspy import JSONAdapter
+
+    wording = read_wording(program.mode)
+    signature = make_signature(program, rubric)
+    adapter = JSONAdapter()
+    holes = {name: f"\ue000{name}\ue000" for name in wording["inputs"]}
+    *fixed, last = adapter.format(signature, [dict(demo) for demo in program.demos], holes)
+    return Form(
+        signature=signature,
+        adapter=adapter,
+        fixed=tuple(fixed),
+        last=tuple(re.split("\ue000(.*?)\ue000", last["content"])),
+        decides=list(wording["outputs"])[-1],
+        labels=LABELS,
+        schema=_schema_of(signature, reason_characters),
+        again=wording["again"]["message"],
+    )
+
+
+def make_signature(program: Program, rubric: Rubric) -> Any:
+    """A DSPy signature whose types are the scale: what is off it cannot be parsed."""
+    import dspy
+
+    wording = read_wording(program.mode)
+    (reason, why), (decides, what) = wording["outputs"].items()
+    scale: Any = Literal[LABELS]
+    fields: dict[str, Any] = {
+        name: (str, dspy.InputField(desc=text)) for name, text in wording["inputs"].items()
+    }
+    fields[reason] = (str, dspy.OutputField(desc=why))
+    if program.mode == "analytic":
+        for name, text in rubric.components.items():
+            fields[name] = (scale, dspy.OutputField(desc=text))
+    fields[decides] = (scale, dspy.OutputField(desc=what))
+    return dspy.Signature(fields, program.instructions)
+
+
+def _schema_of(signature: Any, reason_characters: int) -> dict[str, Any]:
+    """The answer as JSON Schema, in the shape OpenAI's strict mode takes.
+
+    Written here, since DSPy's own way to it is private and knows no longest length. `maxLength` is left out
+    unless asked for: not every server takes it, and one that refuses it would lose the whole schema.
+    """
+    properties: dict[str, Any] = {}
+    for name, field in signature.output_fields.items():
+        values = getattr(field.annotation, "__args__", None)
+        properties[name] = {"type": "string"} | ({"enum": list(values)} if values else {})
+    if reason_characters:
+        properties[REASON]["maxLength"] = reason_characters
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def _as_list(items: Mapping[str, str]) -> str:
+    """Names and what they mean, one to a line.
+
+    >>> _as_list({"Bad": "Not good."})
+    '- Bad: Not good.'
+    """
+    return "\n".join(f"- {name}: {' '.join(text.split())}" for name, text in items.items())
+
+
+# The file of a tuned program: readable, and known by the hash of its content.
+
+FORMAT: Final = 1
+NOTE: Final = (
+    "The demos are exchanges from the ratings this program was tuned on, with what people called them: "
+    "whoever gets this file gets those texts. Change nothing by hand: a changed file is refused."
+)
+
+
+def write_program(path: Path, program: Program, *, rubric: Rubric, about: Mapping[str, Any]) -> str:
+    """Keep a tuned program with all that is known `about` it; returns the file's own hash.
+
+    The demos are texts from the ratings it was tuned on: such a file may not go further than they may.
+    """
+    content = {
+        "format": FORMAT,
+        "note": NOTE,
+        "mode": program.mode,
+        "rubric": rubric.digest,
+        "instructions": program.instructions,
+        "demos": [dict(demo) for demo in program.demos],
+        "about": dict(about),
+    }
+    digest = _digest(content)
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as partial:
+            text = json.dumps({**content, "sha256": digest}, indent=2, ensure_ascii=False)
+            partial.write_text(text + "\n", encoding="utf-8")
+    return digest
+
+
+def read_program(path: Path, rubric: Rubric, mode: Mode) -> Program:
+    """A tuned program, if it is whole and was made for this rubric and mode."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        json.dumps(content, ensure_ascii=False).encode()  # half a character is none, and no model takes it
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: no such file; make one with optimize") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path}: not a tuned program, or damaged: {error}; tune it again") from error
+    needed = {"sha256", "format", "mode", "rubric", "instructions", "demos"}
+    if not isinstance(content, dict) or not needed <= set(content):
+        raise UserError(f"{path}: not a tuned program; make one with optimize")
+    stated = content.pop("sha256")
+    if _digest(content) != stated:
+        raise UserError(f"{path}: changed since it was made (its hash does not fit); tune it again")
+    if content["format"] != FORMAT:
+        raise UserError(f"{path}: format {content['format']!r} is not known here; tune it again")
+    if content["rubric"] != rubric.digest:
+        raise UserError(f"{path}: tuned for another rubric than {rubric.name!r}; tune it again for this one")
+    if content["mode"] != mode:
+        raise UserError(f'{path}: tuned for mode = "{content["mode"]}", not "{mode}"')
+    if not isinstance(content["instructions"], str) or not _are_demos(content["demos"]):
+        raise UserError(f"{path}: instructions and demos are not as we write them; tune it again")
+    demos: tuple[Demo, ...] = tuple(content["demos"])
+    return Program(mode=mode, instructions=content["instructions"], demos=demos, digest=stated)
+
+
+def _are_demos(found: Any) -> bool:
+    rows = found if isinstance(found, list) else [None]
+    return all(isinstance(row, dict) and all(isinstance(text, str) for text in row.values()) for row in rows)
+
+
+def candidate_digest(program: Program) -> str:
+    """What tells two candidates apart."""
+    return _digest(asdict(program))[:12]
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True)  # in ASCII: any text can be hashed
+    return sha256(text.encode()).hexdigest()

@@ -1,0 +1,256 @@
+"""A language model as judge: asked through DSPy's forms, read strictly, unscored where it gives no label."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from data.errors import UserError
+from data.records import Exchange, Judgment, judgment_of, unscored
+from data.rubric import read_rubric
+from judge.llm.answers import OUT_OF_TOKENS, Answer, Unusable, read_answer, sample_probabilities, shorten
+from judge.llm.chat import PATH, Chat
+from judge.llm.endpoint import CallFailed, Endpoint, Reply
+from judge.llm.fencing import Fenced
+from judge.llm.program import REASON, Form, Mode, default_program, make_form, present, read_program
+
+Usage = dict[str, float]
+CAVEAT: Final = "Nobody measured how far this judge's shares are from people's: calibrate it on ratings."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of asking about one exchange: probabilities, or `unusable`."""
+
+    fields: Mapping[str, str] = field(default_factory=dict)
+    probabilities: Mapping[str, float] | None = None
+    unusable: Unusable | None = None
+    note: str = ""
+    usage: Usage = field(default_factory=dict)
+
+
+class PromptedJudge:
+    """Asks a chat model at any OpenAI-compatible server.
+
+    `mode`: one label (direct), or the rubric's components and then the whole (analytic).
+
+    `probabilities`: from the `logprobs` of the label, from the parts of k `samples`, or `none`; `auto` takes
+    samples where more than one is asked for, else logprobs where the server gives them. With neither, the
+    label gets probability 1: shares are then counts of labels, and log-losses mean nothing before a
+    calibration.
+
+    `reask = 1` asks once more after an answer that cannot be read. `program` is a file that `optimize` wrote.
+    `reason_characters` bounds the reason through the schema, for servers that hold to it.
+    """
+
+    name = "prompted"
+    files = ("program",)
+    caveat = CAVEAT
+    batch_path = PATH
+
+    def __init__(
+        self,
+        *,
+        model: str = "",
+        base_url: str = "https://api.openai.com/v1",
+        key_env: str = "",
+        mode: Mode = "direct",
+        samples: int = 1,
+        probabilities: Literal["auto", "logprobs", "samples", "none"] = "auto",
+        temperature: float | None = None,
+        max_tokens: int = 512,
+        seed: int = 0,
+        reask: Literal[0, 1] = 0,
+        program: str = "",
+        rubric: str = "crowd",
+        json_schema: Literal["auto", "always", "never"] = "auto",
+        reason_characters: int = 0,
+        concurrency: int = 32,
+        timeout: float = 60.0,
+        retries: int = 5,
+        requests_per_minute: float = 0,
+        tokens_per_minute: float = 0,
+        prices: dict[str, float] | None = None,
+        extra_body: dict[str, Any] | None = None,
+    ) -> None:
+        if not model:
+            raise UserError('model: missing; name one in a TOML file: kind = "prompted", model = "..."')
+        if samples < 1 or (probabilities == "samples" and samples < 2):
+            raise UserError(f"samples: {samples} is too few; probabilities from samples need two at least")
+        if probabilities == "none" and samples > 1:
+            raise UserError(f'samples: {samples} are of no use with probabilities = "none"; ask for one')
+        self.mode, self.samples, self.probabilities = mode, samples, probabilities
+        self.seed, self.reask, self.reason_characters = seed, reask, reason_characters
+        self.model, self.concurrency = model, concurrency
+        self.rubric = read_rubric(rubric)
+        self.program = (
+            read_program(Path(program), self.rubric, mode) if program else default_program(self.rubric, mode)
+        )
+        takes_logprobs = probabilities == "logprobs" or (probabilities == "auto" and samples == 1)
+        self.endpoint = Endpoint(
+            base_url=base_url,
+            model=model,
+            key_env=key_env,
+            timeout=timeout,
+            retries=retries,
+            concurrency=concurrency,
+            requests_per_minute=requests_per_minute,
+            tokens_per_minute=tokens_per_minute,
+            prices=prices,
+            seed=seed,
+        )
+        given = {
+            "temperature": temperature is not None,
+            "logprobs": probabilities == "logprobs",
+            "schema": json_schema == "always",
+        }
+        # What nobody asked for by name may be left out where a server refuses it.
+        left_out = {name for name, is_given in given.items() if not is_given}
+        self.chat = Chat(
+            endpoint=self.endpoint,
+            model=model,
+            max_tokens=max_tokens,
+            temperature=temperature if temperature is not None else float(samples > 1),
+            logprobs=takes_logprobs,
+            schema=json_schema != "never",
+            optional=frozenset({"max_tokens", "seed"} | left_out),
+            extra_body=extra_body or {},
+        )
+
+    @cached_property
+    def form(self) -> Form:
+        return make_form(self.program, self.rubric, reason_characters=self.reason_characters)
+
+    @property
+    def most_calls(self) -> int:
+        """How many answers one judgment may take."""
+        return self.samples * (1 + self.reask)
+
+    @cached_property
+    def version(self) -> str:
+        """A digest of all that decides a judgment; where the server stands does not."""
+        probe = present(Exchange(id="", prompt="prompt", response="response")).text
+        asked = [self.form.messages({"exchange": probe}), self.form.again, self.form.schema]
+        decoding = [self.chat.temperature, self.chat.max_tokens, self.chat.logprobs, self.chat.schema]
+        how = [self.samples, self.probabilities, self.seed, self.reask, dict(self.chat.extra_body)]
+        source = [self.program.digest, self.rubric.digest]
+        known = [self.name, self.model, self.mode, asked, decoding, how, source]
+        return sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:12]
+
+    def judge(self, exchange: Exchange) -> Judgment:
+        fenced = present(exchange)
+        return self._tell(exchange, fenced, self.ask({"exchange": fenced.text}, self.form))
+
+    def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]:
+        """What would be sent about an exchange, a body a sample; a batch asks these all at once."""
+        if self.reask:
+            raise UserError("--batch: not with reask = 1, which asks one thing after another")
+        messages = self.form.messages({"exchange": present(exchange).text})
+        return [
+            self.chat.write_body(messages, schema=self.form.schema, seed=self.seed + number)
+            for number in range(self.samples)
+        ]
+
+    def read_replies(self, exchange: Exchange, replies: Sequence[Reply | CallFailed]) -> Judgment:
+        """The judgment that follows from the replies to `write_requests`, in its order."""
+        usage: Usage = {}
+        found: list[Answer | Unusable] = []
+        for reply in replies:
+            usage = _add(usage, reply.usage)
+            if isinstance(reply, CallFailed):
+                found.append(Unusable(reason=reply.reason, raw=shorten(reply.raw)))
+            else:
+                found.append(read_answer(reply.body, self.form))
+        return self._tell(exchange, present(exchange), self._conclude(found, self.form, usage))
+
+    def _tell(self, exchange: Exchange, fenced: Fenced, outcome: Outcome) -> Judgment:
+        words = [f"suspected injection: {item}" for item in fenced.suspicions] + [outcome.note]
+        if outcome.probabilities is None:
+            problem = outcome.unusable or Unusable(reason="no answer")
+            judgment = unscored(exchange, problem.reason)
+            words.append(problem.raw)
+        else:
+            judgment = judgment_of(exchange, outcome.probabilities)
+            words.append(self._rationale(outcome.fields))
+        rationale = "\n".join(filter(None, words))
+        # Without seconds and tries, so that a broken run ends with the same judgments as an unbroken one.
+        usage = {key: value for key, value in outcome.usage.items() if key not in ("seconds", "calls")}
+        return replace(judgment, rationale=rationale or None, usage=usage or None)
+
+    def stop(self) -> None:
+        """End all waiting for other tries."""
+        self.endpoint.stop()
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self.endpoint.close()
+
+    def ask(self, texts: Mapping[str, str], form: Form) -> Outcome:
+        """What a form's answers say of one exchange; tuning tries its candidates out through this, too."""
+        usage: Usage = {}
+        found: list[Answer | Unusable] = []
+        for number in range(self.samples):
+            answer, used = self._ask_once(texts, form, self.seed + number)
+            usage = _add(usage, used)
+            found.append(answer)
+        return self._conclude(found, form, usage)
+
+    def _conclude(self, found: Sequence[Answer | Unusable], form: Form, usage: Usage) -> Outcome:
+        """What the samples say together; nothing, where half of them or more are unusable."""
+        answers = [item for item in found if isinstance(item, Answer)]
+        failures = [item for item in found if isinstance(item, Unusable)]
+        note = ""
+        if failures and self.samples > 1:
+            note = f"{len(failures)} of {self.samples} samples gave no label: {failures[0].reason}"
+        if 2 * len(answers) <= self.samples:  # the few that answered need not be like the others
+            return Outcome(unusable=failures[0], note=note, usage=usage)
+        return replace(self._weigh(answers, form), note=note, usage=usage)
+
+    def _weigh(self, answers: list[Answer], form: Form) -> Outcome:
+        """The probabilities that follow from answers, and the fields of one that gave the likeliest label."""
+        given = [answer.probabilities for answer in answers if answer.probabilities is not None]
+        if self.samples > 1 and self.probabilities != "logprobs":
+            found = sample_probabilities([answer.label for answer in answers], form.labels)
+        elif given and self.probabilities != "none":
+            found = {label: sum(item[label] for item in given) / len(given) for label in form.labels}
+        elif self.probabilities == "logprobs":
+            reason = 'no logprobs: the server gave none; use samples, or probabilities = "none"'
+            return Outcome(unusable=Unusable(reason=reason, raw=shorten(json.dumps(dict(answers[0].fields)))))
+        else:
+            found = {label: float(label == answers[0].label) for label in form.labels}
+        likeliest = max(form.labels, key=found.__getitem__)
+        said = next((answer for answer in answers if answer.label == likeliest), answers[0])
+        return Outcome(fields=said.fields, probabilities=found)
+
+    def _ask_once(self, texts: Mapping[str, str], form: Form, seed: int) -> tuple[Answer | Unusable, Usage]:
+        """One answer, and where it cannot be read and a re-ask is allowed, the next."""
+        messages, times = form.messages(texts), 1
+        usage: Usage = {}
+        found: Answer | Unusable = Unusable(reason="not asked")
+        for _ in range(1 + self.reask):
+            try:
+                reply = self.chat.ask(messages, schema=form.schema, seed=seed, times=times)
+            except CallFailed as failure:
+                return Unusable(reason=failure.reason, raw=shorten(failure.raw)), _add(usage, failure.usage)
+            usage = _add(usage, reply.usage)
+            found = read_answer(reply.body, form)
+            if isinstance(found, Answer):
+                break
+            # A model that ran out of tokens needs room; any other needs to hear what was wrong.
+            if OUT_OF_TOKENS in found.reason:
+                times = 2
+            else:
+                messages = form.messages(texts) + form.ask_again(found.raw, found.reason.partition(":")[0])
+        return found, usage
+
+    def _rationale(self, fields: Mapping[str, str]) -> str:
+        """The reason, behind the labels of the components where these were asked for."""
+        parts = [f"{name} {fields[name]}" for name in self.rubric.components if name in fields]
+        return f"{', '.join(parts)}. {fields[REASON]}" if parts else fields[REASON]
+
+
+def _add(total: Mapping[str, float], used: Mapping[str, float]) -> Usage:
+    return {key: total.get(key, 0.0) + used.get(key, 0.0) for key in {**total, **used}}

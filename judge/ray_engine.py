@@ -1,0 +1,328 @@
+"""Takes exchanges past a judge in several processes, here or on a cluster, with Ray Data.
+
+The driver reads and checks the input as one process does, and cuts what is left to judge into slices: which
+lines of which shard. A worker opens the shard itself, judges its slice and sends the judgments back, and
+each goes into the run's journal as it comes. The journal is the checkpoint: a driver that is killed goes on
+from there, and of a worker that is killed the slice under way alone is judged again. Order, limits and rows
+set aside stay with the driver, so that the files are the same, byte for byte, however many workers there are.
+"""
+
+import io
+import json
+import os
+import sys
+import traceback
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
+from functools import cached_property
+from pathlib import Path
+from secrets import token_hex
+from tempfile import TemporaryDirectory
+from typing import Any, Final, cast
+
+import data.errors
+from data.errors import UserError
+from data.records import Exchange, Judgment
+from data.runs import Run
+from data.storage import Source, shards_of
+from data.tables import BadRow, Exchanges, Row, make_record, read_rows, to_json, to_row
+from judge.base import Judge, load_judge
+from judge.engine import ask_all, still_to_judge
+from judge.panel import endpoints_of
+
+# A process that judges slices of the input, as the Ray engine starts it.
+
+FAILED: Final = -1  # the position of what is no judgment, but says why there is none
+
+
+class Worker:
+    """Reads its slices, judges them on a few threads, and gives the judgments as lines of JSON.
+
+    An error is such a line as well, beside what was judged before it came.
+    """
+
+    def __init__(
+        self, *, named: str, version: str, source: Source, folder: str, workers: int, threads: int
+    ) -> None:
+        self.named, self.version, self.folder, self.workers = named, version, folder, workers
+        self.concurrency = threads  # our part of what the judge allows all of us
+        self.reader = Reader(source)
+
+    def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[Any]]:
+        """Judge one slice: some lines of one shard, each with its position in the whole input."""
+        kept, failures = Kept(), []
+        try:
+            judge = self.judge
+            coming = self.reader.take(int(batch["shard"][0]), batch["line"].tolist())
+            ask_all(self, judge.judge, coming, cast(Run, kept))
+        except UserError as error:
+            failures = [{"kind": type(error).__name__, "said": str(error)}]
+        except Exception:
+            failures = [{"kind": "bug", "said": traceback.format_exc()}]
+        positions = [int(batch["position"][number]) for number in kept.lines]
+        said = [*kept.lines.values(), *map(json.dumps, failures)]
+        return {"position": positions + [FAILED] * len(failures), "said": said}
+
+    def stop(self) -> None:
+        """Forward the engine's word to a judge that waits for a server."""
+        if hasattr(self.judge, "stop"):
+            self.judge.stop()
+
+    def close(self) -> None:
+        """Between two slices connections are let go of, and what `stop` stopped may go on."""
+        if hasattr(self.judge, "close"):
+            self.judge.close()
+
+    @cached_property
+    def judge(self) -> Judge:
+        """Loaded with the first slice, when what is wrong with it can be said."""
+        try:
+            os.chdir(self.folder)  # paths mean the same here as for the driver
+        except OSError as error:
+            raise UserError(f"{self.folder}: not there on a worker's machine: {error.strerror}") from error
+        judge = load_judge(self.named)
+        if judge.version != self.version:
+            raise UserError(
+                f"{self.named}: version {judge.version} on a worker's machine, {self.version} here; "
+                "install the same everywhere"
+            )
+        for endpoint in endpoints_of(judge):
+            endpoint.pace.share(self.workers)
+        return judge
+
+
+class Kept:
+    """Stands for the run in a worker: holds the judgments of one slice, by their number in it."""
+
+    has_more = False
+
+    def __init__(self) -> None:
+        self.lines: dict[int, str] = {}
+
+    def is_judged(self, position: int, exchange: Exchange) -> bool:
+        """The driver sends only what is left."""
+        return False
+
+    def keep(self, position: int, judgment: Judgment | Mapping[str, Any]) -> None:
+        """Hold a judgment, ready to be sent."""
+        self.lines[position] = to_json(to_row(judgment))
+
+
+class Reader:
+    """Reads on through a shard from slice to slice; from its start again only for one that lies behind."""
+
+    def __init__(self, source: Source) -> None:
+        self.shards = shards_of(source)
+        self.shard, self.line = -1, 0
+        self.rows: Iterator[tuple[int, Row]] = iter(())
+        self.make: Callable[[int, Row], Exchange]
+
+    def take(self, shard: int, lines: Sequence[int]) -> Iterator[Exchange]:
+        """The exchanges at these lines, which rise."""
+        if shard != self.shard or lines[0] <= self.line:
+            name, table = self.shards[shard]
+            self.shard, self.line = shard, 0
+            self.rows, self.make = read_rows(table, on_bad=_pass_over), make_record(Exchange, name)
+        for wanted in lines:
+            row = None
+            while self.line < wanted:
+                self.line, row = next(self.rows, (wanted, None))
+            if row is None or self.line != wanted:
+                raise UserError(f"{self.shards[shard][1]}:{wanted}: changed while it was read; start again")
+            yield self.make(wanted, row)
+
+
+def _pass_over(bad: BadRow) -> None:
+    """The driver has said all there is to say of it."""
+
+
+SLICE: Final = 1000  # exchanges at most, judged between two checkpoints of a worker
+PAID_SLICE: Final = 64  # likewise where each costs money: less is paid twice when a worker dies
+SLICES_EACH: Final = 16  # for every worker at least, so that all of them end at about the same time
+STORE_BYTES: Final = 256 << 20  # of shared memory, where Ray would take a third of the machine
+ROOT: Final = Path(__file__).parent.parent
+QUIET: Final = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_BACKEND_LOG_LEVEL": "fatal",
+    "RAY_DATA_LOG_LEVEL": "ERROR",
+}
+
+
+def score_ray(
+    judge: Judge,
+    exchanges: Exchanges,
+    run: Run,
+    *,
+    named: str,
+    workers: int,
+    limit: int | None = None,
+    on_progress: Callable[[], None] = lambda: None,
+) -> int:
+    """Judge what `run` does not hold yet, by `workers` that load the judge as it was `named`.
+
+    Returns how many were judged. The judge given here says only what it is: it judges nothing itself.
+    """
+    _check_reach(exchanges.source)
+    slices = _cut(exchanges, run, limit, on_progress, is_paid=bool(endpoints_of(judge)), workers=workers)
+    if not slices:
+        return 0
+    count = 0
+    # Ray says on stdout that a worker died; there stand results alone.
+    with start_ray(workers), redirect_stdout(sys.stderr):
+        _prepare(judge, named)
+        for batch in _judged(judge, exchanges.source, slices, named=named, workers=workers):
+            failures = []
+            for position, said in zip(batch["position"].tolist(), batch["said"].tolist(), strict=True):
+                if position == FAILED:
+                    failures.append(json.loads(said))
+                    continue
+                run.keep(position, Judgment(**json.loads(said)))
+                on_progress()
+                count += 1
+            for failure in failures:  # what was judged beside it is kept by now
+                raise _as_error(**failure)
+    return count
+
+
+def _check_reach(source: Source) -> None:
+    for _, table in shards_of(source):
+        if str(table).startswith("memory://"):
+            raise UserError(f"{table}: lies in this process alone, where no worker can read it")
+
+
+def _cut(
+    exchanges: Exchanges,
+    run: Run,
+    limit: int | None,
+    on_progress: Callable[[], None],
+    *,
+    is_paid: bool,
+    workers: int,
+) -> list[Any]:
+    """Slices as Arrow tables: never of two shards, and none too large to be lost."""
+    import pyarrow as arrow
+
+    shards, lines, positions = array("q"), array("q"), array("q")
+    for position, _ in still_to_judge(exchanges, run, limit, on_progress):
+        shards.append(exchanges.shard)
+        lines.append(exchanges.line)
+        positions.append(position)
+    most = PAID_SLICE if is_paid else SLICE
+    size = max(1, min(most, len(lines) // (SLICES_EACH * workers)))
+    slices, start = [], 0
+    for end in range(1, len(lines) + 1):
+        if end == len(lines) or end - start == size or shards[end] != shards[start]:
+            part = slice(start, end)
+            columns = {"shard": shards[part], "line": lines[part], "position": positions[part]}
+            slices.append(arrow.table({name: arrow.array(held) for name, held in columns.items()}))
+            start = end
+    return slices
+
+
+def _judged(
+    judge: Judge, source: Source, slices: list[Any], *, named: str, workers: int
+) -> Iterator[dict[str, Any]]:
+    """What the workers say, slice by slice, in whatever order they come."""
+    import ray.data
+
+    about = {
+        "named": named,
+        "version": judge.version,
+        "source": source,
+        "folder": os.getcwd(),
+        "workers": workers,
+        "threads": -(-judge.concurrency // workers),
+    }
+    judged = ray.data.from_arrow(slices).map_batches(
+        Worker,
+        fn_constructor_kwargs=about,
+        batch_size=None,  # a slice is a batch
+        compute=ray.data.ActorPoolStrategy(size=workers),
+        num_cpus=1,
+    )
+    yield from judged.iter_batches(batch_size=None, prefetch_batches=0, batch_format="numpy")
+
+
+def _prepare(judge: Judge, named: str) -> None:
+    """Have a judge that must be merged first merged once, and by a worker: the driver has no use for it."""
+    if not hasattr(judge, "cache"):
+        return
+    import ray
+
+    def merge(named: str, folder: str) -> str:
+        from judge.base import load_judge
+
+        os.chdir(folder)
+        return str(getattr(load_judge(named), "merged", ""))
+
+    ray.get(ray.remote(merge).remote(named, os.getcwd()))
+
+
+def _as_error(kind: str, said: str) -> Exception:
+    """What went wrong in a worker, as it would have been raised here; a bug with its traceback."""
+    found = getattr(data.errors, kind, None)
+    if isinstance(found, type) and issubclass(found, UserError):
+        return found(said)
+    return RuntimeError(f"a worker failed:\n{said}")
+
+
+@contextmanager
+def start_ray(workers: int) -> Iterator[None]:
+    """Ray on this machine alone, or the cluster at RAY_ADDRESS, let go of afterwards; or one that runs."""
+    is_local = not os.environ.get("RAY_ADDRESS")
+    before = dict(os.environ)
+    # Before the import, which reads some of them; but a Ray that runs already knows its own token.
+    if "ray" not in sys.modules or not sys.modules["ray"].is_initialized():
+        os.environ.update(QUIET | (_lonely() if is_local else {}))
+    import ray
+    import ray.data
+
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = context.print_on_execution_start = False
+    if ray.is_initialized():
+        yield
+        return
+    options: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
+    if is_local:
+        options |= {
+            "address": "local",
+            "num_cpus": workers + 1,  # one for the rest: Ray waits for ever for cores it does not have
+            "include_dashboard": False,
+            "object_store_memory": STORE_BYTES,
+        }
+    # Logs and what outgrows its memory go with it; in /tmp, since the names of sockets must be short.
+    with TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as scratch:
+        try:
+            with _silent():
+                ray.init(**options | ({"_temp_dir": scratch} if is_local else {}))
+            yield
+        finally:
+            with redirect_stdout(io.StringIO()):  # that we end its workers is no news
+                ray.shutdown()
+            os.environ.clear()
+            os.environ.update(before)
+
+
+def _lonely() -> dict[str, str]:
+    """What keeps a Ray of our own to this machine and to us; its workers inherit these."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return {
+        "PYTHONPATH": path,
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # despite its name: listen on the loopback alone
+        "RAY_AUTH_MODE": "token",  # other users of this machine may not have it run their code
+        "RAY_AUTH_TOKEN": token_hex(32),
+    }
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Without what Ray's processes write past Python to our stderr while they start."""
+    held = os.dup(2)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(held, 2)
+        os.close(held)

@@ -1,0 +1,1 @@
+"""Replies rewritten and judged again."""

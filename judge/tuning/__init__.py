@@ -1,0 +1,1 @@
+"""Fitting prompted judges and panels to ratings."""

@@ -1,0 +1,295 @@
+"""Tunes a prompted judge's instructions and examples against people's ratings, within a budget."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from calibration.agreement.metrics import kappa_of, log_losses
+from calibration.bootstrap import Sampled, mean_of, resample_clusters, sample
+from data.errors import UserError
+from data.records import LABELS
+from data.tables import read_exchanges, read_ratings
+from data.text import show
+from judge.base import load_judge
+from judge.classifier.examples import Example, join_ratings
+from judge.llm.program import Program, write_program
+from judge.llm.prompted import PromptedJudge
+from judge.tuning.search import Method, search
+from judge.tuning.tryout import Meter, MetricName, Parts, Rated, Tryout, merge_ratings, split_rated
+from reports.terminal import open_screen, print_table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuned:
+    """The best program found, and what the judge said of the held-out exchanges before and after.
+
+    `rows` has one entry for each held-out rating. `stopped` says why the search ended before its end, if so.
+    """
+
+    program: Program
+    rows: tuple[Mapping[str, Any], ...]
+    parts: Parts
+    candidates: int
+    calls: int
+    cost: float
+    stopped: str
+
+
+def optimize(
+    examples: Sequence[Example],
+    judge: PromptedJudge,
+    *,
+    method: Method = "bootstrap",
+    metric: MetricName = "qwk",
+    max_calls: int = 1000,
+    max_cost: float | None = None,
+    seed: int = 0,
+    held_out_part: float = 0.3,
+    demos: int = 4,
+    on_step: Callable[[str], None] = lambda text: None,
+) -> Tuned:
+    """Search for a better program than the judge's own, within so many calls and, if given, dollars.
+
+    When either is used up the search stops and the best candidate so far is kept. A candidate takes the place
+    of the judge's own program only if it does better on ratings it was not made from. The program's examples
+    are exchanges from the ratings: whoever gets it gets those texts.
+    """
+    parts = split_rated(merge_ratings(examples), held_out_part=held_out_part, seed=seed)
+    put_by = _check_calls(max_calls, parts, each=judge.most_calls)
+    start, began, calls = replace(judge.program, digest=""), judge.endpoint.spent, judge.endpoint.calls
+    tryout = Tryout(judge=judge, meter=Meter(limit=max_calls - put_by))
+    with _spending(judge, max_cost, began):
+        on_step(f"asking about {len(parts.held_out):,} held-out replies")
+        tryout.ask_all(start, parts.held_out)
+        # Twice what the first look cost: with examples in it, a prompt is longer.
+        with _spending(judge, max_cost, began, put_by=2 * (judge.endpoint.spent - began)):
+            on_step(f"searching with {len(parts.learn) + len(parts.choose):,} others ({method})")
+            tryout.ask_all(start, parts.choose)
+            stopped = search(tryout, start, parts, method, metric, seed=seed, demos=demos)
+        best = tryout.find_best(parts.choose, metric, start=start)
+        on_step(f"asking about the held-out replies again, after {len(tryout.candidates):,} candidates")
+        tryout.meter.extend(max_calls)
+        tryout.ask_all(best, parts.held_out)
+    return Tuned(
+        program=best,
+        rows=tuple(_rows(tryout, parts.held_out, before=start, after=best)),
+        parts=parts,
+        candidates=len(tryout.candidates),
+        calls=judge.endpoint.calls - calls,
+        cost=round(judge.endpoint.spent - began, 6),
+        stopped=stopped,
+    )
+
+
+def _check_calls(max_calls: int, parts: Parts, *, each: int) -> int:
+    """Refuse a budget that buys no search; returns what is put by for the last look at the held-out part."""
+    put_by = each * len(parts.held_out)
+    least = 2 * put_by + each * (len(parts.choose) + 1)
+    if max_calls < least:
+        raise UserError(
+            f"--max-calls {max_calls:,}: too few: asking about the held-out replies before and after, and "
+            f"once about those to choose by, takes {least:,}; allow more, or bring fewer ratings"
+        )
+    return put_by
+
+
+def _rows(
+    tryout: Tryout, held_out: Sequence[Rated], *, before: Program, after: Program
+) -> Iterator[dict[str, Any]]:
+    digests = {"before": tryout.register(before), "after": tryout.register(after)}
+    for item in held_out:
+        predictions: dict[str, list[float] | None] = {}
+        for name, digest in digests.items():
+            outcome = tryout.ledger.get((digest, item.text))
+            given = outcome.probabilities if outcome else None
+            predictions[name] = [given[label] for label in LABELS] if given else None
+        for rating, batch in zip(item.ratings, item.batches, strict=True):
+            yield {
+                "id": item.exchange.id,
+                "model": item.exchange.model,
+                "batch": batch,
+                "rating": rating,
+                "predictions": predictions,
+            }
+
+
+@contextmanager
+def _spending(
+    judge: PromptedJudge, max_cost: float | None, began: float, put_by: float = 0.0
+) -> Iterator[None]:
+    """Lets the endpoint spend no more than `max_cost`, less what is put by for later."""
+    before = judge.endpoint.max_cost
+    if max_cost is not None:
+        judge.endpoint.max_cost = began + max(0.0, max_cost - put_by)
+    try:
+        yield
+    finally:
+        judge.endpoint.max_cost = before
+
+
+# The command `optimize`: tunes a prompted judge and measures it, before and after, on held-out ratings.
+
+METRICS = {"qwk": "QWK", "log_loss": "log-loss"}
+DRAWS = 2000
+
+
+def tune(
+    exchanges: Path,
+    ratings: Path,
+    out: Path,
+    *,
+    judge_name: str,
+    method: Method,
+    metric: MetricName,
+    max_calls: int,
+    max_cost: float | None,
+    seed: int,
+    held_out_part: float,
+    demos: int,
+    as_json: bool,
+) -> dict[str, Any]:
+    """Tune a judge on rated exchanges, keep its program in `out` and print how it did on those held out.
+
+    The program holds exchanges from the ratings as examples: it may go no further than these may.
+    """
+    if out.exists():
+        raise UserError(f"{out}: exists already; give another --out")
+    judge = load_judge(judge_name)
+    if not isinstance(judge, PromptedJudge):
+        raise UserError(
+            f'--judge {judge_name}: only a judge of kind "prompted" can be tuned, not {judge.name!r}'
+        )
+    examples = join_ratings(read_exchanges(exchanges), read_ratings(ratings))
+    try:
+        tuned = optimize(
+            examples,
+            judge,
+            method=method,
+            metric=metric,
+            max_calls=max_calls,
+            max_cost=max_cost,
+            seed=seed,
+            held_out_part=held_out_part,
+            demos=demos,
+            on_step=lambda text: print(text, file=sys.stderr, flush=True),
+        )
+    finally:
+        judge.endpoint.close()
+    about = {
+        "judge": {"model": judge.model, "mode": judge.mode, "version": judge.version},
+        "method": method,
+        "metric": metric,
+        "seed": seed,
+        **describe(tuned),
+        "held_out": measure_rows(tuned.rows, seed=seed),
+    }
+    digest = write_program(out, tuned.program, rubric=judge.rubric, about=about)
+    found = {**about, "program": str(out), "sha256": digest}
+    if as_json:
+        print(json.dumps(found, indent=2))
+    else:
+        print_tuned(found)
+    return found
+
+
+def describe(tuned: Tuned) -> dict[str, Any]:
+    """What a tuning used and how it went."""
+    return {
+        "replies": {
+            "to learn from": len(tuned.parts.learn),
+            "to choose by": len(tuned.parts.choose),
+            "held out": len(tuned.parts.held_out),
+        },
+        "batches_apart": tuned.parts.batches_apart,
+        "candidates": tuned.candidates,
+        "demos": len(tuned.program.demos),
+        "calls": tuned.calls,
+        "cost": tuned.cost,
+        "stopped": tuned.stopped,
+    }
+
+
+def measure_rows(rows: Sequence[Mapping[str, Any]], *, seed: int = 0, draws: int = DRAWS) -> dict[str, Any]:
+    """QWK of label and rating, and log-loss, before and after, on the ratings both times answered.
+
+    Intervals come from whole rating batches, the same ones for before and after, so that what a batch does to
+    both cancels in their difference. With one batch there are none.
+    """
+    both = [row for row in rows if all(row["predictions"].values())]
+    counts = {
+        "ratings": len(rows),
+        "compared": len(both),
+        "unscored": {
+            name: sum(row["predictions"][name] is None for row in rows) for name in ("before", "after")
+        },
+    }
+    undefined = {"value": None, "low": None, "high": None}
+    if not both:
+        return counts | {
+            metric: dict.fromkeys(("before", "after", "difference"), undefined) for metric in METRICS
+        }
+    rating = np.array([row["rating"] for row in both])
+    names, batches = np.unique([row["batch"] for row in both], return_inverse=True)
+    drawn = resample_clusters(
+        len(names), rng=np.random.default_rng(seed), draws=draws if len(names) > 1 else 0
+    )
+    found: dict[str, dict[str, Sampled]] = {}
+    for name in ("before", "after"):
+        probabilities = np.array([row["predictions"][name] for row in both], dtype=float)
+        statistics = {
+            "qwk": kappa_of(rating, 1 + probabilities.argmax(axis=1), "quadratic"),
+            "log_loss": mean_of(log_losses(rating, probabilities)),
+        }
+        found[name] = sample(statistics, batches, drawn)
+    return counts | {
+        metric: {
+            "before": found["before"][metric].estimate().as_dict(),
+            "after": found["after"][metric].estimate().as_dict(),
+            "difference": (found["after"][metric] - found["before"][metric]).estimate().as_dict(),
+        }
+        for metric in METRICS
+    }
+
+
+def print_tuned(found: Mapping[str, Any]) -> None:
+    """A small table of before and after, and beneath it what one must know to read it."""
+    console = open_screen()
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("held out")
+    for title in ("before", "after", "difference"):
+        table.add_column(title, justify="right", no_wrap=True)
+    held_out = found["held_out"]
+    for metric, title in METRICS.items():
+        cells = [show(held_out[metric][name]) for name in ("before", "after", "difference")]
+        table.add_row(title, *cells)
+    unscored = held_out["unscored"]
+    table.add_row("unscored", f"{unscored['before']:,}", f"{unscored['after']:,}", "")
+    print_table(console, table)
+    replies = found["replies"]
+    lines = [
+        f"{held_out['compared']:,} of {held_out['ratings']:,} held-out ratings compared, {_among(found)}",
+        f"learnt from {replies['to learn from']:,} replies, chosen by {replies['to choose by']:,} others "
+        f"out of {found['candidates']:,} candidates, for {found['metric'].replace('_', '-')}",
+        f"{found['calls']:,} calls, {found['cost']:.4f} USD" + _stopped(found["stopped"]),
+        f"program {found['program']}: {found['demos']} examples from the ratings are in it",
+    ]
+    if not found["demos"]:
+        lines[-1] = f"program {found['program']}: no examples in it"
+    for line in lines:
+        console.print(line, style="dim", soft_wrap=True)
+
+
+def _among(found: Mapping[str, Any]) -> str:
+    apart = "prompts and rating batches" if found["batches_apart"] else "prompts, not rating batches,"
+    return f"with {apart} apart from those tuned on; labels are {', '.join(LABELS)}"
+
+
+def _stopped(why: str) -> str:
+    return f"; stopped early: {why}" if why else ""

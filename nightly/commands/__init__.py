@@ -1,1 +1,0 @@
-"""The commands: parse, call, print. Whatever is heavy is imported inside the command that needs it."""

@@ -1,0 +1,369 @@
+"""The dashboard's figures as plain values: what its tables and headlines hold."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from data.records import LABELS, POSITIVE_EMOTIONS
+from data.text import UNDEFINED
+from nightly.dashboard.series import (
+    FINE,
+    FOUND_NIGHTS,
+    Chronicle,
+    Health,
+    Kind,
+    Model,
+    Shift,
+    changes,
+    gravest,
+    share,
+    unscored_share,
+)
+from nightly.schema import ModelResult, ShareResult
+from reports.charts import element, span
+
+# Numbers for the dashboard's charts: a place for each night, null where nothing is known.
+
+KINDS: Final[tuple[Kind, ...]] = ("corrected", "raw")
+
+
+def trend_data(chronicle: Chronicle) -> dict[str, Any]:
+    """The Good share of every model, night by night."""
+    return {
+        "nights": [night.night for night in chronicle.nights],
+        "changes": changes(chronicle.nights),
+        "models": [
+            {
+                "name": model.name,
+                "page": f"model-{model.slug}.html",
+                "kind": model.kind,
+                **line(model.points, model.kind, "Good"),
+                "found": regressions(model),
+            }
+            for model in chronicle.models
+        ],
+    }
+
+
+def model_data(chronicle: Chronicle, model: Model) -> dict[str, Any]:
+    """All shares of a model, corrected and as judged."""
+    return {
+        "nights": [night.night for night in chronicle.nights],
+        "changes": changes(chronicle.nights),
+        "kind": model.kind,
+        "labels": {
+            label: {kind: line(model.points, kind, label) for kind in KINDS} for label in reversed(LABELS)
+        },
+        "found": regressions(model),
+    }
+
+
+def health_data(chronicle: Chronicle, health: Health) -> dict[str, Any]:
+    """The judge's shift in points, what was unscored in per cent, dollars for a thousand responses."""
+    shifts = [shift.change.as_dict() if shift else None for shift in health.shifts]
+    moved = [at for at, shift in enumerate(health.shifts) if shift and shift.is_shown]
+    shift = next((item for item in reversed(health.shifts) if item), None)
+    return {
+        "nights": [night.night for night in chronicle.nights],
+        "changes": changes(chronicle.nights),
+        "shift": {
+            key: [hundredths(item[key]) if item else None for item in shifts]
+            for key in ("value", "low", "high")
+        },
+        "moved": moved,
+        "unscored": [hundredths(value) for value in health.unscored],
+        "reasons": [_reasons(counted) for counted in health.reasons],
+        "cost": [_rounded(value) for value in health.cost],
+        "per_thousand": [_rounded(value) for value in health.per_thousand],
+        "told": _tell_shift(shift, len(moved), len(chronicle.nights)),
+    }
+
+
+def line(points: Iterable[ModelResult | None], kind: Kind, label: str) -> dict[str, list[float | None]]:
+    """One label's shares and interval ends in per cent, a place for each night."""
+    found = [share(point, kind, label) for point in points]
+    return {
+        "value": [hundredths(item.share) if item else None for item in found],
+        "low": [hundredths(item.low) if item else None for item in found],
+        "high": [hundredths(item.high) if item else None for item in found],
+    }
+
+
+def regressions(model: Model) -> list[dict[str, Any]]:
+    """Where on the line a regression is marked, and what the gates said."""
+    return [
+        {
+            "at": at,
+            "text": " ".join(
+                item.sentence or item.gate for item in model.findings[at] if item.outcome == "regression"
+            ),
+        }
+        for at in model.regressions
+    ]
+
+
+def points(part: float | None) -> str:
+    """A change in points, with its sign.
+
+    >>> points(0.0371), points(-0.0001), points(None)
+    ('+3.7', '0.0', 'undefined')
+    """
+    if part is None or not math.isfinite(part):
+        return UNDEFINED
+    rounded = round(100 * part, 1)
+    return f"{rounded:+.1f}".replace("-", "\N{MINUS SIGN}") if rounded else "0.0"
+
+
+def hundredths(part: float | None) -> float | None:
+    """In per cent, as exactly as a chart can show."""
+    return None if part is None else round(100 * part, 2)
+
+
+def _tell_shift(shift: Shift | None, moved: int, nights: int) -> str:
+    if shift is None:
+        return "No anchors have been judged: the judge's changes cannot be told from the models'."
+    found = shift.change.as_dict()
+    ends = "" if found["low"] is None else f" [{points(found['low'])}, {points(found['high'])}]"
+    said = "is shown to have moved" if shift.is_shown else "is not shown to have moved"
+    return (
+        f"The judge {said}: on {shift.count:,} anchors its Good probability is "
+        f"{points(shift.change.value)}{ends} points from that of {shift.since}. "
+        f"It is shown to have moved on {moved:,} of {nights:,} nights."
+    )
+
+
+def _reasons(counted: Mapping[str, int]) -> str:
+    return ", ".join(f"{reason} {count:,}" for reason, count in list(counted.items())[:4])
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)
+
+
+FACTS_NIGHTS: Final = 14  # nights in the table of nights
+TABLE_NIGHTS: Final = FOUND_NIGHTS  # in a model's table; the chart has all of them
+LOGGED: Final = 100  # findings listed for a model
+SPARK_NIGHTS: Final = 30
+TOLD: Final = 6  # findings at the top of the first page
+
+
+def headline(chronicle: Chronicle, health: Health) -> dict[str, Any]:
+    """What stands at the top: the newest night's outcome, what its gates found, and a few counts."""
+    if not chronicle.nights:
+        return {"status": "", "night": "", "found": [], "more": 0, "facts": []}
+    night = chronicle.nights[-1]
+    found = sorted((item for item in chronicle.tonight if item.outcome not in FINE), key=_gravest_first)
+    present = [result for model in chronicle.models if (result := model.points[-1]) is not None]
+    judged = sum(result.n for result in present)
+    passed = sum(1 for item in chronicle.tonight if item.outcome == "pass")
+    shift = health.shifts[-1]
+    return {
+        "status": night.status or gravest(item.outcome for item in chronicle.tonight),
+        "night": night.night,
+        "found": [(item.outcome, item.sentence or item.gate) for item in found[:TOLD]],
+        "more": max(0, len(found) - TOLD),
+        "facts": [
+            ("Models", f"{len(present):,}", f"of {len(chronicle.models):,} ever seen"),
+            ("Responses judged", f"{judged:,}", f"{percent(health.unscored[-1])} unscored"),
+            ("Gates passed", f"{passed:,} of {len(chronicle.tonight):,}", "tonight"),
+            (
+                "Judge's shift on anchors",
+                points(shift.change.value if shift else None),
+                "points of Good since " + (shift.since if shift else "ever"),
+            ),
+            ("Cost", dollars(health.cost[-1]), _whose_cost(present)),
+            ("Nights", f"{len(chronicle.nights):,}", f"since {chronicle.nights[0].night}"),
+        ],
+    }
+
+
+def model_rows(chronicle: Chronicle) -> list[dict[str, Any]]:
+    """The table of models; each figure with the number to sort it by."""
+    last = len(chronicle.nights) - 1
+    rows = []
+    for model in chronicle.models:
+        result = model.points[last]
+        own = [item.outcome for item in chronicle.tonight if item.model == model.name]
+        outcome = gravest(own) if result is not None else "not run"
+        shown = result or model.newest
+        regressions = model.regressions
+        rows.append(
+            {
+                "name": model.name,
+                "slug": model.slug,
+                "outcome": outcome,
+                "kind": model.kind,
+                "good": share_text(share(shown, model.kind)),
+                "bad": share_text(share(shown, model.kind, "Bad")),
+                "spark": sparkline(model),
+                "unscored": percent(unscored_share(shown)),
+                "cost": dollars(shown.cost),
+                "regressions": len(regressions),
+                "since": chronicle.nights[regressions[-1]].night if regressions else "",
+                "nights": sum(point is not None for point in model.points),
+                "keys": {
+                    "good": _value(share(shown, model.kind)),
+                    "bad": _value(share(shown, model.kind, "Bad")),
+                    "unscored": unscored_share(shown),
+                    "cost": shown.cost,
+                },
+            }
+        )
+    return rows
+
+
+def most_urgent(rows: Sequence[Mapping[str, Any]]) -> int:
+    """The row whose trend is shown first: the gravest outcome tonight, then the newest regression."""
+
+    def urgency(at: int) -> tuple[bool, str]:
+        return rows[at]["outcome"] == "regression", rows[at]["since"]
+
+    return max(range(len(rows)), key=urgency, default=0)
+
+
+def emotion_grid(chronicle: Chronicle) -> dict[str, Any]:
+    """Good shares by model and emotion, emotions of one kind beside each other, the hardest of it first."""
+    cells = chronicle.emotions
+    models = [model for model in chronicle.models if any(name == model.name for name, _ in cells)]
+    names = {emotion for _, emotion in cells}
+
+    def mean(emotion: str) -> float:
+        held = [cell.share for (_, own), cell in cells.items() if own == emotion]
+        return sum(held) / len(held)
+
+    emotions = sorted(names, key=lambda name: (name in POSITIVE_EMOTIONS, mean(name), name))
+    found = [[cells.get((model.name, emotion)) for emotion in emotions] for model in models]
+    return {
+        "models": [model.name for model in models],
+        "pages": [f"model-{model.slug}.html" for model in models],
+        "emotions": emotions,
+        "positive": sum(name in POSITIVE_EMOTIONS for name in emotions),
+        "values": [[cell and hundredths(cell.share) for cell in row] for row in found],
+        "texts": [[cell and _cell_text(cell) for cell in row] for row in found],
+        "nights": chronicle.pooled,
+    }
+
+
+def latest_facts(chronicle: Chronicle, model: Model) -> list[tuple[str, str, str]]:
+    """The figures at the top of a model's page, of its newest night."""
+    shown = model.newest
+    facts = []
+    for label in reversed(LABELS):
+        found = share(shown, model.kind, label)
+        how = "corrected" if model.kind == "corrected" else "as judged"
+        facts.append((f"{label} share", percent(_value(found)), f"{_interval(found)} {how}".strip()))
+    count = len(model.regressions)
+    when = f"last on {chronicle.nights[model.regressions[-1]].night}" if count else "so far"
+    facts.append(("Judged", f"{shown.n:,}", f"{percent(unscored_share(shown))} unscored"))
+    facts.append(("Cost", dollars(shown.cost), "that night"))
+    facts.append(("Nights with a regression", f"{count:,}", when))
+    return facts
+
+
+def night_rows(chronicle: Chronicle, model: Model, links: Mapping[str, str]) -> list[dict[str, Any]]:
+    """A model's newest nights, newest first."""
+    rows = []
+    for at, result in reversed(list(enumerate(model.points))[-TABLE_NIGHTS:]):
+        if result is None:
+            continue
+        night = chronicle.nights[at].night
+        rows.append(
+            {
+                "night": night,
+                "link": links.get(night),
+                "shares": [share_text(share(result, model.kind, label)) for label in reversed(LABELS)],
+                "raw": share_text(share(result, "raw")),
+                "n": f"{result.n:,}",
+                "unscored": percent(unscored_share(result)),
+                "cost": dollars(result.cost),
+                "found": gravest(item.outcome for item in model.findings[at]) if at in model.findings else "",
+            }
+        )
+    return rows
+
+
+def log_rows(chronicle: Chronicle, model: Model, links: Mapping[str, str]) -> list[dict[str, Any]]:
+    """What gates found on a model, newest first."""
+    rows = [
+        {"night": chronicle.nights[at].night, "outcome": item.outcome, "sentence": item.sentence or item.gate}
+        for at in sorted(model.findings, reverse=True)
+        for item in sorted(model.findings[at], key=_gravest_first)
+        # With a floor for each emotion a night has dozens of these; what they say is of that night only.
+        if item.outcome != "inconclusive" or at == len(chronicle.nights) - 1
+    ]
+    return [row | {"link": links.get(row["night"])} for row in rows[:LOGGED]]
+
+
+def sparkline(model: Model) -> str:
+    """The newest nights' Good share as a small drawing; the figures stand beside it."""
+    values = [_value(share(point, model.kind)) for point in model.points[-SPARK_NIGHTS:]]
+    known = [(at, value) for at, value in enumerate(values) if value is not None]
+    low, high = span([value for _, value in known], least=0.1)
+    width, height = 96.0, 26.0
+    reach = max(1, len(values) - 1)
+    places = [
+        (2 + (width - 4) * at / reach, 2 + (height - 4) * (high - value) / (high - low))
+        for at, value in known
+    ]
+    inside = element(
+        "polyline", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in places), class_="spark", fill="none"
+    )
+    first = len(model.points) - len(values)
+    marked = {at - first for at in model.regressions}
+    inside += "".join(
+        element("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=2.8, class_="regressed")
+        for (at, _), (x, y) in zip(known, places, strict=True)
+        if at in marked
+    )
+    return element(
+        "svg", inside, width=width, height=height, viewBox=f"0 0 {width} {height}", aria_hidden="true"
+    )
+
+
+def share_text(found: ShareResult | None) -> str:
+    """A share in per cent with its interval.
+
+    >>> share_text(ShareResult(share=0.613, low=0.55, high=0.67)), share_text(None)
+    ('61.3 [55.0, 67.0]', 'undefined')
+    """
+    return f"{100 * (found.share or 0.0):.1f} {_interval(found)}".strip() if found else UNDEFINED
+
+
+def percent(part: float | None) -> str:
+    return UNDEFINED if part is None else f"{100 * part:.1f} %"
+
+
+def dollars(cost: float | None) -> str:
+    """Money, as exact as it is small.
+
+    >>> dollars(12.345), dollars(0.00123), dollars(0.0), dollars(None)
+    ('$12.35', '$0.0012', '$0.00', 'undefined')
+    """
+    if cost is None:
+        return UNDEFINED
+    return f"${cost:,.2f}" if cost >= 0.1 or not cost else f"${cost:.4f}"
+
+
+def _interval(found: ShareResult | None) -> str:
+    if found is None or found.low is None or found.high is None:
+        return "no interval"
+    return f"[{100 * found.low:.1f}, {100 * found.high:.1f}]"
+
+
+def _whose_cost(present: Sequence[ModelResult]) -> str:
+    known = sum(1 for result in present if result.cost is not None)
+    return "tonight, all models" if known == len(present) else f"tonight, of {known:,} models where known"
+
+
+def _cell_text(cell: Any) -> str:
+    ends = f"[{100 * cell.low:.0f}, {100 * cell.high:.0f}]"
+    return f"{100 * cell.share:.0f} {ends}, {cell.prompts:.0f} prompts"
+
+
+def _gravest_first(item: Any) -> tuple[int, str]:
+    order = ("regression", "failed", "stale", "inconclusive")
+    return order.index(item.outcome) if item.outcome in order else len(order), item.model
+
+
+def _value(found: ShareResult | None) -> float | None:
+    return found.share if found else None

@@ -1,0 +1,1 @@
+"""The calibration report, a module a section."""

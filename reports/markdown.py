@@ -1,0 +1,83 @@
+"""A report as Markdown; what people and models wrote stays text, whatever it looks like."""
+
+import re
+from collections.abc import Iterator
+
+from reports.charts import visible
+from reports.page import Example, Page, Section, Table
+
+# All that could start an emphasis, a link, a table cell, an address or HTML.
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&@$]|:(?=//)|(?<=www)\.)")
+_START = re.compile(r"^(\s*(?:\d+(?=[.)](?:\s|$)))?)([-+=]|(?<=\d)[.)])", re.MULTILINE)
+
+
+def plain(text: str) -> str:
+    r"""Text that Markdown shows as it is, on one line.
+
+    >>> plain("**Hi** <b>\n- see https://a.b | c")
+    '\\*\\*Hi\\*\\* \\<b\\> - see https\\://a.b \\| c'
+    >>> plain("1. one"), plain("- two"), plain("0.26 kept")
+    ('1\\. one', '\\- two', '0.26 kept')
+    """
+    return _escape(" ".join(visible(text).split()))
+
+
+def as_markdown(page: Page) -> str:
+    """The page's text, tables and examples; its figures are in the tables."""
+    lines = [f"# {plain(page.title)}", "", plain(page.subtitle), "", "## Verdict", ""]
+    for sentence in page.verdict:
+        lines += [plain(sentence), ""]
+    for term, figure, detail in page.facts:
+        lines.append(f"- {plain(term)}: **{plain(figure)}** {plain(detail)}".rstrip())
+    if page.facts:
+        lines.append("")
+    for section in page.sections:
+        lines += _section(section)
+    return "\n".join([*lines, plain(page.foot), ""])
+
+
+def _section(section: Section) -> Iterator[str]:
+    yield from (f"## {plain(section.title)}", "")
+    for paragraph in section.text:
+        yield from (plain(paragraph), "")
+    if section.points:
+        yield from (*(f"- {plain(point)}" for point in section.points), "")
+    if section.tiles:
+        yield from ("| | | margin | ratings |", "|---|---:|---:|---:|")
+        for tile in section.tiles:
+            cells = (tile.name, tile.figure, tile.margin, tile.count)
+            yield f"| {' | '.join(map(plain, cells))} |"
+        yield ""
+    for example in section.examples:
+        yield from _example(example)
+    for table in section.tables:
+        yield from _table(table)
+    for note in section.notes:
+        yield from (plain(note), "")
+
+
+def _example(example: Example) -> Iterator[str]:
+    yield from (f"### {plain(example.title)}", "")
+    yield from (*(f"- {plain(term)}: {plain(value)}" for term, value in example.facts), "")
+    for name, text in (("Speaker", example.prompt), ("Response", example.response)):
+        if text is not None:
+            yield from (f"{name}:", "", *_quote(text), "")
+
+
+def _quote(text: str) -> Iterator[str]:
+    for line in visible(text).splitlines() or [""]:
+        yield f"> {_escape(line.strip())}".rstrip()
+
+
+def _table(table: Table) -> Iterator[str]:
+    yield from (f"**{plain(table.caption)}**", "")
+    yield f"| {' | '.join(plain(name) for name in table.head)} |"
+    sides = ("---" if number in table.words else "---:" for number in range(len(table.head)))
+    yield f"|{'|'.join(sides)}|"
+    for cells in table.rows:
+        yield f"| {' | '.join(plain(cell.text) for cell in cells)} |"
+    yield ""
+
+
+def _escape(text: str) -> str:
+    return _START.sub(r"\1\\\2", _SPECIAL.sub(r"\\\1", text))

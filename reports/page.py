@@ -1,0 +1,103 @@
+"""What a report is made of, before it is HTML or Markdown: sections of text, figures, tables and examples."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from data.text import UNDEFINED
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A figure in a table; `tint` colours it, from -1 (the one end of the scale) to 1 (the other)."""
+
+    text: str
+    tint: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Rows under a head; the first cell of a row names it. `words` are the columns that hold no figures."""
+
+    caption: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    words: frozenset[int] = frozenset({0})
+    is_folded: bool = False  # shown on demand: a figure above says the same
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A drawing (markup that is safe already) and the line beneath it."""
+
+    svg: str
+    caption: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """A cell of a heat map, with its margin and how many ratings it rests on; grey where `tint` is None."""
+
+    name: str
+    figure: str
+    margin: str
+    count: str
+    tint: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """A response on which judge and people part."""
+
+    title: str
+    facts: tuple[tuple[str, str], ...]
+    prompt: str | None
+    response: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A part of the report; `short` is its name in the contents, `key` explains the marks of its figures.
+
+    Where it `is_beside`, its one figure stands beside its tables if there is room.
+    """
+
+    name: str
+    title: str
+    short: str
+    is_beside: bool = False
+    text: tuple[str, ...] = ()
+    points: tuple[str, ...] = ()
+    key: tuple[tuple[str, str], ...] = ()
+    figures: tuple[Figure, ...] = ()
+    tiles: tuple[Tile, ...] = ()
+    examples: tuple[Example, ...] = ()
+    tables: tuple[Table, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A whole report; `kind` stands above its title, `facts` are the few figures at the top."""
+
+    kind: str = "Calibration report"
+    title: str
+    subtitle: str
+    verdict: tuple[str, ...]
+    facts: tuple[tuple[str, str, str], ...] = ()
+    sections: tuple[Section, ...] = ()
+    foot: str = ""
+
+
+def row(*cells: Any) -> tuple[Cell, ...]:
+    """A row of a table from texts, counts and cells; None is undefined.
+
+    >>> [cell.text for cell in row("gpt-4", 1200, None)]
+    ['gpt-4', '1,200', 'undefined']
+    """
+    return tuple(cell if isinstance(cell, Cell) else Cell(_text(cell)) for cell in cells)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return UNDEFINED
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -1,0 +1,132 @@
+"""How long a run will take and what it will cost: said once, measured on its own first responses."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import Final
+
+from judge.score_file import OnProgress
+from reports.terminal import open_screen
+
+WARM_UP: Final = 1.0  # seconds left out: a model is loaded, and what an earlier stretch judged is passed over
+MEASURE: Final = 2.0  # seconds at least that are measured
+LONG: Final = 10.0  # seconds left that are worth a word
+DEAR: Final = 0.01  # USD left, likewise
+
+
+class Forecast:
+    """Takes note of progress, and says what is still to come where that is long or costs money."""
+
+    def __init__(
+        self,
+        say: Callable[[str], None],
+        *,
+        spent: Callable[[], float] = lambda: 0.0,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._say, self._spent, self._clock = say, spent, clock
+        self._first: float | None = None
+        self._from: tuple[float, int, float] | None = None
+        self._is_said = False
+
+    def note(self, done: int, total: int) -> None:
+        """So many of so many are done."""
+        if self._is_said:
+            return
+        now = self._clock()
+        self._first = now if self._first is None else self._first
+        if self._from is None:
+            if now - self._first >= WARM_UP:
+                self._from = now, done, self._spent()
+            return
+        began, at, paid = self._from
+        if now - began < MEASURE or done <= at:
+            return
+        self._is_said = True
+        seconds = (now - began) / (done - at) * (total - done)
+        cost = (self._spent() - paid) / (done - at) * (total - done)
+        if seconds >= LONG or cost >= DEAR:
+            money = f" and about USD {cost:.2f}" if cost else ""
+            self._say(
+                f"about {show_time(seconds)}{money} to go for {total - done:,} more (an estimate from "
+                f"{done - at:,}); Ctrl-C keeps what is done"
+            )
+
+
+def show_time(seconds: float) -> str:
+    """Seconds as a person would say them.
+
+    >>> [show_time(item) for item in (14, 100, 720, 5400, 200000)]
+    ['14 s', '100 s', '12 min', '1.5 h', '56 h']
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    hours = seconds / 3600
+    return f"{hours:.1f} h" if hours < 10 else f"{hours:.0f} h"
+
+
+LINE_EVERY = 30.0  # seconds between two lines of progress in a log
+STEP_EVERY = 5.0  # likewise while a network is trained, where a step takes long
+
+
+@contextmanager
+def progress(
+    doing: str = "scoring", done: str = "scored", *, spent: Callable[[], float] = lambda: 0.0
+) -> Iterator[OnProgress]:
+    """Shows progress on stderr: a bar on a terminal, else a line now and then, and none for a short run.
+
+    A long run, or one that costs money (`spent` says how much so far, in USD), is foretold.
+    """
+    if not sys.stderr.isatty():
+        forecast = Forecast(lambda text: print(text, file=sys.stderr, flush=True), spent=spent)
+        yield _log_progress(done, forecast)
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn(doing), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=open_screen(stderr=True), transient=True) as bar:
+        task = bar.add_task(doing, total=None)
+        forecast = Forecast(lambda text: bar.console.print(text, style="dim"), spent=spent)
+
+        def show(count: int, total: int) -> None:
+            bar.update(task, completed=count, total=total)
+            forecast.note(count, total)
+
+        yield show
+
+
+def _log_progress(done: str, forecast: Forecast) -> OnProgress:
+    last = monotonic()
+
+    def log(count: int, total: int) -> None:
+        nonlocal last
+        forecast.note(count, total)
+        if monotonic() - last >= LINE_EVERY:
+            last = monotonic()
+            print(f"{done} {count:,} of {total:,}", file=sys.stderr, flush=True)
+
+    return log
+
+
+@contextmanager
+def steps() -> Iterator[tuple[Callable[[str, int, int], None], Callable[[int, int], None]]]:
+    """Shows a training on stderr: which part it is at, and how far that has come."""
+    last, began, part = monotonic(), monotonic(), ""
+
+    def on_split(name: str, number: int, total: int) -> None:
+        nonlocal part, began
+        began = monotonic()
+        part = f"{name} ({number + 1} of {total}): "
+        print(f"training {part.removesuffix(': ')}", file=sys.stderr, flush=True)
+
+    def on_step(done: int, total: int) -> None:
+        nonlocal last
+        if monotonic() - last >= STEP_EVERY:
+            last = monotonic()
+            left = show_time((last - began) / done * (total - done)) if done else "some time"
+            print(f"{part}step {done:,} of {total:,}, about {left} to go", file=sys.stderr, flush=True)
+
+    yield on_split, on_step

@@ -1,0 +1,161 @@
+"""Who may come in: the right host, the right key; and nobody sees a bug's inside."""
+
+import hmac
+import logging
+import traceback
+from collections.abc import Awaitable, Callable, MutableMapping
+from ipaddress import ip_address
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+
+from data.tables import Row
+from server.http_errors import Refused
+
+# What Prometheus may know of the server: counts and times, and no word of any text.
+
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 60, 120)
+
+
+class Metrics:
+    """A registry of its own: two servers in one process do not count for each other."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        self._requests = Counter(
+            "empathy_requests", "Requests answered.", ["path", "status"], registry=self._registry
+        )
+        self._seconds = Histogram(
+            "empathy_request_seconds",
+            "Time to answer a request.",
+            ["path"],
+            buckets=SECONDS,
+            registry=self._registry,
+        )
+        self._judgments = Counter("empathy_judgments", "Judgments made.", ["label"], registry=self._registry)
+        self._held = Gauge(
+            "empathy_queue_judgments", "Judgments promised and not yet made.", registry=self._registry
+        )
+
+    def watch(self, held: Callable[[], int]) -> None:
+        """Where the length of the queue is found."""
+        self._held.set_function(held)
+
+    def count_request(self, path: str, status: int, seconds: float) -> None:
+        """After every request; `path` is a route's, never what a client made up."""
+        self._requests.labels(path, str(status)).inc()
+        self._seconds.labels(path).observe(seconds)
+
+    def count_judgment(self, row: Row) -> None:
+        """After every judgment."""
+        self._judgments.labels(row["label"] or "unscored").inc()
+
+    def write(self) -> bytes:
+        """In the format that Prometheus reads."""
+        return generate_latest(self._registry)
+
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+OPEN: Final = ("/", "/health")  # the page holds no secret, and asks for the key itself
+LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
+HEADERS: Final = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+    (b"referrer-policy", b"no-referrer"),
+]
+
+log = logging.getLogger("empathy.serve")
+
+
+class Guard:
+    """Stands before the routes; `hosts` None lets every Host header pass, `key` empty every caller."""
+
+    def __init__(self, app: App, *, hosts: frozenset[str] | None, key: str, metrics: Metrics) -> None:
+        self._app, self._hosts, self._metrics = app, hosts, metrics
+        self._key = key.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        began, status = monotonic(), 0
+
+        async def send_noting(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), *HEADERS]
+            await send(message)
+
+        try:
+            self._check(scope)
+            await self._app(scope, receive, send_noting)
+        except Refused as refused:
+            await refused.response()(scope, receive, send_noting)
+        except Exception as error:
+            # Neither the message nor the local values: they may hold what somebody wrote.
+            log.error("a bug: %s", place_of(error))
+            if not status:
+                await Refused(500, "a bug in the server").response()(scope, receive, send_noting)
+        finally:
+            route = scope.get("route")
+            path = getattr(route, "path", "other")
+            self._metrics.count_request(path, status, monotonic() - began)
+
+    def _check(self, scope: Scope) -> None:
+        headers = dict(scope["headers"])
+        if self._hosts is not None and host_of(headers.get(b"host", b"")) not in self._hosts:
+            # A page elsewhere whose name was made to point here would send its own name.
+            raise Refused(421, "this server answers to its own address only; see --host")
+        if self._key and scope["path"] not in OPEN:
+            scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
+            if scheme.lower() != b"bearer" or not hmac.compare_digest(given.strip(), self._key):
+                raise Refused(
+                    401,
+                    "a key is needed: send it as Authorization: Bearer <key>",
+                    code="invalid_api_key",
+                    headers={"WWW-Authenticate": "Bearer"},
+                )
+
+
+def host_of(header: bytes) -> str:
+    """A Host header without its port.
+
+    >>> host_of(b"LocalHost:8321"), host_of(b"[::1]:8321"), host_of(b"[::1]")
+    ('localhost', '[::1]', '[::1]')
+    """
+    text = header.decode("latin-1").strip().lower()
+    return text.partition("]")[0] + "]" if text.startswith("[") else text.partition(":")[0]
+
+
+def own_hosts(host: str) -> frozenset[str] | None:
+    """The names a server on this address answers to; None for all: strangers may come, with a key."""
+    if not is_loopback(host):
+        return None
+    return LOOPBACK | {f"[{host}]" if ":" in host else host.lower()}
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it.
+
+    >>> [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "example.org")]
+    [True, True, True, False, False]
+    """
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def place_of(error: BaseException) -> str:
+    """What kind of error, and where in the code."""
+    frame = traceback.extract_tb(error.__traceback__)[-1:]
+    where = f" in {Path(frame[0].filename).name}:{frame[0].lineno}" if frame else ""
+    return f"{type(error).__name__}{where}"

@@ -1,0 +1,240 @@
+"""The exchange a request is about, out of messages, an object with our fields, or our own fenced text."""
+
+import asyncio
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from starlette.requests import ClientDisconnect, Request
+
+from data.errors import UserError
+from data.importers.conversations import LISTENER, SPEAKER, exchange_of
+from data.importers.intake import BadCell
+from data.records import Exchange, Turn
+from data.tables import read_exchange, to_row
+from judge.llm.fencing import EARLIER, FEELS, REPLY, SAID, SITUATION
+from server.http_errors import Refused
+
+# The body of a request: read within its limit, and parsed more strictly than JSON libraries do.
+
+MOST_DEPTH = 32  # containers within containers
+LONGEST_WAIT = 30.0  # seconds for the whole body to arrive
+READ_ON = 32  # times the limit that is read of a body too large, so that its sender gets to hear why
+
+
+async def read_object(request: Request, *, most: int) -> dict[str, Any]:
+    """The JSON object that was sent; `Refused` says what else it was."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        # Also what keeps other sites' pages out: a browser asks before it sends them this type.
+        raise Refused(415, "send JSON, with the header Content-Type: application/json")
+    try:
+        async with asyncio.timeout(LONGEST_WAIT):
+            content = await _read(request, most)
+    except TimeoutError:
+        raise Refused(408, f"the body did not arrive within {LONGEST_WAIT:.0f} seconds") from None
+    except ClientDisconnect:
+        raise Refused(499, "the client left") from None
+    return parse_object(content)
+
+
+async def _read(request: Request, most: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size <= most:
+            parts.append(part)
+        elif size > READ_ON * most:
+            break
+        else:
+            parts.clear()
+    if size > most:
+        raise Refused(413, f"the body is larger than {most:,} bytes; send fewer exchanges a request")
+    return b"".join(parts)
+
+
+def parse_object(content: bytes) -> dict[str, Any]:
+    """JSON without what parsers read in different ways: duplicate keys, NaN, numbers past all bounds.
+
+    >>> parse_object(b'{"a": [1, "x"]}')
+    {'a': [1, 'x']}
+    >>> parse_object(b'{"a": 1, "a": 2}')
+    Traceback (most recent call last):
+    nightly.serving.refusals.Refused: not JSON that can be read: the key 'a' stands twice in one object
+    """
+    try:
+        found = json.loads(
+            content.decode("utf-8"),
+            object_pairs_hook=_once,
+            parse_constant=_no_number,
+            parse_float=_finite,
+        )
+    except UnicodeDecodeError:
+        raise Refused(400, "not UTF-8 text") from None
+    except json.JSONDecodeError as error:
+        raise Refused(400, f"not JSON: {error.msg} at character {error.pos}") from None
+    except (ValueError, RecursionError) as error:
+        said = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise Refused(400, f"not JSON that can be read: {said}") from None
+    if not isinstance(found, dict):
+        raise Refused(400, f"a JSON object was expected, not {type(found).__name__}")
+    _check_depth(found)
+    return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ValueError(f"the key {twice[:40]!r} stands twice in one object")
+    return found
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("a number is too large")
+    return number
+
+
+def _check_depth(found: Any) -> None:
+    """Level by level, since a recursion could itself go too deep."""
+    level = [found]
+    for _ in range(MOST_DEPTH):
+        level = [
+            item
+            for held in level
+            for item in (held.values() if isinstance(held, dict) else held)
+            if isinstance(item, dict | list)
+        ]
+        if not level:
+            return
+    raise Refused(400, f"nested more than {MOST_DEPTH} levels deep")
+
+
+WAYS: Final = (
+    "send messages that end with the assistant's reply, a JSON object with prompt and response (and, if you "
+    "have them, emotion, situation and dialogue), or an exchange as our own judges fence it"
+)
+ROLES: Final = {"user": SPEAKER, "assistant": LISTENER}
+UNHEARD: Final = ("system", "developer")  # the judge has its own instructions: these are left out
+TEXTS: Final = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
+# As judge.fencing writes it. Nobody can put a heading into a text: its mark follows from all the texts.
+FENCED: Final = re.compile(r"^=== ([0-9a-f]{16}) exchange ===\n", re.MULTILINE)
+HEADINGS: Final = {FEELS: "emotion", SITUATION: "situation", SAID: "prompt", REPLY: "response"}
+
+
+def read_input(given: Any, *, place: str) -> Exchange:
+    """The exchange in what `/v1/decisions` calls input and `/v1/systemone` state."""
+    if isinstance(given, list):
+        return _read_messages(given, place)
+    row = given if isinstance(given, Mapping) else read_text(given)
+    if row is None:
+        raise Refused(400, f"{place}: no exchange found; {WAYS}", param=place)
+    return read_row(row, place=place)
+
+
+def read_row(row: Mapping[str, Any], *, place: str, number: int = 1) -> Exchange:
+    """An exchange from our fields, with the checks that a file's rows go through."""
+    try:
+        return read_exchange(dict(row), line=number)
+    except UserError as error:
+        field = f"{place}.{str(error).partition(':')[0]}"
+        raise Refused(400, f"{place}: {error}", param=field) from None
+
+
+def read_text(text: str) -> dict[str, Any] | None:
+    """The row in a text that is our fenced exchange or a JSON object; None where it is neither.
+
+    >>> read_text('{"prompt": "I won!", "response": "Lovely!"}')
+    {'prompt': 'I won!', 'response': 'Lovely!'}
+    """
+    if fence := FENCED.search(text):
+        end = text.find(f"\n=== {fence[1]} end ===", fence.end())
+        return _read_fenced(text[fence.end() : end], fence[1]) if end >= 0 else None
+    try:
+        return parse_object(text.encode("utf-8")) if text.lstrip()[:1] == "{" else None
+    except (Refused, UnicodeEncodeError):
+        return None
+
+
+def _read_fenced(inside: str, mark: str) -> dict[str, Any]:
+    row: dict[str, Any] = {}
+    dialogue: list[dict[str, str]] = []
+    # Split at the headings: a text in front of the first, headings and texts in turn.
+    pieces = re.split(rf"^--- {mark} (.+) ---\n", inside, flags=re.MULTILINE)
+    for heading, text in zip(pieces[1::2], pieces[2::2], strict=True):
+        said = text.removesuffix("\n")
+        if heading.startswith(EARLIER):
+            dialogue.append({"speaker": heading.removeprefix(EARLIER), "text": said})
+        elif heading in HEADINGS:
+            row[HEADINGS[heading]] = said
+    return row | ({"dialogue": dialogue} if dialogue else {})
+
+
+def _read_messages(messages: Sequence[Any], place: str) -> Exchange:
+    turns: list[Turn] = []
+    for number, message in enumerate(messages):
+        here = f"{place}.{number}"
+        if not isinstance(message, Mapping) or message.get("type", "message") != "message":
+            raise Refused(400, f"{here}: only messages can be judged, no calls of tools", param=here)
+        role = message.get("role")
+        if role in UNHEARD:
+            continue
+        if not isinstance(role, str) or role not in ROLES:
+            raise Refused(400, f"{here}.role: one of {', '.join([*ROLES, *UNHEARD])} expected", param=here)
+        content = _read_content(message.get("content"), here)
+        if isinstance(content, Mapping):
+            return _read_single(messages, content, here)
+        if not content.strip():
+            raise Refused(400, f"{here}.content: empty; every message needs words", param=f"{here}.content")
+        turns.append(Turn(speaker=ROLES[role], text=content))
+    spoken = [turn.speaker for turn in turns]
+    if spoken == [SPEAKER]:
+        # Tools that know of one message put everything into it.
+        return read_input(turns[0].text, place=f"{place}.{len(messages) - 1}")
+    if SPEAKER not in spoken or spoken[-1] != LISTENER:
+        raise Refused(
+            400, f"{place}: the last message must be the reply that is to be judged; {WAYS}", param=place
+        )
+    try:
+        exchange = exchange_of("1", turns, model="", extra={})
+    except BadCell as error:
+        raise Refused(400, f"{place}: {error}", param=place) from None
+    return read_row({**to_row(exchange), "model": None}, place=place)
+
+
+def _read_single(messages: Sequence[Any], row: Mapping[str, Any], here: str) -> Exchange:
+    heard = [item for item in messages if isinstance(item, Mapping) and item.get("role") not in UNHEARD]
+    if len(heard) > 1:
+        raise Refused(400, f"{here}: a JSON exchange must be the only message", param=here)
+    return read_row(row, place=here)
+
+
+def _read_content(content: Any, here: str) -> str | Mapping[str, Any]:
+    """A message's text, its parts joined; or the object of its one JSON part."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise Refused(400, f"{here}.content: text or a list of parts expected", param=f"{here}.content")
+    texts: list[str] = []
+    for part in content:
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        if kind == "input_json" and len(content) == 1 and isinstance(part.get("data"), Mapping):
+            data: Mapping[str, Any] = part["data"]
+            return data
+        text = part.get(TEXTS[kind]) if isinstance(kind, str) and kind in TEXTS else None
+        if not isinstance(text, str):
+            raise Refused(
+                400, f"{here}.content: only texts can be judged, not {kind!r}", param=f"{here}.content"
+            )
+        texts.append(text)
+    return "\n".join(texts)

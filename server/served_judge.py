@@ -1,0 +1,113 @@
+"""The judge that is served, with its calibration: what it says of one exchange, as the row `score` writes."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import date
+from threading import Lock
+from typing import Any, cast
+
+from calibration.artifact import Found, find_calibration
+from data.errors import StaleCalibration
+from data.records import Exchange, Judgment
+from data.runs import Run
+from data.tables import Row, to_row
+from judge.base import Judge
+from judge.explain import explain, split_reply
+from judge.panel import endpoints_of, split_rationale
+from judge.score_file import SettingSets
+
+PROBE = Exchange(id="", prompt="I lost my keys.", response="Oh no! Where did you see them last?")
+
+
+class Served:
+    """A judge behind a server; the calibration is looked for again each day, since it expires."""
+
+    def __init__(
+        self, judge: Judge, calibration: str | None = None, *, today: Callable[[], date] = date.today
+    ) -> None:
+        self.judge = judge
+        self._wanted, self._today, self._lock = calibration, today, Lock()
+        self._day = today()
+        self._take(find_calibration(judge, calibration, today=self._day))
+        if not endpoints_of(judge):
+            judge.judge(PROBE)  # opens a local network now: the first request need not wait for it
+
+    def _take(self, found: Found) -> None:
+        # Only its `settle` is used, which needs no run.
+        sets = SettingSets(cast(Run, None), found.calibration) if found.calibration else None
+        self._found, self._settle = found, sets.settle if sets else None
+        self._digest = found.digest  # kept, since it is reckoned anew each time it is asked for
+
+    @property
+    def found(self) -> Found:
+        """The calibration as of today."""
+        with self._lock:
+            if (day := self._today()) != self._day:
+                self._day = day
+                try:
+                    self._take(find_calibration(self.judge, self._wanted, today=day))
+                except StaleCalibration as error:
+                    self._take(Found(calibration=None, says=f"no calibration fits: {error}"))
+            return self._found
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What stands beside every judgment."""
+        says = self.found.says
+        caveat = getattr(self.judge, "caveat", "")
+        return {
+            "judge": {"name": self.judge.name, "version": self.judge.version},
+            "calibration": self._digest,
+            "note": says,
+            "caveats": [caveat] if caveat else [],
+        }
+
+    def ask(self, exchange: Exchange) -> Judgment:
+        """The judgment with its set, the same as in a run."""
+        judgment = self.judge.judge(exchange)
+        return self._settle(judgment) if self._settle else judgment
+
+    def row(self, exchange: Exchange) -> Row:
+        """The judgment as a row."""
+        return to_row(self.ask(exchange))
+
+    def explained_row(self, exchange: Exchange) -> Row:
+        """The same with what each part of the reply does to the score."""
+        judgment = self.ask(exchange)
+        explanation = explain(_OneThread(self.judge), exchange, whole=judgment)
+        return {**to_row(judgment), "parts": [asdict(part) for part in explanation.parts]}
+
+    def components(self, judgment: Judgment) -> dict[str, float]:
+        """Probabilities of the rubric's components, from a judge that gives them: a decision model."""
+        if self.judge.name != "decision":
+            return {}
+        try:
+            given = json.loads(split_rationale(judgment.rationale)[1])
+        except ValueError:
+            return {}
+        return {name: value for name, value in given.items() if isinstance(value, float | int)}
+
+    @property
+    def component_names(self) -> tuple[str, ...]:
+        """The components it can be asked for."""
+        return tuple(self.judge.rubric.components) if self.judge.name == "decision" else ()
+
+
+def count_judgments(exchange: Exchange) -> int:
+    """How many judgments an explanation takes: one of the whole, and one without each part."""
+    return 1 + len(split_reply(exchange.response))
+
+
+class _OneThread:
+    """A judge that is explained on the thread it is asked on: the queue has threads enough."""
+
+    concurrency = 1
+
+    def __init__(self, judge: Judge) -> None:
+        self.name, self.version, self.rubric, self.judge = (
+            judge.name,
+            judge.version,
+            judge.rubric,
+            judge.judge,
+        )

@@ -1,0 +1,118 @@
+"""The classifier through the engine, against the same network in plain torch and in a transformers pipeline.
+
+All begin at the exchanges and end at probabilities. The rivals' network is the default recipe's in fp32,
+before training, since weights do not matter for speed; the pipeline's is the same encoder with the head that
+transformers gives it, which lacks our counts of style and so has a little less to do.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from bench_figures import Figure, in_turns, medians, score_rate, write_samples
+
+
+def measure(scratch: Path, *, quick: bool) -> Iterator[Figure]:
+    from data.tables import read_exchanges
+    from judge.base import load_judge
+
+    rows, rounds = (4, 1) if quick else (96, 5)
+    exchanges = list(read_exchanges(write_samples(scratch / "rows.jsonl", rows)))
+    judge = load_judge("classifier")
+    torch_rate, pipeline_rate = plain_torch(exchanges), transformers_pipeline(exchanges)
+    contenders: dict[str, Callable[[int], float]] = {
+        "classifier": lambda number: score_rate(judge, exchanges, scratch / f"run-{number}"),
+        "torch, batch 32": lambda _: torch_rate(32),
+        "torch, batch 1": lambda _: torch_rate(1),
+        "pipeline, batch 32": lambda _: pipeline_rate(32),
+        "pipeline, batch 1": lambda _: pipeline_rate(1),
+    }
+    if not quick:  # once untimed: a first call is slower
+        in_turns({name: lambda _, work=work: work(-1) for name, work in contenders.items()}, 1)
+    found = in_turns(contenders, rounds)
+    rates = medians(found)
+    yield Figure(
+        name="classifier",
+        value=rates["classifier"],
+        unit="/s",
+        about=f"the shipped samples' replies through the engine, {rates['classifier'] * 3600:,.0f} an hour; "
+        f"median of {rounds} rounds of {rows}",
+        measured=found,
+    )
+    for name, least in (("torch, batch 32", 1.3), ("torch, batch 1", None)):
+        yield compare(rates, name, least, "the same network in torch fp32")
+    for name in ("pipeline, batch 32", "pipeline, batch 1"):
+        yield compare(rates, name, None, "`transformers.pipeline`, fp32, the same encoder")
+
+
+def compare(rates: dict[str, float], name: str, least: float | None, about: str) -> Figure:
+    """How many times as fast the classifier is."""
+    return Figure(
+        name=f"over {name}",
+        value=rates["classifier"] / rates[name],
+        unit=" x",
+        least=least,
+        about=f"{about}: {rates[name]:.1f}/s",
+    )
+
+
+def plain_torch(exchanges: list[Any]) -> Callable[[int], float]:
+    """Replies a second in batches of so many, on every core."""
+    import torch
+
+    from judge.classifier.network import make_network
+    from judge.classifier.preprocessing import count_style, write_context
+    from judge.classifier.recipe import read_recipe
+
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    network, wording = make_network(read_recipe("default"))
+    network.eval()
+
+    def work(batch: int) -> float:
+        began = perf_counter()
+        for start in range(0, len(exchanges), batch):
+            part = exchanges[start : start + batch]
+            tokens = [wording.encode(write_context(item), item.response) for item in part]
+            ids = [torch.tensor(item.ids) for item in tokens]
+            padded, segments, mask = (
+                torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+                for rows in (
+                    ids,
+                    [torch.tensor(item.segments) for item in tokens],
+                    [torch.ones_like(row) for row in ids],
+                )
+            )
+            style = torch.tensor([count_style(item.response) for item in part])
+            with torch.inference_mode():
+                network(padded, mask, segments, style).softmax(dim=-1).tolist()
+        return len(exchanges) / (perf_counter() - began)
+
+    return work
+
+
+def transformers_pipeline(exchanges: list[Any]) -> Callable[[int], float]:
+    """Likewise, by the library's own pipeline; context and reply are its pair of texts."""
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
+    from transformers.utils import logging
+
+    from judge.classifier.network import find_base
+    from judge.classifier.preprocessing import CONTEXT_TOKENS, RESPONSE_TOKENS, write_context
+
+    logging.set_verbosity_error()  # it warns that the head is untrained
+    folder = find_base("minilm")
+    model = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=3, local_files_only=True)
+    classify = pipeline(
+        "text-classification", model=model, tokenizer=AutoTokenizer.from_pretrained(folder), device="cpu"
+    )
+    most = CONTEXT_TOKENS + RESPONSE_TOKENS + 3
+
+    def work(batch: int) -> float:
+        began = perf_counter()
+        pairs = [{"text": write_context(item), "text_pair": item.response} for item in exchanges]
+        said = classify(pairs, batch_size=batch, top_k=None, truncation=True, max_length=most)
+        assert len(said) == len(exchanges) and all(len(item) == 3 for item in said)
+        return len(exchanges) / (perf_counter() - began)
+
+    return work

@@ -1,0 +1,126 @@
+"""calibration.json: the same after reading, refused once touched, and said when it does not fit."""
+
+import json
+from dataclasses import replace
+from datetime import date
+
+import pytest
+
+from calibration.artifact import FORMAT, Calibration, fits, read_calibration, write_calibration
+from calibration.shares.transport import Between, Target, fit_line, transport
+from data.errors import UserError
+
+GOOD = Between(models=("a", "b", "c"), judge=(0.5, 0.6, 0.7), crowd=(0.4, 0.52, 0.6), noise=(0.001,) * 3)
+MADE = Calibration(
+    judge="default",
+    version="1.2",
+    model_id="größer/model",
+    rubric="ab12",
+    decoding={"temperature": 0.0},
+    ratings="cd34",
+    created=date(2025, 3, 1),
+    days=90,
+    count=300,
+    design_effect=1.6,
+    mapping={"kind": "vector", "weights": [1.0, 2.5]},
+    conformal={"Good": 0.31},
+    between={"Good": GOOD.as_dict()},
+    lines={"Good": fit_line(GOOD).as_dict()},
+    ranges={"Good": GOOD.range},
+    figures={"qwk": None, "spearman": 0.25},
+)
+
+
+def test_it_is_the_same_after_writing_and_reading(tmp_path) -> None:
+    path = tmp_path / "calibration.json"
+    write_calibration(path, MADE)
+    found = read_calibration(path)
+    assert found == MADE and found.digest == MADE.digest
+    assert json.loads(path.read_text(encoding="utf-8"))["digest"] == MADE.digest
+    (good,) = found.betweens()
+    assert transport(good, Target(judge=0.6)) == transport(GOOD, Target(judge=0.6))
+    assert [item.name for item in tmp_path.iterdir()] == ["calibration.json"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"judge": "other"},
+        {"version": "1.3"},
+        {"model_id": ""},
+        {"rubric": "x"},
+        {"decoding": {"temperature": 1.0}},
+        {"ratings": "x"},
+        {"mapping": {}},
+        {"days": 91},
+    ],
+)
+def test_the_digest_is_over_all_that_matters(change) -> None:
+    assert replace(MADE, **change).digest != MADE.digest
+
+
+def test_tampering_is_refused(tmp_path) -> None:
+    path = tmp_path / "calibration.json"
+    write_calibration(path, MADE)
+    text = path.read_text(encoding="utf-8")
+    for old, new in [('"days": 90', '"days": 900'), ("0.52", "0.62"), ('"Good": 0.31', '"Good": 0.3')]:
+        assert old in text
+        path.write_text(text.replace(old, new), encoding="utf-8")
+        with pytest.raises(UserError, match="changed since it was written"):
+            read_calibration(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "damaged"),
+        (b'{"format": 1, "digest"', "damaged"),
+        (b"\xff\xfe", "damaged"),
+        (b'{"format": 1, "digest": NaN}', "damaged"),
+        (b"[]", "not a calibration"),
+        (b'{"judge": "x"}', "not a calibration"),
+        (b'{"format": 99, "digest": ""}', f"this version reads {FORMAT}"),
+    ],
+)
+def test_a_damaged_file_is_refused_with_its_name(tmp_path, content: bytes, says: str) -> None:
+    path = tmp_path / "calibration.json"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=says) as caught:
+        read_calibration(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_field_of_the_wrong_kind_is_named(tmp_path) -> None:
+    path = tmp_path / "calibration.json"
+    write_calibration(path, replace(MADE, days="soon"))  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="days"):
+        read_calibration(path)
+
+
+def test_none_there_is_said(tmp_path) -> None:
+    with pytest.raises(UserError, match="make one with `calibrate`"):
+        read_calibration(tmp_path / "calibration.json")
+
+
+def test_what_json_cannot_say_is_never_written(tmp_path) -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        write_calibration(tmp_path / "calibration.json", replace(MADE, figures={"x": float("nan")}))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "today", "says"),
+    [
+        ({}, date(2025, 3, 1), None),
+        ({}, date(2025, 5, 29), None),
+        ({}, date(2025, 5, 30), "expired on 2025-05-30"),
+        ({}, date(2025, 2, 27), "after today"),
+        ({"judge": "length"}, date(2025, 3, 2), "another judge:"),
+        ({"version": "2"}, date(2025, 3, 2), "another judge version"),
+        ({"rubric": "x"}, date(2025, 3, 2), "another rubric"),
+    ],
+)
+def test_it_says_when_it_does_not_fit(change, today: date, says: str | None) -> None:
+    asked = {"judge": "default", "version": "1.2", "rubric": "ab12"} | change
+    reason = fits(MADE, today=today, **asked)
+    assert reason is None if says is None else says in (reason or "")

@@ -1,0 +1,303 @@
+"""Bias audits: right against formulas known in closed form, found at their stated power, silent otherwise."""
+
+import json
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from calibration.bias.audits import (
+    AUDITS,
+    COULD_NOT,
+    FOUND,
+    NONE_FOUND,
+    audit,
+    audit_planted,
+    conclude,
+    response_facts,
+)
+from calibration.bias.probe_effects import mean_change
+from calibration.cluster import Contrast, contrast, reach
+from calibration.pairing import Paired
+from calibration.selftest import Planted, self_test
+from data.records import EMOTIONS, POSITIVE_EMOTIONS, Exchange
+
+Facts = tuple[dict[str, int], dict[str, str]]
+
+
+def draw(
+    rng: np.random.Generator,
+    *,
+    raters: int = 30,
+    length: float = 0.0,
+    author: float = 0.0,
+    valence: float = 0.0,
+    emotions: tuple[str, ...] = ("joyful", "sad"),
+) -> tuple[Paired, Facts]:
+    """Raters of ten responses of one model each, some more severe than others, and a judge with biases."""
+    count = 10 * raters
+    rater = np.repeat(np.arange(raters), 10)
+    model = np.array(["human", "ada", "bea"])[rater % 3]
+    felt = 2.3 + 0.35 * rng.standard_normal(raters)[rater] + 0.6 * rng.standard_normal(count)
+    words = rng.integers(8, 64, size=count)
+    emotion = rng.choice(emotions, size=count)
+    score = 2.0 + 0.1 * rng.uniform(-1, 1, size=count) + author * (model == "human")
+    score += length * (np.log2(words) - 4.5) + valence * np.isin(emotion, list(POSITIVE_EMOTIONS))
+    ids = np.array([f"r{number}" for number in range(count)])
+    paired = Paired(
+        id=ids,
+        model=model,
+        rater=rater.astype(str),
+        batch=rater.astype(str),
+        prompt=ids,
+        rating=np.clip(np.rint(felt), 1, 3).astype(np.int64),
+        score=score,
+        label=np.rint(score).astype(np.int64),
+    )
+    keys = ids.tolist()
+    return paired, (
+        dict(zip(keys, words.tolist(), strict=True)),
+        dict(zip(keys, emotion.tolist(), strict=True)),
+    )
+
+
+def rates(draws: int, seed: int) -> tuple[Counter[str], Counter[str], dict[str, float]]:
+    """How often each audit finds something without a bias, and with one as large as it says it finds."""
+    rng = np.random.default_rng(seed)
+    alarms: Counter[str] = Counter()
+    detectable: dict[str, list[float]] = {}
+    for _ in range(draws):
+        paired, (words, emotion) = draw(rng)
+        for finding in audit(paired, words=words, emotion=emotion)[1:4]:
+            alarms[finding.audit] += finding.verdict == FOUND
+            detectable.setdefault(finding.audit, []).append(finding.detectable)
+    planted = {name: float(np.mean(values)) for name, values in detectable.items()}
+    found: Counter[str] = Counter()
+    for place, name in enumerate(planted, start=1):  # one by one: another bias is noise to each
+        for _ in range(draws):
+            paired, (words, emotion) = draw(rng, **{name: planted[name]})
+            finding = audit(paired, words=words, emotion=emotion)[place]
+            found[name] += finding.verdict == FOUND and finding.effect.value > 0
+    return alarms, found, planted
+
+
+def test_two_groups_give_welchs_error_and_the_published_degrees_of_freedom() -> None:
+    """Every row its own cluster: Welch's error; the degrees are Imbens and Kolesár's (2016) closed form."""
+    rng = np.random.default_rng(0)
+    one, two = rng.normal(size=12), 2 * rng.normal(size=30)
+    found = contrast(
+        np.r_[one, two], np.r_[np.ones(12), np.zeros(30)], np.arange(42), strata=np.zeros(42, dtype=int)
+    )
+    assert found.effect == pytest.approx(one.mean() - two.mean())
+    assert found.error == pytest.approx(math.sqrt(one.var(ddof=1) / 12 + two.var(ddof=1) / 30))
+    assert found.freedom == pytest.approx(42**2 * 11 * 29 / (12**2 * 11 + 30**2 * 29))
+
+
+def test_clusters_and_strata_agree_with_the_definition_written_out() -> None:
+    """The bias-reduced variance from whole matrices, as Bell and McCaffrey define it."""
+    rng = np.random.default_rng(1)
+    values, feature = rng.normal(size=60), rng.normal(size=60)
+    clusters, strata = rng.integers(9, size=60), rng.integers(3, size=60)
+    design = np.column_stack([np.eye(3)[strata], feature])
+    inverse = np.linalg.inv(design.T @ design)
+    hat = design @ inverse @ design.T
+    rest, variance, columns = values - hat @ values, 0.0, []
+    for cluster in range(9):
+        rows = np.flatnonzero(clusters == cluster)
+        sizes, vectors = np.linalg.eigh(np.eye(len(rows)) - hat[np.ix_(rows, rows)])
+        adjust = vectors @ np.diag(sizes**-0.5) @ vectors.T
+        variance += (inverse @ design[rows].T @ adjust @ rest[rows])[-1] ** 2
+        columns.append((np.eye(60) - hat)[rows].T @ adjust @ design[rows] @ inverse[:, -1])
+    products = np.array(columns) @ np.array(columns).T
+    found = contrast(values, feature, clusters, strata=strata)
+    assert found.effect == pytest.approx((inverse @ design.T @ values)[-1])
+    assert found.error == pytest.approx(math.sqrt(variance))
+    assert found.freedom == pytest.approx(np.trace(products) ** 2 / np.trace(products @ products))
+
+
+def test_a_mean_over_even_clusters_is_the_t_test_of_their_means() -> None:
+    values = np.random.default_rng(2).normal(size=(8, 5))
+    found = contrast(values.ravel(), np.ones(40), np.repeat(np.arange(8), 5))
+    assert found.error == pytest.approx(values.mean(axis=1).std(ddof=1) / math.sqrt(8))
+    assert found.freedom == pytest.approx(7)
+
+
+def test_items_that_cross_clusters_are_counted_and_nested_ones_change_nothing() -> None:
+    rng = np.random.default_rng(3)
+    clusters, items = np.repeat(np.arange(12), 20), np.tile(np.arange(20), 12)
+    shared = rng.normal(size=20)[items] + 0.1 * rng.normal(size=240)
+    ones = np.ones(240)
+    crossed = contrast(shared, ones, clusters, items=items)
+    assert crossed.error > 5 * contrast(shared, ones, clusters).error
+    assert crossed.error == pytest.approx(1 / math.sqrt(20), rel=0.3)
+    nested = clusters * 100 + np.arange(240) % 5
+    assert contrast(shared, ones, clusters, items=nested) == contrast(shared, ones, clusters)
+
+
+def test_what_one_cluster_alone_tells_is_undefined() -> None:
+    values, strata = np.arange(12.0), np.zeros(12, dtype=int)
+    feature, clusters = np.repeat([1.0, 0.0], [4, 8]), np.repeat([0, 1, 2], 4)
+    assert not contrast(values, feature, clusters, strata=strata).is_defined  # all of it in cluster 0
+    assert not contrast(values, np.ones(12), clusters, strata=strata).is_defined  # the same everywhere
+    assert not contrast(values, np.ones(12), strata).is_defined  # one cluster
+    assert not contrast(values[:0], values[:0], strata[:0]).is_defined
+    # A stratum of one cluster only takes itself out of the slope, not the slope away.
+    slope = contrast(np.tile([1.0, 3.0], 6), np.tile([0.0, 1.0], 6), clusters, strata=clusters)
+    assert slope.effect == pytest.approx(2) and slope.error == pytest.approx(0)
+
+
+def test_the_verdict_follows_its_rule() -> None:
+    def rule(effect: float, error: float, looks: int = 1) -> tuple[str, str]:
+        answer = Contrast(effect=effect, error=error, freedom=1e5)
+        return conclude(answer, answer.p_value(), looks=looks, threshold=0.1)
+
+    assert rule(0.5, 0.1) == (FOUND, "matters")
+    assert rule(0.05, 0.02) == (FOUND, "small")
+    assert rule(0.12, 0.05) == (FOUND, "unclear")
+    assert rule(0.0, 0.0356) == (NONE_FOUND, "small")  # 2.802 x .0356 = .0998
+    assert rule(0.0, 0.0358) == (COULD_NOT, "small")
+    assert rule(0.0, 0.0356, looks=5) == (COULD_NOT, "small")
+    assert rule(0.05, 0.2) == (COULD_NOT, "unclear")
+    assert rule(math.nan, math.nan) == (COULD_NOT, "unclear")
+
+
+def test_what_is_detectable_has_the_power_of_the_non_central_t() -> None:
+    rng = np.random.default_rng(4)
+    for freedom, looks in ((6, 1), (40, 1), (40, 32)):
+        chi = np.sqrt(rng.chisquare(freedom, size=200_000) / freedom)
+        drawn = (reach(freedom, looks=looks) + rng.standard_normal(200_000)) / chi
+        least = Contrast(effect=0, error=1, freedom=freedom)
+        passed = [
+            Contrast(effect=one, error=1, freedom=freedom).p_value() for one in np.quantile(drawn, [0.2])
+        ]
+        assert passed[0] == pytest.approx(0.05 / looks, rel=0.06)
+        assert least.detectable(looks=looks) == reach(freedom, looks=looks)
+
+
+def test_a_bias_as_large_as_stated_is_found_as_often_as_stated() -> None:
+    alarms, found, planted = rates(250, seed=0)
+    assert set(planted) == {"length", "author", "valence"}
+    for name in planted:
+        assert found[name] / 250 == pytest.approx(0.8, abs=0.06)
+        assert alarms[name] / 250 == pytest.approx(0.05, abs=0.03)
+
+
+@pytest.mark.slow
+def test_a_bias_as_large_as_stated_is_found_in_four_of_five_draws() -> None:
+    alarms, found, planted = rates(1500, seed=1)
+    for name in planted:
+        assert found[name] / 1500 == pytest.approx(0.8, abs=0.04)
+        assert alarms[name] / 1500 == pytest.approx(0.05, abs=0.015)
+
+
+def test_many_looks_find_nothing_more_often_than_one() -> None:
+    rng, draws = np.random.default_rng(5), 100
+    some, plain = 0, 0
+    for _ in range(draws):
+        paired, (_, emotion) = draw(rng, emotions=EMOTIONS[:16])
+        looks = [finding for finding in audit(paired, emotion=emotion) if finding.audit == "emotion"]
+        assert len(looks) == 16 == looks[0].looks
+        some += any(finding.verdict == FOUND for finding in looks)
+        outside = [f.effect.interval is not None and f.effect.interval.low > 0 for f in looks]
+        plain += any(outside)
+    assert some / draws <= 0.12 < plain / draws
+
+
+def test_planted_biases_are_measured_and_told_apart() -> None:
+    rng = np.random.default_rng(6)
+    paired, (words, emotion) = draw(rng, raters=300, length=0.2, valence=-0.3)
+    found = {finding.audit: finding for finding in audit(paired, words=words, emotion=emotion)[:4]}
+    assert found["length"].effect.value == pytest.approx(0.2, abs=0.05)
+    assert found["valence"].effect.value == pytest.approx(-0.3, abs=0.05)
+    assert (found["length"].verdict, found["valence"].size) == (FOUND, "matters")
+    assert found["author"].verdict in (NONE_FOUND, COULD_NOT)
+
+
+def test_a_smaller_study_could_not_have_found_what_a_larger_one_rules_out() -> None:
+    rng = np.random.default_rng(7)
+    few, (words, _) = draw(rng, raters=12)
+    many, (more, _) = draw(rng, raters=600)
+    small, large = audit(few, words=words)[1], audit(many, words=more)[1]
+    assert (small.verdict, large.verdict) == (COULD_NOT, NONE_FOUND)
+    assert large.detectable < 0.1 < small.detectable
+
+
+def test_missing_facts_are_undefined_and_say_so() -> None:
+    paired, (words, _) = draw(np.random.default_rng(9))
+    findings = {finding.audit: finding for finding in audit(paired, people=["nobody"])}
+    assert set(findings) == {"level", "length", "author", "valence", "model"} < set(AUDITS)
+    for name in ("length", "author", "valence"):
+        assert math.isnan(findings[name].effect.value) and findings[name].effect.interval is None
+        assert findings[name].verdict == COULD_NOT and findings[name].note
+    row = json.loads(json.dumps([finding.as_dict() for finding in findings.values()], allow_nan=False))[1]
+    assert row["effect"] == {"value": None, "low": None, "high": None} and row["p"] is None
+    alone = audit(paired.take(np.arange(1)), words=words)
+    assert {finding.verdict for finding in alone} == {COULD_NOT}
+    nobody = audit(paired.take(np.arange(0)), words=words)
+    assert {finding.verdict for finding in nobody} == {COULD_NOT}
+    same = audit(paired.take(paired.model == "ada"), words=dict.fromkeys(words, 7))
+    assert [finding.audit for finding in same] == ["level", "length", "author", "valence"]
+    assert math.isnan(same[1].effect.value)
+
+
+def test_two_models_are_one_question_and_few_raters_leave_it_to_prompts() -> None:
+    paired, _ = draw(np.random.default_rng(10))
+    two = paired.take(np.isin(paired.model, ["ada", "bea"]))
+    models = [finding for finding in audit(two) if finding.audit == "model"]
+    assert [(finding.about, finding.looks) for finding in models] == [("ada", 1)]
+    few = paired.take(np.isin(paired.rater, ["0", "1", "2"]))
+    assert {finding.clusters for finding in audit(few)} == {"prompt"}
+    assert {finding.clusters for finding in audit(paired)} == {"batch"}
+
+
+def test_words_and_emotions_are_read_off_exchanges() -> None:
+    exchanges = [
+        Exchange(id="a", prompt="p", response="so  very sorry", emotion=" Sad"),
+        Exchange(id="b", prompt="p", response="", emotion=None),
+    ]
+    assert response_facts(exchanges) == ({"a": 3, "b": 0}, {"a": "sad"})
+
+
+def test_the_self_test_passes_with_this_audit() -> None:
+    found = self_test(rng=np.random.default_rng(11), draws=150, ratings=[], audit=audit_planted)
+    assert found["problems"] == []
+    assert found["bias"]["found"] == pytest.approx(0.8, abs=0.06)
+    empty = Planted(rating=np.ones(3), score=np.ones(3), feature=np.ones(3), cluster=np.zeros(3))
+    assert math.isnan(audit_planted(empty).detectable)
+
+
+def test_a_change_passes_fails_or_cannot_tell_by_its_interval() -> None:
+    rng = np.random.default_rng(12)
+    prompts = np.repeat(np.arange(40), 2)
+    before, good = np.full(80, 2.0), np.zeros(80, dtype=bool)
+
+    def result(shift: float, should: str, spread: float = 0.1, pairs: int = 80) -> str:
+        after = before + shift + spread * rng.standard_normal(80)
+        parts = (before, after, good, good, prompts)
+        return mean_change(*(part[:pairs] for part in parts), should=should, limit=0.1).result
+
+    assert [result(0.0, kind) for kind in ("not up", "same", "not down")] == ["passes"] * 3
+    assert [result(0.3, kind) for kind in ("up", "not up", "same", "not down")] == [
+        "passes",
+        "fails",
+        "fails",
+        "passes",
+    ]
+    assert [result(-0.3, kind) for kind in ("down", "up", "same")] == ["passes", "fails", "fails"]
+    assert result(0.0, "down") == "fails"
+    assert result(0.1, "not up") == "cannot tell"
+    assert result(0.0, "same", spread=3.0) == "cannot tell"
+    assert result(0.0, "same", pairs=2) == "cannot tell"  # one prompt
+    assert result(0.0, "same", pairs=0) == "cannot tell"
+
+
+def test_flips_are_counted_among_those_that_can_flip() -> None:
+    was = np.repeat([True, False], 20)
+    now = np.r_[np.ones(15, dtype=bool), np.zeros(25, dtype=bool)]
+    found = mean_change(np.ones(40), np.ones(40), was, now, np.arange(40), should="same", limit=0.1)
+    assert (found.from_good.value, found.to_good.value, found.were_good) == (0.25, 0.0, 20)
+    assert (
+        found.to_good.interval is not None and 0.1 < found.to_good.interval.high < 0.2
+    )  # none seen, not none
+    assert json.dumps(found.as_dict(), allow_nan=False)

@@ -1,0 +1,292 @@
+"""The ceiling: people whose agreement is known beforehand, and what a reliability implies without them."""
+
+import json
+import math
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from repository import SHARED
+from sklearn.metrics import cohen_kappa_score
+
+from calibration.agreement.alt_test import MIN_INSTANCES, AlternativeTest, alternative_test
+from calibration.agreement.ceiling import MIN_SHARED, PILOT_KAPPA, ceiling, reliability_bound
+from calibration.agreement.metrics import krippendorff_alpha
+from calibration.bootstrap import resample_clusters
+from calibration.pairing import Paired, pair
+from data.errors import UserError
+from data.importers import import_source
+from data.judgments import judgments_by, parse_scale
+
+STUDY_SHARES = (0.1111, 0.3116, 0.5773)  # of Bad, Okay and Good among the crowd study's 10,000 ratings
+
+
+def seen(quality: np.ndarray, noise: float, rng: np.random.Generator) -> np.ndarray:
+    """A person of that much noise: quality as seen, cut into levels 1 to 5."""
+    impression = quality + noise * rng.normal(size=quality.shape)
+    return 1 + np.searchsorted([-1.2, -0.4, 0.4, 1.2], impression)
+
+
+def crowd(
+    *, people: int, judge: float, noise: float = 0.8, items: int = 150, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """(raters, items) of people equally noisy, and a judge with noise of its own."""
+    rng = np.random.default_rng(seed)
+    quality = rng.normal(size=items)
+    table = np.stack([seen(quality, noise, rng) for _ in range(people)])
+    return table.astype(float), seen(quality, judge, rng).astype(float)
+
+
+def paired_from(table: np.ndarray, judge: np.ndarray) -> Paired:
+    raters, items = np.nonzero(np.isfinite(table))
+    return Paired(
+        id=items.astype(str),
+        model=np.where(items % 2, "ada", "bea"),
+        rater=np.char.add("rater-", raters.astype(str)),
+        batch=np.char.add("rater-", raters.astype(str)),
+        prompt=items.astype(str),
+        rating=table[raters, items].astype(np.int64),
+        score=judge[items],
+        label=judge[items].astype(np.int64),
+        scale=parse_scale("1-5"),
+    )
+
+
+def alternative(table: np.ndarray, judge: np.ndarray, **options: Any) -> AlternativeTest:
+    items = table.shape[1]
+    return alternative_test(
+        table,
+        judge,
+        raters=np.arange(len(table)).astype(str),
+        clusters=np.arange(items),
+        drawn=resample_clusters(items, rng=np.random.default_rng(0), draws=100),
+        **options,
+    )
+
+
+# --- The alternative-annotator test.
+
+
+def test_a_judge_better_than_people_wins_and_a_worse_one_does_not() -> None:
+    """People of noise .8; a judge of .2 stands nearer to the others, one of 4 is hardly more than chance."""
+    better = alternative(*crowd(people=5, judge=0.2))
+    assert better.is_passed and better.winning_rate == 1
+    worse = alternative(*crowd(people=5, judge=4.0))
+    assert worse.is_passed is False and worse.winning_rate == 0
+    assert better.advantage.value > 0.75 > 0.6 > worse.advantage.value
+    for found in (better, worse):
+        interval = found.advantage.interval
+        assert interval is not None and interval.low < found.advantage.value < interval.high
+
+
+def test_a_judge_equal_to_people_wins_with_a_margin_and_seldom_without() -> None:
+    """Just another person: within a margin of .2 with many responses; with none, no better than chance."""
+    equal = [crowd(people=5, judge=0.8, items=400, seed=seed) for seed in range(6)]
+    with_margin = [alternative(*data, epsilon=0.2).winning_rate for data in equal]
+    assert min(with_margin) == 1
+    without = [alternative(*data, epsilon=0.0).winning_rate for data in equal]
+    assert np.mean(without) < 0.2
+    advantages = [
+        trial.judge_advantage - trial.person_advantage
+        for data in equal
+        for trial in alternative(*data).trials
+    ]
+    assert abs(np.mean(advantages)) < 0.03
+
+
+def test_the_alternative_test_by_hand() -> None:
+    """Three people say 1, the judge says 1 on half of the responses and 3 on the rest: a plain loss."""
+    table, judge = np.ones((3, 40)), np.where(np.arange(40) % 2, 1.0, 3.0)
+    found = alternative(table, judge)
+    assert [trial.judge_advantage for trial in found.trials] == [0.5] * 3
+    assert [trial.person_advantage for trial in found.trials] == [1.0] * 3
+    assert (found.winning_rate, found.is_passed) == (0.0, False)
+    same = alternative(table, np.ones(40))
+    assert (same.winning_rate, same.advantage.value, same.trials[0].p_value) == (1.0, 1.0, 0.0)
+
+
+def test_the_others_include_neither_the_person_nor_gaps() -> None:
+    """The first person differs from two who agree; the judge sides with those on every response."""
+    table = np.array([[3.0] * 40, [1.0] * 40, [1.0] * 40, [np.nan] * 39 + [1.0]])
+    found = alternative(table, np.ones(40))
+    assert [trial.rater for trial in found.trials] == ["0", "1", "2"]
+    assert found.too_few == 1, "one person shares a single response"
+    assert found.trials[0].judge_advantage == 1.0
+    assert found.trials[0].person_advantage == 0.0
+
+
+@pytest.mark.parametrize("shape", [(2, 100), (3, MIN_INSTANCES - 1)])
+def test_too_few_people_or_responses_have_no_answer(shape: tuple[int, int]) -> None:
+    found = alternative(np.ones(shape), np.ones(shape[1]))
+    assert found.is_passed is None
+    assert found.undefined is not None and "3 are needed" in found.undefined
+    json.dumps(found.as_dict(), allow_nan=False)
+
+
+# --- Several people.
+
+
+def test_people_s_agreement_is_the_libraries() -> None:
+    table, judge = crowd(people=4, judge=0.8, items=80)
+    table[0, :20] = np.nan
+    found = ceiling(paired_from(table, judge), rng=np.random.default_rng(0), draws=200)
+    both = [
+        cohen_kappa_score(*table[[one, two]][:, np.isfinite(table[one])].astype(int), weights="quadratic")
+        for one, two in combinations(range(4), 2)
+    ]
+    assert found.people["pairwise_qwk"].value == pytest.approx(np.mean(both))
+    assert found.people["alpha_ordinal"].value == pytest.approx(krippendorff_alpha(table, "ordinal"))
+    for name, estimate in found.people.items():
+        assert estimate.interval is not None, name
+        assert estimate.interval.low < estimate.value < estimate.interval.high, name
+    assert (found.raters, found.responses, found.shared) == (4, 80, 80)
+    assert found.not_identifiable is None and found.bounds == ()
+    json.dumps(found.as_dict(), allow_nan=False)
+
+
+def test_leaving_a_person_out_by_hand() -> None:
+    table, judge = crowd(people=3, judge=0.5, items=60)
+    found = ceiling(paired_from(table, judge), rng=np.random.default_rng(0), draws=50)
+    for row, turn in enumerate(found.left_out):
+        rest = np.rint(np.median(np.delete(table, row, axis=0), axis=0)).astype(int)
+        levels = [1, 2, 3, 4, 5]
+        for said, value in ((table[row], turn.person), (judge, turn.judge)):
+            theirs = cohen_kappa_score(said.astype(int), rest, weights="quadratic", labels=levels)
+            assert value == pytest.approx(theirs)
+    turns = [turn.judge for turn in found.left_out]
+    assert min(turns) - 0.02 < found.judge_against_rest.value < max(turns) + 0.02
+
+
+def test_a_better_judge_stands_above_a_person_and_a_worse_below() -> None:
+    for noise, is_above in ((0.2, True), (3.0, False)):
+        paired = paired_from(*crowd(people=4, judge=noise))
+        gap = ceiling(paired, rng=np.random.default_rng(0), draws=300).gap
+        assert gap.interval is not None
+        assert (gap.interval.low > 0) if is_above else (gap.interval.high < 0)
+
+
+def test_row_order_does_not_matter() -> None:
+    paired = paired_from(*crowd(people=3, judge=0.8, items=40))
+    shuffled = paired.take(np.random.default_rng(1).permutation(len(paired)))
+    one, two = (ceiling(item, rng=np.random.default_rng(0), draws=50) for item in (paired, shuffled))
+    assert one.as_dict() == two.as_dict()
+
+
+def test_people_who_all_say_the_same_have_no_kappa() -> None:
+    found = ceiling(
+        paired_from(np.full((3, 40), 5.0), np.full(40, 5.0)), rng=np.random.default_rng(0), draws=20
+    )
+    assert math.isnan(found.people["alpha_ordinal"].value)
+    assert math.isnan(found.people["pairwise_qwk"].value)
+    assert math.isnan(found.gap.value)
+    assert found.people["ac1"].value == 1
+    json.dumps(found.as_dict(), allow_nan=False)
+
+
+def test_experts_and_language_models_of_judging_empathy() -> None:
+    folder = SHARED / "judging-empathy"
+    if not folder.exists():
+        pytest.skip("public dataset not at hand: set EMPATHY_DATA to a folder with judging-empathy")
+    own = [
+        rating
+        for rating in import_source("judging-empathy", folder).ratings
+        if rating.extra["dataset"] == "empatheticdialogues" and rating.dimension == "empathy"
+    ]
+    scale = parse_scale("1-5")
+    experts = [rating for rating in own if rating.rater.startswith("expert")]
+    for judge in ("gpt-4o", "claude-3.7-sonnet", "gemini-2.5-pro"):
+        paired = pair(judgments_by(own, rater=judge, scale=scale), experts, scale=scale)
+        found = ceiling(paired, rng=np.random.default_rng(0), draws=200, epsilon=0.2)
+        assert found.people["pairwise_qwk"].value == pytest.approx((0.51 + 0.62 + 0.53) / 3, abs=0.005)
+        assert found.judge_against_rest.value < found.person_against_rest.value
+        assert found.alternative is not None and len(found.alternative.trials) == 3
+
+
+# --- One rating each.
+
+
+def single(rows: int = 600) -> Paired:
+    rng = np.random.default_rng(0)
+    number = np.arange(rows)
+    rating = 1 + rng.choice(3, rows, p=STUDY_SHARES)
+    return Paired(
+        **dict.fromkeys(("id", "prompt"), number.astype(str)),
+        **dict.fromkeys(("rater", "batch"), (number // 10).astype(str)),
+        model=np.full(rows, "ada"),
+        rating=rating,
+        score=rating.astype(float),
+        label=rating,
+    )
+
+
+def test_one_rating_each_is_not_identifiable_and_says_so() -> None:
+    found = ceiling(single(), rng=np.random.default_rng(0), draws=20)
+    assert found.not_identifiable is not None
+    assert found.not_identifiable.startswith("not identifiable: every response has one rating")
+    assert found.people == {} and found.alternative is None and math.isnan(found.gap.value)
+    assert [bound.weights for bound in found.bounds] == ["quadratic", "linear"]
+    assert found.bounds[0].shares == pytest.approx(np.bincount(single().rating)[1:] / 600)
+    json.dumps(found.as_dict(), allow_nan=False)
+
+
+def test_a_handful_rated_twice_is_not_enough() -> None:
+    table, judge = crowd(people=2, judge=0.8, items=60)
+    table[1, MIN_SHARED - 1 :] = np.nan
+    found = ceiling(paired_from(table, judge), rng=np.random.default_rng(0), draws=20)
+    assert found.not_identifiable is not None and "only 9 responses" in found.not_identifiable
+
+
+@pytest.mark.parametrize(
+    ("weights", "perfect", "second", "perfect_balanced", "second_balanced"),
+    [("quadratic", 0.639, 0.537, 0.557, 0.438), ("linear", 0.663, 0.565, 0.593, 0.471)],
+)
+def test_the_study_s_ceiling_as_simulated_before(
+    weights: Any, perfect: float, second: float, perfect_balanced: float, second_balanced: float
+) -> None:
+    bound = reliability_bound(STUDY_SHARES, weights=weights)
+    assert bound.perfect.exact == pytest.approx(perfect, abs=0.004)
+    assert bound.second_person.exact == pytest.approx(second, abs=0.004)
+    assert bound.perfect.balanced_accuracy == pytest.approx(perfect_balanced, abs=0.004)
+    assert bound.second_person.balanced_accuracy == pytest.approx(second_balanced, abs=0.004)
+
+
+def test_a_bound_is_what_a_simulation_gives() -> None:
+    """Half a million responses, rated twice by the same model of people."""
+    bound = reliability_bound(STUDY_SHARES)
+    assert bound.second_person.qwk == pytest.approx(PILOT_KAPPA, abs=1e-6)
+    rng = np.random.default_rng(0)
+    quality = rng.normal(size=500_000) * math.sqrt(bound.correlation)
+    noise = rng.normal(size=(2, 500_000)) * math.sqrt(1 - bound.correlation)
+    from scipy.stats import norm, spearmanr
+
+    first, second = np.searchsorted(norm.ppf(np.cumsum(STUDY_SHARES)[:-1]), quality + noise)
+    assert cohen_kappa_score(first, second, weights="quadratic") == pytest.approx(PILOT_KAPPA, abs=0.006)
+    assert spearmanr(first, second).statistic == pytest.approx(bound.second_person.spearman, abs=0.006)
+    assert spearmanr(first, quality).statistic == pytest.approx(bound.perfect.spearman, abs=0.006)
+    cut = np.searchsorted(np.quantile(quality, np.cumsum(STUDY_SHARES)[:-1]), quality)
+    assert cohen_kappa_score(first, cut, weights="quadratic") == pytest.approx(bound.perfect.qwk, abs=0.006)
+
+
+@pytest.mark.parametrize("shares", [STUDY_SHARES, (0.2, 0.2, 0.2, 0.2, 0.2), (0.9, 0.1), (0.0, 0.4, 0.6)])
+def test_perfect_knowledge_beats_a_second_person_and_more_reliability_helps(
+    shares: tuple[float, ...],
+) -> None:
+    bounds = [reliability_bound(shares, reliability=value) for value in (0.1, 0.28, 0.6, 0.9)]
+    for name in ("exact", "balanced_accuracy", "qwk", "spearman"):
+        perfect = [getattr(bound.perfect, name) for bound in bounds]
+        second = [getattr(bound.second_person, name) for bound in bounds]
+        assert all(one > two for one, two in zip(perfect, second, strict=True)), name
+        assert perfect == sorted(perfect) and second == sorted(second), name
+        assert second[0] > 0 and perfect[-1] < 1
+
+
+def test_bounds_at_the_edges() -> None:
+    for wrong in (0.0, 1.0, -0.2, math.nan):
+        with pytest.raises(UserError, match="between 0 and 1"):
+            reliability_bound(STUDY_SHARES, reliability=wrong)
+    assert reliability_bound(STUDY_SHARES, reliability=1e-9).second_person.qwk < 1e-3
+    assert reliability_bound(STUDY_SHARES, reliability=0.9999).second_person.qwk > 0.99
+    constant = reliability_bound([0, 0, 1])
+    assert math.isnan(constant.perfect.exact)
+    json.dumps(constant.as_dict(), allow_nan=False)

@@ -1,0 +1,322 @@
+"""Runs compared through their folders: what is paired, corrected, refused, and said."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from calibration.artifact import Calibration, write_calibration
+from calibration.comparison.compare_runs import Question, compare
+from calibration.shares.transport import Between, fit_line
+from data.errors import StaleCalibration, UserError
+from data.records import LABELS, Exchange, Rating, judgment_of, unscored
+from data.tables import write_rows
+from reports.markdown import as_markdown
+
+TODAY = date(2026, 3, 1)
+Runs = Callable[..., Path]
+
+
+@pytest.fixture
+def make_run(tmp_path: Path) -> Runs:
+    """Writes a run's folder as `score` does: models by their share of Good, as the judge has it."""
+
+    def make(
+        name: str,
+        models: Mapping[str, float],
+        *,
+        prompts: int = 160,
+        seed: int = 0,
+        lost: int = 0,
+        version: str = "1",
+        calibration: str | None = None,
+        ids: Callable[[str, int], str] = lambda model, at: f"{model}/{at}",
+    ) -> Path:
+        rng = np.random.default_rng(seed)
+        rows = []
+        for model, share in models.items():
+            for at in range(prompts):
+                text = f"{model} {at} {seed}"
+                exchange = Exchange(id=ids(model, at), prompt=f"prompt {at}", response=text, model=model)
+                good = float(np.clip(share + 0.1 * np.sin(at) + rng.normal(0, 0.08), 0.02, 0.98))
+                said = {"Bad": 0.3 * (1 - good), "Okay": 0.7 * (1 - good), "Good": good}
+                is_lost = at < lost
+                rows.append(unscored(exchange, "refused: no") if is_lost else judgment_of(exchange, said))
+        folder = tmp_path / name
+        write_rows(folder / "judgments.jsonl", rows)
+        about = {"judge": "length", "version": version, "rubric": "abc", "calibration": calibration}
+        (folder / "summary.json").write_text(json.dumps(about))
+        (folder / "manifest.json").write_text(json.dumps({**about, "cost": 0.0, "wall_seconds": 1.0}))
+        return folder
+
+    return make
+
+
+def calibration(models: Sequence[str] = tuple("pqrstuvw"), spread: float = 0.01) -> Calibration:
+    """People say 5 points less than the judge, give or take."""
+    rng = np.random.default_rng(1)
+    judge = np.linspace(0.45, 0.75, len(models))
+    crowd = judge - 0.05 + rng.normal(0, spread, len(models))
+    lines = {}
+    for label, part in zip(
+        LABELS, (lambda x: 0.3 * (1 - x), lambda x: 0.7 * (1 - x), lambda x: x), strict=True
+    ):
+        lines[label] = Between(
+            models=tuple(models),
+            judge=tuple(part(judge).tolist()),
+            crowd=tuple(part(crowd).tolist()),
+            noise=(1e-4,) * len(models),
+        )
+    return Calibration(
+        judge="length",
+        version="1",
+        rubric="abc",
+        ratings="0",
+        created=TODAY,
+        days=90,
+        count=2000,
+        design_effect=1.5,
+        between={label: line.as_dict() for label, line in lines.items()},
+        lines={label: fit_line(line).as_dict() for label, line in lines.items()},
+        ranges={label: line.range for label, line in lines.items()},
+    )
+
+
+def ask(*paths: Path, **options: Any) -> dict[str, Any]:
+    result, _ = compare(Question(paths=paths, **options), today=TODAY)
+    json.dumps(result, allow_nan=False)
+    return result
+
+
+def verdicts(result: Mapping[str, Any]) -> dict[tuple[str, str], str]:
+    return {(pair["one"], pair["other"]): pair["verdict"] for pair in result["pairs"]}
+
+
+def test_a_known_shift_is_found_and_none_is_not(make_run: Runs) -> None:
+    result = ask(make_run("one", {"a": 0.62, "b": 0.62}), make_run("two", {"c": 0.5}, seed=2))
+    assert verdicts(result) == {
+        ("b", "a"): "no difference",
+        ("b", "c"): "better",
+        ("a", "c"): "better",
+    } or verdicts(result) == {("a", "b"): "no difference", ("a", "c"): "better", ("b", "c"): "better"}
+    assert [model["letters"] for model in result["models"]] == ["a", "a", "b"]
+    assert {pair["shared_prompts"] for pair in result["pairs"]} == {160}
+    assert result["tests"] == 3
+    sentences = " ".join(pair["sentence"] for pair in result["pairs"])
+    assert "The judge puts" in sentences and "No difference shown between" in sentences
+    assert result["notes"][0].startswith("Not corrected") and "never met" in result["notes"][0]
+
+
+def test_too_few_prompts_are_said_with_how_many_more(make_run: Runs) -> None:
+    result = ask(make_run("one", {"a": 0.6}, prompts=6), make_run("two", {"b": 0.6}, prompts=6, seed=1))
+    (pair,) = result["pairs"]
+    assert pair["verdict"] == "too few"
+    assert pair["sentence"].startswith("Too few to tell ")
+    assert "more prompts would find a difference of 5 points" in pair["sentence"]
+    assert (
+        ask(
+            make_run("three", {"a": 0.6}, prompts=6),
+            make_run("four", {"b": 0.6}, prompts=6, seed=1),
+            margin=0.3,
+        )["pairs"][0]["verdict"]
+        == "no difference"
+    )
+
+
+def test_a_model_in_two_runs_is_told_with_its_run(make_run: Runs) -> None:
+    result = ask(make_run("monday", {"a": 0.6}), make_run("tuesday", {"a": 0.6, "b": 0.5}, seed=1))
+    names = [model["model"] for model in result["models"]]
+    assert sorted(names) == ["a (monday)", "a (tuesday)", "b"]
+    assert result["repeated"] == ["a"]
+
+
+def test_a_calibration_corrects_and_says_which_models_are_new(make_run: Runs, tmp_path: Path) -> None:
+    write_calibration(tmp_path / "calibration.json", calibration())
+    run = make_run("one", {"p": 0.7, "new": 0.5})
+    result = ask(run, calibration=str(tmp_path / "calibration.json"))
+    levels = {model["model"]: model for model in result["models"]}
+    assert {model["how"] for model in result["models"]} == {"line"}
+    assert levels["p"]["shares"]["Good"]["value"] == pytest.approx(0.65, abs=0.03)
+    assert result["never_met"] == ["new"]
+    assert "Models the judge has never met: new." in result["notes"][0]
+    assert verdicts(result) == {("p", "new"): "better"}
+    assert result["pairs"][0]["sentence"].startswith("p is better than new: Good +")
+
+
+def test_the_calibration_of_the_run_is_found_beside_it(make_run: Runs) -> None:
+    made = calibration()
+    run = make_run("one", {"a": 0.6, "b": 0.5}, calibration=made.digest)
+    lost = ask(run)
+    assert lost["calibration"] is None and "not at hand" in lost["says"]
+    write_calibration(run / "calibration.json", made)
+    assert ask(run)["calibration"]["digest"] == made.digest
+    assert ask(run, calibration="none")["calibration"] is None
+
+
+def test_a_calibration_that_does_not_fit_is_refused(make_run: Runs, tmp_path: Path) -> None:
+    path = tmp_path / "calibration.json"
+    run = make_run("one", {"a": 0.6, "b": 0.5})
+    for changed in (
+        replace(calibration(), created=TODAY - timedelta(days=91)),
+        replace(calibration(), judge="other"),
+    ):
+        write_calibration(path, changed)
+        with pytest.raises(StaleCalibration, match="does not fit"):
+            ask(run, calibration=str(path))
+
+
+def test_an_expired_calibration_of_the_run_is_not_applied(make_run: Runs) -> None:
+    made = replace(calibration(), created=TODAY - timedelta(days=91))
+    run = make_run("one", {"a": 0.6, "b": 0.5}, calibration=made.digest)
+    write_calibration(run / "calibration.json", made)
+    result = ask(run)
+    assert result["calibration"] is None and "expired" in result["says"]
+
+
+def test_the_study_stands_as_a_baseline(make_run: Runs, tmp_path: Path) -> None:
+    write_calibration(tmp_path / "calibration.json", calibration())
+    run = make_run("one", {"a": 0.7})
+    result = ask(run, calibration=str(tmp_path), baselines=("study:human", "study:gpt-4"))
+    assert verdicts(result) == {("a", "study:human"): "better", ("a", "study:gpt-4"): "too few"}
+    assert [row["model"] for row in result["baselines"]] == ["study:human", "study:gpt-4"]
+    assert result["baselines"][0]["shares"]["Good"]["value"] == pytest.approx(0.493)
+    alone = ask(run, baselines=("study:human",))
+    assert verdicts(alone) == {("a", "study:human"): "refused"}
+    assert "calibration or ratings" in alone["pairs"][0]["sentence"]
+
+
+def test_with_a_baseline_only_pairs_with_it_are_told(make_run: Runs) -> None:
+    run = make_run("one", {"a": 0.7, "b": 0.6, "c": 0.5})
+    result = ask(run, baselines=("b",))
+    assert verdicts(result) == {("a", "b"): "better", ("c", "b"): "worse"}
+    assert result["tests"] == 2
+    assert [model["letters"] for model in result["models"]] == ["a", "b", "c"]
+    few = ask(run, baselines=("b",), models=("c",))
+    assert verdicts(few) == {("c", "b"): "worse"}
+
+
+def test_unscored_rows_are_worst_case_bounds(make_run: Runs) -> None:
+    result, page = compare(
+        Question(paths=(make_run("one", {"a": 0.62}, lost=16), make_run("two", {"b": 0.58}, seed=3))),
+        today=TODAY,
+    )
+    (pair,) = result["pairs"]
+    assert pair["verdict"] == "better" and not pair["is_robust"]
+    assert pair["sentence"].endswith("Unscored responses could undo this.")
+    assert pair["extremes"][0] < 0 < pair["shares"]["Good"]["low"]
+    (lost,) = [model for model in result["models"] if model["unscored"]]
+    share = lost["shares"]["Good"]
+    assert lost["extremes"] == pytest.approx([0.9 * share["low"], 0.9 * share["high"] + 0.1])
+    text = as_markdown(page)
+    assert "What unscored responses could change" in text and "16 of 160" in text
+
+
+def test_ratings_of_some_responses_correct_a_run(make_run: Runs, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    run = make_run("one", {"a": 0.6, "b": 0.7})
+    rows = [
+        Rating(id=f"{model}/{at}", rater=f"{model}-{at // 5}", rating=3 if rng.random() < share else 1)
+        for model, share in (("a", 0.85), ("b", 0.4))
+        for at in range(120)
+    ]
+    write_rows(tmp_path / "ratings.jsonl", rows)
+    result = ask(run, ratings=tmp_path / "ratings.jsonl")
+    assert {model["how"] for model in result["models"]} == {"ratings"}
+    assert verdicts(result) == {("a", "b"): "better"}  # the judge would have said the opposite
+    assert result["pairs"][0]["judge"]["value"] < 0
+    assert result["never_met"] == []
+    write_rows(tmp_path / "others.jsonl", [asdict(rows[0]) | {"id": "x"}])
+    with pytest.raises(UserError, match="none belongs to a scored response"):
+        ask(run, ratings=tmp_path / "others.jsonl")
+
+
+def rate(path: Path, raters: int, *, shares: Mapping[str, float], count: int) -> Path:
+    """Each reply rated by one of so many people, who see both models."""
+    rng = np.random.default_rng(3)
+    rows = [
+        Rating(id=f"{model}/{at}", rater=f"person-{at % raters}", rating=3 if rng.random() < share else 1)
+        for model, share in shares.items()
+        for at in range(count)
+    ]
+    write_rows(path, rows)
+    return path
+
+
+def test_two_raters_are_too_few_and_it_is_said(make_run: Runs, tmp_path: Path) -> None:
+    run = make_run("one", {"a": 0.6, "b": 0.7})
+    few = ask(run, ratings=rate(tmp_path / "few.jsonl", 2, shares={"a": 0.9, "b": 0.3}, count=60))
+    assert "cannot be compared: 2 raters are too few: " in few["pairs"][0]["sentence"]
+    assert few["pairs"][0]["sentence"].endswith("; 2 more would do.")
+    many = ask(run, ratings=rate(tmp_path / "many.jsonl", 12, shares={"a": 0.9, "b": 0.3}, count=60))
+    assert verdicts(many) == {("a", "b"): "better"}
+
+
+def test_a_difference_that_is_not_that_of_the_levels_says_why(make_run: Runs, tmp_path: Path) -> None:
+    write_calibration(tmp_path / "calibration.json", calibration())
+    options = {"calibration": str(tmp_path / "calibration.json")}
+    run = make_run("one", {"a": 0.65, "b": 0.55})
+    ratings = rate(tmp_path / "ratings.jsonl", 3, shares={"a": 0.9, "b": 0.3}, count=150)
+    result = ask(run, ratings=ratings, **options)
+    good = {model["model"]: model["shares"]["Good"]["value"] for model in result["models"]}
+    (pair,) = result["pairs"]
+    assert abs(good["a"] - good["b"] - pair["shares"]["Good"]["value"]) > 0.01
+    (note,) = [note for note in result["notes"] if note.startswith("Not the difference of the levels")]
+    assert "a \N{EN DASH} b" in note and "cancels in a difference" in note
+    assert not any("of the levels" in note for note in ask(run, **options)["notes"])
+
+
+def test_a_level_beyond_the_line_and_one_upon_it_differ_by_what_both_have(
+    make_run: Runs, tmp_path: Path
+) -> None:
+    write_calibration(tmp_path / "calibration.json", calibration())
+    run = make_run("one", {"a": 0.95, "b": 0.55})
+    ratings = rate(tmp_path / "ratings.jsonl", 12, shares={"a": 0.9, "b": 0.3}, count=120)
+    result = ask(run, ratings=ratings, calibration=str(tmp_path / "calibration.json"))
+    assert {model["model"]: model["how"] for model in result["models"]} == {"a": "ratings", "b": "both"}
+    assert result["pairs"][0]["how"] == "ratings"
+    (note,) = [note for note in result["notes"] if note.startswith("Not the difference of the levels")]
+    assert note.endswith("rests on ratings, the level of a on ratings, that of b on line and ratings.")
+
+
+def test_ids_that_mean_two_responses_are_refused_with_ratings(make_run: Runs, tmp_path: Path) -> None:
+    runs = [
+        make_run(name, {model: 0.6}, seed=seed, ids=lambda model, at: str(at))
+        for seed, (name, model) in enumerate((("one", "a"), ("two", "b")))
+    ]
+    write_rows(tmp_path / "ratings.jsonl", [Rating(id="3", rater="r", rating=2)])
+    with pytest.raises(UserError, match="the id '0' is another response in"):
+        ask(*runs, ratings=tmp_path / "ratings.jsonl")
+    assert len(ask(*runs)["pairs"]) == 1
+
+
+def test_two_judges_are_not_compared(make_run: Runs) -> None:
+    with pytest.raises(UserError, match="judged by length 1 and by length 2"):
+        ask(make_run("one", {"a": 0.6}), make_run("two", {"b": 0.6}, version="2"))
+
+
+def test_mistakes_are_told_with_a_way_out(make_run: Runs, tmp_path: Path) -> None:
+    run = make_run("one", {"a": 0.6})
+    with pytest.raises(UserError, match="one model only, 'a'; give another run"):
+        ask(run)
+    with pytest.raises(UserError, match="given twice"):
+        ask(run, run)
+    with pytest.raises(UserError, match="no model 'z' in these runs; known: a"):
+        ask(run, baselines=("z",))
+    with pytest.raises(UserError, match="known: study:human"):
+        ask(run, baselines=("study:z",))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="no whole run here"):
+        ask(run, tmp_path / "empty")
+    with pytest.raises(UserError, match="runs, or one file of ratings"):
+        ask(run, tmp_path / "ratings.csv")
+
+
+def test_a_run_in_which_nothing_was_scored(make_run: Runs) -> None:
+    result = ask(make_run("one", {"a": 0.6}), make_run("two", {"b": 0.6}, lost=160))
+    assert verdicts(result) == {("a", "b"): "refused"}
+    assert [model["how"] for model in result["models"]] == ["judge", "refused"]

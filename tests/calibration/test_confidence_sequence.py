@@ -1,0 +1,250 @@
+"""Nights without change raise few alarms, and a drop is found within a few nights."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from calibration.estimate import Floats
+from calibration.monitoring.confidence_sequence import (
+    ALPHA,
+    DROP,
+    NIGHTS,
+    Nights,
+    Watch,
+    alarm,
+    changes,
+    current,
+    dispersion,
+    interval,
+    log_evidence,
+    log_ratios,
+    noise,
+    update,
+)
+
+PROMPTS = 160
+SPREAD = 0.2  # over prompts, of the difference of two nights' Good probabilities
+LIMIT = math.log(NIGHTS / ALPHA)
+
+
+def answers(rng: np.random.Generator, kind: str, base: Floats, nights: int) -> Floats:
+    """Good probabilities of as many nights' answers, (nights, prompts), all with about the same spread."""
+    shape, own = (nights, len(base)), SPREAD / math.sqrt(2)
+    if kind == "normal":
+        return base + own * rng.standard_normal(shape)
+    if kind == "bounded":  # between 0 and 1, and skewed near either end
+        weight = np.maximum(base * (1 - base) / own**2 - 1, 0.3)
+        return rng.beta(np.broadcast_to(base * weight, shape), np.broadcast_to((1 - base) * weight, shape))
+    if kind == "heavy":  # one answer in eight is another one altogether
+        return base + own * math.sqrt(8) * rng.standard_normal(shape) * (rng.random(shape) < 1 / 8)
+    assert kind == "collapse"  # now and then a good answer turns out badly, never a bad one well
+    return base - 0.9 * base * (rng.random(shape) < 0.06)
+
+
+def years(
+    seed: int,
+    kind: str,
+    *,
+    histories: int,
+    nights: int = NIGHTS,
+    prompts: int = PROMPTS,
+    drop_at: int | None = None,
+    drop: float = 0.05,
+    baseline_nights: int = 1,
+) -> Nights:
+    """Simulated histories, each with prompts and a baseline of its own."""
+    rng = np.random.default_rng(seed)
+    totals, squares = np.empty((histories, nights)), np.empty((histories, nights))
+    for row in range(histories):
+        base = rng.beta(3, 2, size=prompts)
+        baseline = answers(rng, kind, base, baseline_nights).mean(axis=0)
+        apart = answers(rng, kind, base, nights) - baseline
+        if drop_at is not None:
+            apart[drop_at:] -= drop
+        totals[row], squares[row] = apart.sum(axis=1), (apart**2).sum(axis=1)
+    return Nights(
+        prompts=np.full(nights, float(prompts)),
+        totals=totals,
+        squares=squares,
+        baseline_nights=baseline_nights,
+    )
+
+
+def watch_of(nights: Nights, row: int = 0, until: int | None = None) -> Watch:
+    return Watch(
+        baseline_nights=nights.baseline_nights,
+        prompts=tuple(int(count) for count in nights.prompts[:until]),
+        totals=tuple(nights.totals[row, :until].tolist()),
+        squares=tuple(nights.squares[row, :until].tolist()),
+    )
+
+
+def evidence_by_night(nights: Nights) -> Floats:
+    """The log evidence as it was on each night, (histories, nights)."""
+    found = np.zeros(nights.totals.shape)
+    for night in range(1, len(nights.prompts) + 1):
+        until = Nights(
+            prompts=nights.prompts[:night],
+            totals=nights.totals[:, :night],
+            squares=nights.squares[:, :night],
+            baseline_nights=nights.baseline_nights,
+        )
+        found[:, night - 1] = log_evidence(log_ratios(changes(until), drop=DROP))
+    return found
+
+
+def false_alarms(nights: Nights, *, models: int = 1) -> float:
+    top = evidence_by_night(nights).max(axis=1)
+    return float(np.mean(top >= LIMIT + math.log(models)))
+
+
+def delays(nights: Nights, drop_at: int) -> Floats:
+    """Nights from the drop to the alarm, infinite for never; histories that alarmed before are left out."""
+    raised = evidence_by_night(nights) >= LIMIT
+    raised = raised[~raised[:, :drop_at].any(axis=1), drop_at:]
+    return np.where(raised.any(axis=1), raised.argmax(axis=1) + 1.0, np.inf)
+
+
+@pytest.mark.parametrize("kind", ["bounded", "heavy"])
+def test_a_year_without_change_raises_few_alarms(kind: str) -> None:
+    assert false_alarms(years(1, kind, histories=80)) <= 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "baseline_nights"),
+    [("normal", 1), ("bounded", 1), ("bounded", 7), ("heavy", 1), ("collapse", 1)],
+)
+def test_of_thousands_of_years_without_change_at_most_one_in_twenty_alarms(
+    kind: str, baseline_nights: int
+) -> None:
+    nights = years(2, kind, histories=2000, baseline_nights=baseline_nights)
+    assert false_alarms(nights) <= 0.035
+    assert false_alarms(nights, models=20) <= 0.005
+
+
+@pytest.mark.slow
+def test_of_twenty_models_one_alarm_a_year_at_most_or_one_in_twenty_years_by_choice() -> None:
+    top = evidence_by_night(years(3, "bounded", histories=2000)).max(axis=1).reshape(100, 20)
+    alarms = top >= LIMIT
+    assert alarms.sum(axis=1).mean() <= 1  # 20 models at 5 %
+    assert (top >= LIMIT + math.log(20)).any(axis=1).mean() <= 0.05
+
+
+def test_taking_the_baseline_for_exact_would_alarm_in_most_years() -> None:
+    """Why the baseline's noise is in the variance: the running mean tends to it, not to 0."""
+    nights = years(4, "normal", histories=200)
+    count = nights.prompts.cumsum()
+    mean = nights.totals.cumsum(axis=1) / count
+    known = count / (SPREAD**2)  # as if differences were independent from night to night
+    prior = known[29] / (5.99 + math.log(6.99))
+    naive = np.sqrt((known + prior) * (np.log((known + prior) / prior) + 5.99)) / known
+    assert (np.abs(mean) > naive).any(axis=1).mean() > 0.5
+    wrong = 0
+    for row in range(200):
+        for night in (1, 2, 5, 10, 20, 40, 90, 180, 365):
+            found = interval(watch_of(nights, row, night)).interval
+            assert found is not None
+            wrong += not found.low <= 0 <= found.high
+    assert wrong <= 0.05 * 200
+
+
+@pytest.mark.parametrize("kind", ["normal", "bounded", "heavy"])
+def test_a_drop_of_five_points_is_found_within_two_nights(kind: str) -> None:
+    found = delays(years(5, kind, histories=300, nights=14 + 10, drop_at=14), 14)
+    assert np.mean(found <= 2) >= 0.8
+    assert np.mean(found <= 4) >= 0.97
+
+
+def test_an_alarm_names_the_night_and_the_size_and_stays_for_the_history() -> None:
+    nights = years(7, "bounded", histories=1, nights=60, drop_at=40, drop=0.08)
+    before, after = watch_of(nights, until=40), watch_of(nights)
+    assert not alarm(before).is_raised
+    found = alarm(after)
+    assert found.is_raised and found.since is not None and abs(found.since - 41) <= 1
+    assert found.change.interval is not None
+    assert found.change.interval.low <= -0.08 <= found.change.interval.high < 0
+    first = next(night for night in range(1, 61) if alarm(watch_of(nights, until=night)).is_raised)
+    assert 41 <= first <= 43
+    assert evidence_by_night(nights)[0, first - 2] < LIMIT <= evidence_by_night(nights)[0, first - 1]
+    # All nights together still hide it; what a gate looks at does not.
+    assert current(after).value == pytest.approx(found.change.value)
+    assert current(before).value == interval(before).value
+    json.dumps(found.as_dict())
+
+
+def test_a_rise_raises_no_alarm_and_is_seen_by_the_interval() -> None:
+    nights = years(8, "normal", histories=1, nights=40, drop_at=0, drop=-0.1, baseline_nights=5)
+    found = interval(watch_of(nights)).interval
+    assert not alarm(watch_of(nights)).is_raised
+    assert found is not None and 0 < found.low <= 0.1 <= found.high
+
+
+def test_nights_are_weighed_by_their_prompts() -> None:
+    whole = update(Watch(), [-0.2, 0.1, -0.3, 0.2])
+    assert interval(whole).value == pytest.approx(-0.05)
+    assert interval(update(whole, [0.2, 0.1])).value == pytest.approx(0.1 / 6)
+    # By hand: decoding's share of the variance is half, the baseline having one night.
+    nights = Nights(
+        prompts=np.array([4.0]), totals=np.array([[-0.2]]), squares=np.array([[0.04 + 0.01 + 0.09 + 0.04]])
+    )
+    variance = np.var([-0.2, 0.1, -0.3, 0.2], ddof=1) / 2
+    assert noise(nights)[0, 0] == pytest.approx(variance)
+    assert changes(nights).information[0, 0] == pytest.approx(1 / (variance * (1 / 4 + 1 / 4)))
+
+
+def test_answers_that_never_vary_are_no_evidence_until_they_do() -> None:
+    still = Watch()
+    for _ in range(30):
+        still = update(still, np.zeros(PROMPTS))
+    found = interval(still)
+    assert not alarm(still).is_raised and found.value == 0
+    assert found.interval is not None and found.interval.high < 1e-4
+    # A new version answers all prompts anew, about as well: no alarm, however sure the nights before were.
+    anew = 0.2 * np.random.default_rng(10).standard_normal(PROMPTS)
+    assert not alarm(update(still, anew - anew.mean() - 0.01)).is_raised
+    assert alarm(update(still, anew - anew.mean() - 0.1)).is_raised
+
+
+def test_moody_nights_show_in_the_dispersion() -> None:
+    rng = np.random.default_rng(11)
+    calm, moody = Watch(baseline_nights=50), Watch(baseline_nights=50)
+    for _ in range(60):
+        apart = 0.14 * rng.standard_normal(PROMPTS)
+        calm, moody = update(calm, apart), update(moody, apart + 0.03 * rng.standard_normal())
+    assert 0.6 < dispersion(calm) < 1.5 < 3 < dispersion(moody)
+    assert math.isnan(dispersion(Watch()))
+
+
+@pytest.mark.parametrize(
+    "watch", [Watch(), update(Watch(), []), update(Watch(), [0.3]), update(update(Watch(), []), [])]
+)
+def test_too_little_is_undefined(watch: Watch) -> None:
+    found = alarm(watch)
+    assert not found.is_raised and math.isnan(found.evidence)
+    assert interval(watch).interval is None and current(watch).interval is None
+    assert found.as_dict()["evidence"] is None
+
+
+def test_a_night_without_prompts_changes_nothing_but_the_count() -> None:
+    some = update(Watch(), 0.1 * np.random.default_rng(12).standard_normal(50))
+    more = update(some, [])
+    assert interval(more) == interval(some)
+    assert alarm(more).evidence >= alarm(some).evidence
+
+
+def test_a_thousand_nights_are_weighed_at_once() -> None:
+    nights = years(13, "normal", histories=1, nights=1000, prompts=40)
+    assert math.isfinite(alarm(watch_of(nights)).evidence)
+
+
+def test_what_is_no_night_is_refused() -> None:
+    for bad in ([math.nan], [[0.1]]):
+        with pytest.raises(ValueError):
+            update(Watch(), bad)
+    with pytest.raises(ValueError):
+        Watch(prompts=(1,))
+    with pytest.raises(ValueError):
+        Watch(baseline_nights=0)

@@ -1,0 +1,313 @@
+"""Differences of judged models: a known shift is found, none is not, and too few is said."""
+
+import math
+
+import numpy as np
+import pytest
+
+from calibration.comparison.differences import Difference, differences, p_of_interval
+from calibration.comparison.judged_models import Ground, JudgedModel, Published, in_order, level_of
+from calibration.estimate import Estimate, Interval
+from calibration.shares.ppi import Rated, one_hot
+from calibration.shares.transport import Between
+from data.records import LABELS
+
+NONE = np.zeros(0, dtype=np.intp)
+
+
+def shares_of(good: np.ndarray) -> np.ndarray:
+    return np.column_stack([0.3 * (1 - good), 0.7 * (1 - good), good])
+
+
+def judged(
+    name: str,
+    shift: float,
+    rng: np.random.Generator,
+    *,
+    prompts: int = 160,
+    difficulty: np.ndarray | None = None,
+    unscored: int = 0,
+    first: int = 0,
+) -> JudgedModel:
+    """A model whose share of Good is about .6 + shift; prompts are as difficult for all."""
+    hard = np.zeros(prompts) if difficulty is None else difficulty
+    good = np.clip(0.6 + shift + hard + rng.normal(0, 0.1, prompts), 0.02, 0.98)
+    numbers = np.arange(first, first + prompts).astype(str)
+    rated = Rated(judged=shares_of(good), item=NONE, value=np.zeros((0, 3)), cluster=NONE, prompt=numbers)
+    return JudgedModel(name=name, rated=rated, unscored=unscored)
+
+
+def with_ratings(model: JudgedModel, level: float, count: int, rng: np.random.Generator) -> JudgedModel:
+    """The same with ratings of its first responses, five by each rater, Good with this chance."""
+    values = np.where(rng.random(count) < level, 3, 1)
+    rated = Rated(
+        judged=model.rated.judged,
+        item=np.arange(count),
+        value=one_hot(values, 3),
+        cluster=np.array([f"{model.name}-{at // 5}" for at in range(count)]),
+        prompt=model.rated.prompt,
+    )
+    return JudgedModel(name=model.name, rated=rated, unscored=model.unscored)
+
+
+def line(count: int = 6, spread: float = 0.01, seed: int = 0, noise: float = 1e-4) -> tuple[Between, ...]:
+    """Calibrated models from .45 to .75; the crowd's share is the judge's less .05, give or take."""
+    rng = np.random.default_rng(seed)
+    judge = np.linspace(0.45, 0.75, count)
+    crowd = judge - 0.05 + rng.normal(0, spread, count)
+    names = tuple(f"known-{at}" for at in range(count))
+    return tuple(
+        Between(models=names, judge=tuple(one), crowd=tuple(two), noise=(noise,) * count)
+        for one, two in zip(shares_of(judge).T.tolist(), shares_of(crowd).T.tolist(), strict=True)
+    )
+
+
+def compare(one: JudgedModel, other: JudgedModel | Published, ground: Ground | None = None) -> Difference:
+    (found,) = differences([(one, other)], ground or Ground())
+    return found
+
+
+def test_a_known_shift_is_found_by_the_judge_alone() -> None:
+    rng = np.random.default_rng(0)
+    found = compare(judged("a", 0.05, rng), judged("b", 0.0, rng))
+    assert (found.verdict, found.how, found.shared_prompts) == ("better", "judge", 160)
+    assert found.good.interval is not None
+    assert found.good.interval.low < 0.05 < found.good.interval.high
+    assert found.shares["Bad"].value == pytest.approx(-0.3 * found.good.value)
+
+
+def test_prompts_both_answered_cancel() -> None:
+    rng = np.random.default_rng(1)
+    difficulty = rng.normal(0, 0.15, 160)
+    one, other = (judged(name, 0.0, rng, difficulty=difficulty) for name in "ab")
+    apart = judged("b", 0.0, np.random.default_rng(2), difficulty=difficulty, first=1000)
+    paired, clustered = compare(one, other), compare(one, apart)
+    assert (paired.shared_prompts, clustered.shared_prompts) == (160, 0)
+    assert paired.error < 0.7 * clustered.error
+    pairwise = one.rated.judged[:, 2] - other.rated.judged[:, 2]
+    assert paired.error == pytest.approx(pairwise.std(ddof=1) / math.sqrt(160), rel=0.02)
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_where_there_is_no_shift_one_is_found_in_one_of_twenty(is_shared: bool) -> None:
+    rng = np.random.default_rng(7)
+    times = 0
+    for _ in range(200):
+        difficulty = rng.normal(0, 0.1, 40)
+        others = difficulty if is_shared else rng.normal(0, 0.1, 40)
+        one = judged("a", 0.0, rng, prompts=40, difficulty=difficulty)
+        other = judged("b", 0.0, rng, prompts=40, difficulty=others, first=0 if is_shared else 40)
+        (found,) = differences([(one, other)], Ground(), is_planning=False)
+        times += found.verdict in ("better", "worse")
+    assert 3 <= times <= 19  # 10 are expected; chance leaves this range in 1 of 100
+
+
+def test_among_four_models_alike_any_two_are_told_apart_in_one_of_twenty() -> None:
+    """Holm: six comparisons, and still 5 % of the times at most with any finding at all."""
+    rng = np.random.default_rng(8)
+    times = 0
+    for _ in range(100):
+        models = [judged(name, 0.0, rng, prompts=30) for name in "abcd"]
+        pairs = [(one, other) for at, one in enumerate(models) for other in models[at + 1 :]]
+        found = differences(pairs, Ground(), is_planning=False)
+        times += any(item.verdict in ("better", "worse") for item in found)
+    assert times <= 11
+
+
+def test_too_few_is_said_with_how_many_more_prompts_would_tell() -> None:
+    rng = np.random.default_rng(3)
+    one, other = judged("a", 0.0, rng, prompts=12), judged("b", 0.0, rng, prompts=12, first=100)
+    found = compare(one, other)
+    assert (found.verdict, found.unit) == ("too few", "prompts")
+    assert found.more is not None and 30 < found.more < 200
+    many = 12 + found.more
+    enough = compare(judged("a", 0.0, rng, prompts=many), judged("b", 0.0, rng, prompts=many, first=1000))
+    assert enough.detects == pytest.approx(0.05, rel=0.35)
+
+
+def test_enough_prompts_and_no_difference_is_said() -> None:
+    rng = np.random.default_rng(4)
+    found = compare(judged("a", 0.0, rng, prompts=600), judged("b", 0.0, rng, prompts=600))
+    assert found.verdict == "no difference" and found.more is None and found.detects < 0.05
+
+
+def test_two_runs_alike_do_not_differ() -> None:
+    one = judged("a", 0.0, np.random.default_rng(5))
+    other = judged("b", 0.0, np.random.default_rng(5))
+    found = compare(one, other)
+    assert found.p == 1 and found.verdict == "no difference"
+
+
+# --- unscored responses
+
+
+def test_unscored_responses_bound_the_level_and_the_difference() -> None:
+    rng = np.random.default_rng(6)
+    one = judged("a", 0.06, rng, prompts=180, unscored=20)
+    other = judged("b", 0.0, rng, prompts=200)
+    level = level_of(one, Ground())
+    share = level.shares["Good"]
+    assert share.interval is not None and level.extremes is not None
+    assert level.extremes.low == pytest.approx(0.9 * share.interval.low)
+    assert level.extremes.high == pytest.approx(0.9 * share.interval.high + 0.1)
+    found = compare(one, other)
+    assert found.verdict == "better" and not found.is_robust
+    assert found.good.interval is not None and found.extremes is not None
+    assert found.extremes.low == pytest.approx(found.good.interval.low - 0.1 * share.value)
+    assert found.extremes.high == pytest.approx(found.good.interval.high + 0.1 * (1 - share.value))
+
+
+def test_a_large_shift_holds_whatever_the_unscored_were() -> None:
+    rng = np.random.default_rng(6)
+    found = compare(judged("a", 0.2, rng, unscored=4), judged("b", 0.0, rng, unscored=4))
+    assert found.verdict == "better" and found.is_robust
+
+
+def test_a_model_without_a_scored_response_cannot_be_compared() -> None:
+    empty = JudgedModel(
+        name="b",
+        rated=Rated(judged=np.zeros((0, 3)), item=NONE, value=np.zeros((0, 3)), cluster=NONE, prompt=NONE),
+        unscored=9,
+    )
+    one = judged("a", 0.0, np.random.default_rng(0))
+    for ground in (Ground(), Ground(between=line())):
+        found = compare(one, empty, ground)
+        assert found.verdict == "refused" and found.reason
+        assert level_of(empty, ground).how == "refused"
+        assert in_order([level_of(empty, ground), level_of(one, ground)])[0].model == "a"
+        found.as_dict()
+
+
+def test_one_prompt_alone_tells_nothing() -> None:
+    rng = np.random.default_rng(0)
+    found = compare(judged("a", 0.0, rng, prompts=1), judged("b", 0.0, rng, prompts=1))
+    assert found.verdict == "refused" and found.reason and found.more is None
+
+
+# --- with a calibration
+
+
+def test_by_the_line_a_large_shift_is_found_and_its_level_corrected() -> None:
+    rng = np.random.default_rng(1)
+    one, other = judged("a", 0.12, rng), judged("b", -0.12, rng)
+    ground = Ground(between=line(12))
+    found = compare(one, other, ground)
+    assert (found.verdict, found.how) == ("better", "line")
+    # The line is steeper or flatter than 1 only by chance, and 5 points below the judge.
+    assert level_of(one, ground).good == pytest.approx(0.67, abs=0.03)
+    # What the judge alone says is too sure: it has no model's stray in it.
+    assert found.judge.interval is not None and found.good.interval is not None
+    narrow = found.judge.interval.high - found.judge.interval.low
+    assert found.good.interval.high - found.good.interval.low > narrow
+
+
+def test_by_the_line_models_people_find_alike_are_told_apart_in_at_most_one_of_twenty() -> None:
+    """The judge strays by 3 points a model: its own difference would be taken for real far too often."""
+    rng = np.random.default_rng(12)
+    corrected = alone = 0
+    for number in range(60):
+        ground = Ground(between=line(6, spread=0.03, seed=1000 + number), design_effect=2.0)
+        one, other = (
+            judged(name, float(rng.normal(0, 0.03)), rng, prompts=100, difficulty=rng.normal(0, 0.05, 100))
+            for name in "ab"
+        )
+        (found,) = differences([(one, other)], ground, is_planning=False)
+        corrected += found.verdict in ("better", "worse")
+        (found,) = differences([(one, other)], Ground(), is_planning=False)
+        alone += found.verdict in ("better", "worse")
+    assert corrected <= 8
+    assert alone > 15
+
+
+def test_a_model_outside_the_calibrated_range_is_refused_with_what_would_tell() -> None:
+    rng = np.random.default_rng(2)
+    found = compare(judged("a", 0.35, rng), judged("b", 0.0, rng), Ground(between=line(), design_effect=2.0))
+    assert found.verdict == "refused" and found.reason is not None
+    assert found.reason.startswith("a: ") and "calibrated range" in found.reason
+    assert found.more is not None and found.more > 500
+
+
+def test_ratings_narrow_a_difference_and_their_number_is_planned() -> None:
+    rng = np.random.default_rng(3)
+    one, other = judged("a", 0.0, rng, prompts=1200), judged("b", 0.0, rng, prompts=1200)
+    ground = Ground(between=line(6, spread=0.04))
+    without = compare(one, other, ground)
+    assert (without.verdict, without.unit) == ("too few", "ratings")
+    assert without.more is not None and 500 < without.more < 1500
+    rated = compare(
+        with_ratings(one, 0.55, without.more, rng), with_ratings(other, 0.55, without.more, rng), ground
+    )
+    assert rated.how in ("ratings", "both")
+    assert rated.detects < 0.6 * without.detects
+    assert rated.detects == pytest.approx(0.05, rel=0.25)
+    few = compare(with_ratings(one, 0.55, 30, rng), with_ratings(other, 0.55, 30, rng), ground)
+    assert few.how == "both"  # thirty ratings alone would say less than the line does
+    assert few.error < 1.05 * without.error
+
+
+def test_ratings_without_a_calibration_decide_alone() -> None:
+    rng = np.random.default_rng(4)
+    one = with_ratings(judged("a", 0.0, rng, prompts=300), 0.8, 200, rng)
+    other = with_ratings(judged("b", 0.1, rng, prompts=300), 0.5, 200, rng)
+    found = compare(one, other)
+    assert (found.how, found.verdict) == ("ratings", "better")  # though the judge says the opposite
+    assert found.judge.value < 0
+    half = compare(one, judged("b", 0.1, rng, prompts=300))
+    assert half.how == "judge"
+
+
+def test_a_model_the_calibration_knows_is_left_out_of_its_own_line() -> None:
+    rng = np.random.default_rng(5)
+    ground = Ground(between=line(4))
+    assert ground.freedom("known-0") == 1 and ground.freedom("new") == 2
+    one = judged("known-0 (monday)", -0.1, rng)
+    known = JudgedModel(name=one.name, rated=one.rated, model="known-0")
+    assert level_of(known, ground).shares["Good"].interval != level_of(one, ground).shares["Good"].interval
+
+
+# --- against the study
+
+
+def study(value: float, half: float) -> Published:
+    ends = Interval(value - half, value + half)
+    shares = {"Bad": Estimate(0.1, Interval(0.08, 0.12)), "Okay": Estimate(0.3, Interval(0.28, 0.32))}
+    return Published(
+        name="study:x", shares={**shares, "Good": Estimate(value, ends)}, ratings=2000, design_effect=2
+    )
+
+
+def test_against_the_study_both_errors_count() -> None:
+    model = judged("a", 0.0, np.random.default_rng(0))
+    ground = Ground(between=line(8))
+    level = level_of(model, ground).shares["Good"]
+    found = compare(model, study(0.3, 0.03), ground)
+    assert found.verdict == "better" and found.how == "line" and found.shared_prompts == 0
+    assert level.interval is not None and found.good.interval is not None
+    low = found.good.value - math.hypot(level.value - level.interval.low, 0.03)
+    assert found.good.interval.low == pytest.approx(low)
+
+
+def test_against_the_study_the_judge_alone_does_not_do() -> None:
+    model = judged("a", 0.0, np.random.default_rng(0))
+    found = compare(model, study(0.3, 0.03))
+    assert found.verdict == "refused" and found.reason is not None and "calibration" in found.reason
+
+
+def test_where_the_studys_own_error_is_too_large_no_number_is_promised() -> None:
+    model = judged("a", 0.0, np.random.default_rng(0))
+    found = compare(model, study(0.55, 0.06), Ground(between=line()))
+    assert found.verdict == "too few" and found.more is None
+
+
+def test_p_is_below_five_per_cent_just_where_the_interval_leaves_zero_out() -> None:
+    for freedom in (1.0, 3.0, 1e5):
+        for low in (-0.01, 0.01):
+            p, _ = p_of_interval(Estimate(0.1, Interval(low, 0.3)), freedom)
+            assert (p < 0.05) == (low > 0)
+    assert math.isnan(p_of_interval(Estimate(math.nan, None), 3)[0])
+
+
+def test_everything_goes_into_json() -> None:
+    rng = np.random.default_rng(0)
+    found = compare(judged("a", 0.0, rng), judged("b", 0.0, rng)).as_dict()
+    assert set(found["shares"]) == set(LABELS) and found["extremes"] is not None

@@ -1,0 +1,181 @@
+"""Who moved, the judge or the model, in worlds where it is known."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from calibration.monitoring.confidence_sequence import NIGHTS
+from calibration.monitoring.drift import Drift, Verdict, emotion_changes, paired_change, split_change
+from data.records import EMOTIONS
+
+ANCHORS, PROMPTS = 60, 160
+
+
+def world(
+    rng: np.random.Generator,
+    *,
+    judge: float = 0.0,
+    model: float = 0.0,
+    noise: float = 0.08,
+    tilt: float = 0.0,
+) -> Drift:
+    """A night after which the judge and the model moved by so much; `noise` is how unevenly the judge did."""
+    before = rng.beta(3, 2, size=ANCHORS)
+    uneven = noise if judge or tilt else 0.0
+    after = before + judge + tilt * (before - 0.6) + uneven * rng.standard_normal(ANCHORS)
+    apart = 0.2 * rng.standard_normal(PROMPTS) + model + judge + uneven * rng.standard_normal(PROMPTS)
+    return split_change(apart, anchors_before=before, anchors_after=after)
+
+
+@pytest.mark.parametrize(
+    ("judge", "model", "verdict"),
+    [
+        (0.0, 0.0, "neither shown"),
+        (-0.1, 0.0, "the judge moved"),
+        (0.0, -0.1, "the model moved"),
+        (0.1, -0.1, "both"),
+        (-0.1, -0.1, "both"),
+    ],
+)
+def test_the_one_that_moved_is_named(judge: float, model: float, verdict: Verdict) -> None:
+    rng = np.random.default_rng(1)
+    found = [world(rng, judge=judge, model=model).verdict for _ in range(200)]
+    assert found.count(verdict) >= 0.93 * 200
+
+
+def test_intervals_cover_at_their_rate_and_the_parts_add_up() -> None:
+    rng = np.random.default_rng(2)
+    hits = np.zeros(3)
+    for _ in range(1000):
+        found = world(rng, judge=0.05, model=-0.03)
+        truth = (0.02, 0.05, -0.03)
+        for index, (part, value) in enumerate(
+            zip((found.total, found.judge, found.model), truth, strict=True)
+        ):
+            assert part.interval is not None
+            hits[index] += part.interval.low <= value <= part.interval.high
+        assert found.judge.value + found.model.value == pytest.approx(found.total.value)
+    assert ((hits >= 935) & (hits <= 965)).all()
+
+
+def test_a_judge_that_did_not_change_has_a_shift_of_exactly_zero() -> None:
+    found = world(np.random.default_rng(3), model=-0.1)
+    assert found.judge.as_dict() == {"value": 0.0, "low": 0.0, "high": 0.0}
+    assert found.model == found.total
+    assert found.sentence.startswith("The model moved, the judge is not shown to have: of a change of -")
+    assert "0.0 points [0.0, 0.0] is the judge's" in found.sentence
+    json.dumps(found.as_dict())
+
+
+def test_a_judge_that_hides_a_drop_is_caught() -> None:
+    """The total looks calm: the judge grew as kind as the model grew poor."""
+    rng = np.random.default_rng(4)
+    found = [world(rng, judge=0.1, model=-0.1, noise=0.02) for _ in range(200)]
+    calm = [
+        item.total.interval is not None and item.total.interval.low < 0 < item.total.interval.high
+        for item in found
+    ]
+    assert sum(calm) >= 0.9 * 200
+    assert sum(item.verdict == "both" for item in found) >= 0.97 * 200
+
+
+def test_the_anchors_are_a_sample_too() -> None:
+    rng = np.random.default_rng(5)
+    before, apart = rng.uniform(size=ANCHORS), 0.2 * rng.standard_normal(PROMPTS)
+    after = before - 0.05 + 0.1 * rng.standard_normal(ANCHORS)
+    few, many = (
+        split_change(apart, anchors_before=before[:size], anchors_after=after[:size]).model.interval
+        for size in (8, ANCHORS)
+    )
+    alone = paired_change(apart).interval
+    assert few is not None and many is not None and alone is not None
+    assert few.high - few.low > many.high - many.low > alone.high - alone.low
+
+
+def test_what_does_not_matter_need_not_be_said() -> None:
+    before = np.linspace(0.1, 0.9, ANCHORS)
+    given = {"anchors_before": before, "anchors_after": before + 0.001}
+    calm = 0.01 * np.random.default_rng(6).standard_normal(PROMPTS)
+    assert split_change(calm, **given).verdict == "the judge moved"
+    assert split_change(calm, **given, matters=0.01).verdict == "neither shown"
+
+
+def test_a_judge_that_squeezes_the_scale_is_told_to_make_the_split_rough() -> None:
+    rng = np.random.default_rng(7)
+    squeezed = world(rng, judge=-0.05, tilt=-0.4, noise=0.02)
+    assert squeezed.slope.interval is not None and squeezed.slope.interval.high < 0
+    assert "more favourable the worse it found a response" in squeezed.sentence
+    flat = [world(rng, judge=-0.05).slope.interval for _ in range(300)]
+    held = sum(interval is not None and interval.low <= 0 <= interval.high for interval in flat)
+    assert held >= 0.92 * 300
+
+
+@pytest.mark.parametrize("anchors", [0, 1])
+def test_without_anchors_nobody_is_blamed(anchors: int) -> None:
+    found = split_change([-0.3] * 20, anchors_before=[0.5] * anchors, anchors_after=[0.5] * anchors)
+    assert found.verdict == "not separable" and "two anchors" in found.sentence
+    assert found.total.value == pytest.approx(-0.3)
+    assert found.as_dict()["model"]["low"] is None
+
+
+def test_without_prompts_nothing_is_known() -> None:
+    found = split_change([], anchors_before=[0.1, 0.2], anchors_after=[0.1, 0.2])
+    assert found.verdict == "not separable" and "an unknown amount" in found.sentence
+    assert math.isnan(found.total.value)
+
+
+def test_anchors_come_in_pairs_and_unscored_ones_are_left_out() -> None:
+    with pytest.raises(ValueError):
+        split_change([0.1], anchors_before=[0.1, 0.2], anchors_after=[0.1])
+    with pytest.raises(ValueError):
+        split_change([0.1], anchors_before=[0.1, 0.2], anchors_after=[0.1, math.nan])
+
+
+def test_looks_on_many_nights_widen_a_nights_interval() -> None:
+    rng = np.random.default_rng(8)
+    once, over_a_year = 0, 0
+    for _ in range(20):
+        nights = 0.2 * rng.standard_normal((NIGHTS, PROMPTS))
+        once += any(_misses(night, looks=1) for night in nights)
+        over_a_year += any(_misses(night, looks=NIGHTS) for night in nights)
+    assert once == 20 and over_a_year <= 3
+
+
+def _misses(night: np.ndarray, looks: int) -> bool:  # type: ignore[type-arg]
+    found = paired_change(night, looks=looks).interval
+    return found is not None and not found.low <= 0 <= found.high
+
+
+@pytest.mark.parametrize("worse", ["down", "up"])
+def test_the_emotions_that_changed_are_named_and_few_others(worse: str) -> None:
+    rng = np.random.default_rng(9)
+    sign = 1 if worse == "up" else -1
+    emotions = [EMOTIONS[index % 32] for index in range(PROMPTS)]
+    struck = ("lonely", "sad")
+    found, false = 0, []
+    for _ in range(200):
+        apart = 0.2 * rng.standard_normal(PROMPTS)
+        apart += sign * 0.45 * np.isin(emotions, struck)
+        shown = [item.emotion for item in emotion_changes(apart, emotions, worse=worse) if item.is_shown]  # type: ignore[arg-type]
+        found += sum(emotion in struck for emotion in shown)
+        false.append(np.mean([emotion not in struck for emotion in shown]) if shown else 0.0)
+    assert found >= 0.9 * 2 * 200
+    assert np.mean(false) <= 0.07  # the rate of false discoveries, nominally 5 %
+
+
+def test_without_a_change_emotions_are_named_in_few_nights() -> None:
+    rng = np.random.default_rng(10)
+    emotions = [EMOTIONS[index % 32] for index in range(PROMPTS)]
+    nights = [emotion_changes(0.2 * rng.standard_normal(PROMPTS), emotions) for _ in range(300)]
+    assert sum(any(item.is_shown for item in night) for night in nights) <= 0.08 * 300
+
+
+def test_emotions_with_little_or_nothing_to_say() -> None:
+    assert emotion_changes([], []) == ()
+    assert emotion_changes([0.1, 0.2], [None, None]) == ()
+    (lone,) = emotion_changes([-0.5], ["sad"])
+    assert math.isnan(lone.p) and not lone.is_shown and lone.as_dict()["p"] is None
+    exact = emotion_changes([-0.5, -0.5, 0.0, 0.0], ["sad", "sad", "proud", "proud"])
+    assert [(item.emotion, item.is_shown) for item in exact] == [("sad", True), ("proud", False)]

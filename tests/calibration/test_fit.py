@@ -1,0 +1,251 @@
+"""Calibrations on data with known answers: recorded language models, the shipped ones, and plain words."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from repository import ROOT
+
+from calibration.artifact import Calibration, find_calibration, read_calibration
+from calibration.fit import Options, calibrate
+from calibration.from_trials import left_out_rows
+from calibration.shares.correction import correct_shares
+from calibration.shares.tally import Tally
+from data.importers import import_source
+from data.judgments import Judged, parse_scale, people_only, read_judged, with_exchanges
+from data.records import LABELS, Exchange, Judgment, Rating, judgment_of
+from judge.base import load_judge
+from judge.score_file import setting_sets
+
+DATA = Path(os.environ.get("EMPATHY_DATA", ROOT.parent / "shared" / "data"))
+QUICK = Options(draws=40)
+
+
+def judged(name: str, said: dict[str, tuple[str, list[float]]]) -> Judged:
+    """A judge's probabilities by id, with the model."""
+    judgments = tuple(
+        judgment_of(
+            Exchange(id=identity, prompt=identity, response="x", model=model),
+            dict(zip(LABELS, parts, strict=True)),
+        )
+        for identity, (model, parts) in said.items()
+    )
+    return Judged(name=name, judgments=judgments, source=name)
+
+
+def world(seed: int = 0, kindness: float = 0.0) -> tuple[Judged, list[Rating], dict[str, float]]:
+    """Six models whose Good shares go from .3 to .8, in batches of ten, and a judge that knows."""
+    rng = np.random.default_rng(seed)
+    said: dict[str, tuple[str, list[float]]] = {}
+    ratings, truth = [], {}
+    for number, share in enumerate(np.linspace(0.3, 0.8, 6)):
+        model = f"m{number}"
+        truth[model] = float(share)
+        for response in range(200):
+            good = float(np.clip(share + rng.normal(0, 0.05), 0.05, 0.95))
+            identity = f"{model}-{response}"
+            parts = np.array([(1 - good) / 2, (1 - good) / 2, good])
+            told = parts + kindness * np.array([-0.5, -0.5, 1.0])
+            said[identity] = (model, np.clip(told, 0, 1).tolist())
+            rating = 1 + int(rng.choice(3, p=parts))
+            batch = f"{model}-{response // 10}"
+            ratings.append(Rating(id=identity, rater=identity, batch=batch, rating=rating))
+    return judged("knows", said), ratings, truth
+
+
+def test_a_judge_that_is_too_kind_is_corrected() -> None:
+    run, ratings, truth = world(seed=1, kindness=0.08)
+    report = calibrate([run], ratings, options=QUICK).report
+    held = {"corrected": 0, "left_out": 0}
+    for row in report["models"]:
+        share = truth[row["model"]]
+        assert row["judge"]["Good"] > share + 0.05
+        assert row["corrected"]["Good"]["value"] == pytest.approx(share, abs=0.06)
+        for kind in held:
+            held[kind] += row[kind]["Good"]["low"] <= share <= row[kind]["Good"]["high"]
+    assert min(held.values()) >= 5, "of six 95 % intervals one may miss"
+    kindness = next(item for item in report["bias"]["findings"] if item["audit"] == "level")
+    assert (kindness["verdict"], kindness["effect"]["value"] > 0) == ("found", True)
+    assert report["between"]["lines"]["Good"]["slope"] == pytest.approx(1, abs=0.15)
+    assert report["between"]["as_exact_as"] < report["between"]["worth_in_ratings"], (
+        "what the interval shows is never more than what its median spread promises"
+    )
+
+
+def test_an_honest_judge_is_left_alone() -> None:
+    run, ratings, _ = world()
+    report = calibrate([run], ratings, options=QUICK).report
+    assert report["mapping"]["chosen"] == "identity"
+    assert report["conformal"]["coverage"]["value"] == pytest.approx(0.9, abs=0.03)
+    assert report["reliability"]["before"]["ece"] < 0.06
+    assert report["over_models"]["tau"]["value"] == 1
+    assert len(report["conformal"]["ask_first"]) == 20
+    assert report["headline"] == "qwk_matched"
+
+
+def test_a_model_left_out_of_the_line_is_judged_by_the_others() -> None:
+    run, ratings, _ = world()
+    report = calibrate([run], ratings, options=Options(draws=40, leave_out=("m0",))).report
+    assert "m0" not in report["between"]["lines"]["Good"]["models"]
+    row = next(row for row in report["models"] if row["model"] == "m0")
+    assert row["ratings"] == 200, "its own ratings count all the same"
+
+
+def test_responses_nobody_rated_are_asked_about_first() -> None:
+    run, ratings, _ = world()
+    report = calibrate([run], ratings[:-50], options=QUICK).report
+    unrated = {rating.id for rating in ratings[-50:]}
+    assert {item["id"] for item in report["conformal"]["ask_first"]} <= unrated
+    assert report["data"]["unrated"] == 50
+
+
+def test_unscored_responses_are_counted_and_said() -> None:
+    run, ratings, _ = world()
+    first, *rest = run.judgments
+    silent = Judgment(
+        id=first.id, model=first.model, content="", prompt_digest=first.prompt_digest, unscored="refused: no"
+    )
+    some = Judged(name="some", judgments=(silent, *rest[1:]))
+    report = calibrate([some], ratings, options=QUICK).report
+    assert report["data"]["unscored"] == {"refused": 1}
+    assert report["data"]["unjudged"] == 1
+    assert "1 rated responses without a score and 1 the judge was not given" in report["verdict"][-1]
+
+
+def test_the_same_seed_makes_the_same_report_and_digest() -> None:
+    run, ratings, _ = world()
+    today = date(2030, 1, 1)
+    one, two = (calibrate([run], ratings, options=QUICK, today=today) for _ in range(2))
+    assert one.report == two.report
+    assert one.calibration.digest == two.calibration.digest
+    assert one.calibration.expires == today + timedelta(days=90)
+
+
+def test_a_rater_is_not_both_judge_and_person(tmp_path: Path) -> None:
+    rows = [Rating(id="1", rater=name, rating=2) for name in ("ann", "llm")]
+    assert [item.rater for item in people_only(rows, judges=["llm"])] == ["ann"]
+    assert [item.rater for item in people_only(rows, raters=["llm"])] == ["llm"]
+
+
+def test_models_and_prompts_are_learnt_from_exchanges() -> None:
+    exchange = Exchange(id="1", prompt="I won", response="Great", model="ada")
+    bare = Judgment(id="1", model="unnamed", content="", prompt_digest="0", label="Good", score=3.0)
+    (known,) = with_exchanges(Judged(name="j", judgments=(bare,)), {"1": exchange}).judgments
+    assert (known.model, known.prompt_digest) == ("ada", exchange.prompt_digest)
+
+
+# Kumar et al.'s language models against the median expert, as `protocols.md` C3 has them.
+EXPERTS = {
+    ("empathy", "1-5"): (0.23, 0.22, 0.34),
+    ("level_interpretations", "0-2"): (0.14, 0.41, 0.59),
+    ("encouraging_elaboration", "1-5"): (0.72, 0.81, 0.86),
+    ("m_practical", "1-7"): (0.70, 0.70, 0.74),
+}
+
+
+@pytest.fixture(scope="module")
+def experts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    from data.tables import write_rows
+
+    if not (DATA / "judging-empathy").exists():
+        pytest.skip("the judging-empathy data are not here")
+    imported = import_source("judging-empathy", DATA / "judging-empathy")
+    path = tmp_path_factory.mktemp("experts") / "ratings.jsonl"
+    write_rows(path, imported.ratings)
+    return path, imported
+
+
+@pytest.mark.parametrize(("dimension", "scale"), EXPERTS)
+def test_recorded_language_models_meet_the_experts(
+    experts: tuple[Path, Any], dimension: str, scale: str
+) -> None:
+    path, imported = experts
+    levels = parse_scale(scale)
+    names = ("gpt-4o", "claude-3.7-sonnet", "gemini-2.5-pro")
+    runs = read_judged(path, scale=levels, judges=names, dimension=dimension)
+    people = people_only(imported.ratings, raters=("expert1", "expert2", "expert3"))
+    options = Options(scale=levels, dimension=dimension, is_median=True, draws=20)
+    report = calibrate(runs, people, options=options).report
+    found = tuple(round(row["metrics"]["qwk"]["value"], 2) for row in report["runs"][:3])
+    assert found == EXPERTS[dimension, scale]
+    assert report["ceiling"]["not_identifiable"] is None
+    assert report["ceiling"]["alternative"]["is_passed"] is not None
+
+
+@pytest.fixture(params=["classifier", "classifier-large"])
+def shipped(request: pytest.FixtureRequest) -> Calibration:
+    return read_calibration(ROOT / "judge" / "weights" / request.param / "calibration.json")
+
+
+def test_the_shipped_calibrations_cover_every_model_left_out(shipped: Calibration) -> None:
+    rows = {row["model"]: row["columns"] for row in left_out_rows(shipped)}
+    assert {"gpt-4", "gpt-4-plain", "llama-2-70b-chat", "gemini-1.0-pro"} <= set(rows)
+    for model, columns in rows.items():
+        assert list(columns) == list(LABELS)
+        for label, cell in columns.items():
+            assert cell["covered"], (model, label)
+            assert 0 < cell["crowd_error"] < 0.03, "the crowd's own error is told"
+        assert columns["Good"]["high"] - columns["Good"]["low"] < 0.45
+    assert shipped.count == 8000
+
+
+def test_the_shipped_calibrations_are_of_the_shipped_judges(shipped: Calibration) -> None:
+    judge = load_judge(shipped.judge)
+    found = find_calibration(judge, None, today=shipped.created)
+    assert found.digest == shipped.digest, found.says
+    late = find_calibration(judge, None, today=shipped.expires)
+    assert (late.digest, late.says) == (None, f"no calibration fits: expired on {shipped.expires}")
+
+
+def test_sets_leave_what_the_judge_said() -> None:
+    calibration = read_calibration(ROOT / "judge" / "weights" / "classifier" / "calibration.json")
+    kept: list[Judgment] = []
+
+    class Kept:
+        def keep(self, position: int, judgment: Judgment) -> None:
+            kept.append(judgment)
+
+    run: Any = Kept()
+    plain = load_judge("majority").judge(Exchange(id="1", prompt="p", response="r"))
+    silent = replace(plain, label=None, probabilities=None, score=None, unscored="refused")
+    found = find_calibration(load_judge("classifier"), None, today=calibration.created)
+    for judgment in (plain, silent):
+        setting_sets(run, found).keep(0, judgment)
+    assert kept[0].set and set(kept[0].set) <= set(LABELS)
+    assert replace(kept[0], set=None) == plain
+    assert kept[1] == silent
+    assert setting_sets(run, None) is run
+
+
+def test_a_name_in_the_line_is_taken_out_of_it() -> None:
+    """What was rated under a name is not what is judged now: a known name gives no narrower interval."""
+    calibration = read_calibration(ROOT / "judge" / "weights" / "classifier" / "calibration.json")
+    tally = Tally()
+    for model in ("gpt-4", "new"):
+        for number in range(50):
+            exchange = Exchange(id=f"{model}{number}", prompt=str(number), response="r", model=model)
+            good = 0.6 + 0.001 * (number % 5)
+            tally.add(judgment_of(exchange, {"Bad": 0.09, "Okay": 0.91 - good, "Good": good}))
+    found = correct_shares(tally, calibration)
+    known, new = (found[name]["corrected"]["Good"] for name in ("gpt-4", "new"))
+    assert known["high"] - known["low"] > new["high"] - new["low"]
+
+
+def test_a_calibration_is_applied_without_scipy() -> None:
+    """`score` runs on the base dependencies."""
+    program = (
+        "import sys\n"
+        "for name in ('scipy', 'sklearn', 'ppi_py', 'krippendorff'): sys.modules[name] = None\n"
+        "sys.path[:0] = ['.', 'tests']\n"
+        "from test_nightly_calibrating import *\n"
+        "test_a_name_in_the_line_is_taken_out_of_it()\n"
+        "test_sets_leave_what_the_judge_said()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

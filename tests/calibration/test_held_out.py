@@ -1,0 +1,298 @@
+"""Evaluations, against cases worked out by hand and against judges whose errors are known beforehand."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn import metrics
+
+from calibration.agreement.held_out import (
+    Evaluation,
+    HeldOut,
+    Rivalry,
+    compare_rivals,
+    expected_scores,
+    labels_by_frequency,
+    labels_by_lift,
+)
+from calibration.agreement.metrics import calibration_error, spearman
+from calibration.agreement.model_levels import model_levels, tabulate
+from calibration.bootstrap import resample_clusters
+from calibration.estimate import Estimate, Interval
+from data.errors import UserError
+
+PER_RESPONSE = "qwk spearman balanced_accuracy auc_good auc_bad log_loss calibration_error".split()  # noqa: SIM905
+
+
+def rows(*lines: tuple[str, str, str, int, Sequence[float]]) -> HeldOut:
+    """One line a response: model, batch, split, rating, probabilities."""
+    model, batch, split, rating, probabilities = zip(*lines, strict=True)
+    return HeldOut(
+        model=np.array(model),
+        batch=np.array(batch),
+        split=np.array(split),
+        rating=np.array(rating),
+        probabilities=np.array(probabilities, dtype=float),
+    )
+
+
+def ratings_of(shares: dict[str, str], judged: float = 0.5) -> HeldOut:
+    """Of each model a word a batch, a letter a response (G is Good, else Bad), all judged the same."""
+    said = [1 - judged, 0.0, judged]
+    return rows(
+        *(
+            (model, str(number), str(number % 2), 3 if letter == "G" else 1, said)
+            for model, words in shares.items()
+            for number, word in enumerate(words.split())
+            for letter in word
+        )
+    )
+
+
+def simulated(
+    rng: np.random.Generator,
+    *,
+    models: Sequence[str] = ("a", "b", "c"),
+    batches: int = 40,
+    mood: float = 0.2,
+    bias: Sequence[float] = (0.0, 0.0, 0.0),
+) -> HeldOut:
+    """Ten responses a batch and model; the judge knows all but the raters' moods, and errs by `bias`."""
+    size = (batches, len(models), 10)
+    quality = rng.uniform(0.4, 0.75, size)
+    good = rng.random(size) < quality + mood * rng.choice([-1, 1], size=(*size[:2], 1))
+    judged = (quality + np.array(bias)[:, None]).ravel()
+    bad = rng.random(good.size) < 0.4
+    return HeldOut(
+        model=np.tile(np.repeat(models, 10), batches),
+        batch=np.repeat(np.arange(batches), len(models) * 10).astype(str),
+        split=np.repeat(np.arange(batches) % 5, len(models) * 10).astype(str),
+        rating=np.where(good.ravel(), 3, np.where(bad, 1, 2)),
+        probabilities=np.column_stack([0.4 * (1 - judged), 0.6 * (1 - judged), judged]),
+    )
+
+
+def evaluated(held_out: HeldOut, seed: int = 0, draws: int = 200, chosen: Sequence[str] = ()) -> Evaluation:
+    rng = np.random.default_rng(seed)
+    found = compare_rivals({"ours": held_out}, judge="ours", rng=rng, draws=draws, chosen=chosen)
+    return found.evaluations["ours"]
+
+
+def width(estimate: Estimate) -> float:
+    assert estimate.interval is not None
+    return estimate.interval.high - estimate.interval.low
+
+
+def test_one_split_uses_its_own_frequencies_and_says_so() -> None:
+    said = [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]]
+    lines = [("m", str(n), "only", n % 3 + 1, said[n % 3]) for n in range(6)]
+    found = evaluated(rows(*lines))
+    assert found.has_own_frequencies
+    assert found.per_response["qwk"].value == 1.0
+    assert not evaluated(
+        rows(*lines[:3], *((m, b, "two", r, p) for m, b, _, r, p in lines[3:]))
+    ).has_own_frequencies
+
+
+def test_values_per_response_are_the_metrics_of_their_labels() -> None:
+    held = simulated(np.random.default_rng(5), batches=20)
+    found = evaluated(held, draws=50).per_response
+    scores = expected_scores(held.probabilities)
+    good, bad = held.rating == 3, held.rating == 1
+    expected = {
+        "qwk": metrics.cohen_kappa_score(
+            held.rating, labels_by_frequency(scores, held.rating, held.split), weights="quadratic"
+        ),
+        "spearman": spearman(held.rating, scores),
+        "balanced_accuracy": metrics.balanced_accuracy_score(
+            held.rating, labels_by_lift(held.probabilities, held.split)
+        ),
+        "auc_good": metrics.roc_auc_score(good, held.probabilities[:, 2]),
+        "auc_bad": metrics.roc_auc_score(bad, held.probabilities[:, 0]),
+        "log_loss": metrics.log_loss(held.rating, held.probabilities),
+        "calibration_error": calibration_error(good, held.probabilities[:, 2]),
+    }
+    assert list(found) == PER_RESPONSE
+    for name, value in expected.items():
+        assert found[name].value == pytest.approx(value)
+        interval = found[name].interval
+        assert interval is not None
+        assert interval.low < interval.high
+
+
+def test_shares_and_their_standard_error_by_hand() -> None:
+    """p = 1/2; batches are +1, -1, 0, 0 away: 4/3 * 2 / 8^2 = 1/24, and 1/32 were ratings independent."""
+    found = evaluated(ratings_of({"a": "GG BB GB GB"}, judged=0.9))
+    (level,) = found.models
+    assert (level.ratings, level.batches) == (8, 4)
+    assert level.crowd == {"Bad": 0.5, "Okay": 0.0, "Good": 0.5}
+    assert level.judge["Good"] == pytest.approx(0.9)
+    assert level.share_error.value == pytest.approx(0.4)
+    assert level.crowd_standard_error == pytest.approx(math.sqrt(1 / 24))
+    assert level.error_standard_error == pytest.approx(math.sqrt(1 / 24)), "a constant judge adds no noise"
+    assert level.design_effect == pytest.approx(4 / 3)
+    levels = found.all_models
+    assert levels.between_sd == pytest.approx(math.sqrt(0.16 - 1 / 24))
+    assert levels.worth_in_ratings == pytest.approx(0.25 * (4 / 3) / (0.16 - 1 / 24))
+    assert math.isnan(levels.tau.value)
+    assert math.isnan(levels.guess_error.value), "one model has no others"
+
+
+def test_errors_within_noise_are_worth_infinitely_many_ratings_and_null_in_json() -> None:
+    levels = evaluated(ratings_of({"a": "GG BB GB GB"}, judged=0.6)).all_models
+    assert (levels.between_sd, levels.worth_in_ratings) == (0.0, math.inf)
+    assert levels.as_dict()["worth_in_ratings"] is None
+    assert levels.as_dict()["between_sd"] == 0.0
+
+
+def test_the_guess_by_hand() -> None:
+    """Shares .2, .5, .8; the others' means .65, .5, .35; among a and b alone .5 and .2."""
+    held = ratings_of({"a": "GBBBB BGBBB", "b": "GGGGG BBBBB", "c": "GGGGB BGGGG"}, judged=0.5)
+    found = evaluated(held, chosen=["b", "a", "a"])
+    assert found.all_models.guess_error.value == pytest.approx(0.3)
+    assert found.all_models.guess_error_among.value == pytest.approx(0.3)
+    assert found.all_models.mean_share_error.value == pytest.approx(0.2)
+    assert found.all_models.worst_share_error.value == pytest.approx(0.3)
+    assert math.isnan(found.all_models.tau.value), "a judge that ties all models ranks none"
+    assert found.chosen_models is not None
+    assert found.chosen_models.models == ("b", "a")
+    assert found.chosen_models.guess_error.value == pytest.approx((0 + 0.45) / 2)
+    assert found.chosen_models.guess_error_among.value == pytest.approx(0.3)
+    assert found.chosen_models.mean_share_error.value == pytest.approx((0 + 0.3) / 2)
+    assert [level.model for level in found.models] == ["c", "b", "a"], "the crowd's favourite first"
+
+
+def test_tau_orders_models() -> None:
+    crowd = {"a": "GBBB BBBB", "b": "GGBB GBBB", "c": "GGGG GGGB"}
+    held = ratings_of(crowd)
+    good = np.select([held.model == "a", held.model == "b"], [0.1, 0.7], 0.6)
+    judged = replace(held, probabilities=np.column_stack([1 - good, 0 * good, good]))
+    assert evaluated(judged).all_models.tau.value == pytest.approx(1 / 3)
+
+
+def test_intervals_of_a_perfect_judge_cover_no_error() -> None:
+    """Three models in 200 studies: 0.95, give or take two standard errors and what percentiles miss."""
+    rng = np.random.default_rng(17)
+    covered = []
+    for _ in range(200):
+        held = simulated(rng, batches=60)
+        drawn = resample_clusters(60, rng=rng, draws=400)
+        table = tabulate(held.model, held.batch.astype(int), held.rating, held.probabilities, drawn)
+        intervals = [level.share_error.interval for level in model_levels(table)]
+        covered += [found is not None and found.low <= 0 <= found.high for found in intervals]
+    assert 0.925 <= np.mean(covered) <= 0.97
+
+
+def test_batches_make_intervals_wider_than_single_responses_would() -> None:
+    held = simulated(np.random.default_rng(2), batches=60, mood=0.25)
+    alone = replace(held, batch=np.arange(len(held.batch)).astype(str))
+    clustered, single = evaluated(held), evaluated(alone)
+    for with_batches, without in zip(clustered.models, single.models, strict=True):
+        assert width(with_batches.share_error) > 1.3 * width(without.share_error)
+        assert with_batches.design_effect > 1.7
+        assert without.design_effect == pytest.approx(1, abs=0.01)
+    assert width(clustered.per_response["log_loss"]) > 1.3 * width(single.per_response["log_loss"])
+
+
+def test_the_spread_between_models_is_found_without_the_noise_of_raters() -> None:
+    rng = np.random.default_rng(23)
+    studies = [simulated(rng, batches=60, bias=(0.06, -0.06, 0.09)) for _ in range(60)]
+    found = [evaluated(study, draws=0) for study in studies]
+    squares = [np.mean([level.share_error.value**2 for level in one.models]) for one in found]
+    assert np.mean([one.all_models.between_sd**2 for one in found]) == pytest.approx(0.0051, rel=0.1)
+    assert np.mean(squares) > 0.0055, "the raw errors carry the raters' moods as well"
+    assert found[0].all_models.mean_share_error.interval is None, "no draws, no interval"
+
+
+def test_nothing_varies_within_one_batch() -> None:
+    found = evaluated(rows(("m", "b", "s", 3, [0.1, 0.2, 0.7]), ("m", "b", "s", 1, [0.2, 0.2, 0.6])))
+    assert (found.batches, found.draws) == (1, 0)
+    assert found.per_response["auc_good"] == Estimate(1.0, None)
+    assert found.models[0].share_error.interval is None
+    assert math.isnan(found.models[0].crowd_standard_error)
+    assert math.isnan(found.all_models.between_sd)
+    assert math.isnan(found.all_models.worth_in_ratings)
+
+
+def test_a_model_with_one_batch_has_no_interval_though_others_do() -> None:
+    found = evaluated(ratings_of({"a": "GB GG BB GB", "b": "GB"}))
+    by_name = {level.model: level for level in found.models}
+    assert by_name["a"].share_error.interval is not None
+    assert by_name["b"].share_error.interval is None
+    assert found.all_models.mean_share_error.interval is None
+    assert found.all_models.tau.interval is None
+
+
+def test_one_rating_throughout_is_undefined_and_says_null() -> None:
+    found = evaluated(ratings_of({"a": "GG GG GG", "b": "GG GG GG"}, judged=0.8)).as_dict()
+    for name in ("spearman", "balanced_accuracy", "auc_good", "auc_bad", "qwk"):
+        assert found["per_response"][name] == {"value": None, "low": None, "high": None}
+    assert found["per_response"]["log_loss"]["value"] == pytest.approx(-math.log(0.8))
+    assert found["models"][0]["design_effect"] is None
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+
+
+def test_the_same_seed_gives_the_same_evaluation() -> None:
+    held = simulated(np.random.default_rng(1), batches=10)
+    assert evaluated(held, seed=4, chosen=["a"]).as_dict() == evaluated(held, seed=4, chosen=["a"]).as_dict()
+    assert evaluated(held, seed=4).as_dict() != evaluated(held, seed=5).as_dict()
+
+
+def test_row_order_does_not_matter() -> None:
+    held = simulated(np.random.default_rng(1), batches=10)
+    order = np.random.default_rng(0).permutation(len(held.rating))
+    names = ("model", "batch", "split", "rating", "probabilities")
+    shuffled = HeldOut(**{name: getattr(held, name)[order] for name in names})
+    one, other = evaluated(held), evaluated(shuffled)
+    for name in PER_RESPONSE:
+        assert other.per_response[name].value == pytest.approx(one.per_response[name].value)
+        assert width(other.per_response[name]) == pytest.approx(width(one.per_response[name]))
+
+
+def rivalry(judges: dict[str, HeldOut], judge: str = "ours") -> Rivalry:
+    return compare_rivals(judges, judge=judge, rng=np.random.default_rng(0), draws=200, chosen=["a", "b"])
+
+
+def test_rivals_share_draws_so_that_differences_are_narrower_than_their_parts() -> None:
+    ours = simulated(np.random.default_rng(9))
+    blurred = 0.7 * ours.probabilities + 0.3 / 3
+    found = rivalry({"ours": ours, "same": ours, "blurred": replace(ours, probabilities=blurred)})
+    assert found.differences["same"]["qwk"] == Estimate(0.0, Interval(0.0, 0.0))
+    loss = found.differences["blurred"]["log_loss"]
+    assert loss.interval is not None
+    assert loss.interval.high < 0, "ours loses less, beyond doubt"
+    assert width(loss) < width(found.evaluations["ours"].per_response["log_loss"])
+    assert set(found.differences["blurred"]) == {*PER_RESPONSE, "mean_share_error", "worst_share_error"}
+    assert found.evaluations["ours"].as_dict() == evaluated(ours, chosen=["a", "b"]).as_dict()
+    assert json.loads(json.dumps(found.as_dict(), allow_nan=False)) == found.as_dict()
+
+
+def test_a_rival_that_says_the_same_of_all_has_no_rank_correlation_to_differ_in() -> None:
+    ours = simulated(np.random.default_rng(9), batches=8)
+    constant = replace(ours, probabilities=np.tile([0.1, 0.3, 0.6], (len(ours.rating), 1)))
+    found = rivalry({"ours": ours, "majority": constant})
+    assert math.isnan(found.differences["majority"]["spearman"].value)
+    assert found.differences["majority"]["spearman"].interval is None
+    assert found.evaluations["majority"].per_response["balanced_accuracy"].value == pytest.approx(1 / 3)
+    assert found.evaluations["majority"].per_response["qwk"].value == pytest.approx(0)
+    assert math.isnan(found.evaluations["majority"].all_models.tau.value)
+
+
+def test_what_cannot_be_evaluated_is_refused() -> None:
+    held = simulated(np.random.default_rng(1), batches=4)
+    with pytest.raises(UserError, match="by gpt; known: a, b, c"):
+        evaluated(held, chosen=["gpt"])
+    with pytest.raises(UserError, match="unknown judge"):
+        rivalry({"ours": held}, judge="theirs")
+    with pytest.raises(UserError, match="different rows"):
+        rivalry({"ours": held, "other": replace(held, rating=held.rating[::-1])})
+    empty = HeldOut(**{name: getattr(held, name)[:0] for name in HeldOut.__slots__})
+    with pytest.raises(UserError, match="nothing to evaluate"):
+        evaluated(empty)
+    with pytest.raises(ValueError, match="one length"):
+        replace(held, rating=held.rating[:-1])
+    with pytest.raises(ValueError, match="1 to 3"):
+        replace(held, probabilities=held.probabilities * np.nan)

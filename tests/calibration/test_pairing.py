@@ -1,0 +1,255 @@
+"""Ratings meet judgments, ours or another tool's, and whatever does not meet is counted or refused."""
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from repository import SHARED
+
+from calibration.pairing import Paired, median_ratings, pair
+from data.errors import UserError
+from data.importers import import_source
+from data.judgments import judgments_by, parse_scale, position_on, read_recorded
+from data.records import Exchange, Judgment, Rating, judgment_of, unscored
+from data.tables import read_judgments, write_rows
+
+FIVE = parse_scale("1-5")
+
+
+def exchange(number: int, model: str = "ada") -> Exchange:
+    return Exchange(id=f"{number}/{model}", prompt=f"prompt {number}", response="oh", model=model)
+
+
+def judged(number: int, good: float, model: str = "ada") -> Judgment:
+    return judgment_of(exchange(number, model), {"Bad": 0.1, "Okay": 0.9 - good, "Good": good})
+
+
+def rated(identity: str, rating: float, rater: str = "ann", **more: Any) -> Rating:
+    return Rating(id=identity, rater=rater, rating=rating, **more)
+
+
+def write_csv(path: Path, rows: Sequence[dict[str, object]]) -> Path:
+    with path.open("w", encoding="utf-8", newline="") as out:
+        writer = csv.DictWriter(out, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def test_a_run_and_its_ratings_meet(tmp_path: Path) -> None:
+    """Through the files: what `score` writes is what is paired."""
+    judgments = [judged(1, 0.8), judged(2, 0.2), judged(1, 0.5, "bea"), unscored(exchange(3), "refused: no")]
+    write_rows(tmp_path / "judgments.jsonl", [*judgments, judged(9, 0.5)])
+    ratings = [
+        rated("1/ada", 3, batch="b1"),
+        rated("1/ada", 2, "bob"),
+        rated("2/ada", 1),
+        rated("1/bea", 2, "bob"),
+        rated("3/ada", 1),
+        rated("nowhere", 1),
+        rated("2/ada", 1, dimension="fluency"),
+    ]
+    paired = pair(read_judgments(tmp_path / "judgments.jsonl"), ratings)
+    assert paired.id.tolist() == ["1/ada", "1/ada", "2/ada", "1/bea"]
+    assert paired.model.tolist() == ["ada", "ada", "ada", "bea"]
+    assert paired.batch.tolist() == ["b1", "bob", "ann", "bob"], "without a batch, the rater's"
+    assert paired.rating.tolist() == [3, 2, 1, 2]
+    assert paired.label.tolist() == [3, 3, 2, 3]
+    assert paired.score == pytest.approx([2.7, 2.7, 2.1, 2.4])
+    assert paired.probabilities == pytest.approx(
+        np.array([[0.1, 0.1, 0.8]] * 2 + [[0.1, 0.7, 0.2], [0.1, 0.4, 0.5]])
+    )
+    assert paired.prompt[0] == paired.prompt[3] != paired.prompt[2]
+    assert (paired.unscored, paired.unjudged, paired.unrated) == ({"refused": 1}, 1, 1)
+
+
+def test_slices_keep_the_columns_together() -> None:
+    judgments = [judged(1, 0.8), judged(2, 0.2), judged(1, 0.5, "bea")]
+    paired = pair(judgments, [rated("1/ada", 3), rated("2/ada", 1), rated("1/bea", 2)])
+    parts = paired.by_model()
+    assert {name: part.id.tolist() for name, part in parts.items()} == {
+        "ada": ["1/ada", "2/ada"],
+        "bea": ["1/bea"],
+    }
+    kept = paired.take(np.array([2, 0]))
+    assert kept.rating.tolist() == [2, 3]
+    assert kept.probabilities is not None and kept.probabilities[:, 2].tolist() == [0.5, 0.8]
+    assert paired.clusters("rater").tolist() == [0, 0, 0]
+    assert len(paired.clusters("prompt")) == 3
+
+
+def test_a_median_takes_the_place_of_several_ratings() -> None:
+    judgments = [judged(1, 0.8), judged(2, 0.2)]
+    ratings = [rated("1/ada", value, who) for who, value in (("a", 3), ("b", 1), ("c", 3))]
+    ratings += [rated("2/ada", value, who) for who, value in (("a", 1), ("b", 2))]
+    medians = median_ratings(pair(judgments, ratings))
+    assert dict(zip(medians.id.tolist(), medians.rating.tolist(), strict=True)) == {"1/ada": 3, "2/ada": 2}
+    assert set(medians.rater) == {"median"}
+
+
+@pytest.mark.parametrize(
+    ("ratings", "said"),
+    [
+        ([rated("1/ada", 3), rated("1/ada", 2)], r"more than one by 'ann on 1/ada'; keep one"),
+        ([rated("1/ada", 4)], "rating 4 of '1/ada' is not on the scale from 1 to 3"),
+        ([rated("1/ada", 2.5)], "rating 2.5 of '1/ada' lies between two levels"),
+        ([rated("1/ada", 2, "")], "names no rater"),
+        ([rated("x", 2)], "ids of ratings and judgments do not meet"),
+        ([rated("1/ada", 2, dimension="tone")], "none of the dimension 'empathy'"),
+    ],
+)
+def test_mistakes_are_refused_by_name(ratings: list[Rating], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        pair([judged(1, 0.8)], ratings)
+
+
+def test_two_judgments_of_one_response_are_refused() -> None:
+    with pytest.raises(UserError, match="'1/ada' judged more than once"):
+        pair([judged(1, 0.8), judged(1, 0.7)], [rated("1/ada", 3)])
+
+
+def test_labels_of_another_scale_are_refused() -> None:
+    with pytest.raises(UserError, match="label 'Good' is none of 1, 2, 3, 4, 5"):
+        pair([judged(1, 0.8)], [rated("1/ada", 3)], scale=FIVE)
+
+
+def test_means_over_people_are_rounded_when_asked_for() -> None:
+    paired = pair(
+        [judged(n, 0.5) for n in (1, 2)], [rated("1/ada", 2.6), rated("2/ada", 1.5)], is_rounding=True
+    )
+    assert paired.rating.tolist() == [3, 2]
+
+
+def test_another_tool_s_table_on_another_scale(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [
+        {"id": "a", "model": "m1", "score": "4.5", "prompt": "p"},
+        {"id": "b", "model": "m2", "score": "2", "prompt": "p"},
+        {"id": "c", "model": "m1", "score": "7", "prompt": "q"},
+        {"id": "d", "model": "m1", "score": "", "prompt": "q"},
+    ]
+    path = write_csv(tmp_path / "tool.csv", rows)
+    ratings = [rated(name, value) for name, value in (("a", 5), ("b", 1), ("c", 3), ("d", 3))]
+    paired = pair(read_recorded(path, scale=FIVE), ratings, scale=FIVE)
+    assert paired.score.tolist() == [4.5, 2.0]
+    assert paired.label.tolist() == [4, 2], "a half goes to the even level"
+    assert paired.unscored == {"no score given": 1, "off the scale": 1}
+    assert paired.probabilities is None
+    assert paired.prompt[0] == paired.prompt[1]
+
+
+def test_a_table_of_labels_and_probabilities(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [
+        {"id": "a", "label": "good", "Bad": "0.1", "Okay": "0.2", "Good": "0.71", "rater": "tool"},
+        {"id": "b", "label": "", "Bad": "0.6", "Okay": "0.4", "Good": "0", "rater": "tool"},
+        {"id": "a", "label": "Bad", "Bad": "1", "Okay": "0", "Good": "0", "rater": "other"},
+    ]
+    path = write_csv(tmp_path / "tool.csv", rows)
+    paired = pair(read_recorded(path, judge="tool"), [rated("a", 3), rated("b", 1)])
+    assert paired.label.tolist() == [3, 1]
+    assert paired.score == pytest.approx([3.0, 1.4])
+    assert paired.probabilities is not None
+    assert paired.probabilities.sum(axis=1) == pytest.approx([1, 1])
+    with pytest.raises(UserError, match=r"tool.csv:4: judge: more than one \(other, tool\)"):
+        list(read_recorded(path))
+    with pytest.raises(UserError, match="no row by 'nobody'; found: other, tool"):
+        list(read_recorded(path, judge="nobody"))
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"id": "", "score": "1"}, "id: missing or empty"),
+        ({"id": "a", "Bad": "0.5", "Okay": "0.5"}, "Good: missing, though Bad is there"),
+        ({"id": "a", "Bad": "x", "Okay": "0.5", "Good": "0"}, "Bad: expected a probability, not 'x'"),
+        ({"id": "a", "Bad": "-1", "Okay": "1", "Good": "1"}, "Bad: expected a probability from 0 to 1"),
+        ({"id": "a", "Bad": "0.5", "Okay": "0.1", "Good": "0.1"}, "Bad: the row's probabilities sum to 0.7"),
+    ],
+)
+def test_a_bad_row_names_file_line_and_field(tmp_path: Path, row: dict[str, object], said: str) -> None:
+    path = write_csv(tmp_path / "tool.csv", [row])
+    with pytest.raises(UserError, match=rf"tool.csv:2: {said}"):
+        list(read_recorded(path))
+
+
+def test_a_table_without_a_score_is_the_wrong_table(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "tool.csv", [{"id": "a", "grade": "3"}])
+    with pytest.raises(UserError, match="no row says anything; expected a column score, rating, label, or"):
+        list(read_recorded(path))
+
+
+def test_an_id_twice_in_a_table_is_a_bad_row(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "tool.csv", [{"id": "a", "score": "1"}, {"id": "a", "score": "2"}])
+    with pytest.raises(UserError, match=r"tool.csv:3: id: 'a' stands at line 2 already"):
+        list(read_recorded(path))
+
+
+@pytest.mark.parametrize("text", ["", "5", "5-1", "a,a", "3-3"])
+def test_what_is_no_scale_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match="two or more levels"):
+        parse_scale(text)
+
+
+@given(st.integers(-3, 3), st.integers(2, 9), st.data())
+def test_every_level_of_a_scale_of_numbers_has_its_place(low: int, size: int, data: st.DataObject) -> None:
+    scale = parse_scale(f"{low} to {low + size - 1}")
+    value = data.draw(st.integers(low, low + size - 1))
+    assert position_on(value, scale) == position_on(f" {value}.0 ", scale) == value - low + 1
+    assert position_on(low - 1, scale) is None
+    assert position_on(low + size, scale) is None
+    assert position_on("nan", scale) is None
+
+
+def test_a_language_model_among_the_raters_can_be_the_judge() -> None:
+    ratings = [
+        rated(f"{context}/{model}", value, who, extra={"model": model})
+        for context, model, who, value in [
+            (1, "m1", "human", 5),
+            (1, "m1", "gpt", 4),
+            (1, "m2", "human", 2),
+            (1, "m2", "gpt", 3),
+            (2, "m1", "gpt", 1),
+        ]
+    ]
+    paired = pair(
+        judgments_by(ratings, rater="gpt", scale=FIVE),
+        [rating for rating in ratings if rating.rater == "human"],
+        scale=FIVE,
+    )
+    assert paired.model.tolist() == ["m1", "m2"]
+    assert (paired.rating.tolist(), paired.label.tolist()) == ([5, 2], [4, 3])
+    assert paired.prompt[0] == paired.prompt[1]
+    assert paired.unrated == 1
+    with pytest.raises(UserError, match="no rating of 'empathy' by 'claude'"):
+        judgments_by(ratings, rater="claude", scale=FIVE)
+
+
+def test_columns_that_do_not_fit_are_a_bug() -> None:
+    names = np.array(["a", "b"])
+    columns = {"id": names, "model": names, "rater": names, "batch": names, "prompt": names}
+    numbers = {"rating": np.array([1, 2]), "score": np.array([1.0, 2.0])}
+    with pytest.raises(ValueError, match="one length"):
+        Paired(**columns, **numbers, label=np.array([1]))
+    with pytest.raises(ValueError, match="positions on the scale"):
+        Paired(**columns, **numbers, label=np.array([1, 4]))
+    with pytest.raises(ValueError, match="every level"):
+        Paired(**columns, **numbers, label=np.array([1, 2]), probabilities=np.ones((2, 2)))
+
+
+def test_recorded_judges_of_mental_align_pair_with_its_expert() -> None:
+    folder = SHARED / "mental-align"
+    if not folder.exists():
+        pytest.skip("public dataset not at hand: set EMPATHY_DATA to a folder with mental-align")
+    ratings = import_source("mental-align", folder).ratings
+    people = [rating for rating in ratings if rating.rater == "human"]
+    sizes = {}
+    for judge in ("gpt-4o", "claude-3.7-sonnet", "gemini-2.5-flash", "o4-mini"):
+        paired = pair(judgments_by(ratings, rater=judge, scale=FIVE), people, scale=FIVE)
+        assert len(paired.models) == 10
+        assert len(np.unique(paired.prompt)) == 1000
+        sizes[judge] = len(paired)
+    assert sizes == {"gpt-4o": 9908, "claude-3.7-sonnet": 9907, "gemini-2.5-flash": 9902, "o4-mini": 9906}

@@ -1,0 +1,139 @@
+"""Shares and their intervals, against cases worked out by hand and against a known truth."""
+
+import itertools
+from hashlib import sha256
+
+import numpy as np
+import pytest
+
+from calibration.bootstrap import mean_intervals, resample_clusters
+from calibration.shares.tally import BLOCKS, MAX_CLUSTERS, ModelShares, Tally, model_shares
+from data.records import LABELS, Judgment
+
+
+def judgment(model: str, prompt: object, good: float | None, reason: str | None = None) -> Judgment:
+    """A judgment that is Good with probability `good`, else Bad."""
+    return Judgment(
+        id="x",
+        model=model,
+        content="c",
+        prompt_digest=sha256(str(prompt).encode()).hexdigest()[:16],
+        probabilities=None if good is None else {"Bad": 1 - good, "Okay": 0.0, "Good": good},
+        unscored=reason,
+    )
+
+
+def shares_of(judgments: list[Judgment], seed: int = 0, draws: int = 2000) -> list[ModelShares]:
+    tally = Tally()
+    for item in judgments:
+        tally.add(item)
+    return model_shares(tally, rng=np.random.default_rng(seed), draws=draws)
+
+
+def bounds(found: ModelShares, label: str = "Good") -> tuple[float, float]:
+    interval = found.shares[label].interval
+    assert interval is not None
+    return interval.low, interval.high
+
+
+def test_a_share_is_the_mean_probability_and_not_a_count_of_likeliest_labels() -> None:
+    (found,) = shares_of([judgment("m", prompt, 0.6) for prompt in range(10)])
+    assert found.shares["Good"].share == pytest.approx(0.6)
+    assert found.shares["Bad"].share == pytest.approx(0.4)
+    assert found.scored == 10
+
+
+def test_two_prompts_by_hand() -> None:
+    """Draws take the good prompt 0, 1 or 2 times in 2, with chances 1/4, 1/2, 1/4: all within 95 %."""
+    (found,) = shares_of([judgment("m", "a", 1.0), judgment("m", "b", 0.0)])
+    assert bounds(found) == (0.0, 1.0)
+
+
+def test_prompts_of_unequal_size_against_every_possible_draw() -> None:
+    """Four prompts have 4^4 equally likely draws, few enough to list: the quantiles are known exactly."""
+    sums, counts = np.array([[3.0], [0.5], [2.0], [0.0]]), np.array([4.0, 1.0, 2.0, 3.0])
+    draws = [list(draw) for draw in itertools.product(range(4), repeat=4)]
+    means = sorted(float(sums[draw].sum() / counts[draw].sum()) for draw in draws)
+    drawn = resample_clusters(4, rng=np.random.default_rng(1), draws=40_000)
+    (interval,) = mean_intervals(sums, counts, drawn) or []
+    assert interval.low == pytest.approx(np.quantile(means, 0.025), abs=0.02)
+    assert interval.high == pytest.approx(np.quantile(means, 0.975), abs=0.02)
+
+
+def test_intervals_cover_the_truth_of_clustered_data() -> None:
+    """Ten responses to a prompt share its mood: resampled one by one they would cover far too rarely."""
+    rng = np.random.default_rng(7)
+    covered = by_response = 0
+    for _ in range(400):
+        moods = rng.beta(2, 2, size=(40, 1))  # mean 0.5, the truth
+        good = (rng.random((40, 10)) < moods).astype(float)
+        drawn = resample_clusters(40, rng=rng, draws=400)
+        (interval,) = mean_intervals(good.sum(axis=1, keepdims=True), np.full(40, 10.0), drawn) or []
+        covered += interval.low <= 0.5 <= interval.high
+        naive = 1.96 * good.std() / np.sqrt(good.size)
+        by_response += abs(good.mean() - 0.5) <= naive
+    assert 0.92 <= covered / 400 <= 0.98
+    assert by_response / 400 < 0.85
+
+
+def test_models_that_answer_the_same_prompts_are_resampled_together() -> None:
+    rng = np.random.default_rng(3)
+    good = rng.random(50)
+    rows = [judgment(model, n, value) for n, value in enumerate(good) for model in ("a", "b")]
+    first, second = shares_of(rows)
+    assert bounds(first) == bounds(second), "the same answers under the same draws"
+
+
+def test_one_prompt_has_a_share_and_no_interval() -> None:
+    (found,) = shares_of([judgment("m", "only", 0.3), judgment("m", "only", 0.5)])
+    assert found.shares["Good"].share == pytest.approx(0.4)
+    assert found.shares["Good"].interval is None
+
+
+def test_unscored_is_counted_by_reason_and_is_no_share() -> None:
+    rows = [
+        judgment("m", 1, 1.0),
+        judgment("m", 2, 0.0),
+        judgment("m", 3, None, "not on the scale: 7"),
+        judgment("m", 4, None, "not on the scale: 8"),
+        judgment("m", 5, None, "refused"),
+        judgment("silent", 1, None, "refused"),
+    ]
+    found, silent = shares_of(rows)
+    assert (found.scored, found.unscored) == (2, {"not on the scale": 2, "refused": 1})
+    assert found.shares["Good"].share == 0.5
+    assert (silent.scored, silent.unscored, silent.shares) == (0, {"refused": 1}, {})
+
+
+def test_the_best_model_comes_first_and_the_unscored_last() -> None:
+    rows = [judgment("c", 1, None, "refused"), judgment("a", 1, 0.2), judgment("b", 1, 0.9)]
+    assert [found.model for found in shares_of(rows)] == ["b", "a", "c"]
+    assert shares_of([]) == []
+    assert [found.shares for found in shares_of(rows[:1])] == [{}]
+
+
+def test_the_same_seed_gives_the_same_intervals() -> None:
+    rows = [judgment("m", n, n / 20) for n in range(20)]
+    assert shares_of(rows, seed=5) == shares_of(rows, seed=5)
+    assert shares_of(rows, seed=5) != shares_of(rows, seed=6)
+
+
+def test_many_prompts_are_thrown_into_blocks_that_say_the_same() -> None:
+    rng = np.random.default_rng(11)
+    prompts = MAX_CLUSTERS * 2
+    good = rng.random(prompts)
+    tally = Tally()
+    for number, value in enumerate(good):
+        tally.add(judgment("m", number, float(value)))
+    assert len(tally.clusters) <= MAX_CLUSTERS
+    assert sum(map(len, tally.sums.values())) <= BLOCKS
+    (found,) = model_shares(tally, rng=rng)
+    assert found.scored == prompts
+    assert found.shares["Good"].share == pytest.approx(good.mean())
+    low, high = bounds(found)
+    assert high - low == pytest.approx(2 * 1.96 * good.std() / np.sqrt(prompts), rel=0.1)
+
+
+def test_shares_sum_to_one() -> None:
+    (found,) = shares_of([judgment("m", n, n / 7) for n in range(7)])
+    assert sum(found.shares[label].share for label in LABELS) == pytest.approx(1)

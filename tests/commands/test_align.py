@@ -1,0 +1,219 @@
+"""The commands of an alignment from end to end: run, import, report, and all that can be wrong with them."""
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from repository import SHARED
+from servers import Answer, Call, ScriptedServer, answer_chat
+
+import cli
+from emotionbench.questionnaires import read_questionnaire
+from emotionbench.sheets import Means, Sheet, write_sheets
+from emotionbench.situations import FACTOR_NAMES
+
+RESULTS = SHARED / "emotionbench" / "results"
+PANAS = read_questionnaire("PANAS")
+HOSTILE = "<script>alert(1)</script>\x1b[2J"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def align(*words: object) -> Result:
+    return CliRunner().invoke(cli.main, ["align", *map(str, words)], terminal_width=80)
+
+
+def grumpy(call: Call) -> Answer:
+    """Feels little by default, and is upset by all that happens; refuses to think of Winter."""
+    if "sleet" in call.text:
+        return answer_chat(call, "I'm sorry, but I can't answer that.")
+    is_evoked = "Put yourself" in call.text
+    lines = call.text.split("\n\n")[-2].splitlines()
+    words = [line.partition(". ")[2] for line in lines]
+    negative = {PANAS.texts[item - 1] for item in PANAS.scales["negative"]}
+    marks = {
+        n: (4 if word in negative else 2) if is_evoked else 3 - (n == 3) for n, word in enumerate(words, 1)
+    }
+    return answer_chat(call, json.dumps(marks))
+
+
+def test_run_then_report(tmp_path: Path) -> None:
+    with ScriptedServer(grumpy) as server:
+        done = align("run", "--model", "grump", "--base-url", server.base_url, "--orders", 2, "--out", "run")
+    assert done.exit_code == 0, done.output
+    assert "224 of 226 sheets of PANAS filled in by grump\nlack marks: refused (2)\n" in done.output
+    manifest = json.loads(Path("run/manifest.json").read_text())
+    assert manifest["counts"]["sheets"] == 10 + 108 * 2
+    assert manifest["missing"] == {"refused": 2}
+    told = align("report", "run", "--out", "report")
+    assert told.exit_code == 0, told.output
+    assert all(len(line) <= 80 for line in told.stdout.splitlines())
+    assert re.search(r"^Anger +30 +20\.0 \(0\.0\) ↓ ", told.stdout, re.MULTILINE)
+    assert "by factor: Depression-5 2 of 6" in told.stdout
+    assert "the overall change (negative) lies between" in " ".join(told.stdout.split())
+    assert "The situations are ours" in told.stdout
+    page = Path("report/report.html").read_text(encoding="utf-8")
+    assert len(re.findall('<polyline[^>]*class="curve after"', page)) == 8 * 2 and "Alignment report" in page
+    assert "<script" not in page
+
+
+def test_the_same_run_asks_for_nothing_again() -> None:
+    with ScriptedServer(grumpy) as server:
+        options = ["run", "--model", "g", "--base-url", server.base_url, "--orders", 1, "--per-factor", 1]
+        first = align(*options, "--json")
+        calls = len(server.calls)
+        again = align(*options)
+    assert json.loads(first.stdout)["asked"] == calls == 10 + 36
+    assert "(nothing left to ask)" in again.output and len(server.calls) == calls
+    assert Path(json.loads(first.stdout)["run"]).parts[0] == "alignments"
+
+
+def test_positive_and_stable_are_variants_of_their_own() -> None:
+    with ScriptedServer(grumpy) as server:
+        options = ["run", "--model", "g", "--base-url", server.base_url, "--orders", 1, "--emotion", "Fear"]
+        for flags, folder in ((["--positive"], "well"), (["--stable"], "calm"), ([], "plain")):
+            assert align(*options, *flags, "--out", folder).exit_code == 0
+    texts = [call.text for call in server.calls]
+    assert sum("Keep your balance" in text for text in texts) == 10 + 15
+    told = align("report", "well", "calm", "plain")
+    assert "g (positive), PANAS" in told.stdout and "g (stable), PANAS" in told.stdout
+    assert "have no counterpart among people" in " ".join(told.stdout.split())
+    assert told.stdout.count("order of the 5 factors' changes") == 2, "not for situations that go well"
+
+
+def test_replay_reads_answers_again() -> None:
+    with ScriptedServer(grumpy) as server:
+        align(
+            "run",
+            "--model",
+            "g",
+            "--base-url",
+            server.base_url,
+            "--orders",
+            1,
+            "--per-factor",
+            1,
+            "--out",
+            "run",
+        )
+    done = align("run", "--replay", "run/answers.jsonl", "--orders", 1, "--per-factor", 1, "--out", "again")
+    assert done.exit_code == 0, done.output
+    first, second = (Path(name, "sheets.jsonl").read_text() for name in ("run", "again"))
+    assert first.replace('"model": "g"', '"model": "answers"') == second
+
+
+def write_results(path: Path) -> None:
+    names = ["question-0", "order-0", "General_test-0_order-0", "General_test-1_order-0"]
+    names += [f"{factor}_scenario-{s}_test-0_order-0" for factor in FACTOR_NAMES for s in (0, 2)]
+    with path.open("w", newline="", encoding="utf-8") as out:
+        writer = csv.writer(out)
+        writer.writerow(names)
+        writer.writerow([" "] * len(names))
+        for item in range(1, 21):
+            evoked = ["" if place == 4 else 2 + place % 3 for place in range(len(names) - 4)]
+            writer.writerow(["x", item, 3, 1 + item % 5, *evoked])
+
+
+def test_files_with_missing_columns_are_imported_with_a_count() -> None:
+    write_results(Path("my-PANAS-testing.csv"))
+    done = align("import", "my-PANAS-testing.csv", "--json")
+    counts = json.loads(done.stdout)["files"]["my-PANAS-testing.csv"]
+    assert (counts["missing columns"], counts["empty columns"], counts["complete"]) == (36, 1, 2 + 71)
+    assert "36 missing columns" in align("import", "my-PANAS-testing.csv").stdout
+    told = align("report", "sheets.jsonl", "--factors")
+    assert told.exit_code == 0, told.output
+    assert "no such column (36)" in told.stdout and "Embarrassment-3" in told.stdout
+    assert all(len(line) <= 80 for line in told.stdout.splitlines())
+
+
+def test_the_report_names_what_the_data_contradict_even_without_the_crowd() -> None:
+    write_results(Path("my-PANAS-testing.csv"))
+    align("import", "my-PANAS-testing.csv")
+    result = json.loads(align("report", "sheets.jsonl", "--json", "--out", "r").stdout)
+    wrong = {(item["name"], item["subscale"], item["printed"]) for item in result["contradicted"]}
+    assert ("Anger", "positive", "-2.2") in wrong and ("Overall", "positive", "8.7") in wrong
+    assert ("Overall", "negative", "10.4") not in wrong
+    assert result == json.loads(Path("r/report.json").read_text()) | {"report": "r/report.html"}
+
+
+def test_names_that_would_do_harm_are_shown_as_text() -> None:
+    marks = dict.fromkeys(range(1, 21), 3)
+    sheets: list[Sheet | Means] = [Sheet(model=HOSTILE, scale="PANAS", marks=marks) for _ in range(2)]
+    sheets.append(Sheet(model=HOSTILE, scale="PANAS", marks=marks, factor="Anger-0", situation="Anger-0/1"))
+    write_sheets(Path("sheets.jsonl"), sheets)
+    told = align("report", "sheets.jsonl", "--out", "report")
+    assert told.exit_code == 0, told.output
+    assert "\x1b" not in told.stdout
+    page = Path("report/report.html").read_text(encoding="utf-8")
+    assert "<script" not in page and "\x1b" not in page and "&lt;script&gt;" in page
+
+
+def test_means_of_a_leaderboard_are_reported() -> None:
+    def affect(one: float, two: float) -> dict[str, float]:
+        return {"Positive Affect": one, "Negative Affect": two}
+
+    parts: dict[str, object] = {"Control": affect(10.6, 10.0), "Overall": affect(20.5, 30.3)}
+    for key, name in FACTOR_NAMES.items():
+        parts.setdefault(key.partition("-")[0], {})[name] = affect(20, 30)  # type: ignore[index]
+    Path("data.json").write_text(json.dumps({"LLaMA-405B": parts}), encoding="utf-8")
+    assert align("import", "data.json").exit_code == 0
+    told = align("report", "sheets.jsonl", "--out", "report")
+    assert told.exit_code == 0, told.output
+    assert "denies all feeling by default" in told.stdout and "+9.9" in told.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run"], "no model: name one with --model"),
+        (["run", "--model", "m", "--scale", "AGQ"], "AGQ: we ship no items of it"),
+        (["run", "--model", "m", "--scale", "nothing"], "unknown questionnaire 'nothing'"),
+        (["run", "--model", "m", "--emotion", "Joy"], "no situations for 'Joy'"),
+        (["run", "--model", "m", "--situations", "none.csv"], "none.csv: no such file"),
+        (["run", "--replay", "none.jsonl"], "none.jsonl: no such file"),
+        (["import", "none.csv"], "none.csv: no such file"),
+        (["report", "none.jsonl"], "none.jsonl: no such file"),
+    ],
+)
+def test_mistakes_are_told_with_a_way_out(words: list[str], said: str) -> None:
+    done = align(*words)
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.output
+
+
+def test_a_server_that_is_not_there_ends_with_exit_code_5() -> None:
+    done = align("run", "--model", "m", "--base-url", "http://127.0.0.1:9/v1", "--out", "run")
+    assert done.exit_code == 5
+    assert "is the server running" in done.stderr
+
+
+def test_help_names_the_commands() -> None:
+    told = align("--help").stdout
+    assert all(name in told for name in ("run", "import", "report"))
+
+
+def test_the_real_results_are_reported_whole(tmp_path: Path) -> None:
+    if not RESULTS.exists():
+        pytest.skip("benchmark not at hand: set EMPATHY_DATA to a folder with emotionbench/results")
+    files = [*sorted((RESULTS / "PANAS Test").iterdir()), *sorted((RESULTS / "Challenging Bench").iterdir())]
+    assert align("import", *files, "--out", "all.jsonl").exit_code == 0
+    told = align("report", "all.jsonl", "--out", "report")
+    assert told.exit_code == 0, told.output
+    assert all(len(line) <= 80 for line in told.stdout.splitlines())
+    text = " ".join(told.stdout.split()).replace("\N{MINUS SIGN}", "-")
+    assert "Overall 1,266 22.9 (8.7) ↓ -5.1 -5.1 24.1 (9.7) ↑ +10.4 +10.4" in text
+    assert "Overall 1,750 22.3 (6.6) ↓ -27.6 -5.1 32.2 (7.7) ↑ +22.2 +10.4" in text
+    assert "Overall overall 300 0.2 (0.6) 12.8 (15.8) ↑ +12.6" in text
+    assert ".55 [.25, .75] positive, .84 [.67, .92] negative" in text
+    assert "paper, version 6, gpt-3.5-turbo, BDI-II: Overall overall change +6.4 (data: +12.62)" in text
+    assert "Guilt positive change -6.32 (data: -6.53)" in text
+    page = Path("report/report.html").read_text(encoding="utf-8")
+    assert "Printed figures that the data contradict" in page

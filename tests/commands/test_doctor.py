@@ -1,0 +1,282 @@
+"""`doctor` through the real door: a sound house, broken parts one at a time, servers that answer or not."""
+
+import errno
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import date
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from servers import Call, LoopbackServer, answer
+
+import cli
+from commands.shared.checks import (
+    KNOWN,
+    ROOT,
+    Check,
+    check_disk,
+    check_file,
+    check_history,
+    check_judge,
+    check_packages,
+    check_sample,
+    check_writing,
+)
+from data.records import LABELS
+from judge.classifier.judge import ClassifierJudge
+
+SECRET = "sk-abcdefghijklmnop"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def doctor(*arguments: object) -> Result:
+    return CliRunner().invoke(cli.main, ["doctor", *map(str, arguments)], terminal_width=80)
+
+
+def checks(done: Result) -> dict[str, dict[str, str]]:
+    return {row["name"]: row for row in json.loads(done.stdout)["checks"]}
+
+
+def test_a_sound_house_passes_and_each_line_says_so() -> None:
+    done = doctor()
+    assert done.exit_code == 0, done.output
+    *lines, last = done.stdout.splitlines()
+    assert all(line.split()[0] in ("ok", "warn") for line in lines)
+    (known,) = KNOWN.values()
+    assert f"test judgment: {' '.join(f'{value:.3f}' for value in known)}, as it should be" in done.stdout
+    assert last.startswith(f"{len(lines)} checks: 0 failed")
+    assert not list(Path().iterdir()), "nothing is written"
+
+
+def test_as_json_every_check_has_a_name_a_status_and_words() -> None:
+    done = doctor("--json")
+    assert (done.exit_code, json.loads(done.stdout)["failed"]) == (0, 0)
+    found = checks(done)
+    assert {"python", "packages", "judge classifier", "test judgment", "write access"} <= set(found)
+    assert all(set(row) == {"name", "status", "says", "way_out"} for row in found.values())
+
+
+def test_damaged_weights_are_a_failure_with_a_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(ClassifierJudge.shipped, "weights")
+    spoilt = bytearray(Path("weights/model.onnx").read_bytes())
+    spoilt[len(spoilt) // 2] ^= 1
+    Path("weights/model.onnx").write_bytes(spoilt)
+    monkeypatch.setattr(ClassifierJudge, "shipped", tmp_path / "weights")
+    done = doctor("--json")
+    assert done.exit_code == 5
+    row = checks(done)["judge classifier"]
+    assert (row["status"], "damaged or changed" in row["says"]) == ("fail", True)
+    assert row["way_out"]
+    assert checks(done)["test judgment"]["status"] == "fail"
+    assert checks(done)["judge classifier-large"]["status"] == "ok", "the other checks go on"
+
+
+def test_a_calibration_that_runs_out_is_told_before_and_after() -> None:
+    days = (date(2026, 12, 1), date(2031, 11, 10), date(2040, 1, 1))
+    last = [list(check_judge("classifier", today=day))[-1] for day in days]
+    assert [item.status for item in last] == ["ok", "warn", "warn"]
+    assert "expires soon" in last[1].says
+    assert "expired" in last[2].says
+
+
+def test_another_answer_than_the_known_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    (known,) = KNOWN.values()
+    for off, status in ((0.0005, "ok"), (0.01, "warn"), (0.3, "fail")):
+        said = [known[0] + off, known[1], known[2] - off]
+        monkeypatch.setattr(ClassifierJudge, "predict", lambda self, exchange, said=said: said)
+        assert check_sample().status == status
+
+
+def test_little_room_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for free, status in ((2 << 30, "ok"), (1 << 29, "warn"), (1 << 20, "fail")):
+        monkeypatch.setattr(shutil, "disk_usage", lambda path, free=free: SimpleNamespace(free=free))
+        assert check_disk("disk", tmp_path / "not" / "there", least=1 << 30).status == status
+
+
+def test_a_folder_that_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**options: Any) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    found = check_writing(tmp_path)
+    assert found.status == "fail"
+    assert "name a folder on a disk that can be written to" in found.says
+
+
+def test_packages_that_are_old_or_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    changed = project.replace('"click>=8.1"', '"click>=99"').replace('"gepa>=0.1"', '"nowhere-at-all>=1"')
+    (tmp_path / "pyproject.toml").write_text(changed, encoding="utf-8")
+    monkeypatch.setattr("commands.shared.checks.ROOT", tmp_path)
+    found = {check.name: check for check in check_packages()}
+    assert found["packages"].status == "fail"
+    assert "does not fit >=99" in found["packages"].says
+    assert found["extra prompted"].status == "ok", "it is optional"
+    assert found["extra prompted"].says == "optional, not installed: nowhere-at-all"
+    assert "'.[prompted]'" in found["extra prompted"].way_out
+
+
+Reply = Callable[[str, str, Any], tuple[int, Any]]
+
+
+@contextmanager
+def serve(reply: Reply) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """A server that answers by method, path and body; and what was asked."""
+    asked: list[tuple[str, str]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            asked.append((self.command, self.path))
+            body = self.rfile.read(int(self.headers.get("content-length", 0)))
+            status, said = reply(self.command, self.path, json.loads(body) if body else None)
+            content = json.dumps(said).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_POST = do_GET
+
+        def log_message(self, *words: object) -> None:
+            """Quietly."""
+
+    with LoopbackServer(Handler) as server:
+        yield server.base_url, asked
+
+
+def lists(*models: str) -> Reply:
+    """Lists these models, and answers what it is asked."""
+
+    def reply(method: str, path: str, body: Any) -> tuple[int, Any]:
+        if method == "GET":
+            return 200, {"data": [{"id": name} for name in models]}
+        return 200, answer(Call(number=0, path=path, headers={}, body=body, repeat=0)).body
+
+    return reply
+
+
+def write_judge(base_url: str, **more: str) -> Path:
+    table = {"kind": "decision", "model": "m", "base_url": base_url, **more}
+    path = Path("judge.toml")
+    lines = [f"{key} = {json.dumps(value)}\n" for key, value in table.items()]
+    path.write_text("".join([*lines, "retries = 0\n"]))
+    return path
+
+
+def look(path: Path, *, ask: bool = False) -> dict[str, Check]:
+    return {check.name: check for check in check_file(path, ask=ask)}
+
+
+def test_a_server_that_lists_the_model_is_fine_and_asked_for_nothing_else() -> None:
+    with serve(lists("m", "n")) as (base_url, asked):
+        found = look(write_judge(base_url))[f"{base_url}, model m"]
+    assert found.status == "ok"
+    assert "the model is listed" in found.says
+    assert asked == [("GET", "/v1/models")], "what could cost money is not sent"
+
+
+def test_a_model_that_is_not_listed_is_to_look_at() -> None:
+    with serve(lists("other")) as (base_url, _):
+        found = look(write_judge(base_url))[f"{base_url}, model m"]
+    assert found.status == "warn"
+    assert "not listed, but other" in found.says
+
+
+def test_a_server_without_a_list_is_to_look_at() -> None:
+    with serve(lambda method, path, body: (404, {"error": {"message": "no such page"}})) as (base_url, _):
+        found = look(write_judge(base_url))[f"{base_url}, model m"]
+    assert (found.status, found.way_out) == ("warn", "ask it once, which may cost money: --ask")
+
+
+def test_with_ask_one_typed_question_is_put_and_its_answer_told() -> None:
+    with serve(lists("m")) as (base_url, asked):
+        found = look(write_judge(base_url), ask=True)["judge.toml: a question"]
+    assert asked == [("GET", "/v1/models"), ("POST", "/v1/decisions")]
+    assert found.status == "ok", found
+    assert found.says.split()[:2] in (["answered", label] for label in LABELS)
+
+
+def test_a_model_is_asked_for_one_reply() -> None:
+    with serve(lists("m")) as (base_url, asked):
+        Path("model.toml").write_text(f"model = 'm'\nbase_url = '{base_url}'\nretries = 0\n")
+        found = look(Path("model.toml"), ask=True)["model.toml: a prompt"]
+    assert found.status == "ok", found
+    assert asked == [("GET", "/v1/models"), ("POST", "/v1/chat/completions")]
+
+
+def test_a_server_that_is_not_there_fails_with_the_way_out() -> None:
+    with serve(lists("m")) as (base_url, _):
+        path = write_judge(base_url)
+    done = doctor(path)
+    assert done.exit_code == 5
+    assert "no connection" in done.stdout
+    assert "is the server running, and the address right?" in done.stdout
+
+
+def test_a_key_is_looked_for_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SOME_KEY", raising=False)
+    refused = (401, {"error": {"message": f"no such key {SECRET}"}})
+    with serve(lambda method, path, body: refused) as (base_url, asked):
+        path, name = write_judge(base_url, key_env="SOME_KEY"), f"{base_url}, model m"
+        missing = look(path)[name]
+        assert not asked, "without its key a server is not asked"
+        monkeypatch.setenv("SOME_KEY", SECRET)
+        wrong = look(path)[name]
+    assert (missing.status, wrong.status) == ("fail", "fail")
+    assert "SOME_KEY: this environment variable is not set" in missing.says
+    assert wrong.way_out == "check the variable SOME_KEY"
+    assert SECRET not in f"{missing}{wrong}"
+
+
+def test_a_night_is_looked_through_with_its_models_and_history() -> None:
+    with serve(lists("m")) as (base_url, asked):
+        Path("nightly.toml").write_text(
+            f"[[models]]\nname = 'mine'\nmodel = 'm'\nbase_url = '{base_url}'\n[gates]\ngood_share_drop = 5\n"
+        )
+        found = look(Path("nightly.toml"))
+    assert all(check.status == "ok" for check in found.values())
+    assert found["nightly.toml"].says == "models: 1, gates: 1"
+    assert "not there yet" in found["history sqlite:///nights.sqlite"].says
+    assert asked == [("GET", "/v1/models")]
+    assert not Path("nights.sqlite").exists(), "a check makes no history"
+
+
+def test_a_history_that_cannot_be_opened() -> None:
+    Path("nights.sqlite").write_text("this is no database at all, and long enough to be seen as none" * 20)
+    assert check_history("nights.sqlite").status == "fail"
+    away = check_history("postgresql+psycopg://me:secret@127.0.0.1:9/nights")
+    assert away.status == "fail"
+    assert "secret" not in away.name + away.says
+
+
+def test_a_file_that_is_none_fails_and_says_what_is_wrong() -> None:
+    said = {
+        "kind = ": "not TOML",
+        "kind = 'clasifier'": "did you mean 'classifier'?",
+        "x = 1": "model: missing",
+    }
+    for text, words in said.items():
+        Path("bad.toml").write_text(text)
+        found = look(Path("bad.toml"))["bad.toml"]
+        assert found.status == "fail"
+        assert words in found.says
+    assert "no such file" in look(Path("gone.toml"))["gone.toml"].says
+
+
+def test_a_wrong_option_is_a_usage_error() -> None:
+    assert doctor("--aks").exit_code == 2

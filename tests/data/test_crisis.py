@@ -1,0 +1,156 @@
+"""The flag: who may be in danger is found, who only speaks like it is not, and nothing else changes."""
+
+import json
+import os
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from crisis_texts import DANGER, FRESH, HARMLESS
+from repository import ROOT
+
+import cli
+from data.crisis import PATTERNS, danger_said
+from data.files import read_toml
+from data.importers import import_source
+from data.records import Exchange, Turn, danger_in, judgment_of, unscored
+from data.tables import read_judgments, to_row, write_rows
+
+DATA = Path(os.environ.get("EMPATHY_DATA", ROOT.parent / "shared" / "data"))
+EXCHANGE = Exchange(id="1", prompt="I want to die.", response="I'm here. Are you safe right now?")
+HALVES = pytest.mark.parametrize("half", [0, 1], ids=["mended by", "measured"])
+
+
+def dangers(half: int) -> list[tuple[str, str]]:
+    return [(kind, text) for kind, texts in DANGER.items() for text in texts[half]]
+
+
+def test_there_are_enough_texts_to_measure_with() -> None:
+    assert sum(len(texts) for halves in DANGER.values() for texts in halves) >= 120
+    assert sum(map(len, HARMLESS)) >= 140
+
+
+@HALVES
+def test_recall_and_precision_on_texts_of_ours(half: int) -> None:
+    found = [text for _, text in dangers(half) if danger_said(text)]
+    wrong = [text for text in HARMLESS[half] if danger_said(text)]
+    assert len(found) / len(dangers(half)) >= 0.95
+    assert len(found) / (len(found) + len(wrong)) >= 0.95
+
+
+def test_most_of_what_is_only_hinted_at_is_missed_as_the_documentation_says() -> None:
+    found = sum(danger_said(text) is not None for text in FRESH)
+    said = (ROOT / "docs" / "responsible-use.md").read_text(encoding="utf-8")
+    assert f"{found} of {len(FRESH)}" in said
+
+
+@pytest.mark.parametrize(("kind", "text"), [item for item in dangers(0) if item[0] != "other languages"])
+def test_the_danger_is_called_by_its_name(kind: str, text: str) -> None:
+    assert danger_said(text) == kind
+
+
+@pytest.mark.parametrize("text", HARMLESS[0])
+def test_an_idiom_is_no_danger(text: str) -> None:
+    assert danger_said(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I DON'T WANT TO LIVE ANYMORE",
+        "I don\u2019t want to live any more",
+        "i dont want  to\nlive anymore.",
+        "\uff29 don't want to live anymore",
+        "I don't want to li\u200bve anymore",
+    ],
+)
+def test_letters_are_taken_for_what_they_say(text: str) -> None:
+    assert danger_said(text) == "suicide"
+
+
+def test_all_that_the_speaker_said_counts_and_nothing_that_was_answered() -> None:
+    calm = Exchange(id="1", prompt="Thanks.", response="I want to die.")
+    said = Turn(speaker="speaker", text="I want to die.")
+    assert danger_in(calm) is None
+    assert danger_in(replace(calm, dialogue=(said,))) == "suicide"
+    assert danger_in(replace(calm, dialogue=(replace(said, speaker="Listener"),))) is None
+    assert danger_in(replace(calm, situation="My husband hits me.")) == "abuse"
+
+
+def test_own_danger_comes_before_grief() -> None:
+    assert danger_said("My brother killed himself, and now I want to die too.") == "suicide"
+
+
+@pytest.mark.parametrize("text", ["", " ", "\ud83d", "\x00", "'" * 1000, "😶‍🌫️"])
+def test_odd_texts_do_no_harm(text: str) -> None:
+    assert danger_said(text) is None
+
+
+@pytest.mark.parametrize(
+    "word", ["i want to ", "my husband hit me ", "took all my ", "embarrassed could have "]
+)
+def test_a_long_text_takes_no_longer_than_its_length_asks(word: str) -> None:
+    started = time.process_time()
+    danger_said(word * (100_000 // len(word)))
+    assert time.process_time() - started < 5
+
+
+def test_every_pattern_compiles_and_is_hinted_at_by_plain_words() -> None:
+    table = read_toml(PATTERNS)
+    for row in [*table["signs"], table["lost"]]:
+        assert row["words"] == row["words"].lower()
+        assert all(re.compile(pattern) for pattern in row["patterns"])
+
+
+def test_a_flag_changes_no_label_and_is_there_whether_scored_or_not() -> None:
+    sure = {"Bad": 0.1, "Okay": 0.2, "Good": 0.7}
+    flagged, plain = judgment_of(EXCHANGE, sure), judgment_of(replace(EXCHANGE, prompt="Hello!"), sure)
+    assert (flagged.flag, plain.flag) == ("suicide", None)
+    assert (flagged.label, flagged.score) == (plain.label, plain.score)
+    assert unscored(EXCHANGE, "refused").flag == "suicide"
+    assert "flag" not in to_row(plain), "rows without a flag are as they were before there were flags"
+
+
+def test_rows_with_and_without_a_flag_are_read_again(tmp_path: Path) -> None:
+    made = [unscored(EXCHANGE, "refused"), unscored(replace(EXCHANGE, prompt="Hello!"), "refused")]
+    write_rows(tmp_path / "judgments.jsonl", made)
+    assert [item.flag for item in read_judgments(tmp_path / "judgments.jsonl")] == ["suicide", None]
+
+
+def test_score_compare_and_the_summary_say_what_to_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {
+            "id": f"{model}{n}",
+            "model": model,
+            "prompt": f"{text} {n}",
+            "response": "I'm so sorry." * len(model),
+        }
+        for model in ("a", "bb")
+        for n, text in enumerate(["I want to die.", "My cat ran off.", "I lost my keys."] * 4)
+    ]
+    Path("r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = CliRunner().invoke(cli.main, ["score", "r.jsonl", "--judge", "length", "--out", "run"])
+    assert done.exit_code == 0, done.output
+    said = "8 responses answer somebody who may be in danger: ids a0, a3, a6, a9, bb0 and 3 more"
+    assert said in done.stdout
+    assert "read them, the judge cannot tell whether they are safe" in done.stdout
+    found = json.loads(Path("run/summary.json").read_text())["flagged"]
+    assert (found["count"], found["dangers"], len(found["ids"])) == (8, {"suicide": 8}, 8)
+    compared = CliRunner().invoke(cli.main, ["compare", "run", "--json"])
+    assert compared.exit_code == 0, compared.output
+    assert json.loads(compared.stdout)["flagged"] == found
+    assert any(said in note for note in json.loads(compared.stdout)["notes"])
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="the public datasets are not here; name them in EMPATHY_DATA")
+def test_few_prompts_of_the_crowd_study_are_flagged() -> None:
+    exchanges = import_source("empathy-study", DATA / "empathy-study").exchanges
+    prompts = {item.prompt_digest: item for item in exchanges}
+    flagged = [item for item in prompts.values() if danger_in(item)]
+    assert 0 < len(flagged) <= len(prompts) // 100

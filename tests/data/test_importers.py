@@ -1,0 +1,607 @@
+"""Importers: every published shape in miniature with its quirks, then the real files where at hand."""
+
+import csv
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from repository import SHARED
+
+from data.errors import UserError
+from data.importers import SOURCES, import_source
+from data.importers.conversations import LISTENER, SPEAKER, exchange_of, parse_chat_log, parse_transcript
+from data.importers.intake import BadCell, Imported, SetAside
+from data.records import LABELS, Turn
+from data.study import count_labels_by_model, read_study
+from data.tables import read_exchanges, read_ratings, write_rows
+
+
+def real(name: str) -> Path:
+    """A folder of a public dataset; they are never part of this repository."""
+    path = SHARED / name
+    if not path.exists():
+        pytest.skip(f"public dataset not at hand: set EMPATHY_DATA to a folder with {name}")
+    return path
+
+
+def write_csv(path: Path, rows: list[dict[str, object]], encoding: str = "utf-8") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding=encoding, newline="") as out:
+        writer = csv.DictWriter(out, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def by_id(imported: Imported):
+    return {exchange.id: exchange for exchange in imported.exchanges}
+
+
+def values(imported: Imported) -> dict[tuple[str, str, str], float]:
+    return {(item.id, item.rater, item.dimension): item.rating for item in imported.ratings}
+
+
+# --- the crowd study
+
+
+def study_row(number: int = 1, arms: tuple[str, ...] = ("human", "chatgpt_empathy"), **changes):
+    row: dict[str, object] = {
+        "part_no": 7,
+        "dialog_id": f"d{number}",
+        "emotion": "proud",
+        "sentiment": "positive",
+        "situation": " My kite won_comma_ twice ",
+        "speaker_uttr": "  Our kite won_comma_ can you believe it? ",
+    }
+    for place, arm in enumerate(arms):
+        row |= {
+            f"annotator_{arm}": f"r{place}",
+            f"response_{arm}": f"Well done_comma_ {arm}!",
+            f"rating_{arm}": place % 3 + 1,
+            f"empathy_propensity_{arm}": 40 + place,
+            f"empathy_arr_{arm}": "[1, -2, 0]",
+        }
+    return row | changes
+
+
+def test_study_arms_become_models_with_clean_texts(tmp_path):
+    imported = import_source("empathy-study", write_csv(tmp_path / "dataset.csv", [study_row()]))
+    exchange = by_id(imported)["d1/gpt-4"]
+    assert (exchange.prompt, exchange.response) == (
+        "Our kite won, can you believe it?",
+        "Well done, chatgpt_empathy!",
+    )
+    assert (exchange.situation, exchange.emotion, exchange.model) == ("My kite won, twice", "proud", "gpt-4")
+    assert exchange.extra == {"dialog_id": "d1", "batch": "7", "sentiment": "positive"}
+    rating = imported.ratings[1]
+    assert (rating.id, rating.rater, rating.rating, rating.batch) == ("d1/gpt-4", "r1", 2.0, "7")
+    assert rating.extra == {"rater_teq": 41, "rater_teq_items": [1, -2, 0]}
+    assert imported.set_aside == ()
+
+
+def test_study_keeps_newlines_in_a_cell_a_byte_order_mark_and_an_unknown_arm(tmp_path):
+    rows = [
+        study_row(arms=("owl_plain",), response_owl_plain="Lovely.\n\nHow high did it fly?"),
+        study_row(2, ("owl_plain",)),
+    ]
+    imported = import_source("empathy-study", write_csv(tmp_path / "any.csv", rows, encoding="utf-8-sig"))
+    assert list(by_id(imported)) == ["d1/owl_plain", "d2/owl_plain"]
+    assert imported.exchanges[0].response == "Lovely.\n\nHow high did it fly?"
+
+
+def test_study_folder_takes_a_shared_arm_once_and_all_codes_but_the_copied_ones(tmp_path):
+    write_csv(tmp_path / "dataset.csv", [study_row(arms=("human", "chatgpt_empathy", "llama_empathy"))])
+    codes = {f"miti_{arm}": "['Affirm']" for arm in ("human", "chatgpt", "chatgpt_empathy")}
+    second = study_row(arms=("human", "chatgpt_empathy", "chatgpt"), **codes)
+    write_csv(tmp_path / "dataset_and_ratings.csv", [second])
+    imported = import_source("empathy-study", tmp_path)
+    assert set(by_id(imported)) == {"d1/human", "d1/gpt-4", "d1/llama-2-70b-chat", "d1/gpt-4-plain"}
+    assert len(imported.ratings) == 4
+    coded = {exchange.model for exchange in imported.exchanges if exchange.extra.get("miti") == ["Affirm"]}
+    assert coded == {"human", "gpt-4-plain"}
+    assert [item.place for item in imported.set_aside] == ["dataset_and_ratings.csv:miti_chatgpt_empathy"]
+
+
+def test_study_files_that_disagree_are_reported(tmp_path):
+    write_csv(tmp_path / "dataset.csv", [study_row(arms=("human",))])
+    other = study_row(arms=("human",), response_human="Something else.", rating_human=3)
+    write_csv(tmp_path / "dataset_and_ratings.csv", [other])
+    imported = import_source("empathy-study", tmp_path)
+    assert (len(imported.exchanges), len(imported.ratings)) == (1, 1)
+    assert imported.set_aside == (
+        SetAside("dataset_and_ratings.csv:2", "id: 'd1/human' stands at dataset.csv:2 already"),
+        SetAside(
+            "dataset_and_ratings.csv:2", "rating: 'r0' rated 'd1/human' on 'empathy' at dataset.csv:2 already"
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "reason", "exchanges", "ratings"),
+    [
+        ({"rating_human": "great"}, "rating_human: 'great' is not a number", 2, 1),
+        ({"rating_human": 4}, "rating_human: 4 is not on the scale 1-3", 2, 1),
+        ({"rating_human": 2.5}, "rating_human: 2.5 is not on the scale 1-3", 2, 1),
+        ({"rating_human": "nan"}, "rating_human: nan is not on the scale 1-3", 2, 1),
+        ({"response_human": " "}, "response_human: empty", 1, 2),
+        ({"empathy_arr_human": "[1, 2"}, "empathy_arr_human: '[1, 2' is not a list", 2, 2),
+        ({"empathy_arr_human": "open('x')"}, "empathy_arr_human: \"open('x')\" is not a list", 2, 2),
+        ({"empathy_propensity_human": "high"}, "empathy_propensity_human: 'high' is not a number", 2, 2),
+    ],
+)
+def test_a_bad_cell_is_set_aside_with_file_line_and_field(tmp_path, change, reason, exchanges, ratings):
+    rows = [study_row(arms=("human",)), study_row(2, ("human",), **change)]
+    imported = import_source("empathy-study", write_csv(tmp_path / "dataset.csv", rows))
+    assert imported.set_aside == (SetAside("dataset.csv:3", reason),)
+    assert (len(imported.exchanges), len(imported.ratings)) == (exchanges, ratings)
+
+
+def test_a_repeated_row_is_reported(tmp_path):
+    imported = import_source("empathy-study", write_csv(tmp_path / "d.csv", [study_row(arms=("human",))] * 2))
+    assert (len(imported.exchanges), len(imported.ratings), len(imported.set_aside)) == (1, 1, 2)
+
+
+def test_a_row_with_too_many_cells_is_set_aside(tmp_path):
+    path = write_csv(tmp_path / "d.csv", [study_row(arms=("human",))])
+    path.write_text(path.read_text() + ",".join("x" * 20) + "\n")
+    imported = import_source("empathy-study", path)
+    assert len(imported.exchanges) == 1
+    assert imported.set_aside[0].place == "d.csv:3"
+
+
+@pytest.mark.parametrize(
+    ("without", "words"),
+    [
+        ("rating_human", "expected a column 'rating_human'"),
+        ("response_human", "expected a column 'response_human'"),
+        ("speaker_uttr", "expected a column 'speaker_uttr'"),
+    ],
+)
+def test_a_missing_column_is_named(tmp_path, without, words):
+    row = {key: value for key, value in study_row(arms=("human",)).items() if key != without}
+    with pytest.raises(UserError, match=words):
+        import_source("empathy-study", write_csv(tmp_path / "dataset.csv", [row]))
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path):
+    path = write_csv(tmp_path / "other.csv", [{"colour": "red"}])
+    with pytest.raises(UserError, match=r"other\.csv: expected a column 'response_…'; its header has colour"):
+        import_source("empathy-study", path)
+    with pytest.raises(UserError, match=r"expected a file dataset\.csv or dataset_and_ratings\.csv"):
+        import_source("empathy-study", tmp_path)
+    (tmp_path / "notes.txt").write_text("x")
+    with pytest.raises(UserError, match=r"expected a \.csv file"):
+        import_source("empathy-study", tmp_path / "notes.txt")
+
+
+def test_study_ratings_need_no_texts(tmp_path):
+    row = {"dialog_id": "d1", "batch": 3, "emotion": "sad", "sentiment": "negative", "system": "gpt-4"}
+    rows = [
+        row | {"rater": "r1", "rater_teq": 44, "rating": 3},
+        row | {"rater": "r2", "rater_teq": "", "rating": 0},
+    ]
+    imported = import_source("empathy-study-ratings", write_csv(tmp_path / "x.csv", rows))
+    (rating,) = imported.ratings
+    assert (rating.id, rating.rater, rating.rating, rating.batch) == ("d1/gpt-4", "r1", 3.0, "3")
+    assert rating.extra == {
+        "model": "gpt-4",
+        "dialog_id": "d1",
+        "emotion": "sad",
+        "sentiment": "negative",
+        "rater_teq": 44,
+    }
+    assert imported.exchanges == ()
+    assert [reason for _, reason in imported.set_aside] == [
+        "rater_teq: empty",
+        "rating: 0 is not on the scale 1-3",
+    ]
+
+
+# --- conversations
+
+
+def test_a_transcript_ends_in_its_last_reply_and_loses_nothing():
+    text = (
+        "Seeker: One.\n\n Seeker: Two.\nSupporter: Three,\nstill three. \nSeeker:\nSupporter:  \n"
+        "Seeker: Four.\nSupporter: Five. \nSeeker: Six."
+    )
+    exchange = exchange_of("x", parse_transcript(text), model="human", extra={})
+    assert (exchange.prompt, exchange.response) == ("Four.", "Five.")
+    assert exchange.dialogue == (
+        Turn(speaker=SPEAKER, text="One.\nTwo."),
+        Turn(speaker=LISTENER, text="Three,\nstill three."),
+    )
+    assert exchange.extra == {"after": [{"speaker": "speaker", "text": "Six."}], "empty_turns": 2}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "Seeker: Hello?", "Supporter: Hello?", "Supporter: Hi.\nSeeker: Hi.", "Seeker:\nSupporter: Hm."],
+)
+def test_a_transcript_without_a_reply_is_a_bad_cell(text):
+    with pytest.raises(BadCell, match="no listener's turn"):
+        exchange_of("x", parse_transcript(text), model="human", extra={})
+
+
+def test_a_transcript_without_names_is_a_bad_cell():
+    with pytest.raises(BadCell, match="does not start with"):
+        parse_transcript("Good morning.\nSeeker: Hello.")
+
+
+words = st.text(alphabet="abc ?", min_size=1, max_size=6).filter(str.strip)
+spoken_turns = st.lists(st.tuples(st.sampled_from(("Seeker", "Supporter")), words), max_size=8)
+
+
+@settings(derandomize=True, deadline=None)
+@given(spoken_turns)
+def test_every_turn_of_a_transcript_is_kept_in_order(spoken):
+    turns = parse_transcript("\n".join(f"{who}: {text}" for who, text in spoken))
+    try:
+        exchange = exchange_of("x", turns, model="human", extra={})
+    except BadCell:
+        assert "SpeakerListener" not in "".join(
+            "Speaker" if who == "Seeker" else "Listener" for who, _ in spoken
+        )
+        return
+    after = [turn["text"] for turn in exchange.extra.get("after", [])]
+    kept = [*(turn.text for turn in exchange.dialogue), exchange.prompt, exchange.response, *after]
+    assert "\n".join(kept).split("\n") == [text.strip() for _, text in spoken]
+
+
+def judging_folder(tmp_path: Path) -> Path:
+    notes = tmp_path / "annotations"
+    write_csv(notes / "lend_an_ear" / "expert1_ratings.csv", [{"conversation_id": "c1", "self_oriented": 2}])
+    write_csv(
+        notes / "lend_an_ear" / "gpt_ratings.csv", [{"": 0, "conversation_id": "c1", "self_oriented": "4.0"}]
+    )
+    write_csv(
+        notes / "lend_an_ear" / "gemini_ratings.csv",
+        [
+            {
+                "Unnamed: 0": 1,
+                "conversation_id": "c1",
+                "full_conversation": "Seeker: My cat ran off.\nSupporter: \nSeeker: \nSupporter: Oh dear.",
+                "self_oriented": 6,
+            }
+        ],
+    )
+    write_csv(
+        notes / "perceived_empathy" / "crowd_ratings.csv", [{"id": "p1", "m_seen": "6.333", "m_accepted": 7}]
+    )
+    write_csv(notes / "epitome" / "claude_ratings.csv", [{"": 0, "sp_id": "s1", "level_explorations": "0.0"}])
+    (notes / "diaries").mkdir()
+    originals = tmp_path / "original_data"
+    write_csv(
+        originals / "sample_epitome.csv",
+        [{"sp_id": "s1", "rp_id": "a1", "seeker_post": "Nobody calls.", "response_post": "I would."}],
+    )
+    talk = "Seeker: I moved_comma_ alone. \n Seeker: New town today! \n Supporter: Brave of you. \n"
+    utterance = {
+        "conv_id": "e1",
+        "context": "lonely",
+        "prompt": "I moved_comma_ alone.",
+        "full_conversation": talk,
+    }
+    write_csv(
+        originals / "sample_empatheticdialogues.csv", [utterance | {"utterance_idx": n} for n in (1, 2)]
+    )
+    write_csv(notes / "empatheticdialogues" / "crowd_ratings.csv", [{"conv_id": "e1", "empathy": 3.5}])
+    write_csv(
+        notes / "empatheticdialogues" / "sample_ratings_crowdsourced.csv", [{"conv_id": "e1", "empathy": 9}]
+    )
+    return tmp_path
+
+
+def test_judging_empathy_joins_ratings_with_conversations(tmp_path):
+    imported = import_source("judging-empathy", judging_folder(tmp_path))
+    assert values(imported) == {
+        ("empatheticdialogues/e1", "crowd", "empathy"): 3.5,
+        ("epitome/s1", "claude-3.7-sonnet", "level_explorations"): 0.0,
+        ("lend_an_ear/c1", "expert1", "self_oriented"): 2.0,
+        ("lend_an_ear/c1", "gpt-4o", "self_oriented"): 4.0,
+        ("perceived_empathy/p1", "crowd", "m_seen"): 6.333,
+        ("perceived_empathy/p1", "crowd", "m_accepted"): 7.0,
+    }
+    exchanges = by_id(imported)
+    first = exchanges["empatheticdialogues/e1"]
+    assert (first.situation, first.prompt, first.response) == (
+        "I moved, alone.",
+        "New town today!",
+        "Brave of you.",
+    )
+    assert (first.emotion, first.dialogue) == ("lonely", ())
+    assert exchanges["epitome/s1"].extra["rp_id"] == "a1"
+    assert exchanges["lend_an_ear/c1"].response == "Oh dear."
+
+
+def test_judging_empathy_says_what_has_no_text_or_no_place_on_the_scale(tmp_path):
+    imported = import_source("judging-empathy", judging_folder(tmp_path))
+    assert set(imported.set_aside) == {
+        SetAside(
+            "annotations/diaries",
+            "not one of the datasets empatheticdialogues, epitome, lend_an_ear, perceived_empathy",
+        ),
+        SetAside("annotations/lend_an_ear/gemini_ratings.csv:2", "self_oriented: 6 is not on the scale 1-5"),
+        SetAside("perceived_empathy/p1", "no text: its ratings are kept without an exchange"),
+    }
+
+
+def test_judging_empathy_needs_its_folder_and_keys(tmp_path):
+    with pytest.raises(UserError, match="expected a folder 'annotations'"):
+        import_source("judging-empathy", tmp_path)
+    write_csv(tmp_path / "annotations" / "epitome" / "crowd_ratings.csv", [{"who": 1}])
+    with pytest.raises(UserError, match="expected a column 'sp_id'"):
+        import_source("judging-empathy", tmp_path)
+
+
+def ieval_file(tmp_path: Path, **changes) -> Path:
+    scores = dict.fromkeys(("P", "^P", "A", "^A", "L", "R", "S"), 3) | {"EU": 4, "ER": 5, "Rating": 3}
+    dialogue = {"chat_log": "- I baked.\n- Nice!\n- A big\n\ncake\n- Yum ."} | scores
+    scene = {"conv_id": "d9", "emotion": "proud", "prompt": "baking "}
+    scene |= {bot: dialogue for bot in ("Pink", "Purple", "Yellow")} | {"Green": dialogue | changes}
+    path = tmp_path / "ieval_data.json"
+    path.write_text(json.dumps([{"TEQ_agg": 47, "positive": scene, "negative": scene}, {"negative": scene}]))
+    return path
+
+
+def test_ieval_dialogues_and_ratings(tmp_path):
+    ieval_file(tmp_path)
+    imported = import_source("ieval", tmp_path)
+    assert (len(imported.exchanges), len(imported.ratings)) == (12, 12 * 11)
+    exchange = by_id(imported)["worker-0/positive/pink"]
+    assert (exchange.prompt, exchange.response, exchange.model) == ("A big\n\ncake", "Yum .", "ieval-pink")
+    assert [turn.text for turn in exchange.dialogue] == ["I baked.", "Nice!"]
+    assert values(imported)["worker-0/positive/pink", "worker-0", "empathy"] == 4.5
+    assert {rating.batch for rating in imported.ratings} == {"worker-0", "worker-1"}
+    assert (
+        SetAside("ieval_data.json:worker-1/positive", "the file has no such situation for this worker")
+        in imported.set_aside
+    )
+    assert imported.ratings[0].extra == {"model": "ieval-pink", "rater_teq": 47}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason", "exchanges", "ratings"),
+    [
+        (
+            {"chat_log": "- One\n- Two\n- Three"},
+            "chat_log: an odd number of turns, 3: who said what is unclear",
+            9,
+            132,
+        ),
+        ({"chat_log": "One\n- Two"}, "chat_log: does not start with '- '", 9, 132),
+        ({"chat_log": ""}, "chat_log: empty", 9, 132),
+        ({"chat_log": "- One\n- "}, "conversation: no listener's turn that follows a speaker's", 9, 132),
+        ({"EU": None}, "EU: empty", 12, 132 - 2 * 3),
+        ({"ER": 6}, "ER: 6 is not on the scale 1-5", 12, 132 - 2 * 3),
+    ],
+)
+def test_ieval_malformed_dialogues_are_reported_and_their_ratings_kept(
+    tmp_path, change, reason, exchanges, ratings
+):
+    imported = import_source("ieval", ieval_file(tmp_path, **change))
+    assert SetAside("ieval_data.json:worker-0/positive/green", reason) in imported.set_aside
+    assert (len(imported.exchanges), len(imported.ratings)) == (exchanges, ratings)
+
+
+def test_an_empty_bot_turn_keeps_everyone_in_their_role():
+    turns = parse_chat_log("- Hello\n- \n- Anyone?\n- Here.")
+    exchange = exchange_of("x", turns, model="m", extra={})
+    assert (exchange.prompt, exchange.response) == ("Hello\nAnyone?", "Here.")
+    assert exchange.extra == {"empty_turns": 1}
+
+
+@pytest.mark.parametrize("text", ["{", "{}", "[1]"])
+def test_ieval_of_another_shape_is_refused(tmp_path, text):
+    (tmp_path / "ieval_data.json").write_text(text)
+    with pytest.raises(UserError, match=r"not JSON|expected a list"):
+        import_source("ieval", tmp_path)
+
+
+# --- single replies
+
+
+def exchange_row(number: int, **changes):
+    return {
+        "conv_id": "d1",
+        "context": "sad",
+        "prompt": "rain_comma_ again",
+        "empathy": number,
+        "speaker_utterance": f"Said {number} ",
+        "listener_utterance": f"Heard {number}_comma_ yes",
+        "exchange_number": number,
+    } | changes
+
+
+def test_empathetic_exchanges_in_any_order_have_their_dialogue(tmp_path):
+    rows = [exchange_row(2), exchange_row(1), exchange_row(3, empathy="")]
+    imported = import_source("empathetic-exchanges", write_csv(tmp_path / "x.csv", rows))
+    assert list(by_id(imported)) == ["d1/1", "d1/2", "d1/3"]
+    second = by_id(imported)["d1/2"]
+    assert second.dialogue == (
+        Turn(speaker=SPEAKER, text="Said 1"),
+        Turn(speaker=LISTENER, text="Heard 1, yes"),
+    )
+    assert (second.situation, second.emotion, second.response) == ("rain, again", "sad", "Heard 2, yes")
+    assert values(imported) == {("d1/1", "crowd", "empathy"): 1.0, ("d1/2", "crowd", "empathy"): 2.0}
+    assert imported.set_aside == (SetAside("x.csv:4", "empathy: empty"),)
+
+
+POSTS = {
+    "sp_id": "s1",
+    "rp_id": "a1",
+    "seeker_post": "I fell.",
+    "response_post": "Ouch. Where? I know falls.",
+}
+
+
+def test_epitome_folder_has_one_dimension_a_file(tmp_path):
+    write_csv(tmp_path / "emotional-reactions-reddit.csv", [POSTS | {"level": 2, "rationales": "Ouch.|"}])
+    write_csv(tmp_path / "explorations-reddit.csv", [POSTS | {"level": 1, "rationales": ""}])
+    write_csv(
+        tmp_path / "mine.csv",
+        [POSTS | {"level": 3, "rationales": ""}, POSTS | {"level": 0, "rationales": ""}],
+    )
+    write_csv(tmp_path / "other.csv", [{"colour": "red"}])
+    imported = import_source("epitome", tmp_path)
+    assert len(imported.exchanges) == 1
+    assert values(imported) == {
+        ("s1/a1", "expert", "emotional_reactions"): 2.0,
+        ("s1/a1", "expert", "explorations"): 1.0,
+        ("s1/a1", "expert", "empathy"): 0.0,
+    }
+    assert imported.ratings[0].extra == {"rationales": ["Ouch."]}
+    assert [item.place for item in imported.set_aside] == ["mine.csv:2", "other.csv"]
+
+
+def test_epitome_wide_file_has_all_dimensions(tmp_path):
+    row = POSTS | {
+        "level_explorations": 1,
+        "rationales_explorations": "Where?| |",
+        "level_interpretations": 0,
+    }
+    imported = import_source("epitome", write_csv(tmp_path / "wide.csv", [row]))
+    assert {(rating.dimension, rating.rating) for rating in imported.ratings} == {
+        ("explorations", 1),
+        ("interpretations", 0),
+    }
+    assert imported.ratings[0].extra == {"rationales": ["Where?"]}
+
+
+def test_epitome_without_levels_is_refused(tmp_path):
+    with pytest.raises(UserError, match="expected a column 'level'"):
+        import_source("epitome", write_csv(tmp_path / "x.csv", [POSTS]))
+
+
+def test_mental_align_sets_impossible_scores_aside(tmp_path):
+    rows = [
+        {"context": 1, "system": "owl", "attribute": "Empathy", "human": 4, "gpt-4o": 5},
+        {"context": 2, "system": "owl", "attribute": "Empathy", "human": 0, "gpt-4o": ""},
+    ]
+    imported = import_source("mental-align", write_csv(tmp_path / "scores.csv", rows))
+    assert values(imported) == {("1/owl", "human", "empathy"): 4.0, ("1/owl", "gpt-4o", "empathy"): 5.0}
+    assert imported.ratings[0].extra == {"model": "owl"}
+    assert imported.set_aside == (
+        SetAside("scores.csv:3", "human: 0 is not on the scale 1-5"),
+        SetAside("scores.csv:3", "gpt-4o: empty"),
+    )
+
+
+# --- all of them
+
+
+@pytest.mark.parametrize("source", sorted(SOURCES))
+def test_a_missing_path_is_named(tmp_path, source):
+    with pytest.raises(UserError, match="none"):
+        import_source(source, tmp_path / "none")
+
+
+def test_an_unknown_source_is_named_with_the_known_ones(tmp_path):
+    with pytest.raises(
+        UserError, match="unknown source 'poems'; known: empathetic-exchanges, empathy-study,"
+    ):
+        import_source("poems", tmp_path)
+
+
+def test_a_dataset_that_gives_nothing_is_refused_with_its_first_problem(tmp_path):
+    path = write_csv(tmp_path / "x.csv", [exchange_row(1, conv_id="")])
+    with pytest.raises(
+        UserError, match=r"nothing could be imported; first problem: x\.csv:2: conv_id: empty"
+    ):
+        import_source("empathetic-exchanges", path)
+
+
+def test_what_is_imported_can_be_written_and_read_again(tmp_path):
+    for number, imported in enumerate(
+        (
+            import_source("ieval", ieval_file(tmp_path)),
+            import_source("empathy-study", write_csv(tmp_path / "dataset.csv", [study_row()])),
+            import_source("judging-empathy", judging_folder(tmp_path / "judging")),
+        )
+    ):
+        exchanges, ratings = tmp_path / f"exchanges{number}.jsonl", tmp_path / f"ratings{number}.jsonl"
+        write_rows(exchanges, imported.exchanges)
+        write_rows(ratings, imported.ratings)
+        assert tuple(read_exchanges(exchanges)) == imported.exchanges
+        assert tuple(read_ratings(ratings)) == imported.ratings
+
+
+# --- the real files
+
+
+def test_real_study_files_lose_nothing():
+    folder = real("empathy-study")
+    imported = import_source("empathy-study", folder)
+    responses = set()
+    for name in ("dataset.csv", "dataset_and_ratings.csv"):
+        with (folder / name).open(encoding="utf-8", newline="") as stream:
+            for row in csv.DictReader(stream):
+                responses |= {(row["dialog_id"], column) for column in row if column.startswith("response_")}
+    assert len(imported.exchanges) == len(imported.ratings) == len(responses)
+    assert {exchange.model for exchange in imported.exchanges} <= {cell.model for cell in read_study()}
+    assert [item.place for item in imported.set_aside] == ["dataset_and_ratings.csv:miti_chatgpt_empathy"]
+    assert not any("_comma_" in exchange.prompt + exchange.response for exchange in imported.exchanges)
+    without_texts = values(import_source("empathy-study-ratings", folder))
+    assert values(imported).items() <= without_texts.items()
+
+
+def test_real_ratings_give_the_published_counts():
+    imported = import_source("empathy-study-ratings", real("empathy-study"))
+    assert (len(imported.ratings), imported.set_aside) == (12_000, ())
+    ours = Counter(
+        (r.extra["emotion"], r.extra["model"], LABELS[int(r.rating) - 1]) for r in imported.ratings
+    )
+    cells = read_study()
+    assert len(cells) == 32 * 6
+    for cell in cells:
+        assert tuple(ours[cell.emotion, cell.model, label] for label in LABELS) == (
+            cell.bad,
+            cell.okay,
+            cell.good,
+        )
+    good = Counter(rating.extra["model"] for rating in imported.ratings if rating.rating == 3)
+    assert good == {model: counts["Good"] for model, counts in count_labels_by_model(cells).items()}
+
+
+def test_real_judging_empathy_is_whole():
+    imported = import_source("judging-empathy", real("judging-empathy"))
+    assert (len(imported.exchanges), len(imported.ratings), len(imported.set_aside)) == (150, 21 * 7 * 50, 50)
+    assert {item.place.split("/")[0] for item in imported.set_aside} == {"perceived_empathy"}
+    assert {rating.rater for rating in imported.ratings} == {
+        "expert1",
+        "expert2",
+        "expert3",
+        "crowd",
+        "gpt-4o",
+        "claude-3.7-sonnet",
+        "gemini-2.5-pro",
+    }
+    # Ten EmpatheticDialogues and all 50 Lend an Ear conversations end with a word of the speaker's.
+    assert sum("after" in exchange.extra for exchange in imported.exchanges) == 60
+
+
+def test_real_empathetic_exchanges_are_whole():
+    imported = import_source("empathetic-exchanges", real("empathetic-exchanges"))
+    assert (len(imported.exchanges), len(imported.ratings), imported.set_aside) == (4575, 4575, ())
+
+
+def test_real_ieval_is_whole():
+    imported = import_source("ieval", real("ieval"))
+    assert (len(imported.exchanges), len(imported.ratings), len(imported.set_aside)) == (1760, 1760 * 11, 40)
+    assert set(Counter(exchange.model for exchange in imported.exchanges).values()) == {440}
+    assert {len(exchange.dialogue) for exchange in imported.exchanges} == {4}
+
+
+def test_real_epitome_sample_is_whole():
+    imported = import_source("epitome", real("judging-empathy") / "original_data" / "sample_epitome.csv")
+    assert (len(imported.exchanges), len(imported.ratings), imported.set_aside) == (50, 150, ())
+
+
+def test_real_mental_align_accounts_for_every_score():
+    imported = import_source("mental-align", real("mental-align"))
+    assert len(imported.ratings) + len(imported.set_aside) == 60_000 * 5
+    assert len(imported.set_aside) == 612
+    assert sum(item.rater == "human" and item.dimension == "empathy" for item in imported.ratings) == 9908

@@ -1,0 +1,246 @@
+"""Where responses lie: shards, globs and object stores give what one local file gives."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rows import make_rows, write_shards
+
+import cli
+from data.errors import OperationalError, UserError
+from data.places import Places
+from data.storage import Remote, Shards, check_source, digest_source, find_source
+from data.tables import BadRow, read_exchanges, write_rows
+
+NAMES = {"a.jsonl": 4, "b.csv": 3, "c.parquet": 5}
+
+
+@pytest.fixture
+def bucket() -> Iterator[str]:
+    """A folder in this process's memory that fsspec takes for a store."""
+    yield "memory://bucket"
+    fsspec.filesystem("memory").rm("/bucket", recursive=True)
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    """A bucket behind a server on the loopback that speaks S3."""
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    settings = {
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_ACCESS_KEY_ID": "nobody",
+        "AWS_SECRET_ACCESS_KEY": "nothing",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in settings.items():
+            patch.setenv(name, value)
+        boto3.client("s3").create_bucket(Bucket="night")
+        yield "s3://night"
+    server.stop()
+
+
+def upload(folder: Path, url: str) -> str:
+    for path in folder.iterdir():
+        with fsspec.open(f"{url}/{path.name}", "wb") as out:
+            out.write(path.read_bytes())
+    return url
+
+
+def score(place: object, out: Path, *options: str) -> Result:
+    words = ["score", str(place), "--judge", "length", "--out", str(out), *options]
+    return CliRunner().invoke(cli.main, words)
+
+
+def ids(place: object) -> list[str]:
+    return [exchange.id for exchange in read_exchanges(find_source(str(place)))]
+
+
+def test_shards_come_in_the_order_of_their_names(tmp_path: Path) -> None:
+    folder = write_shards(tmp_path / "night", NAMES)
+    for left in ("_SUCCESS", ".a.jsonl.crc"):
+        (folder / left).touch()
+    expected = [row["id"] for row in make_rows(12)]
+    assert ids(folder) == ids(f"{folder}/*.*") == ids(f"{tmp_path}/**/[a-c].*") == expected
+    assert ids(f"file://{folder}") == expected
+    assert ids(f"{folder}/[ab].*") == expected[:7]
+
+
+def test_a_row_without_an_id_bears_its_shard_and_line(tmp_path: Path) -> None:
+    folder = write_shards(tmp_path / "night", NAMES, with_ids=False)
+    assert ids(folder) == [
+        *(f"a.jsonl:{line}" for line in (1, 2, 3, 4)),
+        *(f"b.csv:{line}" for line in (2, 3, 4)),
+        *(f"c.parquet:{line}" for line in (1, 2, 3, 4, 5)),
+    ]
+    assert ids(folder / "a.jsonl") == ["1", "2", "3", "4"], "a file alone is read as ever"
+    assert ids(f"{folder}/a.*") == [f"a.jsonl:{line}" for line in (1, 2, 3, 4)], "a glob is for shards"
+
+
+def test_an_id_may_stand_in_one_shard_only(tmp_path: Path) -> None:
+    write_rows(tmp_path / "a.jsonl", make_rows(3))
+    write_rows(tmp_path / "b.jsonl", make_rows(2, start=2))
+    with pytest.raises(UserError, match=r"b\.jsonl:1: id: 'r2' stands at line 3 of a\.jsonl already"):
+        ids(tmp_path)
+    bad: list[BadRow] = []
+    read = list(read_exchanges(find_source(str(tmp_path)), on_bad=bad.append))
+    assert [item.id for item in read] == ["r0", "r1", "r2", "r3"]
+    assert [(item.shard, item.line) for item in bad] == [("b.jsonl", 1)]
+
+
+def test_a_row_set_aside_names_its_shard(tmp_path: Path) -> None:
+    folder = write_shards(tmp_path / "night", {"a.jsonl": 2, "b.jsonl": 2})
+    with (folder / "b.jsonl").open("a") as out:
+        out.write('{"prompt": "alone"}\n')
+    assert "b.jsonl:3: response: missing" in score(folder, tmp_path / "run").stderr
+    assert score(folder, tmp_path / "run", "--skip-invalid").exit_code == 0
+    (line,) = (tmp_path / "run/set_aside.jsonl").read_text().splitlines()
+    assert json.loads(line)["file"] == "b.jsonl"
+
+
+def test_the_digest_is_of_names_and_contents_wherever_they_lie(tmp_path: Path, bucket: str) -> None:
+    folder = write_shards(tmp_path / "night", NAMES)
+    digest = digest_source(find_source(str(folder)))
+    assert digest_source(find_source(upload(folder, bucket))) == digest
+    assert digest_source(find_source(f"{bucket}/a.jsonl")) == digest_source(folder / "a.jsonl")
+    (folder / "a.jsonl").rename(folder / "d.jsonl")
+    assert digest_source(find_source(str(folder))) != digest
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_store_gives_what_the_disk_gives(tmp_path: Path, bucket: str, name: str) -> None:
+    folder = write_shards(tmp_path / "night", NAMES)
+    upload(folder, bucket)
+    assert list(read_exchanges(Remote(f"{bucket}/{name}"))) == list(read_exchanges(folder / name))
+
+
+def test_scoring_a_bucket_is_scoring_the_folder(tmp_path: Path, s3: str) -> None:
+    folder = write_shards(tmp_path / "night", NAMES)
+    upload(folder, f"{s3}/night")
+    for number, (far, near) in enumerate(
+        [
+            (f"{s3}/night", folder),
+            (f"{s3}/night/*.csv", f"{folder}/*.csv"),
+            (f"{s3}/night/a.jsonl", folder / "a.jsonl"),
+        ]
+    ):
+        runs = [tmp_path / f"far-{number}", tmp_path / f"near-{number}"]
+        for place, run in zip((far, near), runs, strict=True):
+            result = score(place, run)
+            assert result.exit_code == 0, result.output
+        for file in ("judgments.jsonl", "summary.json", "plan.json"):
+            assert (runs[0] / file).read_bytes() == (runs[1] / file).read_bytes()
+
+
+def test_a_store_is_read_in_blocks(tmp_path: Path, s3: str) -> None:
+    """The first row of a large file comes before the last has been fetched."""
+    import boto3
+
+    path = tmp_path / "large.jsonl"
+    row = {**next(make_rows(1)), "response": "hm " * 30_000}
+    path.write_text("".join(json.dumps({**row, "id": str(n)}) + "\n" for n in range(200)))
+    boto3.client("s3").upload_file(str(path), "night", "large.jsonl")
+    with Remote(f"{s3}/large.jsonl").open() as stream:
+        stream.readline()
+        assert stream.raw.cache.end < path.stat().st_size / 2  # type: ignore[attr-defined]
+    assert len(ids(f"{s3}/large.jsonl")) == 200
+
+
+def test_what_a_store_refuses_is_said(tmp_path: Path, s3: str, bucket: str) -> None:
+    with pytest.raises(UserError, match=r"s3://night/none\.jsonl: no such file"):
+        find_source(f"{s3}/none.jsonl")
+    with pytest.raises(UserError, match="no file there to read"):
+        find_source(f"{s3}/none*.jsonl")
+    upload(write_shards(tmp_path / "night", {"a.jsonl": 1}), f"{bucket}/gone")
+    source = find_source(f"{bucket}/gone/a.jsonl")
+    fsspec.filesystem("memory").rm("/bucket/gone/a.jsonl")
+    with pytest.raises(UserError, match="no such file"):
+        digest_source(source)
+    result = score("nowhere://x/a.jsonl", tmp_path / "run")
+    assert result.exit_code == 2
+    assert "Protocol not known: nowhere" in result.stderr
+
+
+def test_a_server_that_is_not_there_is_an_operational_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"):
+        monkeypatch.setenv(name, "us-east-1")
+    fsspec.filesystem("s3").clear_instance_cache()
+    with pytest.raises(OperationalError, match="check the address and the store's credentials"):
+        find_source("s3://elsewhere/a.jsonl")
+    fsspec.filesystem("s3").clear_instance_cache()
+
+
+def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(url: str) -> None:
+        raise ImportError("Install gcsfs to access Google Storage")
+
+    monkeypatch.setattr(fsspec.core, "url_to_fs", missing)
+    with pytest.raises(UserError, match="gs:// needs gcsfs: pip install fsspec gcsfs"):
+        find_source("gs://bucket/a.jsonl")
+
+
+def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="is a folder with no file to read"):
+        find_source(str(tmp_path / "empty"))
+    with pytest.raises(UserError, match="no file there to read"):
+        find_source(f"{tmp_path}/*.jsonl")
+    (tmp_path / "empty/notes.txt").touch()
+    with pytest.raises(UserError, match=r"notes\.txt: unknown kind of file; move it away"):
+        find_source(str(tmp_path / "empty"))
+    for name, said in (("none.jsonl", "no such file"), ("empty/notes.txt", "unknown kind")):
+        with pytest.raises(UserError, match=said):
+            check_source(find_source(str(tmp_path / name)))
+
+
+def test_a_name_with_a_bracket_is_a_file_when_it_is_there(tmp_path: Path) -> None:
+    write_rows(tmp_path / "r[1].jsonl", make_rows(2))
+    assert find_source(str(tmp_path / "r[1].jsonl")) == tmp_path / "r[1].jsonl"
+
+
+def test_the_default_folder_bears_the_shards_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_shards(Path("night"), NAMES)
+    for place in ("night", "night/*.*"):
+        assert CliRunner().invoke(cli.main, ["score", place, "--judge", "length"]).exit_code == 0
+    (run,) = os.listdir("runs")
+    assert run.startswith("night-length-"), "and both ways of naming them find the same run"
+    assert isinstance(find_source("night"), Shards)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(["note", "put", "pop"]), st.integers(0, 40), st.integers(0, 9))))
+def test_places_are_a_dictionary(steps: list[tuple[str, int, int]]) -> None:
+    places, held = Places(), dict[str, int]()
+    for step, number, place in steps:
+        text = f"\ud800{number}"
+        if step == "note":
+            assert places.note(text, place) == held.setdefault(text, place)
+        elif step == "put":
+            places.put(text, place)
+            held[text] = place
+        else:
+            assert places.pop(text) == held.pop(text, None)
+        assert len(places) == len(held)
+
+
+def test_places_grow() -> None:
+    places = Places()
+    for number in range(20_000):
+        assert places.note(f"r{number}", number) == number
+    assert all(places.note(f"r{number}", 0) == number for number in range(20_000))
+    assert all(places.pop(f"r{number}") == number for number in range(20_000))
+    assert not places

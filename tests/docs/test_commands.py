@@ -1,0 +1,82 @@
+"""Every command line in the documentation is one that the commands take."""
+
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+
+import click
+import pytest
+from repository import ROOT
+
+import cli
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(r"^ *```(\w*)[^\n]*\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+CALL = re.compile(r"(?:\S*python3? cli\.py|(?:\S*/)?empathy-judge)\s")
+PLACEHOLDERS = {"…", "..."}
+
+
+def command_lines() -> Iterator[tuple[str, str]]:
+    """Where a command of ours is called, and how."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        blocks = [(block.start(2), block[2].replace("\\\n", " ")) for block in FENCE.finditer(text)]
+        blocks += [(found.start(), found[1]) for found in INLINE.finditer(FENCE.sub("", text))]
+        for start, block in blocks:
+            for line in block.splitlines():
+                if found := CALL.search(line.removeprefix("$ ").lstrip() + " "):
+                    yield f"{page.relative_to(ROOT)}@{start}", line.removeprefix("$ ").strip()[found.end() :]
+
+
+LINES = sorted(set(command_lines()))
+
+
+@pytest.mark.parametrize(("place", "line"), LINES, ids=[f"{place}: {line[:50]}" for place, line in LINES])
+def test_a_command_line_is_taken(place: str, line: str) -> None:
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="|;>&")
+    lexer.whitespace_split = True
+    words = []
+    for word in lexer:
+        if word and set(word) <= set("|;>&"):
+            break  # the shell's from here on
+        words.append(word)
+    words = [word for word in words if word not in PLACEHOLDERS]
+    if words and words[-1].isdigit() and line.partition(words[-1])[2].startswith(">"):
+        words.pop()  # 2>&1
+    _parse(cli.main, words)
+
+
+def _parse(command: click.Command, words: list[str]) -> None:
+    while isinstance(command, click.Group):
+        if not words or words[0].startswith("-"):
+            return
+        found = command.get_command(click.Context(command), words[0])
+        assert found is not None, f"no command {words[0]!r}"
+        command, words = found, words[1:]
+    if "--help" in words or not words:
+        return
+    # Required options may be left out of a sentence; an unknown option or a value of the wrong kind may not.
+    try:
+        command.make_context(command.name, words)
+    except click.MissingParameter:
+        command.make_context(command.name, words, resilient_parsing=True)
+
+
+def test_the_lines_are_found() -> None:
+    commands = {line.split()[0] for _, line in LINES if line}
+    assert {"score", "calibrate", "compare", "train", "nightly", "import"} <= commands
+    with pytest.raises(click.NoSuchOption):
+        _parse(cli.main, ["score", "responses.jsonl", "--juge", "length"])
+
+
+def test_the_extras_that_pages_install_exist() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    asked = {
+        extra
+        for page in PAGES
+        for extras in re.findall(r"\.\[([a-z,]+)\]", page.read_text(encoding="utf-8"))
+        for extra in extras.split(",")
+    }
+    assert asked and asked <= set(project["optional-dependencies"])

@@ -1,0 +1,375 @@
+"""Changes of feeling: against scipy, on cases with a known answer, and as published from the real files."""
+
+import json
+from collections.abc import Sequence
+from math import isnan
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from repository import SHARED
+from scipy import stats
+
+from emotionbench.alignment import align_means, align_sheets, likeness, split_half
+from emotionbench.importer import import_results
+from emotionbench.norms import AFFECTS, agrees, check_printed, read_norms, read_printed
+from emotionbench.questionnaires import read_questionnaire
+from emotionbench.sheets import PEOPLE, Means, Sheet
+from emotionbench.shift_tests import (
+    Spread,
+    arrow,
+    clustered_test,
+    hedges_g,
+    paired_test,
+    published_test,
+    spread,
+)
+from emotionbench.situations import FACTOR_NAMES
+
+PANAS, NORMS = read_questionnaire("PANAS"), read_norms()
+POSITIVE, NEGATIVE = (PANAS.scales[affect] for affect in AFFECTS)
+
+
+def sheet(positive: int, negative: int, **about: Any) -> Sheet:
+    marks = {**dict.fromkeys(POSITIVE, positive), **dict.fromkeys(NEGATIVE, negative)}
+    return Sheet(**{"model": "m", "scale": "PANAS", "marks": marks, **about})
+
+
+def evoked(factor: str, number: int, positive: int, negative: int, **about: Any) -> Sheet:
+    return sheet(positive, negative, factor=factor, situation=f"{factor}/scenario-{number}", **about)
+
+
+def find(result: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(row for row in result["rows"] if row["name"] == name)
+
+
+def test_student_and_welch_are_scipys() -> None:
+    chance = np.random.default_rng(0)
+    for scale, kind in ((1.1, "Student"), (6.0, "Welch")):
+        one, two = chance.normal(3, scale, 40), chance.normal(2, 1, 30)
+        found = published_test(spread(one), spread(two))
+        wanted = stats.ttest_ind(one, two, equal_var=kind == "Student")
+        assert found.kind == kind
+        assert (found.t, found.p, found.freedom) == pytest.approx(
+            (wanted.statistic, wanted.pvalue, wanted.df)
+        )
+        interval = wanted.confidence_interval()
+        assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
+
+
+def test_a_default_that_never_varies_is_tested_as_published() -> None:
+    found = published_test(Spread(32.0, 7.0, 50), Spread(10.0, 0.0, 50))
+    assert found.kind == "Welch" and found.p < 1e-20
+    same = published_test(Spread(10.0, 0.0, 50), Spread(10.0, 0.0, 50))
+    assert same.p == 1.0
+    assert arrow(0.0, same.p) == "-"
+
+
+def test_tests_without_enough_scores_are_undefined() -> None:
+    few = spread([3.0])
+    assert published_test(few, spread([1.0, 2.0])).kind == "undefined"
+    assert isnan(paired_test([2.0]).p) and isnan(paired_test([2.0, 2.0]).p)
+    assert isnan(clustered_test([1.0, 2.0], ["a", "a"], [1.0, 2.0]).p)
+    assert isnan(clustered_test([1.0, 2.0], ["a", "b"], [1.0]).p)
+    assert isnan(hedges_g(few, few)) and isnan(hedges_g(Spread(2, 0, 5), Spread(1, 0, 5)))
+    assert arrow(1.0, float("nan")) == ""
+    assert paired_test([2.0]).as_dict()["p"] is None
+
+
+def test_the_paired_test_is_scipys() -> None:
+    changes = [1.0, -2.0, 4.0, 3.5, 0.0]
+    wanted = stats.ttest_1samp(changes, 0.0)
+    assert paired_test(changes).p == pytest.approx(wanted.pvalue)
+
+
+def test_clusters_of_one_are_an_ordinary_test() -> None:
+    values = [1.0, -2.0, 4.0, 3.5, 0.0]
+    found = clustered_test(values, list("abcde"))
+    assert found.t == pytest.approx(stats.ttest_1samp(values, 0.0).statistic)
+    assert found.units == 5
+
+
+def test_runs_of_one_situation_are_no_new_evidence() -> None:
+    """The same five situations ten times over: the published test grows sure, the clustered does not."""
+    levels, default = [12.0, 18.0, 9.0, 11.0, 15.0], [10.0, 11.0, 9.0, 10.0, 12.0, 8.0]
+    many = [level for level in levels for _ in range(10)]
+    clusters = [str(number) for number in range(5) for _ in range(10)]
+    once = clustered_test(levels, list("01234"), default)
+    again = clustered_test(many, clusters, default)
+    assert again.p == pytest.approx(once.p)
+    alone, tenfold = (published_test(spread(values), spread(default)).p for values in (levels, many))
+    assert tenfold < 0.05 < alone
+
+
+def test_clustered_tests_hold_their_level() -> None:
+    chance = np.random.default_rng(1)
+    wrong = {"clustered": 0, "published": 0}
+    for _ in range(400):
+        means = np.repeat(chance.normal(0, 2, 6), 10)
+        values, default = means + chance.normal(0, 1, 60), chance.normal(0, 1, 50)
+        clusters = [str(number) for number in range(6) for _ in range(10)]
+        wrong["clustered"] += clustered_test(values, clusters, default).p < 0.05
+        wrong["published"] += published_test(spread(values), spread(default)).p < 0.05
+    assert wrong["clustered"] / 400 < 0.08
+    assert wrong["published"] / 400 > 0.3, "what the correction is for"
+
+
+def test_a_models_rows_are_reckoned_by_hand() -> None:
+    sheets = [sheet(4, 1, pair="order-0"), sheet(5, 1, pair="order-1")]
+    sheets += [evoked("Anger-0", 0, 2, 3, pair="order-0"), evoked("Anger-0", 1, 2, 5, pair="order-1")]
+    sheets += [evoked("Fear-4", 0, 3, 2, pair="order-0")]
+    result = align_sheets(sheets, PANAS, norms=NORMS)
+    assert [row["name"] for row in result["rows"]] == ["Overall", "Anger", "Fear", "Anger-0", "Fear-4"]
+    anger = find(result, "Anger-0")
+    positive, negative = (anger["scales"][affect] for affect in AFFECTS)
+    assert positive["default"]["mean"] == 45 and positive["evoked"]["mean"] == 20
+    assert (positive["change"], negative["change"]) == (-25, 30)
+    assert negative["evoked"]["sd"] == pytest.approx(np.std([30, 50], ddof=1))
+    assert (anger["sheets"], anger["situations"]) == (2, 2)
+    assert positive["people"] == {"default": 26.63, "evoked": 24.46, "change": -2.17}
+    assert positive["effects"]["in_people_sd"] == pytest.approx(-25 / 9.95)
+    # In order 0 from 40 to 20, in order 1 from 50 to 20.
+    assert positive["tests"]["paired"]["units"] == 2
+    assert positive["tests"]["paired"]["t"] == pytest.approx(-25 / 5)
+    overall = find(result, "Overall")["scales"]["negative"]
+    assert overall["evoked"]["mean"] == pytest.approx((30 + 50 + 20) / 3), "the mean of runs, not of factors"
+    json.dumps(result, allow_nan=False)
+
+
+def test_people_are_held_against_their_own_default() -> None:
+    sheets = []
+    for number, (before, after, factor) in enumerate(
+        [(1, 3, "Anger-0"), (2, 3, "Anger-0"), (5, 1, "Fear-0")]
+    ):
+        about = {"model": PEOPLE, "pair": f"person-{number}"}
+        sheets += [sheet(3, before, **about), evoked(factor, 0, 3, after, **about)]
+    result = align_sheets(sheets, PANAS, norms=NORMS)
+    anger = find(result, "Anger-0")["scales"]["negative"]
+    assert anger["default"]["mean"] == 15 and anger["change"] == 15
+    assert anger["change_sd"] == pytest.approx(np.std([20, 10], ddof=1))
+    assert anger["tests"]["published"]["kind"] == "paired"
+    assert result["agreement"] is None
+
+
+def test_refusals_are_counted_by_factor_and_bound_the_change() -> None:
+    sheets = [sheet(3, 1), sheet(3, 1), sheet(3, 1)]
+    sheets += [evoked("Guilt-0", number, 2, 4) for number in range(3)]
+    sheets += [evoked("Guilt-0", 3, 2, 4, marks={}, missing="refused: by the server")]
+    marks = dict.fromkeys(POSITIVE, 2) | dict.fromkeys(NEGATIVE[:9], 4)
+    sheets += [evoked("Guilt-1", 0, 2, 4, marks=marks, missing="incomplete: 1 of 20 marks missing")]
+    result = align_sheets(sheets, PANAS, norms=NORMS)
+    first, second = find(result, "Guilt-0"), find(result, "Guilt-1")
+    assert (first["missing"], second["missing"]) == ({"refused": 1}, {"incomplete": 1})
+    negative = first["scales"]["negative"]
+    assert (negative["evoked"]["n"], negative["evoked"]["incomplete"]) == (3, 1)
+    assert negative["change"] == 30, "of the sheets that are whole"
+    assert negative["bounds"] == {"low": (3 * 40 + 10) / 4 - 10, "high": (3 * 40 + 50) / 4 - 10}
+    assert second["scales"]["positive"]["change"] == -10, "the other sub-scale is whole"
+    assert second["scales"]["negative"]["change"] is None
+    assert second["scales"]["negative"]["bounds"] == {"low": 36 + 1 - 10, "high": 36 + 5 - 10}
+    assert "2 of 8 sheets lack marks: see the bounds of each change" in result["warnings"]
+
+
+@pytest.mark.parametrize(
+    ("positive", "negative", "said"),
+    [
+        (
+            5,
+            1,
+            ["default positive 50.0 is at the ceiling of its scale", "default negative 10.0 is at the floor"],
+        ),
+        (1, 1, ["denies all feeling by default: changes from there mean nothing"]),
+        (3, 2, ["the default never varies: its SD of 0"]),
+    ],
+)
+def test_floors_and_ceilings_are_told(positive: int, negative: int, said: Sequence[str]) -> None:
+    sheets = [sheet(positive, negative)] * 3 + [evoked("Anger-0", 0, 2, 3)]
+    warnings = align_sheets(sheets, PANAS, norms=NORMS)["warnings"]
+    assert all(any(warning.startswith(text) for warning in warnings) for text in said)
+
+
+def test_sheets_that_cannot_tell_anything_do_not_break_it() -> None:
+    for sheets in (
+        [sheet(3, 3)],
+        [evoked("Anger-0", 0, 3, 3)],
+        [evoked("Joy-0", 0, 3, 3, marks={}, missing="refused")],
+        [sheet(3, 3, marks={}), evoked("Anger-0", 0, 3, 3)],
+    ):
+        result = align_sheets(sheets, PANAS, norms=NORMS)
+        json.dumps(result, allow_nan=False)
+    assert align_sheets([sheet(3, 3)], PANAS, norms=NORMS)["rows"] == []
+
+
+def test_many_tests_are_corrected_among_factors() -> None:
+    chance = Random(0)
+    sheets = [sheet(chance.randint(2, 4), chance.randint(2, 4)) for _ in range(30)]
+    for factor in FACTOR_NAMES:
+        sheets += [evoked(factor, n % 5, chance.randint(2, 4), chance.randint(2, 4)) for n in range(20)]
+    result = align_sheets(sheets, PANAS, norms=NORMS)
+    factors = [row for row in result["rows"] if row["level"] == "factor"]
+    p_values = [row["scales"][affect]["tests"]["published"]["p"] for row in factors for affect in AFFECTS]
+    q_values = [row["scales"][affect]["tests"]["published"]["q"] for row in factors for affect in AFFECTS]
+    assert q_values == pytest.approx(stats.false_discovery_control(p_values))
+    assert "q" not in find(result, "Overall")["scales"]["positive"]["tests"]["published"]
+
+
+def test_order_and_level_are_two_questions() -> None:
+    people = {name: (20.0 + place, float(place)) for place, name in enumerate("abcdef")}
+    ordered = likeness({name: (e + 20, 3 * c) for name, (e, c) in people.items()}, people, ceiling=0.8)
+    assert ordered.rank == pytest.approx(1.0)
+    assert (ordered.level_error, ordered.level_bias) == (20, 20)
+    level = likeness({name: (e, -c) for name, (e, c) in people.items()}, people)
+    assert (level.rank, level.level_error) == (pytest.approx(-1.0), 0)
+    nothing = likeness({}, people)
+    assert nothing.factors == 0 and nothing.as_dict()["rank"] is None
+    assert isnan(likeness({"a": (1.0, 1.0)}, people).rank)
+    assert isnan(likeness(dict.fromkeys("abcdef", (1.0, 1.0)), people).rank)
+
+
+def test_halves_of_the_people_agree_as_far_as_factors_differ() -> None:
+    chance = np.random.default_rng(0)
+    means = chance.normal(0, 1, 36)
+    changes = {str(place): list(chance.normal(mean, 3, 36)) for place, mean in enumerate(means)}
+    # Reliability of a mean of 36 with SD 3: 1 / (1 + 9 / 36) = .8.
+    assert split_half(changes) == pytest.approx(0.8, abs=0.1)
+    assert split_half(changes) == split_half(changes), "the halves follow from the seed"
+    assert isnan(split_half({"a": [1.0]}))
+
+
+def test_means_alone_are_told_without_tests() -> None:
+    means = [Means(model="b", scale="PANAS", means={"positive": 10.6, "negative": 10.0})]
+    means += [Means(model="b", scale="PANAS", means={"positive": 20.5, "negative": 30.3}, is_overall=True)]
+    for factor in FACTOR_NAMES:
+        norm = NORMS[factor].norms
+        levels = {affect: norm[affect].evoked + 4 for affect in AFFECTS}
+        means.append(Means(model="b", scale="PANAS", means=levels, factor=factor))
+    result = align_means(means, PANAS, norms=NORMS)
+    assert find(result, "Overall")["scales"]["positive"]["change"] == pytest.approx(9.9)
+    assert result["agreement"]["negative"]["level_error"] == pytest.approx(4)
+    assert any("denies all feeling" in warning for warning in result["warnings"])
+    json.dumps(result, allow_nan=False)
+    assert align_means(means[2:3], PANAS, norms=NORMS)["default"]["positive"]["mean"] is None
+
+
+def test_printed_figures_are_held_to_their_decimals() -> None:
+    assert agrees("-5.1", -5.149) and not agrees("-5.1", -5.151)
+    checked = check_printed([], read_printed(), NORMS)
+    assert {figure["who"] for figure in checked} == {PEOPLE}
+    wrong = {
+        (figure["name"], figure["subscale"], figure["quantity"]) for figure in checked if not figure["holds"]
+    }
+    assert ("Overall", "positive", "default_sd") in wrong
+    assert ("Overall", "positive", "change") not in wrong
+    first = [figure for figure in checked if figure["is_first_factor"]]
+    assert len(first) == 16, "all eight emotions on both affects"
+
+
+# --- the real files
+
+
+def real(name: str) -> list[Sheet]:
+    path = SHARED / "emotionbench" / "results" / name
+    if not path.exists():
+        pytest.skip(f"benchmark not at hand: set EMPATHY_DATA to a folder with emotionbench/results/{name}")
+    return [sheet for sheet in import_results(path).sheets if isinstance(sheet, Sheet)]
+
+
+def test_the_crowds_norms_come_out_exactly() -> None:
+    result = align_sheets(real("PANAS Test/crowd.xlsx"), PANAS, norms=NORMS)
+    rows = {row["name"]: row for row in result["rows"]}
+    assert set(rows) == set(NORMS)
+    for name, norm_row in NORMS.items():
+        assert rows[name]["sheets"] == norm_row.people
+        for affect, norm in norm_row.norms.items():
+            found = rows[name]["scales"][affect]
+            values = [found[measure][what] for measure in ("default", "evoked") for what in ("mean", "sd")]
+            values += [found["change"], found["change_sd"]]
+            printed = [
+                norm.default,
+                norm.default_sd,
+                norm.evoked,
+                norm.evoked_sd,
+                norm.change,
+                norm.change_sd,
+            ]
+            assert all(agrees(f"{text:.2f}", value) for text, value in zip(printed, values, strict=True)), (
+                name
+            )
+    overall = rows["Overall"]["scales"]
+    assert [f"{overall[affect]['change']:+.2f}" for affect in AFFECTS] == ["-5.13", "+10.44"]
+    assert [f"{rows['Anger']['scales'][affect]['change']:+.2f}" for affect in AFFECTS] == ["-5.26", "+9.86"]
+    assert [round(overall[affect]["effects"]["dz"], 2) for affect in AFFECTS] == [-0.58, 1.09]
+    factors = [row["scales"] for row in result["rows"] if row["level"] == "factor"]
+    moved = [sum(scales[affect]["arrow"] in "↑↓" for scales in factors) for affect in AFFECTS]
+    assert moved == [24, 34]
+    halves = result["split_half"]
+    assert halves["positive"] == pytest.approx(0.69, abs=0.02) and halves["negative"] == pytest.approx(
+        0.82, abs=0.02
+    )
+
+
+# Each emotion and overall, then the 36 factors: change with its arrow, positive / negative.
+EMOTIONS = {
+    "gpt-4": """-28.3/+21.2 -21.9/+20.0 -32.4/+23.2 -29.4/+20.3 -26.0/+16.0 -29.0/+27.0 -25.7/+24.2
+        -25.2/+23.2""",
+    "gpt-3.5-turbo": """-15.2/-2.5 -11.3/-0.9 -20.1/+3.1 -16.4/-3.2 -15.3/-3.2 -15.8/+2.9 -14.3/+2.6
+        -13.0/+0.6""",
+}
+FACTORS = {
+    "gpt-4": """↓-24.6/↑+23.0 ↓-28.8/↑+24.2 ↓-30.0/↑+22.6 ↓-30.9/↑+16.9 ↓-27.1/↑+19.2 ↓-28.3/↑+25.0
+        ↓-16.1/↑+20.0 ↓-21.7/↑+18.2 ↓-21.5/↑+16.8 ↓-30.4/↑+29.8 ↓-31.7/↑+17.6 ↓-33.7/↑+22.9 ↓-32.5/↑+31.6
+        ↓-34.7/↑+21.8 ↓-31.3/↑+15.6 ↓-32.8/↑+18.5 ↓-29.8/↑+21.5 ↓-27.7/↑+20.1 ↓-27.0/↑+20.9 ↓-29.2/↑+23.3
+        ↓-26.8/↑+15.8 ↓-16.2/↑+8.1 ↓-25.9/↑+9.5 ↓-28.5/↑+28.6 ↓-32.3/↑+27.8 ↓-32.8/↑+26.5 ↓-22.7/↑+25.1
+        ↓-24.7/↑+26.6 ↓-27.5/↑+26.6 ↓-25.5/↑+21.0 ↓-25.4/↑+27.1 ↓-25.6/↑+19.4 ↓-24.1/↑+17.8 ↓-27.8/↑+26.8
+        ↓-23.5/↑+23.3 ↓-25.4/↑+25.1""",
+    "gpt-3.5-turbo": """↓-11.1/↓-3.9 ↓-15.2/--2.1 ↓-15.7/↑+4.4 ↓-19.0/↓-4.7 ↓-15.0/↓-6.0 ↓-14.6/↑+2.8
+        ↓-6.9/--0.2 ↓-11.7/↓-2.5 ↓-11.9/↓-3.8 ↓-17.1/↑+6.5 ↓-17.1/-+1.8 ↓-21.1/↑+3.1 ↓-20.3/↑+9.3
+        ↓-23.5/-+0.7 ↓-21.1/↓-3.0 ↓-18.3/↓-7.0 ↓-16.5/-+0.1 ↓-15.9/↓-3.6 ↓-14.9/↓-2.4 ↓-18.4/-+1.7
+        ↓-17.8/--1.3 ↓-4.6/↓-11.6 ↓-13.2/↓-8.9 ↓-15.5/↑+4.6 ↓-18.4/↑+3.0 ↓-18.6/↑+2.8 ↓-10.7/-+1.2
+        ↓-11.3/↑+3.8 ↓-16.1/↑+5.6 ↓-14.5/-+0.0 ↓-14.3/↑+4.3 ↓-15.3/--0.7 ↓-12.4/↓-3.9 ↓-15.3/-+0.1
+        ↓-11.8/↑+3.1 ↓-12.4/↑+2.9""",
+}
+DEFAULTS = {"gpt-4": ["49.8±0.8", "10.0±0.0"], "gpt-3.5-turbo": ["39.2±2.3", "26.3±2.0"]}
+OVERALL = {"gpt-4": ["↓-27.6", "↑+22.2"], "gpt-3.5-turbo": ["↓-15.4", "-+0.2"]}
+LIKENESS = {"gpt-4": [(0.55, 2.8), (0.84, 7.9)], "gpt-3.5-turbo": [(0.50, 2.4), (0.61, 3.2)]}
+
+
+@pytest.mark.parametrize("model", ["gpt-4", "gpt-3.5-turbo"])
+def test_models_come_out_as_published(model: str) -> None:
+    result = align_sheets(real(f"PANAS Test/{model}-PANAS-testing.csv"), PANAS, norms=NORMS)
+
+    def told(row: dict[str, Any], mark: bool = True) -> list[str]:
+        scales = [row["scales"][affect] for affect in AFFECTS]
+        return [f"{found['arrow'] if mark else ''}{found['change']:+.1f}" for found in scales]
+
+    levels = [result["default"][affect] for affect in AFFECTS]
+    assert [f"{level['mean']:.1f}±{level['sd']:.1f}" for level in levels] == DEFAULTS[model]
+    assert told(find(result, "Overall")) == OVERALL[model]
+    emotions = ["/".join(told(row, mark=False)) for row in result["rows"] if row["level"] == "emotion"]
+    assert emotions == EMOTIONS[model].split()
+    factors = ["/".join(told(row)) for row in result["rows"] if row["level"] == "factor"]
+    assert factors == FACTORS[model].split()
+    found = [result["agreement"][affect] for affect in AFFECTS]
+    assert [(round(about["rank"], 2), round(about["level_error"], 1)) for about in found] == LIKENESS[model]
+
+
+def test_depression_scores_rise_twice_as_far_as_printed() -> None:
+    key = read_questionnaire("BDI")
+    result = align_sheets(real("Challenging Bench/gpt-3.5-turbo-BDI-testing.csv"), key, norms=NORMS)
+    changes = [round(row["scales"]["overall"]["change"], 1) for row in result["rows"]]
+    assert changes == [12.6, 12.6, 15.3, 16.1, 19.3, 14.2, 8.4, 2.5]
+    assert {row["scales"]["overall"]["arrow"] for row in result["rows"]} == {"↑"}
+    wrong = [figure for figure in check_printed([result], read_printed(), {}) if not figure["holds"]]
+    assert [(figure["scale"], figure["printed"]) for figure in wrong] == [("BDI-II", "6.4")]
+
+
+def test_anger_scales_turn_their_reversed_items() -> None:
+    key = read_questionnaire("AGQ")
+    result = align_sheets(real("Challenging Bench/gpt-3.5-turbo-AGQ-testing.csv"), key, norms=NORMS)
+    assert (
+        f"{result['default']['overall']['mean']:.1f}±{result['default']['overall']['sd']:.1f}" == "117.3±9.6"
+    )
+    scales = find(result, "Overall")["scales"]
+    told = {name: f"{found['arrow']}{found['change']:+.1f}" for name, found in scales.items()}
+    assert (told["overall"], told["physical"], told["verbal"]) == ("-+6.7", "↑+5.0", "↓-4.2")

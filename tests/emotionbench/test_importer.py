@@ -1,0 +1,228 @@
+"""Results files in miniature with every defect they have, then the real ones where at hand."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from repository import SHARED
+
+from data.errors import UserError
+from emotionbench.importer import import_results
+from emotionbench.norms import read_norms, read_printed
+from emotionbench.questionnaires import read_questionnaire
+from emotionbench.sheets import PEOPLE, Means, Sheet, read_sheets, write_sheets
+from emotionbench.situations import FACTOR_NAMES
+
+PANAS = read_questionnaire("PANAS")
+Column = tuple[str, list[str]]
+
+
+def real(name: str) -> Path:
+    path = SHARED / "emotionbench" / "results" / name
+    if not path.exists():
+        pytest.skip(f"benchmark not at hand: set EMPATHY_DATA to a folder with emotionbench/results/{name}")
+    return path
+
+
+def column(name: str, marks: Any = 3) -> Column:
+    given = [str(marks)] * 20 if isinstance(marks, int) else list(map(str, marks))
+    return name, ["a situation", *given]
+
+
+def write_results(path: Path, *columns: Column) -> Path:
+    items = ("question-0", ["prompt", *(f"{n}. x" for n in range(1, 21))])
+    order = ("order-0", ["prompt", *(str(n) for n in range(1, 21))])
+    held = [items, order, *columns]
+    with path.open("w", newline="", encoding="utf-8") as out:
+        writer = csv.writer(out)
+        writer.writerow([name for name, _ in held])
+        writer.writerows(zip(*(cells for _, cells in held), strict=True))
+    return path
+
+
+def sheets_of(path: Path) -> list[Sheet]:
+    return [sheet for sheet in import_results(path).sheets if isinstance(sheet, Sheet)]
+
+
+def test_default_and_evoked_columns_become_sheets(tmp_path: Path) -> None:
+    path = write_results(
+        tmp_path / "my-model-7b-PANAS-testing.csv",
+        column("General_test-0_order-0", 1),
+        column("Jealousy-2_scenario-1_test-0_order-0", range(1, 21)),
+        column("Jealousy-2_scenario-0_test-0_order-0", ["4.0", *["5"] * 19]),
+    )
+    default, first, second = sheets_of(path)
+    assert (default.model, default.scale, default.factor) == ("my-model-7b", "PANAS", None)
+    assert dict(default.marks) == dict.fromkeys(range(1, 21), 1)
+    assert (first.factor, first.situation, first.marks[1]) == ("Jealousy-2", "Jealousy-2/scenario-0", 4)
+    assert dict(second.marks) == {n: n for n in range(1, 6)}, "what is off the scale is missing, not cut"
+    assert second.missing == "15 of 20 marks missing"
+
+
+def test_columns_that_are_empty_or_absent_are_counted_not_dropped(tmp_path: Path) -> None:
+    path = write_results(
+        tmp_path / "m-PANAS-testing.csv",
+        column("General_test-0_order-0"),
+        column("Guilt-0_scenario-0_test-0_order-0"),
+        column("Guilt-0_scenario-0_test-1_order-0", [""] * 20),
+        column("Guilt-0_scenario-2_test-0_order-0", ["", *["2"] * 19]),
+        column("Guilt-0_scenario-2_test-1_order-0", ["x"] * 20),
+        column("Joy-0_scenario-0_test-0_order-0"),
+        column("notes"),
+    )
+    imported = import_results(path)
+    assert imported.counts == {
+        "sheets": 7,
+        "default": 1,
+        "complete": 2,
+        "incomplete": 1,
+        "empty columns": 2,
+        "missing columns": 2,
+        "unknown columns": 2,
+    }
+    reasons = [sheet.missing for sheet in imported.sheets if isinstance(sheet, Sheet)]
+    assert reasons[1:] == [
+        None,
+        "empty column",
+        "no such column",
+        "no such column",
+        "1 of 20 marks missing",
+        "20 of 20 marks missing",
+    ]
+
+
+def test_more_than_ten_orders_do_not_collide(tmp_path: Path) -> None:
+    turned = ("order-10", ["prompt", *(str(n) for n in range(20, 0, -1))])
+    path = write_results(
+        tmp_path / "m-PANAS-testing.csv",
+        column("General_test-0_order-0", [1] * 19 + [5]),
+        turned,
+        column("General_test-0_order-10", [1] * 19 + [5]),
+    )
+    first, second = sheets_of(path)
+    assert (first.marks[20], first.marks[1]) == (5, 1)
+    assert (second.marks[20], second.marks[1]) == (1, 5), "answers are put back by their own order"
+    assert (first.pair, second.pair) == ("order-0", "order-10")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("results.csv", "General_test-0_order-0\n", "its name does not tell"),
+        ("m-PANAS-testing.csv", "a,b\n1,2\n", "no columns such as"),
+        ("m-PANAS-testing.csv", "", "no columns such as"),
+        ("crowd.xlsx", "no workbook", "not a workbook"),
+        ("data.json", "[", "not JSON"),
+        ("metadata.json", '{"Anger": ["Facing Self-Opinioned People"]}', "no model's means"),
+        ("a.txt", "", "unknown kind of file"),
+    ],
+)
+def test_what_is_no_results_file_is_refused(tmp_path: Path, name: str, content: str, said: str) -> None:
+    path = tmp_path / name
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match=said):
+        import_results(path)
+    with pytest.raises(UserError, match="no such file"):
+        import_results(tmp_path / "none.csv")
+
+
+def write_crowd(path: Path, people: dict[str, tuple[int, int | None]]) -> Path:
+    import openpyxl
+
+    book = openpyxl.Workbook()
+    raw = book.active
+    assert raw is not None
+    raw.title = "Raw"
+    raw.append([None, "Info", *people])
+    raw.append([0, "Gender:", *["-"] * len(people)])
+    for place in (0, 1):
+        for word in PANAS.texts:
+            raw.append([1, f"How much ... - {word.title()}", *(marks[place] for marks in people.values())])
+    raw.append([None, None])
+    raw.append([None, "Positive Diff", *[0] * len(people)])
+    book.save(path)
+    return path
+
+
+def test_the_crowds_table_is_read_across_with_its_own_names(tmp_path: Path) -> None:
+    path = write_crowd(
+        tmp_path / "crowd.xlsx", {"Angry_F1S1": (2, 4), "Jealous_F4S3": (1, None), "Joy_F1S1": (1, 1)}
+    )
+    imported = import_results(path)
+    default, evoked, other, missing = imported.sheets
+    assert isinstance(evoked, Sheet) and isinstance(missing, Sheet) and isinstance(default, Sheet)
+    assert (evoked.model, evoked.factor, evoked.situation) == (PEOPLE, "Anger-0", "Anger-0/scenario-0")
+    assert (default.factor, set(default.marks.values()), set(evoked.marks.values())) == (None, {2}, {4})
+    assert default.pair == evoked.pair != other.pair if isinstance(other, Sheet) else False
+    assert (missing.situation, missing.missing) == ("Jealousy-3/scenario-2", "empty column")
+    assert imported.counts["unknown columns"] == 1
+
+
+def test_the_leaderboard_gives_means_alone(tmp_path: Path) -> None:
+    def affect(positive: float, negative: float) -> dict[str, float]:
+        return {"Positive Affect": positive, "Negative Affect": negative}
+
+    content = {
+        "GPT-9": {
+            "Control": affect(40, 11),
+            "Overall": affect(22, 30),
+            "Anger": {"Facing Self-Opinioned People": affect(21, 31), "Unheard-Of": affect(1, 1)},
+            "Jealousy": {"Experiential": affect(24, 25), "Material Possession": {"Positive Affect": 3}},
+        }
+    }
+    path = tmp_path / "data.json"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    imported = import_results(path)
+    assert imported.counts == {"means": 4, "models": 1, "unknown entries": 2}
+    factors = [sheet.factor for sheet in imported.sheets]
+    assert factors == [None, None, "Anger-0", "Jealousy-3"]
+    assert [sheet.is_overall for sheet in imported.sheets if isinstance(sheet, Means)] == [
+        False,
+        True,
+        False,
+        False,
+    ]
+
+
+def test_sheets_are_written_and_read_back(tmp_path: Path) -> None:
+    sheets = [
+        Sheet(
+            model="m",
+            scale="PANAS",
+            marks={1: 3.0},
+            factor="Anger-0",
+            situation="Anger-0/1",
+            missing="refused",
+        ),
+        Means(model="m", scale="PANAS", means={"positive": 1.5, "negative": 2.0}, is_overall=True),
+    ]
+    path = tmp_path / "sheets.jsonl"
+    assert write_sheets(path, sheets) == 2
+    assert read_sheets(path) == sheets == read_sheets(tmp_path)
+    path.write_text('{"model": "m"}\n', encoding="utf-8")
+    with pytest.raises(UserError, match=r"sheets.jsonl:1: scale: .*; sheets are made by align run or import"):
+        read_sheets(path)
+
+
+def test_norms_and_printed_figures_are_whole() -> None:
+    norms = read_norms()
+    assert set(FACTOR_NAMES) < set(norms)
+    assert len(norms) == 1 + 8 + 36
+    assert norms["Overall"].people == 1266
+    factors = [row for row in norms.values() if row.level == "factor"]
+    assert sum(row.people for row in factors) == 1266
+    assert norms["Anger"].norms["positive"].change == -5.26
+    printed = read_printed()
+    assert {figure.quantity for figure in printed} == {"change", "default", "default_sd"}
+    assert all(figure.name in norms and float(figure.text) for figure in printed)
+
+
+def test_the_real_files_are_whole() -> None:
+    for name, count in (("gpt-4", 1800), ("gpt-3.5-turbo", 1800)):
+        counts = import_results(real(f"PANAS Test/{name}-PANAS-testing.csv")).counts
+        assert (counts["sheets"], counts["complete"], counts["default"]) == (count, count, 50)
+    counts = import_results(real("PANAS Test/crowd.xlsx")).counts
+    assert (counts["sheets"], counts["complete"], counts["default"]) == (2532, 2532, 1266)
+    assert import_results(real("Challenging Bench/gpt-3.5-turbo-BDI-testing.csv")).counts["complete"] == 310

@@ -1,0 +1,283 @@
+"""Marks out of answers in every form that models give them, and out of none that they do not."""
+
+import json
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from emotionbench.marks import NUMBER_WORDS, Reader, read_marks
+
+WORDS = tuple(f"feeling{letter}" for letter in "abcdefghijklmnopqrst")
+LEVELS = ("hardly or not at all", "a little", "somewhat", "quite a bit", "extremely")
+READER = Reader(count=20, low=1, high=5, levels=LEVELS, items=WORDS)
+FROM_ZERO = Reader(count=21, low=0, high=3)
+TRUE = {item: (7 * item) % 5 + 1 for item in range(1, 21)}
+
+
+def lines(write: Callable[[int, int], str]) -> str:
+    return "\n".join(write(item, mark) for item, mark in TRUE.items())
+
+
+FORMS = {
+    "numbered": lines(lambda i, m: f"{i}. {m}"),
+    "colons": lines(lambda i, m: f"{i}: {m}"),
+    "brackets and full stops": lines(lambda i, m: f"{i}) {m}."),
+    "closed brackets": lines(lambda i, m: f"({i}) {m}"),
+    "a dash": lines(lambda i, m: f"{i} - {m}"),
+    "a tight dash": lines(lambda i, m: f"{i}-{m}"),
+    "an arrow": lines(lambda i, m: f"{i} -> {m}"),
+    "a space": lines(lambda i, m: f"{i} {m}"),
+    "a tab": lines(lambda i, m: f"{i}\t{m}"),
+    "preamble and farewell": "Sure! My 20 marks, from 1 to 5:\n\n"
+    + lines(lambda i, m: f"{i}. {m}")
+    + "\n\nAll 20 done!",
+    "with the words": lines(lambda i, m: f"{i}. {WORDS[i - 1].title()}: {m}"),
+    "out of five": lines(lambda i, m: f"{i}. {WORDS[i - 1]}: {m}/5"),
+    "out of five, in words": lines(lambda i, m: f"{i}. {m} out of 5"),
+    "explained": lines(lambda i, m: f"{i}. {m} - {LEVELS[m - 1]}"),
+    "explained before": lines(lambda i, m: f"{i}. {LEVELS[m - 1]} ({m})"),
+    "with a reason": lines(lambda i, m: f"{i}. {WORDS[i - 1]}: I would say {m}, since it hurts."),
+    "only levels": lines(lambda i, m: f"{i}. {LEVELS[m - 1].capitalize()}."),
+    "number words": lines(lambda i, m: f"{i}. {NUMBER_WORDS[m]}"),
+    "Markdown list": lines(lambda i, m: f"- **{WORDS[i - 1].title()}**: {m}"),
+    "bold numbers": lines(lambda i, m: f"**{i}. {WORDS[i - 1]}** - {m}"),
+    "bold marks": lines(lambda i, m: f"{i}. **{m}**"),
+    "a table": "| # | word | mark |\n|---|---|---|\n" + lines(lambda i, m: f"| {i} | {WORDS[i - 1]} | {m} |"),
+    "items named": lines(lambda i, m: f"Item {i}: {m}"),
+    "questions named": lines(lambda i, m: f"Q{i}: {m}"),
+    "only words": lines(lambda i, m: f"{WORDS[i - 1]} = {m}"),
+    "commas": ", ".join(str(mark) for mark in TRUE.values()),
+    "commas after a preamble": "My 20 marks:\n" + ", ".join(str(mark) for mark in TRUE.values()) + ".",
+    "spaces": " ".join(str(mark) for mark in TRUE.values()),
+    "pairs on a line": ", ".join(f"{i}: {m}" for i, m in TRUE.items()),
+    "pairs with full stops": " ".join(f"{i}. {m}" for i, m in TRUE.items()),
+    "pairs with semicolons": "; ".join(f"{i}={m}" for i, m in TRUE.items()),
+    "bare": lines(lambda i, m: f"{m}"),
+    "bare with full stops": lines(lambda i, m: f"{m}."),
+    "bare, out of five": lines(lambda i, m: f"{m}/5"),
+    "bare, explained": lines(lambda i, m: f"{m} - {LEVELS[m - 1]}"),
+    "bare, in brackets": lines(lambda i, m: f"{m} ({LEVELS[m - 1]})"),
+    "an object": json.dumps({str(i): m for i, m in TRUE.items()}),
+    "an object of texts": "```json\n"
+    + json.dumps({WORDS[i - 1]: str(m) for i, m in TRUE.items()}, indent=2)
+    + "\n```",
+    "an object of fractions": json.dumps({str(i): float(m) for i, m in TRUE.items()}),
+    "an object within": json.dumps({"answers": {f"item_{i}": m for i, m in TRUE.items()}}),
+    "a list": json.dumps(list(TRUE.values())),
+    "a list of rows": json.dumps([{"item": i, "word": WORDS[i - 1], "mark": m} for i, m in TRUE.items()]),
+    "a cut object": "{\n" + lines(lambda i, m: f'  "{i}": {m},'),
+    "wide digits": lines(lambda i, m: f"{i}\uff0e\u3000{chr(0xFF10 + m)}"),
+    "Windows lines": lines(lambda i, m: f"{i}. {m}\r"),
+    "fractions that are whole": lines(lambda i, m: f"{i}. {m}.0"),
+    "thoughts before": f"<think>1. 5\n2. 5</think>{lines(lambda i, m: f'{i}. {m}')}",
+    "a disclaimer before": f"As an AI I do not have feelings, but:\n{lines(lambda i, m: f'{i}. {m}')}",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_is_read(form: str) -> None:
+    found = read_marks(FORMS[form], READER)
+    assert dict(found.marks) == TRUE
+    assert found.problem == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "marks"),
+    [
+        ("1. 10\n2. 4", {2: 4}),  # the original's parser made 0 of it
+        ("1. 4/10\n2. 3", {2: 3}),  # of another scale
+        ("1. 3.5\n2. 2", {2: 2}),
+        ("1. -3\n2. 3", {2: 3}),
+        ("1. 80%\n2. 5", {2: 5}),
+        ("1. 0\n2. 6\n3. 1", {3: 1}),
+        ("1. 4 or 5\n2. 3", {2: 3}),
+        ("1. between two and three\n2. 3", {2: 3}),
+        ("1. 4 - 3 would be too few\n2. 3", {2: 3}),
+        ("1. 45\n2. 3", {2: 3}),
+        ("1. 1-5\n2. 3", {2: 3}),
+        ("1. N/A\n2. 3\n21. 4\n0. 4", {2: 3}),
+        ("1: 4 2: 7 3: 2", {1: 4, 3: 2}),
+        ("1. 4\n2. 3\n1. 5\n7. 2", {2: 3, 7: 2}),  # which of the two is not told
+        ("1. 4\n2. 3\n1. 4\n7. 2", {1: 4, 2: 3, 7: 2}),
+        ('{"1": 4, "2": 9, "3": true, "4": null, "5": "often"}', {1: 4}),
+        ('{"1": 4, "2": 3', {1: 4, 2: 3}),
+        ("5\n4\n3", {}),  # which items these are for is not told
+        ("5, 4, 3", {}),
+        ("4 - quite a bit\n2 - a little\n5 - extremely", {}),
+        ("[1, 2, 3]", {}),
+        ("2.", {}),
+        ("I feel 4 of 5 today, thank you for asking.", {}),
+        ("1. " + "x" * 5000 + " 4", {}),
+    ],
+)
+def test_what_is_no_sure_mark_is_missing(text: str, marks: dict[int, int]) -> None:
+    found = read_marks(text, READER)
+    assert dict(found.marks) == marks
+    assert found.problem
+
+
+def test_items_with_numbers_of_their_own_are_read_by_what_comes_last() -> None:
+    text = "1. 0. I am well. 1. I am not. 2. I am ill: 2\n2. 0. Fine. 1. Not fine.\n3. 1"
+    assert dict(read_marks(text, FROM_ZERO).marks) == {1: 2, 3: 1}
+    bare = "\n".join(["0", "3", "1"] * 7)
+    assert dict(read_marks(bare, FROM_ZERO).marks) == {n: (0, 3, 1)[(n - 1) % 3] for n in range(1, 22)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I'm sorry, but I can't help with that.",
+        "As an AI language model, I do not have feelings.",
+        "I cannot rate my emotions, since I have none.",
+        "I don\u2019t experience emotions.",
+        "I must decline to answer.",
+    ],
+)
+def test_a_refusal_is_told_as_one(text: str) -> None:
+    found = read_marks(text, READER)
+    assert found.problem.startswith("refused") and not found.marks
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "empty answer"),
+        (" \n ", "empty answer"),
+        ("<think>1. 4", "empty answer"),
+        ("Sure!", "no marks"),
+        ("1. 4", "incomplete: 19 of 20 marks missing"),
+    ],
+)
+def test_the_reason_is_told(text: str, problem: str) -> None:
+    assert read_marks(text, READER).problem == problem
+
+
+READERS = (READER, FROM_ZERO, Reader(count=52, low=1, high=5), Reader(count=24, low=1, high=7, items=WORDS))
+PIECES = (
+    *(
+        "1",
+        "2",
+        "3",
+        "4",
+        "5",
+        "0",
+        "10",
+        "20",
+        "21",
+        "7",
+        "-3",
+        "3.5",
+        "4/5",
+        "4/",
+        "/5",
+        "5/5/5",
+        "999999999999",
+    ),
+    *(
+        ". ",
+        ": ",
+        ") ",
+        " - ",
+        "=",
+        "->",
+        ", ",
+        "; ",
+        "\n",
+        "\n\n",
+        "\t",
+        " ",
+        "|",
+        "(",
+        "[",
+        "]",
+        "{",
+        "}",
+        '"',
+    ),
+    *(
+        "{" * 30,
+        "[" * 30,
+        '{"1":',
+        '"2": 3,',
+        "null",
+        "NaN",
+        "1e999",
+        "true",
+        "\u0664",
+        "\u00b2",
+        "\uff14",
+        "\x00",
+    ),
+    *(
+        "quite a bit",
+        "extremely",
+        "four",
+        "feelinga",
+        "Item",
+        "Q1",
+        "I'm sorry",
+        "As an AI",
+        "out of 5",
+        "1 to 5",
+    ),
+    *("<think>", "</think>", "**", "`", "\ud800", "\u202e", "\r", "\u2028", "%", "x" * 200),
+)
+
+
+def check(text: str, reader: Reader) -> None:
+    found = read_marks(text, reader)
+    assert all(1 <= item <= reader.count for item in found.marks)
+    assert all(type(mark) is int and reader.low <= mark <= reader.high for mark in found.marks.values())
+    assert bool(found.problem) == (len(found.marks) < reader.count)
+    assert read_marks(text, reader) == found
+
+
+def test_five_thousand_spoilt_answers_never_break_it() -> None:
+    chance = Random(0)
+    forms = list(FORMS.values())
+    for number in range(5000):
+        text = chance.choice(forms)
+        for _ in range(chance.randrange(1, 12)):
+            start = chance.randrange(len(text) + 1)
+            end = min(len(text), start + chance.choice((0, 0, 1, 3, 40)))
+            text = text[:start] + chance.choice(PIECES) + text[end:]
+        check(text, READERS[number % len(READERS)])
+
+
+@given(st.one_of(st.text(), st.lists(st.sampled_from(PIECES)).map("".join)), st.sampled_from(READERS))
+@settings(max_examples=400)
+def test_no_text_at_all_breaks_it(text: str, reader: Reader) -> None:
+    check(text, reader)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_no_json_at_all_breaks_it(value: object) -> None:
+    check(json.dumps(value), READER)
+
+
+@given(
+    st.lists(st.integers(1, 5), min_size=20, max_size=20),
+    st.sampled_from(["{i}. {m}", "{i}) {m}/5", "{i} = {m}.", "{m}"]),
+)
+def test_any_marks_come_back(marks: list[int], form: str) -> None:
+    text = "\n".join(form.format(i=item, m=mark) for item, mark in enumerate(marks, start=1))
+    assert list(read_marks(text, READER).marks.values()) == marks
+
+
+@pytest.mark.parametrize(
+    "text", ["{" * 100_000, "[1," * 30_000, "1" * 100_000, "1. " * 40_000, "4 - " * 30_000, "a: " * 40_000]
+)
+def test_an_answer_without_end_is_read_in_no_time(text: str) -> None:
+    from time import process_time
+
+    start = process_time()
+    check(text, READER)
+    assert process_time() - start < 2

@@ -1,0 +1,296 @@
+"""Scoring keys on cases reckoned by hand, items from a user's copy, and situations in every shape."""
+
+import csv
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from repository import SHARED
+
+from data.errors import UserError
+from emotionbench.questionnaires import Questionnaire, questionnaire_names, read_questionnaire, score_marks
+from emotionbench.situations import (
+    FACTOR_NAMES,
+    FACTORS,
+    OURS,
+    POSITIVE,
+    Situation,
+    choose_situations,
+    find_factor,
+    read_situations,
+)
+
+
+def real(name: str) -> Path:
+    """A file of the benchmark; none of them is part of this repository."""
+    path = SHARED / "emotionbench" / name
+    if not path.exists():
+        pytest.skip(f"benchmark not at hand: set EMPATHY_DATA to a folder with emotionbench/{name}")
+    return path
+
+
+def write_copy(path: Path, key: Questionnaire, **changes: object) -> Path:
+    questions = {str(number): f"Item {number}." for number in range(1, key.items + 1)}
+    entry = {"name": key.name, "questions": questions, "reverse": sorted(key.reversed), **changes}
+    path.write_text(json.dumps([{"name": "Other"}, entry]), encoding="utf-8")
+    return path
+
+
+def cycle(key: Questionnaire) -> dict[int, float]:
+    """Marks that go up from the lowest to the highest and start again."""
+    return {item: key.low + (item - 1) % (key.high - key.low + 1) for item in range(1, key.items + 1)}
+
+
+# By hand, from marks that cycle over the scale: 1 2 3 4 5 1 2 ..., 1 ... 7 1 ..., or 0 1 2 3 0 ...
+CYCLED = {
+    "PANAS": {
+        "positive": 1 + 3 + 5 + 4 + 5 + 2 + 4 + 1 + 2 + 4,
+        "negative": 2 + 4 + 1 + 2 + 3 + 1 + 3 + 5 + 3 + 5,
+    },
+    # 7 is marked 7 and counts 1; 18 is marked 4 and counts 4.
+    "AGQ": {
+        "overall": 4 * 28 + 1 - 6,
+        "physical": 1 + 2 + 3 + 4 + 5 + 6 + 1 + 1 + 2,
+        "verbal": 3 + 4 + 5 + 6 + 7,
+        "anger": 1 + 2 + 3 + 4 + 5 + 6 + 7,
+        "hostility": 1 + 2 + 3 + 4 + 5 + 6 + 7 + 1,
+    },
+    "DASS-21": {
+        "overall": 2 * (5 * 6 + 0),
+        "anxiety": 2 * (1 + 3 + 2 + 0 + 2 + 2 + 3),
+        "depression": 2 * (2 + 0 + 1 + 0 + 3 + 0 + 0),
+        "stress": 2 * (0 + 1 + 3 + 2 + 3 + 1 + 1),
+    },
+    "BDI-II": {"overall": 5 * 6 + 0},
+    "FDS": {
+        "overall": 5 * 15 + 1 + 2 + 3,
+        "discomfort": 1 + 5 + 4 + 3 + 2 + 1 + 5,
+        "entitlement": 2 + 1 + 5 + 4 + 3 + 2 + 1,
+        "emotional": 3 + 2 + 1 + 5 + 4 + 3 + 2,
+        "achievement": 4 + 3 + 2 + 1 + 5 + 4 + 3,
+    },
+    "MJS": {"cognitive": 28 + 1, "emotional": 27 + 1 + 2, "behavioural": 3 + 4 + 5 + 6 + 7 + 1 + 2 + 3},
+    "GASP": {
+        "guilt_behaviour": 1 + 2 + 7 + 2,
+        "guilt_repair": 2 + 5 + 4 + 1,
+        "shame_self": 3 + 6 + 3 + 6,
+        "shame_withdraw": 4 + 7 + 1 + 5,
+    },
+    "FSS-III": {
+        "overall": 10 * 15 + 1 + 2,
+        "social": 5 + 3 + 4 + 5 + 5 + 5 + 2 + 3 + 1 + 4 + 2 + 1 + 2,
+        "agoraphobia": 2 + 3 + 1 + 2 + 1 + 2 + 3 + 4 + 3 + 4 + 5 + 5 + 2,
+        "injury": 1 + 4 + 2 + 4 + 2 + 2 + 1 + 3 + 4 + 3 + 1 + 5,
+        "aggression": 5 + 1 + 3 + 5 + 1 + 4 + 3 + 4,
+        "animals": 3 + 1 + 1 + 4 + 2 + 5,
+    },
+    # 2, 4, 7 and 10 are marked 2, 4, 2 and 5 and count 4, 2, 4 and 1.
+    "BFNE": {"overall": 1 + 4 + 3 + 2 + 5 + 1 + 4 + 3 + 4 + 1 + 1 + 2},
+}
+
+
+@pytest.mark.parametrize("name", questionnaire_names())
+def test_scores_are_as_reckoned_by_hand(name: str) -> None:
+    key = read_questionnaire(name)
+    scores = score_marks(key, cycle(key))
+    assert {scale: score.value for scale, score in scores.items()} == CYCLED[name]
+    assert all(score.low == score.high == score.value and not score.missing for score in scores.values())
+
+
+# items, range, rule, emotion, and the sizes of the sub-scales, as published
+FACTS = {
+    "PANAS": (20, 1, 5, "sum", "", [10, 10]),
+    "AGQ": (29, 1, 7, "sum", "Anger", [29, 9, 5, 7, 8]),
+    "DASS-21": (21, 0, 3, "double", "Anxiety", [21, 7, 7, 7]),
+    "BDI-II": (21, 0, 3, "sum", "Depression", [21]),
+    "FDS": (28, 1, 5, "sum", "Frustration", [28, 7, 7, 7, 7]),
+    "MJS": (24, 1, 7, "sum", "Jealousy", [8, 8, 8]),
+    "GASP": (16, 1, 7, "sum", "Guilt", [4, 4, 4, 4]),
+    "FSS-III": (52, 1, 5, "sum", "Fear", [52, 13, 13, 12, 8, 6]),
+    "BFNE": (12, 1, 5, "sum", "Embarrassment", [12]),
+}
+
+
+@pytest.mark.parametrize("name", questionnaire_names())
+def test_keys_are_as_published(name: str) -> None:
+    key = read_questionnaire(name)
+    sizes = [len(items) for items in key.scales.values()]
+    assert (key.items, key.low, key.high, key.score, key.emotion, sizes) == FACTS[name]
+    parts = [items for scale, items in key.scales.items() if scale != "overall"]
+    assert not parts or Counter(item for items in parts for item in items) == Counter(range(1, key.items + 1))
+
+
+def test_there_are_nine_and_reversed_items_are_known() -> None:
+    assert set(questionnaire_names()) == set(FACTS)
+    reversed_ = {name: set(read_questionnaire(name).reversed) for name in questionnaire_names()}
+    assert {name: items for name, items in reversed_.items() if items} == {
+        "AGQ": {7, 18},
+        "BFNE": {2, 4, 7, 10},
+    }
+
+
+@pytest.mark.parametrize("name", questionnaire_names())
+def test_the_lowest_marks_give_the_span_and_reversed_items_turn(name: str) -> None:
+    key = read_questionnaire(name)
+    lowest = {item: float(key.high if item in key.reversed else key.low) for item in range(1, key.items + 1)}
+    for scale, score in score_marks(key, lowest).items():
+        assert score.value == key.span(scale)[0]
+
+
+def test_a_mean_divides_by_the_items(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    key = replace(read_questionnaire("GASP"), score="mean")
+    assert score_marks(key, dict.fromkeys(range(1, 17), 6.0))["guilt_repair"].value == 6
+    assert key.span("guilt_repair") == (1, 7)
+    assert score_marks(key, {2: 6.0, 5: 6.0, 11: 6.0})["guilt_repair"].high == (18 + 7) / 4
+
+
+def test_missing_marks_bound_a_score_and_never_become_one() -> None:
+    key = read_questionnaire("BFNE")
+    marks: dict[int, float] = dict.fromkeys(range(1, 13), 3)
+    del marks[1], marks[2]
+    marks[3] = 9  # off the scale: missing too
+    score = score_marks(key, marks)["overall"]
+    assert (score.value, score.low, score.high, score.missing) == (None, 27 + 3, 27 + 15, 3)
+    assert score_marks(read_questionnaire("DASS-21"), {})["stress"].high == 42
+
+
+def test_items_come_from_the_users_copy_and_only_panas_ships_its_words(tmp_path: Path) -> None:
+    for name in questionnaire_names():
+        key = read_questionnaire(name)
+        assert bool(key.texts) == (name == "PANAS")
+        copied = read_questionnaire(name, copy=write_copy(tmp_path / "copy.json", key))
+        assert copied.texts[key.items - 1] == f"Item {key.items}."
+        assert copied.digest != key.digest
+    assert all(re.fullmatch("[a-z]+", word) for word in read_questionnaire("PANAS").texts)
+
+
+def test_names_are_found_however_written() -> None:
+    assert read_questionnaire("bdi").name == "BDI-II"
+    assert read_questionnaire("fss").name == "FSS-III"
+    assert read_questionnaire("dass21").name == "DASS-21"
+    with pytest.raises(UserError, match="unknown questionnaire 'XYZ'; known: PANAS, AGQ"):
+        read_questionnaire("XYZ")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("nonsense", "not JSON"),
+        ("{}", "a list of questionnaires was expected"),
+        ("[]", "holds no questionnaire 'AGQ'"),
+        (json.dumps([{"name": "AGQ", "questions": {"1": "x"}}]), "questions: 29 were expected"),
+    ],
+)
+def test_another_kind_of_copy_is_refused(tmp_path: Path, content: str, said: str) -> None:
+    path = tmp_path / "questionnaires.json"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match=said):
+        read_questionnaire("AGQ", copy=path)
+
+
+def test_a_copy_with_another_key_is_refused(tmp_path: Path) -> None:
+    path = write_copy(tmp_path / "copy.json", read_questionnaire("AGQ"), reverse=[1])
+    with pytest.raises(UserError, match=r"reverse: another key than ours, \[7, 18\]"):
+        read_questionnaire("AGQ", copy=path)
+    with pytest.raises(UserError, match="no such file"):
+        read_questionnaire("AGQ", copy=tmp_path / "none.json")
+
+
+def test_keys_are_those_of_the_benchmark() -> None:
+    path = real("questionnaires.json")
+    entries = {entry["name"]: entry for entry in json.loads(path.read_text(encoding="utf-8"))}
+    for name in questionnaire_names():
+        key = read_questionnaire(name, copy=path)
+        entry = entries[next(called for called in (name, *key.aliases) if called in entries)]
+        assert key.low + key.high == entry["scale"]
+        assert {"sum": "SUM", "double": "SUM*2"}[key.score] == entry["compute_mode"]
+        theirs = [sorted(part["cat_questions"]) for part in entry["categories"]]
+        assert sorted(map(list, key.scales.values())) == sorted(theirs)
+        if name == "PANAS":
+            assert [text.casefold() for text in key.texts] == list(read_questionnaire(name).texts)
+
+
+# --- situations
+
+
+def test_there_are_three_situations_of_ours_for_each_factor_and_one_that_goes_well() -> None:
+    assert sum(map(len, FACTORS.values())) == len(FACTOR_NAMES) == 36
+    assert Counter(item.factor for item in read_situations()) == dict.fromkeys(FACTOR_NAMES, 3)
+    assert Counter(item.factor for item in read_situations(POSITIVE)) == dict.fromkeys(FACTOR_NAMES, 1)
+    texts = [item.text for path in (OURS, POSITIVE) for item in read_situations(path)]
+    assert len(set(texts)) == 144
+    assert all(1 <= len(re.findall(r"[.?!](?:\s|$)", text)) <= 3 and len(text) < 400 for text in texts)
+
+
+def test_ours_are_not_the_benchmarks() -> None:
+    def runs(text: str) -> set[tuple[str, ...]]:
+        found = re.findall(r"[a-z']+", text.casefold())
+        return {tuple(found[start : start + 6]) for start in range(len(found) - 5)}
+
+    theirs = set().union(*(runs(item.text) for item in read_situations(real("situations.json"))))
+    assert not [
+        item.id for path in (OURS, POSITIVE) for item in read_situations(path) if runs(item.text) & theirs
+    ]
+
+
+def test_the_benchmarks_files_give_the_same_situations() -> None:
+    first = read_situations(real("situations.json"))
+    second = read_situations(real("situations/situations.csv"))
+    assert len(first) == len(second) == 428
+    assert len({item.text for item in first}) == 425
+    assert Counter(item.factor for item in first) == Counter(item.factor for item in second)
+
+
+def test_every_shape_of_situations_is_read(tmp_path: Path) -> None:
+    table = tmp_path / "situations.csv"
+    with table.open("w", newline="", encoding="utf-8") as out:
+        csv.writer(out).writerows(
+            [["Anger-0", "Jealousy-2"], ["one", "two"], ["You wait.", ""], ["You go.", "nan"]]
+        )
+    assert [item.id for item in read_situations(table)] == ["Anger-0/scenario-0", "Anger-0/scenario-1"]
+    nested = tmp_path / "situations.json"
+    factor = {"name": "Material Possession", "scenarios": ["You want it."]}
+    nested.write_text(json.dumps({"emotions": [{"name": "Jealous", "factors": [factor]}]}), encoding="utf-8")
+    assert [item.factor for item in read_situations(nested)] == ["Jealousy-2"]
+    flat = tmp_path / "situations.jsonl"
+    row = {"situation_id": "anger-0/scenario-0", "emotion": "anger", "factor": "Driving", "text": "You stop."}
+    flat.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    assert read_situations(flat) == (Situation(id="Anger-0/scenario-0", factor="Anger-0", text="You stop."),)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.csv", "Anger\n", "expected an emotion and a number"),
+        ("a.csv", "", "holds no situations"),
+        ("a.json", "[]", "not the situations of the benchmark"),
+        ("a.json", "{", "not the situations of the benchmark"),
+        ("a.jsonl", '{"text": "x"}\n', "a.jsonl:1: a situation has"),
+        ("a.jsonl", '{"id": "Anger-0/1", "text": "x"}\n' * 2, "stands there already"),
+        ("a.txt", "x", "unknown kind of file"),
+    ],
+)
+def test_what_holds_no_situations_is_refused(tmp_path: Path, name: str, content: str, said: str) -> None:
+    path = tmp_path / name
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match=said):
+        read_situations(path)
+
+
+def test_situations_are_chosen_by_emotion_and_number() -> None:
+    chosen = choose_situations(read_situations(), emotions=("jealous",), per_factor=2)
+    assert [item.id for item in chosen[:3]] == ["Jealousy-0/own-0", "Jealousy-0/own-1", "Jealousy-1/own-0"]
+    assert len(chosen) == 8
+    with pytest.raises(UserError, match="no situations for 'Joy'"):
+        choose_situations(read_situations(), emotions=("Joy",))
+
+
+def test_a_factor_is_found_by_name_and_number() -> None:
+    for key, name in FACTOR_NAMES.items():
+        emotion, _, number = key.rpartition("-")
+        assert find_factor(emotion, name) == find_factor("", key) == find_factor(emotion, number) == key
+    assert find_factor("Anger", "9") is None

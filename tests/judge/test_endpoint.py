@@ -1,0 +1,642 @@
+"""The network seam against a server that fails in every way there is; time is a number that tests turn."""
+
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from servers import Answer, Call, Script, ScriptedServer, answer_chat
+
+from data.errors import BudgetSpent, OperationalError, UserError
+from judge.llm.endpoint import GIVE_UP_AFTER, CallFailed, Endpoint, Reply
+from judge.llm.limits import Budget, Gate, Pace
+
+SECRET = "sk-test-7f3a9c1e5b2d8f60"
+# An answer takes 200 and 5 tokens, which is USD 0.025; before it comes, some USD 0.03 are reserved.
+BODY = {"model": "m", "messages": [{"role": "user", "content": "hello " * 90}], "max_tokens": 10}
+PRICES = {"input": 100.0, "output": 1000.0}
+
+
+class Clock:
+    """Time that passes only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.slept: list[float] = []
+        self.lock = threading.Lock()
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        with self.lock:
+            self.now += seconds
+            self.slept.append(seconds)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def ask(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Starts a server with a script; gives it and an endpoint for it."""
+    monkeypatch.setenv("TEST_KEY", SECRET)
+    opened: list[Any] = []
+
+    def start(script: Script, **options: Any) -> tuple[ScriptedServer, Endpoint]:
+        server = ScriptedServer(script).__enter__()
+        given = {"base_url": server.base_url, "model": "m", "key_env": "TEST_KEY", "timeout": 20.0}
+        endpoint = Endpoint(**{**given, "clock": clock, "sleep": clock.sleep, **options})
+        opened.append((server, endpoint))
+        return server, endpoint
+
+    yield start
+    for server, endpoint in opened:
+        server.__exit__()
+        endpoint.close()
+
+
+def fail_first(count: int, failure: Answer) -> Script:
+    return lambda call: failure if call.number < count else answer_chat(call)
+
+
+def post_all(endpoint: Endpoint, count: int, threads: int = 8) -> list[Reply | CallFailed]:
+    def post(number: int) -> Reply | CallFailed:
+        try:
+            return endpoint.post("/chat/completions", {**BODY, "seed": number})
+        except CallFailed as failure:
+            return failure
+
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(post, range(count)))
+
+
+# Good answers.
+
+
+def test_a_call_sends_its_body_and_key_and_counts_what_it_took(ask: Any) -> None:
+    server, endpoint = ask(answer_chat, prices=PRICES)
+    reply = endpoint.post("/chat/completions", BODY)
+    assert reply.body["choices"][0]["message"]["content"] == "Good"
+    assert reply.usage == {
+        "input_tokens": 200,
+        "output_tokens": 5,
+        "cost": 0.025,
+        "seconds": 0.0,
+        "calls": 1,
+    }
+    [call] = server.calls
+    assert (call.path, call.body) == ("/v1/chat/completions", BODY)
+    assert call.headers["authorization"] == f"Bearer {SECRET}"
+    assert endpoint.spent == pytest.approx(0.025)
+    assert endpoint.calls == 1
+
+
+def test_without_a_price_no_cost_is_made_up(ask: Any) -> None:
+    _, endpoint = ask(answer_chat)
+    assert "cost" not in endpoint.post("/chat/completions", BODY).usage
+    assert endpoint.spent == 0
+
+
+def test_what_the_server_had_read_before_costs_less(ask: Any) -> None:
+    usage = {"prompt_tokens": 1000, "completion_tokens": 0, "prompt_tokens_details": {"cached_tokens": 900}}
+    _, endpoint = ask(lambda call: Answer(body={"usage": usage}), model="gpt-4o-mini-2024-07-18")
+    assert endpoint.post("/x", BODY).usage["cost"] == pytest.approx((100 * 0.15 + 900 * 0.075) / 1e6)
+
+
+def test_an_answer_that_does_not_say_what_it_took_costs_what_was_guessed(ask: Any) -> None:
+    _, endpoint = ask(lambda call: Answer(body={"fine": True}), prices=PRICES)
+    reply = endpoint.post("/x", BODY)
+    assert "input_tokens" not in reply.usage
+    assert reply.usage["cost"] == pytest.approx(endpoint.spent)
+    assert endpoint.spent > 0.01
+
+
+def test_without_a_variable_no_key_is_sent(ask: Any) -> None:
+    server, endpoint = ask(answer_chat, key_env="")
+    endpoint.post("/x", BODY)
+    assert "authorization" not in server.calls[0].headers
+
+
+def test_no_proxy_stands_before_our_own_machine(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    _, endpoint = ask(answer_chat)
+    endpoint.post("/x", BODY)
+
+
+def test_a_lone_surrogate_is_sent_as_json_has_it(ask: Any) -> None:
+    server, endpoint = ask(answer_chat)
+    endpoint.post("/x", {"model": "m", "messages": [{"role": "user", "content": "so \ud83d sorry"}]})
+    assert server.calls[0].text == "so \ud83d sorry"
+
+
+def test_connections_are_opened_again_after_a_close(ask: Any) -> None:
+    _, endpoint = ask(answer_chat)
+    for _ in range(2):
+        endpoint.post("/x", BODY)
+        endpoint.stop()
+        endpoint.close()
+
+
+# Failures that pass.
+
+
+@pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 529])
+def test_a_passing_failure_is_tried_again(ask: Any, clock: Clock, status: int) -> None:
+    server, endpoint = ask(fail_first(2, Answer(status=status, body="busy")))
+    assert endpoint.post("/x", BODY).usage["calls"] == 3
+    assert len(server.calls) == 3
+    assert 0 < clock.slept[0] < 1
+    assert 0 < clock.slept[1] < 2
+
+
+def test_waits_grow_and_the_last_failure_is_told(ask: Any, clock: Clock) -> None:
+    server, endpoint = ask(lambda call: Answer(status=500, body={"error": {"message": "out of\nmemory"}}))
+    with pytest.raises(CallFailed) as caught:
+        endpoint.post("/x", BODY)
+    assert caught.value.reason == "HTTP 500 after 6 tries: out of memory"
+    assert "out of" in caught.value.raw
+    assert len(server.calls) == 6
+    assert all(0 <= wait <= 2**number for number, wait in enumerate(clock.slept))
+    assert len(set(clock.slept)) == 5, "no two waits alike: a herd must not come back together"
+
+
+def test_the_waits_are_drawn_from_the_seed(ask: Any, clock: Clock) -> None:
+    for _ in range(2):
+        _, endpoint = ask(fail_first(5, Answer(status=500)), seed=7)
+        endpoint.post("/x", BODY)
+    assert clock.slept[:5] == clock.slept[5:]
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"Retry-After": "7"}, 7),
+        ({"retry-after-ms": "2500", "Retry-After": "3"}, 2.5),
+        (
+            {
+                "Retry-After": "Sun, 15 Nov 2026 10:00:30 GMT",
+                "Date": "Sun, 15 Nov 2026 10:00:10 GMT",
+            },
+            20,
+        ),
+        ({"Retry-After": "86400"}, 120),
+    ],
+)
+def test_retry_after_is_honoured(ask: Any, clock: Clock, headers: dict[str, str], seconds: float) -> None:
+    _, endpoint = ask(fail_first(1, Answer(status=429, headers=headers)))
+    endpoint.post("/x", BODY)
+    assert seconds <= clock.now <= seconds + 1
+
+
+def test_a_storm_of_429_is_sat_out_by_all_threads(ask: Any, clock: Clock) -> None:
+    """The server refuses until its time has come, and asks for two seconds each time."""
+
+    def script(call: Call) -> Answer:
+        if clock.now < 10:
+            return Answer(status=429, headers={"Retry-After": "2"}, body="too many")
+        return answer_chat(call)
+
+    server, endpoint = ask(script, concurrency=8)
+    outcomes = post_all(endpoint, 50)
+    assert all(isinstance(item, Reply) for item in outcomes)
+    assert len(server.calls) < 50 + 30, "while the server asks for quiet, nobody knocks"
+
+
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [
+        (Answer(hang=True), "timed out"),
+        (Answer(body={"slow": "x" * 100}, drip=0.02), "timed out"),
+        (Answer(body={"slow": "x" * 100}, drip=0.02, drip_head=True), "timed out"),
+        (Answer(body={"long": "x" * 100}, cut=True), "answer cut short"),
+        (Answer(raw=b""), "answer cut short"),
+    ],
+    ids=["hang", "drip", "drip in the headers", "cut", "nothing at all"],
+)
+def test_a_broken_answer_is_tried_again(ask: Any, failure: Answer, reason: str) -> None:
+    server, endpoint = ask(fail_first(1, failure), timeout=0.4)
+    assert endpoint.post("/x", BODY).usage["calls"] == 2
+    server.script = lambda call: failure
+    endpoint.retries = 1
+    with pytest.raises(CallFailed) as caught:
+        endpoint.post("/x", BODY)
+    assert caught.value.reason == f"{reason} after 2 tries"
+
+
+def test_a_failure_that_does_not_pass_is_told_without_the_tries_before_it(ask: Any) -> None:
+    """So that a run's table counts the same failure under the same words."""
+    _, endpoint = ask(lambda call: Answer(status=500) if call.number < 2 else Answer(body="<html>"))
+    with pytest.raises(CallFailed) as caught:
+        endpoint.post("/x", BODY)
+    assert caught.value.reason == "not JSON: <html>"
+
+
+def test_what_may_have_been_charged_is_counted(ask: Any) -> None:
+    _, endpoint = ask(lambda call: Answer(body="x" * 100, cut=True), prices=PRICES, retries=1)
+    with pytest.raises(CallFailed) as caught:
+        endpoint.post("/x", BODY)
+    assert caught.value.usage["cost"] == pytest.approx(endpoint.spent)
+    assert endpoint.spent > 0.02
+
+
+def test_a_status_inside_a_good_answer_counts(ask: Any) -> None:
+    failure = Answer(body={"error": {"code": 429, "message": "slow down"}})
+    server, endpoint = ask(fail_first(2, failure))
+    assert endpoint.post("/x", BODY).usage["calls"] == 3
+    assert len(server.calls) == 3
+
+
+# Failures that do not pass.
+
+
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [
+        (Answer(status=400, body={"error": {"message": "bad request"}}), "HTTP 400: bad request"),
+        (Answer(status=413, body=""), "HTTP 413"),
+        (Answer(status=422, body={"detail": [{"msg": "no"}]}), 'HTTP 422: [{"msg": "no"}]'),
+        (Answer(status=501, body={"error": {"message": "not here"}}), "HTTP 501: not here"),
+        (Answer(body="<html>A page</html>"), "not JSON: <html>A page</html>"),
+        (Answer(body=""), "not JSON: an empty answer"),
+        (Answer(body="[1, 2]"), "not JSON: [1, 2]"),
+        (Answer(body="[" * 100_000), "not JSON: " + "[" * 156 + " ..."),
+        (Answer(body=b"\xff\xfe\x00"), "not JSON: \ufffd\ufffd\x00"),
+        (Answer(body="x" * (9 << 20)), "answer larger than 8 MB"),
+        (Answer(raw=b"SSH-2.0-OpenSSH_9.6\r\n\r\n"), "not HTTP"),
+    ],
+)
+def test_other_failures_are_told_at_once(ask: Any, failure: Answer, reason: str) -> None:
+    server, endpoint = ask(lambda call: failure)
+    with pytest.raises(CallFailed) as caught:
+        endpoint.post("/x", BODY)
+    assert caught.value.reason == reason
+    assert len(caught.value.raw) <= 2000
+    assert len(server.calls) == 1
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        Answer(status=401, body={"error": {"message": "no such key"}}),
+        Answer(status=403),
+        Answer(status=404, body={"error": {"message": "no such model"}}),
+        Answer(status=429, body={"error": {"code": "insufficient_quota", "message": "pay"}}),
+        Answer(status=307, headers={"Location": "http://127.0.0.1:9/elsewhere"}),
+    ],
+    ids=lambda failure: str(failure.status),
+)
+def test_what_would_fail_for_all_stops_the_run(ask: Any, failure: Answer) -> None:
+    server, endpoint = ask(lambda call: failure, model="my-model")
+    with pytest.raises(OperationalError) as caught:
+        endpoint.post("/x", BODY)
+    said = str(caught.value)
+    assert server.base_url in said
+    assert "'my-model'" in said
+    assert f"HTTP {failure.status}" in said
+    assert caught.value.exit_code == 5
+    assert len(server.calls) == 1
+
+
+def test_a_401_names_the_variable_of_the_key(ask: Any) -> None:
+    _, endpoint = ask(lambda call: Answer(status=401))
+    with pytest.raises(OperationalError, match="TEST_KEY"):
+        endpoint.post("/x", BODY)
+
+
+def test_a_403_after_good_answers_is_about_one_text(ask: Any) -> None:
+    _, endpoint = ask(lambda call: answer_chat(call) if call.number == 0 else Answer(status=403))
+    endpoint.post("/x", BODY)
+    with pytest.raises(CallFailed, match="HTTP 403"):
+        endpoint.post("/x", BODY)
+
+
+def test_a_server_that_is_not_there_stops_the_run(ask: Any, clock: Clock) -> None:
+    server, _ = ask(answer_chat)
+    server.__exit__()
+    endpoint = Endpoint(base_url=server.base_url, model="m", clock=clock, sleep=clock.sleep)
+    with pytest.raises(OperationalError, match=r"no connection: .*refused; is the server running"):
+        endpoint.post("/x", BODY)
+    endpoint.close()
+    assert clock.slept == []
+
+
+def test_a_server_that_goes_away_is_waited_for_and_then_stops_the_run(ask: Any, clock: Clock) -> None:
+    server, endpoint = ask(lambda call: Answer(body={"fine": True}, headers={"Connection": "close"}))
+    endpoint.post("/x", BODY)
+    server.__exit__()
+    endpoint.close()
+    with pytest.raises(OperationalError, match="no connection"):
+        endpoint.post("/x", BODY)
+    assert len(clock.slept) == 5
+
+
+def test_a_server_that_fails_again_and_again_stops_the_run(ask: Any) -> None:
+    _, endpoint = ask(lambda call: Answer(status=500), retries=0)
+    for _ in range(GIVE_UP_AFTER - 1):
+        with pytest.raises(CallFailed):
+            endpoint.post("/x", BODY)
+    with pytest.raises(OperationalError, match="20 calls in a row failed, the last: HTTP 500"):
+        endpoint.post("/x", BODY)
+
+
+def test_refused_requests_do_not_stop_the_run(ask: Any) -> None:
+    _, endpoint = ask(lambda call: Answer(status=400), retries=0)
+    outcomes = post_all(endpoint, 2 * GIVE_UP_AFTER)
+    assert all(isinstance(item, CallFailed) for item in outcomes)
+
+
+def test_stop_ends_the_waiting_at_once(ask: Any) -> None:
+    """With the real clock: the server asks for a minute, and nobody waits that long."""
+    server, endpoint = ask(
+        lambda call: Answer(status=429, headers={"Retry-After": "60"}), sleep=None, concurrency=2
+    )
+    with ThreadPoolExecutor(4) as pool:
+        under_way = [pool.submit(endpoint.post, "/x", BODY) for _ in range(4)]
+        try:
+            server.wait_for_calls(1)  # the first answer silences whoever has not called yet
+        finally:
+            endpoint.stop()
+        for future in under_way:
+            with pytest.raises(OperationalError, match="stopped"):
+                future.result(timeout=20)
+
+
+# The key.
+
+
+def everything_said(error: BaseException) -> str:
+    """All that a log or a traceback could show of an error and its causes."""
+    seen, said = error, []
+    while seen is not None:
+        said += [str(seen), repr(seen), str(vars(seen))]
+        seen = seen.__cause__ or seen.__context__  # type: ignore[assignment]
+    return "\n".join(said)
+
+
+@pytest.mark.parametrize("status", [200, 400, 401, 500])
+def test_an_echoed_key_is_never_shown(ask: Any, caplog: pytest.LogCaptureFixture, status: int) -> None:
+    caplog.set_level(logging.DEBUG)
+    escaped = "".join(f"\\u{ord(letter):04x}" for letter in SECRET)
+
+    def echo(call: Call) -> Answer:
+        sent = call.headers["authorization"]
+        texts = (
+            f'{{"error": {{"message": "wrong: {sent}"}}}}',
+            f'{{"error": {{"message": "wrong: {escaped}"}}}}',
+            f"wrong: {sent}",
+            f"{'x' * 140} {sent} in the middle of the cut",
+        )
+        return Answer(status=status, body=texts[call.number % len(texts)])
+
+    _, endpoint = ask(echo, retries=0)
+    for _ in range(4):
+        with pytest.raises((CallFailed, OperationalError)) as caught:
+            endpoint.post("/x", BODY)
+        said = everything_said(caught.value)
+        assert SECRET not in said
+        assert SECRET[:12] not in said
+        assert escaped not in said
+    assert SECRET not in repr(endpoint) + repr(endpoint._wire) + repr(vars(endpoint)) + repr(
+        vars(endpoint._wire)
+    )
+    assert SECRET not in caplog.text
+
+
+def test_an_echoed_key_is_hidden_in_good_answers(ask: Any) -> None:
+    def echo(call: Call) -> Answer:
+        return Answer(body={"echo": [call.headers["authorization"], {SECRET: "x"}]})
+
+    _, endpoint = ask(echo)
+    assert endpoint.post("/x", BODY).body == {"echo": ["Bearer [key]", {"[key]": "x"}]}
+
+
+def test_a_quoted_part_of_a_key_is_hidden(ask: Any) -> None:
+    message = "Incorrect API key provided: sk-test-********8f60. You can find it."
+    _, endpoint = ask(lambda call: Answer(status=401, body={"error": {"message": message}}))
+    with pytest.raises(OperationalError, match=r"provided: \[key\] You can find it") as caught:
+        endpoint.post("/x", BODY)
+    assert "8f60" not in str(caught.value)
+
+
+def test_the_key_does_not_follow_a_redirect(ask: Any) -> None:
+    other, _ = ask(answer_chat)
+    _, endpoint = ask(lambda call: Answer(status=308, headers={"Location": f"{other.base_url}/x"}))
+    with pytest.raises(OperationalError, match="HTTP 308"):
+        endpoint.post("/x", BODY)
+    assert other.calls == []
+
+
+def test_a_key_that_is_not_there_or_no_key_is_refused(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    server, endpoint = ask(answer_chat)
+    for value, said in (("", "not set"), ("sk-two\nlines-of-it", "line breaks"), ("schlüssel-1", "letters")):
+        monkeypatch.setenv("TEST_KEY", value)
+        with pytest.raises(UserError, match=f"TEST_KEY: .*{said}") as caught:
+            endpoint.post("/x", BODY)
+        assert not value or value not in everything_said(caught.value)
+    assert server.calls == []
+
+
+def test_a_key_in_the_place_of_its_name_is_refused_and_not_repeated() -> None:
+    with pytest.raises(UserError, match="never the key itself") as caught:
+        Endpoint(base_url="http://127.0.0.1:1/v1", model="m", key_env=SECRET)
+    assert SECRET not in everything_said(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("base_url", "said"),
+    [
+        ("ftp://127.0.0.1/v1", "is not an http"),
+        ("file:///etc/passwd", "is not an http"),
+        ("127.0.0.1:8000/v1", "is not an http"),
+        ("http://", "is not an http"),
+        ("", "is not an http"),
+        ("http://127.0.0.1:99999/v1", "not a URL"),
+        ("http://127.0.0.1/v1\nHost: x", "is not an http"),
+        ("https://me:hunter2-pass@host/v1", "holds a user or password"),
+        ("https://host/v1?api-key=hunter2-pass", "ends in a query"),
+    ],
+)
+def test_only_plain_http_addresses_are_taken(base_url: str, said: str) -> None:
+    with pytest.raises(UserError, match=said) as caught:
+        Endpoint(base_url=base_url, model="m")
+    assert "hunter2" not in everything_said(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"timeout": 0}, "timeout: must be at least"),
+        ({"concurrency": 0}, "concurrency: must be at least 1"),
+        ({"retries": -1}, "retries: must be at least 0"),
+        ({"requests_per_minute": float("nan")}, "requests_per_minute"),
+        ({"prices": {"input": 1.0}}, "prices: output: missing"),
+        ({"prices": {"input": 1.0, "output": -1.0}}, "prices: output: must be 0 or more"),
+        ({"prices": {"input": 1.0, "output": 1.0, "extra": 1.0}}, "prices: extra: unknown"),
+    ],
+)
+def test_options_are_checked(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        Endpoint(base_url="http://127.0.0.1:1/v1", model="m", **options)
+
+
+# Limits.
+
+
+def test_calls_are_spread_over_the_minute(ask: Any, clock: Clock) -> None:
+    times: list[float] = []
+
+    def script(call: Call) -> Answer:
+        times.append(clock.now)
+        return answer_chat(call)
+
+    _, endpoint = ask(script, requests_per_minute=30)
+    for _ in range(5):
+        endpoint.post("/x", BODY)
+    assert times == pytest.approx([0, 2, 4, 6, 8])
+
+
+def test_tokens_are_counted_as_they_were_and_not_as_they_were_guessed(ask: Any, clock: Clock) -> None:
+    times: list[float] = []
+
+    def script(call: Call) -> Answer:
+        times.append(clock.now)
+        return answer_chat(call)  # 205 tokens each
+
+    _, endpoint = ask(script, tokens_per_minute=2050)
+    for _ in range(4):
+        endpoint.post("/x", BODY)
+    assert [later - earlier for earlier, later in pairwise(times)] == pytest.approx([6, 6, 6])
+
+
+def test_the_pace_takes_slots_in_turn() -> None:
+    pace = Pace(requests_per_minute=60, tokens_per_minute=0)
+    assert [pace.take(0.0, tokens=5) for _ in range(3)] == [0, 1, 2]
+    assert pace.take(100.0, tokens=5) == 0
+    pace.pause(110.0)
+    assert (pace.rest(104.0), pace.rest(111.0)) == (6, 0)
+    free = Pace(requests_per_minute=0, tokens_per_minute=0)
+    assert [free.take(0.0, tokens=1e9) for _ in range(3)] == [0, 0, 0]
+
+
+def test_an_overload_halves_the_calls_in_flight_once_and_answers_raise_them_slowly() -> None:
+    gate = Gate(32)
+    tickets = [gate.enter() for _ in range(32)]
+    for ticket in tickets:  # all refused at once: one overload
+        gate.leave(ticket, was_answered=False, was_overloaded=True)
+    assert gate.limit == 16
+    gate.leave(gate.enter(), was_answered=False, was_overloaded=True)
+    assert gate.limit == 8
+    for _ in range(8):
+        gate.leave(gate.enter(), was_answered=True, was_overloaded=False)
+    assert 8.9 < gate.limit < 9.1, "a round of answers: one more"
+    for _ in range(10):
+        gate.leave(gate.enter(), was_answered=False, was_overloaded=True)
+    assert gate.limit == 1
+    for _ in range(2000):
+        gate.leave(gate.enter(), was_answered=True, was_overloaded=False)
+    assert gate.limit == 32
+
+
+def test_no_more_calls_are_in_flight_than_allowed(ask: Any) -> None:
+    server, endpoint = ask(lambda call: Answer(body={"n": call.number}, delay=0.01), concurrency=3)
+    assert all(isinstance(item, Reply) for item in post_all(endpoint, 24, threads=12))
+    assert server.most_in_flight == 3
+
+
+def test_a_server_that_takes_four_at_a_time_is_found_out(ask: Any) -> None:
+    """It refuses the fifth; we settle near four and everything is answered."""
+    busy = threading.Semaphore(4)
+
+    def script(call: Call) -> Answer:
+        if not busy.acquire(blocking=False):
+            return Answer(status=503, body="too many at once")
+        threading.Event().wait(0.005)
+        busy.release()
+        return answer_chat(call)
+
+    server, endpoint = ask(script, concurrency=32, retries=50)
+    outcomes = post_all(endpoint, 200, threads=32)
+    assert all(isinstance(item, Reply) for item in outcomes)
+    assert endpoint.gate.limit < 16
+    assert len(server.calls) < 2 * 200
+
+
+# Money.
+
+
+def test_a_budget_stops_before_the_call_that_would_break_it(ask: Any) -> None:
+    server, endpoint = ask(answer_chat, prices=PRICES, max_cost=0.101)
+    done = 0
+    with pytest.raises(BudgetSpent, match=r"budget of USD 0\.101 is spent: USD 0\.\d+ so far"):
+        while True:
+            endpoint.post("/x", BODY)
+            done += 1
+    assert 0 < endpoint.spent <= 0.101
+    assert len(server.calls) == done == 3
+    endpoint.max_cost = 1.0
+    endpoint.post("/x", BODY)
+    assert endpoint.spent == pytest.approx(0.025 * (done + 1))
+
+
+def test_a_budget_holds_for_all_threads_together(ask: Any) -> None:
+    server, endpoint = ask(answer_chat, prices=PRICES, max_cost=0.3)
+
+    def post(number: int) -> bool:
+        try:
+            endpoint.post("/x", {**BODY, "seed": number})
+        except BudgetSpent:
+            return False
+        return True
+
+    with ThreadPoolExecutor(16) as pool:
+        done = sum(pool.map(post, range(60)))
+    assert done == len(server.calls) == 11, (
+        "as many as one after the other: guesses that were too high block none"
+    )
+    assert endpoint.spent == pytest.approx(0.025 * done)
+
+
+def test_a_budget_without_a_price_is_refused(ask: Any) -> None:
+    server, endpoint = ask(answer_chat, max_cost=1.0)
+    with pytest.raises(UserError, match="none is known for 'm'; set prices"):
+        endpoint.post("/x", BODY)
+    assert server.calls == []
+
+
+def test_calls_that_cost_more_than_guessed_are_guessed_higher_from_then_on(ask: Any) -> None:
+    usage = {"prompt_tokens": 2000, "completion_tokens": 0}  # ten times what the request looks like
+    _, endpoint = ask(lambda call: Answer(body={"usage": usage}), prices=PRICES, max_cost=0.55)
+    endpoint.post("/x", BODY)
+    endpoint.post("/x", BODY)
+    with pytest.raises(BudgetSpent):
+        endpoint.post("/x", BODY)
+    assert endpoint.spent == pytest.approx(0.4)
+
+
+def test_several_endpoints_may_share_a_budget(ask: Any) -> None:
+    _, first = ask(answer_chat, prices=PRICES)
+    _, second = ask(answer_chat, prices=PRICES)
+    first.budget = second.budget = Budget(0.06)
+    first.post("/x", BODY)
+    with pytest.raises(BudgetSpent):
+        for _ in range(3):
+            second.post("/x", BODY)
+    assert first.spent == second.spent <= 0.06
+
+
+def test_numbers_no_server_should_send_do_no_harm(ask: Any) -> None:
+    for tokens in ("-5", "1e999", "NaN", '"many"', "true", "null", "9" * 400):
+        body = f'{{"usage": {{"prompt_tokens": {tokens}, "completion_tokens": 1}}}}'
+        _, endpoint = ask(lambda call, body=body: Answer(body=body), prices=PRICES)
+        reply = endpoint.post("/x", BODY)
+        assert "input_tokens" not in reply.usage
+        assert 0 < endpoint.spent < 1
+        json.dumps(dict(reply.usage), allow_nan=False)

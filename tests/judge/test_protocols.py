@@ -1,0 +1,90 @@
+"""How ratings are held out: nothing that could give a held-out rating away stands on the training side."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from data.errors import UserError
+from judge.classifier.examples import Example
+from judge.classifier.trials import PROTOCOLS, Split, split_models_apart, split_raters_apart, without_context
+
+
+def sides(split: Split) -> list[tuple[set[str], set[str]]]:
+    """What the two sides hold: of raters, of batches, of prompts and of models."""
+
+    def held(examples: list[Example]) -> list[set[str]]:
+        return [
+            {example.rater for example in examples},
+            {example.batch for example in examples},
+            {example.group for example in examples},
+            {example.exchange.model for example in examples},
+        ]
+
+    return list(zip(held(split.train), held(split.test), strict=True))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_every_rating_is_held_out_once(examples: list[Example], protocol: str) -> None:
+    held_out = [example for split in PROTOCOLS[protocol](examples) for example in split.test]
+    assert Counter(e.exchange.id for e in held_out) == Counter(e.exchange.id for e in examples)
+
+
+def test_raters_apart_shares_no_rater_batch_or_prompt(examples: list[Example]) -> None:
+    splits = list(split_raters_apart(examples))
+    assert [split.name for split in splits] == [f"fold-{number}" for number in range(5)]
+    for split in splits:
+        raters, batches, prompts, models = sides(split)
+        assert raters[0].isdisjoint(raters[1])
+        assert batches[0].isdisjoint(batches[1])
+        assert prompts[0].isdisjoint(prompts[1])
+        assert models[0] == models[1] == {"ada", "bea/2", "cyd"}
+        assert len(split.train) == 4 * len(split.test) == 96
+
+
+def test_a_rater_or_prompt_of_two_batches_is_on_one_side_only(examples: list[Example]) -> None:
+    busy = [replace(e, rater="busy") if e.batch in ("batch-0", "batch-1") else e for e in examples]
+    again = replace(examples[0], batch="batch-7", rater="rater-7-ada")
+    for split in split_raters_apart([*busy, again]):
+        raters, _, prompts, _ = sides(split)
+        assert raters[0].isdisjoint(raters[1])
+        assert prompts[0].isdisjoint(prompts[1])
+
+
+def test_model_apart_leaves_a_model_out_with_every_rater_who_saw_it(examples: list[Example]) -> None:
+    # One rater saw two models: of the other, too, their ratings are left out.
+    seen = [
+        replace(e, rater="busy") if e.batch == "batch-0" and e.exchange.model != "cyd" else e
+        for e in examples
+    ]
+    splits = list(split_models_apart(seen))
+    assert [split.name for split in splits] == ["ada", "bea/2", "cyd"]
+    for split in splits:
+        raters, _, _, models = sides(split)
+        assert models[1] == {split.name}
+        assert split.name not in models[0]
+        assert raters[0].isdisjoint(raters[1])
+        assert len(split.train) == (80 if split.name == "cyd" else 76)
+
+
+def test_too_few_batches_or_models_are_refused(examples: list[Example]) -> None:
+    few = [e for e in examples if e.batch in ("batch-0", "batch-1", "batch-2")]
+    with pytest.raises(
+        UserError, match="3 rating batches cannot be split into 5 folds; give ratings a `batch`"
+    ):
+        list(split_raters_apart(few))
+    with pytest.raises(UserError, match="2 models are too few to leave one out; three at least"):
+        list(split_models_apart([e for e in examples if e.exchange.model != "ada"]))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_one_rater_of_everything_leaves_nothing_to_train_on(examples: list[Example], protocol: str) -> None:
+    with pytest.raises(UserError, match=r"nothing is left to train on beside (fold-0|ada)"):
+        list(PROTOCOLS[protocol]([replace(example, rater="only") for example in examples]))
+
+
+def test_a_bare_example_has_neither_emotion_nor_situation(examples: list[Example]) -> None:
+    bare = without_context(examples[0])
+    assert (bare.exchange.emotion, bare.exchange.situation) == (None, None)
+    assert bare.exchange.response == examples[0].exchange.response
+    assert bare.target == examples[0].target

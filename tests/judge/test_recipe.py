@@ -1,0 +1,53 @@
+"""Recipes: the shipped ones load, and a mistake in one is named."""
+
+from pathlib import Path
+
+import pytest
+
+from data.errors import UserError
+from judge.classifier.recipe import RECIPES, Recipe, read_recipe
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in RECIPES.glob("*.toml")))
+def test_a_shipped_recipe_loads_and_so_does_its_teacher(name: str) -> None:
+    recipe = read_recipe(name)
+    assert recipe.base in ("minilm", "smollm2")
+    assert not recipe.teacher or read_recipe(recipe.teacher)
+
+
+def test_a_recipe_file_changes_what_it_names_and_no_more(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("base = 'x'\nepochs = 7\nlearning_rate = 1\nstyle = false\n")
+    assert read_recipe(str(path)) == Recipe(base="x", epochs=7, learning_rate=1.0, style=False)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("epoch = 3", r"unknown key 'epoch'; known: base, rank, epochs"),
+        ("epochs = 'three'", r"epochs: int expected, not 'three'"),
+        ("epochs = 2.5", r"epochs: int expected, not 2\.5"),
+        ("epochs = true", r"epochs: int expected, not True"),
+        ("style = 1", r"style: bool expected, not 1"),
+        ("base = 3", r"base: str expected, not 3"),
+        ("dropout = '0.1'", r"dropout: float expected, not '0\.1'"),
+        ("epochs = 0", r"epochs: 1 or more expected, not 0"),
+        ("batch_size = 0", r"batch_size: 1 or more expected, not 0"),
+        ("seeds = 0", r"seeds: 1 or more expected, not 0"),
+        ("learning_rate = -1", r"learning_rate: 0 or more expected, not -1"),
+        ("dropout = nan", r"dropout: 0 or more expected, not nan"),
+        ("epochs = ", r"not TOML"),
+        ("\x00", r"not TOML"),
+    ],
+)
+def test_a_mistake_in_a_recipe_is_named(tmp_path: Path, content: str, said: str) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(content)
+    with pytest.raises(UserError, match=rf"mine\.toml: {said}"):
+        read_recipe(str(path))
+
+
+@pytest.mark.parametrize("name", ["defualt", "none.toml"])
+def test_an_unknown_recipe_is_answered_with_those_we_know(name: str) -> None:
+    with pytest.raises(UserError, match=rf"unknown recipe '{name}'; known: default, .*large"):
+        read_recipe(name)

@@ -1,0 +1,90 @@
+"""The counts of style: known values, and texts nobody would send but somebody will."""
+
+from math import isfinite, log
+from time import perf_counter
+
+import pytest
+
+from judge.classifier.preprocessing import STYLE, count_style
+
+
+def style_of(response: str) -> dict[str, float]:
+    return dict(zip(STYLE, count_style(response), strict=True))
+
+
+def test_a_reply_counted_by_hand() -> None:
+    """Eight words of 24 letters in three sentences: one question, one exclamation, one contraction."""
+    assert style_of("Oh no! Are you okay? I'm so sorry.") == pytest.approx(
+        {
+            "length": log(8) - 3.5,
+            "sentence_length": log(8 / 3) - 2.4,
+            "sentences": 0.0,
+            "questions": 1.0,
+            "exclamations": 1.0,
+            "word_length": 24 / 8 - 4.5,
+            "contractions": 10 / 8,
+            "addresses_speaker": 10 / 8,
+            "speaks_of_itself": 10 / 8,
+            "opens_formally": 0.0,
+            "gives_advice": 0.0,
+            "lower_case": 0.0,
+        }
+    )
+
+
+def test_manner_is_seen() -> None:
+    formal = style_of("I completely understand. You should rest.")
+    assert (formal["opens_formally"], formal["gives_advice"], formal["lower_case"]) == (1, 1, 0)
+    casual = style_of("oh no, i am sorry")
+    assert (casual["opens_formally"], casual["gives_advice"], casual["lower_case"]) == (0, 0, 1)
+
+
+def test_a_typographic_apostrophe_is_an_apostrophe() -> None:
+    assert count_style("I'm sure it's fine.") == count_style("I’m sure it’s fine.")  # noqa: RUF001
+
+
+def test_a_point_within_a_number_ends_no_sentence() -> None:
+    assert style_of("It cost 3.5 pounds... So? Well...")["sentences"] == 3 - 3
+
+
+EXTREMES = [
+    "",
+    " ",
+    "😀",
+    "😀😀😀!!!???",
+    "\ud83d",
+    "___",
+    "\x00",
+    "对不起",
+    "a",
+    "?" * 50,
+    "you " * 50,
+    "I'm " * 50,
+]
+
+
+@pytest.mark.parametrize("response", EXTREMES)
+def test_any_text_has_counts_of_the_order_of_one(response: str) -> None:
+    counts = count_style(response)
+    assert len(counts) == len(STYLE)
+    assert all(isinstance(count, float) and isfinite(count) for count in counts)
+    assert max(map(abs, counts)) <= 4.5
+
+
+LONG = {
+    "one word": "a" * 100_000,
+    "dots before a letter": "." * 99_999 + "x",
+    "marks": "?!" * 50_000,
+    "apostrophes": "a'" * 50_000,
+    "white space": " " * 100_000,
+    "lone letters": "i " * 50_000,
+    "emoji": "😀" * 100_000,
+}
+
+
+@pytest.mark.parametrize("case", LONG)
+def test_the_longest_reply_takes_no_time(case: str) -> None:
+    start = perf_counter()
+    counts = count_style(LONG[case])
+    assert perf_counter() - start < 1
+    assert all(map(isfinite, counts))

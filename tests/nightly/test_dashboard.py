@@ -1,0 +1,289 @@
+"""The dashboard's files, built from simulated nights of which everything is known."""
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from histories import (
+    EVIL,
+    JUDGE_CHANGE,
+    MODELS,
+    SAID,
+    fill_large,
+    name_of,
+    write_history,
+)
+
+import cli
+from data.text import slug
+from nightly.dashboard.build import LIST, build_dashboard
+from nightly.dashboard.responses import show
+from nightly.dashboard.series import judge_shifts, read_chronicle, succession
+from nightly.history import open_history
+from nightly.schema import AnchorResult, JudgedResponse, ModelResult, Night, NightRecord, ShareResult
+
+NIGHTS = 40
+
+
+@pytest.fixture(scope="module")
+def past(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_history(tmp_path_factory.mktemp("past") / "history.db", nights=NIGHTS)
+
+
+@pytest.fixture(scope="module")
+def site(past: Path) -> Path:
+    folder = past.parent / "site"
+    with open_history(past) as history:
+        files = build_dashboard(history, folder)
+    assert sorted(path.name for path in files) == sorted(path.name for path in folder.iterdir())
+    return folder
+
+
+class Tags(HTMLParser):
+    """Every tag with its attributes, as a browser would see them; scripts' insides are no tags."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def read_tags(page: Path) -> list[tuple[str, dict[str, str | None]]]:
+    parser = Tags()
+    parser.feed(page.read_text(encoding="utf-8"))
+    return parser.found
+
+
+def read_data(page: Path) -> Any:
+    found = re.search(
+        r'<script type="application/json" id="data">(.*?)</script>', page.read_text("utf-8"), re.S
+    )
+    assert found
+    return json.loads(found[1])
+
+
+def make_result(model: str = "m", **more: Any) -> ModelResult:
+    return ModelResult(model=model, n=10, raw={"Good": ShareResult(share=0.5, low=0.4, high=0.6)}, **more)
+
+
+def make_bare(night: str, config: str = "c1", **more: Any) -> NightRecord:
+    told = {"judge": "j", "judge_version": "1", "status": "pass", "started": night, "finished": night}
+    return NightRecord(config=config, night=night, **told | more)
+
+
+def test_every_link_leads_to_a_file_of_the_site_and_none_elsewhere(site: Path) -> None:
+    pages = sorted(site.glob("*.html"))
+    assert {"index.html", "judge.html"} < {page.name for page in pages}
+    assert len([page for page in pages if page.name.startswith("model-")]) == len(MODELS)
+    for page in pages:
+        for tag, attributes in read_tags(page):
+            for name in ("href", "src", "data-href"):
+                target = (attributes.get(name) or "").partition("#")[0]
+                if target and target != "data:,":
+                    assert (site / target).is_file(), (page.name, tag, target)
+            assert not any(name.startswith("on") for name in attributes), "no code in attributes"
+
+
+def test_texts_of_others_are_never_markup(site: Path) -> None:
+    for page in site.glob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        assert EVIL not in text
+        assert "<b>co</b>" not in text
+        scripts = [attributes for tag, attributes in read_tags(page) if tag == "script"]
+        assert all(
+            own.get("src") in ("plotly.min.js", "dashboard.js") or own.get("type") == "application/json"
+            for own in scripts
+        )
+    shown = [page for page in site.glob("responses-*.html") if "&lt;script&gt;" in page.read_text("utf-8")]
+    assert len(shown) == len(list(site.glob("responses-*.html")))
+
+
+def test_the_trend_has_every_night_its_interval_and_the_planted_regression(site: Path) -> None:
+    trend = read_data(site / "index.html")["trend"]
+    assert trend["nights"] == [name_of(number) for number in range(NIGHTS)]
+    assert [item["at"] for item in trend["changes"]] == [NIGHTS + JUDGE_CHANGE]
+    models = {model["name"]: model for model in trend["models"]}
+    assert set(models) == set(MODELS)
+    for model in models.values():
+        assert all(
+            low < value < high
+            for low, value, high in zip(model["low"], model["value"], model["high"], strict=True)
+        )
+    assert [item["at"] for item in models["bea-large"]["found"]] == [37, 38, 39]
+    assert models["bea-large"]["found"][0]["text"] == SAID
+    assert all(not model["found"] for name, model in models.items() if name != "bea-large")
+    assert models["ada-small"]["kind"] == "corrected"
+    assert models["cyd"]["kind"] == "raw", "no correction is known for it"
+
+
+def test_the_first_page_says_what_the_gates_said(site: Path) -> None:
+    text = (site / "index.html").read_text(encoding="utf-8")
+    assert text.count(SAID) == 1 + 3, "as a sentence, and on three nights of the chart"
+    assert "cyd: not known" in text
+    assert '<option value="1" selected>bea-large</option>' in text, "what is urgent is shown first"
+
+
+def test_regressions_are_told_of_all_nights_and_the_rest_of_the_newest(past: Path) -> None:
+    with open_history(past) as history:
+        models = {model.name: model for model in read_chronicle(history, last=39).models}
+        few = {model.name: model for model in read_chronicle(history, last=2).models}
+    assert models["bea-large"].regressions == [36, 37, 38]
+    assert list(models["cyd"].findings) == list(range(39))
+    assert few["bea-large"].regressions == [0, 1]
+    assert not models["ada-small"].findings
+
+
+def test_emotions_are_pooled_and_their_intervals_count_prompts_once(past: Path, site: Path) -> None:
+    grid = read_data(site / "index.html")["emotions"]
+    assert len(grid["emotions"]) == 32
+    assert (grid["nights"], grid["positive"]) == (7, 14)
+    assert "proud" in grid["emotions"][-14:]
+    assert "lonely" in grid["emotions"][:-14]
+    with open_history(past) as history:
+        cell = read_chronicle(history).emotions["cyd", "lonely"]
+        rows = [row for _, rows in history.emotions(last=7) for row in rows]
+    good = sum(row.good for row in rows if (row.model, row.emotion) == ("cyd", "lonely"))
+    assert cell.share == pytest.approx(good / 35)
+    assert cell.prompts == 5
+    assert cell.high - cell.low > 0.4, "five prompts asked seven times are five"
+
+
+def test_the_judge_s_shift_shows_from_the_night_it_was_changed(site: Path) -> None:
+    health = read_data(site / "judge.html")
+    assert health["moved"] == list(range(NIGHTS + JUDGE_CHANGE, NIGHTS))
+    assert health["shift"]["value"][-1] == pytest.approx(4, abs=0.8)
+    assert "is shown to have moved" in health["told"]
+    assert all(0 <= share < 5 for share in health["unscored"])
+
+
+def test_a_shift_is_against_the_first_night_of_the_same_anchors() -> None:
+    night = Night(config="c", night="n", started="", finished="", judge="j", judge_version="1", status="pass")
+    nights = [replace(night, night=f"n{at}") for at in range(5)]
+
+    def judged(anchors: str, *good: float | None) -> list[AnchorResult]:
+        return [
+            AnchorResult(anchors=anchors, item=f"i{at}", score=None, good=value)
+            for at, value in enumerate(good)
+        ]
+
+    rows = [judged("a", 0.1, 0.2), judged("a", 0.1, 0.2), [], judged("b", 0.9, 0.8), judged("a", None, 0.3)]
+    same, again, none, other, partial = judge_shifts(rows, nights)
+    assert same is not None and again is not None and other is not None and partial is not None
+    assert (again.change.value, again.since, again.is_shown) == (0.0, "n0", False)
+    assert none is None
+    assert (other.since, other.change.value) == ("n3", 0.0)
+    assert (partial.count, round(partial.change.value, 6), partial.change.interval) == (1, 0.1, None)
+
+
+def test_responses_of_the_newest_nights_have_pages_with_marks_and_reasons(site: Path) -> None:
+    pages = sorted(site.glob("responses-*.html"))
+    assert len(pages) == 3 * len(MODELS)
+    text = pages[0].read_text(encoding="utf-8")
+    assert '<mark style="background: rgba(46, 158, 91, 0.37); color: inherit">That sounds exhausting.' in text
+    assert "timed out: no answer in 60 s" in text
+    assert (
+        text.index('data-label="Unscored"') < text.index('data-label="Bad"') < text.index('data-label="Okay"')
+    )
+
+
+def test_marks_of_another_text_are_not_shown() -> None:
+    item = JudgedResponse(
+        model="m", id="1", prompt="p", response="One. Two.", highlights=[["One. ", 0.1], ["Two.", None]]
+    )
+    assert (show(item).marked or "").count("<mark") == 2
+    for odd in ([["Other.", 0.1]], "text", [["One. Two."]], [[1, 2]], {"parts": None}, [], 7):
+        assert show(replace(item, highlights=odd)).marked is None
+    hidden = replace(item, response="a\u202eb", highlights=[["a\u202eb", 0.1]])
+    assert "[U+202E]" in (show(hidden).marked or "")
+
+
+def test_nights_of_a_config_that_ran_beside_are_left_out() -> None:
+    def night(config: str, name: str) -> Night:
+        return make_bare(name, config)
+
+    nights = [
+        night("old", "1"),
+        night("old", "2"),
+        night("beside", "2"),
+        night("new", "3"),
+        night("beside", "4"),
+        night("new", "5"),
+    ]
+    assert [(item.config, item.night) for item in succession(nights)] == [
+        ("old", "1"),
+        ("old", "2"),
+        ("new", "3"),
+        ("new", "5"),
+    ]
+
+
+def test_a_history_without_nights_and_one_with_nearly_nothing(tmp_path: Path) -> None:
+    with open_history(tmp_path / "history.db") as history:
+        build_dashboard(history, tmp_path / "none")
+        assert "No night has been added" in (tmp_path / "none" / "index.html").read_text("utf-8")
+        history.add_night(make_bare("first", models=(ModelResult(model="m", n=0),)))
+        build_dashboard(history, tmp_path / "one")
+        history.add_night(make_bare("second", models=(make_result("other"),)))
+        build_dashboard(history, tmp_path / "two")
+    trend = read_data(tmp_path / "two" / "index.html")["trend"]
+    assert [model["value"] for model in trend["models"]] == [[None, None], [None, 50.0]]
+    text = (tmp_path / "two" / "index.html").read_text(encoding="utf-8")
+    assert 'data-outcome="not run"' in text
+    assert 'data-outcome="no gate"' in text
+    assert "undefined" in text
+
+
+def test_a_rebuilt_site_leaves_nothing_of_the_earlier_one(tmp_path: Path) -> None:
+    with open_history(tmp_path / "history.db") as history:
+        history.add_night(make_bare("1", models=(make_result("gone"),)))
+        build_dashboard(history, tmp_path / "site")
+        (tmp_path / "site" / "notes.html").write_text("mine")
+        names = json.loads((tmp_path / "site" / LIST).read_text())
+        (tmp_path / "site" / LIST).write_text(json.dumps([*names, "../history.db", "notes.html"]))
+        history.add_night(make_bare("1", models=(make_result("new"),)), instead=True)
+        build_dashboard(history, tmp_path / "site")
+    left = {path.name for path in (tmp_path / "site").iterdir()}
+    assert f"model-{slug('new')}.html" in left
+    assert f"model-{slug('gone')}.html" not in left
+    assert "notes.html" in left
+    assert (tmp_path / "history.db").exists()
+
+
+def test_the_command(past: Path, tmp_path: Path) -> None:
+    done = CliRunner().invoke(
+        cli.main, ["dashboard", str(past), "--out", str(tmp_path / "site"), "--nights", "5", "--json"]
+    )
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.output)
+    assert told["index"] == str(tmp_path / "site" / "index.html")
+    assert len(read_data(tmp_path / "site" / "index.html")["trend"]["nights"]) == 5
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "index.html").write_text("precious")
+    refused = CliRunner().invoke(cli.main, ["dashboard", str(past), "--out", str(tmp_path / "mine")])
+    assert refused.exit_code == 2
+    assert (tmp_path / "mine" / "index.html").read_text() == "precious"
+    missing = CliRunner().invoke(cli.main, ["dashboard", str(tmp_path / "none.db")])
+    assert missing.exit_code == 2
+
+
+@pytest.mark.slow
+def test_a_thousand_nights_of_twenty_models_are_built_in_less_than_20_seconds(tmp_path: Path) -> None:
+    path = fill_large(tmp_path / "history.db")
+    with open_history(path) as history:
+        spent, started = process_time(), perf_counter()
+        files = build_dashboard(history, tmp_path / "site")
+        spent, took = process_time() - spent, perf_counter() - started
+    sizes = {file.name: file.stat().st_size for file in files}
+    print(
+        f"\n{took:.1f} s, {spent:.1f} s of one core; {len(files)} files, {sum(sizes.values()) / 1e6:.0f} MB"
+    )
+    assert spent < 20, "its own time: others may be at work on the same machine"
+    assert max(size for name, size in sizes.items() if name.endswith(".html")) < 1e6

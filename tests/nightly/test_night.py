@@ -1,0 +1,303 @@
+"""Nights from end to end, with models and a judge that are what the test says."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from simulated import ANCHORS, CURT, GATES, NOW, PROMPTS, World, start_world
+
+from data.errors import OperationalError, UserError
+from nightly.changes import judge_shift
+from nightly.config import read_config
+from nightly.history import open_history
+from nightly.night import run_night
+from nightly.output import Ran, sentences
+from nightly.schema import AnchorResult, NightRecord
+
+REGRESSED = frozenset(("bob", feeling) for feeling in CURT)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with start_world(tmp_path) as world:
+        yield world
+
+
+def live(world: World, night: str, **tonight: object) -> Ran:
+    """A night on which something is different."""
+    world.mood = str(tonight.pop("mood", night))
+    for name in ("curt", "shift", "broken"):
+        setattr(world, name, tonight.get(name, 0.0 if name == "shift" else frozenset()))
+    return world.run(night)
+
+
+def outcomes(ran: Ran) -> dict[tuple[str, str], str]:
+    return {(item.model, item.gate.name): item.outcome for item in ran.results}
+
+
+def test_three_nights_one_with_a_regression_and_one_with_another_judge(world: World) -> None:
+    world.write()
+    first = live(world, "2026-12-01")
+    assert (first.exit_code, first.record.status) == (0, "pass")
+    assert outcomes(first)["bob", "good_share_drop against baseline"] == "skipped"
+    quiet = live(world, "2026-12-02")
+    assert quiet.exit_code == 0
+    assert set(outcomes(quiet).values()) == {"pass"}
+
+    fallen = live(world, "2026-12-03", curt=REGRESSED)
+    assert (fallen.exit_code, fallen.record.status) == (1, "regression")
+    found = {
+        (item.model, item.gate.name): item.emotions for item in fallen.results if item.outcome == "regression"
+    }
+    assert tuple(sorted(found["bob", "good_share_drop against baseline"])) == CURT
+    assert tuple(sorted(found["bob", "good_share_drop against last night"])) == CURT
+    assert {model for model, _ in found} == {"bob"}
+    assert any(
+        "bob: regression: drop of the Good share" in said and all(feeling in said for feeling in CURT)
+        for said in sentences(fallen)
+    )
+    assert fallen.record.details["judge_moved"] is None
+    assert any("The model moved, the judge is not shown to have" in said for said in sentences(fallen))
+
+    drifted = live(world, "2026-12-04", shift=0.15)
+    assert (drifted.exit_code, drifted.record.status) == (4, "stale")
+    assert not [item for item in drifted.results if item.outcome == "regression"]
+    assert sentences(drifted)[1].startswith("The judge moved by -15.0 points [-15.0, -15.0] of Good")
+    assert "under the same name and version" in sentences(drifted)[1]
+    ann = next(model for model in drifted.record.models if model.model == "ann")
+    change = ann.details["changes"]["baseline"]["good"]
+    assert change["verdict"] == "the judge moved"
+    assert change["judge"]["value"] == pytest.approx(-0.15, abs=1e-6)
+    assert abs(change["model"]["value"]) < 0.01
+
+
+def test_a_regression_under_another_judge_is_still_the_models(world: World) -> None:
+    world.write()
+    live(world, "2026-12-01")
+    ran = live(world, "2026-12-02", curt=REGRESSED, shift=0.1)
+    found = outcomes(ran)
+    assert ran.exit_code == 1
+    assert found["bob", "good_share_drop against baseline"] == "regression"
+    assert found["ann", "good_share_drop against baseline"] == "stale"
+    assert any(said.startswith("bob since baseline (2026-12-01): Both moved") for said in sentences(ran))
+
+
+def test_the_judge_is_another_and_no_anchors_tell(world: World) -> None:
+    world.write()
+    path = world.folder / "n.toml"
+    path.write_text(path.read_text().replace('"anchors.jsonl"', '"none"'))
+    live(world, "2026-12-01")
+    judge = world.folder / "judge.toml"
+    judge.write_text(judge.read_text().replace('"judge"', '"other"'))
+    ran = live(world, "2026-12-02")
+    assert ran.exit_code == 4
+    assert "no anchors tell how far it moved" in ran.record.details["judge_moved"]
+    assert ran.record.models[0].details["changes"]["baseline"]["good"]["verdict"] == "not separable"
+
+
+def test_the_same_night_again_asks_nothing_and_changes_nothing(world: World) -> None:
+    world.write()
+    first = live(world, "2026-12-01")
+    assert world.asked == {"ann": PROMPTS, "bob": PROMPTS, "judge": 2 * PROMPTS + ANCHORS}
+    before = world.export()
+    second = live(world, "2026-12-01", mood="another", shift=0.3)
+    assert (first.is_new, second.is_new) == (True, False)
+    assert second.record == first.record
+    assert sentences(second) == sentences(first)
+    assert world.export() == before
+    assert sum(world.asked.values()) == 4 * PROMPTS + ANCHORS
+
+
+def test_a_model_that_cannot_be_asked_fails_alone_and_is_taken_up_again(world: World, tmp_path: Path) -> None:
+    world.write()
+    ran = live(world, "2026-12-01", broken=frozenset({"bob"}))
+    assert (ran.exit_code, ran.record.status) == (5, "failed")
+    assert [model.model for model in ran.record.models] == ["ann"]
+    assert "401" in ran.record.details["failed"]["bob"]
+    world.asked.clear()
+    mended = live(world, "2026-12-01")
+    assert (mended.exit_code, mended.is_new) == (0, True)
+    assert world.asked == {"bob": PROMPTS, "judge": PROMPTS}
+    broken = world.export()
+    with start_world(tmp_path / "unbroken") as other:
+        other.write()
+        live(other, "2026-12-01")
+        assert other.export() == broken
+
+
+def test_a_spent_purse_ends_a_model_and_more_money_goes_on(world: World) -> None:
+    prices = "prices = { input = 20.0, output = 20.0 }\n"
+    world.write(models=("ann",), head="max_cost = 0.1\n")
+    path = world.folder / "n.toml"
+    for name in ("n.toml", "judge.toml"):
+        text = (world.folder / name).read_text()
+        (world.folder / name).write_text(text.replace("base_url", f"{prices}base_url"))
+    (world.folder / "judge.toml").write_text(
+        (world.folder / "judge.toml").read_text().replace("20.0", "0.0001")
+    )
+    ran = live(world, "2026-12-01")
+    assert ran.exit_code == 5
+    assert "budget of USD 0.1 is spent" in ran.record.details["failed"]["ann"]
+    answered = world.asked["ann"]
+    assert 0 < answered < PROMPTS
+    path.write_text(path.read_text().replace("max_cost = 0.1", "max_cost = 9"))
+    assert live(world, "2026-12-01").exit_code == 0
+    assert world.asked["ann"] == PROMPTS
+
+
+def test_repeated_looks_are_rebuilt_from_the_history(world: World) -> None:
+    world.write(models=("ann",))
+    nights = [f"2026-12-0{n}" for n in range(1, 6)]
+    for night in nights:
+        live(world, night)
+    with open_history(world.folder / "nights.sqlite") as history:
+        records = [history.night("n", night) for night in nights]
+    last = records[-1]
+    assert last is not None
+    assert last.models[0].details["watch"]["nights"] == 4
+    good = [{item.prompt: item.good for item in record.judgments} for record in records if record]
+    differences = np.array([good[-1][prompt] - good[0][prompt] for prompt in good[0]])
+    kept = last.models[0].details["since_baseline"]
+    assert kept["night"] == nights[0]
+    assert kept["sums"]["good"] == pytest.approx([PROMPTS, differences.sum(), (differences**2).sum()])
+    # Another night is pinned: the nights since then are counted anew.
+    path = world.folder / "n.toml"
+    path.write_text(f"baseline = {nights[2]}\n{path.read_text()}")
+    found = live(world, "2026-12-06").record.models[0].details
+    assert (found["since_baseline"]["night"], found["watch"]["nights"]) == (nights[2], 3)
+
+
+def test_a_pinned_night_must_be_there(world: World) -> None:
+    world.write(head="baseline = 2026-11-30\n")
+    with pytest.raises(
+        UserError, match=r"baseline: no night '2026-11-30' of 'n' in the history; newest: none yet"
+    ):
+        world.run("2026-12-01")
+    assert not world.asked, "said before anything is paid for"
+
+
+def test_other_settings_on_a_night_that_is_there_are_refused_or_judged_anew(world: World) -> None:
+    world.write()
+    live(world, "2026-12-01")
+    live(world, "2026-12-02", curt=REGRESSED)
+    world.write(gates=GATES.replace("5", "60").replace("8", "60"))
+    world.asked.clear()
+    with pytest.raises(UserError, match="under other settings; leave it, or judge it anew with --again"):
+        world.run("2026-12-02")
+    ran = world.run("2026-12-02", again=True)
+    assert (ran.exit_code, ran.is_new) == (0, True)
+    assert not world.asked, "the answers and judgments are there"
+
+
+def test_floors_and_inconclusive_gates(world: World) -> None:
+    world.write(gates="[gates]\n[gates.floors]\nsad = 99\nproud = 1\nevery = 60\n", models=("ann",))
+    found = {item.gate.emotion: item for item in live(world, "2026-12-01").results}
+    assert (found["sad"].outcome, found["sad"].emotions) == ("regression", ("sad",))
+    assert found["proud"].outcome == "pass"
+    assert found["angry"].outcome == "inconclusive"
+    assert found["angry"].sentence.endswith("would tell.")
+    assert world.run("2026-12-01").exit_code == 1
+
+
+def write_responses(path: Path, names: tuple[str, ...], text: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    rows = (
+        {"id": f"{n}{name}", "prompt": f"P {n}", "response": f"{text} {n}", "model": name}
+        for n in range(8)
+        for name in names
+    )
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def write_files_config(folder: Path, head: str) -> Path:
+    path = folder / "n.toml"
+    path.write_text(
+        f'judge = "length"\ndashboard = false\n{head}'
+        '[[models]]\nname = "ann"\nresponses = "r/{night}.jsonl"\n'
+    )
+    return path
+
+
+def test_responses_made_elsewhere_are_copied_and_named(tmp_path: Path) -> None:
+    config = read_config(write_files_config(tmp_path, 'calibration = "none"\nanchors = "none"\n'))
+    missing = run_night(config, night="n1", clock=lambda: NOW)
+    assert missing.exit_code == 5
+    assert "n1.jsonl: no such file; give the same command again" in missing.record.details["failed"]["ann"]
+    write_responses(tmp_path / "r" / "n1.jsonl", ("ann", "zoe"), "yes")
+    ran = run_night(config, night="n1", clock=lambda: NOW)
+    assert ran.exit_code == 0
+    assert (ran.record.models[0].n, ran.record.models[0].cost) == (8, 0.0)
+    assert ran.record.judgments[0].highlights is not None
+    write_responses(tmp_path / "r" / "n2.jsonl", ("zoe",), "yes")
+    with pytest.raises(UserError, match=r"no response by 'ann'; models there: zoe; use such a name"):
+        run_night(config, night="n2", clock=lambda: NOW)
+
+
+def test_a_calibration_that_is_missing_or_stale_is_said_and_the_night_is_kept(tmp_path: Path) -> None:
+    gates = "[gates]\nmax_cost = 1\ngood_share_drop = 5\n"
+    path = write_files_config(tmp_path, "")
+    path.write_text(path.read_text() + gates)
+    write_responses(tmp_path / "r" / "n1.jsonl", ("ann",), "yes")
+    ran = run_night(read_config(path), night="n1", clock=lambda: NOW)
+    assert ran.exit_code == 4
+    assert outcomes(ran) == {
+        ("ann", "max_cost"): "pass",
+        ("ann", "good_share_drop against baseline"): "stale",
+    }
+    assert ran.record.models[0].raw["Good"].share is not None
+    assert any(
+        'none came with this judge; see `calibrate`; or do without: calibration = "none"' in said
+        for said in sentences(ran)
+    )
+
+
+def test_two_processes_do_not_share_a_night(world: World) -> None:
+    import fcntl
+
+    world.write()
+    folder = world.folder / "nights" / "2026-12-01"
+    folder.mkdir(parents=True)
+    with (folder / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(OperationalError, match="another process is at this night"):
+            world.run("2026-12-01")
+
+
+def test_another_judge_passes_only_where_its_anchors_show_that_nothing_moved(world: World) -> None:
+    world.write(models=("ann",))
+    live(world, "2026-12-01")
+    judge = world.folder / "judge.toml"
+    judge.write_text(judge.read_text().replace('"judge"', '"other"'))
+    same = live(world, "2026-12-02")
+    assert same.record.judge_version != world.run("2026-12-01").record.judge_version
+    assert (same.exit_code, same.record.details["judge_moved"]) == (0, None)
+
+
+def anchors(*good: float) -> list[AnchorResult]:
+    return [
+        AnchorResult(anchors="set", item=str(at), score=2.0, good=value, okay=0.0, bad=1 - value)
+        for at, value in enumerate(good)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("noise", "version", "expected"),
+    [
+        (0.0, "1", "no"),
+        (0.02, "1", "may have"),  # seen tonight, not enough for all nights of a year
+        (0.001, "1", "moved"),
+        (0.02, "2", "moved"),
+    ],
+)
+def test_a_judge_that_may_have_moved(noise: float, version: str, expected: str) -> None:
+    before = NightRecord(
+        config="n", night="n1", started="", finished="", judge="j", judge_version="1", status="pass"
+    )
+    levels = [0.2 + 0.05 * at for at in range(10)]
+    step = 0.03 if noise else 0.0
+    moved = [level + step + noise * (-1) ** (at // 2) for at, level in enumerate(levels)]
+    shift = judge_shift(anchors(*moved), anchors(*levels), now=("j", version), before=before, matters=0.01)
+    found = "moved" if shift.moved else "may have" if shift.suspected else "no"
+    assert found == expected

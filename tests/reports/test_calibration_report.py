@@ -1,0 +1,358 @@
+"""The report: its parts and their order, that no text escapes, and that every figure is the result's."""
+
+import copy
+import json
+import math
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from repository import ROOT
+from results import MODELS, full_result, identified
+
+from reports.charts import Line, Mark, Spot, frontier, interval_dots, ticks, visible
+from reports.html import TEMPLATES, write_report
+
+NASTY = "</p><script>alert('x')</script>\"'&\u202egnp\x00\x1b[2J\u2066 | **b** <b>\n# h\ud83d"
+ORDER = (
+    *("verdict", "agreement", "models", "planning", "confusion", "reliability", "emotions", "bias", "probes"),
+    *("raters", "sets", "policy", "disagreements", "runs", "reading", "misuse", "provenance"),
+)
+VOID = {"meta", "link", "br", "img", "hr", "input"}
+
+
+class Outline(HTMLParser):
+    """Every element with its attributes and text, and whether all were closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[dict[str, Any]] = []
+        self.open: list[dict[str, Any]] = []
+        self.feed(text)
+        self.close()
+        assert not self.open, "every element is closed"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        element = {"tag": tag, "at": dict(attrs), "text": "", "in": [item["tag"] for item in self.open]}
+        self.elements.append(element)
+        if tag not in VOID:
+            self.open.append(element)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop()["tag"] == tag
+
+    def handle_data(self, data: str) -> None:
+        for element in self.open:
+            element["text"] += data
+
+    def all(self, *tags: str) -> list[dict[str, Any]]:
+        return [element for element in self.elements if element["tag"] in tags]
+
+
+def write(result: Mapping[str, Any], folder: Path) -> tuple[str, str, Any]:
+    html, markdown, plain = write_report(result, folder)
+    assert [path.name for path in (html, markdown, plain)] == ["report.html", "report.md", "report.json"]
+    page, text = html.read_text(encoding="utf-8"), markdown.read_text(encoding="utf-8")
+    return page, text, json.loads(plain.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write(full_result(), tmp_path_factory.mktemp("report"))[0]
+
+
+def test_the_sections_stand_in_order_verdict_first(page: str) -> None:
+    outline = Outline(page)
+    sections = [item["at"]["id"] for item in outline.all("section")]
+    assert tuple(sections) == ORDER
+    links = [item["at"]["href"] for item in outline.all("a") if "nav" in item["in"]]
+    assert links == [f"#{name}" for name in ORDER]
+    assert "This judge ranks replies as a person would." in outline.all("section")[0]["text"]
+
+
+def test_headings_go_down_one_step_at_a_time(page: str) -> None:
+    outline = Outline(page)
+    steps = [int(item["tag"][1]) for item in outline.all("h1", "h2", "h3", "h4")]
+    assert steps[0] == 1 and steps.count(1) == 1
+    assert all(after - before <= 1 for before, after in pairwise(steps))
+
+
+def test_landmarks_language_and_names(page: str) -> None:
+    outline = Outline(page)
+    assert outline.all("html")[0]["at"]["lang"] == "en"
+    assert [item["tag"] for item in outline.all("header", "nav", "main", "footer")] == [
+        *("header", "nav", "main", "footer")
+    ]
+    names = [item["at"]["id"] for item in outline.elements if "id" in item["at"]]
+    assert len(names) == len(set(names))
+    pointed = [item["at"].get("aria-labelledby", "").split() for item in outline.elements]
+    assert {name for group in pointed for name in group} <= set(names)
+
+
+def test_every_drawing_can_be_read_out(page: str) -> None:
+    drawings = [item for item in Outline(page).all("svg") if "svg" not in item["in"]]
+    seen = [item for item in drawings if item["at"].get("aria-hidden") != "true"]
+    assert len(seen) >= 15
+    for item in seen:
+        assert item["at"]["role"] == "img" and item["at"]["aria-labelledby"]
+    assert "tiny 0." in page[page.index("agreement-qwk_matched-desc") :][:300]
+
+
+def test_every_table_has_a_caption_and_named_rows_and_columns(page: str) -> None:
+    outline = Outline(page)
+    assert len(outline.all("caption")) == len(outline.all("table")) >= 15
+    for item in outline.all("th"):
+        assert item["at"]["scope"] in ("row", "col") and item["text"].strip()
+    assert all("th" not in item["in"] for item in outline.all("td"))
+
+
+def test_nothing_is_asked_for_from_elsewhere_and_nothing_runs(page: str) -> None:
+    outline = Outline(page)
+    assert not outline.all("script", "link", "img", "iframe", "object", "form", "base")
+    assert all(item["at"]["href"].startswith("#") for item in outline.all("a"))
+    assert not any(name.startswith("on") or name == "src" for item in outline.elements for name in item["at"])
+    assert not re.search(r"url\(|@import|://", page)
+    policy = next(
+        item for item in outline.all("meta") if "content" in item["at"] and "http-equiv" in item["at"]
+    )
+    assert policy["at"]["content"].startswith("default-src 'none'")
+
+
+def _with_texts(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_texts(item, change) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_texts(item, change) for item in value]
+    return change(value) if isinstance(value, str) else value
+
+
+def test_no_text_escapes_wherever_it_stands(tmp_path: Path) -> None:
+    """Every text of the result turned into an attack: the page keeps its shape and hides nothing."""
+    result = _with_texts(full_result(), lambda text: text + NASTY)
+    for name in MODELS:  # keys are texts too
+        result["rater_model"]["adjusted"][name + NASTY] = result["rater_model"]["adjusted"][name]
+    result["agreement"][NASTY] = result["agreement"]["qwk"]
+    html, markdown, plain = write(result, tmp_path)
+    outline = Outline(html)
+    assert not outline.all("script", "b")
+    assert not any(name.startswith("on") for item in outline.elements for name in item["at"])
+    for text in (html, markdown):
+        assert not set(text) & set("\u202e\u2066\x00\x1b")
+        assert "[U+202E]" in text or "\\[U+202E\\]" in text
+    assert "alert(" in html and "<script" not in html
+    assert not re.search(r"(?<!\\)<", markdown)
+    assert (tmp_path / "report.json").read_text(encoding="ascii")
+    assert plain["judge"]["name"].endswith(NASTY)
+
+
+def _leaves(value: Any) -> Iterator[float]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from _leaves(item)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield float(value)
+
+
+def test_every_figure_in_the_tables_is_the_results(tmp_path: Path) -> None:
+    result = full_result(seed=3)
+    del result["confusion"], result["calibration"]  # sums and parts of its own; dates
+    html, _, _ = write(result, tmp_path)
+    known = sorted(_leaves(result))
+    checked = 0
+    for cell in Outline(html).all("td"):
+        if re.search(r"[A-Za-z]", cell["text"].replace("points", "")):
+            continue
+        for text in re.findall(r"[\N{MINUS SIGN}+]?[\d,]+(?:\.\d+)?", cell["text"].replace(", ", " ")):
+            number = float(text.replace("\N{MINUS SIGN}", "-").replace(",", ""))
+            within = 0.5 * 10 ** -len(text.partition(".")[2]) + 1e-9
+            assert any(abs(scale * leaf - number) <= within for leaf in known for scale in (1, 100)), text
+            checked += 1
+    assert checked > 500
+
+
+def test_a_models_row_says_its_corrected_shares(tmp_path: Path) -> None:
+    result = full_result()
+    corrected = result["models"][1]["corrected"]
+    shown = {
+        label: f"{100 * item['value']:.1f} [{100 * item['low']:.1f}, {100 * item['high']:.1f}]"
+        for label, item in corrected.items()
+    }
+    html, markdown, _ = write(result, tmp_path)
+    for text in shown.values():
+        assert text in html and text.replace("[", "\\[").replace("]", "\\]") in markdown
+    assert "refused: its Good share lies outside the calibrated range" in html
+    assert "ratings and judge" in html
+
+
+def test_the_same_result_gives_the_same_page(tmp_path: Path) -> None:
+    assert write(full_result(), tmp_path / "one") == write(full_result(), tmp_path / "two")
+
+
+def test_a_ceiling_that_is_known_is_told_with_its_test(tmp_path: Path) -> None:
+    html, _, _ = write(identified(full_result()), tmp_path)
+    assert "passes the alternative-annotator test" in html and "75\N{NO-BREAK SPACE}%" in html
+    assert "supposed" not in html
+
+
+def test_a_scale_of_means_is_told_in_its_own_numbers(tmp_path: Path) -> None:
+    result = full_result()
+    result["data"]["columns"] = ["mean"]
+    for model in result["models"]:
+        model |= {"judge": {"mean": 3.25}, "crowd": {"mean": 3.5}, "left_out": {}, "covered": {}}
+        model["corrected"] = {"mean": {"value": 3.41, "low": 3.2, "high": 3.62}}
+    result["over_models"]["shares"] = None
+    html, _, _ = write(result, tmp_path)
+    assert "3.41 [3.20, 3.62]" in html and "Corrected mean of each model" in html
+
+
+@pytest.mark.parametrize("name", [*sorted(full_result()), "all"])
+def test_a_part_that_is_missing_null_or_empty_is_left_out(name: str, tmp_path: Path) -> None:
+    result = full_result()
+    others: list[dict[str, Any]] = [{**result, name: None}]
+    if name == "all":
+        others = [{key: {} for key in result}, {key: [] for key in result}]
+    for number, other in enumerate(others):
+        html, _, _ = write(other, tmp_path / str(number))
+        sections = [item["at"]["id"] for item in Outline(html).all("section")]
+        assert [section for section in ORDER if section in sections] == sections
+        assert {"verdict", "reading", "misuse"} <= set(sections)
+
+
+def _hollow(value: Any) -> Any:
+    """The same shape without a single number."""
+    if isinstance(value, dict):
+        return {key: _hollow(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_hollow(item) for item in value if not isinstance(item, int | float)]
+    return None if isinstance(value, int | float) else value
+
+
+def test_a_result_without_a_number_says_undefined(tmp_path: Path) -> None:
+    result = _hollow(full_result())
+    result["data"] = full_result()["data"]
+    del result["confusion"]
+    html, markdown, _ = write(result, tmp_path)
+    assert html.count("undefined") > 100 and markdown.count("undefined") > 100
+    assert "None" not in html.replace("None found", "") and "nan" not in Outline(html).all("main")[0]["text"]
+
+
+def test_what_is_not_a_number_is_null_in_the_json(tmp_path: Path) -> None:
+    result = full_result()
+    result["agreement"]["qwk"] = {"value": math.nan, "low": -math.inf, "high": math.inf}
+    before = copy.deepcopy(result["judge"])
+    _, _, plain = write(result, tmp_path)
+    assert plain["agreement"]["qwk"] == {"value": None, "low": None, "high": None}
+    assert plain["judge"] == before
+
+
+def test_an_empty_result_is_still_a_page(tmp_path: Path) -> None:
+    html, markdown, plain = write({}, tmp_path)
+    assert "Nothing can be said of this judge" in html and "Nothing can be said" in markdown
+    assert plain == {}
+    assert [item["at"]["id"] for item in Outline(html).all("section")] == ["verdict", "reading", "misuse"]
+
+
+def test_the_markdowns_tables_are_whole(tmp_path: Path) -> None:
+    _, markdown, _ = write(full_result(), tmp_path)
+    assert not re.search(r"\\\w", markdown), "a backslash before a letter or digit would be shown"
+    titles = [line for line in markdown.splitlines() if line.startswith("## ")]
+    assert titles[0] == "## Verdict" and len(titles) == len(ORDER)
+    lines = markdown.splitlines()
+    for number, line in enumerate(lines):
+        if set(line) <= set("|-:") and "---" in line:
+            end = next(place for place in range(number, len(lines)) if not lines[place])
+            counts = {len(re.findall(r"(?<!\\)\|", text)) for text in lines[number - 1 : end]}
+            assert len(counts) == 1, line
+
+
+def test_emotions_with_few_ratings_stay_grey(page: str) -> None:
+    tiles = [item for item in Outline(page).all("li") if item["at"].get("class") in ("few", "warm", "cool")]
+    assert len(tiles) == 32
+    assert [item["text"].split()[0] for item in tiles if item["at"]["class"] == "few"] == ["sad"]
+
+
+def test_a_page_of_many_models_keeps_its_names_apart(tmp_path: Path) -> None:
+    result = full_result()
+    long = "meta-llama/Llama-3.3-70B-Instruct-Turbo-and-so-on-2026-01-02"
+    result["models"] = [{**result["models"][0], "model": f"{long}-{number}"} for number in range(30)]
+    html, _, _ = write(result, tmp_path)
+    drawn = [item["text"] for item in Outline(html).all("text") if item["at"].get("class") == "name"]
+    assert max(map(len, drawn)) <= 38 and f"{long}-29" in html
+
+
+def test_degenerate_drawings() -> None:
+    about = {"name": "a", "title": "t", "description": "d"}
+    nothing = Line(name="a", figure="undefined", marks=(Mark(look="judge", value=None),))
+    assert "<title" in interval_dots([], tick=str, **about) + interval_dots([nothing], tick=str, **about)
+    point = Line(name="a", figure="1", marks=(Mark(look="judge", value=1.0, low=1.0, high=1.0),))
+    assert "nan" not in interval_dots([point], tick=str, **about)
+    banded = Line(name="a", figure="1", marks=(), band=(-math.inf, 0.1))
+    assert "inf" not in interval_dots([banded], tick=str, **about)
+    spot = Spot(name="a", look="judge", cost=3.0, value=0.5)
+    for spots in ([], [spot], [spot, spot], [Spot(name="b", look="people", cost=None, value=None)]):
+        assert "<svg" in frontier(spots, axis="x", value_axis="y", tick=str, **about)
+
+
+@pytest.mark.parametrize("ends", [(0.0, 1.0), (-0.02, 0.031), (1e-9, 3e-9), (-5e6, 7e6), (2.0, 2.0)])
+def test_ticks_are_few_and_inside(ends: tuple[float, float]) -> None:
+    found = ticks(*ends)
+    assert 1 <= len(found) <= 6
+    assert all(ends[0] - 1e-9 <= value <= ends[1] + 1e-9 for value in found)
+
+
+def test_joined_emoji_stay_whole() -> None:
+    family = "\N{MAN}\u200d\N{WOMAN}\u200d\N{GIRL}"
+    assert visible(family) == family
+
+
+def _luminance(red: float, green: float, blue: float) -> float:
+    linear = [
+        part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in (red, green, blue)
+    ]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def _contrast(one: tuple[float, ...], other: tuple[float, ...]) -> float:
+    light, dark = sorted((_luminance(*one), _luminance(*other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _colours(block: str) -> dict[str, tuple[float, ...]]:
+    found: dict[str, tuple[float, ...]] = {}
+    for name, value in re.findall(r"--([\w-]+): ([^;]+);", block):
+        if re.fullmatch(r"#[0-9a-f]{6}", value):
+            found[name] = tuple(int(value[place : place + 2], 16) / 255 for place in (1, 3, 5))
+        elif re.fullmatch(r"\d+ \d+ \d+", value):
+            found[name] = tuple(int(part) / 255 for part in value.split())
+    return found
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+def test_text_and_marks_stand_out_in_both_themes(theme: int) -> None:
+    css = (TEMPLATES / "report.css").read_text(encoding="utf-8")
+    colours = _colours(re.findall(r":root \{(.*?)\}", css, flags=re.DOTALL)[theme])
+    for ground in ("paper", "card"):
+        for text in ("ink", "soft", "link"):
+            assert _contrast(colours[text], colours[ground]) >= 4.5, (text, ground)
+        for mark in ("judge", "people", "rival"):
+            assert _contrast(colours[mark], colours[ground]) >= 3, (mark, ground)
+    for tint in ("warm", "cool"):
+        mixed = tuple(
+            0.55 * pure + 0.45 * under for pure, under in zip(colours[tint], colours["paper"], strict=True)
+        )
+        assert _contrast(colours["ink"], mixed) >= 4.5, tint
+
+
+def test_importing_the_report_loads_nothing_heavy() -> None:
+    heavy = {"numpy", "jinja2", "rich", "scipy", "pydantic"}
+    code = f"import sys, nightly.report; print(sorted({heavy!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,372 @@
+"""What the server does when it is asked for too much, in the wrong way, by the wrong people, or to end."""
+
+import asyncio
+import gc
+import json
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import httpx
+import pytest
+from load_serving import measure_load
+from served import LONGEST, WaitingJudge, ask, exchanges, get, serving
+
+from judge.base import load_judge
+from server.app import Limits
+from server.work_queue import Full, Queue, Task
+
+Start = Callable[..., "subprocess.Popen[str]"]
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with serving(load_judge("length")) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def client(server: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server, timeout=LONGEST) as client:
+        yield client
+
+
+def complaint(answer: httpx.Response) -> str:
+    """What is said of a request that is refused, always in the same shape."""
+    error = answer.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    return str(error["message"])
+
+
+def held(url: str) -> float:
+    """Judgments promised and not yet made, by the server's own metrics."""
+    lines = get(f"{url}/metrics").text.splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith("empathy_queue_judgments "))
+
+
+def wait_held(url: str, count: int) -> None:
+    deadline = monotonic() + LONGEST
+    while held(url) != count:
+        assert monotonic() < deadline, f"{held(url)} judgments are held, not {count}"
+
+
+def test_a_full_queue_says_when_to_come_again() -> None:
+    judge = WaitingJudge(concurrency=1)
+    with serving(judge, limits=Limits(queue=3)) as url, ThreadPoolExecutor(1) as pool:
+        first = pool.submit(ask, f"{url}/v1/score", json=exchanges("a", "b", "c"))
+        judge.wait_asked()
+        refused = ask(f"{url}/v1/score", json=exchanges("d"))
+        assert refused.status_code == 503
+        assert 1 <= int(refused.headers["retry-after"]) <= 600
+        assert "try again in" in complaint(refused)
+        never = ask(f"{url}/v1/score", json=exchanges("d", "e", "f", "g"))
+        assert never.status_code == 400, "what can never fit is not asked to come again"
+        judge.let(3)
+        assert first.result().status_code == 200
+        judge.let(1)
+        assert ask(f"{url}/v1/score", json=exchanges("d")).status_code == 200
+    assert judge.asked == ["a", "b", "c", "d"]
+
+
+def test_a_small_request_does_not_wait_for_all_of_a_large_one() -> None:
+    judge = WaitingJudge(concurrency=1)
+    with serving(judge) as url, ThreadPoolExecutor(2) as pool:
+        large = pool.submit(ask, f"{url}/v1/score", json=exchanges(*"abcdef"))
+        judge.wait_asked()
+        small = pool.submit(ask, f"{url}/v1/score", json=exchanges("z"), timeout=LONGEST)
+        wait_held(url, 7)
+        judge.let(3)
+        assert small.result().status_code == 200
+        judge.let(4)
+        rows = large.result().json()["judgments"]
+    assert [row["id"] for row in rows] == list("abcdef"), "in the order of the request"
+    assert judge.asked.index("z") == 2
+
+
+def test_a_large_request_is_done_in_time_however_many_come_after_it() -> None:
+    """Without threads: the queue is always full, and what is due next is counted."""
+
+    async def count_begun() -> int:
+        queue, begun = Queue(threads=1, most=8), 0
+        large = queue.put([Task(int)] * 4)
+        while large.taken < 4:
+            with suppress(Full):
+                while True:
+                    queue.put([Task(int)])
+            taken = queue._take()
+            assert taken is not None
+            queue._finish(taken[0], 1, 0.0, None)
+            begun += 1
+        return begun
+
+    assert 4 < asyncio.run(count_begun()) <= 8 + 4
+
+
+def test_many_clients_are_answered_or_told_to_come_again() -> None:
+    with serving(load_judge("length"), limits=Limits(queue=2)) as url:
+        load = measure_load(url, 8, 0.5, size=2)
+        assert held(url) == 0
+    assert load["statuses"]["200"] == load["answers"] > 0
+    assert set(load["statuses"]) <= {"200", "503"}
+    assert load["exchanges"] == 2 * load["answers"]
+    assert 0 < load["p50"] <= load["p99"] <= load["longest"]
+
+
+def test_who_leaves_is_not_judged() -> None:
+    judge = WaitingJudge(concurrency=1)
+    with serving(judge) as url:
+        body = json.dumps(exchanges("a", "b", "c")).encode()
+        with raw_connection(url) as connection:
+            connection.sendall(post("/v1/score", body))
+            judge.wait_asked()
+        wait_held(url, 1)
+        judge.let(2)
+        assert ask(f"{url}/v1/score", json=exchanges("d")).status_code == 200
+    assert judge.asked == ["a", "d"]
+
+
+def test_a_judge_that_fails_after_its_client_left_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    judge = WaitingJudge(concurrency=1)
+    with serving(judge) as url:
+        with raw_connection(url) as connection:
+            connection.sendall(post("/v1/score", json.dumps(exchanges("a", "b", prompt="raise")).encode()))
+            judge.wait_asked()
+        wait_held(url, 1)
+        judge.let(1)
+        wait_held(url, 0)
+    gc.collect()
+    assert "Lovely" not in caplog.text
+
+
+def test_a_bug_in_a_judge_is_not_told_to_the_world(caplog: pytest.LogCaptureFixture) -> None:
+    judge = WaitingJudge(concurrency=1)
+    judge.let(2)
+    with serving(judge) as url:
+        row = {"id": "a", "prompt": "raise", "response": "a secret"}
+        answer = ask(f"{url}/v1/score", json={"exchanges": [row, row | {"id": "b"}]})
+        assert answer.status_code == 500
+        assert complaint(answer) == "the judge failed"
+        assert ask(f"{url}/v1/score", json=exchanges("c")).status_code == 200, "it goes on"
+    assert judge.asked == ["a", "c"], "the rest of a failed request is not judged"
+    assert "KeyError" in caplog.text and "secret" not in caplog.text
+
+
+def test_the_key_is_asked_for() -> None:
+    with serving(load_judge("length"), key="k-12345678") as url:
+        for headers in ({}, {"Authorization": "Bearer k-1234567"}, {"Authorization": "Basic k-12345678"}):
+            for path in ("/v1/models", "/metrics", "/openapi.json", "/nowhere"):
+                refused = get(f"{url}{path}", headers=headers)
+                assert refused.status_code == 401
+                assert refused.headers["www-authenticate"] == "Bearer"
+                assert "k-12345678" not in refused.text
+        right = {"Authorization": "bearer k-12345678"}
+        assert get(f"{url}/v1/models", headers=right).status_code == 200
+        assert ask(f"{url}/v1/score", json=exchanges("a"), headers=right).status_code == 200
+        assert ask(f"{url}/v1/score", json=exchanges("a")).status_code == 401
+        assert [get(f"{url}{path}").status_code for path in ("/health", "/")] == [200, 200]
+        odd = get(f"{url}/v1/models", headers={"Authorization": b"Bearer \xff\xfe"})
+        assert odd.status_code == 401
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "[::2]:1"])
+def test_a_name_made_to_point_here_is_refused(client: httpx.Client, host: str) -> None:
+    refused = client.get("/health", headers={"Host": host})
+    assert refused.status_code in (400, 421)
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1", "[::1]:8321"])
+def test_its_own_names_are_not(client: httpx.Client, host: str) -> None:
+    assert client.get("/health", headers={"Host": host}).status_code == 200
+
+
+def test_a_body_too_large_is_refused_however_it_comes(server: str, client: httpx.Client) -> None:
+    text = json.dumps({"exchanges": [{"prompt": "a", "response": "b" * 10_000_000}]}).encode()
+    pieces = (text[start : start + 65_536] for start in range(0, len(text), 65_536))
+    for content in (text, pieces):  # with a Content-Length, and in chunks without
+        refused = client.post("/v1/score", content=content, headers=JSON)
+        assert refused.status_code == 413
+        assert "1,048,576 bytes" in complaint(refused)
+
+
+LONG = "b" * 100_001
+FIELDS: list[tuple[Any, str]] = [
+    ([{"prompt": "a", "response": LONG}], "exchanges.0: response: 100,001 characters"),
+    ([{"prompt": "a", "response": "b"}, {"prompt": LONG, "response": "b"}], "exchanges.1: prompt: 100,001"),
+    ([{"prompt": "a"}], "exchanges.0: response: missing or empty"),
+    ([{"prompt": " \n", "response": "b"}], "exchanges.0: prompt: missing or empty"),
+    ([{"prompt": ["a"], "response": "b"}], "exchanges.0: prompt: input should be a valid string"),
+    ([{"prompt": "a", "response": "b", "dialogue": "x"}], "exchanges.0: dialogue"),
+    ([{"prompt": "a", "response": "b", "id": "1"}] * 2, "exchanges.1.id: '1' is there already"),
+    ([{"prompt": "a", "response": "b"}] * 257, "at most 256"),
+    ([], "exchanges: list should have at least 1 item"),
+    ([7], "exchanges.0: input should be"),
+    ("x", "exchanges: input should be a valid list"),
+]
+
+
+@pytest.mark.parametrize(("given", "says"), FIELDS, ids=[says for _, says in FIELDS])
+def test_a_wrong_field_is_named(client: httpx.Client, given: Any, says: str) -> None:
+    refused = client.post("/v1/score", json={"exchanges": given})
+    assert refused.status_code == 400
+    assert says in complaint(refused)
+    assert refused.json()["error"]["param"].startswith("exchanges")
+
+
+ROW = b'{"prompt": "a", "response": "b"}'
+BODIES = {
+    "empty": b"",
+    "no json": b"{",
+    "a list": b"[]",
+    "null": b"null",
+    "nan": b'{"exchanges": [{"prompt": "a", "response": "b", "x": NaN}]}',
+    "infinity": b'{"exchanges": [{"prompt": "a", "response": "b", "x": 1e999}]}',
+    "a huge number": b'{"exchanges": [{"prompt": "a", "response": "b", "id": ' + b"9" * 5000 + b"}]}",
+    "a key twice": b'{"exchanges": [' + ROW + b'], "exchanges": [' + ROW + b"]}",
+    "no utf-8": b'{"exchanges": [{"prompt": "\xff", "response": "b"}]}',
+    "utf-16": '{"exchanges": []}'.encode("utf-16"),
+    "deep": b'{"exchanges":' + b"[" * 100_000,
+    "deep and whole": b'{"exchanges":' + b"[" * 900 + b"]" * 900 + b"}",
+    "deep in a row": b'{"exchanges": [{"prompt": "a", "response": "b", "x": '
+    + b"[" * 50
+    + b"]" * 50
+    + b"}]}",
+    "a text as flag": b'{"exchanges": [' + ROW + b'], "explain": "yes"}',
+    "a null byte": b"\x00",
+}
+
+
+@pytest.mark.parametrize("path", ["/v1/score", "/v1/decisions", "/v1/systemone"])
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_a_malformed_body_is_refused(client: httpx.Client, path: str, body: bytes) -> None:
+    refused = client.post(path, content=body, headers=JSON)
+    assert refused.status_code == 400
+    assert complaint(refused)
+
+
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""]
+)
+def test_only_json_is_read(client: httpx.Client, kind: str) -> None:
+    refused = client.post("/v1/score", content=b"{}", headers={"Content-Type": kind})
+    assert refused.status_code == 415
+    assert "application/json" in complaint(refused)
+
+
+def test_odd_texts_are_judged_all_the_same(client: httpx.Client) -> None:
+    texts = ["\ud800 alone", "\x00", "🏳️‍🌈", "‮txet", "<script>", "é" * 50_000]
+    rows = [{"prompt": text, "response": text, "situation": text} for text in texts]
+    body = json.dumps({"exchanges": rows}).encode()
+    answer = client.post("/v1/score", content=body, headers=JSON)
+    assert answer.status_code == 200
+    assert all(row["label"] for row in answer.json()["judgments"])
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/..%2f..%2fetc/passwd",
+        "/../../etc/passwd",
+        "//",
+        "//v1/score",
+        "/v1/score/",
+        "/%00",
+        "/v1/models/%00",
+        "/v1/models/..%2f..",
+        "/v1/models/" + "x" * 5000,
+        "/%ff",
+        "/v1//models",
+        "/metrics/../health",
+        "/.env",
+        "/static/try.html",
+    ],
+)
+def test_a_path_leads_nowhere_but_to_a_route(server: str, path: str) -> None:
+    with raw_connection(server) as connection:
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+        head = connection.recv(4096).decode("latin-1")
+    assert head.split()[1] in ("404", "405"), head
+
+
+def test_other_methods_are_refused(client: httpx.Client) -> None:
+    for method, path in [
+        ("GET", "/v1/score"),
+        ("DELETE", "/v1/models"),
+        ("OPTIONS", "/v1/score"),
+        ("PUT", "/"),
+    ]:
+        refused = client.request(method, path)
+        assert refused.status_code == 405
+        assert complaint(refused)
+    # A page elsewhere gets no word that would let it read an answer.
+    asked = client.options("/v1/score", headers={"Origin": "http://evil.example"})
+    assert "access-control-allow-origin" not in asked.headers
+
+
+def test_sigterm_finishes_what_was_taken(start: Start, tmp_path: Path) -> None:
+    """The classifier takes some ms each: the signal comes while most of the exchanges still wait."""
+    process, url = start_serving(start)
+    body = json.dumps(exchanges(*(f"r{number}" for number in range(40)))).encode()
+    with raw_connection(url) as connection:
+        connection.sendall(post("/v1/score", body))
+        while held(url) == 0:
+            assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        answer = b""
+        while piece := connection.recv(65_536):
+            answer += piece
+    head, _, content = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200")
+    assert [row["id"] for row in json.loads(content)["judgments"]] == [f"r{number}" for number in range(40)]
+    assert process.wait(timeout=LONGEST) == 0
+    assert process.stderr is not None
+    assert process.stderr.read() == "", "and not a word of any text"
+    with pytest.raises(httpx.ConnectError):
+        get(f"{url}/health")
+
+
+def test_a_second_signal_ends_at_once(start: Start) -> None:
+    process, url = start_serving(start)
+    body = json.dumps(exchanges(*(f"r{number}" for number in range(256)))).encode()
+    with raw_connection(url) as connection:
+        connection.sendall(post("/v1/score", body))
+        while held(url) < 100:
+            assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        deadline = monotonic() + LONGEST
+        while process.poll() is None:  # again and again: two that come together count as one
+            assert monotonic() < deadline
+            process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=LONGEST) == 128 + signal.SIGTERM
+
+
+def test_a_port_that_is_taken_is_said_to_be(start: Start, server: str) -> None:
+    port = httpx.URL(server).port
+    process = start("serve", "--judge", "length", "--port", port)
+    _, said = process.communicate(timeout=LONGEST)
+    assert process.returncode == 5
+    assert f"port {port}: address already in use; choose another with" in said
+
+
+def start_serving(start: Start) -> tuple["subprocess.Popen[str]", str]:
+    process = start("serve", "--port", 0)
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    assert line.startswith("serving classifier "), line
+    return process, line.partition(" at ")[2].partition(";")[0]
+
+
+def raw_connection(url: str) -> socket.socket:
+    found = httpx.URL(url)
+    return socket.create_connection((found.host, found.port or 0), timeout=LONGEST)
+
+
+def post(path: str, body: bytes) -> bytes:
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body

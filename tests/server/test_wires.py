@@ -1,0 +1,329 @@
+"""The server gives what `score` gives, through every door it has and to every client it claims."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from click.testing import CliRunner
+from repository import ROOT, TESTS
+from served import EVEN, WaitingJudge, ask, exchanges, serving
+from servers import ScriptedServer, answer_decisions, known_component
+
+import cli
+from data.errors import UserError
+from data.records import LABELS, Exchange
+from data.tables import read_exchanges
+from judge.base import load_judge
+from judge.explain import explain
+from judge.llm.decision import DecisionJudge
+from judge.llm.fencing import fence_exchange
+from server.served_judge import Served
+
+SAMPLES = ROOT / "data" / "samples" / "responses.jsonl"
+CLIENT = TESTS / "support" / "official_client.py"
+CLOSE = 1e-6
+LEVELS = [{"label": label} for label in LABELS]
+SCORE = {"type": "score", "instructions": "How empathetic?", "levels": LEVELS}
+CRITERIA = [f"{label}: as said" for label in LABELS]
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six samples: two with all their context, two bare, two with earlier turns."""
+    path = tmp_path_factory.mktemp("rows") / "responses.jsonl"
+    samples = [json.loads(line) for line in SAMPLES.read_text(encoding="utf-8").splitlines()[:6]]
+    for row in samples[2:]:
+        row.pop("emotion"), row.pop("situation")
+    for row in samples[4:]:
+        row["dialogue"] = [{"speaker": "speaker", "text": "Hi."}, {"speaker": "listener", "text": "Hello!"}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in samples), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def scored(rows: Path) -> list[dict[str, Any]]:
+    """What `score` writes of them."""
+    out = rows.parent / "run"
+    done = CliRunner().invoke(cli.main, ["score", str(rows), "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    return [json.loads(line) for line in (out / "judgments.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with serving(load_judge("classifier")) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def client(server: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server, timeout=60) as client:
+        yield client
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def assert_same(found: dict[str, float], judgment: dict[str, Any], *, within: float = CLOSE) -> None:
+    assert found == pytest.approx(judgment["probabilities"], abs=within)
+
+
+def test_score_gives_the_very_rows(client: httpx.Client, rows: Path, scored: list[dict[str, Any]]) -> None:
+    answer = client.post("/v1/score", json={"exchanges": read_lines(rows)})
+    assert answer.status_code == 200
+    told = answer.json()
+    assert told["judgments"] == scored
+    assert told["judge"]["name"] == "classifier"
+    assert len(told["calibration"]) == 64 and told["calibration"][:12] in told["note"]
+    assert told["caveats"] and "Good share" in told["caveats"][0]
+
+
+def test_explanations_are_those_of_the_command(
+    client: httpx.Client, scored: list[dict[str, Any]], rows: Path
+) -> None:
+    row = read_lines(rows)[0]
+    answer = client.post("/v1/score", json={"exchanges": [row], "explain": True}).json()
+    (judgment,) = answer["judgments"]
+    parts = judgment.pop("parts")
+    assert judgment == scored[0]
+    assert "".join(part["text"] for part in parts) == row["response"]
+    expected = explain(load_judge("classifier"), next(iter(read_exchanges(rows))))
+    assert [part["effect"] for part in parts] == [part.effect for part in expected.parts]
+
+
+def as_messages(row: dict[str, Any]) -> list[dict[str, Any]]:
+    roles = {"speaker": "user", "listener": "assistant"}
+    earlier = [{"role": roles[turn["speaker"]], "content": turn["text"]} for turn in row.get("dialogue", ())]
+    reply = [{"type": "output_text", "text": row["response"]}]
+    return [
+        *earlier,
+        {"role": "user", "content": row["prompt"]},
+        {"type": "message", "role": "assistant", "content": reply},
+    ]
+
+
+def test_decisions_give_the_same_probabilities(
+    client: httpx.Client, rows: Path, scored: list[dict[str, Any]]
+) -> None:
+    for row, judgment in zip(read_lines(rows), scored, strict=True):
+        given = json.dumps(row) if "emotion" in row else as_messages(row)
+        asked = {"model": "classifier", "input": given, "questions": [SCORE]}
+        answer = client.post("/v1/decisions", json=asked)
+        assert answer.status_code == 200, answer.text
+        (score,) = answer.json()["answers"]
+        assert_same({level["label"]: level["probability"] for level in score["probabilities"]}, judgment)
+        assert score["score"] == judgment["score"]
+        assert [level["value"] for level in score["probabilities"]] == [1, 2, 3]
+        assert 0 <= score["confidence"] <= 1
+
+
+def test_systemone_gives_the_same_probabilities(
+    client: httpx.Client, rows: Path, scored: list[dict[str, Any]]
+) -> None:
+    choice = {"type": "choice", "criteria": dict.fromkeys(reversed(LABELS))}
+    questions = {"empathy": {"type": "score", "criteria": CRITERIA}, "label": choice}
+    for row, judgment in zip(read_lines(rows), scored, strict=True):
+        for state in [row, json.dumps(row)]:
+            asked = {"model": "classifier", "state": state, "questions": questions}
+            answers = client.post("/v1/systemone", json=asked).json()["answers"]
+            levels = answers["empathy"]["probabilities"]
+            assert_same({label: levels[str(place)] for place, label in enumerate(LABELS)}, judgment)
+            assert answers["empathy"]["score"] == pytest.approx(judgment["score"] - 1)
+            assert_same(answers["label"]["probabilities"], judgment)
+            assert answers["label"]["choice"] == judgment["label"]
+
+
+@pytest.mark.parametrize("protocol", ["decisions", "systemone"])
+def test_our_own_client_gives_the_same_probabilities(
+    server: str, rows: Path, scored: list[dict[str, Any]], protocol: Any
+) -> None:
+    judge = DecisionJudge(base_url=f"{server}/v1", model="classifier", protocol=protocol)
+    for exchange, judgment in zip(read_exchanges(rows), scored, strict=True):
+        found = judge.judge(exchange)
+        assert found.unscored is None
+        # Six digits need not sum to one: the client shares out what is missing, and rounds again.
+        assert_same(dict(found.probabilities or {}), judgment, within=1.5 * CLOSE)
+        # The classifier knows nothing of components: they are refused one by one, and the score is given.
+        assert json.loads(found.rationale or "") == dict.fromkeys(judge.rubric.components)
+    judge.close()
+
+
+def find_openai3() -> str | None:
+    made = ROOT / ".venv" / "openai3" / "bin" / "python"
+    return os.environ.get("OPENAI3_PYTHON") or (str(made) if made.exists() else None)
+
+
+@pytest.mark.skipif(find_openai3() is None, reason="no openai 3.x: make .venv/openai3, or set OPENAI3_PYTHON")
+def test_the_official_client_works_unchanged(server: str, rows: Path, scored: list[dict[str, Any]]) -> None:
+    command = [str(find_openai3()), "-I", str(CLIENT), f"{server}/v1", str(rows)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["version"].startswith("3.")
+    assert found["models"] == ["classifier"]
+    for read, judgment in zip(found["answers"][:4], scored, strict=False):  # it sends no earlier turns
+        assert read["type"] == "AnswerAnswerResourceScore"
+        assert_same(read["probabilities"], judgment)
+        assert_same(read["choice"], judgment)
+        assert read["score"] == judgment["score"]
+    assert found["unknown_model"] == ["NotFoundError", 404, "model_not_found", "model"]
+    assert found["unknown_question"] == ["BadRequestError", 400, "unsupported_question", "questions.0"]
+    assert found["no_exchange"] == ["BadRequestError", 400, None, "input"]
+
+
+def test_components_come_from_a_judge_that_has_them() -> None:
+    """A decision model behind our server: its predicates pass through."""
+    exchange = Exchange(id="1", prompt="I lost my keys.", response="Oh no!")
+    names = ("cognitive", "affective", "compassionate")
+    asked = {
+        "model": "decision",
+        "input": json.dumps({"prompt": exchange.prompt, "response": exchange.response}),
+        "questions": [SCORE, *({"type": "predicate", "name": n, "instructions": "?"} for n in names)],
+    }
+    with ScriptedServer(answer_decisions) as upstream:
+        judge = DecisionJudge(base_url=upstream.base_url, model="m")
+        with serving(judge) as url:
+            body = ask(f"{url}/v1/decisions", json=asked).raise_for_status().json()
+            noul = {"model": "decision", "state": json.loads(str(asked["input"]))}
+            noul["questions"] = {"affective": {"type": "noul"}}
+            other = ask(f"{url}/v1/systemone", json=noul).raise_for_status().json()
+    text = f"{fence_exchange(exchange).notice}\n\n{fence_exchange(exchange).text}"
+    assert [item["type"] for item in body["answers"]] == ["score", *["predicate"] * 3]
+    assert [item["probability"] for item in body["answers"][1:]] == [known_component(text, n) for n in names]
+    assert body["usage"]["input_tokens"] == 1000
+    assert other["answers"]["affective"]["noul"] == known_component(text, "affective")
+
+
+def test_a_judge_whose_server_fails_is_said_to(tmp_path: Path) -> None:
+    with ScriptedServer(answer_decisions) as upstream:
+        base_url = upstream.base_url
+    judge = DecisionJudge(base_url=base_url, model="m", retries=0, timeout=2)
+    with serving(judge) as url:
+        found = ask(f"{url}/v1/score", json=exchanges("a"))
+    told = found.json()
+    if found.status_code == 200:  # one call that failed leaves its exchange unscored
+        assert told["judgments"][0]["unscored"]
+    else:
+        assert found.status_code == 502 and "judge failed" in told["error"]["message"]
+
+
+def test_unscored_stays_unscored() -> None:
+    judge = WaitingJudge()
+    judge.let(3)
+    row = exchanges("a", prompt="unscored")["exchanges"][0]
+    with serving(judge) as url:
+        native = ask(f"{url}/v1/score", json={"exchanges": [row]})
+        asked = {"model": "waiting", "input": json.dumps(row), "questions": [{**SCORE, "name": "e"}]}
+        decided = ask(f"{url}/v1/decisions", json=asked)
+        state = {
+            "model": "waiting",
+            "state": row,
+            "questions": {"e": {"type": "score", "criteria": CRITERIA}},
+        }
+        one = ask(f"{url}/v1/systemone", json=state)
+    assert (native.status_code, decided.status_code, one.status_code) == (200, 200, 200)
+    (judgment,) = native.json()["judgments"]
+    assert (judgment["label"], judgment["probabilities"], judgment["unscored"]) == (None, None, "as told")
+    assert decided.json()["answers"] == [{"type": "refusal", "name": "e", "reason": "as told"}]
+    assert one.json()["answers"] == {"e": {"type": "refusal", "reason": "as told"}}
+
+
+def test_without_a_calibration_there_is_no_set() -> None:
+    judge = WaitingJudge()
+    judge.let(1)
+    with serving(judge) as url:
+        told = ask(f"{url}/v1/score", json=exchanges("a")).json()
+    assert told["calibration"] is None
+    assert told["note"].startswith("no calibration fits")
+    assert (told["judgments"][0]["set"], told["judgments"][0]["probabilities"]) == (None, EVEN)
+
+
+def test_a_calibration_that_expires_is_no_longer_applied() -> None:
+    day = date.today()
+    served = Served(load_judge("classifier"), today=lambda: day)
+    exchange = Exchange(id="1", prompt="I won!", response="Lovely!")
+    assert served.about["calibration"] and served.row(exchange)["set"]
+    day = date(2099, 1, 1)
+    assert served.about["calibration"] is None and "expired" in served.about["note"]
+    assert served.row(exchange)["set"] is None
+
+
+@pytest.mark.parametrize(
+    ("question", "says"),
+    [
+        ({**SCORE, "levels": LEVELS[::-1]}, "Bad, Okay, Good, in this order"),
+        ({**SCORE, "levels": LEVELS[:2]}, "Bad, Okay, Good, in this order"),
+        ({**SCORE, "levels": [{"label": str(n)} for n in range(1, 6)]}, "knows no others"),
+        (
+            {"type": "choice", "instructions": "?", "choices": [{"value": True}, {"value": False}]},
+            "no others",
+        ),
+        ({"type": "predicate", "instructions": "Is it raining?"}, "a predicate may be named cognitive"),
+        ({"type": "predicate", "instructions": "?", "name": "affective"}, "gives no components"),
+    ],
+)
+def test_questions_it_cannot_answer_are_refused(
+    client: httpx.Client, question: dict[str, Any], says: str
+) -> None:
+    row = {"prompt": "I won!", "response": "Lovely!"}
+    asked = {"model": "classifier", "input": json.dumps(row), "questions": [question]}
+    answer = client.post("/v1/decisions", json=asked)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["type"], error["param"]) == (
+        400,
+        "invalid_request_error",
+        "questions.0",
+    )
+    assert says in error["message"] and error["message"].startswith("questions.0: ")
+
+
+def test_labels_may_be_written_in_any_case(client: httpx.Client) -> None:
+    levels = [{"label": " BAD"}, {"label": "okay", "description": "so-so"}, {"label": "Good"}]
+    asked = {
+        "model": "classifier",
+        "input": json.dumps({"prompt": "I won!", "response": "Lovely!"}),
+        "questions": [{**SCORE, "levels": levels}],
+        "safety_identifier": "x",
+    }
+    (score,) = client.post("/v1/decisions", json=asked).json()["answers"]
+    assert [level["label"] for level in score["probabilities"]] == [" BAD", "okay", "Good"]
+
+
+def test_the_models_health_metrics_and_description(client: httpx.Client) -> None:
+    (model,) = client.get("/v1/models").json()["data"]
+    assert client.get("/v1/models/classifier").json() == model
+    assert client.get("/v1/models/other").status_code == 404
+    assert client.get("/health").json() == {"status": "ok"}
+    metrics = client.get("/metrics").text
+    assert 'empathy_requests_total{path="/health",status="200"}' in metrics
+    assert "empathy_queue_judgments 0.0" in metrics
+    described = client.get("/openapi.json").json()
+    assert {"/v1/score", "/v1/decisions", "/v1/systemone", "/v1/models", "/health"} <= set(described["paths"])
+    assert described["components"]["schemas"]["Exchange"]["required"] == ["prompt", "response"]
+    assert [client.get(path).status_code for path in ("/docs", "/redoc")] == [404, 404]
+
+
+def test_the_page_may_run_only_its_own_script(client: httpx.Client) -> None:
+    first, second = client.get("/"), client.get("/")
+    policy = first.headers["content-security-policy"]
+    nonce = policy.partition("'nonce-")[2].partition("'")[0]
+    assert f'nonce="{nonce}"' in first.text
+    assert policy != second.headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "connect-src 'self'" in policy and "unsafe" not in policy
+    assert first.headers["x-content-type-options"] == "nosniff"
+
+
+def test_strangers_need_a_key() -> None:
+    done = CliRunner().invoke(cli.main, ["serve", "--host", "0.0.0.0"])
+    assert done.exit_code == UserError.exit_code
+    assert "--key-env" in done.output
+    done = CliRunner().invoke(cli.main, ["serve", "--key-env", "NO_SUCH_KEY_IS_SET"])
+    assert done.exit_code == UserError.exit_code
+    assert "NO_SUCH_KEY_IS_SET" in done.output

@@ -1,0 +1,210 @@
+"""The dashboard as a person uses it: opened from disk in a real browser, with the mouse or without one."""
+
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from histories import EVIL, NASTY_MODEL, write_history
+
+from nightly.dashboard.build import build_dashboard
+from nightly.history import open_history
+
+api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed (Debian: chromium)")
+OPTIONS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"),
+    *("--disable-sync", "--no-first-run"),
+)
+
+Open = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dashboard")
+    with open_history(write_history(folder / "history.db", nights=100, responses=8)) as history:
+        build_dashboard(history, folder / "site")
+    return folder / "site"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with api.sync_playwright() as play:
+        # Without a sandbox, which containers do not allow; what is opened is ours.
+        chromium = play.chromium.launch(executable_path=CHROMIUM, args=list(OPTIONS))
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def open_page(browser: Any, site: Path) -> Iterator[Open]:
+    """Opens a page; at the end nothing was said on the console, and nothing but the site was asked for."""
+    complaints: list[str] = []
+    asked: list[str] = []
+    contexts: list[Any] = []
+
+    def open_page(name: str = "index.html", *, folder: Path = site, **options: Any) -> Any:
+        context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}} | options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto((folder / name).as_uri())
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert complaints == []
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+
+
+def names(page: Any) -> list[str]:
+    return page.locator("#model-table tbody tr:not([hidden]) th").all_inner_texts()
+
+
+def find_page(site: Path, start: str) -> str:
+    return sorted(path.name for path in site.glob(f"{start}*.html"))[-1]
+
+
+def test_charts_are_drawn_and_the_trend_follows_what_is_chosen(open_page: Open, site: Path) -> None:
+    page = open_page()
+    page.wait_for_selector("#heat .main-svg")
+    assert NASTY_MODEL in page.locator("#heat").text_content()
+    assert page.locator("#trend-model option:checked").inner_text() == "bea-large"
+    assert page.locator("#trend .scatterlayer .trace").count() >= 6
+    assert page.locator("[data-for=trend][aria-pressed=true]").inner_text() == "90 nights"
+    page.get_by_role("button", name="30 nights").click()
+    dates = page.evaluate("document.getElementById('trend').data.find(t => t.error_y).x")
+    assert (len(dates), dates[-1]) == (30, "2024-04-09")
+    page.locator("#trend-model").select_option(label=NASTY_MODEL)
+    assert NASTY_MODEL in page.locator("#trend .gtitle").text_content()
+    page.get_by_role("link", name="Its page").click()
+    assert page.locator("h1").inner_text() == NASTY_MODEL
+    page.wait_for_selector("#labels .main-svg")
+    page.goto((site / "judge.html").as_uri())
+    for name in ("shift", "unscored", "cost"):
+        page.wait_for_selector(f"#{name} .main-svg")
+
+
+def test_models_are_sorted_with_undefined_last_and_filtered(open_page: Open) -> None:
+    page = open_page()
+    assert names(page) == ["ada-small", "bea-large", "cyd", NASTY_MODEL]
+    page.get_by_role("button", name="Good").click()
+    assert names(page)[0] == "cyd", "the best first"
+    assert page.locator("th[aria-sort]").all_inner_texts() == ["Good"]
+    page.get_by_role("button", name="Good").click()
+    assert names(page)[0] == "ada-small"
+    for _ in range(2):
+        page.get_by_role("button", name="Cost").click()
+        assert names(page)[-1] == "cyd"
+    page.get_by_label("Filter").fill("<B>CO")
+    assert names(page) == [NASTY_MODEL]
+    assert page.locator("[data-count=model-table]").inner_text() == "1 of 4"
+    page.get_by_label("Filter").fill("")
+    page.get_by_label("Outcome").select_option("regression")
+    assert names(page) == ["bea-large"]
+    page.get_by_label("Filter").fill("nobody")
+    assert names(page) == []
+
+
+def test_from_a_regression_down_to_a_sentence(open_page: Open) -> None:
+    page = open_page()
+    page.locator("#model-table").get_by_role("link", name="bea-large").click()
+    assert page.locator("h1").inner_text() == "bea-large"
+    page.locator(".log a").first.click()
+    assert page.locator("h1").inner_text() == "bea-large, 2024-04-09"
+    page.get_by_label("Label").select_option("Okay")
+    first = page.locator("details.response:not([hidden])").first
+    assert not first.locator("mark").first.is_visible()
+    first.locator("summary").click()
+    assert first.locator("mark").first.is_visible()
+    assert first.get_by_text("It names the feeling").is_visible()
+
+
+def test_a_script_in_a_response_is_shown_as_text(open_page: Open, site: Path) -> None:
+    page = open_page(find_page(site, "responses-ada"))
+    page.get_by_label("Filter").fill("<script>document")
+    page.locator("details.response:not([hidden])").last.locator("summary").click()
+    page.evaluate("document.querySelectorAll('details').forEach(item => item.open = true)")
+    told = page.locator("details.response:not([hidden]) blockquote:visible").all_inner_texts()
+    assert EVIL in told
+    assert page.title() != "taken"
+    assert page.locator("script").count() == 1, "our own"
+
+
+def test_responses_are_filtered_and_turned_round(open_page: Open, site: Path) -> None:
+    page = open_page(find_page(site, "responses-ada"))
+    shown = page.locator("details.response:not([hidden])")
+    assert shown.count() == 8
+    assert shown.first.get_attribute("data-label") == "Unscored"
+    page.get_by_label("Order").select_option("best first")
+    assert shown.last.get_attribute("data-label") == "Unscored"
+    page.get_by_label("Emotion").select_option("afraid")
+    assert shown.count() == 1
+
+
+def test_all_of_it_with_the_keyboard_alone(open_page: Open) -> None:
+    page = open_page()
+    page.wait_for_selector("#heat .main-svg")
+
+    def tab_to(wanted: str) -> None:
+        for _ in range(60):
+            page.keyboard.press("Tab")
+            if page.evaluate("wanted => document.activeElement.matches(wanted)", wanted):
+                return
+        raise AssertionError(f"Tab never came to {wanted}")
+
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    tab_to("[data-for=trend][data-range='0']")
+    page.keyboard.press("Enter")
+    assert page.locator("[data-for=trend][aria-pressed=true]").inner_text() == "all"
+    tab_to("#model-filter")
+    page.keyboard.type("a")
+    tab_to("[data-sort=good]")
+    page.keyboard.press("Space")
+    order = names(page)
+    tab_to("#model-table tbody tr")
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.activeElement.dataset.name") == order[1]
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid", "one sees where one is"
+    while page.evaluate("document.activeElement.dataset.name") != "bea-large":
+        page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("model-bea"))
+    tab_to(".verdict a")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("responses-bea"))
+    tab_to("details.response summary")
+    page.keyboard.press("Enter")
+    assert page.locator("details.response").first.get_attribute("open") is not None
+    assert page.locator("details.response").first.get_by_text("timed out").is_visible()
+
+
+@pytest.mark.parametrize(
+    ("name", "scheme"),
+    [("index", "dark"), ("judge", "light"), ("model-bea", "dark"), ("responses-bea", "light")],
+)
+def test_on_a_phone_light_or_dark_it_can_be_read(open_page: Open, site: Path, name: str, scheme: str) -> None:
+    phone = {"width": 360, "height": 740}
+    page = open_page(find_page(site, name), viewport=phone, color_scheme=scheme, has_touch=True)
+    wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert wide == 0
+    paper = {"dark": "rgb(20, 23, 28)", "light": "rgb(251, 250, 247)"}[scheme]
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == paper
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
+    # A chart is one image with a name; its many marks take long. With `preload` it would ask for our style.
+    charts = {"exclude": [[".chart > *"]]}
+    found = axe.Axe().run(page, context=charts, options={"preload": False})
+    assert [(item["id"], item["nodes"][0]["html"]) for item in found.response["violations"]] == []
+    if name == "index":
+        page.emulate_media(color_scheme="light")
+        page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        assert page.evaluate("document.getElementById('trend').layout.font.color") == "#1c2026"

@@ -1,0 +1,560 @@
+"""The page to try the judge in a real browser: what it asks and shows, and keeps when a call fails."""
+
+import json
+import shutil
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+
+from data.records import LABELS, Exchange
+from judge.base import load_judge
+from server.app import page_html
+
+CHROMIUM = shutil.which("chromium")
+OPTIONS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"),
+    *("--disable-sync", "--no-first-run"),
+)
+PHONE, SMALL, DESK = 375, 320, 1180
+NASTY = (
+    "<script>window.hit = 1</script><img src=x onerror='window.hit = 1'>"
+    "\"'`${1}&amp;\u202eabc \U0001f600 \u05e9\u05dc\u05d5\u05dd"
+)
+in_browser = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed (Debian: chromium)")
+
+
+def judgment(name: str, **changes: Any) -> dict[str, Any]:
+    """A judgment as the server gives it; its parts are what the reply is made of."""
+    said = {
+        "id": name,
+        "label": "Good",
+        "probabilities": {"Bad": 0.1, "Okay": 0.34, "Good": 0.56},
+        "score": 2.46,
+        "set": ["Okay", "Good"],
+        "rationale": None,
+        "unscored": None,
+        "parts": [
+            {"text": "I am so sorry. ", "effect": 0.304},
+            {"text": "Cheer up! ", "effect": -0.25},
+            {"text": "Well. ", "effect": 0.001},
+            {"text": "How long was he with you?", "effect": None},
+        ],
+    }
+    return said | changes
+
+
+def answer(*judgments: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
+    return {
+        "judge": {"name": "classifier", "version": "c3487a7435c5ffff"},
+        "calibration": "ec477460e182ffff",
+        "note": "calibration ec477460e182 fits: 8,000 ratings",
+        "caveats": ["Nobody measured humour or verse."],
+        "judgments": list(judgments or [judgment("a")]),
+    } | changes
+
+
+Reply = tuple[int, dict[str, str], bytes]
+
+
+def replied(body: Any = None, status: int = 200, **headers: str) -> Reply:
+    return status, headers, json.dumps(answer() if body is None else body).encode()
+
+
+@dataclass
+class Served:
+    """The page and a scripted `/v1/score` behind one address; `hold` keeps answers back until it is set."""
+
+    replies: list[Reply] = field(default_factory=list)
+    calls: list[tuple[Mapping[str, str], Any]] = field(default_factory=list)
+    hold: Event = field(default_factory=Event)
+    url: str = ""
+
+    def handle_get(self) -> Reply:
+        return 200, {"Content-Type": "text/html; charset=utf-8"}, page_html("c2VjcmV0").encode()
+
+    def handle_post(self, headers: Mapping[str, str], body: bytes) -> Reply:
+        self.calls.append((dict(headers), json.loads(body)))
+        assert self.hold.wait(20)
+        return self.replies.pop(0)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Served]:
+    script = Served()
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+        def send(self, reply: Reply) -> None:
+            status, headers, body = reply
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name.replace("_", "-"), value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_GET(self) -> None:
+            self.send(script.handle_get() if self.path == "/" else (404, {}, b""))
+
+        def do_POST(self) -> None:
+            assert self.path == "/v1/score"
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            self.send(script.handle_post(self.headers, body))
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    script.url = f"http://127.0.0.1:{server.server_port}/"
+    yield script
+    script.hold.set()
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def served(server: Served) -> Served:
+    """The server with nothing scripted and nothing asked."""
+    server.replies, server.calls = [], []
+    server.hold.set()
+    return server
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=list(OPTIONS))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def look(browser: Any) -> Iterator[Callable[[int, str], Any]]:
+    """A browser's window of a width and a scheme, made once: that takes longer than most tests."""
+    made: dict[tuple[int, str], Any] = {}
+
+    def look(width: int, scheme: str) -> Any:
+        if (width, scheme) not in made:
+            size = {"width": width, "height": 900}
+            made[width, scheme] = browser.new_context(
+                viewport=size, color_scheme=scheme, reduced_motion="reduce"
+            )
+            made[width, scheme].set_default_timeout(10_000)
+        return made[width, scheme]
+
+    yield look
+    for context in made.values():
+        context.close()
+
+
+@pytest.fixture
+def visit(look: Any, served: Served) -> Iterator[Callable[..., Any]]:
+    """Opens the page; no request may leave the server, and nothing may go wrong unseen."""
+    pages, left, said, allowed = [], [], [], []
+
+    def turn_back(route: Any) -> None:
+        if route.request.url in allowed:
+            route.continue_()
+        else:
+            left.append(route.request.url)
+            route.abort()
+
+    def visit(*, width: int = DESK, scheme: str = "light", url: str = served.url) -> Any:
+        allowed[:] = url, f"{url}v1/score"
+        page = look(width, scheme).new_page()
+        pages.append(page)
+        page.route("**/*", turn_back)
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.goto(url)
+        return page
+
+    yield visit
+    for page in pages:
+        page.close()
+    assert left == []
+    # The browser itself notes an answer that is not a 200.
+    assert [text for text in said if not text.startswith("Failed to load resource")] == []
+
+
+def judge(page: Any, *, prompt: str = "My dog died.", reply: str = "I am so sorry.", other: str = "") -> Any:
+    """Type an exchange and judge it from the keyboard, as far as the result."""
+    page.fill("#prompt", prompt)
+    page.fill("#reply-a", reply)
+    if other:
+        page.click("#compare")
+        page.fill("#reply-b", other)
+    page.keyboard.press("Control+Enter")
+    result = page.locator("#result")
+    result.wait_for(state="visible")
+    return result
+
+
+def test_the_page_is_whole_and_names_no_other_place() -> None:
+    page = page_html("YWJj")
+    assert page.count('nonce="YWJj"') == 2 and page.count("'nonce-YWJj'") == 2
+    assert "http://" not in page and "https://" not in page and "src=" not in page
+    assert not any(word in page for word in ("innerHTML", "outerHTML", "insertAdjacent", "document.write"))
+    assert "$nonce" not in page and "$script" not in page and page.count("</script>") == 1
+    assert page_html("eHl6").replace("eHl6", "YWJj") == page
+
+
+@pytest.mark.parametrize("nonce", ["", 'a" onload="x', "a b", "$script", "a\n"])
+def test_a_nonce_that_could_end_its_attribute_is_refused(nonce: str) -> None:
+    with pytest.raises(ValueError, match="nonce"):
+        page_html(nonce)
+
+
+@in_browser
+def test_a_reply_is_judged_from_the_keyboard_and_everything_said(visit: Any, served: Served) -> None:
+    served.replies = [replied()]
+    page = visit()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    page.keyboard.type("My dog died.")
+    for _ in range(2):
+        page.keyboard.press("Tab")
+    page.keyboard.type("I am so sorry.")
+    page.keyboard.press("Control+Enter")
+    page.locator("#result").wait_for(state="visible")
+    assert page.evaluate("document.activeElement.id") == "result"
+    text = page.locator("#result").inner_text()
+    for said in (
+        *("Good", "2.46", "10.0\N{NO-BREAK SPACE}%", "34.0\N{NO-BREAK SPACE}%", "56.0\N{NO-BREAK SPACE}%"),
+        *("A crowd may well have said Okay or Good.", "Calibration ec477460e182 fits: 8,000 ratings."),
+        *("Nobody measured humour or verse.", "must not decide about people", "somebody in danger"),
+    ):
+        assert said in text
+    assert page.locator("#status").inner_text() == "The reply: Good."
+    assert served.calls[0][1] == {
+        "exchanges": [{"id": "a", "prompt": "My dog died.", "response": "I am so sorry."}],
+        "explain": True,
+    }
+    assert "authorization" not in {name.lower() for name in served.calls[0][0]}
+
+
+@in_browser
+def test_bars_are_as_long_as_their_probabilities_and_beside_their_names(visit: Any, served: Served) -> None:
+    served.replies = [replied()]
+    page = visit()
+    judge(page)
+    rows = page.evaluate(
+        """[...document.querySelectorAll('.bars > div')].map(row => {
+        const [name, track, figure] = row.children, box = track.getBoundingClientRect();
+        const middle = item => { const at = item.getBoundingClientRect(); return (at.top + at.bottom) / 2 };
+        return [name.textContent, track.firstChild.getBoundingClientRect().width / box.width,
+            Math.max(Math.abs(middle(name) - middle(track)), Math.abs(middle(figure) - middle(track)))] })"""
+    )
+    assert [row[0] for row in rows] == ["Bad", "Okay", "Good"]
+    assert [row[1] for row in rows] == pytest.approx([0.1, 0.34, 0.56], abs=0.01)
+    assert max(row[2] for row in rows) < 6
+
+
+@in_browser
+def test_parts_say_their_effect_in_symbols_in_words_and_at_the_arrow_keys(visit: Any, served: Served) -> None:
+    served.replies = [replied()]
+    page = visit()
+    judge(page)
+    marks = page.locator("mark")
+    assert marks.evaluate_all("all => all.map(item => item.className)") == ["raised", "lowered", "", ""]
+    shown = page.locator("mark .effect").all_text_contents()
+    assert [text.replace("\N{NO-BREAK SPACE}", " ") for text in shown] == [
+        *("▲ +0.30", "▼ \N{MINUS SIGN}0.25", "0.00", "\N{EN DASH}")
+    ]
+    heard = page.locator("mark .unseen").all_text_contents()
+    assert "raised the score by 0.30: without it, 2.16 rather than 2.46" in heard[0]
+    assert "lowered the score by 0.25: without it, 2.71" in heard[1]
+    assert "hardly moved" in heard[2] and "cannot be said" in heard[3]
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.tagName") == "MARK"
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    assert page.locator(".effect-line").inner_text().startswith("This part lowered the score by 0.25")
+    marks.nth(0).hover()
+    assert page.locator(".effect-line").inner_text().startswith("This part raised")
+    legend = page.locator(".legend").inner_text()
+    assert "raised the score" in legend and "▼" in legend
+
+
+@in_browser
+def test_two_replies_stand_side_by_side_with_a_word_on_the_pair(visit: Any, served: Served) -> None:
+    worse = judgment("b", label="Okay", score=1.95, set=["Bad", "Okay"])
+    same = judgment("b", set=None)
+    lost = judgment(
+        "b", label=None, probabilities=None, score=None, set=None, unscored="refused to answer", parts=[]
+    )
+    served.replies = [replied(answer(judgment("a"), other)) for other in (worse, same, lost)]
+    page = visit()
+    result = judge(page, other="Get over it.")
+    assert [item["response"] for item in served.calls[0][1]["exchanges"]] == [
+        "I am so sorry.",
+        "Get over it.",
+    ]
+    text = result.inner_text()
+    assert "Reply A scores higher, 2.46 against 1.95." in text
+    assert "A crowd may well have said Okay of both." in text and "One pair shows little" in text
+    tops = page.locator(".card").evaluate_all("all => all.map(item => item.getBoundingClientRect().top)")
+    assert tops[0] == tops[1]
+    for said in ("Both replies score 2.46.", "Not both replies were judged"):
+        page.keyboard.press("Control+Enter")
+        page.locator(".winner", has_text=said).wait_for()
+    assert "The judge gave no judgment: refused to answer." in result.inner_text()
+    page.click("#compare")
+    assert page.locator("#reply-b").is_hidden() and page.input_value("#reply-b") == "Get over it."
+    assert page.locator(".changed").is_visible()
+
+
+@in_browser
+def test_without_a_calibration_or_an_explanation_that_is_said(visit: Any, served: Served) -> None:
+    plain = judgment("a", set=None, parts=[], rationale="It reads warm.")
+    served.replies = [replied(answer(plain, calibration=None, note="no calibration fits", caveats=[]))]
+    text = judge(visit()).inner_text()
+    assert "No calibration fits, so" in text and "no calibration" in text and "It reads warm." in text
+    assert "I am so sorry." in text and "raised" not in text
+
+
+@in_browser
+def test_a_prompt_from_somebody_in_danger_is_met_with_a_warning(visit: Any, served: Served) -> None:
+    served.replies = [replied(answer(judgment("a", flag="suicide")))]
+    text = judge(visit()).inner_text()
+    assert "This may come from somebody in danger (suicide)." in text and "emergency number" in text
+
+
+@in_browser
+def test_no_text_becomes_markup_or_breaks_the_page(visit: Any, served: Served) -> None:
+    long = NASTY + "x" * (50_000 - len(NASTY))
+    parts = [{"text": long, "effect": 0.2}, {"text": NASTY, "effect": -0.2}]
+    nasty = judgment("a", parts=parts, rationale=NASTY, flag=NASTY)
+    names = {"name": NASTY, "version": NASTY}
+    served.replies = [
+        replied(answer(nasty, note=NASTY, caveats=[NASTY], judge=names)),
+        replied({"error": {"message": long}}, 422),
+    ]
+    page = visit(width=PHONE)
+    judge(page, prompt=NASTY, reply=long)
+    sent = served.calls[0][1]["exchanges"][0]
+    assert (sent["prompt"], sent["response"]) == (NASTY, long)
+    assert 0 <= page.evaluate("document.querySelector('#result').getBoundingClientRect().top") < 40
+    assert page.locator("mark bdi").all_text_contents() == [long, NASTY]
+    assert page.locator("#result :is(script, img)").count() == 0
+    assert page.evaluate("document.documentElement.scrollWidth") == PHONE
+    page.keyboard.press("Control+Enter")
+    page.locator(".problem").wait_for()
+    assert long in page.locator(".problem").text_content()
+    assert page.evaluate("document.documentElement.scrollWidth") == PHONE
+    assert page.evaluate("window.hit") is None
+    assert page.input_value("#prompt") == NASTY
+
+
+@in_browser
+def test_the_browser_itself_refuses_markup_from_strings(look: Any, served: Served) -> None:
+    page = look(DESK, "light").new_page()
+    page.goto(served.url)
+    with pytest.raises(Exception, match="TrustedHTML"):
+        page.evaluate("document.body.innerHTML = '<b>x</b>'")
+    page.close()
+
+
+FAILURES = (
+    (replied({"error": {"message": "queue is full"}}, 503, Retry_After="7"), "Try again in 7 seconds"),
+    (replied({"error": {"message": "queue is full"}}, 503), "Try again in a moment"),
+    (replied({"error": {"message": "response: too long"}}, 422), "response: too long"),
+    ((502, {}, b"<html>"), "status 502"),
+    ((200, {}, b"{}"), "cannot be read"),
+    (replied(answer(judgment("b"))), "cannot be read"),
+    (replied(answer(judgment("a", probabilities=None))), "cannot be shown"),
+    ((302, {"Location": "http://127.0.0.1:1/"}, b""), "did not answer"),
+)
+
+
+@in_browser
+def test_a_failed_call_says_so_and_keeps_what_was_typed(visit: Any, served: Served) -> None:
+    page = visit()
+    for reply, said in FAILURES:
+        served.replies = [replied(), reply]
+        judge(page, prompt="My dog died.")
+        assert page.locator("#problem").inner_text() == ""
+        page.keyboard.press("Control+Enter")
+        page.locator("#problem", has_text=said).wait_for()
+        assert page.locator("#result").is_hidden()
+        assert page.input_value("#prompt") == "My dog died."
+        assert page.input_value("#reply-a") == "I am so sorry."
+
+
+@in_browser
+def test_a_slow_call_is_spoken_of_and_can_be_stopped(visit: Any, served: Served) -> None:
+    served.replies, page = [replied(), replied()], visit()
+    served.hold.clear()
+    page.clock.install()
+    page.fill("#prompt", "My dog died.")
+    page.fill("#reply-a", "I am so sorry.")
+    page.click("#judge")
+    assert "reading" in page.locator("#status").inner_text()
+    page.keyboard.press("Control+Enter")
+    page.clock.fast_forward(6_000)
+    page.locator("#status", has_text="Still waiting").wait_for()
+    page.click("#stop")
+    page.locator("#status", has_text="Stopped").wait_for()
+    assert page.locator("#stop").is_hidden() and page.input_value("#prompt") == "My dog died."
+    assert len(served.calls) == 1
+    page.click("#judge")
+    page.fill("#prompt", "My cat died.")
+    served.hold.set()
+    page.locator("#result").wait_for(state="visible")
+    assert served.calls[1][1]["exchanges"][0]["prompt"] == "My dog died."
+    assert page.locator(".changed").is_visible()
+
+
+@in_browser
+def test_a_key_is_allowed_sent_and_kept_nowhere(visit: Any, served: Served) -> None:
+    wrong = replied({"error": {"message": "wrong key"}}, 401)
+    served.replies, page = [wrong, wrong, replied()], visit()
+    assert page.locator("#key").is_hidden()
+    page.fill("#prompt", "My dog died.")
+    page.fill("#reply-a", "I am so sorry.")
+    page.click("#judge")
+    page.locator(".problem", has_text="asks for a key").wait_for()
+    assert page.evaluate("document.activeElement.id") == "key"
+    page.keyboard.type("wrong")
+    page.keyboard.press("Enter")
+    page.locator(".problem", has_text="not accepted").wait_for()
+    page.fill("#key", "\u043a\u043b\u044e\u0447")
+    page.keyboard.press("Enter")
+    page.locator(".problem", has_text="not accepted").wait_for()
+    page.fill("#key", "open sesame")
+    judge(page)
+    assert [headers.get("Authorization") for headers, _ in served.calls] == [
+        *(None, "Bearer wrong", "Bearer open sesame")
+    ]
+    kept = page.evaluate("[localStorage.length, sessionStorage.length, document.cookie, location.href]")
+    assert kept == [0, 0, "", served.url]
+    page.reload()
+    assert page.input_value("#key") == ""
+
+
+@in_browser
+def test_an_empty_field_is_named_and_nothing_is_asked(visit: Any, served: Served) -> None:
+    page = visit()
+    page.click("#judge")
+    assert "“What the person said” is empty." in page.locator("#problem").inner_text()
+    page.fill("#prompt", "My dog died.")
+    page.fill("#reply-a", " \n ")
+    page.click("#judge")
+    assert "“Reply” is empty." in page.locator("#problem").inner_text()
+    assert page.evaluate("document.activeElement.id") == "reply-a"
+    assert page.get_attribute("#reply-a", "aria-invalid") == "true"
+    assert served.calls == []
+
+
+@in_browser
+def test_the_example_gives_back_what_it_replaced(visit: Any, served: Served) -> None:
+    served.replies, page = [replied(answer(judgment("a"), judgment("b")))], visit()
+    page.fill("#reply-a", "Mine.")
+    page.click("#example")
+    assert page.locator("#reply-b").is_visible() and "boat" in page.input_value("#reply-b")
+    page.keyboard.press("Control+Enter")
+    page.locator("#result").wait_for(state="visible")
+    sent = served.calls[0][1]["exchanges"]
+    assert sent[0]["emotion"] == "nostalgic" and sent[0]["prompt"] == sent[1]["prompt"]
+    page.click("text=Put back what I had typed")
+    assert (page.input_value("#reply-a"), page.input_value("#prompt")) == ("Mine.", "")
+    assert page.locator("#reply-b").is_hidden()
+
+
+@in_browser
+@pytest.mark.parametrize(("width", "scheme"), [(DESK, "light"), (PHONE, "dark")])
+def test_axe_finds_no_barrier_and_nothing_sticks_out(
+    visit: Any, served: Served, width: int, scheme: str
+) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
+    lost = judgment("b", label=None, probabilities=None, score=None, set=None, unscored="refused", parts=[])
+    served.replies = [
+        replied(answer(judgment("a", flag="suicide", rationale="It reads warm."), judgment("b"))),
+        replied(answer(judgment("a"), lost)),
+        replied({"error": {"message": "wrong key"}}, 401),
+    ]
+    page = visit(width=width, scheme=scheme)
+
+    def check() -> None:
+        found = axe.Axe().run(page).response["violations"]
+        assert [(item["id"], [node["html"][:200] for node in item["nodes"]][:3]) for item in found] == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+    page.click("#example")
+    for shown in (".flag", ".label.none", ".problem"):
+        page.keyboard.press("Control+Enter")
+        page.locator(shown).first.wait_for()
+        check()
+    page.set_viewport_size({"width": SMALL, "height": 600})
+    assert page.evaluate("document.documentElement.scrollWidth") <= SMALL
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert ground == {"light": "rgb(251, 250, 247)", "dark": "rgb(20, 23, 28)"}[scheme]
+
+
+@in_browser
+def test_print_shows_the_result_with_what_was_asked_and_no_form(
+    visit: Any, served: Served, tmp_path: Path
+) -> None:
+    served.replies, page = [replied()], visit(scheme="dark")
+    judge(page, prompt="My dog died this morning.")
+    page.emulate_media(media="print")
+    assert (
+        page.locator("form").is_hidden() and page.locator("text=My dog died this morning.").last.is_visible()
+    )
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    page.pdf(path=tmp_path / "page.pdf", format="A4")
+    assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF")
+
+
+@pytest.fixture(scope="module")
+def real_url() -> Iterator[str]:
+    """The server itself with the judge that is shipped, behind a key."""
+    uvicorn = pytest.importorskip("uvicorn", reason="uvicorn is not installed")
+    pytest.importorskip("fastapi", reason="fastapi is not installed")
+    from server.app import make_app
+    from server.served_judge import Served as ServedJudge
+
+    ready = Event()
+    app = make_app(ServedJudge(load_judge("classifier")), key="sesame", on_ready=ready.set)
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, access_log=False, log_config=None, lifespan="on"))
+    thread = Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    assert ready.wait(30)
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    server.should_exit = True
+    thread.join()
+    listening.close()
+
+
+@in_browser
+def test_the_real_server_judges_the_example_as_score_does(real_url: str, visit: Any) -> None:
+    page = visit(url=real_url)
+    page.click("#example")
+    page.keyboard.press("Control+Enter")
+    page.locator(".problem", has_text="asks for a key").wait_for()
+    page.keyboard.type("sesame")
+    page.keyboard.press("Enter")
+    page.locator("#result").wait_for(state="visible")
+    about = {name: page.input_value(f"#{name}") for name in ("prompt", "emotion", "situation")}
+    for place, name in enumerate("ab"):
+        exchange = Exchange(id=name, response=page.input_value(f"#reply-{name}"), **about)
+        said = load_judge("classifier").judge(exchange)
+        card = page.locator(".card").nth(place)
+        shown = [float(text.rstrip("%")) for text in card.locator("dd.figure").all_text_contents()]
+        assert card.locator(".label").inner_text() == said.label
+        assert shown == pytest.approx([100 * said.probabilities[label] for label in LABELS], abs=0.051)
+        parts = "".join(card.locator("mark bdi").all_text_contents())
+        assert "".join(parts.split()) == "".join(exchange.response.split())
+    assert "Reply A scores higher" in page.locator(".winner").inner_text()
+    assert "alibration" in page.locator(".trust").inner_text()

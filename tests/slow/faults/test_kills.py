@@ -1,0 +1,268 @@
+"""Killed at any step, every long command given again ends as if nothing had been."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from batch_servers import BatchServer
+from faults import SEEDS, Campaign, Case, Nursery, open_nursery, seeds
+from histories import write_history
+from servers import Answer, Call, ScriptedServer, answer, answer_chat
+from simulated import World
+
+from emotionbench.questionnaires import read_questionnaire
+
+LOADED = (
+    "commands.calibrate",
+    "calibration.comparison.compare_runs",
+    "nightly.night",
+    "emotionbench.administer",
+    "judge.llm.answer_prompts",
+)
+LOADED += (
+    "reports.calibration.calibration_page",
+    "reports.html",
+    "nightly.dashboard.build",
+    "reports.terminal",
+    "judge.llm.decision",
+)
+LOADED += (
+    "judge.panel",
+    "judge.cascade",
+    "judge.llm.batch",
+    "jinja2",
+    "scipy.stats",
+    "scipy.optimize",
+    "plotly",
+)
+COUNT = 24
+PANAS = read_questionnaire("PANAS")
+RATED = {"ada": (1, 5, 14), "bea": (4, 6, 10), "cyd": (6, 7, 7), "dot": (9, 6, 5)}  # Bad, Okay, Good of 20
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    with open_nursery(*LOADED) as running:
+        yield running
+
+
+def write_lines(path: Path, rows: Any) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def write_toml(path: Path, **options: Any) -> None:
+    path.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in options.items()))
+
+
+def write_responses(folder: Path) -> None:
+    rows = (
+        {
+            "id": f"r{n}",
+            "model": f"m{n % 2}",
+            "prompt": f"prompt {n // 2}",
+            "response": "so sorry " * (1 + n % 5),
+        }
+        for n in range(COUNT)
+    )
+    write_lines(folder / "responses.jsonl", rows)
+
+
+def write_judges(folder: Path, base_url: str) -> None:
+    write_responses(folder)
+    about = {"kind": "decision", "model": "gpt-6-luna", "base_url": base_url, "retries": 0, "concurrency": 4}
+    write_toml(folder / "judge.toml", **about)
+    write_toml(folder / "other.toml", **about | {"model": "other"})
+    write_toml(folder / "model.toml", model="m", base_url=base_url, concurrency=4)
+    write_toml(folder / "panel.toml", kind="panel", judges=["judge.toml", "other.toml", "length"])
+    write_toml(folder / "cascade.toml", kind="cascade", first="length", second="judge.toml", ask_below=1.0)
+
+
+def write_rated(folder: Path) -> None:
+    """Four models of known shares, rated twenty at a time, and a tool that says what people say."""
+    rows = [
+        {
+            "id": f"{model}-{batch}-{n}",
+            "model": model,
+            "rater": f"{model}{batch}",
+            "batch": batch,
+            "rating": rating,
+        }
+        for model, counts in RATED.items()
+        for batch in range(4)
+        for n, rating in enumerate(level + 1 for level in range(3) for _ in range(counts[level]))
+    ]
+    write_lines(
+        folder / "theirs.jsonl", ({key: row[key] for key in ("id", "model", "rating")} for row in rows)
+    )
+    write_lines(folder / "ratings.jsonl", rows)
+
+
+def write_study(folder: Path) -> None:
+    arms = ("human", "chatgpt_empathy")
+    head = ["part_no", "dialog_id", "emotion", "sentiment", "situation", "speaker_uttr"]
+    for arm in arms:
+        head += [f"{name}_{arm}" for name in ("annotator", "response", "rating", "empathy_propensity")]
+        head += [f"empathy_arr_{arm}"]
+    lines = [",".join(head)]
+    for n in range(12):
+        cells = ["7", f"d{n}", "proud", "positive", "My kite won", "It won!"]
+        for place, arm in enumerate(arms):
+            cells += [f"r{place}", f"Well done {arm}!", str(place + 1), "40", '"[1, -2, 0]"']
+        lines.append(",".join(cells))
+    (folder / "study.csv").write_text("\n".join(lines) + "\n")
+
+
+def fill_in(call: Call) -> Answer:
+    lines = call.text.split("\n\n")[-2].splitlines()
+    return answer_chat(call, json.dumps({n: 3 for n, _ in enumerate(lines, 1)}))
+
+
+Make = Callable[[ExitStack], Case]
+
+
+def simple(name: str, arguments: str, results: str, prepare: Callable[[Path], object]) -> Make:
+    return lambda stack: Case(
+        name=name, arguments=arguments.split(), results=results.split(), prepare=prepare
+    )
+
+
+def asking(name: str, arguments: str, *, each: int = 1, script: Callable[[Call], Answer] = answer) -> Make:
+    """A command that asks a server, four at a time; a judgment takes `each` calls."""
+
+    def make(stack: ExitStack) -> Case:
+        server = stack.enter_context(ScriptedServer(script))
+        words = arguments.replace("URL", server.base_url).split()
+        return Case(
+            name=name,
+            arguments=words,
+            results=["run"],
+            prepare=lambda folder: write_judges(folder, server.base_url),
+            calls=lambda: len(server.calls),
+            in_flight=4 * each,
+        )
+
+    return make
+
+
+def batch(stack: ExitStack) -> Case:
+    server = stack.enter_context(BatchServer())
+    server.is_done = True
+
+    def count() -> int:
+        """What is paid for: requests asked directly, and those of every batch."""
+        return len(server.live) + sum(item["request_counts"]["total"] for item in server.batches)
+
+    return Case(
+        name="score --batch",
+        # Of no known price: what is asked directly costs twice as much, and kills change how much that is.
+        arguments=["score", "responses.jsonl", "--judge", "other.toml", "--out", "run", "--batch", "--wait"],
+        results=["run"],
+        prepare=lambda folder: write_judges(folder, server.base_url),
+        calls=count,
+        in_flight=1,  # the one that is asked directly; a batch is never submitted twice
+    )
+
+
+def night(stack: ExitStack) -> Case:
+    world = World(Path())
+    server = world.server = stack.enter_context(ScriptedServer(world.reply))
+
+    def prepare(folder: Path) -> None:
+        World(folder, server=server).write(head='dashboard = "site"\n')
+
+    return Case(
+        name="nightly",
+        arguments=["nightly", "n.toml", "--night", "2026-12-01", "--now", "2026-12-01T02:00:00+00:00"],
+        results=["runs", "site", "nights.sqlite"],
+        prepare=prepare,
+        calls=lambda: len(server.calls),
+        in_flight=4,
+        read={"nights.sqlite": world.export},
+    )
+
+
+def write_nights(folder: Path) -> None:
+    write_history(folder / "nights.sqlite", nights=3, responses=2)
+
+
+def score_length(folder: Path) -> None:
+    from click.testing import CliRunner
+
+    import cli
+
+    write_responses(folder)
+    words = ["score", str(folder / "responses.jsonl"), "--judge", "length", "--out", str(folder / "run")]
+    assert CliRunner().invoke(cli.main, words).exit_code == 0
+
+
+SCORE = "score responses.jsonl --out run --judge"
+ALIGN = (
+    "align run --model m --base-url URL --concurrency 4 --emotion Anger --per-factor 1 --orders 1 --out run"
+)
+CASES: dict[str, tuple[Make, int]] = {  # and how many seeds in `make test`
+    "score": (simple("score", f"{SCORE} length", "run", write_responses), 3),
+    "score, asking": (asking("score, asking", f"{SCORE} judge.toml"), 3),
+    "score, panel": (asking("score, panel", f"{SCORE} panel.toml", each=2), 2),
+    "score, cascade": (asking("score, cascade", f"{SCORE} cascade.toml"), 2),
+    "score --batch": (batch, 4),
+    "respond": (asking("respond", "respond responses.jsonl --model-config model.toml --out run"), 2),
+    "align run": (asking("align run", ALIGN, script=fill_in), 2),
+    "nightly": (night, 1),
+    "calibrate": (
+        simple("calibrate", "calibrate theirs.jsonl ratings.jsonl --draws 20 --out out", "out", write_rated),
+        1,
+    ),
+    "compare": (simple("compare", "compare run --calibration none --out out", "out", score_length), 1),
+    "import": (simple("import", "import empathy-study study.csv --out out", "out", write_study), 2),
+    "history export": (simple("export", "history export --out out.csv", "out.csv", write_nights), 1),
+    "dashboard": (simple("dashboard", "dashboard nights.sqlite --out site", "site", write_nights), 1),
+}
+
+
+KINDS = ("ENOSPC", "EROFS", "EACCES", "EIO")
+SLOW = ("calibrate", "nightly")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_killed_or_without_a_disk_a_command_given_again_ends_as_an_undisturbed_one(
+    name: str, nursery: Nursery, tmp_path: Path
+) -> None:
+    make, few = CASES[name]
+    with ExitStack() as stack:
+        campaign = Campaign(make(stack), nursery, tmp_path)
+        for seed in seeds(few):
+            campaign.kill(seed)
+        # A full disk always; the other failures, by turns, except where every seed is wanted.
+        turn = KINDS[1 + list(CASES).index(name) % 3]
+        for kind in KINDS if SEEDS else KINDS[:1] if name in SLOW else (KINDS[0], turn):
+            for seed in range(max(1, SEEDS // 4)):
+                campaign.fail(seed, kind)
+
+
+def test_the_last_steps_of_a_run_and_of_a_batch_are_killed_one_by_one(
+    nursery: Nursery, tmp_path: Path
+) -> None:
+    """Where files get their names and leavings are cleared: a kill at random seldom falls there."""
+    for name in ("score", "score --batch"):
+        with ExitStack() as stack:
+            campaign = Campaign(CASES[name][0](stack), nursery, tmp_path / name)
+            for step in range(campaign.steps - 8, campaign.steps):
+                folder, before = campaign.new_folder(), campaign.case.calls()
+                ended = campaign.run(folder, {"kind": "kill", "at": step})
+                campaign.finish(folder, "kill", [ended.last], before=before, spare=campaign.case.in_flight)
+
+
+def test_a_schedule_of_kills_reaches_every_kind_of_step(nursery: Nursery, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        campaign = Campaign(CASES["score"][0](stack), nursery, tmp_path)
+        met: Counter[str] = Counter()
+        for step in range(0, campaign.steps, 7):
+            folder = campaign.new_folder()
+            ended = campaign.run(folder, {"kind": "kill", "at": step})
+            assert ended.is_killed
+            met[ended.last.split()[1]] += 1
+    assert {"open", "write", "fsync"} <= set(met)

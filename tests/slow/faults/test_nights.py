@@ -1,0 +1,182 @@
+"""Nights under bad stars: two at once, and clocks put back over midnight and summer time."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from click.testing import CliRunner
+from faults import tally
+from repository import ROOT
+from simulated import World, start_world
+
+import cli
+from calibration.artifact import Calibration, fits
+from data.runs import Plan, discard_run, open_run
+from nightly.config import read_config
+from nightly.history import open_history
+from nightly.night import run_night
+from nightly.output import Ran
+
+CLI = ROOT / "cli.py"
+NOW = ("--now", "2026-12-01T02:00:00+00:00")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with start_world(tmp_path) as world:
+        yield world
+
+
+class Stepping:
+    """A clock that goes through these times, and stays at the last."""
+
+    def __init__(self, *times: datetime) -> None:
+        self.times = list(times)
+
+    def __call__(self) -> datetime:
+        return self.times.pop(0) if len(self.times) > 1 else self.times[0]
+
+
+def live(world: World, night: str, clock: Stepping) -> Ran:
+    return run_night(read_config(world.folder / "n.toml"), night=night, clock=clock)
+
+
+BACK = [  # how a clock goes while a night runs
+    ("over midnight", [datetime(2026, 12, 2, 0, 3, tzinfo=UTC), datetime(2026, 12, 1, 23, 58, tzinfo=UTC)]),
+    ("by a year", [datetime(2026, 12, 2, tzinfo=UTC), datetime(2025, 12, 2, tzinfo=UTC)]),
+    (
+        "to winter time",
+        [
+            datetime(2026, 10, 25, 2, 59, tzinfo=ZoneInfo("Europe/Berlin")),
+            datetime(2026, 10, 25, 2, 1, fold=1, tzinfo=ZoneInfo("Europe/Berlin")),
+        ],
+    ),
+    (
+        "to summer time",
+        [
+            datetime(2026, 3, 29, 1, 59, tzinfo=ZoneInfo("Europe/Berlin")),
+            datetime(2026, 3, 29, 3, 1, tzinfo=ZoneInfo("Europe/Berlin")),
+        ],
+    ),
+]
+
+
+def test_no_clock_makes_a_night_end_before_it_began(world: World) -> None:
+    world.write(models=("ann",))
+    for number, (name, times) in enumerate(BACK, start=1):
+        tally("nightly", f"clock {name}")
+        world.mood = str(number)
+        record = live(world, f"2026-12-0{number}", Stepping(*times)).record
+        started, finished = (datetime.fromisoformat(text) for text in (record.started, record.finished))
+        assert finished >= started, name
+        assert all((model.seconds or 0.0) >= 0.0 for model in record.models), name
+        assert record.night == f"2026-12-0{number}", "a night keeps the name it began with"
+    with open_history(world.folder / "nights.sqlite", must_exist=True) as history:
+        nights = [point.night.night for point in history.all_series(config="n")["ann"]]
+    assert nights == sorted(nights), "in the order of their names, whatever the clocks said"
+
+
+def test_a_night_named_by_a_clock_that_was_put_back_is_the_one_before(world: World) -> None:
+    path = world.write(models=("ann",))
+
+    def run(now: str) -> dict[str, object]:
+        done = CliRunner().invoke(cli.main, ["nightly", str(path), "--now", now, "--json"])
+        assert done.exit_code == 0, done.output
+        found: dict[str, object] = json.loads(done.stdout)
+        return found
+
+    assert run("2026-12-01T23:58:00+00:00")["is_new"]
+    assert run("2026-12-02T00:03:00+00:00")["is_new"]
+    asked = sum(world.asked.values())
+    again = run("2026-12-01T23:59:00+00:00")
+    assert (again["night"], again["is_new"]) == ("2026-12-01", False)
+    assert sum(world.asked.values()) == asked, "and asks for nothing twice"
+
+
+def test_a_calibration_outlives_a_clock_put_back_over_midnight() -> None:
+    made = Calibration(
+        judge="j", version="1", rubric="r", ratings="x", created=datetime(2026, 12, 2).date(), days=2, count=1
+    )
+
+    def on(day: str) -> str | None:
+        today = datetime.fromisoformat(day).date()
+        return fits(made, judge="j", version="1", rubric="r", today=today)
+
+    assert on("2026-12-01") is None, "made on the far side of midnight, or of the world"
+    assert on("2026-12-03") is None
+    assert on("2026-12-04") == "expired on 2026-12-04"
+    assert "after today" in (on("2026-11-30") or "")
+
+
+def test_the_real_clock_put_back_does_not_reach_a_night(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command takes the time once and then counts on what nobody can put back."""
+    import nightly.night
+
+    seen: list[timedelta] = []
+
+    def watch(config: object, *, clock: object, **_: object) -> None:
+        times = [clock() for _ in range(3)]  # type: ignore[operator]
+        seen.extend(later - earlier for earlier, later in pairwise(times))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(nightly.night, "run_night", watch)
+    CliRunner().invoke(cli.main, ["nightly", str(world.write())])
+    assert len(seen) == 2
+    assert all(step >= timedelta(0) for step in seen)
+
+
+def start(*arguments: object) -> "subprocess.Popen[str]":
+    words = [sys.executable, str(CLI), *map(str, arguments)]
+    env = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "FORCE_COLOR")}
+    return subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_of_two_nights_at_once_one_is_told_to_wait_and_nothing_is_doubled(world: World) -> None:
+    path = world.write(models=("ann",))
+    assert world.server is not None
+    first = start("nightly", path, "--night", "2026-12-01", *NOW)
+    try:
+        world.server.wait_for_calls(3)
+        first.send_signal(signal.SIGSTOP)
+        tally("nightly", "two at once")
+        second = start("nightly", path, "--night", "2026-12-01", *NOW)
+        _, said = second.communicate(timeout=100)
+        first.send_signal(signal.SIGCONT)
+        first.communicate(timeout=100)
+    finally:
+        first.kill()
+        first.communicate(timeout=100)
+    assert second.returncode == 5
+    assert "another process is at this night; wait until it is done" in said
+    assert first.returncode == 0
+    asked = dict(world.asked)
+    assert CliRunner().invoke(cli.main, ["nightly", str(path), "--night", "2026-12-01"]).exit_code == 0
+    assert asked == world.asked, "no more is asked than one night asks"
+
+
+def test_a_run_is_taken_away_in_one_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import shutil
+
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "plan.json").write_text("{}")
+
+    def die(path: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(shutil, "rmtree", die)
+        discard_run(folder)
+    assert not folder.exists(), "never half of it"
+    with open_run(folder, Plan(judge="j", version="1", rubric="r", input="i")):
+        assert [item.name for item in tmp_path.iterdir()] == ["run"], "what was left of it is gone as well"

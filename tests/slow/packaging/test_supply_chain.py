@@ -1,0 +1,325 @@
+"""What we stand on: licences that fit ours, nothing loaded that could run, no network unasked."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from locks import read_lock
+from repository import ROOT
+
+import cli
+
+ROOMS = ("calibration", "commands", "data", "emotionbench", "judge", "nightly", "reports", "server")
+SOURCES = [ROOT / "cli.py", *sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))]
+LOCKS = sorted(path.name for path in ROOT.glob("requirements*.lock"))
+
+# Licences whose works may be used together with ours (GPL-3.0-or-later), by their SPDX names.
+ALLOWED = frozenset(
+    "0BSD Apache-2.0 BSD-2-Clause BSD-3-Clause BSL-1.0 CC0-1.0 GPL-3.0-or-later ISC Unlicense"  # noqa: SIM905
+    " LGPL-2.1-or-later LGPL-3.0-only LGPL-3.0-or-later MIT MIT-0 MPL-2.0 PSF-2.0 Python-2.0 Zlib".split()
+)
+# What older metadata calls them.
+OLD_NAMES = {
+    "3-Clause BSD License": "BSD-3-Clause",
+    "Apache 2.0": "Apache-2.0",
+    "Apache 2.0 License": "Apache-2.0",
+    "Apache License 2.0": "Apache-2.0",
+    "Apache License, Version 2.0": "Apache-2.0",
+    "Apache Software License": "Apache-2.0",
+    "BSD": "BSD-3-Clause",
+    "BSD License": "BSD-3-Clause",
+    "GNU Lesser General Public License v3 (LGPLv3)": "LGPL-3.0-only",
+    "ISC License (ISCL)": "ISC",
+    "MIT License": "MIT",
+    "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
+    "Python Software Foundation License": "PSF-2.0",
+    "The Unlicense (Unlicense)": "Unlicense",
+}
+# Named one by one, each with its reason.
+EXCEPTIONS = {
+    "regex": "its matcher is under CNRI-Python; transformers needs it, and nothing we hand out holds it",
+    "ppi-python": "its metadata is silent; its LICENSE file is the MIT licence",
+    "axe-playwright-python": "its metadata is silent; its LICENSE file is the MIT licence; tests only",
+}
+
+
+def licences_of(name: str) -> list[str]:
+    """The SPDX names in a package's metadata, newest field first."""
+    metadata = distribution(name).metadata
+    said = metadata.get("License-Expression")
+    kinds = [text for text in metadata.get_all("Classifier") or () if text.startswith("License ::")]
+    named = [text.rpartition(" :: ")[2] for text in kinds if "OSI Approved ::" in text]
+    first = (metadata.get("License") or "").strip().partition("\n")[0]
+    found = [said] if said else named or ([first] if first else [])
+    parts = (OLD_NAMES.get(text, text) for text in found)
+    words = (word for part in parts for word in re.split(r"\s+(?:AND|OR)\s+|[()]", part))
+    return [word.partition(" WITH ")[0].strip() for word in words if word.strip()]
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_package_of_the_lock_may_be_used_with_ours(lock: str) -> None:
+    looked_at, strange = 0, {}
+    for name in read_lock(lock):
+        try:
+            licences = licences_of(name)
+        except PackageNotFoundError:
+            continue  # of another platform, or of an extra that is not installed
+        looked_at += 1
+        if not licences or not set(licences) <= ALLOWED:
+            strange[name] = licences
+    assert {name: what for name, what in strange.items() if name not in EXCEPTIONS} == {}
+    assert looked_at or lock == "requirements-weights.lock"
+
+
+def test_exceptions_are_still_needed() -> None:
+    for name in EXCEPTIONS:
+        try:
+            assert not (licences_of(name) and set(licences_of(name)) <= ALLOWED), (
+                f"{name} needs none any more"
+            )
+        except PackageNotFoundError:
+            continue
+
+
+def is_hashed(lock: Path) -> bool:
+    return "--hash=sha256:" in lock.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("lock", [name for name in LOCKS if is_hashed(ROOT / name)])
+def test_a_hashed_lock_has_a_hash_for_every_package(lock: str) -> None:
+    text = (ROOT / lock).read_text(encoding="utf-8").replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    assert [
+        line.partition(" ")[0] for line in lines if not re.search(r"--hash=sha256:[0-9a-f]{64}\b", line)
+    ] == []
+
+
+# Code that could run what it loads
+
+
+def calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
+    """Every call with the name it is called by, such as `yaml.load`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func), node
+
+
+def has(call: ast.Call, option: str, value: object) -> bool:
+    return any(
+        item.arg == option and isinstance(item.value, ast.Constant) and item.value.value == value
+        for item in call.keywords
+    )
+
+
+def unsafe(name: str, call: ast.Call) -> bool:
+    """Calls that may run code out of what they are given."""
+    last = name.rpartition(".")[2]
+    return (
+        name in ("eval", "exec", "compile", "__import__", "os.system", "os.popen")
+        or name.startswith(("pickle.", "cPickle.", "marshal.", "shelve.", "dill.", "cloudpickle.", "joblib."))
+        or (name.startswith("yaml.") and last in ("load", "load_all", "unsafe_load", "full_load"))
+        or (name == "torch.load" and not has(call, "weights_only", True))
+        or (last == "load" and has(call, "allow_pickle", True))
+        or has(call, "shell", True)
+        or has(call, "trust_remote_code", True)
+        or has(call, "verify", False)
+    )
+
+
+def imports(tree: ast.AST) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add((node.module or "").partition(".")[0])
+    return found
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_nothing_is_loaded_in_a_way_that_could_run_it(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    assert [(name, call.lineno) for name, call in calls(tree) if unsafe(name, call)] == []
+    assert not imports(tree) & {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "yaml"}
+
+
+def test_the_search_for_unsafe_calls_finds_them() -> None:
+    bad = "eval(x); pickle.load(f); yaml.load(t); torch.load(p); f(shell=True); np.load(p, allow_pickle=True)"
+    good = "literal_eval(x); json.load(f); yaml.safe_load(t); torch.load(p, weights_only=True); np.load(p)"
+    assert sum(unsafe(name, call) for name, call in calls(ast.parse(bad))) == 6
+    assert not any(unsafe(name, call) for name, call in calls(ast.parse(good)))
+
+
+def test_html_templates_escape_what_they_are_given() -> None:
+    """jinja2 escapes nothing unless told to."""
+    told = [path for path in SOURCES if "jinja2" in imports(ast.parse(path.read_text(encoding="utf-8")))]
+    makers = [path for path in told if re.search(r"\bEnvironment\(", path.read_text(encoding="utf-8"))]
+    assert makers
+    for path in makers:
+        for name, call in calls(ast.parse(path.read_text(encoding="utf-8"))):
+            if name.rpartition(".")[2] == "Environment":
+                assert has(call, "autoescape", True), path
+
+
+# No network where none was asked for
+
+NO_NETWORK = """
+import socket, sys
+
+def refuse(*arguments, **options):
+    raise AssertionError(f"network: {arguments[1:]!r}")
+
+for name in ("connect", "connect_ex", "sendto", "bind"):
+    setattr(socket.socket, name, refuse)
+socket.getaddrinfo = refuse
+"""
+
+
+def run_without_network(code: str, tmp_path: Path) -> str:
+    """What a program prints that may reach nobody, in a home of its own."""
+    environment = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", NO_NETWORK + code],
+        cwd=ROOT,
+        env=environment | {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def test_importing_any_of_our_modules_asks_no_network_and_writes_nothing(tmp_path: Path) -> None:
+    names = [path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".") for path in SOURCES]
+    modules = [name.removesuffix(".__init__") for name in names]
+    code = f"""
+import importlib
+missing = []
+for name in {modules!r}:
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        assert error.name.partition(".")[0] not in {ROOMS!r}, error
+        missing.append(error.name)
+print(len({modules!r}) - len(missing))
+"""
+    assert int(run_without_network(code, tmp_path)) > 0.9 * len(modules)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_help_asks_no_network(tmp_path: Path) -> None:
+    code = """
+from click.testing import CliRunner
+import cli
+for name in cli.COMMANDS:
+    found = CliRunner().invoke(cli.main, [name, "--help"])
+    assert found.exit_code == 0 and "Usage:" in found.output, (name, found.output, found.exception)
+    print(name)
+"""
+    assert run_without_network(code, tmp_path).split() == list(cli.COMMANDS)
+
+
+def test_scoring_asks_no_network(tmp_path: Path) -> None:
+    code = f"""
+from click.testing import CliRunner
+import cli
+out = {str(tmp_path)!r}
+def run(*words):
+    found = CliRunner().invoke(cli.main, [*words])
+    assert found.exit_code in (0, 1, 3), (words, found.output, found.exception)
+run("score", "data/samples/responses.jsonl", "--judge", "length", "--limit", "60", "--out", out + "/run")
+print("done")
+"""
+    assert run_without_network(code, tmp_path).strip() == "done"
+
+
+# Pages that fetch nothing
+
+# What a browser would fetch by itself: a source, a style sheet, an import, a picture in a style.
+FETCHED = re.compile(
+    r"""<(?:script|img|iframe|video|audio|source|embed|object|link|input|image|use)\b[^>]*?
+        \s(?:src|href|data|srcset|poster|xlink:href)\s*=\s*["']?\s*(?:https?:)?//[^"'>\s]+
+        |@import\s+(?:url\()?["']?(?:https?:)?//[^"')\s]+
+        |url\(\s*["']?(?:https?:)?//[^"')\s]+""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """A dashboard of made nights and the report of a comparison."""
+    from histories import write_history
+
+    folder = tmp_path_factory.mktemp("pages")
+    history = write_history(folder / "nights.sqlite", nights=8, responses=4)
+    runner = CliRunner()
+    built = runner.invoke(cli.main, ["dashboard", str(history), "--out", str(folder / "site")])
+    assert built.exit_code == 0, built.output
+    scored = [
+        "score",
+        str(ROOT / "data/samples/responses.jsonl"),
+        "--judge",
+        "length",
+        "--out",
+        str(folder / "run"),
+    ]
+    assert runner.invoke(cli.main, scored).exit_code == 0
+    compared = runner.invoke(cli.main, ["compare", str(folder / "run"), "--out", str(folder / "compared")])
+    assert compared.exit_code in (0, 1, 3), compared.output
+    return sorted(folder.rglob("*.html"))
+
+
+def test_no_page_we_write_fetches_anything(pages: list[Path]) -> None:
+    assert len(pages) >= 5
+    for page in pages:
+        assert FETCHED.findall(page.read_text(encoding="utf-8")) == [], page.name
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *sorted(path for room in ("nightly", "reports") for path in (ROOT / room).rglob("*.j2")),
+        ROOT / "reports/templates/report.css",
+    ],
+)
+def test_no_template_fetches_anything(path: Path) -> None:
+    assert FETCHED.findall(path.read_text(encoding="utf-8")) == []
+
+
+def test_the_search_for_what_is_fetched_finds_it() -> None:
+    bad = [
+        '<script src="https://cdn.example/x.js">',
+        "<img src=//a.b/c>",
+        "@import url(http://a/b)",
+        "a{b:url(//c/d)}",
+    ]
+    assert all(FETCHED.search(text) for text in bad)
+    good = [
+        '<a href="https://example.org">',
+        '<script src="plotly.min.js">',
+        '<svg xmlns="http://www.w3.org/2000/svg">',
+    ]
+    assert not any(FETCHED.search(text) for text in good)
+
+
+# The audit
+
+
+def test_an_audit_that_could_ask_nobody_is_no_clean_bill(capsys: pytest.CaptureFixture[str]) -> None:
+    from audit import tell
+
+    unknown = {"name": "a", "skip_reason": "not found"}
+    fine, bad = ({"name": "b", "version": "1", "vulns": found} for found in ([], [{"id": "CVE-1"}]))
+    assert [tell(rows) for rows in ([unknown], [unknown, fine], [fine, bad])] == [0, 0, 1]
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "audit skipped: the service knew none of the 1 packages; can it be reached?"
+    assert said[1] == "1 of 2 packages looked up, 0 with known vulnerabilities"
+    assert "CVE-1" in said[2]

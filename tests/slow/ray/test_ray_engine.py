@@ -1,0 +1,220 @@
+"""Several processes give what one gives, byte for byte, whoever of them is killed and whenever."""
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from time import monotonic
+
+import psutil
+import pytest
+from click.testing import CliRunner
+from rows import make_rows, write_many, write_shards
+
+import cli
+from data.errors import OperationalError, UserError
+from data.runs import Plan, open_run
+from data.storage import find_source
+from data.tables import Exchanges
+from judge import ray_engine as engine
+from judge.base import load_judge
+from judge.ray_engine import score_ray, start_ray
+from judge.score_file import ScoredRun, plan_run, score_responses
+
+FILES = ("judgments.jsonl", "summary.json", "plan.json")
+pytestmark = pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*")  # its own, of itself
+Start = Callable[..., psutil.Popen]
+
+
+@pytest.fixture(scope="module")
+def ray() -> Iterator[None]:
+    """One Ray for all these tests: starting it takes longer than they do."""
+    with start_ray(2):
+        yield
+
+
+def score(
+    place: object, out: Path, judge: str = "length", *, workers: int = 0, **options: object
+) -> ScoredRun:
+    """As the command does, in this process, or by `workers`."""
+    source, loaded = find_source(str(place)), load_judge(judge)
+    by_ray = {"engine": partial(score_ray, named=judge, workers=workers)} if workers else {}
+    return score_responses(source, loaded, plan_run(source, loaded), out, **by_ray, **options)  # type: ignore[arg-type]
+
+
+def assert_same(one: Path, other: Path, *more: str) -> None:
+    for name in (*FILES, *more):
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+    manifests = [json.loads((run / "manifest.json").read_text()) for run in (one, other)]
+    assert manifests[0] | {"wall_seconds": 0} == manifests[1] | {"wall_seconds": 0}
+
+
+def workers_of(process: int | None = None) -> list[psutil.Process]:
+    """The processes that judge."""
+    found = psutil.Process(process).children(recursive=True)
+    return [item for item in found if item.name().startswith("ray::MapWor")]
+
+
+class Killing:
+    """Kills a worker once `after` judgments have come."""
+
+    def __init__(self, after: int) -> None:
+        self.after, self.killed = after, 0
+
+    def __call__(self, done: int, total: int) -> None:
+        if done >= self.after and not self.killed:
+            victim = workers_of()[0]
+            victim.kill()
+            self.killed = victim.pid
+
+
+@pytest.mark.usefixtures("ray")
+def test_shards_of_every_kind_with_rows_that_cannot_be_read(tmp_path: Path) -> None:
+    folder = write_shards(tmp_path / "night", {"a.jsonl": 150, "b.csv": 80, "c.parquet": 90}, with_ids=False)
+    with (folder / "a.jsonl").open("a") as out:
+        out.write('{"prompt": "alone"}\nno row\n')
+        for row in make_rows(2, start=900):
+            out.write(json.dumps({**row, "id": "b.csv:5"}) + "\n")  # twice, and once more in the next shard
+    words = ["score", str(folder), "--judge", "length", "--skip-invalid", "--limit", "290", "--out"]
+    for out, by in (("one", []), ("many", ["--engine", "ray", "--workers", "2"])):
+        result = CliRunner().invoke(cli.main, [*words, str(tmp_path / out), *by])
+        assert result.exit_code == 0, result.output
+        assert "290 judged in" in result.stdout
+    assert_same(tmp_path / "one", tmp_path / "many", "set_aside.jsonl")
+    assert (tmp_path / "one/set_aside.jsonl").read_text().count("\n") == 4
+
+
+@pytest.mark.usefixtures("ray")
+def test_a_worker_killed_midway_changes_nothing(tmp_path: Path) -> None:
+    path = write_many(tmp_path / "rows.jsonl", 6000)
+    score(path, tmp_path / "one")
+    killing = Killing(500)
+    assert score(path, tmp_path / "many", workers=2, on_progress=killing).asked == 6000
+    assert killing.killed
+    assert_same(tmp_path / "one", tmp_path / "many")
+
+
+@pytest.mark.usefixtures("ray")
+def test_what_was_judged_before_an_interrupt_is_not_judged_again(tmp_path: Path) -> None:
+    path = write_many(tmp_path / "rows.jsonl", 2000)
+    score(path, tmp_path / "one")
+
+    def interrupt(done: int, total: int) -> None:
+        if done == 700:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        score(path, tmp_path / "many", workers=2, on_progress=interrupt)
+    assert (tmp_path / "many/journal.jsonl").read_bytes().count(b"\n") == 700
+    assert score(path, tmp_path / "many").asked == 1300, "by one process now"
+    assert_same(tmp_path / "one", tmp_path / "many")
+
+
+@pytest.mark.usefixtures("ray")
+def test_what_is_wrong_in_a_worker_is_said_as_it_would_be_here(tmp_path: Path) -> None:
+    """The first call fails in the worker, and in no other place."""
+    judge = tmp_path / "judge.toml"
+    judge.write_text('kind = "decision"\nmodel = "m"\nbase_url = "http://127.0.0.1:9/v1"\nretries = 0\n')
+    path = write_many(tmp_path / "rows.jsonl", 20)
+    with pytest.raises(OperationalError, match="is the server running"):
+        score(path, tmp_path / "run", str(judge), workers=1)
+
+
+@pytest.mark.usefixtures("ray")
+def test_ray_listens_on_the_loopback_alone() -> None:
+    listening = []
+    for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
+        with suppress(psutil.NoSuchProcess):  # an idle worker may have left meanwhile
+            found = process.net_connections(kind="inet")
+            listening += [item.laddr.ip for item in found if item.status == psutil.CONN_LISTEN]
+    assert listening
+    assert {ip.removeprefix("::ffff:") for ip in listening} == {"127.0.0.1"}
+
+
+def test_a_slice_is_of_one_shard_and_small(tmp_path: Path) -> None:
+    """Seen without Ray: which lines a worker is given."""
+    folder = write_shards(tmp_path / "night", {"a.jsonl": 50, "b.jsonl": 7})
+    with open_run(tmp_path / "run", Plan(judge="j", version="1", rubric="r", input="i")) as run:
+        source = find_source(str(folder))
+        slices = engine._cut(Exchanges(source), run, None, lambda: None, is_paid=False, workers=1)
+    cut = [part.to_pydict() for part in slices]
+    assert all(len(set(part["shard"])) == 1 for part in cut)
+    assert max(len(part["line"]) for part in cut) == 57 // engine.SLICES_EACH
+    assert [line for part in cut for line in part["line"]] == [*range(1, 51), *range(1, 8)]
+    assert [position for part in cut for position in part["position"]] == list(range(57))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--workers", "2"], "--workers is for --engine ray"),
+        (["--engine", "ray", "--batch"], "use one"),
+        (["--engine", "ray", "--max-cost", "1"], "--max-cost counts what one process spends"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(tmp_path: Path, options: list[str], said: str) -> None:
+    path = write_many(tmp_path / "rows.jsonl", 2)
+    (tmp_path / "judge.toml").write_text(
+        'kind = "decision"\nmodel = "m"\nbase_url = "http://127.0.0.1:9/v1"\n'
+    )
+    words = ["score", str(path), "--judge", str(tmp_path / "judge.toml"), *options]
+    result = CliRunner().invoke(cli.main, words)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_a_store_in_memory_is_refused(tmp_path: Path) -> None:
+    import fsspec
+
+    with fsspec.open("memory://rows/a.jsonl", "w") as out:
+        out.write(json.dumps(next(make_rows(1))))
+    with pytest.raises(UserError, match="lies in this process alone"):
+        score("memory://rows/a.jsonl", tmp_path / "run", workers=1)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray")
+def test_a_hundred_thousand_with_a_worker_killed(tmp_path: Path) -> None:
+    path = write_many(tmp_path / "rows.jsonl", 100_000)
+    score(path, tmp_path / "one")
+    killing = Killing(40_000)
+    assert score(path, tmp_path / "many", workers=2, on_progress=killing).asked == 100_000
+    assert killing.killed
+    assert_same(tmp_path / "one", tmp_path / "many")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray")
+def test_the_classifier_with_a_worker_killed(tmp_path: Path) -> None:
+    path = write_many(tmp_path / "rows.jsonl", 5000)
+    score(path, tmp_path / "one", "classifier")
+    killing = Killing(2000)
+    score(path, tmp_path / "many", "classifier", workers=2, on_progress=killing)
+    assert killing.killed
+    assert_same(tmp_path / "one", tmp_path / "many")
+
+
+@pytest.mark.slow
+def test_a_driver_killed_midway_goes_on_and_leaves_no_process(tmp_path: Path, start: Start) -> None:
+    words = ("score", write_many(tmp_path / "rows.jsonl", 40_000), "--judge", "length", "--out")
+    assert start(*words, "one").wait(timeout=300) == 0
+    arguments = (*words, "many", "--engine", "ray", "--workers", 2)
+    process, journal = start(*arguments), tmp_path / "many/journal.jsonl"
+    deadline = monotonic() + 300
+    while not journal.exists() or journal.stat().st_size < 2_000_000:
+        assert monotonic() < deadline and process.poll() is None, "the run does not get on"
+    left = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    assert process.wait(timeout=60) == -signal.SIGKILL
+    kept = journal.read_bytes().count(b"\n")
+    assert 0 < kept < 40_000
+    again = start(*arguments)
+    output, said = again.communicate(timeout=300)
+    assert again.returncode == 0
+    assert f"{40_000 - kept:,} judged in" in output
+    assert "ray" not in said.lower(), "its own words are not ours"
+    assert_same(tmp_path / "one", tmp_path / "many")
+    gone, alive = psutil.wait_procs(left, timeout=120)  # its agents look for their parent now and then
+    assert gone and not alive, "Ray's processes end with the driver"

@@ -1,0 +1,159 @@
+"""From trained networks to files: nothing is trained twice, and ONNX says what torch said."""
+
+import json
+import logging
+import shutil
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from click.testing import Result
+from safetensors.torch import load_file
+
+import judge.classifier.make
+import judge.classifier.training
+from data.errors import UserError
+from data.records import Exchange
+from judge.classifier.examples import Example
+from judge.classifier.export import Alone, export_onnx
+from judge.classifier.judge import CARD, ClassifierJudge
+from judge.classifier.make import describe, hash_files, make_judge
+from judge.classifier.network import make_network
+from judge.classifier.preprocessing import count_style, write_context
+from judge.classifier.recipe import Recipe
+from judge.classifier.training import Trained, fine_tune, pad_tokens
+
+ABOUT = {"name": "mine", "caveat": "None was measured."}
+
+
+@pytest.fixture(scope="module")
+def kept(made_judge: tuple[Path, Result], tiny_recipe: Recipe) -> Trained:
+    """The network that lies in the made judge's folder."""
+    network, wording = make_network(tiny_recipe)
+    network.load_state_dict(load_file(made_judge[0] / "network-0.safetensors"))
+    return Trained([network.eval()], wording)
+
+
+@pytest.fixture(scope="module")
+def exchanges(examples: list[Example]) -> list[Exchange]:
+    return [example.exchange for example in examples]
+
+
+def said_by(folder: Path, exchanges: list[Exchange]) -> np.ndarray:
+    found = ClassifierJudge(weights=str(folder))
+    return np.array([found.predict(exchange) for exchange in exchanges])
+
+
+def test_int8_stays_close_to_the_network(
+    made_judge: tuple[Path, Result], kept: Trained, exchanges: list[Exchange]
+) -> None:
+    folder, _ = made_judge
+    change = said_by(folder, exchanges) - kept.predict(exchanges)
+    stated = json.loads((folder / CARD).read_text())["int8"]
+    assert stated["replies"] == len(exchanges) == 120
+    assert np.abs(change).max() == pytest.approx(stated["largest_probability"], abs=1e-4)
+    assert np.abs(change @ [1, 2, 3]).mean() == pytest.approx(stated["mean_score"], abs=1e-4)
+    assert stated["mean_score"] <= judge.classifier.make.LARGEST_CHANGE
+    assert np.abs(change.mean(axis=0)).max() < 1e-3, "the level is given back"
+
+
+def test_a_judge_is_taken_up_and_where_int8_costs_too_much_kept_in_full_precision(
+    tmp_path: Path,
+    made_judge: tuple[Path, Result],
+    kept: Trained,
+    examples: list[Example],
+    exchanges: list[Exchange],
+    tiny_recipe: Recipe,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    folder = tmp_path / "judge"
+    shutil.copytree(made_judge[0], folder)
+    monkeypatch.setattr(judge.classifier.make, "LARGEST_CHANGE", -1.0)
+
+    def train_judge(*_: object, **__: object) -> None:
+        raise AssertionError("what is trained is not trained again")
+
+    monkeypatch.setattr(judge.classifier.training, "train_judge", train_judge)
+    with warnings.catch_warnings(), caplog.at_level(logging.WARNING):
+        warnings.simplefilter("error")
+        card = make_judge(examples, tiny_recipe, folder, about=ABOUT, evidence={})
+    assert card["int8"] == {}
+    assert said_by(folder, exchanges) == pytest.approx(kept.predict(exchanges), abs=1e-4)
+    assert json.loads((folder / CARD).read_text()) == card
+    assert caplog.messages == [], "nobody is told of the exporter's insides"
+    assert capfd.readouterr() == ("", "")
+
+
+def test_another_recipe_or_other_ratings_are_refused_before_any_training(
+    made_judge: tuple[Path, Result], examples: list[Example], tiny_recipe: Recipe
+) -> None:
+    folder, _ = made_judge
+    for data, recipe in ((examples, replace(tiny_recipe, seed=5)), (examples[1:], tiny_recipe)):
+        with pytest.raises(UserError, match="holds a judge of another recipe or other ratings"):
+            make_judge(data, recipe, folder, about=ABOUT, evidence={})
+    assert hash_files(folder) == ClassifierJudge(weights=str(folder)).card["files"]
+
+
+def test_a_decoder_in_full_precision_says_what_torch_says(
+    tmp_path: Path,
+    examples: list[Example],
+    exchanges: list[Exchange],
+    tiny_recipe: Recipe,
+    tiny_decoder: Path,
+) -> None:
+    """With low-rank changes and an ordinal head: all that is asked of a network, at once."""
+    recipe = replace(tiny_recipe, base=str(tiny_decoder), rank=2, ordinal=True, epochs=1)
+    trained = fine_tune(examples[:32], recipe)
+    export_onnx(trained.networks, trained.wording, tmp_path, int8=False)
+    card = {"files": hash_files(tmp_path), "caveat": "", "is_decoder": True}
+    (tmp_path / CARD).write_text(json.dumps(card))
+    assert said_by(tmp_path, exchanges[:30]) == pytest.approx(trained.predict(exchanges[:30]), abs=1e-4)
+
+
+def test_what_is_exported_of_two_networks_is_their_mean(
+    examples: list[Example], exchanges: list[Exchange], tiny_recipe: Recipe
+) -> None:
+    trained = fine_tune(examples[:32], replace(tiny_recipe, epochs=1, seeds=2))
+    exchange = exchanges[0]
+    tokens = trained.wording.encode(write_context(exchange), exchange.response)
+    ids, _, segments = pad_tokens([tokens], torch.device("cpu"))
+    with torch.no_grad():
+        said = Alone(trained.networks)(ids, segments, torch.tensor([count_style(exchange.response)]))
+    assert said.numpy() == pytest.approx(trained.predict([exchange]), abs=1e-6)
+
+
+def test_two_networks_are_taken_up(
+    tmp_path: Path,
+    examples: list[Example],
+    exchanges: list[Exchange],
+    tiny_recipe: Recipe,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    recipe = replace(tiny_recipe, epochs=1, seeds=2)
+    seen: list[Trained] = []
+
+    def export(trained: Trained, folder: Path, _: object) -> dict[str, float]:
+        seen.append(trained)
+        for name in ("model.onnx", "tokenizer.json"):
+            (folder / name).write_bytes(b"")
+        return {}
+
+    monkeypatch.setattr(judge.classifier.make, "export", export)
+    for _ in range(2):
+        make_judge(examples[:32], recipe, tmp_path, about=ABOUT, evidence={})
+    first, again = (trained.predict(exchanges) for trained in seen)
+    assert np.array_equal(first, again)
+
+
+def test_the_training_data_is_described(examples: list[Example]) -> None:
+    found = describe(examples)
+    assert (found["ratings"], found["raters"], found["models"]) == (120, 30, ["ada", "bea/2", "cyd"])
+    labels = [example.target.index(1.0) for example in examples]
+    assert found["shares"] == pytest.approx(
+        {name: labels.count(n) / 120 for n, name in enumerate(("Bad", "Okay", "Good"))}, abs=1e-4
+    )

@@ -1,0 +1,353 @@
+"""Faults on purpose: the command line in a process that dies, or whose disk fails, at a chosen step.
+
+A step is whatever the command does to its folder: opening a file to write, a line of a journal, a sync, a
+rename, a removal, a statement to the database. Undisturbed runs tell how many there are; a fault is then put
+at any of them. The processes are forked from one that has loaded everything, so that a hundred kills take
+seconds and not minutes.
+
+`python tests/faults.py MODULE...` is that process: orders come as lines of JSON, and each is answered by one.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from repository import ROOT
+
+SEEDS = int(os.environ.get("FAULT_SEEDS", "0"))  # how many faults of a kind; 0 is each test's own few
+TALLY = os.environ.get("FAULT_TALLY")  # a file that gets a line for each fault; see trust_faults.py
+TIMEOUT = 120.0
+LOADED = (
+    "numpy",
+    "pydantic",
+    "httpx",
+    "rich",
+    "sqlalchemy.dialects.sqlite",
+    "judge.score_file",
+    "reports.share_table",
+)
+SPENDS = ("open", "write", "os.mkdir")  # what a full disk refuses; it lets names change and files go
+NAMES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate")  # as audit hooks call them
+UNTIMED = ("wall_seconds", "seconds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a process ended: `code` is minus the signal where one ended it, `steps` how far it came."""
+
+    code: int
+    out: str
+    err: str
+    steps: int
+    last: str
+
+    @property
+    def is_killed(self) -> bool:
+        return self.code == -signal.SIGKILL
+
+
+class Nursery:
+    """The process from which all others are forked."""
+
+    def __init__(self, *modules: str) -> None:
+        hidden = ("COLUMNS", "FORCE_COLOR", "PYTHONWARNINGS")
+        env = {key: value for key, value in os.environ.items() if key not in hidden}
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(__file__)), *LOADED, *modules],
+            env=env | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, folder: Path, *arguments: object, fault: Mapping[str, Any] | None = None) -> Ended:
+        """The command in `folder`; `fault` has `at`, the step, and a `kind`: kill or the name of an errno."""
+        order = {"folder": str(folder), "arguments": [str(item) for item in arguments], "fault": fault or {}}
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        assert answer, "the nursery has died"
+        return Ended(**json.loads(answer))
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate(timeout=TIMEOUT)
+
+
+@contextmanager
+def open_nursery(*modules: str) -> Iterator[Nursery]:
+    """A nursery that has loaded these modules besides; it ends with the `with` block."""
+    nursery = Nursery(*modules)
+    try:
+        yield nursery
+    finally:
+        nursery.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A command, the files it makes, and what a server saw of it.
+
+    `prepare` fills a new folder. `calls` counts requests so far, of which `in_flight` may be lost by a kill.
+    """
+
+    name: str
+    arguments: Sequence[object]
+    results: Sequence[str]
+    prepare: Callable[[Path], object] = lambda folder: None
+    calls: Callable[[], int] = lambda: 0
+    in_flight: int = 0
+    codes: Sequence[int] = (0,)
+    read: Mapping[str, Callable[[Path], str]] = field(default_factory=dict)  # instead of a file's bytes
+
+    def found(self, folder: Path) -> dict[str, str]:
+        """Every result as text, but for times and what differs by design."""
+        files: dict[str, str] = {}
+        for name in self.results:
+            start = folder / name
+            for path in sorted(start.rglob("*")) if start.is_dir() else [start]:
+                if path.is_file() and path.name not in ("lock", "batch.json"):
+                    place = str(path.relative_to(folder))
+                    files[place] = self.read[place](path) if place in self.read else read_untimed(path)
+        return files
+
+
+def read_untimed(path: Path) -> str:
+    """A file without the times in it."""
+    raw = path.read_bytes()
+    if path.suffix != ".json":
+        return raw.decode("latin-1")
+    content = json.loads(raw)
+    if isinstance(content, dict):
+        content = {key: value for key, value in content.items() if key not in UNTIMED}
+    return json.dumps(content)
+
+
+@dataclass(slots=True)
+class Campaign:
+    """One case, undisturbed once and then disturbed as often as asked."""
+
+    case: Case
+    nursery: Nursery
+    place: Path
+    whole: dict[str, str] = field(default_factory=dict)
+    steps: int = 0
+    asked: int = 0
+    number: int = 0
+
+    def __post_init__(self) -> None:
+        folder, before = self.new_folder(), self.case.calls()
+        ended = self.run(folder)
+        assert ended.code in self.case.codes, ended.out + ended.err
+        self.whole, self.steps = self.case.found(folder), ended.steps
+        self.asked = self.case.calls() - before
+        assert self.whole and self.steps
+
+    def new_folder(self) -> Path:
+        folder = self.place / f"{self.case.name}-{self.number}"
+        self.number += 1
+        folder.mkdir(parents=True)
+        self.case.prepare(folder)
+        return folder
+
+    def run(self, folder: Path, fault: Mapping[str, Any] | None = None) -> Ended:
+        return self.nursery.run(folder, *self.case.arguments, fault=fault)
+
+    def kill(self, seed: int, *, times: int = 2) -> None:
+        """Kill it here and there; then the same command has to end as the undisturbed one did."""
+        chance, before, kills, said = Random(f"{self.case.name} {seed}"), self.case.calls(), 0, []
+        folder = self.new_folder()
+        for _ in range(times):
+            fault = {"kind": "kill", "at": chance.randrange(self.steps), "torn": chance.random()}
+            ended = self.run(folder, fault)
+            if not ended.is_killed:
+                break  # so much was done before that this step did not come any more
+            kills += 1
+            said.append(ended.last)
+        self.finish(folder, "kill", said, before=before, spare=kills * self.case.in_flight)
+
+    def fail(self, seed: int, kind: str) -> None:
+        """Let the disk fail from some step on; the message must help, and the same command go on."""
+        chance, before = Random(f"{self.case.name} {kind} {seed}"), self.case.calls()
+        folder = self.new_folder()
+        ended = self.run(folder, {"kind": kind, "at": chance.randrange(self.steps), "torn": chance.random()})
+        said = [f"{kind} {ended.last}: exit {ended.code}: {ended.err[-600:]}"]
+        is_helpful = ended.code in self.case.codes or is_clear(ended, folder)
+        tally(self.case.name, kind, bad_message=not is_helpful)
+        assert is_helpful, said
+        self.finish(folder, None, said, before=before, spare=self.case.in_flight)
+
+    def finish(self, folder: Path, kind: str | None, said: Sequence[str], *, before: int, spare: int) -> None:
+        """Give the command again, undisturbed, and hold what is there against what ought to be."""
+        ended = self.run(folder)
+        found = self.case.found(folder) if ended.code in self.case.codes else {}
+        asked = self.case.calls() - before
+        is_doubled = asked > self.asked + spare
+        if kind:
+            tally(self.case.name, kind, lost=found != self.whole, doubled=is_doubled)
+        story = f"{self.case.name}: {' then '.join(said)}"
+        assert ended.code in self.case.codes, f"{story}\n{ended.out}{ended.err}"
+        assert sorted(found) == sorted(self.whole), f"{story}: other files"
+        for name, content in found.items():
+            assert content == self.whole[name], f"{story}: {name} differs"
+        assert not is_doubled, f"{story}: {asked} calls, {self.asked} undisturbed, {spare} to spare"
+
+
+WAYS_OUT = ("again", "name a", "name another", "permissions", "free some space", "install", "delete")
+
+
+def is_clear(ended: Ended, folder: Path | None = None) -> bool:
+    """Whether a failure is said in words: an exit code of ours, a place, a way out, no traceback."""
+    said = ended.err
+    return (
+        ended.code in (2, 4, 5)
+        and "error: " in said
+        and "Traceback" not in said
+        and any(way in said for way in WAYS_OUT)
+    )
+
+
+def seeds(few: int) -> range:
+    """So many as this run wants: a few in `make test`, more in `make trust`."""
+    return range(SEEDS or few)
+
+
+def tally(case: str, kind: str, **found: bool) -> None:
+    """Note a fault that was injected, for trust_faults.py to count."""
+    if TALLY:
+        with open(TALLY, "a", encoding="utf-8") as out:
+            out.write(json.dumps({"case": case, "kind": kind, **found}) + "\n")
+
+
+# The nursery's own side: all below runs in a process of its own.
+
+
+class Steps:
+    """Counts what a process does to its folder, and puts the fault where it was asked for."""
+
+    def __init__(self, folder: str, fault: Mapping[str, Any], log: int) -> None:
+        self.folder, self.fault, self.log = folder, fault, log
+        self.count = 0
+        self.is_off = False  # while the fault itself is being made
+
+    def install(self) -> None:
+        self._write, self._fsync = os.write, os.fsync
+        os.write, os.fsync = self._count_write, self._count_fsync
+        sys.addaudithook(self._hear)
+        if "sqlalchemy" in sys.modules:
+            from sqlalchemy import Engine, event
+
+            event.listen(Engine, "before_cursor_execute", lambda *_: self.take("sql", "statement"))
+
+    def take(self, what: str, about: str, stream: int = -1, data: bytes = b"") -> None:
+        if self.is_off:
+            return
+        number, self.count = self.count, self.count + 1
+        os.pwrite(self.log, f"{self.count} {what} {about}\n".encode()[:400].ljust(400), 0)
+        kind, at = self.fault.get("kind"), self.fault.get("at", -1)
+        if kind == "kill" and number == at:
+            self._tear(stream, data)
+            os.kill(os.getpid(), signal.SIGKILL)
+        if kind in (None, "kill") or number < at or what == "sql":
+            return
+        import errno
+
+        code = getattr(errno, kind)
+        if code in (errno.ENOSPC, errno.EDQUOT) and what not in SPENDS:
+            return
+        if code == errno.EIO and number > at:
+            return  # once
+        if number == at:
+            self._tear(stream, data)
+        raise OSError(code, os.strerror(code), about)
+
+    def _tear(self, stream: int, data: bytes) -> None:
+        """Write a part of what was to be written: a line torn at any byte."""
+        if data:
+            self._write(stream, data[: int(self.fault.get("torn", 0.0) * len(data))])
+
+    def _count_write(self, stream: int, data: bytes) -> int:
+        if stream > 2:
+            self.take("write", f"{len(data)} bytes", stream, data)
+        return self._write(stream, data)
+
+    def _count_fsync(self, stream: int) -> None:
+        self.take("fsync", str(stream))
+        self._fsync(stream)
+
+    def _hear(self, name: str, given: tuple[Any, ...]) -> None:
+        if name == "open":
+            path, _, flags = given
+            writes = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+            if writes and self._is_ours(path):
+                self.take("open", str(path))
+        elif name in NAMES and (isinstance(given[0], int) or self._is_ours(given[0])):
+            self.take(name, str(given[0]))
+
+    def _is_ours(self, path: object) -> bool:
+        return isinstance(path, str | os.PathLike) and os.path.abspath(path).startswith(self.folder)
+
+
+def _live(order: Mapping[str, Any], log: int) -> int:
+    """The child's whole life; returns its exit code."""
+    import traceback
+
+    os.chdir(order["folder"])
+    import cli
+
+    steps = Steps(order["folder"], order["fault"], log)
+    steps.install()
+    try:
+        cli.main(order["arguments"], prog_name="cli.py")
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    except BaseException:
+        traceback.print_exc()
+        return 70
+    return 0
+
+
+def _serve(orders: Iterator[str]) -> None:
+    from tempfile import TemporaryFile
+
+    for line in orders:
+        order = json.loads(line)
+        with TemporaryFile() as out, TemporaryFile() as err, TemporaryFile() as log:
+            child = os.fork()
+            if child == 0:
+                os.dup2(out.fileno(), 1)
+                os.dup2(err.fileno(), 2)
+                code = _live(order, log.fileno())
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code)
+            status = os.waitpid(child, 0)[1]
+            last = os.pread(log.fileno(), 400, 0).decode("utf-8", "replace").strip()
+            for stream in (out, err):
+                stream.seek(0)
+            answer = {
+                "code": os.waitstatus_to_exitcode(status),
+                "out": out.read().decode("utf-8", "replace"),
+                "err": err.read().decode("utf-8", "replace"),
+                "steps": int(last.partition(" ")[0] or 0),
+                "last": last,
+            }
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    from importlib import import_module
+
+    for module in ("cli", *sys.argv[1:]):
+        import_module(module)
+    _serve(iter(sys.stdin.readline, ""))

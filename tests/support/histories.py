@@ -1,0 +1,268 @@
+"""A history of simulated nights with a planted regression and a planted change of the judge."""
+
+import sqlite3
+from datetime import date, timedelta
+from pathlib import Path
+from random import Random
+
+from data.records import EMOTIONS
+from nightly.history import open_history
+from nightly.schema import (
+    AnchorResult,
+    EmotionResult,
+    GateResult,
+    JudgedResponse,
+    ModelResult,
+    NightRecord,
+    ShareResult,
+)
+
+EVIL = "<script>document.title='taken'</script>"
+NASTY_MODEL = "llama & <b>co</b>/3"
+MODELS = ("ada-small", "bea-large", NASTY_MODEL, "cyd")
+REGRESSED = ("bea-large", -3)  # the model, and the night from the end
+JUDGE_CHANGE = -12
+SAID = "bea-large: regression: drop of the Good share 6.1 points [4.2, 8.0], limit 3; shown for lonely, sad."
+
+
+def name_of(number: int) -> str:
+    return (date(2024, 1, 1) + timedelta(days=number)).isoformat()
+
+
+def write_history(
+    path: Path, *, nights: int = 40, models: tuple[str, ...] = MODELS, responses: int = 12, seed: int = 0
+) -> Path:
+    """Through the real door; judgments of the newest six nights."""
+    chance = Random(seed)
+    levels = {model: 0.45 + 0.1 * at for at, model in enumerate(models)}
+    with open_history(path) as history:
+        for number in range(nights):
+            history.add_night(make_night(number, nights, levels, chance, responses), keep_judgments=6)
+    return path
+
+
+def make_night(
+    number: int, nights: int, levels: dict[str, float], chance: Random, responses: int
+) -> NightRecord:
+    from_end = number - nights
+    is_new_judge = from_end >= JUDGE_CHANGE
+    results, emotions, judgments, gates = [], [], [], []
+    for model, level in levels.items():
+        is_down = model == REGRESSED[0] and from_end >= REGRESSED[1]
+        good = level + chance.gauss(0, 0.012) - (0.06 if is_down else 0) + (0.02 if is_new_judge else 0)
+        results.append(_result(model, good, chance, has_cost=from_end < -1 or model != "cyd"))
+        emotions += [_emotion(model, emotion, good, chance) for emotion in EMOTIONS]
+        judgments += [_judged(model, at, good, chance) for at in range(responses)]
+        gates.append(
+            GateResult(
+                gate="max_cost", model=model, outcome="pass", value=0.01, limit=1, sentence=f"{model}: fine"
+            )
+        )
+        if is_down:
+            gates.append(
+                GateResult(
+                    gate="good_share_drop",
+                    model=model,
+                    outcome="regression",
+                    value=6.1,
+                    limit=3,
+                    sentence=SAID,
+                )
+            )
+    gates.append(
+        GateResult(gate="bad_share_rise", model="cyd", outcome="inconclusive", sentence="cyd: not known")
+    )
+    shift = 0.04 if is_new_judge else 0.0
+    return NightRecord(
+        config="c1",
+        night=name_of(number),
+        started=f"{name_of(number)}T02:00:00+00:00",
+        finished=f"{name_of(number)}T02:10:00+00:00",
+        judge="prompted",
+        judge_version="v2" if is_new_judge else "v1",
+        calibration="c0ffee1234",
+        status="regression" if from_end >= REGRESSED[1] else "pass",
+        models=tuple(results),
+        emotions=tuple(emotions),
+        anchors=tuple(
+            AnchorResult(
+                anchors="set", item=f"i{at}", score=2.0, good=0.3 + 0.01 * at + shift + chance.gauss(0, 0.01)
+            )
+            for at in range(40)
+        ),
+        gates=tuple(gates),
+        judgments=tuple(judgments),
+    )
+
+
+def _result(model: str, good: float, chance: Random, *, has_cost: bool) -> ModelResult:
+    bad = 0.5 * (1 - good)
+    raw = {"Good": good + 0.03, "Okay": 1 - good - bad - 0.02, "Bad": bad - 0.01}
+    corrected = {"Good": good, "Okay": 1 - good - bad, "Bad": bad}
+    return ModelResult(
+        model=model,
+        served=f"{model}-0613",
+        n=158,
+        unscored={"timed out": chance.randrange(4), "no label": chance.randrange(2)},
+        raw={
+            label: ShareResult(share=value, low=value - 0.03, high=value + 0.03)
+            for label, value in raw.items()
+        },
+        corrected={}
+        if model == "cyd"
+        else {
+            label: ShareResult(share=value, low=value - 0.05, high=value + 0.05)
+            for label, value in corrected.items()
+        },
+        cost=0.01 + 0.002 * chance.random() if has_cost else None,
+        seconds=30.0,
+    )
+
+
+def _emotion(model: str, emotion: str, good: float, chance: Random) -> EmotionResult:
+    part = min(1.0, max(0.0, good + 0.15 * (len(emotion) % 5 - 2) / 2 + chance.gauss(0, 0.05)))
+    return EmotionResult(
+        model=model, emotion=emotion, n=5, bad=2.5 * (1 - part), okay=2.5 * (1 - part), good=5 * part
+    )
+
+
+def _judged(model: str, at: int, good: float, chance: Random) -> JudgedResponse:
+    score = min(3.0, max(1.0, 1.4 + good + chance.gauss(0, 0.4)))
+    sentences = ["That sounds exhausting. ", "No wonder you are upset. ", "Have you tried making a list?"]
+    is_evil = at == 0
+    response = EVIL if is_evil else "".join(sentences)
+    is_unscored = at == 1
+    return JudgedResponse(
+        model=model,
+        id=f"r{at}",
+        prompt=f"My week {at} was awful, and nobody asked how I am.",
+        response=response,
+        emotion=EMOTIONS[at % len(EMOTIONS)],
+        situation="After a long week",
+        label=None if is_unscored else ("Bad", "Okay", "Good")[round(score) - 1],
+        score=None if is_unscored else score,
+        bad=None if is_unscored else 0.2,
+        okay=None if is_unscored else 0.3,
+        good=None if is_unscored else 0.5,
+        rationale=None if is_unscored else f"It names the feeling {EVIL}, then hurries to advice.",
+        unscored="timed out: no answer in 60 s" if is_unscored else None,
+        highlights=None
+        if is_evil
+        else [[text, effect] for text, effect in zip(sentences, (0.31, 0.18, -0.22), strict=True)],
+    )
+
+
+def fill_large(
+    path: Path, *, nights: int = 1000, models: int = 20, kept: int = 30, prompts: int = 160
+) -> Path:
+    """Straight into the tables, which takes seconds instead of minutes."""
+    with open_history(path):
+        pass
+    chance = Random(1)
+    names = [f"model-{at:02}" for at in range(models)]
+    labels = [(kind, label) for kind in ("raw", "corrected") for label in ("Bad", "Okay", "Good")]
+    base = sqlite3.connect(path)
+    with base:
+        for at in range(1, nights + 1):
+            night = name_of(at)
+            row = (at, "c1", night, night, night, "prompted", f"v{at // 400}", "cal", "pass", "{}")
+            base.execute(f"INSERT INTO empathy_nights ({NIGHT}) VALUES (?,?,?,?,?,?,?,?,?,?)", row)
+            base.executemany(
+                f"INSERT INTO empathy_models ({MODEL}) VALUES (?,?,?,?,?,?)",
+                [(at, name, 158, '{"timed out": 2}', 0.01, 30.0) for name in names],
+            )
+            levels = [0.5 + 0.01 * number + chance.gauss(0, 0.01) for number in range(models)]
+            base.executemany(
+                f"INSERT INTO empathy_shares ({SHARE}) VALUES (?,?,?,?,?,?,?,?)",
+                [
+                    (at, name, *kind, good, good - 0.04, good + 0.04, "rectified")
+                    for name, good in zip(names, levels, strict=True)
+                    for kind in labels
+                ],
+            )
+            base.executemany(
+                f"INSERT INTO empathy_emotions ({EMOTION}) VALUES (?,?,?,?,?,?,?)",
+                [
+                    (at, name, emotion, 5, 1.0, 1.5, 5 * good)
+                    for name, good in zip(names, levels, strict=True)
+                    for emotion in EMOTIONS
+                ],
+            )
+            base.executemany(
+                f"INSERT INTO empathy_anchors ({ANCHOR}) VALUES (?,?,?,?,?,?,?)",
+                [(at, "set", f"i{item}", 2.0, 0.2, 0.3, 0.5 + chance.gauss(0, 0.01)) for item in range(60)],
+            )
+            base.executemany(
+                f"INSERT INTO empathy_gates ({GATE}) VALUES (?,?,?,?,?,?,?,?)",
+                [
+                    (
+                        at,
+                        gate,
+                        name,
+                        "",
+                        outcome(gate, chance),
+                        1.0,
+                        3.0,
+                        f"{name}: {gate}: told.",
+                    )
+                    for name in names
+                    for gate in GATES
+                ],
+            )
+            if at > nights - kept:
+                base.executemany(
+                    f"INSERT INTO empathy_judgments ({JUDGMENT}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+                    [
+                        (
+                            at,
+                            name,
+                            f"r{n}",
+                            "My week was long and nobody asked. " * 2,
+                            SENTENCES,
+                            EMOTIONS[n % 32],
+                            "After work",
+                            "Good",
+                            2.5,
+                            0.1,
+                            0.3,
+                            0.6,
+                            "It names the feeling and stays with it. " * 2,
+                            None,
+                            MARKS,
+                        )
+                        for name in names
+                        for n in range(prompts)
+                    ],
+                )
+    base.close()
+    return path
+
+
+def outcome(gate: str, chance: Random) -> str:
+    if gate.startswith("floor."):
+        return "inconclusive"
+    return "regression" if chance.random() < 0.002 else "pass"
+
+
+GATES = (
+    "good_share_drop",
+    "bad_share_rise",
+    "max_cost",
+    "max_unscored",
+    *(f"floor.{name}" for name in EMOTIONS),
+)
+NIGHT = "id, config, night, started, finished, judge, judge_version, calibration, status, details"
+MODEL = "night_id, model, n, unscored, cost, seconds"
+SHARE = "night_id, model, kind, label, share, low, high, how"
+EMOTION = "night_id, model, emotion, n, bad, okay, good"
+ANCHOR = "night_id, anchors, item, score, bad, okay, good"
+GATE = 'night_id, gate, model, subject, outcome, value, "limit", sentence'
+JUDGMENT = (
+    "night_id, model, id, prompt, response, emotion, situation, label, score, bad, okay, good, rationale, "
+    "unscored, highlights"
+)
+SENTENCES = "That sounds exhausting. No wonder you are upset. What would help most right now?"
+MARKS = (
+    '[["That sounds exhausting. ", 0.31], ["No wonder you are upset. ", 0.18], '
+    '["What would help most right now?", -0.05]]'
+)

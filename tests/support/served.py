@@ -1,0 +1,91 @@
+"""Our own server on a free port of this machine, with the judge a test gives it; and judges that wait."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from threading import Event, Lock, Semaphore, Thread
+from typing import Any
+
+import httpx
+
+from data.records import Exchange, Judgment, judgment_of, unscored
+from data.rubric import read_rubric
+from judge.base import Judge
+from server.app import Limits, make_app
+from server.guard import own_hosts
+from server.process import make_server, open_socket, url_of
+from server.served_judge import PROBE, Served
+
+LONGEST = 120.0  # seconds; nothing here waits longer, and on a quiet machine a hundredth of it
+
+
+@contextmanager
+def serving(
+    judge: Judge, *, calibration: str | None = None, key: str = "", limits: Limits | None = None
+) -> Iterator[str]:
+    """The address of a server that is there as long as the `with` block."""
+    ready = Event()
+    with open_socket("127.0.0.1", 0) as listening:
+        app = make_app(
+            Served(judge, calibration),
+            limits=limits,
+            hosts=own_hosts("127.0.0.1"),
+            key=key,
+            on_ready=ready.set,
+        )
+        server = make_server(app)
+        thread = Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread.start()
+        assert ready.wait(LONGEST)
+        try:
+            yield url_of(listening)
+        finally:
+            server.should_exit = True
+            thread.join(LONGEST)
+            assert not thread.is_alive()
+
+
+@dataclass
+class WaitingJudge:
+    """Judges an exchange only when `let` allows one more; unscored, or raising, where the prompt says so."""
+
+    name: str = "waiting"
+    version: str = "0"
+    concurrency: int = 2
+    asked: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.rubric = read_rubric()
+        self._allowed, self._asking, self._lock = Semaphore(0), Semaphore(0), Lock()
+
+    def judge(self, exchange: Exchange) -> Judgment:
+        if exchange is PROBE:
+            return judgment_of(exchange, EVEN)
+        with self._lock:
+            self.asked.append(exchange.id)
+        self._asking.release()
+        assert self._allowed.acquire(timeout=LONGEST)
+        if exchange.prompt == "raise":
+            raise KeyError(exchange.response)
+        return unscored(exchange, "as told") if exchange.prompt == "unscored" else judgment_of(exchange, EVEN)
+
+    def let(self, count: int) -> None:
+        """Allow so many judgments."""
+        for _ in range(count):
+            self._allowed.release()
+
+    def wait_asked(self, count: int = 1) -> None:
+        """Returns once it was asked for so many more."""
+        for _ in range(count):
+            assert self._asking.acquire(timeout=LONGEST)
+
+
+ask = partial(httpx.post, timeout=LONGEST)
+get = partial(httpx.get, timeout=LONGEST)
+EVEN = {"Bad": 0.25, "Okay": 0.25, "Good": 0.5}
+
+
+def exchanges(*ids: str, prompt: str = "I won!") -> dict[str, Sequence[dict[str, Any]]]:
+    """The body of a request to `/v1/score`."""
+    return {"exchanges": [{"id": name, "prompt": prompt, "response": f"Lovely, {name}!"} for name in ids]}

@@ -1,0 +1,121 @@
+"""Nights to be lived through in a second: one server is both the models that answer and the judge."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from hashlib import sha256
+from io import StringIO
+from pathlib import Path
+
+from servers import Answer, Call, ScriptedServer, answer_chat, answer_decisions
+
+from nightly.config import read_config
+from nightly.history import KINDS, open_history
+from nightly.night import run_night
+from nightly.output import Ran
+
+FEELINGS = ("afraid", "angry", "joyful", "lonely", "proud", "sad")
+CURT = ("afraid", "angry", "lonely", "sad")
+EACH = 6  # prompts a feeling
+PROMPTS = EACH * len(FEELINGS)
+ANCHORS = 24
+NOW = datetime(2026, 12, 1, 2, tzinfo=UTC)
+GATES = """
+[gates]
+good_share_drop = { baseline = 5, last_night = 5 }
+bad_share_rise = 8
+max_unscored = 5
+"""
+
+
+@dataclass
+class World:
+    """A folder with a config, and what its models and its judge are like tonight."""
+
+    folder: Path
+    mood: str = "1"  # what else tonight's answers hold: the same mood is the same answers
+    curt: frozenset[tuple[str, str]] = frozenset()  # models and feelings that get no more than a word
+    shift: float = 0.0  # how far the judge is from what it was
+    broken: frozenset[str] = frozenset()  # models that do not answer
+    asked: Counter[str] = field(default_factory=Counter)
+    server: ScriptedServer | None = None
+
+    def reply(self, call: Call) -> Answer:
+        self.asked[call.body["model"]] += 1
+        return self._judge(call) if call.path.endswith("/decisions") else self._answer(call)
+
+    def _answer(self, call: Call) -> Answer:
+        model = call.body["model"]
+        if model in self.broken:
+            return Answer(status=401, body={"error": "no"})
+        found = re.search(r"I feel (\w+), case (\d+)", call.text)
+        assert found is not None
+        feeling, case = found.groups()
+        warm = (model, feeling) not in self.curt
+        text = (
+            f"I hear you, case {case}, {model}, {self.mood}." if warm else f"Oh. {case} {model} {self.mood}"
+        )
+        return answer_chat(call, text)
+
+    def _judge(self, call: Call) -> Answer:
+        reply = call.text.rpartition("to be judged ---")[2].splitlines()[1]
+        chance = sha256(reply.encode()).digest()[0] / 255
+        level = 0.35 + 0.4 * chance if "anchor" in reply else 0.6 if "hear" in reply else 0.15
+        good = level + 0.1 * (chance - 0.5) - self.shift
+        bad = 0.6 * (1 - good)
+        said = answer_decisions(call)
+        for row in said.body["answers"][0]["probabilities"]:
+            row["probability"] = {"Bad": bad, "Okay": 1 - good - bad, "Good": good}[row["label"]]
+        return said
+
+    def write(self, *, gates: str = GATES, head: str = "", models: tuple[str, ...] = ("ann", "bob")) -> Path:
+        """The config with its prompts, anchors and judge."""
+        assert self.server is not None
+        rows = [
+            {"id": f"{feeling}-{case}", "emotion": feeling, "prompt": f"I feel {feeling}, case {case}."}
+            for feeling in FEELINGS
+            for case in range(EACH)
+        ]
+        anchors = [{"id": f"a{n}", "prompt": f"Case {n}.", "response": f"anchor {n}"} for n in range(ANCHORS)]
+        for name, content in (("prompts", rows), ("anchors", anchors)):
+            text = "".join(json.dumps(row) + "\n" for row in content)
+            (self.folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
+        judge = f'kind = "decision"\nmodel = "judge"\nbase_url = "{self.server.base_url}"\nconcurrency = 4\n'
+        (self.folder / "judge.toml").write_text(judge, encoding="utf-8")
+        known = "" if "dashboard" in head else "dashboard = false\n"
+        named = "".join(
+            f'[[models]]\nname = "{model}"\nmodel = "{model}"\nconcurrency = 4\n'
+            f'base_url = "{self.server.base_url}"\n'
+            for model in models
+        )
+        path = self.folder / "n.toml"
+        start = 'prompts = "prompts.jsonl"\nanchors = "anchors.jsonl"\njudge = "judge.toml"\n'
+        path.write_text(f'{start}calibration = "none"\n{known}{head}{named}{gates}', encoding="utf-8")
+        return path
+
+    def run(self, night: str, *, again: bool = False) -> Ran:
+        """One night, with a mood of its own unless one is set."""
+        config = read_config(self.folder / "n.toml")
+        return run_night(config, night=night, clock=lambda: NOW, again=again)
+
+    def export(self, path: Path | None = None) -> str:
+        """All rows of the history, as text."""
+        out = StringIO()
+        with open_history(path or self.folder / "nights.sqlite", must_exist=True) as history:
+            for kind in KINDS:
+                history.export(out, "jsonl", kind)
+        return out.getvalue()
+
+
+@contextmanager
+def start_world(folder: Path) -> Iterator[World]:
+    """A world whose server ends with the `with` block."""
+    folder.mkdir(parents=True, exist_ok=True)
+    world = World(folder)
+    with ScriptedServer(world.reply) as server:
+        world.server = server
+        yield world

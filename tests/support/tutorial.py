@@ -1,0 +1,240 @@
+"""Runs the console blocks of the documentation, and compares or rewrites what they show.
+
+    python tests/tutorial.py                  # says where a page and its commands differ
+    python tests/tutorial.py --write          # puts what the commands print now into the pages
+    python tests/tutorial.py --write docs/tutorial.md
+
+A block fenced as `console` holds commands after `$` and what they print. The commands of a page run in order
+in one folder that looks like a fresh clone after `make demo`; only installing is left out.
+"""
+
+import argparse
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from repository import ROOT
+
+DOCS = ROOT / "docs"
+SHOWN = (
+    "Makefile",
+    "cli.py",
+    "data",
+    "examples",
+    "judge",
+    "calibration",
+    "commands",
+    "emotionbench",
+    "nightly",
+    "reports",
+    "server",
+)
+LOCKS = ("constraints.txt", "requirements.lock", "requirements-run.lock")
+BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+SECONDS = 120
+
+# What differs between two machines or two days, and says nothing.
+VARYING = (
+    (re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{8,64}\b"), "DIGEST"),
+    (re.compile(r"\b20\d\d-\d\d-\d\d\b"), "DATE"),
+    (re.compile(r"\bin \d+(\.\d+)? (s|min)\b"), "in TIME"),
+    (re.compile(r"^(\w\S* .*\b0\.00) +\d[\d.]*$", re.MULTILINE), r"\1 TIME"),  # s/1,000 in a table of judges
+)
+NUMBER = re.compile(r"[+\N{MINUS SIGN}-]?(?:\d[\d,]*\.?\d*|\.\d+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A command of a page, and what the page says it prints."""
+
+    place: str
+    command: str
+    printed: str
+
+
+def pages() -> list[Path]:
+    """The pages with commands to run."""
+    return [path for path in sorted(DOCS.rglob("*.md")) if BLOCK.search(path.read_text(encoding="utf-8"))]
+
+
+def steps_of(page: Path) -> list[Step]:
+    """The commands of a page, in order."""
+    text = page.read_text(encoding="utf-8")
+    found = []
+    for block in BLOCK.finditer(text):
+        line = text.count("\n", 0, block.start()) + 2
+        for command, printed, at in _commands(block[1]):
+            found.append(
+                Step(place=f"{page.relative_to(ROOT)}:{line + at}", command=command, printed=printed)
+            )
+    return found
+
+
+def _commands(block: str) -> Iterator[tuple[str, str, int]]:
+    """Every command of a block, what is said to follow, and the command's line."""
+    lines = block.splitlines()
+    starts = [number for number, line in enumerate(lines) if line.startswith("$ ")]
+    if starts[:1] != [0]:
+        raise ValueError("a console block starts with a command: $ ...")
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        last = start
+        if "<<'END'" in lines[start]:
+            last = lines.index("END", start)
+        while lines[last].endswith("\\"):
+            last += 1
+        command = "\n".join([lines[start][2:], *lines[start + 1 : last + 1]])
+        yield command, "\n".join(lines[last + 1 : end]), start
+
+
+def make_house(folder: Path) -> None:
+    """A folder that looks like a clone after `make demo`: the same files, and a .venv that is this Python."""
+    for name in (*SHOWN, *LOCKS):
+        (folder / name).symlink_to(ROOT / name)
+    (folder / "pyproject.toml").symlink_to(ROOT / "pyproject.toml")
+    bin_ = folder / ".venv" / "bin"
+    bin_.mkdir(parents=True)
+    python = shlex.quote(sys.executable)
+    scripts = {
+        "python": f'exec {python} "$@"',
+        "empathy-judge": f'exec {python} {shlex.quote(str(ROOT / "cli.py"))} "$@"',
+        "pip": f'exec {python} {shlex.quote(__file__)} --pip "$@"',
+    }
+    for name, line in scripts.items():
+        (bin_ / name).write_text(f"#!/bin/sh\n{line}\n")
+        (bin_ / name).chmod(0o755)
+    (bin_ / "activate").write_text("")
+    for stamp in (".python", ".run"):  # newer than what they depend on, so that make installs nothing
+        (folder / ".venv" / stamp).touch()
+
+
+def run(command: str, folder: Path) -> str:
+    """What a command prints in such a folder; a failure is an error here."""
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", command],
+        cwd=folder,
+        env=_environment(folder),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"exit code {done.returncode} of: {command}\n{done.stdout}{done.stderr}")
+    return "\n".join(line.rstrip() for line in done.stdout.rstrip().splitlines())
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in ("HOME", "LANG", "TMPDIR") if name in os.environ}
+    path = f"{folder / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    return {**kept, "PATH": path, "COLUMNS": "80", "NO_COLOR": "1", "PYTHONUTF8": "1", "MAKEFLAGS": "-s"}
+
+
+def differ(shown: str, printed: str) -> str | None:
+    """Where two outputs differ by more than rounding, another machine or another day; None where nowhere."""
+    one, other = (_plain(text).split() for text in (shown, printed))
+    for number, (left, right) in enumerate(zip(one, other, strict=False)):
+        if not _alike(left, right):
+            around = " ".join(one[max(0, number - 4) : number])
+            return f"after {around!r}: the page says {left!r}, the command {right!r}"
+    if len(one) != len(other):
+        longer = (one if len(one) > len(other) else other)[min(len(one), len(other)) :]
+        return f"only {'the page' if len(one) > len(other) else 'the command'} says {' '.join(longer)[:80]!r}"
+    return None
+
+
+def _plain(text: str) -> str:
+    for pattern, instead in VARYING:
+        text = pattern.sub(instead, text)
+    return text
+
+
+def _alike(left: str, right: str) -> bool:
+    if left == right:
+        return True
+    if NUMBER.sub("#", left) != NUMBER.sub("#", right):
+        return False
+    return all(
+        _near(one, other) for one, other in zip(NUMBER.findall(left), NUMBER.findall(right), strict=True)
+    )
+
+
+def _near(one: str, other: str) -> bool:
+    """The same figure on another processor: the last digits of a probability may move."""
+    values = [float(text.replace(",", "").replace("\N{MINUS SIGN}", "-")) for text in (one, other)]
+    digits = len(one.partition(".")[2])
+    # A count has no digits; one in the thousands is a rounded estimate of how many ratings are needed.
+    room = {0: 0.1 * abs(values[0]) if "," in one else 0.0, 1: 0.2}.get(digits, 0.02)
+    return abs(values[0] - values[1]) <= room + 1e-9
+
+
+def check(page: Path) -> list[str]:
+    """What a page shows that its commands do not print."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make_house(folder)
+        return [
+            f"{step.place}: $ {step.command}\n  {difference}"
+            for step in steps_of(page)
+            if (difference := differ(step.printed, run(step.command, folder)))
+        ]
+
+
+def write(page: Path) -> int:
+    """Put what the commands print now into the page where it differs; how many outputs changed."""
+    changed = 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make_house(folder)
+
+        def rewrite(block: re.Match[str]) -> str:
+            nonlocal changed
+            lines = []
+            for command, shown, _ in _commands(block[1]):
+                printed = run(command, folder)
+                if differ(shown, printed):
+                    changed, shown = changed + 1, printed
+                lines += [f"$ {command}", *shown.splitlines()]
+            return "\n".join(["```console", *lines, "```"])
+
+        text = BLOCK.sub(rewrite, page.read_text(encoding="utf-8"))
+    if changed:
+        page.write_text(text, encoding="utf-8")
+    return changed
+
+
+def pip(arguments: Sequence[str]) -> None:
+    """Stands in for pip, since tests install nothing: says whether the extras asked for exist."""
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for extras in re.findall(r"\.\[(.*?)\]", " ".join(arguments)):
+        if missing := set(extras.split(",")) - set(known["optional-dependencies"]):
+            raise SystemExit(f"pyproject.toml has no extra {', '.join(sorted(missing))}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("pages", nargs="*", type=Path, help="all pages with commands, if none is named")
+    parser.add_argument("--write", action="store_true", help="rewrite the pages where they differ")
+    given = parser.parse_args()
+    problems = 0
+    for page in [path.resolve() for path in given.pages] or pages():
+        if given.write:
+            print(f"{page.relative_to(ROOT)}: {write(page)} outputs rewritten")
+            continue
+        found = check(page)
+        problems += len(found)
+        print("\n".join(found) or f"{page.relative_to(ROOT)}: as its commands print")
+    sys.exit(1 if problems else 0)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--pip"]:
+        pip(sys.argv[2:])
+    else:
+        main()
