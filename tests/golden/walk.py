@@ -44,6 +44,7 @@ VARYING = (
         re.compile(r'("bytes": )\d+'),
         r"\g<1>1",
     ),  # of a dashboard, which brings the plotly.js that is installed
+    (re.compile(r"about .* to go for .*\n"), ""),  # said on slow machines only
     (re.compile(r"(judged in )[\d.,]+( s)\b"), r"\g<1>1.5\g<2>"),
 )
 LONG = re.compile(r"-?\d+\.\d{12,}(?:e[+-]?\d+)?")  # a number in full, whose last digits differ by machine
@@ -75,8 +76,8 @@ class Walk:
             head += f"{digest(said)}\n"
             said = "".join(said.splitlines(keepends=True)[:LINES])
         told = f"{head}\n{said}"
-        if done.stderr:
-            told += f"\nstderr:\n{normal(done.stderr)}"
+        if stderr := normal(done.stderr):
+            told += f"\nstderr:\n{stderr}"
         self._write(f"{name}.txt", told)
         if arguments[0] in ("score", "nightly"):
             self._forget_seconds()
