@@ -6,11 +6,14 @@ from pathlib import Path
 
 import click
 
-from calibration.comparison.compare_runs import Question
-from calibration.comparison.compare_runs import compare as compare_comparing
+from calibration.comparison.compare_runs import ComparedRuns, Question
+from calibration.comparison.compare_runs import compare as compare_models
 from commands.shared.options import FILE
 from data.files import disk_errors, replacing
+from judge.base import WEIGHTS
+from reports.comparison import compared_runs_row, contest_page
 from reports.markdown import as_markdown as page_as_markdown
+from reports.study_tables import crowd_page
 from reports.terminal import print_page, working
 
 
@@ -68,8 +71,6 @@ def compare(
       empathy-judge compare runs/mine --baseline study:human --baseline study:gpt-4
       empathy-judge compare ratings.csv --baseline human --models gpt-4,gemini-1.0-pro
     """
-    from calibration.comparison.compare_runs import Question
-
     question = Question(
         paths=runs,
         baselines=baselines,
@@ -78,6 +79,7 @@ def compare(
         exchanges=exchanges,
         calibration=calibration,
         margin=margin / 100,
+        weights=WEIGHTS,
     )
     compare_and_print(question, today=date.today(), out=out, as_markdown=markdown, as_json=as_json)
 
@@ -87,7 +89,13 @@ def compare_and_print(
 ) -> None:
     """Compare, print in the form asked for, and write the report where a folder is named."""
     with working("comparing"):
-        result, page = compare_comparing(question, today=today)
+        compared = compare_models(question, today=today)
+    if isinstance(compared, ComparedRuns):
+        result = compared_runs_row(compared)
+        page = contest_page(result)
+    else:
+        result = {"kind": "ratings", "left_out": list(compared.left_out), **compared.comparison.as_dict()}
+        page = crowd_page(compared.comparison, left_out=compared.left_out, source=compared.source)
     if as_json:
         print(json.dumps(result, indent=2, allow_nan=False))
     elif as_markdown:

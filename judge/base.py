@@ -24,6 +24,7 @@ JUDGES = {
     "panel": "judge.panel:PanelJudge",
     "prompted": "judge.llm.prompted:PromptedJudge",
 }
+WEIGHTS = Path(__file__).parent / "weights"  # a folder for each shipped judge, under its name
 
 _OPEN: ContextVar[tuple[Path, ...]] = ContextVar("_OPEN", default=())  # files being read, outermost first
 

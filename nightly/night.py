@@ -20,6 +20,7 @@ from calibration.estimate import finite_or_none
 from data.errors import OperationalError, UserError
 from data.files import disk_errors, replacing
 from data.records import LABELS
+from judge.base import WEIGHTS
 from nightly.baseline import Past, floor_readings, read_past
 from nightly.changes import Change, change_since, is_rough, judge_shift, pair, sums_of, watched
 from nightly.config import NightlyConfig
@@ -47,6 +48,7 @@ from nightly.schema import (
     NightRecord,
     ShareResult,
 )
+from reports.comparison import say_pair
 
 # Where every model stands tonight, and what the gates make of it.
 
@@ -318,11 +320,12 @@ def compare_with_study(bench: Bench, measured: Sequence[Measured]) -> list[dict[
         paths=tuple(item.run.folder for item in measured),
         baselines=bench.config.study,
         calibration=bench.calibration if bench.calibration != NONE else None,
+        weights=WEIGHTS,
     )
-    result, _ = compare_runs(question, today=date_of(bench.night, bench.clock))
+    compared = compare_runs(question, today=date_of(bench.night, bench.clock))
     return [
-        {"model": pair["one"], "study": pair["other"], "sentence": pair["sentence"]}
-        for pair in result["pairs"]
+        {"model": pair.one, "study": pair.other, "sentence": say_pair(pair, compared.margin)}
+        for pair in compared.pairs
     ]
 
 

@@ -4,9 +4,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from calibration.comparison.compare_runs import ComparedRuns
 from calibration.comparison.differences import ALPHA, Difference
 from calibration.comparison.published_models import is_published
 from calibration.estimate import Estimate
+from data.judgments import say_flags
 from data.records import LABELS
 from data.text import UNDEFINED, listed, show_estimate
 from reports.page import Page, Section, Table, row
@@ -17,6 +19,44 @@ BASES = {"ratings": "ratings", "line": "the line", "both": "line and ratings", "
 NONE = "\N{EN DASH}"
 MINUS = "\N{MINUS SIGN}"
 Row = Mapping[str, Any]
+
+
+def compared_runs_row(compared: ComparedRuns) -> dict[str, Any]:
+    """Make the JSON values of a comparison of runs, with a sentence for each pair and the notes."""
+    calibration = compared.corrector.calibration
+    result: dict[str, Any] = {
+        "kind": "runs",
+        "judge": {name: getattr(compared.judge, name) for name in ("name", "version", "rubric")},
+        "calibration": {
+            "digest": calibration.digest,
+            "created": calibration.created.isoformat(),
+            "expires": calibration.expires.isoformat(),
+            "models": list(calibration.betweens()[-1].models),
+        }
+        if calibration
+        else None,
+        "says": compared.corrector.says,
+        "margin": compared.margin,
+        "models": [
+            {**level.as_dict(), "letters": compared.letters[level.model]} for level in compared.models
+        ],
+        "baselines": [
+            {
+                "model": item.name,
+                "shares": {label: share.as_dict() for label, share in item.shares.items()},
+                "ratings": item.ratings,
+                "design_effect": item.design_effect,
+            }
+            for item in compared.baselines
+        ],
+        "pairs": [{**item.as_dict(), "sentence": say_pair(item, compared.margin)} for item in compared.pairs],
+        "tests": compared.tests,
+        "never_met": list(compared.never_met),
+        "repeated": list(compared.repeated),
+        **compared.flags,
+    }
+    result["notes"] = [*notes_of(result), *(f"{line}." for line in say_flags(result.get("flagged")))]
+    return result
 
 
 def say_pair(item: Difference, margin: float) -> str:
@@ -215,7 +255,7 @@ MOST_PAIRS = 60
 
 
 def contest_page(result: Row) -> Page:
-    """All that `nightly.comparing.compare_runs` found."""
+    """Show what `compared_runs_row` holds."""
     judge = result["judge"]
     pairs = result["pairs"]
     left = len(pairs) - MOST_PAIRS

@@ -42,10 +42,6 @@ HEAVY = {
 }
 AWAITED: set[tuple[str, str]] = {
     ("calibration/artifact.py", "judge.base"),
-    ("calibration/comparison/compare_runs.py", "reports.comparison"),
-    ("calibration/comparison/compare_runs.py", "reports.page"),
-    ("calibration/comparison/compare_runs.py", "reports.study_tables"),
-    ("calibration/comparison/judged_models.py", "judge"),
     ("calibration/fit.py", "reports.calibration.verdict"),
     ("calibration/from_trials.py", "judge.base"),
     ("judge/classifier/make.py", "reports.progress"),

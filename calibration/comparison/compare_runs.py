@@ -1,23 +1,4 @@
-"""Models compared: by a judge's runs or by people's ratings; the result as plain values and as a page.
-
-Of runs, the result is a dict:
-
-    kind          "runs"
-    judge         name, version, rubric
-    calibration   digest, created, expires, models; null without one
-    says          what is told about the calibration
-    margin        the least difference of shares of Good worth telling
-    models        as `calibration.contenders.Level.as_dict`, with letters; the largest share of Good first
-    baselines     published models: model, shares, ratings, design_effect
-    pairs         as `calibration.differences.Difference.as_dict`, with a sentence each
-    tests         how many differences Holm's adjustment counted
-    never_met     models that no rating of the calibration was about
-    repeated      models that stand in more than one run
-    notes         what one must know to read it
-
-Of ratings, `kind` is "ratings", `left_out` names the models that were not compared, and the rest is
-`calibration.compared.Comparison.as_dict`.
-"""
+"""Models compared: by a judge's runs or by people's ratings; `reports` makes sentences and pages of it."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -27,32 +8,32 @@ from pathlib import Path
 from typing import Any
 
 from calibration.artifact import Found
-from calibration.comparison.differences import ALPHA, differences
+from calibration.comparison.differences import ALPHA, Difference, differences
 from calibration.comparison.judged_models import (
     Ground,
     JudgedModel,
     Level,
     Published,
-    contenders,
-    enter_runs,
     find_corrector,
     in_order,
+    judged_models,
     level_of,
+    read_runs,
 )
 from calibration.comparison.published_models import is_published, published
-from calibration.comparison.ratings import ALL, compare_file
+from calibration.comparison.ratings import ALL, Comparison, compare_file
 from calibration.multiple_testing import tie_letters
 from data.errors import UserError
-from data.judgments import find_flags, say_flags
+from data.judgments import Judged, find_flags
 from data.tables import read_ratings
-from reports.comparison import contest_page, notes_of, say_pair
-from reports.page import Page
-from reports.study_tables import crowd_page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What to compare: runs or one file of ratings, with what, and how."""
+    """What to compare: runs or one file of ratings, with what, and how.
+
+    `weights` is the folder of the shipped judges: the calibration a run was scored with may lie there.
+    """
 
     paths: tuple[Path, ...]
     baselines: tuple[str, ...] = ()
@@ -61,10 +42,46 @@ class Question:
     exchanges: Path | None = None
     calibration: str | None = None
     margin: float = Ground().margin
+    weights: Path | None = None
 
 
-def compare(question: Question, *, today: date) -> tuple[dict[str, Any], Page]:
-    """The result, and the page that shows it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedRatings:
+    """The crowd study's tables of one file of ratings; `left_out` are the models that were not compared."""
+
+    comparison: Comparison
+    left_out: tuple[str, ...]
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedRuns:
+    """Judged models compared, the one with the largest share of Good first.
+
+    `letters` are shared by models that are not told apart. `never_met` are models that no rating of the
+    calibration was about, `repeated` those that stand in more than one run. `flags` is the part of a report
+    about speakers who may be in danger; empty where there are none.
+    """
+
+    judge: Judged
+    corrector: Found
+    margin: float
+    models: tuple[Level, ...]
+    letters: Mapping[str, str]
+    baselines: tuple[Published, ...]
+    pairs: tuple[Difference, ...]
+    never_met: tuple[str, ...]
+    repeated: tuple[str, ...]
+    flags: Mapping[str, Any]
+
+    @property
+    def tests(self) -> int:
+        """How many differences Holm's adjustment counted."""
+        return sum(1 for pair in self.pairs if pair.p == pair.p)
+
+
+def compare(question: Question, *, today: date) -> ComparedRuns | ComparedRatings:
+    """Compare runs if folders are given, else the models of one file of ratings."""
     folders = [path for path in question.paths if path.is_dir()]
     if folders and len(folders) < len(question.paths):
         raise UserError("compare: give runs, or one file of ratings; --ratings adds ratings to runs")
@@ -80,17 +97,16 @@ def compare(question: Question, *, today: date) -> tuple[dict[str, Any], Page]:
         models=question.models,
         exchanges=question.exchanges,
     )
-    result = {"kind": "ratings", "left_out": list(left_out), **comparison.as_dict()}
-    return result, crowd_page(comparison, left_out=left_out, source=question.paths[0].name)
+    return ComparedRatings(comparison=comparison, left_out=tuple(left_out), source=question.paths[0].name)
 
 
-def compare_runs(question: Question, *, today: date) -> tuple[dict[str, Any], Page]:
-    """Judged models against each other, or against the baselines alone where there are any."""
-    runs = enter_runs(question.paths)
+def compare_runs(question: Question, *, today: date) -> ComparedRuns:
+    """Compare judged models with each other, or with the baselines alone where there are any."""
+    runs = read_runs(question.paths)
     ratings = list(read_ratings(question.ratings)) if question.ratings else []
-    everyone = contenders(runs, ratings)
+    everyone = judged_models(runs, ratings)
     models, baselines = _choose(everyone, question)
-    corrector = find_corrector(runs, question.calibration, today=today)
+    corrector = find_corrector(runs, question.calibration, weights=question.weights, today=today)
     ground = _ground(corrector, question.margin)
     levels = in_order([level_of(model, ground) for model in models.values()])
     every = _all_pairs(levels, models)
@@ -100,23 +116,20 @@ def compare_runs(question: Question, *, today: date) -> tuple[dict[str, Any], Pa
         for level in levels
         if level.model != baseline.name
     ]
-    told_apart = differences(every, ground, is_planning=not baselines)
-    found = differences(pairs, ground) if baselines else told_apart
-    apart = [frozenset((item.one, item.other)) for item in told_apart if item.p_holm < ALPHA]
-    letters = tie_letters([level.model for level in levels], apart)
-    studies = [item for item in baselines if isinstance(item, Published)]
-    result = _result(runs[0].judged, corrector, question.margin)
-    result |= {
-        "models": [{**level.as_dict(), "letters": letters[level.model]} for level in levels],
-        "baselines": [_study_row(item) for item in studies],
-        "pairs": [{**item.as_dict(), "sentence": say_pair(item, question.margin)} for item in found],
-        "tests": sum(1 for item in found if item.p == item.p),
-        "never_met": _never_met(models, corrector),
-        "repeated": _repeated(models),
-    }
-    result |= find_flags(item for run in runs for item in run.judged.judgments)
-    result["notes"] = [*notes_of(result), *(f"{line}." for line in say_flags(result.get("flagged")))]
-    return result, contest_page(result)
+    all_pairs = differences(every, ground, is_planning=not baselines)
+    told_apart = [frozenset((item.one, item.other)) for item in all_pairs if item.p_holm < ALPHA]
+    return ComparedRuns(
+        judge=runs[0].judged,
+        corrector=corrector,
+        margin=question.margin,
+        models=tuple(levels),
+        letters=tie_letters([level.model for level in levels], told_apart),
+        baselines=tuple(item for item in baselines if isinstance(item, Published)),
+        pairs=differences(pairs, ground) if baselines else all_pairs,
+        never_met=_never_met(models, corrector),
+        repeated=_repeated(models),
+        flags=find_flags(item for run in runs for item in run.judged.judgments),
+    )
 
 
 def _choose(
@@ -158,42 +171,17 @@ def _all_pairs(
     return [(models[one], models[other]) for at, one in enumerate(names) for other in names[at + 1 :]]
 
 
-def _result(judged: Any, corrector: Found, margin: float) -> dict[str, Any]:
-    known = corrector.calibration
-    return {
-        "kind": "runs",
-        "judge": {"name": judged.name, "version": judged.version, "rubric": judged.rubric},
-        "calibration": {
-            "digest": known.digest,
-            "created": known.created.isoformat(),
-            "expires": known.expires.isoformat(),
-            "models": list(known.betweens()[-1].models),
-        }
-        if known
-        else None,
-        "says": corrector.says,
-        "margin": margin,
-    }
-
-
-def _study_row(item: Published) -> dict[str, Any]:
-    return {
-        "model": item.name,
-        "shares": {label: share.as_dict() for label, share in item.shares.items()},
-        "ratings": item.ratings,
-        "design_effect": item.design_effect,
-    }
-
-
-def _repeated(models: Mapping[str, JudgedModel]) -> list[str]:
-    """Models that more than one run has."""
+def _repeated(models: Mapping[str, JudgedModel]) -> tuple[str, ...]:
+    """Name the models that more than one run has."""
     times = Counter(model.known_as for model in models.values())
-    return [name for name, count in times.items() if count > 1]
+    return tuple(name for name, count in times.items() if count > 1)
 
 
-def _never_met(models: Mapping[str, JudgedModel], corrector: Found) -> list[str]:
-    """Those the calibration's ratings were not about and that have none of their own."""
-    known = corrector.calibration.betweens()[-1].models if corrector.calibration else ()
-    return [
-        name for name, model in models.items() if model.known_as not in known and not len(model.rated.item)
-    ]
+def _never_met(models: Mapping[str, JudgedModel], corrector: Found) -> tuple[str, ...]:
+    """Name those the calibration's ratings were not about and that have none of their own."""
+    calibrated = corrector.calibration.betweens()[-1].models if corrector.calibration else ()
+    return tuple(
+        name
+        for name, model in models.items()
+        if model.known_as not in calibrated and not len(model.rated.item)
+    )

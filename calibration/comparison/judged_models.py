@@ -16,7 +16,6 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-import judge
 from calibration.artifact import FILE, Found, fitting, read_calibration, take_named, why_not
 from calibration.cluster import UNDEFINED, Contrast, contrast
 from calibration.estimate import Estimate, Interval
@@ -220,11 +219,9 @@ def _extremes(share: Estimate | None, missing: float) -> Interval | None:
 
 # Judged runs as contenders: read, checked to be one judge's, joined with ratings and a calibration.
 
-WEIGHTS = Path(judge.__file__).parent / "weights"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entered:
+class JudgedRun:
     """One run that takes part; `calibration` is the digest of the one its shares were corrected by."""
 
     folder: Path
@@ -232,13 +229,13 @@ class Entered:
     calibration: str | None
 
 
-def enter_runs(folders: Sequence[Path]) -> list[Entered]:
+def read_runs(folders: Sequence[Path]) -> list[JudgedRun]:
     """The runs, refused unless one and the same judge made them all: two judges' shares do not compare."""
     found = []
     for folder in folders:
         (judged,) = read_judged(folder, scale=LABELS)
         digest = read_summary(folder).get("calibration")
-        found.append(Entered(folder=folder, judged=judged, calibration=digest))
+        found.append(JudgedRun(folder=folder, judged=judged, calibration=digest))
     known = {(item.judged.name, item.judged.version, item.judged.rubric): item for item in found}
     if len(known) > 1:
         one, other = list(known.values())[:2]
@@ -251,7 +248,7 @@ def enter_runs(folders: Sequence[Path]) -> list[Entered]:
     return found
 
 
-def _judge(item: Entered) -> str:
+def _judge(item: JudgedRun) -> str:
     return f"{item.judged.name} {item.judged.version}".strip()
 
 
@@ -259,7 +256,7 @@ def _twice(names: Sequence[str]) -> str:
     return Counter(names).most_common(1)[0][0]
 
 
-def contenders(runs: Sequence[Entered], ratings: Sequence[Rating] = ()) -> dict[str, JudgedModel]:
+def judged_models(runs: Sequence[JudgedRun], ratings: Sequence[Rating] = ()) -> dict[str, JudgedModel]:
     """Every model of every run; a name that stands in several runs is told with its run's."""
     times = Counter(name for run in runs for name in {item.model for item in run.judged.judgments})
     if ratings:
@@ -277,13 +274,13 @@ def contenders(runs: Sequence[Entered], ratings: Sequence[Rating] = ()) -> dict[
             name = model if times[model] == 1 else f"{model} ({run.folder.name})"
             if name in found:
                 raise UserError(f"{run.folder}: another run's folder has this name too, and {model!r} in it")
-            found[name] = _contender(name, model, judgments, by_id)
+            found[name] = _judged_model(name, model, judgments, by_id)
     if ratings and not any(len(item.rated.item) for item in found.values()):
         raise UserError("--ratings: none belongs to a scored response; its ids must be those of the runs")
     return found
 
 
-def _check_ids(runs: Sequence[Entered]) -> None:
+def _check_ids(runs: Sequence[JudgedRun]) -> None:
     """Ratings know a response by its id alone, so one id must not stand for two responses."""
     seen: dict[str, tuple[str, Path]] = {}
     for run in runs:
@@ -296,7 +293,7 @@ def _check_ids(runs: Sequence[Entered]) -> None:
                 )
 
 
-def _contender(
+def _judged_model(
     name: str, model: str, judgments: Sequence[Judgment], ratings: Mapping[str, Sequence[Rating]]
 ) -> JudgedModel:
     scored = [item for item in judgments if item.label is not None or item.probabilities is not None]
@@ -323,8 +320,13 @@ def _said(judgment: Judgment) -> list[float]:
     return [float(label == judgment.label) for label in LABELS]
 
 
-def find_corrector(runs: Sequence[Entered], wanted: str | None, *, today: date) -> Found:
-    """The calibration named, else the one the runs were scored with, where it lies with a run or a judge."""
+def find_corrector(
+    runs: Sequence[JudgedRun], wanted: str | None, *, weights: Path | None, today: date
+) -> Found:
+    """Find the calibration named, else the one the runs were scored with.
+
+    That one lies with a run, or with the shipped judge of this name in the folder `weights`.
+    """
     first = runs[0].judged
     about = {"judge": first.name, "version": first.version, "rubric": first.rubric}
     if wanted is not None:
@@ -332,7 +334,8 @@ def find_corrector(runs: Sequence[Entered], wanted: str | None, *, today: date) 
     digests = {run.calibration for run in runs}
     if digests == {None}:
         return Found(calibration=None, says="the runs were scored without a calibration")
-    for path in (*(run.folder / FILE for run in runs), WEIGHTS / first.name / FILE):
+    shipped = (weights / first.name / FILE,) if weights else ()
+    for path in (*(run.folder / FILE for run in runs), *shipped):
         if path.is_file() and (calibration := read_calibration(path)).digest in digests:
             if reason := why_not(calibration, about, today=today):
                 return Found(calibration=None, says=f"no calibration fits: {reason}")

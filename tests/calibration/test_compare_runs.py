@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from calibration.artifact import Calibration, write_calibration
-from calibration.comparison.compare_runs import Question, compare
+from calibration.comparison.compare_runs import ComparedRuns, Question, compare
 from calibration.shares.transport import Between, fit_line
 from data.errors import StaleCalibration, UserError
 from data.records import LABELS, Exchange, Rating, judgment_of, unscored
 from data.tables import write_rows
+from reports.comparison import compared_runs_row, contest_page
 from reports.markdown import as_markdown
 
 TODAY = date(2026, 3, 1)
@@ -88,7 +89,9 @@ def calibration(models: Sequence[str] = tuple("pqrstuvw"), spread: float = 0.01)
 
 
 def ask(*paths: Path, **options: Any) -> dict[str, Any]:
-    result, _ = compare(Question(paths=paths, **options), today=TODAY)
+    compared = compare(Question(paths=paths, **options), today=TODAY)
+    assert isinstance(compared, ComparedRuns)
+    result = compared_runs_row(compared)
     json.dumps(result, allow_nan=False)
     return result
 
@@ -201,10 +204,7 @@ def test_with_a_baseline_only_pairs_with_it_are_told(make_run: Runs) -> None:
 
 
 def test_unscored_rows_are_worst_case_bounds(make_run: Runs) -> None:
-    result, page = compare(
-        Question(paths=(make_run("one", {"a": 0.62}, lost=16), make_run("two", {"b": 0.58}, seed=3))),
-        today=TODAY,
-    )
+    result = ask(make_run("one", {"a": 0.62}, lost=16), make_run("two", {"b": 0.58}, seed=3))
     (pair,) = result["pairs"]
     assert pair["verdict"] == "better" and not pair["is_robust"]
     assert pair["sentence"].endswith("Unscored responses could undo this.")
@@ -212,7 +212,7 @@ def test_unscored_rows_are_worst_case_bounds(make_run: Runs) -> None:
     (lost,) = [model for model in result["models"] if model["unscored"]]
     share = lost["shares"]["Good"]
     assert lost["extremes"] == pytest.approx([0.9 * share["low"], 0.9 * share["high"] + 0.1])
-    text = as_markdown(page)
+    text = as_markdown(contest_page(result))
     assert "What unscored responses could change" in text and "16 of 160" in text
 
 
