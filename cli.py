@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from data.errors import Interrupted, UserError
+from data.errors import Interrupted, UserError, install_hint
 
 VERSION = "0.1.0"
 # The values are paths, so that a command loads only what it needs.
@@ -78,8 +78,9 @@ class Commands(click.Group):
             extra = next((extra for extra, names in EXTRAS.items() if error.name in names), None)
             if extra is None:
                 raise
-            install = f"pip install -c constraints.txt -e '.[{extra}]'"
-            click.echo(f"error: {error.name} is not installed; it comes with: {install}", err=True)
+            click.echo(
+                f"error: {error.name} is not installed; it comes with: {install_hint(extra)}", err=True
+            )
             raise click.exceptions.Exit(UserError.exit_code) from error
         except KeyboardInterrupt as interrupt:
             click.echo("error: interrupted; no file is left half written. Give the command again", err=True)

@@ -43,6 +43,29 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
+def locked(folder: Path, *, busy: str = "") -> Iterator[None]:
+    """Let one process at a time work in a folder; the system lets go of the lock, even after kill -9.
+
+    A second process waits, or is refused with what is wrong: `busy`, where {process} is the one at work.
+    """
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / "lock").open("a+", encoding="ascii")
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
+        except BlockingIOError:
+            lock.seek(0)
+            process = lock.read().strip() or "unknown"
+            raise OperationalError(f"{folder}: {busy.format(process=process)}") from None
+        with disk_errors(folder):
+            lock.truncate(0)
+            lock.write(str(os.getpid()))
+            lock.flush()
+        yield
+
+
+@contextmanager
 def _held(partial: Path) -> Iterator[None]:
     """An empty file that no other process writes to; the system lets go of it, even after kill -9."""
     while True:

@@ -14,7 +14,6 @@ none of them a second time. To have unscored responses asked again, start a new 
 A model that answers prompts has such a folder as well: then `answers.jsonl` stands for `judgments.jsonl`.
 """
 
-import fcntl
 import json
 import os
 import shutil
@@ -28,7 +27,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from data.errors import OperationalError, UserError
-from data.files import disk_errors, explain, replacing, sync
+from data.files import disk_errors, explain, locked, replacing, sync
 from data.places import Places
 from data.records import Exchange, Judgment
 from data.tables import BadRow, judgment_check, to_json, to_row
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 
 
 SYNC_SECONDS = 1.0  # a power cut costs this much work at most; a killed process costs none
+BUSY = "process {process} is at work in this folder; wait until it is done, or name another folder with --out"
 UNDER_WAY = frozenset({"lock", ".plan.json.partial"})  # what a run killed before its plan leaves behind
 
 
@@ -172,7 +172,7 @@ def open_run(folder: Path, plan: "DataclassInstance", *, name: str = "judgments"
     Refused when the folder holds another run or other files, or when another process is at work in it.
     """
     _make_folder(folder)
-    with _locked(folder):
+    with locked(folder, busy=BUSY):
         with disk_errors(folder):
             if (folder / "plan.json").exists():
                 _check_plan(folder, plan)
@@ -211,27 +211,6 @@ def _make_folder(folder: Path) -> None:
         raise UserError(f"{folder}: a file is in the way; name another folder with --out") from error
     except OSError as error:
         raise OperationalError(f"{folder}: {explain(error)}") from error
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    with disk_errors(folder):
-        lock = (folder / "lock").open("a+", encoding="ascii")
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.seek(0)
-            owner = lock.read().strip() or "unknown"
-            raise OperationalError(
-                f"{folder}: process {owner} is at work in this folder; "
-                "wait until it is done, or name another folder with --out"
-            ) from None
-        with disk_errors(folder):
-            lock.truncate(0)
-            lock.write(str(os.getpid()))
-            lock.flush()
-        yield
 
 
 def _check_plan(folder: Path, plan: "DataclassInstance") -> None:

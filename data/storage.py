@@ -17,8 +17,12 @@ from data.files import disk_errors
 SUFFIXES = (".jsonl", ".csv", ".parquet")
 BLOCK = 1 << 20
 DRIVERS = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs"}
+KNOWN_PLACES = "use a path, or a URL that fsspec knows (s3://, gs://)"
 # Drivers raise errors of their own for what the world does to them; anything else is a bug.
-STRANGERS = ("aiohttp", "azure", "boto3", "botocore", "fsspec", "gcsfs", "google", "requests", "s3fs")
+STRANGERS = (
+    *("aiohttp", "azure", "boto3", "botocore", "fsspec", "gcsfs", "google", "httpx", "huggingface_hub"),
+    *("requests", "s3fs"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,19 +147,27 @@ def store_errors(table: object) -> Iterator[None]:
 def _find_remote(url: str) -> Source:
     with store_errors(url):
         files, path = _connect(url)
-        if re.search(r"[*?[]", path):
-            found = sorted(item for item in files.glob(path) if not files.isdir(item))
-            root = os.path.commonpath([str(PurePosixPath(item).parent) for item in found]) if found else ""
-        elif files.isdir(path):
-            found = sorted(item for item in files.ls(path, detail=False) if not files.isdir(item))
-            root = path
-        elif files.exists(path):
+        try:
+            found, root = _look(files, path)
+        except ValueError as error:  # the driver's own word for an address it cannot read
+            raise UserError(f"{url}: {error}; {KNOWN_PLACES}") from error
+        if found is None:
             return Remote(url)
-        else:
-            raise UserError(f"{url}: no such file")
         found = [item for item in found if not _is_hidden(PurePosixPath(item).name)]
         named = [(_below(item, root), Remote(files.unstrip_protocol(item))) for item in found]
     return _gather(url, PurePosixPath(root).name or "responses", named)
+
+
+def _look(files: Any, path: str) -> tuple[list[str] | None, str]:
+    """The files of a glob or a folder, in order, and what they lie below; None for a single file."""
+    if re.search(r"[*?[]", path):
+        found = sorted(item for item in files.glob(path) if not files.isdir(item))
+        return found, os.path.commonpath([str(PurePosixPath(item).parent) for item in found]) if found else ""
+    if files.isdir(path):
+        return sorted(item for item in files.ls(path, detail=False) if not files.isdir(item)), path
+    if not files.exists(path):
+        raise FileNotFoundError
+    return None, path
 
 
 def _connect(url: str) -> tuple[Any, str]:
@@ -169,7 +181,7 @@ def _connect(url: str) -> tuple[Any, str]:
         package = DRIVERS.get(protocol, error.name or "its driver") if error.name != "fsspec" else "fsspec"
         raise UserError(f"{url}: {protocol}:// needs {package}: pip install fsspec {package}") from error
     except ValueError as error:
-        raise UserError(f"{url}: {error}; use a path, or a URL that fsspec knows (s3://, gs://)") from error
+        raise UserError(f"{url}: {error}; {KNOWN_PLACES}") from error
     return files, path
 
 

@@ -36,7 +36,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, NoSuchModuleError
 from sqlalchemy.pool import NullPool
 
-from data.errors import OperationalError, UserError
+from data.errors import OperationalError, UserError, install_hint
 from data.files import disk_errors, replacing
 from nightly.schema import (
     ANCHORS,
@@ -134,7 +134,7 @@ def make_engine(url: URL) -> Engine:
         engine = create_engine(url, hide_parameters=True, connect_args=options, **pool)
     except (ImportError, NoSuchModuleError):
         raise UserError(
-            f"{show_url(url)}: the package psycopg is missing; pip install 'empathy-judge[postgres]'"
+            f"{show_url(url)}: the package psycopg is missing; {install_hint('nightly')}"
         ) from None
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)

@@ -6,19 +6,16 @@ same command after any interruption ends in the same history, and a night that i
 Only a night on which a model failed is taken up again, in the place of the one that is there.
 """
 
-import fcntl
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Final
 
 from calibration.artifact import NONE
 from calibration.comparison.compare_runs import Question, compare_runs
 from calibration.estimate import finite_or_none
 from data.errors import OperationalError, UserError
-from data.files import disk_errors, replacing
+from data.files import disk_errors, locked, replacing
 from data.records import LABELS
 from judge.base import WEIGHTS
 from nightly.baseline import Past, floor_readings, read_past
@@ -49,6 +46,8 @@ from nightly.schema import (
     ShareResult,
 )
 from reports.comparison import say_pair
+
+BUSY: Final = "another process is at this night; wait until it is done"
 
 # Where every model stands tonight, and what the gates make of it.
 
@@ -235,7 +234,7 @@ def run_night(
     config: NightlyConfig, *, night: str, clock: Clock, watching: Watching = unwatched, again: bool = False
 ) -> Ran:
     """Run a night, or take it up, or find it in the history; `again` judges it anew in its place."""
-    with _alone(config.runs / night), open_history(config.history) as history:
+    with locked(config.runs / night, busy=BUSY), open_history(config.history) as history:
         there = history.night(config.name, night)
         if there is not None and not again and not there.details.get("failed"):
             _check_same(config, there)
@@ -343,19 +342,3 @@ def _check_same(config: NightlyConfig, there: NightRecord) -> None:
             f"{config.path}: the night {there.night!r} of {config.name!r} is in the history under other "
             "settings; leave it, or judge it anew with --again, or give this config another name"
         )
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """One process at a time in a night; the system lets go of the lock, even after kill -9."""
-    with disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / "lock").open("a", encoding="ascii")
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise OperationalError(
-                f"{folder}: another process is at this night; wait until it is done"
-            ) from None
-        yield

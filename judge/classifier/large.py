@@ -1,18 +1,15 @@
 """The better and slower judge: only the changes to its base are shipped, the base comes from its package."""
 
-import fcntl
 import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from data.errors import UserError
-from data.files import disk_errors, sync
+from data.errors import UserError, install_hint
+from data.files import disk_errors, locked, sync
 from data.storage import digest_file
 from judge.classifier.judge import MODEL, TOKENIZER, ClassifierJudge
 
@@ -34,10 +31,15 @@ class LargeClassifierJudge(ClassifierJudge):
         super().__init__(weights=weights, rubric=rubric)
         self.cache = Path(cache) if cache else find_cache()
 
+    @property
+    def merged_folder(self) -> Path:
+        """Where base and changes lie as one once they are merged."""
+        return self.cache / f"{self.name}-{self.weights[:12]}"
+
     @cached_property
     def merged(self) -> Path:
         """Where base and changes lie as one; made on first use."""
-        folder = self.cache / f"{self.name}-{self.weights[:12]}"
+        folder = self.merged_folder
         if not (folder / SUMS).exists():
             print(
                 f"merging the large judge into {folder} (once, some minutes) ...", file=sys.stderr, flush=True
@@ -60,7 +62,7 @@ def merge(weights: Path, card: dict[str, Any], folder: Path) -> None:
     except ImportError as error:
         raise UserError(
             f"the large judge is merged with torch and transformers, and {error.name} is missing: "
-            "pip install -c constraints.txt -e '.[train]'"
+            f"{install_hint('train')}"
         ) from error
     from judge.classifier.recipe import build_recipe
 
@@ -68,7 +70,7 @@ def merge(weights: Path, card: dict[str, Any], folder: Path) -> None:
     found = [load_network(recipe, weights / name) for name in sorted(card["files"])]
     for network, _ in found:
         merge_low_rank(network.base)
-    with disk_errors(folder), _alone(folder.parent):
+    with disk_errors(folder), locked(folder.parent):
         if (folder / SUMS).exists():
             return  # another process has merged the same judge meanwhile
         # Always under one name, so that what a killed merge left is taken away by the next.
@@ -95,15 +97,3 @@ def check_merged(folder: Path) -> None:
         is_whole = False
     if not is_whole:
         raise UserError(f"{folder}: damaged or changed since it was merged; delete it, and it is merged anew")
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """One merge at a time in a cache; the system lets go of the lock, even after kill -9."""
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)

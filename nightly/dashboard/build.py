@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from data.errors import UserError
+from data.errors import UserError, install_hint
 from data.files import disk_errors, replacing
 from nightly.dashboard.responses import ResponsePage, read_responses
 from nightly.dashboard.series import Chronicle, Health, read_chronicle, read_health
@@ -142,7 +142,7 @@ def _library() -> str:
         from plotly.offline import get_plotlyjs
     except ImportError:
         raise UserError(
-            "the package plotly, which draws the charts, is missing; pip install 'empathy-judge[nightly]'"
+            f"the package plotly, which draws the charts, is missing; {install_hint('nightly')}"
         ) from None
     return str(get_plotlyjs())
 

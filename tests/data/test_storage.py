@@ -192,6 +192,29 @@ def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         find_source("gs://bucket/a.jsonl")
 
 
+class Unreadable:
+    """A driver that cannot read the address, or not reach the store."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def isdir(self, path: str) -> bool:
+        raise self.error
+
+
+def test_an_address_its_driver_refuses_is_no_bug_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    import httpx
+
+    for error, kind, words in (
+        (ValueError("Repository id must be 'namespace/name'"), UserError, "use a path, or a URL"),
+        (httpx.ConnectError("no such host"), OperationalError, "check the address"),
+    ):
+        files = Unreadable(error)
+        monkeypatch.setattr(fsspec.core, "url_to_fs", lambda url, files=files: (files, "a.jsonl"))
+        with pytest.raises(kind, match=words):
+            find_source("hf://a.jsonl")
+
+
 def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="is a folder with no file to read"):
