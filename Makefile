@@ -5,7 +5,9 @@ JUDGE ?= classifier
 UV = uv==0.13.7
 PIP_AUDIT = pip-audit==2.10.1
 TORCH = torch==2.13.0
-EXTRAS = calibrate docs nightly prompted ray serve stores test train
+# What the fast tests need, and what the slow ones need on top.
+FAST_EXTRAS = calibrate nightly prompted serve test
+EXTRAS = $(FAST_EXTRAS) check docs ray stores train
 
 BIN := .venv/bin
 # -qq: a private index in pip's settings makes it warn once a package; errors are still said.
@@ -16,7 +18,7 @@ export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 unexport PYTHONPATH
 
-.PHONY: help demo test lint types pytest docs bench trust lock audit clean
+.PHONY: help demo test check lint types pytest docs bench trust lock audit clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -24,31 +26,38 @@ help: ## list the targets
 demo: .venv/.run ## score the sample responses (JUDGE=length for another judge)
 	$(BIN)/python cli.py score data/samples/responses.jsonl --judge $(JUDGE)
 
-test: lint types pytest ## lint, types and tests
+test: lint types pytest ## lint, types and the fast tests: two minutes once installed
 
-lint: .venv/.test
+lint: .venv/.fast
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: .venv/.test
-	$(BIN)/mypy
+# Without torch, Ray and their like, whatever comes from them is Any; `make check` looks at the whole.
+types: .venv/.fast
+	$(BIN)/mypy --cache-dir .mypy_cache/fast --ignore-missing-imports --allow-subclassing-any \
+		--no-warn-return-any --no-warn-unused-ignores --allow-untyped-decorators
 
-pytest: .venv/.test .venv/.openai3
+pytest: .venv/.fast
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-docs: .venv/.test ## build the documentation into build/site
+check: .venv/.check .venv/.openai3 ## types with every package there, and the slow tests: browser, kills, training ...
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests/slow
+
+docs: .venv/.check ## build the documentation into build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
-trust: .venv/.test .venv/.openai3 ## the long campaigns: faults, bad inputs, attacks, load (an hour)
+trust: .venv/.check .venv/.openai3 ## the long campaigns: faults, bad inputs, attacks, load (an hour)
 	$(BIN)/python tests/trust/trust.py
 
-bench: .venv/.test ## measure speed and memory
+bench: .venv/.check ## measure speed and memory
 	$(BIN)/python tests/bench/bench.py
 
 # Made for the oldest Python we support and for all platforms at once; with uv, because it takes the hashes that
 # the index states, where pip-compile downloads every file of every platform. Pinned without a hash: torch, whose
 # builds differ by machine, and what its CUDA builds bring.
 UPGRADE ?= --upgrade
+PART = -e 's/ (pyproject.toml)//' -e 's/, -c [^ ]*//' -e 's/-c [^ ]*, //'
 COMPILE = .venv/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-header --annotation-style line
 
@@ -64,16 +73,20 @@ lock: .venv/.python ## choose the newest versions and write the lock files (UPGR
 	echo 'setuptools>=77' | $(COMPILE) -c .venv/lock/requirements.txt --output-file .venv/lock/run.txt pyproject.toml -
 	( echo '# Written by `make lock`: of requirements.lock what running alone needs.'; \
 	  echo '#   pip install --no-deps --require-hashes -r requirements-run.lock'; \
-	  sed -e 's/ (pyproject.toml)//' -e 's/, -c [^ ]*//' -e 's/-c [^ ]*, //' .venv/lock/run.txt ) > .venv/lock/requirements-run.lock
+	  sed $(PART) .venv/lock/run.txt ) > .venv/lock/requirements-run.lock
+	$(COMPILE) -c .venv/lock/requirements.txt $(FAST_EXTRAS:%=--extra %) --output-file .venv/lock/fast.txt pyproject.toml
+	( echo '# Written by `make lock`: of requirements.lock what `make test` needs.'; \
+	  echo '#   pip install --no-deps --require-hashes -r requirements-fast.lock'; \
+	  sed $(PART) .venv/lock/fast.txt ) > .venv/lock/requirements-fast.lock
 	( echo '# Written by `make lock`: the versions of requirements.lock without the hashes, for installing a part.'; \
 	  echo "#   pip install -c constraints.txt -e '.[serve]'"; \
 	  sed -nE -e '/^(nvidia-|cuda-|triton)/d' -e 's/^([a-z0-9].*==[^\]*[^ \]).*/\1/p' .venv/lock/requirements.txt ) > .venv/lock/constraints.txt
-	mv .venv/lock/requirements.lock .venv/lock/requirements-run.lock .venv/lock/constraints.txt .
+	mv .venv/lock/requirements.lock .venv/lock/requirements-run.lock .venv/lock/requirements-fast.lock .venv/lock/constraints.txt .
 
 audit: .venv/.python ## look the packages of the lock up among known vulnerabilities
 	$(BIN)/python -m venv --clear .venv/audit
 	.venv/audit/bin/python -m pip install -qq --disable-pip-version-check $(PIP_AUDIT)
-	.venv/audit/bin/python tests/trust/audit.py requirements.lock requirements-run.lock
+	.venv/audit/bin/python tests/trust/audit.py requirements.lock requirements-run.lock requirements-fast.lock
 
 clean: ## remove .venv and what the tools left; runs/ stays
 	rm -rf .venv build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
@@ -96,8 +109,13 @@ clean: ## remove .venv and what the tools left; runs/ stays
 	$(INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
-.venv/.test: .venv/.run requirements.lock requirements-weights.lock
-	@echo "Installing what training and testing need (about 2 GB; some minutes) ..."
+.venv/.fast: .venv/.run requirements-fast.lock
+	@echo "Installing what the fast tests need (about 600 MB) ..."
+	$(INSTALL) --no-deps --require-hashes -r requirements-fast.lock
+	@touch $@
+
+.venv/.check: .venv/.fast requirements.lock requirements-weights.lock
+	@echo "Installing what training and the slow tests need (about 2 GB; some minutes) ..."
 	$(INSTALL) --no-deps --require-hashes -r requirements.lock
 	$(INSTALL) $(TORCH)
 	$(INSTALL) --no-deps --require-hashes -r requirements-weights.lock

@@ -24,8 +24,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
-from repository import ROOT
-
+ROOT = Path(__file__).resolve().parents[2]
 PARTS = {
     "start": "A command from the shell to the shell",
     "rows": "Many rows by a judge that costs nothing",
@@ -113,7 +112,7 @@ def write_table(name: str, found: dict[str, Any]) -> str:
 
     part = found["parts"][name]
     about = f"{part['date']}, {part['seconds']:.0f} s, load before it {part['load_before']:g}"
-    lines = [f"`python tests/bench.py --only {name}` ({about})", ""]
+    lines = [f"`python tests/bench/bench.py --only {name}` ({about})", ""]
     lines += ["| figure | value | limit | what it is |", "|---|---|---|---|"]
     for item in part["figures"]:
         limit = item["limit"] + ("" if item["is_met"] else " (missed)")
@@ -129,7 +128,8 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="only whether it runs; limits do not count")
     parser.add_argument("--page", type=Path, help="measure nothing; put what the file holds on this page")
     options = parser.parse_args()
-    sys.path.insert(0, str(ROOT))  # as a script, Python looks for modules beside it only
+    # As a script, Python looks for modules beside it only.
+    sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
     if options.page:
         found = json.loads(options.json.read_text(encoding="utf-8"))
         page = fill_page(options.page.read_text(encoding="utf-8"), found)

@@ -1,8 +1,8 @@
 """Runs the console blocks of the documentation, and compares or rewrites what they show.
 
-    python tests/tutorial.py                  # says where a page and its commands differ
-    python tests/tutorial.py --write          # puts what the commands print now into the pages
-    python tests/tutorial.py --write docs/tutorial.md
+    python tests/support/tutorial.py                  # says where a page and its commands differ
+    python tests/support/tutorial.py --write          # puts what the commands print now into the pages
+    python tests/support/tutorial.py --write docs/tutorial.md
 
 A block fenced as `console` holds commands after `$` and what they print. The commands of a page run in order
 in one folder that looks like a fresh clone after `make demo`; only installing is left out.

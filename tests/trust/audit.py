@@ -1,6 +1,6 @@
 """Looks the packages of a lock up among known vulnerabilities; skips, and says why, where nobody answers.
 
-python tests/audit.py requirements.lock
+python tests/trust/audit.py requirements.lock
 """
 
 import json

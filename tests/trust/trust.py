@@ -1,6 +1,6 @@
 """The long campaigns, one after another, and what they found as one JSON file: `make trust`.
 
-    python tests/trust.py [--only faults inputs attacks requests] [--json build/trust.json]
+    python tests/trust/trust.py [--only faults inputs attacks requests] [--json build/trust.json]
 
 Parts that are not run again keep what an earlier run found. The exit code is 1 if one of them found harm.
 """
@@ -14,14 +14,13 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from repository import ROOT
-
+ROOT: Final = Path(__file__).resolve().parents[2]
 # Each prints one JSON object to stdout and says by its exit code whether it found harm.
 PARTS: Final = {
-    "faults": ("tests/trust_faults.py", "--seeds", "8", "--seconds", "900"),
+    "faults": ("tests/trust/trust_faults.py", "--seeds", "8", "--seconds", "900"),
     "inputs": ("tests/fuzz/run.py", "--inputs", "200000"),
     "attacks": ("cli.py", "calibrate", "--attack", "classifier", "--json"),
-    "requests": ("tests/fuzz_serving.py",),
+    "requests": ("tests/support/fuzz_serving.py",),
 }
 
 

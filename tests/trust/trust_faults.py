@@ -1,6 +1,6 @@
-"""The fault campaign at length: the tests of `test_faults_*.py` with many seeds, counted as JSON.
+"""The fault campaign at length: the tests of `tests/slow/faults` with many seeds, counted as JSON.
 
-    python tests/trust_faults.py --seeds 24
+    python tests/trust/trust_faults.py --seeds 24
 
 A line for each fault is kept while it runs, so that one that is stopped still tells what it did.
 """
@@ -16,8 +16,7 @@ from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any
 
-from repository import TESTS
-
+TESTS = Path(__file__).resolve().parents[1]
 SIGNS = ("lost", "doubled", "bad_message")
 
 
@@ -42,7 +41,7 @@ def main() -> int:
         tally = Path(folder) / "faults.jsonl"
         tally.touch()
         env = os.environ | {"FAULT_SEEDS": str(options.seeds), "FAULT_TALLY": str(tally)}
-        files = sorted(str(path) for path in TESTS.glob("test_faults_*.py"))
+        files = sorted(str(path) for path in (TESTS / "slow" / "faults").glob("test_*.py"))
         every = ("-m", "slow or not slow", "-p", "no:cacheprovider")
         words = [sys.executable, "-m", "pytest", "-q", *every, *files]
         try:

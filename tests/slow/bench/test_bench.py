@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from repository import TESTS
+from repository import ROOT, TESTS
 
 BENCH = TESTS / "bench" / "bench.py"
 
@@ -31,7 +31,7 @@ def test_each_part_runs(tmp_path: Path, names: tuple[str, ...]) -> None:
     found = tmp_path / "bench.json"
     said = bench(found, "--quick", "--only", *names)
     page = tmp_path / "page.md"
-    page.write_text((BENCH.parents[1] / "docs" / "performance.md").read_text())
+    page.write_text((ROOT / "docs" / "performance.md").read_text())
     bench(found, "--page", str(page))
     parts = json.loads(found.read_text())["parts"]
     for name in names:

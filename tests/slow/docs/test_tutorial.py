@@ -21,7 +21,7 @@ def _shell() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_shows_what_its_commands_print(page: Path) -> None:
     problems = tutorial.check(page)
-    assert not problems, "refresh with: python tests/tutorial.py --write\n" + "\n".join(problems)
+    assert not problems, "refresh with: python tests/support/tutorial.py --write\n" + "\n".join(problems)
 
 
 def test_the_tutorial_gets_from_too_few_to_a_verdict() -> None:
