@@ -5,7 +5,7 @@ rename, a removal, a statement to the database. Undisturbed runs tell how many t
 at any of them. The processes are forked from one that has loaded everything, so that a hundred kills take
 seconds and not minutes.
 
-`python tests/support/faults.py MODULE...` is that process: orders come as lines of JSON, and each is answered by one.
+`python tests/support/faults.py MODULE...` is that process: orders are lines of JSON, each answered by one.
 """
 
 import json
