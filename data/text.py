@@ -1,13 +1,45 @@
-"""Names and numbers of a report, the same in every section of it."""
+"""Names, numbers, estimates, p-values, times and money as people read them, alike wherever they are printed.
+
+What is undefined (None, not a number, infinite) is printed as `UNDEFINED` by every function here, a minus is
+a minus sign, and a number that rounds to nothing has no sign.
+"""
 
 import hashlib
+import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
+
+UNDEFINED = "undefined"
+MINUS = "\N{MINUS SIGN}"
+
+
+class HasEnds(Protocol):
+    """An interval: `calibration.estimate.Interval` is one."""
+
+    @property
+    def low(self) -> float: ...
+
+    @property
+    def high(self) -> float: ...
+
+
+class HasInterval(Protocol):
+    """A value with its interval: `calibration.estimate.Estimate` is one."""
+
+    @property
+    def value(self) -> float: ...
+
+    @property
+    def interval(self) -> HasEnds | None: ...
+
+
+# An estimate as it was measured, or as JSON has it: {"value": 0.4, "low": 0.3, "high": null}.
+AnyEstimate = HasInterval | Mapping[str, Any] | float | None
 
 
 def slug(name: str) -> str:
-    """A file's name for any text: readable, and never the same for two.
+    """Turn any text into a file's name that is readable, and never the same for two texts.
 
     >>> slug("GPT-4/turbo"), slug("../..")
     ('gpt-4-turbo-a65e6496', 'x-0cfd1c96')
@@ -16,48 +48,8 @@ def slug(name: str) -> str:
     return f"{plain}-{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}"
 
 
-# An estimate in words: its value, and its interval in brackets where it has one.
-
-
-def show(
-    estimate: Mapping[str, float | None],
-    *,
-    scale: float = 1,
-    digits: int = 3,
-    interval_digits: int | None = None,
-    glue: str = " ",
-    zero: bool = True,
-) -> str:
-    """As text; without `zero` nothing stands before the point of a number below one.
-
-    >>> show({"value": 0.238, "low": 0.2134, "high": 0.26}, interval_digits=2, zero=False)
-    '.238 [.21, .26]'
-    >>> show({"value": 0.031, "low": None, "high": None}, scale=100, digits=1)
-    '3.1'
-    """
-    value, low, high = (estimate[key] for key in ("value", "low", "high"))
-    if value is None:
-        return "undefined"
-    text = _number(scale * value, digits, zero=zero)
-    if low is None or high is None:
-        return text
-    places = digits if interval_digits is None else interval_digits
-    ends = ", ".join(_number(scale * end, places, zero=zero) for end in (low, high))
-    return f"{text}{glue}[{ends}]"
-
-
-def points(estimate: Mapping[str, float | None]) -> str:
-    """A share's error in percentage points."""
-    return show(estimate, scale=100, digits=1)
-
-
-def _number(value: float, digits: int, *, zero: bool) -> str:
-    text = f"{value:.{digits}f}"
-    return text if zero or not text.lstrip("-").startswith("0.") else text.replace("0.", ".", 1)
-
-
 def printable(text: str) -> str:
-    r"""A name as a terminal can show it: a line break, an escape code or half a character is not one.
+    r"""Make a name safe for a terminal: no line break, no escape code, no half a character.
 
     >>> printable("gpt\x1b[31m") == "gpt\N{REPLACEMENT CHARACTER}[31m"
     True
@@ -65,11 +57,169 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
-UNDEFINED = "undefined"
+def listed(names: Sequence[str]) -> str:
+    """List names as a sentence does.
+
+    >>> listed(["a", "b", "c"]), listed([])
+    ('a, b and c', 'none')
+    """
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names) or "none"
+
+
+def number(
+    value: float | None, digits: int = 2, *, scale: float = 1, sign: bool = False, zero: bool = True
+) -> str:
+    """Print a number; with `sign` a plus where it is positive, without `zero` no 0 before the point.
+
+    >>> number(-0.034, 1, scale=100, sign=True) == f"{MINUS}3.4", number(None), number(1234.5, 0)
+    (True, 'undefined', '1,234')
+    >>> number(0.238, zero=False), number(-0.001)
+    ('.24', '0.00')
+    """
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        return UNDEFINED
+    text = f"{scale * value:{'+' if sign else ''},.{digits}f}"
+    if not float(text.replace(",", "")):
+        text = text.lstrip("+-")
+    if not zero and text.lstrip("+-").startswith("0."):
+        text = text.replace("0.", ".", 1)
+    return text.replace("-", MINUS)
+
+
+def count(value: int | None) -> str:
+    """Print a count with commas between thousands."""
+    return number(value, 0)
+
+
+def signed(share: float | None, digits: int = 1) -> str:
+    """Print a difference of shares in points, with its sign.
+
+    >>> signed(0.05), signed(-0.0312) == f"{MINUS}3.1", signed(0.0)
+    ('+5.0', True, '0.0')
+    """
+    return number(share, digits, scale=100, sign=True)
+
+
+def interval(
+    low: float | None,
+    high: float | None,
+    digits: int = 2,
+    *,
+    scale: float = 1,
+    sign: bool = False,
+    zero: bool = True,
+) -> str:
+    """Print an interval in brackets.
+
+    >>> interval(0.2134, 0.26), interval(0.02, 0.1405, 1, scale=100, sign=True), interval(None, 1.0)
+    ('[0.21, 0.26]', '[+2.0, +14.1]', 'undefined')
+    """
+    ends = [number(end, digits, scale=scale, sign=sign, zero=zero) for end in (low, high)]
+    return UNDEFINED if UNDEFINED in ends else f"[{', '.join(ends)}]"
+
+
+def show(
+    estimate: AnyEstimate,
+    *,
+    digits: int = 3,
+    interval_digits: int | None = None,
+    scale: float = 1,
+    sign: bool = False,
+    zero: bool = True,
+    glue: str = " ",
+) -> str:
+    r"""Print an estimate: its value, and after `glue` its interval where it has one.
+
+    >>> show({"value": 0.238, "low": 0.2134, "high": 0.26}, interval_digits=2, zero=False)
+    '.238 [.21, .26]'
+    >>> show({"value": 0.031, "low": None, "high": None}, scale=100, digits=1), show(None)
+    ('3.1', 'undefined')
+    """
+    value, low, high = ends_of(estimate)
+    text = number(value, digits, scale=scale, sign=sign, zero=zero)
+    if text == UNDEFINED or low is None or high is None:
+        return text
+    places = digits if interval_digits is None else interval_digits
+    return f"{text}{glue}{interval(low, high, places, scale=scale, sign=sign, zero=zero)}"
+
+
+def ends_of(estimate: AnyEstimate) -> tuple[float | None, float | None, float | None]:
+    """Take an estimate apart: its value, its low end, its high end; None where there is none."""
+    if estimate is None or isinstance(estimate, int | float):
+        return estimate, None, None
+    if isinstance(estimate, Mapping):
+        value = estimate["value"] if "value" in estimate else estimate.get("share")
+        return value, estimate.get("low"), estimate.get("high")
+    ends = estimate.interval
+    return (estimate.value, ends.low, ends.high) if ends else (estimate.value, None, None)
+
+
+def percent(share: AnyEstimate, *, glue: str = " ") -> str:
+    """Print a share, or an error of shares, in per cent with its interval.
+
+    >>> percent({"value": 0.6289, "low": 0.603, "high": 0.659}), percent(0.031)
+    ('62.9 [60.3, 65.9]', '3.1')
+    """
+    return show(share, digits=1, scale=100, glue=glue)
+
+
+def points(difference: AnyEstimate, *, glue: str = " ") -> str:
+    """Print a difference of shares in points with its interval, all with their signs.
+
+    >>> points({"value": 0.0812, "low": 0.02, "high": 0.1405})
+    '+8.1 [+2.0, +14.1]'
+    """
+    return show(difference, digits=1, scale=100, sign=True, glue=glue)
+
+
+def p_value(value: float | None) -> str:
+    """Print a p-value to three places.
+
+    >>> p_value(0.0214), p_value(1e-9), p_value(1.0), p_value(None)
+    ('.021', '< .001', '1', 'undefined')
+    """
+    if value is not None and value < 0.001:
+        return "< .001"
+    return "1" if value is not None and value >= 0.9995 else number(value, 3, zero=False)
+
+
+def exact_p_value(value: float | None) -> str:
+    """Print a p-value to four places, or by its power of ten.
+
+    >>> exact_p_value(0.02897), exact_p_value(7.77e-23), exact_p_value(1.0), exact_p_value(math.nan)
+    ('.0290', '7.8e-23', '1', 'undefined')
+    """
+    if value is not None and value < 0.0001:
+        return f"{value:.1e}"
+    return "1" if value is not None and value >= 0.99995 else number(value, 4, zero=False)
+
+
+def duration(seconds: float) -> str:
+    """Print seconds as a person would say them.
+
+    >>> [duration(item) for item in (14, 100, 720, 5400, 200000)]
+    ['14 s', '100 s', '12 min', '1.5 h', '56 h']
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    hours = seconds / 3600
+    return f"{hours:.1f} h" if hours < 10 else f"{hours:.0f} h"
+
+
+def money(dollars: float | None) -> str:
+    """Print US dollars, as exact as they are few.
+
+    >>> money(12.345), money(0.00123), money(0.0), money(None)
+    ('$12.35', '$0.0012', '$0.00', 'undefined')
+    """
+    if dollars is None:
+        return UNDEFINED
+    return f"${dollars:,.2f}" if dollars >= 0.1 or not dollars else f"${dollars:.4f}"
+
 
 Row = Mapping[str, Any]
-MINUS = "\N{MINUS SIGN}"
-_MINUS_ZERO = re.compile(r"-(0(?:\.0+)?)(?![\d.])")
 
 METRIC_NAMES = {
     "qwk": "Weighted kappa, by label",
@@ -124,30 +274,8 @@ def estimate(found: Any) -> dict[str, float | None]:
 
 
 def show_estimate(found: Any, *, is_share: bool = False, digits: int = 2) -> str:
-    """A share in per cent, any other statistic as it is.
-
-    >>> show_estimate({"value": 0.6289, "low": 0.603, "high": 0.659}, is_share=True), show_estimate(None)
-    ('62.9 [60.3, 65.9]', 'undefined')
-    >>> show_estimate({"value": -0.001, "low": -0.002, "high": 0.0})
-    '0.00 [0.00, 0.00]'
-    """
-    scale, places = (100, 1) if is_share else (1, digits)
-    shown = show(estimate(found), scale=scale, digits=places)
-    return _MINUS_ZERO.sub(r"\1", shown).replace("-", MINUS)
-
-
-def number(value: Any, digits: int = 2, *, scale: float = 1, sign: bool = False) -> str:
-    """A number, or "undefined"; with `sign`, a plus where it is positive.
-
-    >>> number(-0.034, 1, scale=100, sign=True) == "\N{MINUS SIGN}3.4", number(None)
-    (True, 'undefined')
-    """
-    if not isinstance(value, int | float):
-        return UNDEFINED
-    text = f"{scale * value:{'+' if sign else ''},.{digits}f}"
-    if not float(text.replace(",", "")):
-        text = text.lstrip("+-")
-    return text.replace("-", MINUS)
+    """Print a share in per cent, any other statistic as it is."""
+    return percent(found) if is_share else show(found, digits=digits)
 
 
 def is_share(columns: Sequence[str]) -> bool:
@@ -158,15 +286,6 @@ def is_share(columns: Sequence[str]) -> bool:
 def total(counts: Row) -> int:
     """The sum of counts by name."""
     return sum(count for count in counts.values() if isinstance(count, int))
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names as a sentence lists them.
-
-    >>> listed(["a", "b", "c"]), listed([])
-    ('a, b and c', 'none')
-    """
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names) or "none"
 
 
 def headline_of(result: Row) -> str:

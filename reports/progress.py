@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Final
 
+from data.text import duration
 from judge.score_file import OnProgress
 from reports.terminal import open_screen
 
@@ -49,23 +50,9 @@ class Forecast:
         if seconds >= LONG or cost >= DEAR:
             money = f" and about USD {cost:.2f}" if cost else ""
             self._say(
-                f"about {show_time(seconds)}{money} to go for {total - done:,} more (an estimate from "
+                f"about {duration(seconds)}{money} to go for {total - done:,} more (an estimate from "
                 f"{done - at:,}); Ctrl-C keeps what is done"
             )
-
-
-def show_time(seconds: float) -> str:
-    """Seconds as a person would say them.
-
-    >>> [show_time(item) for item in (14, 100, 720, 5400, 200000)]
-    ['14 s', '100 s', '12 min', '1.5 h', '56 h']
-    """
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    hours = seconds / 3600
-    return f"{hours:.1f} h" if hours < 10 else f"{hours:.0f} h"
 
 
 LINE_EVERY = 30.0  # seconds between two lines of progress in a log
@@ -126,7 +113,7 @@ def steps() -> Iterator[tuple[Callable[[str, int, int], None], Callable[[int, in
         nonlocal last
         if monotonic() - last >= STEP_EVERY:
             last = monotonic()
-            left = show_time((last - began) / done * (total - done)) if done else "some time"
+            left = duration((last - began) / done * (total - done)) if done else "some time"
             print(f"{part}step {done:,} of {total:,}, about {left} to go", file=sys.stderr, flush=True)
 
     yield on_split, on_step

@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.table import Table
 
-from data.text import points, show
+from data.text import percent, show
 from judge.classifier.trials import METRICS
 from reports.terminal import open_screen, print_table
 
@@ -25,7 +25,7 @@ def print_trial(evaluation: Mapping[str, Any]) -> None:
     for title in ("model", "crowd's Good", "judge's Good", "error in points"):
         levels.add_column(title, justify="left" if title == "model" else "right")
     for row in judge["models"]:
-        error = points(row["share_error"])
+        error = percent(row["share_error"])
         levels.add_row(row["model"], f"{row['crowd']['Good']:.3f}", f"{row['judge']['Good']:.3f}", error)
     console.print()
     print_table(console, levels)
@@ -38,9 +38,9 @@ def _say_levels(judge: Mapping[str, Any], evaluation: Mapping[str, Any]) -> list
     levels = judge["chosen_models"] or judge["all_models"]
     lines = [
         f"Good share over {len(levels['models'])} models without people's own replies, in points: off by "
-        f"{points(levels['mean_share_error'])} on average, {points(levels['worst_share_error'])} at worst",
-        f"  guessing the mean of all others {points(levels['guess_error'])}, of the others among these "
-        f"{points(levels['guess_error_among'])}; {', '.join(_say_rivals(evaluation))}",
+        f"{percent(levels['mean_share_error'])} on average, {percent(levels['worst_share_error'])} at worst",
+        f"  guessing the mean of all others {percent(levels['guess_error'])}, of the others among these "
+        f"{percent(levels['guess_error_among'])}; {', '.join(_say_rivals(evaluation))}",
         f"  their order: tau {_short(levels['tau'])}",
     ]
     # With raters apart the judge has met these models: its spread says nothing of one it has not.
@@ -60,7 +60,7 @@ def _say_rivals(evaluation: Mapping[str, Any]) -> list[str]:
         name: found for name, found in evaluation["evaluations"].items() if not name.startswith("judge")
     }
     return [
-        f"{name} {points((found['chosen_models'] or found['all_models'])['mean_share_error'])}"
+        f"{name} {percent((found['chosen_models'] or found['all_models'])['mean_share_error'])}"
         for name, found in rivals.items()
     ]
 

@@ -16,7 +16,7 @@ from data.errors import UserError
 from data.files import disk_errors, replacing
 from data.records import LABELS, Exchange
 from data.tables import read_exchanges, read_ratings
-from data.text import points, show
+from data.text import percent, show
 from judge.classifier.examples import Example, join_ratings
 from judge.classifier.judge import CARD, MODEL, TOKENIZER, ClassifierJudge
 from judge.classifier.recipe import Recipe, read_recipe
@@ -233,7 +233,7 @@ def _level_table(evaluation: Mapping[str, Any], *, is_apart: bool) -> list[str]:
     judge = evaluation["evaluations"]["judge"]
     lines = ["| model | crowd's Good | judge's Good | error in points |", "|---|---|---|---|"]
     for row in judge["models"]:
-        error = points(row["share_error"])
+        error = percent(row["share_error"])
         lines.append(
             f"| {row['model']} | {row['crowd']['Good']:.3f} | {row['judge']['Good']:.3f} | {error} |"
         )
@@ -243,9 +243,9 @@ def _level_table(evaluation: Mapping[str, Any], *, is_apart: bool) -> list[str]:
     mean, guess, among = (levels[key] for key in ("mean_share_error", "guess_error", "guess_error_among"))
     lines += [
         "",
-        f"Off by {points(mean)} points on average over {', '.join(levels['models'])}; TF-IDF by "
-        f"{100 * rival:.1f}, guessing the mean of all others by {points(guess)}, of the others among these "
-        f"by {points(among)}. Their order: Kendall's tau {show(levels['tau'], digits=2)}.",
+        f"Off by {percent(mean)} points on average over {', '.join(levels['models'])}; TF-IDF by "
+        f"{100 * rival:.1f}, guessing the mean of all others by {percent(guess)}, of the others among these "
+        f"by {percent(among)}. Their order: Kendall's tau {show(levels['tau'], digits=2)}.",
     ]
     spread, worth = levels["between_sd"], levels["worth_in_ratings"]
     if is_apart and spread is not None and worth is not None:
