@@ -6,17 +6,44 @@ from dataclasses import dataclass, field, fields
 from datetime import date, timedelta
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from calibration.shares.transport import Between, between_of
 from data.errors import StaleCalibration, UserError
 from data.files import disk_errors, replacing
 from data.records import LABELS
-from judge.base import Judge
+from data.rubric import Rubric
 
+FILE: Final = "calibration.json"
+NONE: Final = "none"  # the name of no calibration
 FORMAT: Final = 1
 MAX_BYTES: Final = 64 << 20
 MAKE_ANEW: Final = "make it anew with `calibrate`"
+
+
+class Judge(Protocol):
+    """What a calibration must know of a judge."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def version(self) -> str: ...
+    @property
+    def rubric(self) -> Rubric: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeIdentity:
+    """What a calibration is bound to; `rubric` is the digest of the judge's instructions."""
+
+    name: str
+    version: str
+    rubric: str
+
+
+def identify(judge: Judge) -> JudgeIdentity:
+    """Take the identity of a judge that is at hand."""
+    return JudgeIdentity(name=judge.name, version=judge.version, rubric=judge.rubric.digest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,26 +125,23 @@ def read_calibration(path: Path) -> Calibration:
     return _validate(path, row)
 
 
-def fits(
-    calibration: Calibration,
-    *,
-    judge: str,
-    version: str,
-    rubric: str,
-    today: date,
-) -> str | None:
-    """Why the calibration must not be applied to this judge today, or None."""
-    if calibration.judge != judge:
-        return f"another judge: it is for {calibration.judge!r}, not {judge!r}"
-    if calibration.version != version:
-        return f"another judge version: it is for {calibration.version!r}, not {version!r}"
-    if calibration.rubric != rubric:
+def misfit(calibration: Calibration, judge: JudgeIdentity, *, today: date) -> str | None:
+    """Say why a calibration must not be applied to this judge today; None where it may."""
+    if calibration.judge != judge.name:
+        return f"another judge: it is for {calibration.judge!r}, not {judge.name!r}"
+    if calibration.version != judge.version:
+        return f"another judge version: it is for {calibration.version!r}, not {judge.version!r}"
+    if calibration.rubric != judge.rubric:
         return "another rubric: the judge was calibrated with other instructions"
     # A day of grace: it may have been made east of here, or before a clock was put back over midnight.
     if today < calibration.created - timedelta(days=1):
         return f"made on {calibration.created}, after today"
     if today >= calibration.expires:
         return f"expired on {calibration.expires}"
+    if tuple(calibration.between) != LABELS:
+        return (
+            f"it is for a level of {', '.join(calibration.between) or 'nothing'}, not of Bad, Okay and Good"
+        )
     return None
 
 
@@ -156,12 +180,6 @@ def _validate(path: Path, row: dict[str, Any]) -> Calibration:
     return calibration
 
 
-# A calibration at work in `score`: found, checked against the judge, and applied; with numpy alone.
-
-FILE = "calibration.json"
-NONE = "none"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """The calibration to apply, or None; `says` is what the person is told about it."""
@@ -176,49 +194,37 @@ class Found:
 
 
 def find_calibration(judge: Judge, wanted: str | None, *, today: date) -> Found:
-    """The calibration named, or the one that lies beside the judge's weights, if it fits.
+    """Find the calibration named, or the one that lies beside the judge's weights, if it fits.
 
     One that was asked for by name and does not fit is an error; that none is shipped, or none fits, is not.
     """
-    about = {"judge": judge.name, "version": judge.version, "rubric": judge.rubric.digest}
+    identity = identify(judge)
     if wanted is not None:
-        return take_named(wanted, about, today=today)
+        return take_named(wanted, identity, today=today)
     folder = getattr(judge, "folder", None)
     if folder is None or not (Path(folder) / FILE).exists():
         return Found(calibration=None, says="no calibration fits: none came with this judge; see `calibrate`")
     try:
-        calibration = read_calibration(Path(folder) / FILE)
-        reason = why_not(calibration, about, today=today)
+        return take_fitting(read_calibration(Path(folder) / FILE), identity, today=today)
     except UserError as error:
-        reason = str(error)
-    if reason:
-        return Found(calibration=None, says=f"no calibration fits: {reason}")
-    return fitting(calibration)
+        return Found(calibration=None, says=f"no calibration fits: {error}")
 
 
-def take_named(wanted: str, about: Mapping[str, Any], *, today: date) -> Found:
-    """The calibration asked for by its file or folder, or by `none`; refused where it does not fit."""
+def take_named(wanted: str, judge: JudgeIdentity, *, today: date) -> Found:
+    """Read the calibration asked for by its file or folder, or by `none`; refused where it does not fit."""
     if wanted == NONE:
         return Found(calibration=None, says="no calibration, as asked: the shares are the judge's own")
     path = Path(wanted) / FILE if Path(wanted).is_dir() else Path(wanted)
     calibration = read_calibration(path)
-    if reason := why_not(calibration, about, today=today):
-        raise StaleCalibration(f"{path}: does not fit: {reason}; make it anew with `calibrate`")
-    return fitting(calibration)
+    if reason := misfit(calibration, judge, today=today):
+        raise StaleCalibration(f"{path}: does not fit: {reason}; {MAKE_ANEW}")
+    return take_fitting(calibration, judge, today=today)
 
 
-def why_not(calibration: Calibration, about: Mapping[str, Any], *, today: date) -> str | None:
-    """Why a calibration does not fit a judge known by its name, version and rubric; None where it does."""
-    reason = fits(calibration, today=today, **about)
-    if reason is None and tuple(calibration.between) != LABELS:
-        return (
-            f"it is for a level of {', '.join(calibration.between) or 'nothing'}, not of Bad, Okay and Good"
-        )
-    return reason
-
-
-def fitting(calibration: Calibration) -> Found:
-    """A calibration that fits, and what is said of it."""
+def take_fitting(calibration: Calibration, judge: JudgeIdentity, *, today: date) -> Found:
+    """Take the calibration if it fits the judge; either way with what is said of it."""
+    if reason := misfit(calibration, judge, today=today):
+        return Found(calibration=None, says=f"no calibration fits: {reason}")
     models = len(calibration.betweens()[-1].models)
     return Found(
         calibration=calibration,

@@ -56,7 +56,7 @@ from calibration.agreement.ceiling import PILOT_KAPPA, Ceiling, ceiling
 from calibration.agreement.judge_vs_people import Agreement, agreement
 from calibration.agreement.metrics import calibration_error, log_losses
 from calibration.agreement.rater_model import fit_rater_model
-from calibration.artifact import Calibration
+from calibration.artifact import Calibration, JudgeIdentity
 from calibration.bias.audits import audit, response_facts
 from calibration.bias.slices import _says, by_emotion, clusters_of, label_policies, worst_disagreements
 from calibration.estimate import Floats, finite_or_none
@@ -224,7 +224,7 @@ def _ask_first(paired: Paired, fitted: Fitted, judgments: Sequence[Judgment]) ->
 
 def make_calibration(
     *,
-    judge: Mapping[str, str],
+    judge: JudgeIdentity,
     paired: Paired,
     fitted: Fitted,
     models: Mapping[str, Rated],
@@ -233,13 +233,13 @@ def make_calibration(
     leave_out: Sequence[str] = (),
     figures: Mapping[str, Any] | None = None,
 ) -> Calibration:
-    """What was fitted, bound to `judge` (name, version, rubric) and to the ratings it was fitted on."""
+    """What was fitted, bound to `judge` and to the ratings it was fitted on."""
     names = columns_of(paired.scale)
     lines = dict(zip(names, calibrate_between(in_line(models, leave_out)), strict=False))
     return Calibration(
-        judge=judge["name"],
-        version=judge["version"],
-        rubric=judge["rubric"],
+        judge=judge.name,
+        version=judge.version,
+        rubric=judge.rubric,
         ratings=digest_ratings(paired),
         created=created,
         days=days,
@@ -394,7 +394,7 @@ def calibrate(
     # Levels rest on every single rating: a median would hide how far raters differ.
     models = rated_models(first.paired, first.judged.judgments)
     calibration = make_calibration(
-        judge={"name": first.judged.name, "version": first.judged.version, "rubric": first.judged.rubric},
+        judge=JudgeIdentity(name=first.judged.name, version=first.judged.version, rubric=first.judged.rubric),
         paired=first.paired,
         fitted=fitted,
         models=models,

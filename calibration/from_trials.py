@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from calibration.artifact import Calibration
+from calibration.artifact import Calibration, JudgeIdentity
 from calibration.estimate import finite_or_none
 from calibration.fit import fit, make_calibration
 from calibration.pairing import Paired
@@ -16,7 +16,6 @@ from calibration.shares.ppi import Rated, one_hot
 from calibration.shares.transport import left_out_levels
 from data.errors import UserError
 from data.records import LABELS
-from judge.base import Judge
 
 RATERS_APART, MODEL_APART = "raters-apart", "model-apart"
 JUDGE = "judge"  # among the predictors of a trial
@@ -24,7 +23,7 @@ JUDGE = "judge"  # among the predictors of a trial
 
 def calibration_from_trials(
     folders: Sequence[Path],
-    judge: Judge,
+    judge: JudgeIdentity,
     *,
     created: date,
     days: int,
@@ -46,7 +45,7 @@ def calibration_from_trials(
     models = _models(trials[MODEL_APART])
     fitted = fit(known, seed=seed)
     return make_calibration(
-        judge={"name": judge.name, "version": judge.version, "rubric": judge.rubric.digest},
+        judge=judge,
         paired=known,
         fitted=fitted,
         models=models,

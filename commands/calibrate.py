@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from calibration.artifact import FILE as FILE_desk
-from calibration.artifact import write_calibration
+from calibration.artifact import identify, write_calibration
 from calibration.fit import Options
 from calibration.fit import calibrate as calibrate_desk
 from calibration.from_trials import calibration_from_trials
@@ -271,7 +271,7 @@ def calibrate_trials(
     judge = load_judge(judge_name)
     calibration = calibration_from_trials(
         trials,
-        judge,
+        identify(judge),
         created=date.today(),
         days=options.days,
         seed=options.seed,

@@ -146,10 +146,14 @@ def _digest(text: str) -> str:
 def to_plain(value: Any) -> Any:
     """Make JSON values of a record: a tuple is a list, a date is ISO text, what is not finite is null.
 
+    A record whose JSON has other names than its fields says so in a method `as_dict`.
+
     >>> to_plain({"share": float("nan"), "turn": Turn(speaker="user", text="Hello.")})
     {'share': None, 'turn': {'speaker': 'user', 'text': 'Hello.'}}
     """
     if is_dataclass(value) and not isinstance(value, type):
+        if hasattr(value, "as_dict"):
+            return to_plain(value.as_dict())
         return {item.name: to_plain(getattr(value, item.name)) for item in fields(value)}
     if isinstance(value, Mapping):
         return {str(key): to_plain(item) for key, item in value.items()}

@@ -41,9 +41,7 @@ HEAVY = {
     "pyarrow",
 }
 AWAITED: set[tuple[str, str]] = {
-    ("calibration/artifact.py", "judge.base"),
     ("calibration/fit.py", "reports.calibration.verdict"),
-    ("calibration/from_trials.py", "judge.base"),
     ("judge/classifier/make.py", "reports.progress"),
     ("judge/classifier/make.py", "reports.training_tables"),
     ("judge/tuning/optimize.py", "reports.terminal"),

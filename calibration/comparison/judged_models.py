@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.artifact import FILE, Found, fitting, read_calibration, take_named, why_not
+from calibration.artifact import FILE, Found, JudgeIdentity, read_calibration, take_fitting, take_named
 from calibration.cluster import UNDEFINED, Contrast, contrast
 from calibration.estimate import Estimate, Interval
 from calibration.shares.correction import correct
@@ -328,18 +328,16 @@ def find_corrector(
     That one lies with a run, or with the shipped judge of this name in the folder `weights`.
     """
     first = runs[0].judged
-    about = {"judge": first.name, "version": first.version, "rubric": first.rubric}
+    judge = JudgeIdentity(name=first.name, version=first.version, rubric=first.rubric)
     if wanted is not None:
-        return take_named(wanted, about, today=today)
+        return take_named(wanted, judge, today=today)
     digests = {run.calibration for run in runs}
     if digests == {None}:
         return Found(calibration=None, says="the runs were scored without a calibration")
     shipped = (weights / first.name / FILE,) if weights else ()
     for path in (*(run.folder / FILE for run in runs), *shipped):
         if path.is_file() and (calibration := read_calibration(path)).digest in digests:
-            if reason := why_not(calibration, about, today=today):
-                return Found(calibration=None, says=f"no calibration fits: {reason}")
-            return fitting(calibration)
+            return take_fitting(calibration, judge, today=today)
     digest = next(filter(None, digests))
     return Found(
         calibration=None,

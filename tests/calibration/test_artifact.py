@@ -6,9 +6,17 @@ from datetime import date
 
 import pytest
 
-from calibration.artifact import FORMAT, Calibration, fits, read_calibration, write_calibration
+from calibration.artifact import (
+    FORMAT,
+    Calibration,
+    JudgeIdentity,
+    misfit,
+    read_calibration,
+    write_calibration,
+)
 from calibration.shares.transport import Between, Target, fit_line, transport
 from data.errors import UserError
+from data.records import LABELS
 
 GOOD = Between(models=("a", "b", "c"), judge=(0.5, 0.6, 0.7), crowd=(0.4, 0.52, 0.6), noise=(0.001,) * 3)
 MADE = Calibration(
@@ -115,12 +123,18 @@ def test_what_json_cannot_say_is_never_written(tmp_path) -> None:
         ({}, date(2025, 5, 29), None),
         ({}, date(2025, 5, 30), "expired on 2025-05-30"),
         ({}, date(2025, 2, 27), "after today"),
-        ({"judge": "length"}, date(2025, 3, 2), "another judge:"),
+        ({"name": "length"}, date(2025, 3, 2), "another judge:"),
         ({"version": "2"}, date(2025, 3, 2), "another judge version"),
         ({"rubric": "x"}, date(2025, 3, 2), "another rubric"),
     ],
 )
 def test_it_says_when_it_does_not_fit(change, today: date, says: str | None) -> None:
-    asked = {"judge": "default", "version": "1.2", "rubric": "ab12"} | change
-    reason = fits(MADE, today=today, **asked)
+    judge = replace(JudgeIdentity(name="default", version="1.2", rubric="ab12"), **change)
+    made = replace(MADE, between=dict.fromkeys(LABELS, GOOD.as_dict()))
+    reason = misfit(made, judge, today=today)
     assert reason is None if says is None else says in (reason or "")
+
+
+def test_a_calibration_of_a_mean_does_not_fit_a_judge_of_labels() -> None:
+    judge = JudgeIdentity(name="default", version="1.2", rubric="ab12")
+    assert "a level of Good, not of" in (misfit(MADE, judge, today=MADE.created) or "")

@@ -18,7 +18,7 @@ from repository import ROOT
 from simulated import World, start_world
 
 import cli
-from calibration.artifact import Calibration, fits
+from calibration.artifact import Calibration, JudgeIdentity, misfit
 from data.runs import Plan, discard_run, open_run
 from nightly.config import read_config
 from nightly.history import open_history
@@ -103,12 +103,19 @@ def test_a_night_named_by_a_clock_that_was_put_back_is_the_one_before(world: Wor
 
 def test_a_calibration_outlives_a_clock_put_back_over_midnight() -> None:
     made = Calibration(
-        judge="j", version="1", rubric="r", ratings="x", created=datetime(2026, 12, 2).date(), days=2, count=1
+        judge="j",
+        version="1",
+        rubric="r",
+        ratings="x",
+        created=datetime(2026, 12, 2).date(),
+        days=2,
+        count=1,
+        between={"Bad": {}, "Okay": {}, "Good": {}},
     )
 
     def on(day: str) -> str | None:
         today = datetime.fromisoformat(day).date()
-        return fits(made, judge="j", version="1", rubric="r", today=today)
+        return misfit(made, JudgeIdentity(name="j", version="1", rubric="r"), today=today)
 
     assert on("2026-12-01") is None, "made on the far side of midnight, or of the world"
     assert on("2026-12-03") is None
