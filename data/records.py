@@ -79,6 +79,8 @@ class Judgment:
     """One judge's word on one exchange: a label with probabilities, or `unscored` with the reason.
 
     `flag` names the danger that the speaker may be in: people should read that response, whatever its label.
+    `components` are probabilities of the rubric's components, from a judge that gives them; `decided_by` is
+    the judge of a cascade whose word this is.
     """
 
     __pydantic_config__: ClassVar = {"allow_inf_nan": False}
@@ -95,6 +97,8 @@ class Judgment:
     unscored: str | None = None
     usage: Mapping[str, float] | None = None
     flag: str | None = None
+    components: Mapping[str, float] | None = None
+    decided_by: str | None = None
 
 
 def judgment_of(exchange: Exchange, probabilities: Mapping[str, float]) -> Judgment:

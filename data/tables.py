@@ -288,8 +288,9 @@ def to_row(record: Any) -> Row:
     # By hand, since `asdict` copies every value and would take longer than a quick judge.
     row = {name: getattr(record, name) for name in record.__slots__}
     if isinstance(record, Judgment):
-        if record.flag is None:
-            del row["flag"]  # few have one, and lines from before there were flags stay the same
+        for name in ("flag", "components", "decided_by"):
+            if row[name] is None:
+                del row[name]  # few judgments have one
         return row
     extra = row.pop("extra")
     if "dialogue" in row:

@@ -153,8 +153,6 @@ MAPS: Final[dict[str, Callable[[Sequence[float], Mapping[str, Any]], list[float]
     "isotonic": _isotonic,
 }
 
-DECIDED: Final = "decided by "
-
 
 class CascadeJudge:
     """Asks `first`, the local classifier unless named; `second` only where the first is not sure enough.
@@ -200,15 +198,19 @@ class CascadeJudge:
         quick = self.first.ask(exchange)
         left = self._left_open(quick)
         if len(left) == 1:
-            told = _tell(quick, f"{DECIDED}{self.first.name}")
-            return replace(quick, set=left if self.sets else None, rationale=told)
+            told = _tell(quick, f"decided by {self.first.name}")
+            return replace(quick, set=left if self.sets else None, rationale=told, decided_by=self.first.name)
         judgment = self.second.ask(exchange)
         said = ", ".join(f"{label} {value:.3f}" for label, value in (quick.probabilities or {}).items())
         why = f"left open by {self.first.name}: {', '.join(left)} ({said})" if said else quick.unscored
-        told = _tell(judgment, f"{DECIDED}{self.second.name}; {why}")
-        usage = add_usage([quick.usage, judgment.usage])
-        # The set still holds the crowd's rating as often as it says, whoever decides among its labels.
-        return replace(judgment, set=left if self.sets and said else None, rationale=told, usage=usage)
+        return replace(
+            judgment,
+            # The set still holds the crowd's rating as often as it says, whoever decides among its labels.
+            set=left if self.sets and said else None,
+            rationale=_tell(judgment, f"decided by {self.second.name}; {why}"),
+            usage=add_usage([quick.usage, judgment.usage]),
+            decided_by=self.second.name,
+        )
 
     def stop(self) -> None:
         """End all waiting of both judges."""
@@ -224,8 +226,7 @@ class CascadeJudge:
         paid = 0.0
         for judgment in judgments:
             total += 1
-            head = split_rationale(judgment.rationale)[1]
-            if head.partition("\n")[0].startswith(f"{DECIDED}{self.second.name};"):
+            if judgment.decided_by == self.second.name:
                 asked += 1
                 paid += (judgment.usage or {}).get("cost", 0.0)
         if not total:

@@ -300,5 +300,6 @@ def _tell(members: Sequence[Member], judgments: Sequence[Judgment]) -> str:
         suspicions, rest = split_rationale(judgment.rationale)
         flags |= dict.fromkeys(suspicions)
         row: dict[str, Any] = {**(judgment.probabilities or {"unscored": judgment.unscored})}
+        row |= {"components": judgment.components} if judgment.components else {}
         rows[member.name] = row | ({"said": rest} if rest else {})
     return "\n".join([*flags, json.dumps(rows, ensure_ascii=False, separators=(",", ":"))])

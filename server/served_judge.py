@@ -1,6 +1,5 @@
 """The judge that is served, with its calibration: what it says of one exchange, as the row `score` writes."""
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import date
@@ -14,7 +13,7 @@ from data.runs import Run
 from data.tables import Row, to_row
 from judge.base import Judge
 from judge.explain import explain, split_reply
-from judge.panel import endpoints_of, split_rationale
+from judge.panel import endpoints_of
 from judge.score_file import SettingSets
 
 PROBE = Exchange(id="", prompt="I lost my keys.", response="Oh no! Where did you see them last?")
@@ -80,13 +79,7 @@ class Served:
 
     def components(self, judgment: Judgment) -> dict[str, float]:
         """Probabilities of the rubric's components, from a judge that gives them: a decision model."""
-        if self.judge.name != "decision":
-            return {}
-        try:
-            given = json.loads(split_rationale(judgment.rationale)[1])
-        except ValueError:
-            return {}
-        return {name: value for name, value in given.items() if isinstance(value, float | int)}
+        return dict(judgment.components or {})
 
     @property
     def component_names(self) -> tuple[str, ...]:

@@ -41,6 +41,8 @@ MEANINGS: Final = {
     "Judgment.unscored": "why there is no judgment; then all above is empty",
     "Judgment.usage": "tokens and USD, where a server was asked",
     "Judgment.flag": "the danger that somebody may be in, such as `suicide`; it changes no label",
+    "Judgment.components": "a decision judge's probability of each component of empathy",
+    "Judgment.decided_by": "which judge of a cascade decided",
 }
 
 

@@ -26,10 +26,10 @@ class Unusable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """A probability for every label, and for every component (None where the model gave none)."""
+    """A probability for every label, and for every component that the model gave one for."""
 
     probabilities: dict[str, float]
-    components: dict[str, float | None]
+    components: dict[str, float]
 
 
 class DecisionJudge:
@@ -137,8 +137,12 @@ class DecisionJudge:
         except Unusable as problem:
             told = _tell(fenced, json.dumps(reply.body, ensure_ascii=False)[:RAW])
             return replace(unscored(exchange, str(problem)), rationale=told, usage=usage)
-        told = _tell(fenced, json.dumps(decided.components))
-        return replace(judgment_of(exchange, decided.probabilities), rationale=told, usage=usage)
+        return replace(
+            judgment_of(exchange, decided.probabilities),
+            components=decided.components or None,
+            rationale=_tell(fenced),
+            usage=usage,
+        )
 
 
 def ask_decisions(rubric: Rubric) -> list[dict[str, Any]]:
@@ -182,11 +186,12 @@ def read_decisions(body: Mapping[str, Any], rubric: Rubric) -> Decided:
             f"probabilities for {', '.join(map(str, found_labels))[:60] or 'nothing'}, not our labels"
         )
     by_label = {str(level["label"]): level.get("probability") for level in levels}
-    parts = {
-        name: _probability(answer.get("probability")) if answer.get("type") == "predicate" else None
+    given = {
+        name: answer.get("probability")
         for name, answer in zip(rubric.components, answers[1:], strict=True)
+        if answer.get("type") == "predicate"
     }
-    return Decided(normalise(by_label), parts)
+    return Decided(normalise(by_label), _probabilities(given))
 
 
 def read_systemone(body: Mapping[str, Any], rubric: Rubric) -> Decided:
@@ -200,9 +205,10 @@ def read_systemone(body: Mapping[str, Any], rubric: Rubric) -> Decided:
     if sorted(levels) != [str(position) for position in range(len(LABELS))]:
         raise Unusable(f"probabilities for {', '.join(sorted(levels))[:60] or 'nothing'}, not our labels")
     by_label = {label: levels[str(position)] for position, label in enumerate(LABELS)}
-    given = {name: answers[name] for name in rubric.components if isinstance(answers.get(name), dict)}
-    parts = {name: _probability(given.get(name, {}).get("noul")) for name in rubric.components}
-    return Decided(normalise(by_label), parts)
+    given = {
+        name: answers[name].get("noul") for name in rubric.components if isinstance(answers.get(name), dict)
+    }
+    return Decided(normalise(by_label), _probabilities(given))
 
 
 def normalise(by_label: Mapping[str, Any]) -> dict[str, float]:
@@ -211,14 +217,13 @@ def normalise(by_label: Mapping[str, Any]) -> dict[str, float]:
     >>> normalise({"Bad": 0.1, "Okay": 0.2, "Good": 0.69})["Bad"]
     0.10101010101010102
     """
-    found = {label: _probability(value) for label, value in by_label.items()}
-    whole = {label: value for label, value in found.items() if value is not None}
-    if missing := sorted(set(found) - set(whole)):
+    given = _probabilities(by_label)
+    if missing := sorted(set(by_label) - set(given)):
         raise Unusable(f"no probability for {missing[0]}")
-    total = sum(whole.values())
+    total = sum(given.values())
     if abs(total - 1) > FAR_FROM_ONE:
         raise Unusable(f"probabilities sum to {total:.3g}")
-    return {label: value / total for label, value in whole.items()}
+    return {label: value / total for label, value in given.items()}
 
 
 def _expect(answer: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
@@ -229,11 +234,13 @@ def _expect(answer: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     return answer
 
 
-def _probability(value: Any) -> float | None:
-    """A number that can be a probability, else None; True is no number here."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return round(float(value), 9) if 0 <= value <= 1 else None  # nan is in no bounds
+def _probabilities(values: Mapping[str, Any]) -> dict[str, float]:
+    """Keep what can be a probability; True is no number here, and nan is in no bounds."""
+    return {
+        name: round(float(value), 9)
+        for name, value in values.items()
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+    }
 
 
 def _overall(rubric: Rubric) -> str:
@@ -244,8 +251,8 @@ def _component(meaning: str) -> str:
     return f"Does this hold of the listener's reply? {meaning}"
 
 
-def _tell(fenced: Fenced, rest: str) -> str | None:
-    """What stands beside a judgment: a line a suspected injection, then the components or the answer."""
+def _tell(fenced: Fenced, rest: str = "") -> str | None:
+    """Write the rationale: a line a suspected injection, then the answer where it could not be used."""
     return "\n".join([*(f"suspected injection: {item}" for item in fenced.suspicions), rest]).strip() or None
 
 

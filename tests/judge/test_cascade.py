@@ -111,9 +111,10 @@ def test_only_where_the_first_is_unsure_the_second_is_asked() -> None:
         lone.close()
         assert len(server.calls) == 2
     assert quick.rationale == "decided by length" and quick.probabilities == sure and quick.usage is None
+    assert (quick.decided_by, asked.decided_by, alone.decided_by) == ("length", "asked", None)
     assert asked.rationale.startswith("decided by asked; left open by length: Bad, Okay, Good (Bad 0.")
     assert asked.probabilities == alone.probabilities and asked.usage == alone.usage
-    assert alone.rationale in asked.rationale
+    assert asked.components == alone.components and quick.components is None
 
 
 def test_with_a_calibration_the_set_decides() -> None:
@@ -129,7 +130,7 @@ def test_with_a_calibration_the_set_decides() -> None:
         thresholds = Thresholds(coverage=0.9, labels=LABELS, thresholds=(0.8, 0.6, 0.4), ratings=(9, 9, 9))
         (labels,) = prediction_sets([said], thresholds)
         assert judgment.set == labels
-        assert ("decided by asked" in judgment.rationale) == (len(labels) > 1)
+        assert (judgment.decided_by == "asked") == (len(labels) > 1)
     assert {len(judgment.set) for judgment in found} >= {1}
 
 

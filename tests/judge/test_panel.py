@@ -95,6 +95,7 @@ def test_a_panel_keeps_what_each_member_said_and_sums_what_it_took() -> None:
     for label in LABELS:
         mean = sum(item[label] for item in lone.values()) / 3
         assert found.probabilities[label] == pytest.approx(mean, abs=2e-6)
+    assert set(told["asked"]["components"]) == set(judge.rubric.components)
     assert found.usage["input_tokens"] == 1000 and found.usage["cost"] == pytest.approx(0.0001)
     assert judge.concurrency == 32
 
