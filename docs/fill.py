@@ -1,6 +1,8 @@
 """Fills the site's pages with what the repository knows: MkDocs calls this when it builds.
 
-`python docs/fill.py` prints every figure.
+`{{ name }}` is filled in the site only. What stands between `<!-- filled: name -->` and `<!-- end -->` is
+kept in the page, to be read without a site: `python docs/fill.py --write` writes it anew, and a test holds it
+to what would be written. `python docs/fill.py` prints every figure.
 """
 
 import re
@@ -14,9 +16,10 @@ DOCS = Path(__file__).parent
 # The repository itself and this folder: a site is built from a checkout, installed or not.
 sys.path[:0] = [str(DOCS.parent), str(DOCS)]
 
-from filling import figures, notebook, plots, tables  # noqa: E402  # needs the line above
+from filling import console, figures, layout, notebook, plots, tables  # noqa: E402  # needs the line above
 
 NAME = re.compile(r"(?<!\$)\{\{ ([a-z_0-9]+) \}\}")
+KEPT = re.compile(r"(?<=<!-- filled: )([a-z_0-9]+) -->\n.*?(?=<!-- end -->)", re.DOTALL)
 
 
 @cache
@@ -30,6 +33,8 @@ def known() -> dict[str, Callable[[], str]]:
         "table_judges": tables.judge_options,
         "table_exit_codes": tables.exit_codes,
         "table_nightly": tables.nightly_keys,
+        "table_accuracy": tables.accuracy,
+        "table_modules": layout.module_tables,
         "notebook": partial(notebook.as_page, DOCS / "notebook.ipynb"),
     }
 
@@ -38,15 +43,20 @@ def _figure(draw: Callable[[], str]) -> str:
     return f'<figure class="plot">{draw()}</figure>'
 
 
+def _value(name: str, page: str) -> str:
+    if name not in known():
+        raise ValueError(f"{page}: nothing is called {{{{ {name} }}}}; see docs/fill.py")
+    return known()[name]()
+
+
+def refresh(text: str, *, page: str) -> str:
+    """A page with what it keeps between marks as it is now."""
+    return KEPT.sub(lambda kept: f"{kept[1]} -->\n\n{_value(kept[1], page)}\n\n", text)
+
+
 def fill(text: str, *, page: str) -> str:
     """A page with every `{{ name }}` filled in; one that nobody knows stops the build."""
-
-    def instead(found: re.Match[str]) -> str:
-        if found[1] not in known():
-            raise ValueError(f"{page}: nothing is called {{{{ {found[1]} }}}}; see docs/fill.py")
-        return known()[found[1]]()
-
-    return NAME.sub(instead, text)
+    return NAME.sub(lambda name: _value(name[1], page), refresh(text, page=page))
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
@@ -54,6 +64,23 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return fill(markdown, page=page.file.src_uri)
 
 
+def on_page_content(html: str, page: Any, **_: Any) -> str:
+    """MkDocs' event: a page as HTML."""
+    return console.copy_commands(html, page.markdown)
+
+
+def stale() -> dict[Path, str]:
+    """The pages whose kept parts are not as they would be written, and how they should read."""
+    pages = {path: path.read_text(encoding="utf-8") for path in sorted(DOCS.rglob("*.md"))}
+    fresh = {path: refresh(text, page=path.name) for path, text in pages.items()}
+    return {path: text for path, text in fresh.items() if text != pages[path]}
+
+
 if __name__ == "__main__":
-    for name, value in figures.figures().items():
-        print(f"{name:22} {value}")
+    if sys.argv[1:] == ["--write"]:
+        for path, text in stale().items():
+            path.write_text(text, encoding="utf-8")
+            print(f"written {path}")
+    else:
+        for name, value in figures.figures().items():
+            print(f"{name:22} {value}")

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 
 from data import errors
 from data.records import Exchange, Judgment, Rating, Turn
+from filling.figures import evaluation
 from judge.base import JUDGES
 
 # What the records' docstrings leave to the field's name; a field without a word here stops the build.
@@ -46,6 +47,26 @@ MEANINGS: Final = {
 }
 
 
+# The columns of the table of accuracy, and its rows: a name, a card, and whose figures of that card.
+MEASURES: Final = {
+    "QWK": "qwk",
+    "Spearman": "spearman",
+    "balanced accuracy": "balanced_accuracy",
+    "AUC Bad": "auc_bad",
+    "log-loss": "log_loss",
+}
+RIVALS: Final = (
+    ("**classifier**", "classifier", "judge"),
+    ("**classifier-large**", "classifier-large", "judge"),
+    ("classifier, without emotion and situation", "classifier", "judge, bare"),
+    ("TF-IDF + logistic regression", "classifier", "TF-IDF"),
+    ("told whose reply it is (an oracle)", "classifier", "arm oracle"),
+    ("reply length", "classifier", "length"),
+    ("majority", "classifier", "majority"),
+)
+UNRANKED: Final = {"spearman", "auc_bad"}  # undefined where every reply gets the same, as by majority
+
+
 def record_tables() -> dict[str, str]:
     """A table for each kind of row."""
     return {f"table_{kind.__name__.lower()}": _record(kind) for kind in (Exchange, Turn, Rating, Judgment)}
@@ -62,7 +83,7 @@ def _record(kind: type) -> str:
         )
         for field in fields(kind)
     )
-    return _table(("key", "type", "without it", "what it is"), rows)
+    return table(("key", "type", "without it", "what it is"), rows)
 
 
 def _default(kind: type, field: Field[Any]) -> str:
@@ -84,8 +105,8 @@ def judge_options() -> str:
             (f"`{option}`", _type(hints[option]), _option_default(parameter))
             for option, parameter in signature(make).parameters.items()
         ]
-        table = _table(("option", "type", "default"), rows) if rows else "No options."
-        parts.append(f'## `kind = "{kind}"`\n\n{cleandoc(make.__doc__ or "")}\n\n{table}')
+        options = table(("option", "type", "default"), rows) if rows else "No options."
+        parts.append(f'## `kind = "{kind}"`\n\n{cleandoc(make.__doc__ or "")}\n\n{options}')
     return "\n\n".join(parts)
 
 
@@ -101,7 +122,7 @@ def exit_codes() -> str:
         (3, "It cannot be told, or not yet: too few ratings, an inconclusive gate, a batch under way."),
     ]
     said += [(kind.exit_code, str(kind.__doc__)) for kind in _errors(errors.UserError)]
-    return _table(("code", "meaning"), ((f"`{code}`", text) for code, text in sorted(said)))
+    return table(("code", "meaning"), ((f"`{code}`", text) for code, text in sorted(said)))
 
 
 def _errors(kind: type[errors.UserError]) -> Iterator[type[errors.UserError]]:
@@ -109,6 +130,29 @@ def _errors(kind: type[errors.UserError]) -> Iterator[type[errors.UserError]]:
         yield kind
     for below in kind.__subclasses__():
         yield from _errors(below)
+
+
+def accuracy() -> str:
+    """How well the judges and their rivals agree with raters they have not met, from the judges' cards."""
+    rows = []
+    for name, judge, who in RIVALS:
+        measured = evaluation("raters-apart", judge=judge, who=who)["per_response"]
+        unranked = UNRANKED if who == "majority" else set()
+        cells = (UNDEFINED if key in unranked else _part(measured[key]) for key in MEASURES.values())
+        rows.append([name, *cells])
+    rows.append(["two people, in the study's pilot", ".28", "", "", "", ""])
+    return table(["raters apart", *MEASURES], rows)
+
+
+def _part(estimate: dict[str, float]) -> str:
+    """A part of 1 with its interval, as statisticians write it.
+
+    >>> _part({"value": 0.25, "low": 0.226, "high": 0.274}), _part({"value": 0.0, "low": 0.0, "high": 0.0})
+    ('.250 [.23, .27]', '.000')
+    """
+    value, low, high = (estimate[name] for name in ("value", "low", "high"))
+    text = f"{value:.3f}" if low == high else f"{value:.3f} [{low:.2f}, {high:.2f}]"
+    return text.replace("0.", ".").replace("-", "\N{MINUS SIGN}")
 
 
 def nightly_keys() -> str:
@@ -144,7 +188,8 @@ def _value(value: Any) -> str:
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table of Markdown."""
     titles = list(head)
     lines = [titles, ["---"] * len(titles), *(list(row) for row in rows)]
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)

@@ -16,13 +16,17 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from repository import ROOT
 
 DOCS = ROOT / "docs"
+sys.path.append(str(DOCS))
+
+from filling.console import BLOCK, commands_of  # noqa: E402  # needs the line above
+
 SHOWN = (
     "Makefile",
     "cli.py",
@@ -37,7 +41,6 @@ SHOWN = (
     "server",
 )
 LOCKS = ("constraints.txt", "requirements.lock", "requirements-run.lock")
-BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SECONDS = 120
 
 # What differs between two machines or two days, and says nothing.
@@ -70,27 +73,11 @@ def steps_of(page: Path) -> list[Step]:
     found = []
     for block in BLOCK.finditer(text):
         line = text.count("\n", 0, block.start()) + 2
-        for command, printed, at in _commands(block[1]):
+        for command, printed, at in commands_of(block[1]):
             found.append(
                 Step(place=f"{page.relative_to(ROOT)}:{line + at}", command=command, printed=printed)
             )
     return found
-
-
-def _commands(block: str) -> Iterator[tuple[str, str, int]]:
-    """Every command of a block, what is said to follow, and the command's line."""
-    lines = block.splitlines()
-    starts = [number for number, line in enumerate(lines) if line.startswith("$ ")]
-    if starts[:1] != [0]:
-        raise ValueError("a console block starts with a command: $ ...")
-    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
-        last = start
-        if "<<'END'" in lines[start]:
-            last = lines.index("END", start)
-        while lines[last].endswith("\\"):
-            last += 1
-        command = "\n".join([lines[start][2:], *lines[start + 1 : last + 1]])
-        yield command, "\n".join(lines[last + 1 : end]), start
 
 
 def make_house(folder: Path) -> None:
@@ -196,7 +183,7 @@ def write(page: Path) -> int:
         def rewrite(block: re.Match[str]) -> str:
             nonlocal changed
             lines = []
-            for command, shown, _ in _commands(block[1]):
+            for command, shown, _ in commands_of(block[1]):
                 printed = run(command, folder)
                 if differ(shown, printed):
                     changed, shown = changed + 1, printed
