@@ -14,6 +14,7 @@ from calibration.artifact import Calibration, read_calibration
 from calibration.shares.transport import Between, Target, refusal, transport
 from data.records import LABELS
 from data.study import read_study
+from data.text import show
 
 WEIGHTS: Final = Path(__file__).parents[2] / "judge" / "weights"
 GOOD: Final = LABELS[-1]
@@ -143,14 +144,11 @@ def figures() -> dict[str, str]:
 
 
 def _plain(estimate: dict[str, float]) -> str:
-    return f"{estimate['value']:.2f} [{estimate['low']:.2f}, {estimate['high']:.2f}]".replace(
-        "-", "\N{MINUS SIGN}"
-    )
+    return show(estimate, digits=2)
 
 
 def _points(estimate: dict[str, float]) -> str:
-    value, low, high = (100 * estimate[name] for name in ("value", "low", "high"))
-    return f"{value:.1f} [{low:.1f}, {high:.1f}]"
+    return show(estimate, digits=1, scale=100)
 
 
 def _per_cent(part: float) -> str:

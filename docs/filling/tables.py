@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 
 from data import errors
 from data.records import Exchange, Judgment, Rating, Turn
+from data.text import show
 from filling.figures import evaluation
 from judge.base import JUDGES
 
@@ -138,21 +139,10 @@ def accuracy() -> str:
     for name, judge, who in RIVALS:
         measured = evaluation("raters-apart", judge=judge, who=who)["per_response"]
         unranked = UNRANKED if who == "majority" else set()
-        cells = (UNDEFINED if key in unranked else _part(measured[key]) for key in MEASURES.values())
-        rows.append([name, *cells])
+        cells = (None if key in unranked else measured[key] for key in MEASURES.values())
+        rows.append([name, *(show(cell, interval_digits=2, zero=False) for cell in cells)])
     rows.append(["two people, in the study's pilot", ".28", "", "", "", ""])
     return table(["raters apart", *MEASURES], rows)
-
-
-def _part(estimate: dict[str, float]) -> str:
-    """A part of 1 with its interval, as statisticians write it.
-
-    >>> _part({"value": 0.25, "low": 0.226, "high": 0.274}), _part({"value": 0.0, "low": 0.0, "high": 0.0})
-    ('.250 [.23, .27]', '.000')
-    """
-    value, low, high = (estimate[name] for name in ("value", "low", "high"))
-    text = f"{value:.3f}" if low == high else f"{value:.3f} [{low:.2f}, {high:.2f}]"
-    return text.replace("0.", ".").replace("-", "\N{MINUS SIGN}")
 
 
 def nightly_keys() -> str:
