@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from calibration.shares.transport import Between, between_of
+from calibration.shares.transport import CalibratedModels
 from data.errors import StaleCalibration, UserError
 from data.files import disk_errors, replacing
 from data.records import LABELS
@@ -53,7 +53,7 @@ class Calibration:
     It holds for one `judge` and `version`, the language model behind it (`model_id`, empty if none), `rubric`
     (the digest of prompt or rubric) and `decoding`; `ratings` is the digest of the rating set. `mapping` and
     `conformal` are as their modules wrote them. `between` has a row for each label, or for the mean: the
-    calibrated models as `Between.as_dict` gives them; `lines` what `fit_line` found of each, `ranges` from
+    calibrated models as `CalibratedModels` has them; `lines` what `fit_line` found of each, `ranges` from
     where to where a new model's judged mean may lie. `days` after `created` it has expired.
     """
 
@@ -86,9 +86,9 @@ class Calibration:
         """The first day on which it no longer holds."""
         return self.created + timedelta(days=self.days)
 
-    def betweens(self) -> tuple[Between, ...]:
+    def betweens(self) -> tuple[CalibratedModels, ...]:
         """The calibrated models, column by column, for `calibration.correction`."""
-        return tuple(between_of(dict(row)) for row in self.between.values())
+        return tuple(CalibratedModels.from_dict(dict(row)) for row in self.between.values())
 
 
 def write_calibration(path: Path, calibration: Calibration) -> None:

@@ -30,7 +30,7 @@ Okay and Good (0 to 1), on other scales its `mean` in the scale's own numbers.
     between        columns, lines (column -> models, judge, crowd, noise, bounds, intercept, slope,
                    between_sd, residuals, range), within_slope, design_effect, worth_in_ratings (by the
                    line's spread), as_exact_as (ratings that give an interval as wide as a new model's)
-    planning       rows: difference, power, people_only, with_judge, with_line, line_detects
+    planning       rows: difference, ppi_estimate, people_only, with_judge, with_line, line_detects
     policy         strict and lenient (says, models: model, crowd, judge; order_people, order_judge,
                    agreement), same_order; null on other scales than Bad, Okay, Good
     by_emotion     level, models, emotions: rows of emotion, n, crowd, judge, difference, standard_error, and
@@ -70,7 +70,7 @@ from calibration.probabilities.conformal import (
 )
 from calibration.probabilities.maps import FOLDS, Choice, choose_map, fit_map, fold_of
 from calibration.probabilities.reliability import brier_parts, reliability_curve
-from calibration.shares.correction import calibrate_between
+from calibration.shares.correction import calibrated_models
 from calibration.shares.model_table import (
     between_part,
     columns_of,
@@ -80,11 +80,11 @@ from calibration.shares.model_table import (
     planning_part,
     rated_models,
 )
-from calibration.shares.ppi import Rated
+from calibration.shares.ppi import RatedModel
 from calibration.shares.transport import fit_line
 from data.errors import UserError
 from data.judgments import Judged, find_flags, with_exchanges
-from data.records import LABELS, Exchange, Judgment, Rating
+from data.records import LABELS, Exchange, Judgment, Rating, to_plain
 from reports.calibration.verdict import headline, say_verdict
 
 
@@ -227,7 +227,7 @@ def make_calibration(
     judge: JudgeIdentity,
     paired: Paired,
     fitted: Fitted,
-    models: Mapping[str, Rated],
+    models: Mapping[str, RatedModel],
     created: date,
     days: int,
     leave_out: Sequence[str] = (),
@@ -235,7 +235,7 @@ def make_calibration(
 ) -> Calibration:
     """What was fitted, bound to `judge` and to the ratings it was fitted on."""
     names = columns_of(paired.scale)
-    lines = dict(zip(names, calibrate_between(in_line(models, leave_out)), strict=False))
+    lines = dict(zip(names, calibrated_models(in_line(models, leave_out)), strict=False))
     return Calibration(
         judge=judge.name,
         version=judge.version,
@@ -247,14 +247,14 @@ def make_calibration(
         design_effect=design_effect_of(models),
         mapping=fitted.choice.map.as_dict(),
         conformal=fitted.thresholds.as_dict(),
-        between={name: line.as_dict() for name, line in lines.items()},
-        lines={name: fit_line(line).as_dict() for name, line in lines.items()},
+        between={name: to_plain(line) for name, line in lines.items()},
+        lines={name: to_plain(fit_line(line)) for name, line in lines.items()},
         ranges={name: line.range for name, line in lines.items() if line.models},
         figures=figures or {},
     )
 
 
-def in_line(models: Mapping[str, Rated], leave_out: Sequence[str]) -> dict[str, Rated]:
+def in_line(models: Mapping[str, RatedModel], leave_out: Sequence[str]) -> dict[str, RatedModel]:
     """The models the line is drawn through: all rated ones, people's replies too, unless left out by name.
 
     A new model is a language model, yet the study's differ by so little that a line through them alone holds
@@ -500,7 +500,7 @@ def _baselines(joined: Joined, options: Options) -> dict[str, Agreement]:
 
 
 def _fitted_parts(
-    joined: Joined, fitted: Fitted, models: Mapping[str, Rated], options: Options
+    joined: Joined, fitted: Fitted, models: Mapping[str, RatedModel], options: Options
 ) -> dict[str, Any]:
     paired = joined.reference
     line = in_line(models, options.leave_out)

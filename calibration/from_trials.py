@@ -12,7 +12,7 @@ from calibration.artifact import Calibration, JudgeIdentity
 from calibration.estimate import finite_or_none
 from calibration.fit import fit, make_calibration
 from calibration.pairing import Paired
-from calibration.shares.ppi import Rated, one_hot
+from calibration.shares.ppi import RatedModel, one_hot
 from calibration.shares.transport import left_out_levels
 from data.errors import UserError
 from data.records import LABELS
@@ -94,13 +94,13 @@ def _pair(rows: Iterable[Mapping[str, Any]]) -> Paired:
     )
 
 
-def _models(rows: Sequence[Mapping[str, Any]]) -> dict[str, Rated]:
+def _models(rows: Sequence[Mapping[str, Any]]) -> dict[str, RatedModel]:
     """Each model as predicted by the judge that never met it."""
     paired = _pair(rows)
     found = {}
     for name, own in paired.by_model().items():
         assert own.probabilities is not None
-        found[name] = Rated(
+        found[name] = RatedModel(
             judged=own.probabilities,
             item=np.arange(len(own)),
             value=one_hot(own.rating, len(LABELS)),

@@ -15,8 +15,8 @@ import numpy as np
 
 from calibration.comparison.differences import difference
 from calibration.estimate import Estimate, Floats
-from calibration.shares.ppi import NORMAL, Rated, judge_means, one_hot, power
-from calibration.shares.transport import Between, Target, transport
+from calibration.shares.ppi import NORMAL, RatedModel, judge_means, one_hot, ppi_estimate
+from calibration.shares.transport import CalibratedModels, Target, transport
 from data.records import LABELS
 
 RATINGS: Final = (50, 100, 200)
@@ -49,7 +49,7 @@ class World:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Planted:
-    """Rated responses whose judge favours those with a feature by a planted number of points."""
+    """RatedModel responses whose judge favours those with a feature by a planted number of points."""
 
     rating: Floats  # (rows,), 1 to 3
     score: Floats  # (rows,), the judge's
@@ -93,7 +93,7 @@ def self_test(
 
 def draw_models(
     world: World, ratings: int, per_item: int, rng: np.random.Generator
-) -> tuple[dict[str, Rated], Floats]:
+) -> tuple[dict[str, RatedModel], Floats]:
     """Models with that many ratings each, `per_item` people to a response, and their true shares."""
     effects = world.model_sd * rng.standard_normal(world.models)
     kindness = world.kindness + world.kindness_sd * rng.standard_normal(world.models)
@@ -104,7 +104,7 @@ def draw_models(
         item, rater = _assign(ratings, per_item, world.per_rater)
         severity = world.severity_sd * rng.standard_normal(int(rater.max()) + 1)
         felt = effect + quality[item] - severity[rater] + rng.standard_normal(len(item))
-        found[f"model {number}"] = Rated(
+        found[f"model {number}"] = RatedModel(
             judged=_label_shares(0.8 * effect + kind + seen, 1.1),
             item=item,
             value=one_hot(1 + (felt[:, None] > CUTS).sum(axis=1), len(LABELS)),
@@ -170,26 +170,26 @@ def _coverage(
 
 
 def _hits(
-    models: dict[str, Rated], truth: Floats, widths: list[tuple[float, float, float]]
+    models: dict[str, RatedModel], truth: Floats, widths: list[tuple[float, float, float]]
 ) -> dict[str, list[Any]]:
     """Whether each interval holds the truth, one entry a model; differences are to the next model."""
-    powered = [power(rated) for rated in models.values()]
+    estimates = [ppi_estimate(rated) for rated in models.values()]
     judged = [judge_means(rated) for rated in models.values()]
-    good = Between(
+    good = CalibratedModels(
         models=tuple(models),
         judge=tuple(float(mean[GOOD]) for mean, _ in judged),
-        crowd=tuple(float(item.value[GOOD]) for item in powered),
-        noise=tuple(float(item.least_variance[GOOD]) for item in powered),
+        crowd=tuple(float(item.value[GOOD]) for item in estimates),
+        noise=tuple(float(item.least_variance[GOOD]) for item in estimates),
     )
     hits: dict[str, list[Any]] = {
         name: [] for name in ("ratings", "differences", "naive", "naive differences", "judge", "both")
     }
     for index, name in enumerate(models):
-        own, after = powered[index], (index + 1) % len(powered)
+        own, after = estimates[index], (index + 1) % len(estimates)
         hits["ratings"].append((own.low <= truth[index]) & (truth[index] <= own.high))
-        between = difference(own, powered[after])
+        apart = difference(own, estimates[after])
         gap = truth[index] - truth[after]
-        hits["differences"].append((between.low <= gap) & (gap <= between.high))
+        hits["differences"].append((apart.low <= gap) & (gap <= apart.high))
         (mean, noise), (other, other_noise) = judged[index], judged[after]
         hits["naive"].append(np.abs(mean - truth[index]) <= NORMAL * np.sqrt(noise))
         hits["naive differences"].append(np.abs(mean - other - gap) <= NORMAL * np.sqrt(noise + other_noise))

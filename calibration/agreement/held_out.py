@@ -98,7 +98,7 @@ def is_single_split(split: NDArray[Any]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class HeldOut:
-    """Rated responses and what a judge that never saw their ratings said of them; one row a response.
+    """RatedModel responses and what a judge that never saw their ratings said of them; one row a response.
 
     `split` names the training run that predicted the row. Give all rows of a left-out model one name: the
     rules for labels take the ratings outside a split as known. A response without a judgment is no row.

@@ -10,14 +10,14 @@ from typing import Any
 from calibration.artifact import Found
 from calibration.comparison.differences import ALPHA, Difference, differences
 from calibration.comparison.judged_models import (
-    Ground,
+    ComparisonSettings,
     JudgedModel,
     Level,
     Published,
     find_corrector,
     in_order,
+    judged_level,
     judged_models,
-    level_of,
     read_runs,
 )
 from calibration.comparison.published_models import is_published, published
@@ -41,7 +41,7 @@ class Question:
     ratings: Path | None = None
     exchanges: Path | None = None
     calibration: str | None = None
-    margin: float = Ground().margin
+    margin: float = ComparisonSettings().margin
     weights: Path | None = None
 
 
@@ -107,8 +107,8 @@ def compare_runs(question: Question, *, today: date) -> ComparedRuns:
     everyone = judged_models(runs, ratings)
     models, baselines = _choose(everyone, question)
     corrector = find_corrector(runs, question.calibration, weights=question.weights, today=today)
-    ground = _ground(corrector, question.margin)
-    levels = in_order([level_of(model, ground) for model in models.values()])
+    settings = _ground(corrector, question.margin)
+    levels = in_order([judged_level(model, settings) for model in models.values()])
     every = _all_pairs(levels, models)
     pairs = [
         (models[level.model], baseline)
@@ -116,7 +116,7 @@ def compare_runs(question: Question, *, today: date) -> ComparedRuns:
         for level in levels
         if level.model != baseline.name
     ]
-    all_pairs = differences(every, ground, is_planning=not baselines)
+    all_pairs = differences(every, settings, is_planning=not baselines)
     told_apart = [frozenset((item.one, item.other)) for item in all_pairs if item.p_holm < ALPHA]
     return ComparedRuns(
         judge=runs[0].judged,
@@ -125,7 +125,7 @@ def compare_runs(question: Question, *, today: date) -> ComparedRuns:
         models=tuple(levels),
         letters=tie_letters([level.model for level in levels], told_apart),
         baselines=tuple(item for item in baselines if isinstance(item, Published)),
-        pairs=differences(pairs, ground) if baselines else all_pairs,
+        pairs=differences(pairs, settings) if baselines else all_pairs,
         never_met=_never_met(models, corrector),
         repeated=_repeated(models),
         flags=find_flags(item for run in runs for item in run.judged.judgments),
@@ -153,11 +153,11 @@ def _choose(
     return models, baselines
 
 
-def _ground(corrector: Found, margin: float) -> Ground:
+def _ground(corrector: Found, margin: float) -> ComparisonSettings:
     if corrector.calibration is None:
-        return Ground(margin=margin)
-    return Ground(
-        between=corrector.calibration.betweens(),
+        return ComparisonSettings(margin=margin)
+    return ComparisonSettings(
+        calibrated=corrector.calibration.betweens(),
         design_effect=corrector.calibration.design_effect or 1.0,
         margin=margin,
     )

@@ -28,20 +28,20 @@ from calibration.cluster import (
 from calibration.comparison.judged_models import (
     GOOD,
     NO_LINE,
-    Ground,
+    ComparisonSettings,
     How,
     JudgedModel,
     Level,
     Published,
     judge_contrast,
-    level_of,
+    judged_level,
     line_without,
     shared_prompts,
 )
 from calibration.estimate import CONFIDENCE, Estimate, Floats, Interval, finite_or_none
 from calibration.multiple_testing import holm
 from calibration.shares.planning import apart, missing, target_of
-from calibration.shares.ppi import NORMAL, Powered, intervals, t_quantile
+from calibration.shares.ppi import NORMAL, PpiEstimate, intervals, t_quantile
 from calibration.shares.transport import refusal, transport_difference
 from data.records import LABELS
 
@@ -52,7 +52,7 @@ from data.records import LABELS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Gap:
+class RatedDifference:
     """one - other by column, with its interval, its variance and the degrees of freedom of that.
 
     All but the value are nan where the raters cannot tell how much they differ.
@@ -71,7 +71,7 @@ class Gap:
         return found
 
 
-def difference(one: Powered, other: Powered) -> Gap:
+def difference(one: PpiEstimate, other: PpiEstimate) -> RatedDifference:
     """one - other with its interval: Newcombe's, from the two intervals and what they share.
 
     It never reaches less far than t times the standard error, since with few raters either level's own
@@ -92,7 +92,7 @@ def difference(one: Powered, other: Powered) -> Gap:
     below = np.sqrt(np.maximum(down**2 + other_up**2 - 2 * alike * down * other_up, 0))
     above = np.sqrt(np.maximum(up**2 + other_down**2 - 2 * alike * up * other_down, 0))
     most = one.bounds[1] - one.bounds[0]
-    return Gap(
+    return RatedDifference(
         value=gap,
         low=np.maximum(gap - np.maximum(below, least), -most),
         high=np.minimum(gap + np.maximum(above, least), most),
@@ -101,7 +101,7 @@ def difference(one: Powered, other: Powered) -> Gap:
     )
 
 
-def _rated_variance(one: Powered, other: Powered) -> tuple[Floats, Floats]:
+def _rated_variance(one: PpiEstimate, other: PpiEstimate) -> tuple[Floats, Floats]:
     """The variance of the difference through raters and prompts, and its degrees of freedom, by column.
 
     Prompts' is the least: a few raters look by chance as if they were of one mind. For the same reason the
@@ -124,7 +124,7 @@ def _rated_variance(one: Powered, other: Powered) -> tuple[Floats, Floats]:
     return variance, freedom
 
 
-def _unrated_variance(one: Powered, other: Powered) -> tuple[Floats, Floats]:
+def _unrated_variance(one: PpiEstimate, other: PpiEstimate) -> tuple[Floats, Floats]:
     """The same through the responses nobody rated, which the judge stands in for."""
     total = sum_variance(one.prompt_pulls) + sum_variance(other.prompt_pulls)
     if one.prompts is not None and other.prompts is not None:
@@ -134,7 +134,7 @@ def _unrated_variance(one: Powered, other: Powered) -> tuple[Floats, Floats]:
     return total, np.full(total.shape, max(1.0, prompts - 1.0))
 
 
-def _reach(item: Powered, freedom: Floats) -> tuple[Floats, Floats]:
+def _reach(item: PpiEstimate, freedom: Floats) -> tuple[Floats, Floats]:
     """How far the interval goes down and up with another number of degrees of freedom."""
     low, high = intervals(item.value, item.variance, freedom, item.bounds, item.stand_in)
     return item.value - low, high - item.value
@@ -145,7 +145,7 @@ def _numbers(names: NDArray[Any]) -> Integers:
     return found
 
 
-def _names(item: Powered, whose: str) -> NDArray[Any]:
+def _names(item: PpiEstimate, whose: str) -> NDArray[Any]:
     """What each rating's response answers; without prompts every response has one of its own."""
     if item.rated_prompts is not None:
         return item.rated_prompts.astype(str)
@@ -162,7 +162,7 @@ TOO_FEW_PROMPTS: Final = "too few prompts to tell how much they differ"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Basis:
+class DifferenceEstimate:
     """What a difference rests on, and with how many degrees of freedom."""
 
     how: How
@@ -171,25 +171,27 @@ class Basis:
     reason: str | None = None
 
 
-def basis_of(one: JudgedModel, other: JudgedModel, alone: Mapping[str, Contrast], ground: Ground) -> Basis:
+def estimate_difference(
+    one: JudgedModel, other: JudgedModel, alone: Mapping[str, Contrast], settings: ComparisonSettings
+) -> DifferenceEstimate:
     """The line with what ratings there are; where it does not reach, ratings of both, or the judge alone."""
     few = few_raters(one, other)
     gap = _gap(one, other)
     refused = None
-    if ground.between is not None:
-        found = _by_line(one, other, gap, alone, ground)
+    if settings.calibrated is not None:
+        found = _by_line(one, other, gap, alone, settings)
         if found.shares:
             return found
         refused = found.reason
     if gap is not None and few is None:
-        return Basis(how="ratings", shares=_estimates(gap), freedom=float(gap.freedom[-1]))
+        return DifferenceEstimate(how="ratings", shares=_estimates(gap), freedom=float(gap.freedom[-1]))
     reason = "; ".join(filter(None, (refused, few)))
     if not reason and not alone[GOOD].is_defined:
         reason = TOO_FEW_PROMPTS
     if reason:
-        return Basis(how="refused", shares={}, freedom=math.nan, reason=reason)
+        return DifferenceEstimate(how="refused", shares={}, freedom=math.nan, reason=reason)
     shares = {label: item.estimate() for label, item in alone.items()}
-    return Basis(how="judge", shares=shares, freedom=alone[GOOD].freedom)
+    return DifferenceEstimate(how="judge", shares=shares, freedom=alone[GOOD].freedom)
 
 
 def few_raters(*models: JudgedModel) -> str | None:
@@ -203,15 +205,15 @@ def few_raters(*models: JudgedModel) -> str | None:
     return f"{who} too few: how much people differ cannot be seen in so few; {more}"
 
 
-def _gap(one: JudgedModel, other: JudgedModel) -> Gap | None:
+def _gap(one: JudgedModel, other: JudgedModel) -> RatedDifference | None:
     """What ratings of both say, if they also say how exact they are."""
-    if one.powered is None or other.powered is None:
+    if one.ppi is None or other.ppi is None:
         return None
-    found = difference(one.powered, other.powered)
+    found = difference(one.ppi, other.ppi)
     return found if np.isfinite(found.variance).all() else None
 
 
-def _estimates(gap: Gap) -> dict[str, Estimate]:
+def _estimates(gap: RatedDifference) -> dict[str, Estimate]:
     ends = zip(gap.low.tolist(), gap.high.tolist(), strict=True)
     return {
         label: Estimate(value, Interval(*pair))
@@ -220,19 +222,23 @@ def _estimates(gap: Gap) -> dict[str, Estimate]:
 
 
 def _by_line(
-    one: JudgedModel, other: JudgedModel, gap: Gap | None, alone: Mapping[str, Contrast], ground: Ground
-) -> Basis:
+    one: JudgedModel,
+    other: JudgedModel,
+    gap: RatedDifference | None,
+    alone: Mapping[str, Contrast],
+    settings: ComparisonSettings,
+) -> DifferenceEstimate:
     """By the calibrated line, with ratings of either where it has some; noise of what both share cancels."""
-    freedom = ground.freedom(one.known_as, other.known_as)
+    freedom = settings.freedom(one.known_as, other.known_as)
     found = {}
     for column, label in enumerate(LABELS):
-        line = line_without((ground.between or NO_LINE)[column], one.known_as, other.known_as)
+        line = line_without((settings.calibrated or NO_LINE)[column], one.known_as, other.known_as)
         targets = [target_of(item, column) for item in (one, other)]
         if gap is None and all(target.is_rated for target in targets):  # together they say nothing exact
             targets = [replace(target, crowd=math.nan, noise=math.inf) for target in targets]
         for item, target in zip((one, other), targets, strict=True):
             if reason := refusal(line, target):
-                return Basis(
+                return DifferenceEstimate(
                     how="refused", shares={}, freedom=freedom, reason=f"{item.name}: {label}: {reason}"
                 )
         # Half of the difference's noise to each: together they have what pairing leaves of it.
@@ -243,11 +249,11 @@ def _by_line(
         found[label] = transport_difference(line, *targets)
     if gap is not None:
         freedom = _joint(found[GOOD], gap, freedom)
-    is_rated = gap is not None or (one.powered is None) != (other.powered is None)
-    return Basis(how="both" if is_rated else "line", shares=found, freedom=freedom)
+    is_rated = gap is not None or (one.ppi is None) != (other.ppi is None)
+    return DifferenceEstimate(how="both" if is_rated else "line", shares=found, freedom=freedom)
 
 
-def _joint(found: Estimate, gap: Gap, freedom: float) -> float:
+def _joint(found: Estimate, gap: RatedDifference, freedom: float) -> float:
     """Degrees of freedom of line and ratings together: between the two, as each weighs."""
     own = float(gap.stated_variance[-1])
     if found.interval is None or own == 0:
@@ -308,27 +314,30 @@ class Difference:
 
 
 def differences(
-    pairs: Sequence[tuple[JudgedModel, JudgedModel | Published]], ground: Ground, *, is_planning: bool = True
+    pairs: Sequence[tuple[JudgedModel, JudgedModel | Published]],
+    settings: ComparisonSettings,
+    *,
+    is_planning: bool = True,
 ) -> tuple[Difference, ...]:
     """Every pair's difference, with Holm over all of them and a verdict each.
 
     Where a pair is not told apart, `is_planning` finds how much more would do.
     """
     judged = {item.name: item for pair in pairs for item in pair if isinstance(item, JudgedModel)}
-    levels = {name: level_of(item, ground) for name, item in judged.items()}
+    levels = {name: judged_level(item, settings) for name, item in judged.items()}
     found = [
-        _from_study(one, levels[one.name], other, ground)
+        _from_study(one, levels[one.name], other, settings)
         if isinstance(other, Published)
-        else _of_judged(one, other, ground)
+        else _of_judged(one, other, settings)
         for one, other in pairs
     ]
     adjusted = holm([item.p for item in found])
     decided = []
     for (one, other), item, p in zip(pairs, found, adjusted, strict=True):
         item = replace(item, p_holm=float(p), extremes=_extremes(item, levels))
-        item = _with_verdict(item, ground.margin)
+        item = _with_verdict(item, settings.margin)
         if is_planning and item.verdict in ("too few", "refused"):
-            item = replace(item, more=missing(one, other, item.how, item.error, ground))
+            item = replace(item, more=missing(one, other, item.how, item.error, settings))
         decided.append(item)
     return tuple(decided)
 
@@ -356,23 +365,23 @@ def p_of_interval(estimate: Estimate, freedom: float) -> tuple[float, float]:
     return float(2 * stdtr(freedom, -abs(estimate.value) / error)), error
 
 
-def _of_judged(one: JudgedModel, other: JudgedModel, ground: Ground) -> Difference:
+def _of_judged(one: JudgedModel, other: JudgedModel, settings: ComparisonSettings) -> Difference:
     alone = judge_contrast(one.rated, other.rated)
     shared = shared_prompts(one.rated, other.rated)
-    return _difference(one, other, basis_of(one, other, alone, ground), alone, shared)
+    return _difference(one, other, estimate_difference(one, other, alone, settings), alone, shared)
 
 
-def _from_study(one: JudgedModel, level: Level, other: Published, ground: Ground) -> Difference:
+def _from_study(one: JudgedModel, level: Level, other: Published, settings: ComparisonSettings) -> Difference:
     """A judged model against people's ratings of a published one: other raters, other prompts, no pairing."""
     few = few_raters(one) if level.how == "ratings" else None
     reason = "; ".join(filter(None, (level.reason, few))) or NOT_PEOPLE
-    basis = Basis(how="refused", shares={}, freedom=math.nan, reason=reason)
+    basis = DifferenceEstimate(how="refused", shares={}, freedom=math.nan, reason=reason)
     if level.how in ("ratings", "line", "both") and few is None:
-        own = one.powered if level.how == "ratings" else None
-        basis = Basis(
+        own = one.ppi if level.how == "ratings" else None
+        basis = DifferenceEstimate(
             how=level.how,
             shares={label: apart(level.shares[label], other.shares[label]) for label in LABELS},
-            freedom=float(own.freedom[-1]) if own else ground.freedom(one.known_as),
+            freedom=float(own.freedom[-1]) if own else settings.freedom(one.known_as),
         )
     return _difference(one, other, basis, dict.fromkeys(LABELS, UNDEFINED), 0)
 
@@ -380,7 +389,7 @@ def _from_study(one: JudgedModel, level: Level, other: Published, ground: Ground
 def _difference(
     one: JudgedModel,
     other: JudgedModel | Published,
-    basis: Basis,
+    basis: DifferenceEstimate,
     alone: Mapping[str, Contrast],
     shared: int,
 ) -> Difference:

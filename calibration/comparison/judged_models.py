@@ -20,8 +20,8 @@ from calibration.artifact import FILE, Found, JudgeIdentity, read_calibration, t
 from calibration.cluster import UNDEFINED, Contrast, contrast
 from calibration.estimate import Estimate, Interval
 from calibration.shares.correction import correct
-from calibration.shares.ppi import Powered, Rated, one_hot, power
-from calibration.shares.transport import Between
+from calibration.shares.ppi import PpiEstimate, RatedModel, one_hot, ppi_estimate
+from calibration.shares.transport import CalibratedModels
 from data.errors import UserError
 from data.judgments import Judged, read_judged
 from data.records import LABELS, Judgment, Rating
@@ -35,7 +35,7 @@ HOW: Final[Mapping[str, How]] = {
 }  # a correction's, here
 MARGIN: Final = 0.05  # the least difference of shares worth telling
 GOOD: Final = LABELS[-1]
-NO_LINE: Final = tuple(Between(models=(), judge=(), crowd=(), noise=()) for _ in LABELS)
+NO_LINE: Final = tuple(CalibratedModels(models=(), judge=(), crowd=(), noise=()) for _ in LABELS)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,7 +46,7 @@ class JudgedModel:
     """
 
     name: str
-    rated: Rated
+    rated: RatedModel
     unscored: int = 0
     model: str = ""
 
@@ -64,11 +64,11 @@ class JudgedModel:
         return self.unscored / self.responses if self.responses else 0.0
 
     @cached_property
-    def powered(self) -> Powered | None:
+    def ppi(self) -> PpiEstimate | None:
         """What its own ratings say, if they also say how exact they are."""
         if not len(self.rated.item):
             return None
-        found = power(self.rated)
+        found = ppi_estimate(self.rated)
         return found if np.isfinite(found.variance).all() else None
 
 
@@ -83,19 +83,19 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class ComparisonSettings:
     """What corrections rest on: a calibration's models by label, or None, and its raters' design effect.
 
     `margin` is the least difference of shares of Good worth telling.
     """
 
-    between: tuple[Between, ...] | None = None
+    calibrated: tuple[CalibratedModels, ...] | None = None
     design_effect: float = 1.0
     margin: float = MARGIN
 
     def freedom(self, *names: str) -> float:
         """A line through k models leaves k - 2 degrees of freedom to tell how far models stray from it."""
-        models = line_without(self.between[-1], *names).models if self.between else ()
+        models = line_without(self.calibrated[-1], *names).models if self.calibrated else ()
         return max(1.0, len(models) - 2.0)
 
 
@@ -135,11 +135,11 @@ class Level:
         }
 
 
-def level_of(model: JudgedModel, ground: Ground) -> Level:
+def judged_level(model: JudgedModel, settings: ComparisonSettings) -> Level:
     """The model's shares: corrected, or the judge's own where nothing can correct them."""
-    corrected = correct({model.known_as: model.rated}, between=ground.between or NO_LINE)[0]
+    corrected = correct({model.known_as: model.rated}, calibrated=settings.calibrated or NO_LINE)[0]
     how = HOW.get(corrected.how, "judge")
-    shares, reason = corrected.levels, corrected.reason if ground.between else None
+    shares, reason = corrected.levels, corrected.reason if settings.calibrated else None
     if how == "judge":
         shares = judge_shares(model.rated)
         how, reason = (how, reason) if shares else ("refused", "no response was scored")
@@ -160,14 +160,14 @@ def in_order(levels: Sequence[Level]) -> list[Level]:
     return sorted(levels, key=lambda level: (-level.good if math.isfinite(level.good) else 2.0, level.model))
 
 
-def line_without(between: Between, *names: str) -> Between:
+def line_without(between: CalibratedModels, *names: str) -> CalibratedModels:
     """The line through all models but these."""
     for name in names:
         between = between.without(name)
     return between
 
 
-def judge_shares(rated: Rated) -> dict[str, Estimate]:
+def judge_shares(rated: RatedModel) -> dict[str, Estimate]:
     """The judge's own means, with intervals over prompts."""
     if not len(rated.judged):
         return {}
@@ -182,7 +182,7 @@ def judge_shares(rated: Rated) -> dict[str, Estimate]:
     return found
 
 
-def judge_contrast(one: Rated, other: Rated) -> dict[str, Contrast]:
+def judge_contrast(one: RatedModel, other: RatedModel) -> dict[str, Contrast]:
     """one - other by the judge alone, prompts as clusters: those both answered are paired."""
     if not len(one.judged) or not len(other.judged):
         return dict.fromkeys(LABELS, UNDEFINED)
@@ -197,14 +197,14 @@ def judge_contrast(one: Rated, other: Rated) -> dict[str, Contrast]:
     }
 
 
-def shared_prompts(one: Rated, other: Rated) -> int:
+def shared_prompts(one: RatedModel, other: RatedModel) -> int:
     """How many prompts both answered."""
     if one.prompt is None or other.prompt is None:
         return 0
     return len(np.intersect1d(one.prompt, other.prompt))
 
 
-def _prompts(rated: Rated, whose: str) -> NDArray[Any]:
+def _prompts(rated: RatedModel, whose: str) -> NDArray[Any]:
     if rated.prompt is not None:
         return rated.prompt.astype(str)
     return np.array([f"{whose}-{number}" for number in range(len(rated.judged))])
@@ -304,7 +304,7 @@ def _judged_model(
             raise UserError(
                 f"--ratings: {rating.rating:g} of {rating.id!r}: expected 1 to 3, or Bad, Okay or Good"
             )
-    rated = Rated(
+    rated = RatedModel(
         judged=np.array([_said(item) for item in scored]).reshape(-1, len(LABELS)),
         item=np.array([place[rating.id] for rating in given], dtype=np.intp),
         value=one_hot(np.array([rating.rating for rating in given]), len(LABELS)),

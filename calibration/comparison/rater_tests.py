@@ -97,7 +97,7 @@ def power_of_shares(h: float, ratings: float, others: float) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Handfuls:
+class RaterClustering:
     """One model's yes-or-no ratings by rater: how far a rater's resemble each other, and what that costs.
 
     `icc` is ICC(1). With it, `ratings` tell as much as ratings / design_effect independent ones.
@@ -156,10 +156,10 @@ class RaterTest:
 NAN: Final = math.nan
 
 
-def handfuls(rater: NDArray[Any], yes: NDArray[np.bool_]) -> Handfuls:
+def rater_clustering(rater: NDArray[Any], yes: NDArray[np.bool_]) -> RaterClustering:
     """How one model's ratings cluster; undefined where nobody gave two, or all said the same.
 
-    >>> found = handfuls(np.repeat(["a", "b", "c"], 4), np.repeat([True, False, True], 4))
+    >>> found = rater_clustering(np.repeat(["a", "b", "c"], 4), np.repeat([True, False, True], 4))
     >>> found.icc, found.design_effect, found.all_yes
     (1.0, 4.0, 2)
     """
@@ -169,7 +169,7 @@ def handfuls(rater: NDArray[Any], yes: NDArray[np.bool_]) -> Handfuls:
     # Of raters with unequal handfuls the larger weigh more.
     typical = float((sizes**2).sum() / sizes.sum()) if raters else NAN
     icc = _icc(yeses, sizes) if raters > 1 else NAN
-    return Handfuls(
+    return RaterClustering(
         ratings=len(owner),
         raters=raters,
         icc=icc,

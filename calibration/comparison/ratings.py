@@ -18,17 +18,17 @@ from numpy.typing import NDArray
 from calibration.comparison.published_models import PAPER, is_published
 from calibration.comparison.rater_tests import (
     ChiSquare,
-    Handfuls,
+    RaterClustering,
     RaterTest,
     chi_square,
     cohen_h,
-    handfuls,
     power_of_shares,
+    rater_clustering,
     rater_test,
 )
 from calibration.estimate import Estimate, Interval, finite_or_none
 from calibration.multiple_testing import benjamini_hochberg, holm, tie_letters
-from calibration.shares.ppi import Rated, one_hot, power
+from calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
 from data.errors import UserError
 from data.records import EMOTIONS, LABELS, POSITIVE_EMOTIONS, UNNAMED_MODEL, Exchange, Rating
 from data.storage import check_table
@@ -177,7 +177,7 @@ class Comparison:
     counts: Counts
     cells: tuple[EmotionCell, ...]
     cell_power: Mapping[str, float]
-    clusters: Mapping[str, Handfuls]
+    clusters: Mapping[str, RaterClustering]
 
     def count_cells(self, kind: Literal["p", "q", "p_holm"]) -> int:
         """How many cells are below .05."""
@@ -240,7 +240,7 @@ def _compare(counts: Counts, ratings: RatingColumns, baseline: str, models: Sequ
         counts=kept,
         cells=cells,
         cell_power=_cell_power(groups[0], cells),
-        clusters={name: _handfuls(ratings, name) for name in names},
+        clusters={name: _clustering(ratings, name) for name in names},
     )
 
 
@@ -256,9 +256,9 @@ def _good(cells: Mapping[str, tuple[int, int, int]]) -> float:
     return float(totals[GOOD] / totals.sum())
 
 
-def _handfuls(ratings: RatingColumns, model: str) -> Handfuls:
+def _clustering(ratings: RatingColumns, model: str) -> RaterClustering:
     own = ratings.take(ratings.model == model)
-    return handfuls(own.rater, own.rating == len(LABELS))
+    return rater_clustering(own.rater, own.rating == len(LABELS))
 
 
 def _group(group: Group, counts: Counts, ratings: RatingColumns) -> GroupTable:
@@ -350,13 +350,13 @@ def _shares(own: RatingColumns) -> dict[str, Estimate]:
     if not total:
         return {label: Estimate(math.nan, None) for label in LABELS}
     # No judge: every row of what it said is the same, and only the ratings count.
-    rated = Rated(
+    rated = RatedModel(
         judged=np.zeros((total, len(LABELS))),
         item=np.arange(total),
         value=one_hot(own.rating, len(LABELS)),
         cluster=own.rater,
     )
-    found = power(rated)
+    found = ppi_estimate(rated)
     value, low, high = found.value, found.low, found.high
     return {
         label: Estimate(

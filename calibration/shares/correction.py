@@ -17,9 +17,9 @@ from calibration.artifact import Calibration
 from calibration.bootstrap import ratio
 from calibration.cluster import sum_variance
 from calibration.estimate import Estimate, Floats, Interval, finite_or_none
-from calibration.shares.ppi import UNIT, Powered, Rated, judge_means, power
+from calibration.shares.ppi import UNIT, PpiEstimate, RatedModel, judge_means, ppi_estimate
 from calibration.shares.tally import Tally
-from calibration.shares.transport import Between, Target, between_of, fit_line, refusal, transport
+from calibration.shares.transport import CalibratedModels, Target, fit_line, refusal, transport
 from data.records import LABELS
 
 How = Literal["ratings", "judge", "both", "refused"]
@@ -62,38 +62,41 @@ class ModelCorrection:
         }
 
 
-def calibrate_between(models: Mapping[str, Rated]) -> tuple[Between, ...]:
-    """The calibrated models for `transport`, one `Between` a column.
+def calibrated_models(models: Mapping[str, RatedModel]) -> tuple[CalibratedModels, ...]:
+    """The calibrated models for `transport`, one `CalibratedModels` a column.
 
     Left out are models without ratings and those with one cluster of them, which cannot say how exact it is.
     """
-    return _between(models, power_all(models))
+    return _calibrated(models, _ppi_estimates(models))
 
 
-def power_all(models: Mapping[str, Rated]) -> dict[str, Powered]:
-    """What their own ratings say of the models that have any."""
-    return {name: power(rated) for name, rated in models.items() if len(rated.item)}
+def _ppi_estimates(models: Mapping[str, RatedModel]) -> dict[str, PpiEstimate]:
+    """Estimate the models that have ratings from these."""
+    return {name: ppi_estimate(rated) for name, rated in models.items() if len(rated.item)}
 
 
 def correct(
-    models: Mapping[str, Rated], *, between: Sequence[Between] | None = None, names: Sequence[str] = LABELS
+    models: Mapping[str, RatedModel],
+    *,
+    calibrated: Sequence[CalibratedModels] | None = None,
+    names: Sequence[str] = LABELS,
 ) -> tuple[ModelCorrection, ...]:
     """Every model's corrected levels, in the order given.
 
-    `names` are the columns': the labels, or `MEAN`. `between` is a calibration made earlier; a model of
-    `models` is left out of it, since what was rated then need not be what is judged now. Without `between`
-    every model is corrected by the other rated ones of `models`.
+    `names` are the columns': the labels, or `MEAN`. `calibrated` is of a calibration made earlier; a model of
+    `models` is left out of it, since what was rated then need not be what is judged now. Without it every
+    model is corrected by the other rated ones of `models`.
     """
-    powered = power_all(models)
-    known = tuple(between) if between is not None else _between(models, powered)
-    effects = [float(item.design_effect.mean()) for item in powered.values()]
-    spreads = [float(item.spread[-1]) for item in powered.values()]
+    estimates = _ppi_estimates(models)
+    lines = tuple(calibrated) if calibrated is not None else _calibrated(models, estimates)
+    effects = [float(item.design_effect.mean()) for item in estimates.values()]
+    spreads = [float(item.spread[-1]) for item in estimates.values()]
     worth = _Worth(
         design_effect=float(np.nanmean(effects)) if np.isfinite(effects).any() else 1.0,
         spread=float(np.mean(spreads)) if spreads else None,
     )
     return tuple(
-        _correct(name, rated, powered.get(name), known, names, worth) for name, rated in models.items()
+        _correct(name, rated, estimates.get(name), lines, names, worth) for name, rated in models.items()
     )
 
 
@@ -107,13 +110,13 @@ class _Worth:
 
 def _correct(
     model: str,
-    rated: Rated,
-    own: Powered | None,
-    known: Sequence[Between],
+    rated: RatedModel,
+    own: PpiEstimate | None,
+    calibrated: Sequence[CalibratedModels],
     names: Sequence[str],
     worth: _Worth,
 ) -> ModelCorrection:
-    lines = [between.without(model) for between in known]
+    lines = [line.without(model) for line in calibrated]
     targets = [_target(rated, own, column) for column in range(len(names))]
     refusals = [
         f"{name}: {reason}"
@@ -139,32 +142,34 @@ def _correct(
         ratings=len(rated.item),
         clusters=own.clusters if own is not None else 0,
         design_effect=float(own.design_effect.mean()) if own is not None else math.nan,
-        worth_in_ratings=math.nan if reason else _worth(lines[-1], worth),
+        worth_in_ratings=math.nan
+        if reason
+        else judge_worth(lines[-1], design_effect=worth.design_effect, spread=worth.spread),
     )
 
 
-def judge_worth(between: Between, *, design_effect: float = 1.0, spread: float | None = None) -> float:
+def judge_worth(
+    calibrated: CalibratedModels, *, design_effect: float = 1.0, spread: float | None = None
+) -> float:
     """How many ratings of a new model tell as much as the judge's line does.
 
     `spread` is the variance of single ratings; a share's is p (1 - p) if none is given, a mean's is unknown.
     """
-    between_sd = fit_line(between).between_sd
+    between_sd = fit_line(calibrated).between_sd
     if spread is not None:
         return spread * design_effect / between_sd**2
-    if between.bounds != UNIT:
+    if calibrated.bounds != UNIT:
         return math.nan
-    return worth_in_ratings(float(np.mean(between.crowd)), design_effect, between_sd)
+    return worth_in_ratings(float(np.mean(calibrated.crowd)), design_effect, between_sd)
 
 
-def _worth(between: Between, worth: _Worth) -> float:
-    return judge_worth(between, design_effect=worth.design_effect, spread=worth.spread)
-
-
-def _between(models: Mapping[str, Rated], powered: Mapping[str, Powered]) -> tuple[Between, ...]:
-    found = {name: item for name, item in powered.items() if np.isfinite(item.variance).all()}
+def _calibrated(
+    models: Mapping[str, RatedModel], estimates: Mapping[str, PpiEstimate]
+) -> tuple[CalibratedModels, ...]:
+    found = {name: item for name, item in estimates.items() if np.isfinite(item.variance).all()}
     first = next(iter(models.values()), None)
     return tuple(
-        Between(
+        CalibratedModels(
             models=tuple(found),
             judge=tuple(float(models[name].judged[:, column].mean()) for name in found),
             crowd=tuple(float(item.value[column]) for item in found.values()),
@@ -175,7 +180,7 @@ def _between(models: Mapping[str, Rated], powered: Mapping[str, Powered]) -> tup
     )
 
 
-def _how(own: Powered | None, targets: Sequence[Target], reason: str | None) -> How:
+def _how(own: PpiEstimate | None, targets: Sequence[Target], reason: str | None) -> How:
     if own is None:
         return "refused" if reason else "judge"
     if reason:
@@ -184,7 +189,7 @@ def _how(own: Powered | None, targets: Sequence[Target], reason: str | None) -> 
     return "both" if all(target.is_rated for target in targets) else "judge"
 
 
-def _target(rated: Rated, own: Powered | None, column: int) -> Target:
+def _target(rated: RatedModel, own: PpiEstimate | None, column: int) -> Target:
     mean, noise = judge_means(rated)
     if own is None or not np.isfinite(own.variance).all():
         return Target(judge=float(mean[column]), judge_noise=float(noise[column]))
@@ -227,7 +232,7 @@ def project(values: Floats) -> Floats:
     return shares
 
 
-def within_slope(models: Mapping[str, Rated]) -> float:
+def within_slope(models: Mapping[str, RatedModel]) -> float:
     """The pooled slope of ratings on judgments within models, in the last column; between: `fit_line`.
 
     Undefined when the judge says the same of every rated response of a model.
@@ -243,12 +248,12 @@ def within_slope(models: Mapping[str, Rated]) -> float:
 
 def correct_shares(tally: Tally, calibration: Calibration) -> dict[str, dict[str, Any]]:
     """Every model's shares by the calibrated line, with transport intervals, or why they are refused."""
-    lines = {label: between_of(dict(calibration.between[label])) for label in LABELS}
+    lines = {label: CalibratedModels.from_dict(dict(calibration.between[label])) for label in LABELS}
     return {model: _correct_calibrated(model, clusters, lines) for model, clusters in tally.sums.items()}
 
 
 def _correct_calibrated(
-    model: str, clusters: Mapping[int, list[float]], lines: Mapping[str, Between]
+    model: str, clusters: Mapping[int, list[float]], lines: Mapping[str, CalibratedModels]
 ) -> dict[str, Any]:
     means, noises = _judged(np.array(list(clusters.values())).reshape(-1, len(LABELS) + 1))
     targets = {

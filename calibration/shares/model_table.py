@@ -9,12 +9,12 @@ from calibration.bias.slices import cluster_kind
 from calibration.bootstrap import ratio
 from calibration.estimate import Floats, finite_or_none
 from calibration.pairing import Paired
-from calibration.shares.correction import MEAN, calibrate_between, correct, judge_worth, within_slope
+from calibration.shares.correction import MEAN, calibrated_models, correct, judge_worth, within_slope
 from calibration.shares.planning import plan_ratings
-from calibration.shares.ppi import NORMAL, Rated, judge_means, one_hot
-from calibration.shares.transport import Between, Target, fit_line, left_out_levels, transport
+from calibration.shares.ppi import NORMAL, RatedModel, judge_means, one_hot
+from calibration.shares.transport import CalibratedModels, Target, fit_line, left_out_levels, transport
 from data.judgments import first_number, position_on
-from data.records import LABELS, Judgment
+from data.records import LABELS, Judgment, to_plain
 
 
 def judged_values(judgments: Sequence[Judgment], scale: Sequence[str], has_probabilities: bool) -> Floats:
@@ -40,7 +40,7 @@ def columns_of(scale: Sequence[str]) -> tuple[str, ...]:
     return LABELS if tuple(scale) == LABELS else MEAN
 
 
-def rated_models(paired: Paired, judgments: Sequence[Judgment]) -> dict[str, Rated]:
+def rated_models(paired: Paired, judgments: Sequence[Judgment]) -> dict[str, RatedModel]:
     """Every model's judgments, those nobody rated too, with its ratings; the best-rated model first."""
     is_shares = paired.scale == LABELS
     offset = first_number(paired.scale) - 1.0
@@ -55,7 +55,7 @@ def rated_models(paired: Paired, judgments: Sequence[Judgment]) -> dict[str, Rat
         rows = np.flatnonzero(paired.model == model)
         place = {item.id: index for index, item in enumerate(items)}
         value = one_hot(paired.rating[rows], len(LABELS)) if is_shares else paired.rating[rows, None] + offset
-        found[model] = Rated(
+        found[model] = RatedModel(
             judged=_levels(items, paired) if is_shares else _levels(items, paired) + offset,
             item=np.array([place[identity] for identity in paired.id[rows].tolist()], dtype=np.intp),
             value=value.astype(float),
@@ -66,7 +66,7 @@ def rated_models(paired: Paired, judgments: Sequence[Judgment]) -> dict[str, Rat
     return dict(sorted(found.items(), key=lambda item: (-_mean(item[1]), item[0])))
 
 
-def _mean(rated: Rated) -> float:
+def _mean(rated: RatedModel) -> float:
     return float(rated.value[:, -1].mean()) if len(rated.item) else -1.0
 
 
@@ -79,13 +79,13 @@ def _levels(items: Sequence[Judgment], paired: Paired) -> Floats:
 
 
 def models_part(
-    models: Mapping[str, Rated], in_line: Mapping[str, Rated], scale: Sequence[str]
+    models: Mapping[str, RatedModel], in_line: Mapping[str, RatedModel], scale: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Each model's raw level, the crowd's, the corrected one, and what the other models' line would say."""
     names = columns_of(scale)
-    lines = calibrate_between(in_line)
+    lines = calibrated_models(in_line)
     rows = []
-    for found in correct(models, between=lines, names=names):
+    for found in correct(models, calibrated=lines, names=names):
         rated = models[found.model]
         crowd = rated.value.mean(axis=0) if len(rated.item) else np.full(len(names), np.nan)
         alone = _left_out(found.model, rated, dict(zip(names, lines, strict=False)))
@@ -112,7 +112,7 @@ def models_part(
     return rows
 
 
-def _left_out(model: str, rated: Rated, lines: Mapping[str, Between]) -> dict[str, Any]:
+def _left_out(model: str, rated: RatedModel, lines: Mapping[str, CalibratedModels]) -> dict[str, Any]:
     """What the line through the other models would say of a rated model, had nobody rated it."""
     if not len(rated.item) or not len(rated.judged):
         return {}
@@ -129,18 +129,18 @@ def _holds(estimate: Mapping[str, float | None], value: float) -> bool | None:
 
 
 def between_part(
-    models: Mapping[str, Rated], in_line: Mapping[str, Rated], scale: Sequence[str]
+    models: Mapping[str, RatedModel], in_line: Mapping[str, RatedModel], scale: Sequence[str]
 ) -> dict[str, Any]:
     """The line through models, and what it is worth."""
     names = columns_of(scale)
-    lines = calibrate_between(in_line)
+    lines = calibrated_models(in_line)
     effect = design_effect_of(models)
     spread = spread_of(models)
     top = lines[-1] if lines else None
     return {
         "columns": list(names),
         "lines": {
-            name: {**line.as_dict(), **fit_line(line).as_dict(), "range": _finite(line.range)}
+            name: {**to_plain(line), **to_plain(fit_line(line)), "range": _finite(line.range)}
             for name, line in zip(names, lines, strict=True)
         },
         "within_slope": finite_or_none(within_slope(models)),
@@ -152,7 +152,7 @@ def between_part(
     }
 
 
-def _as_exact_as(line: Between, variance: float) -> float | None:
+def _as_exact_as(line: CalibratedModels, variance: float) -> float | None:
     """How many ratings would give an interval as wide as the line's of a model left out of it, on average."""
     known = [item.interval for item in left_out_levels(line)]
     halves = [(item.high - item.low) / 2 for item in known if item]
@@ -163,7 +163,9 @@ def _finite(values: Sequence[float]) -> list[float | None]:
     return [finite_or_none(value) for value in values]
 
 
-def planning_part(models: Mapping[str, Rated], between: Mapping[str, Any], scale: Sequence[str]) -> list[Any]:
+def planning_part(
+    models: Mapping[str, RatedModel], between: Mapping[str, Any], scale: Sequence[str]
+) -> list[Any]:
     """How many ratings of each of two models find a difference, for several differences."""
     names = columns_of(scale)
     line = between["lines"].get(names[-1])
@@ -181,7 +183,7 @@ def planning_part(models: Mapping[str, Rated], between: Mapping[str, Any], scale
     ]
 
 
-def design_effect_of(models: Mapping[str, Rated]) -> float:
+def design_effect_of(models: Mapping[str, RatedModel]) -> float:
     """How many ratings of raters' batches count as one independent rating, over all models."""
     found = [
         item["design_effect"] for item in (row.as_dict() for row in correct(models, names=_names(models)))
@@ -190,18 +192,18 @@ def design_effect_of(models: Mapping[str, Rated]) -> float:
     return float(np.mean(known)) if known else 1.0
 
 
-def _names(models: Mapping[str, Rated]) -> tuple[str, ...]:
+def _names(models: Mapping[str, RatedModel]) -> tuple[str, ...]:
     first = next(iter(models.values()), None)
     return MEAN if first is not None and first.judged.shape[1] == 1 else LABELS
 
 
-def spread_of(models: Mapping[str, Rated]) -> float:
+def spread_of(models: Mapping[str, RatedModel]) -> float:
     """The mean variance of single ratings of one model, in the last column."""
     found = [float(rated.value[:, -1].var()) for rated in models.values() if len(rated.item)]
     return float(np.mean(found)) if found else float("nan")
 
 
-def _correlation(models: Mapping[str, Rated]) -> float:
+def _correlation(models: Mapping[str, RatedModel]) -> float:
     """Of ratings and judgments within models."""
     both = own = others = 0.0
     for rated in models.values():

@@ -9,10 +9,17 @@ import numpy as np
 
 from calibration.cluster import POWER as POWER_sufficiency
 from calibration.cluster import reach
-from calibration.comparison.judged_models import GOOD, Ground, How, JudgedModel, Published, line_without
+from calibration.comparison.judged_models import (
+    GOOD,
+    ComparisonSettings,
+    How,
+    JudgedModel,
+    Published,
+    line_without,
+)
 from calibration.estimate import CONFIDENCE, Estimate, Interval, finite_or_none
 from calibration.shares.ppi import judge_means
-from calibration.shares.transport import Between, Target, transport, transport_difference
+from calibration.shares.transport import CalibratedModels, Target, transport, transport_difference
 
 POWER: Final = 0.8
 
@@ -101,7 +108,7 @@ MANY: Final = 1e5  # degrees of freedom from which t is normal
 
 
 def missing(
-    one: JudgedModel, other: JudgedModel | Published, how: How, error: float, ground: Ground
+    one: JudgedModel, other: JudgedModel | Published, how: How, error: float, settings: ComparisonSettings
 ) -> int | None:
     """How many more ratings of each, or prompts, make a difference as large as the margin detectable.
 
@@ -111,35 +118,37 @@ def missing(
     if how == "judge":
         # The error falls with the root of the number of prompts.
         have = min(len(item.rated.judged) for item in judged)
-        return _count(have * ((error * reach(MANY, power=POWER_sufficiency) / ground.margin) ** 2 - 1))
-    if how == "refused" and ground.between is None:
+        return _count(have * ((error * reach(MANY, power=POWER_sufficiency) / settings.margin) ** 2 - 1))
+    if how == "refused" and settings.calibrated is None:
         return None
     have = min(len(item.rated.item) for item in judged)
-    wanted = _ratings_wanted(one, other, how, ground)
+    wanted = _ratings_wanted(one, other, how, settings)
     return None if wanted is None else _count(wanted - have)
 
 
-def _ratings_wanted(one: JudgedModel, other: JudgedModel | Published, how: How, ground: Ground) -> int | None:
+def _ratings_wanted(
+    one: JudgedModel, other: JudgedModel | Published, how: How, settings: ComparisonSettings
+) -> int | None:
     """Ratings of each in all: the fewest with which the interval is short enough, by line and ratings."""
     judged = [item for item in (one, other) if isinstance(item, JudgedModel)]
     shares = [float(item.rated.judged[:, -1].mean()) for item in judged if len(item.rated.judged)]
     share = float(np.mean(shares)) if shares else 0.5
-    effects = [float(item.powered.design_effect[-1]) for item in judged if item.powered is not None]
-    effect = max(1.0, float(np.mean(effects)) if effects else ground.design_effect)
-    plan = plan_ratings(ground.margin, spread=share * (1 - share), design_effect=effect)
+    effects = [float(item.ppi.design_effect[-1]) for item in judged if item.ppi is not None]
+    effect = max(1.0, float(np.mean(effects)) if effects else settings.design_effect)
+    plan = plan_ratings(settings.margin, spread=share * (1 - share), design_effect=effect)
     most = plan.people_only
     # An interval this long still finds the margin with 80 % power.
-    longest = 2 * ground.margin * _normal_share()
+    longest = 2 * settings.margin * _normal_share()
     if isinstance(other, Published):
         own = other.shares[GOOD].interval
         left = (longest / 2) ** 2 - ((own.high - own.low) / 2) ** 2 if own else 0.0
         if left <= 0:
             return None
         longest = 2 * math.sqrt(left)
-        most = plan.people_only / 2 * (ground.margin * _normal_share()) ** 2 / left
-    if ground.between is None or how == "refused" or not math.isfinite(most):
+        most = plan.people_only / 2 * (settings.margin * _normal_share()) ** 2 / left
+    if settings.calibrated is None or how == "refused" or not math.isfinite(most):
         return int(most) if math.isfinite(most) else None
-    line = line_without(ground.between[-1], *(item.known_as for item in judged))
+    line = line_without(settings.calibrated[-1], *(item.known_as for item in judged))
     # As if ratings were to find what the line says already; their spread is what counts.
     targets = [
         replace(target, crowd=transport(line, target).value)
@@ -156,7 +165,7 @@ def _normal_share() -> float:
     return float(ndtri((1 + CONFIDENCE) / 2)) / reach(MANY, power=POWER_sufficiency)
 
 
-def _length(line: Between, targets: Sequence[Target], noise: float) -> float:
+def _length(line: CalibratedModels, targets: Sequence[Target], noise: float) -> float:
     """How long the interval would be were the ratings of each as exact as this."""
     rated = [replace(target, noise=noise) for target in targets]
     found = transport_difference(line, *rated) if len(rated) > 1 else transport(line, rated[0])
@@ -180,9 +189,9 @@ def target_of(item: JudgedModel, column: int) -> Target:
     """A model as the line takes it, with its own ratings if they say how exact they are."""
     mean, noise = judge_means(item.rated)
     judge = Target(judge=float(mean[column]), judge_noise=float(np.nan_to_num(noise[column])))
-    if item.powered is None:
+    if item.ppi is None:
         return judge
-    own = item.powered
+    own = item.ppi
     return replace(judge, crowd=float(own.value[column]), noise=float(own.stated_variance[column]))
 
 

@@ -20,7 +20,7 @@ NORMAL = 1.959964  # standard errors to either side of a 95 % interval with know
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Rated:
+class RatedModel:
     """What a judge said of one model's responses, and people's ratings of some (or none) of them.
 
     Columns are labels, where `judged` holds probabilities and `value` a 1 under the label given, or there is
@@ -49,7 +49,7 @@ class Rated:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Powered:
+class PpiEstimate:
     """A model's shares or mean from its ratings and its judgments; arrays are by column.
 
     `variance` counts raters and prompts, with `freedom` degrees; both are nan where one cluster alone cannot
@@ -102,7 +102,7 @@ def one_hot(ratings: ArrayLike, levels: int) -> Floats:
     return rows
 
 
-def power(rated: Rated) -> Powered:
+def ppi_estimate(rated: RatedModel) -> PpiEstimate:
     """The model's shares, or its mean, corrected by its own ratings.
 
     The point is ppi-python's, with the mean of an item's ratings where it has several. Its intervals take
@@ -116,7 +116,7 @@ def power(rated: Rated) -> Powered:
         raise ValueError("no ratings: see calibration.transport")
     judged, rest = rated.judged[rows], np.delete(rated.judged, rows, axis=0)
     means = cluster_sums(position, rated.value, len(rows)) / counts[:, None]
-    weight = power_weight(means, judged, rest)
+    weight = ppi_weight(means, judged, rest)
     value = _point(means, judged, rest, weight)
     shares = 1 / (len(rows) * counts[position])[:, None]
     residuals = rated.value - weight * judged[position]
@@ -151,14 +151,14 @@ def power(rated: Rated) -> Powered:
     )
 
 
-def _with_interval(**known: Any) -> Powered:
+def _with_interval(**known: Any) -> PpiEstimate:
     effect = float(known["design_effect"].max())
     stand_in = known["ratings"] / max(1.0, effect)
     low, high = intervals(known["value"], known["variance"], known["freedom"], known["bounds"], stand_in)
-    return Powered(low=low, high=high, stand_in=stand_in, **known)
+    return PpiEstimate(low=low, high=high, stand_in=stand_in, **known)
 
 
-def judge_means(rated: Rated) -> tuple[Floats, Floats]:
+def judge_means(rated: RatedModel) -> tuple[Floats, Floats]:
     """The judge's means over all responses and their sampling variances, by column; nan without responses."""
     count, columns = rated.judged.shape
     if not count:
@@ -167,7 +167,7 @@ def judge_means(rated: Rated) -> tuple[Floats, Floats]:
     return rated.judged.mean(axis=0), sum_variance(pulls)
 
 
-def power_weight(means: Floats, judged: Floats, rest: Floats) -> float:
+def ppi_weight(means: Floats, judged: Floats, rest: Floats) -> float:
     """PPI++'s weight for the judge, 0 to 1; by hand, since ppi-python does not say which one it took."""
     if len(means) < 2 or not len(rest):
         return 0.0

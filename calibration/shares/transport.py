@@ -9,14 +9,14 @@ as there are models less what the line uses; where it is large, noise is not tak
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
-from calibration.estimate import CONFIDENCE, Estimate, Floats, Interval, finite_or_none
+from calibration.estimate import CONFIDENCE, Estimate, Floats, Interval
 from calibration.shares.ppi import UNIT
 
 # The slope before any model is seen: a judge that says what the crowd says has slope 1. Slopes fitted to
@@ -49,7 +49,7 @@ class Target:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Between:
+class CalibratedModels:
     """Calibrated models, and of each the judge's mean, the crowd's, and the latter's sampling variance.
 
     Of one quantity: the share of a label, or a mean on a scale with these `bounds`.
@@ -77,7 +77,7 @@ class Between:
         margin = MARGIN * (high - low)
         return max(self.bounds[0], low - margin), min(self.bounds[1], high + margin)
 
-    def without(self, model: str) -> "Between":
+    def without(self, model: str) -> "CalibratedModels":
         """The same with one model left out."""
         kept = [index for index, name in enumerate(self.models) if name != model]
         columns = {
@@ -86,21 +86,16 @@ class Between:
         }
         return replace(self, **columns)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; `between_of` reads it."""
-        names = ("models", "judge", "crowd", "noise", "bounds")
-        return {name: list(getattr(self, name)) for name in names}
-
-
-def between_of(row: dict[str, Any]) -> Between:
-    """What `as_dict` wrote."""
-    return Between(
-        models=tuple(str(name) for name in row["models"]),
-        judge=tuple(float(value) for value in row["judge"]),
-        crowd=tuple(float(value) for value in row["crowd"]),
-        noise=tuple(float(value) for value in row["noise"]),
-        bounds=(float(row["bounds"][0]), float(row["bounds"][1])),
-    )
+    @classmethod
+    def from_dict(cls, row: Mapping[str, Any]) -> "CalibratedModels":
+        """Read what a calibration keeps of the models."""
+        return cls(
+            models=tuple(str(name) for name in row["models"]),
+            judge=tuple(float(value) for value in row["judge"]),
+            crowd=tuple(float(value) for value in row["crowd"]),
+            noise=tuple(float(value) for value in row["noise"]),
+            bounds=(float(row["bounds"][0]), float(row["bounds"][1])),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,21 +111,16 @@ class Line:
     between_sd: float
     residuals: tuple[float, ...]
 
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined."""
-        numbers = ("intercept", "slope", "between_sd")
-        return {name: finite_or_none(getattr(self, name)) for name in numbers} | {
-            "residuals": [finite_or_none(value) for value in self.residuals]
-        }
 
-
-def refusal(between: Between, target: Target) -> str | None:
+def refusal(calibrated: CalibratedModels, target: Target) -> str | None:
     """Why the line says nothing about this model, or None; its judged mean may err by two standard errors."""
-    if len(between.models) < LEAST_MODELS:
-        return f"{len(between.models)} calibrated models: at least {LEAST_MODELS} tell how far a judge strays"
+    if len(calibrated.models) < LEAST_MODELS:
+        return (
+            f"{len(calibrated.models)} calibrated models: at least {LEAST_MODELS} tell how far a judge strays"
+        )
     if not math.isfinite(target.judge):
         return "no response was scored"
-    low, high = between.range
+    low, high = calibrated.range
     slack = 2 * math.sqrt(target.judge_noise)
     if low - slack <= target.judge <= high + slack:
         return None
@@ -138,50 +128,51 @@ def refusal(between: Between, target: Target) -> str | None:
     return f"the judge's mean {target.judge:.3f} is {side} the calibrated range, {low:.3f} to {high:.3f}"
 
 
-def transport(between: Between, target: Target) -> Estimate:
+def transport(calibrated: CalibratedModels, target: Target) -> Estimate:
     """The level of a model: from the line alone, or from line and own ratings, each as it is exact.
 
     Says nothing of refusal: `refusal` does. The crowd's noises are taken as independent from model to model.
     Undefined with fewer than `LEAST_MODELS` calibrated models.
 
-    >>> known = Between(models=("a", "b", "c"), judge=(.5, .6, .7), crowd=(.4, .52, .6), noise=(0., 0., 0.))
+    >>> judge, crowd = (0.5, 0.6, 0.7), (0.4, 0.52, 0.6)
+    >>> known = CalibratedModels(models=("a", "b", "c"), judge=judge, crowd=crowd, noise=(0.0, 0.0, 0.0))
     >>> alone = transport(known, Target(judge=0.65))
     >>> rated = transport(known, Target(judge=0.65, crowd=0.5, noise=0.001))
     >>> round(alone.value, 2), alone.interval.high > rated.interval.high
     (0.56, True)
     """
-    return _estimate(between, [target], np.ones(1), between.bounds)
+    return _estimate(calibrated, [target], np.ones(1), calibrated.bounds)
 
 
-def transport_difference(between: Between, one: Target, other: Target) -> Estimate:
+def transport_difference(calibrated: CalibratedModels, one: Target, other: Target) -> Estimate:
     """one - other, each with its own stray from the line and both with the same line."""
-    width = between.bounds[1] - between.bounds[0]
-    return _estimate(between, [one, other], np.array([1.0, -1.0]), (-width, width))
+    width = calibrated.bounds[1] - calibrated.bounds[0]
+    return _estimate(calibrated, [one, other], np.array([1.0, -1.0]), (-width, width))
 
 
-def fit_line(between: Between) -> Line:
+def fit_line(calibrated: CalibratedModels) -> Line:
     """The line, its spread and its left-out residuals; nan with fewer than `LEAST_MODELS` models."""
-    if len(between.models) < LEAST_MODELS:
-        unknown = (math.nan,) * len(between.models)
+    if len(calibrated.models) < LEAST_MODELS:
+        unknown = (math.nan,) * len(calibrated.models)
         return Line(intercept=math.nan, slope=math.nan, between_sd=math.nan, residuals=unknown)
-    found = _posterior(between, [])
+    found = _posterior(calibrated, [])
     slope = float(found.weight @ found.slope)
     height = float(found.weight @ found.height)
     spread = float(np.interp(0.5, np.cumsum(found.weight), found.spread))
-    left_out = [level.value for level in left_out_levels(between)]
+    left_out = [level.value for level in left_out_levels(calibrated)]
     return Line(
         intercept=height - slope * found.centre,
         slope=slope,
         between_sd=spread,
-        residuals=tuple(crowd - value for crowd, value in zip(between.crowd, left_out, strict=True)),
+        residuals=tuple(crowd - value for crowd, value in zip(calibrated.crowd, left_out, strict=True)),
     )
 
 
-def left_out_levels(between: Between) -> tuple[Estimate, ...]:
+def left_out_levels(calibrated: CalibratedModels) -> tuple[Estimate, ...]:
     """Every calibrated model's level as the others' line has it: what a new model may expect."""
     return tuple(
-        transport(between.without(name), Target(judge=judge))
-        for name, judge in zip(between.models, between.judge, strict=True)
+        transport(calibrated.without(name), Target(judge=judge))
+        for name, judge in zip(calibrated.models, calibrated.judge, strict=True)
     )
 
 
@@ -199,16 +190,16 @@ class _Posterior:
     covariance: Floats
 
 
-def _posterior(between: Between, targets: Sequence[Target]) -> _Posterior:
+def _posterior(calibrated: CalibratedModels, targets: Sequence[Target]) -> _Posterior:
     rated = [target for target in targets if target.is_rated]
-    judge = np.array([*between.judge, *(target.judge for target in rated)])
-    crowd = np.array([*between.crowd, *(target.crowd for target in rated)])
-    noise = np.array([*between.noise, *(target.noise for target in rated)])
-    blur = np.array([0.0] * len(between.judge) + [target.judge_noise for target in rated])
-    centre = float(np.mean(between.judge))
+    judge = np.array([*calibrated.judge, *(target.judge for target in rated)])
+    crowd = np.array([*calibrated.crowd, *(target.crowd for target in rated)])
+    noise = np.array([*calibrated.noise, *(target.noise for target in rated)])
+    blur = np.array([0.0] * len(calibrated.judge) + [target.judge_noise for target in rated])
+    centre = float(np.mean(calibrated.judge))
     across = judge - centre
     apart = crowd - SLOPE * across
-    least = 1e-6 * (between.bounds[1] - between.bounds[0])
+    least = 1e-6 * (calibrated.bounds[1] - calibrated.bounds[0])
     scale = float(apart.std()) + math.sqrt(float(noise.mean())) + least
     spread = scale * np.geomspace(1e-3, 1e3, SPREADS)
     variance = spread[:, None] ** 2 + noise + SLOPE**2 * blur
@@ -237,11 +228,11 @@ def _posterior(between: Between, targets: Sequence[Target]) -> _Posterior:
 
 
 def _estimate(
-    between: Between, targets: Sequence[Target], contrast: Floats, bounds: tuple[float, float]
+    calibrated: CalibratedModels, targets: Sequence[Target], contrast: Floats, bounds: tuple[float, float]
 ) -> Estimate:
-    if len(between.models) < LEAST_MODELS or not all(math.isfinite(target.judge) for target in targets):
+    if len(calibrated.models) < LEAST_MODELS or not all(math.isfinite(target.judge) for target in targets):
         return Estimate(math.nan, None)
-    found = _posterior(between, targets)
+    found = _posterior(calibrated, targets)
     mean, own = np.zeros(SPREADS), np.zeros(SPREADS)
     flat, rising = np.zeros(SPREADS), np.zeros(SPREADS)
     for sign, target in zip(contrast, targets, strict=True):

@@ -11,7 +11,7 @@ import numpy as np
 
 from calibration.agreement.model_levels import worth_in_ratings
 from calibration.artifact import Calibration, read_calibration
-from calibration.shares.transport import Between, Target, refusal, transport
+from calibration.shares.transport import CalibratedModels, Target, refusal, transport
 from data.records import LABELS
 from data.study import read_study
 from data.text import show
@@ -42,7 +42,7 @@ def calibration(judge: str = "classifier") -> Calibration:
     return read_calibration(WEIGHTS / judge / "calibration.json")
 
 
-def line_of_good(judge: str = "classifier") -> Between:
+def line_of_good(judge: str = "classifier") -> CalibratedModels:
     """The calibrated models, by their share of Good."""
     return calibration(judge).betweens()[-1]
 

@@ -14,11 +14,13 @@ from calibration.artifact import (
     read_calibration,
     write_calibration,
 )
-from calibration.shares.transport import Between, Target, fit_line, transport
+from calibration.shares.transport import CalibratedModels, Target, fit_line, transport
 from data.errors import UserError
-from data.records import LABELS
+from data.records import LABELS, to_plain
 
-GOOD = Between(models=("a", "b", "c"), judge=(0.5, 0.6, 0.7), crowd=(0.4, 0.52, 0.6), noise=(0.001,) * 3)
+GOOD = CalibratedModels(
+    models=("a", "b", "c"), judge=(0.5, 0.6, 0.7), crowd=(0.4, 0.52, 0.6), noise=(0.001,) * 3
+)
 MADE = Calibration(
     judge="default",
     version="1.2",
@@ -32,8 +34,8 @@ MADE = Calibration(
     design_effect=1.6,
     mapping={"kind": "vector", "weights": [1.0, 2.5]},
     conformal={"Good": 0.31},
-    between={"Good": GOOD.as_dict()},
-    lines={"Good": fit_line(GOOD).as_dict()},
+    between={"Good": to_plain(GOOD)},
+    lines={"Good": to_plain(fit_line(GOOD))},
     ranges={"Good": GOOD.range},
     figures={"qwk": None, "spearman": 0.25},
 )
@@ -130,7 +132,7 @@ def test_what_json_cannot_say_is_never_written(tmp_path) -> None:
 )
 def test_it_says_when_it_does_not_fit(change, today: date, says: str | None) -> None:
     judge = replace(JudgeIdentity(name="default", version="1.2", rubric="ab12"), **change)
-    made = replace(MADE, between=dict.fromkeys(LABELS, GOOD.as_dict()))
+    made = replace(MADE, between=dict.fromkeys(LABELS, to_plain(GOOD)))
     reason = misfit(made, judge, today=today)
     assert reason is None if says is None else says in (reason or "")
 

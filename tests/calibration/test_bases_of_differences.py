@@ -9,10 +9,10 @@ import pytest
 from scipy.special import ndtr
 
 from calibration.comparison.differences import LEAST_RATERS, Difference, difference, differences
-from calibration.comparison.judged_models import Ground, JudgedModel, Published, level_of
+from calibration.comparison.judged_models import ComparisonSettings, JudgedModel, Published, judged_level
 from calibration.estimate import Estimate, Interval
-from calibration.shares.ppi import Rated, one_hot, power
-from calibration.shares.transport import Between
+from calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
+from calibration.shares.transport import CalibratedModels
 from data.records import LABELS
 
 # Standard deviations on the scale that the two cuts make into Bad, Okay and Good.
@@ -62,7 +62,7 @@ def two_models(
             severity = rng.normal(0, SEVERITY, raters)
         reply, taste = rng.normal(0, REPLY, len(prompt)), rng.normal(0, TASTE, raters)
         felt = level + (prompt + reply)[item] + (severity + taste)[who] + rng.normal(0, SLIP, len(item))
-        rated = Rated(
+        rated = RatedModel(
             judged=judged(level, prompt, reply, rng),
             item=item,
             value=one_hot(1 + (felt[:, None] > CUTS).sum(axis=1), 3),
@@ -73,7 +73,7 @@ def two_models(
     return models[0], models[1]
 
 
-def calibrated(rng: np.random.Generator, *, count: int = 6) -> Ground:
+def calibrated(rng: np.random.Generator, *, count: int = 6) -> ComparisonSettings:
     """A line through models rated well, on which the judge strays as it does on new ones."""
     crowd = np.array([truth(level) for level in np.linspace(-0.4, 0.8, count)])
     judge = crowd + rng.normal(0, STRAY, count)[:, None] * [-0.3, -0.7, 1.0]
@@ -81,9 +81,9 @@ def calibrated(rng: np.random.Generator, *, count: int = 6) -> Ground:
     crowd = crowd + rng.normal(0, np.sqrt(noise))
     names = tuple(f"known-{at}" for at in range(count))
     rows = zip(judge.T.tolist(), crowd.T.tolist(), noise.T.tolist(), strict=True)
-    return Ground(
-        between=tuple(
-            Between(models=names, judge=tuple(one), crowd=tuple(two), noise=tuple(three))
+    return ComparisonSettings(
+        calibrated=tuple(
+            CalibratedModels(models=names, judge=tuple(one), crowd=tuple(two), noise=tuple(three))
             for one, two, three in rows
         )
     )
@@ -115,8 +115,8 @@ def tally(
     counts = dict.fromkeys(("refused", "missed", "found", "found_at_one"), 0)
     for _ in range(cases):
         pair = two_models(raters, prompts, rng, gap=gap, design=design, unrated=unrated)
-        ground = calibrated(rng) if has_line else Ground()
-        (item,) = differences([pair], ground, is_planning=False)
+        settings = calibrated(rng) if has_line else ComparisonSettings()
+        (item,) = differences([pair], settings, is_planning=False)
         ends = item.good.interval
         counts["refused"] += ends is None
         counts["missed"] += ends is not None and not ends.low <= wanted <= ends.high
@@ -185,7 +185,7 @@ def test_a_level_by_raters_who_all_read_the_same_holds_the_truth(raters: int) ->
     missed = 0
     for _ in range(80):
         one, _ = two_models(raters, 160, rng, design="crossed")
-        ends = level_of(one, Ground()).shares["Good"].interval
+        ends = judged_level(one, ComparisonSettings()).shares["Good"].interval
         assert ends is not None
         missed += not ends.low <= truth(MIDDLE)[2] <= ends.high
     assert missed <= most(80, 0.05)
@@ -194,8 +194,10 @@ def test_a_level_by_raters_who_all_read_the_same_holds_the_truth(raters: int) ->
 # --- refusals
 
 
-def compare(one: JudgedModel, other: JudgedModel | Published, ground: Ground | None = None) -> Difference:
-    (found,) = differences([(one, other)], ground or Ground())
+def compare(
+    one: JudgedModel, other: JudgedModel | Published, settings: ComparisonSettings | None = None
+) -> Difference:
+    (found,) = differences([(one, other)], settings or ComparisonSettings())
     return found
 
 
@@ -232,14 +234,14 @@ def test_where_the_line_does_not_reach_few_raters_do_not_stand_in_for_it() -> No
 
 def test_two_raters_of_both_models_leave_one_degree_of_freedom() -> None:
     one, other = two_models(2, 64, np.random.default_rng(2))
-    found = difference(power(one.rated), power(other.rated))
+    found = difference(ppi_estimate(one.rated), ppi_estimate(other.rated))
     np.testing.assert_allclose(found.freedom, 1.0)
     apart = two_models(8, 64, np.random.default_rng(2), design="apart")
-    np.testing.assert_allclose(difference(*(power(item.rated) for item in apart)).freedom, 14.0)
+    np.testing.assert_allclose(difference(*(ppi_estimate(item.rated) for item in apart)).freedom, 14.0)
 
 
 def test_turned_round_it_is_the_same_difference() -> None:
-    one, other = (power(item.rated) for item in two_models(6, 48, np.random.default_rng(3), gap=0.5))
+    one, other = (ppi_estimate(item.rated) for item in two_models(6, 48, np.random.default_rng(3), gap=0.5))
     there, back = difference(one, other), difference(other, one)
     np.testing.assert_allclose(there.value, -back.value)
     np.testing.assert_allclose(there.low, -back.high)

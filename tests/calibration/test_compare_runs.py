@@ -12,9 +12,9 @@ import pytest
 
 from calibration.artifact import Calibration, write_calibration
 from calibration.comparison.compare_runs import ComparedRuns, Question, compare
-from calibration.shares.transport import Between, fit_line
+from calibration.shares.transport import CalibratedModels, fit_line
 from data.errors import StaleCalibration, UserError
-from data.records import LABELS, Exchange, Rating, judgment_of, unscored
+from data.records import LABELS, Exchange, Rating, judgment_of, to_plain, unscored
 from data.tables import write_rows
 from reports.comparison import compared_runs_row, contest_page
 from reports.markdown import as_markdown
@@ -67,7 +67,7 @@ def calibration(models: Sequence[str] = tuple("pqrstuvw"), spread: float = 0.01)
     for label, part in zip(
         LABELS, (lambda x: 0.3 * (1 - x), lambda x: 0.7 * (1 - x), lambda x: x), strict=True
     ):
-        lines[label] = Between(
+        lines[label] = CalibratedModels(
             models=tuple(models),
             judge=tuple(part(judge).tolist()),
             crowd=tuple(part(crowd).tolist()),
@@ -82,8 +82,8 @@ def calibration(models: Sequence[str] = tuple("pqrstuvw"), spread: float = 0.01)
         days=90,
         count=2000,
         design_effect=1.5,
-        between={label: line.as_dict() for label, line in lines.items()},
-        lines={label: fit_line(line).as_dict() for label, line in lines.items()},
+        between={label: to_plain(line) for label, line in lines.items()},
+        lines={label: to_plain(fit_line(line)) for label, line in lines.items()},
         ranges={label: line.range for label, line in lines.items()},
     )
 

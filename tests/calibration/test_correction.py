@@ -10,18 +10,18 @@ from ppi_py import ppi_mean_ci, ppi_mean_pointestimate
 
 from calibration.comparison.differences import difference
 from calibration.selftest import World, draw_models
-from calibration.shares.correction import MEAN, calibrate_between, correct, judge_worth, project, within_slope
+from calibration.shares.correction import MEAN, calibrated_models, correct, judge_worth, project, within_slope
 from calibration.shares.planning import detectable_difference, plan_ratings
-from calibration.shares.ppi import Rated, judge_means, one_hot, power
+from calibration.shares.ppi import RatedModel, judge_means, one_hot, ppi_estimate
 from data.records import LABELS
 
 
-def iid(rng: np.random.Generator, responses: int = 600, rated: int = 120) -> Rated:
+def iid(rng: np.random.Generator, responses: int = 600, rated: int = 120) -> RatedModel:
     """Every rating by another rater, of a judge that knows something."""
     quality = rng.standard_normal(responses)
     raw = np.exp(np.stack([-quality, 0 * quality, quality + 0.3], axis=1))
     felt = quality[:rated] + rng.standard_normal(rated)
-    return Rated(
+    return RatedModel(
         judged=raw / raw.sum(axis=1, keepdims=True),
         item=np.arange(rated),
         value=one_hot(1 + (felt > -1).astype(int) + (felt > 0), 3),
@@ -29,15 +29,17 @@ def iid(rng: np.random.Generator, responses: int = 600, rated: int = 120) -> Rat
     )
 
 
-def unrated(rated: Rated) -> Rated:
+def unrated(rated: RatedModel) -> RatedModel:
     none = np.zeros(0, dtype=int)
-    return Rated(judged=rated.judged, item=none, value=np.zeros((0, 3)), cluster=none, bounds=rated.bounds)
+    return RatedModel(
+        judged=rated.judged, item=none, value=np.zeros((0, 3)), cluster=none, bounds=rated.bounds
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_point_is_that_of_ppi_python_and_the_weight_is_the_one_it_took(seed: int) -> None:
     rated = iid(np.random.default_rng(seed))
-    found = power(rated)
+    found = ppi_estimate(rated)
     labelled, rest = rated.judged[:120], rated.judged[120:]
     np.testing.assert_allclose(found.value, ppi_mean_pointestimate(rated.value, labelled, rest), atol=1e-12)
     by_hand = rated.value.mean(axis=0) + found.weight * (rest.mean(axis=0) - labelled.mean(axis=0))
@@ -48,7 +50,7 @@ def test_the_point_is_that_of_ppi_python_and_the_weight_is_the_one_it_took(seed:
 
 def test_with_independent_raters_the_interval_is_about_that_of_ppi_python() -> None:
     rated = iid(np.random.default_rng(1), responses=4000, rated=1000)
-    found = power(rated)
+    found = ppi_estimate(rated)
     low, high = ppi_mean_ci(rated.value, rated.judged[:1000], rated.judged[1000:], alpha=0.05)
     np.testing.assert_allclose(found.low, low, atol=0.003)
     np.testing.assert_allclose(found.high, high, atol=0.003)
@@ -57,45 +59,48 @@ def test_with_independent_raters_the_interval_is_about_that_of_ppi_python() -> N
 def test_raters_who_agree_with_themselves_widen_the_interval() -> None:
     rated = iid(np.random.default_rng(2))
     order = np.argsort(rated.value @ [1, 2, 3], kind="stable")
-    alike = Rated(
+    alike = RatedModel(
         judged=rated.judged, item=rated.item[order], value=rated.value[order], cluster=np.arange(120) // 10
     )
-    assert (power(alike).high - power(alike).low > 1.5 * (power(rated).high - power(rated).low)).all()
-    assert (power(alike).design_effect > 2).all()
+    assert (
+        ppi_estimate(alike).high - ppi_estimate(alike).low
+        > 1.5 * (ppi_estimate(rated).high - ppi_estimate(rated).low)
+    ).all()
+    assert (ppi_estimate(alike).design_effect > 2).all()
 
 
 def test_several_raters_of_an_item_count_as_its_mean() -> None:
     rated = iid(np.random.default_rng(3))
-    twice = Rated(
+    twice = RatedModel(
         judged=rated.judged,
         item=np.repeat(rated.item, 2),
         value=np.repeat(rated.value, 2, axis=0),
         cluster=np.arange(240) % 7,
     )
-    found = power(twice)
-    np.testing.assert_allclose(found.value, power(rated).value, atol=1e-12)
+    found = ppi_estimate(twice)
+    np.testing.assert_allclose(found.value, ppi_estimate(rated).value, atol=1e-12)
     # The same ratings twice are no more information.
-    assert (found.variance >= 0.99 * power(rated).variance).all()
+    assert (found.variance >= 0.99 * ppi_estimate(rated).variance).all()
 
 
 def test_a_useless_judge_gets_no_weight_and_a_constant_one_harms_nothing() -> None:
     rated = iid(np.random.default_rng(4))
-    constant = Rated(
+    constant = RatedModel(
         judged=np.full((600, 3), 1 / 3), item=rated.item, value=rated.value, cluster=rated.cluster
     )
-    assert power(constant).weight == 0
-    np.testing.assert_allclose(power(constant).value, rated.value.mean(axis=0))
+    assert ppi_estimate(constant).weight == 0
+    np.testing.assert_allclose(ppi_estimate(constant).value, rated.value.mean(axis=0))
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5])
 def test_degenerate_ratings_are_undefined_or_wide_but_never_crash(rows: int) -> None:
-    rated = Rated(
+    rated = RatedModel(
         judged=np.tile([0.2, 0.3, 0.5], (8, 1)),
         item=np.arange(rows),
         value=one_hot([3] * rows, 3),
         cluster=np.arange(rows),
     )
-    found = power(rated)
+    found = ppi_estimate(rated)
     assert found.value.tolist() == [0, 0, 1]
     if rows == 1:
         assert np.isnan(found.low).all()
@@ -106,14 +111,14 @@ def test_degenerate_ratings_are_undefined_or_wide_but_never_crash(rows: int) -> 
 
 def test_one_cluster_or_one_item_cannot_say_how_exact_it_is() -> None:
     judged = np.tile([0.2, 0.3, 0.5], (30, 1))
-    lone_rater = Rated(
+    lone_rater = RatedModel(
         judged=judged, item=np.arange(10), value=one_hot([1, 3] * 5, 3), cluster=np.zeros(10, dtype=int)
     )
-    lone_item = Rated(
+    lone_item = RatedModel(
         judged=judged, item=np.zeros(4, dtype=int), value=one_hot([1, 2, 3, 3], 3), cluster=np.arange(4)
     )
     for rated in (lone_rater, lone_item):
-        assert np.isnan(power(rated).variance).all()
+        assert np.isnan(ppi_estimate(rated).variance).all()
         (found,) = correct({"a": rated})
         assert found.how == "ratings" and found.levels["Good"].interval is None
 
@@ -125,7 +130,7 @@ def test_what_two_models_share_cancels_in_their_difference() -> None:
     for effect in (0.0, 0.4):
         felt = effect - severity + 0.7 * rng.standard_normal(200)
         pair.append(
-            Rated(
+            RatedModel(
                 judged=np.tile([0.2, 0.3, 0.5], (200, 1)),
                 item=np.arange(200),
                 value=one_hot(1 + (felt > -1).astype(int) + (felt > 0), 3),
@@ -133,9 +138,9 @@ def test_what_two_models_share_cancels_in_their_difference() -> None:
             )
         )
     one, other = pair
-    apart = Rated(judged=other.judged, item=other.item, value=other.value, cluster=other.cluster + 100)
-    shared = difference(power(one), power(other))
-    wide = difference(power(one), power(apart))
+    apart = RatedModel(judged=other.judged, item=other.item, value=other.value, cluster=other.cluster + 100)
+    shared = difference(ppi_estimate(one), ppi_estimate(other))
+    wide = difference(ppi_estimate(one), ppi_estimate(apart))
     np.testing.assert_allclose(shared.value, wide.value)
     assert shared.high[2] - shared.low[2] < 0.75 * (wide.high[2] - wide.low[2])
 
@@ -147,7 +152,7 @@ def test_a_mean_on_five_levels_is_corrected_like_a_share() -> None:
     for number, level in enumerate([2.2, 2.8, 3.1, 3.4, 3.9]):
         quality = level + 0.6 * rng.standard_normal(500)
         rating = np.clip(np.round(quality[:150] + 0.5 * rng.standard_normal(150)), 1, 5)
-        models[f"m{number}"] = Rated(
+        models[f"m{number}"] = RatedModel(
             judged=(0.8 * quality + 1.2)[:, None],
             item=np.arange(150),
             value=rating[:, None],
@@ -166,16 +171,16 @@ def test_a_mean_on_five_levels_is_corrected_like_a_share() -> None:
 def test_ratings_shrink_the_interval_of_a_model_and_shares_stay_shares() -> None:
     world = World(models=9, responses=300)
     models, truth = draw_models(world, 200, 1, np.random.default_rng(7))
-    between = calibrate_between({name: rated for name, rated in models.items() if name != "model 0"})
+    between = calibrated_models({name: rated for name, rated in models.items() if name != "model 0"})
     own, widths = models["model 0"], []
     for ratings in (0, 20, 50, 200):
-        few = Rated(
+        few = RatedModel(
             judged=own.judged,
             item=own.item[:ratings],
             value=own.value[:ratings],
             cluster=own.cluster[:ratings],
         )
-        (found,) = correct({"model 0": few}, between=between)
+        (found,) = correct({"model 0": few}, calibrated=between)
         assert found.how == ("both" if ratings else "judge")
         assert sum(level.value for level in found.levels.values()) == pytest.approx(1)
         for label, share in zip(LABELS, truth[0], strict=True):
@@ -190,7 +195,7 @@ def test_ratings_shrink_the_interval_of_a_model_and_shares_stay_shares() -> None
 
 def test_out_of_the_calibrated_range_the_level_is_refused() -> None:
     models, _ = draw_models(World(models=6), 200, 1, np.random.default_rng(8))
-    strange = Rated(
+    strange = RatedModel(
         judged=np.tile([0.9, 0.05, 0.05], (300, 1)),
         item=np.zeros(0, dtype=int),
         value=np.zeros((0, 3)),
@@ -200,7 +205,7 @@ def test_out_of_the_calibrated_range_the_level_is_refused() -> None:
     assert found.how == "refused" and found.levels == {}
     assert found.reason is not None and "above the calibrated range" in found.reason
     # Its own ratings need no line.
-    rated = Rated(
+    rated = RatedModel(
         judged=strange.judged, item=np.arange(60), value=one_hot([1, 2, 3] * 20, 3), cluster=np.arange(60)
     )
     *_, found = correct({**models, "strange": rated})
@@ -217,7 +222,7 @@ def test_a_model_alone_has_no_line() -> None:
 def test_slopes_within_and_worth() -> None:
     models, _ = draw_models(World(), 200, 1, np.random.default_rng(11))
     assert 0.2 < within_slope(models) < 1.5
-    good = calibrate_between(models)[-1]
+    good = calibrated_models(models)[-1]
     assert judge_worth(good) > 10
     assert judge_worth(good, design_effect=2.0) == pytest.approx(2 * judge_worth(good))
 
@@ -226,8 +231,8 @@ def test_a_judged_mean_counts_prompts_not_responses() -> None:
     rng = np.random.default_rng(12)
     judged = np.repeat(rng.uniform(size=(50, 1)), 4, axis=0)
     none = np.zeros(0, dtype=int)
-    plain = Rated(judged=judged, item=none, value=np.zeros((0, 1)), cluster=none)
-    grouped = Rated(
+    plain = RatedModel(judged=judged, item=none, value=np.zeros((0, 1)), cluster=none)
+    grouped = RatedModel(
         judged=judged, item=none, value=np.zeros((0, 1)), cluster=none, prompt=np.repeat(np.arange(50), 4)
     )
     assert judge_means(grouped)[1][0] == pytest.approx(4 * judge_means(plain)[1][0], rel=0.05)
@@ -241,7 +246,7 @@ def test_projected_shares_are_shares(values: list[float]) -> None:
 
 
 def test_planning_follows_the_textbook() -> None:
-    # Two proportions near .5, 10 points apart, power .8: 392 a group by the usual formula.
+    # Two proportions near .5, 10 points apart, ppi_estimate .8: 392 a group by the usual formula.
     assert plan_ratings(0.1, spread=0.25).people_only == 393
     plan = plan_ratings(0.1, spread=0.25, design_effect=2.0, correlation=0.5, between_sd=0.02)
     assert plan.people_only == 785 and plan.with_judge == 589 and plan.with_line == 0
@@ -252,6 +257,8 @@ def test_planning_follows_the_textbook() -> None:
 
 def test_columns_that_do_not_match_are_refused() -> None:
     with pytest.raises(ValueError, match="same columns"):
-        Rated(judged=np.zeros((2, 3)), item=np.arange(2), value=np.zeros((2, 1)), cluster=np.arange(2))
+        RatedModel(judged=np.zeros((2, 3)), item=np.arange(2), value=np.zeros((2, 1)), cluster=np.arange(2))
     with pytest.raises(ValueError, match="unscored"):
-        Rated(judged=np.full((2, 1), np.nan), item=np.arange(2), value=np.zeros((2, 1)), cluster=np.arange(2))
+        RatedModel(
+            judged=np.full((2, 1), np.nan), item=np.arange(2), value=np.zeros((2, 1)), cluster=np.arange(2)
+        )

@@ -6,10 +6,16 @@ import numpy as np
 import pytest
 
 from calibration.comparison.differences import Difference, differences, p_of_interval
-from calibration.comparison.judged_models import Ground, JudgedModel, Published, in_order, level_of
+from calibration.comparison.judged_models import (
+    ComparisonSettings,
+    JudgedModel,
+    Published,
+    in_order,
+    judged_level,
+)
 from calibration.estimate import Estimate, Interval
-from calibration.shares.ppi import Rated, one_hot
-from calibration.shares.transport import Between
+from calibration.shares.ppi import RatedModel, one_hot
+from calibration.shares.transport import CalibratedModels
 from data.records import LABELS
 
 NONE = np.zeros(0, dtype=np.intp)
@@ -33,14 +39,16 @@ def judged(
     hard = np.zeros(prompts) if difficulty is None else difficulty
     good = np.clip(0.6 + shift + hard + rng.normal(0, 0.1, prompts), 0.02, 0.98)
     numbers = np.arange(first, first + prompts).astype(str)
-    rated = Rated(judged=shares_of(good), item=NONE, value=np.zeros((0, 3)), cluster=NONE, prompt=numbers)
+    rated = RatedModel(
+        judged=shares_of(good), item=NONE, value=np.zeros((0, 3)), cluster=NONE, prompt=numbers
+    )
     return JudgedModel(name=name, rated=rated, unscored=unscored)
 
 
 def with_ratings(model: JudgedModel, level: float, count: int, rng: np.random.Generator) -> JudgedModel:
     """The same with ratings of its first responses, five by each rater, Good with this chance."""
     values = np.where(rng.random(count) < level, 3, 1)
-    rated = Rated(
+    rated = RatedModel(
         judged=model.rated.judged,
         item=np.arange(count),
         value=one_hot(values, 3),
@@ -50,20 +58,24 @@ def with_ratings(model: JudgedModel, level: float, count: int, rng: np.random.Ge
     return JudgedModel(name=model.name, rated=rated, unscored=model.unscored)
 
 
-def line(count: int = 6, spread: float = 0.01, seed: int = 0, noise: float = 1e-4) -> tuple[Between, ...]:
+def line(
+    count: int = 6, spread: float = 0.01, seed: int = 0, noise: float = 1e-4
+) -> tuple[CalibratedModels, ...]:
     """Calibrated models from .45 to .75; the crowd's share is the judge's less .05, give or take."""
     rng = np.random.default_rng(seed)
     judge = np.linspace(0.45, 0.75, count)
     crowd = judge - 0.05 + rng.normal(0, spread, count)
     names = tuple(f"known-{at}" for at in range(count))
     return tuple(
-        Between(models=names, judge=tuple(one), crowd=tuple(two), noise=(noise,) * count)
+        CalibratedModels(models=names, judge=tuple(one), crowd=tuple(two), noise=(noise,) * count)
         for one, two in zip(shares_of(judge).T.tolist(), shares_of(crowd).T.tolist(), strict=True)
     )
 
 
-def compare(one: JudgedModel, other: JudgedModel | Published, ground: Ground | None = None) -> Difference:
-    (found,) = differences([(one, other)], ground or Ground())
+def compare(
+    one: JudgedModel, other: JudgedModel | Published, settings: ComparisonSettings | None = None
+) -> Difference:
+    (found,) = differences([(one, other)], settings or ComparisonSettings())
     return found
 
 
@@ -97,7 +109,7 @@ def test_where_there_is_no_shift_one_is_found_in_one_of_twenty(is_shared: bool) 
         others = difficulty if is_shared else rng.normal(0, 0.1, 40)
         one = judged("a", 0.0, rng, prompts=40, difficulty=difficulty)
         other = judged("b", 0.0, rng, prompts=40, difficulty=others, first=0 if is_shared else 40)
-        (found,) = differences([(one, other)], Ground(), is_planning=False)
+        (found,) = differences([(one, other)], ComparisonSettings(), is_planning=False)
         times += found.verdict in ("better", "worse")
     assert 3 <= times <= 19  # 10 are expected; chance leaves this range in 1 of 100
 
@@ -109,7 +121,7 @@ def test_among_four_models_alike_any_two_are_told_apart_in_one_of_twenty() -> No
     for _ in range(100):
         models = [judged(name, 0.0, rng, prompts=30) for name in "abcd"]
         pairs = [(one, other) for at, one in enumerate(models) for other in models[at + 1 :]]
-        found = differences(pairs, Ground(), is_planning=False)
+        found = differences(pairs, ComparisonSettings(), is_planning=False)
         times += any(item.verdict in ("better", "worse") for item in found)
     assert times <= 11
 
@@ -145,7 +157,7 @@ def test_unscored_responses_bound_the_level_and_the_difference() -> None:
     rng = np.random.default_rng(6)
     one = judged("a", 0.06, rng, prompts=180, unscored=20)
     other = judged("b", 0.0, rng, prompts=200)
-    level = level_of(one, Ground())
+    level = judged_level(one, ComparisonSettings())
     share = level.shares["Good"]
     assert share.interval is not None and level.extremes is not None
     assert level.extremes.low == pytest.approx(0.9 * share.interval.low)
@@ -166,15 +178,17 @@ def test_a_large_shift_holds_whatever_the_unscored_were() -> None:
 def test_a_model_without_a_scored_response_cannot_be_compared() -> None:
     empty = JudgedModel(
         name="b",
-        rated=Rated(judged=np.zeros((0, 3)), item=NONE, value=np.zeros((0, 3)), cluster=NONE, prompt=NONE),
+        rated=RatedModel(
+            judged=np.zeros((0, 3)), item=NONE, value=np.zeros((0, 3)), cluster=NONE, prompt=NONE
+        ),
         unscored=9,
     )
     one = judged("a", 0.0, np.random.default_rng(0))
-    for ground in (Ground(), Ground(between=line())):
-        found = compare(one, empty, ground)
+    for settings in (ComparisonSettings(), ComparisonSettings(calibrated=line())):
+        found = compare(one, empty, settings)
         assert found.verdict == "refused" and found.reason
-        assert level_of(empty, ground).how == "refused"
-        assert in_order([level_of(empty, ground), level_of(one, ground)])[0].model == "a"
+        assert judged_level(empty, settings).how == "refused"
+        assert in_order([judged_level(empty, settings), judged_level(one, settings)])[0].model == "a"
         found.as_dict()
 
 
@@ -190,11 +204,11 @@ def test_one_prompt_alone_tells_nothing() -> None:
 def test_by_the_line_a_large_shift_is_found_and_its_level_corrected() -> None:
     rng = np.random.default_rng(1)
     one, other = judged("a", 0.12, rng), judged("b", -0.12, rng)
-    ground = Ground(between=line(12))
-    found = compare(one, other, ground)
+    settings = ComparisonSettings(calibrated=line(12))
+    found = compare(one, other, settings)
     assert (found.verdict, found.how) == ("better", "line")
     # The line is steeper or flatter than 1 only by chance, and 5 points below the judge.
-    assert level_of(one, ground).good == pytest.approx(0.67, abs=0.03)
+    assert judged_level(one, settings).good == pytest.approx(0.67, abs=0.03)
     # What the judge alone says is too sure: it has no model's stray in it.
     assert found.judge.interval is not None and found.good.interval is not None
     narrow = found.judge.interval.high - found.judge.interval.low
@@ -206,14 +220,14 @@ def test_by_the_line_models_people_find_alike_are_told_apart_in_at_most_one_of_t
     rng = np.random.default_rng(12)
     corrected = alone = 0
     for number in range(60):
-        ground = Ground(between=line(6, spread=0.03, seed=1000 + number), design_effect=2.0)
+        settings = ComparisonSettings(calibrated=line(6, spread=0.03, seed=1000 + number), design_effect=2.0)
         one, other = (
             judged(name, float(rng.normal(0, 0.03)), rng, prompts=100, difficulty=rng.normal(0, 0.05, 100))
             for name in "ab"
         )
-        (found,) = differences([(one, other)], ground, is_planning=False)
+        (found,) = differences([(one, other)], settings, is_planning=False)
         corrected += found.verdict in ("better", "worse")
-        (found,) = differences([(one, other)], Ground(), is_planning=False)
+        (found,) = differences([(one, other)], ComparisonSettings(), is_planning=False)
         alone += found.verdict in ("better", "worse")
     assert corrected <= 8
     assert alone > 15
@@ -221,7 +235,11 @@ def test_by_the_line_models_people_find_alike_are_told_apart_in_at_most_one_of_t
 
 def test_a_model_outside_the_calibrated_range_is_refused_with_what_would_tell() -> None:
     rng = np.random.default_rng(2)
-    found = compare(judged("a", 0.35, rng), judged("b", 0.0, rng), Ground(between=line(), design_effect=2.0))
+    found = compare(
+        judged("a", 0.35, rng),
+        judged("b", 0.0, rng),
+        ComparisonSettings(calibrated=line(), design_effect=2.0),
+    )
     assert found.verdict == "refused" and found.reason is not None
     assert found.reason.startswith("a: ") and "calibrated range" in found.reason
     assert found.more is not None and found.more > 500
@@ -230,17 +248,17 @@ def test_a_model_outside_the_calibrated_range_is_refused_with_what_would_tell() 
 def test_ratings_narrow_a_difference_and_their_number_is_planned() -> None:
     rng = np.random.default_rng(3)
     one, other = judged("a", 0.0, rng, prompts=1200), judged("b", 0.0, rng, prompts=1200)
-    ground = Ground(between=line(6, spread=0.04))
-    without = compare(one, other, ground)
+    settings = ComparisonSettings(calibrated=line(6, spread=0.04))
+    without = compare(one, other, settings)
     assert (without.verdict, without.unit) == ("too few", "ratings")
     assert without.more is not None and 500 < without.more < 1500
     rated = compare(
-        with_ratings(one, 0.55, without.more, rng), with_ratings(other, 0.55, without.more, rng), ground
+        with_ratings(one, 0.55, without.more, rng), with_ratings(other, 0.55, without.more, rng), settings
     )
     assert rated.how in ("ratings", "both")
     assert rated.detects < 0.6 * without.detects
     assert rated.detects == pytest.approx(0.05, rel=0.25)
-    few = compare(with_ratings(one, 0.55, 30, rng), with_ratings(other, 0.55, 30, rng), ground)
+    few = compare(with_ratings(one, 0.55, 30, rng), with_ratings(other, 0.55, 30, rng), settings)
     assert few.how == "both"  # thirty ratings alone would say less than the line does
     assert few.error < 1.05 * without.error
 
@@ -258,11 +276,14 @@ def test_ratings_without_a_calibration_decide_alone() -> None:
 
 def test_a_model_the_calibration_knows_is_left_out_of_its_own_line() -> None:
     rng = np.random.default_rng(5)
-    ground = Ground(between=line(4))
-    assert ground.freedom("known-0") == 1 and ground.freedom("new") == 2
+    settings = ComparisonSettings(calibrated=line(4))
+    assert settings.freedom("known-0") == 1 and settings.freedom("new") == 2
     one = judged("known-0 (monday)", -0.1, rng)
     known = JudgedModel(name=one.name, rated=one.rated, model="known-0")
-    assert level_of(known, ground).shares["Good"].interval != level_of(one, ground).shares["Good"].interval
+    assert (
+        judged_level(known, settings).shares["Good"].interval
+        != judged_level(one, settings).shares["Good"].interval
+    )
 
 
 # --- against the study
@@ -278,9 +299,9 @@ def study(value: float, half: float) -> Published:
 
 def test_against_the_study_both_errors_count() -> None:
     model = judged("a", 0.0, np.random.default_rng(0))
-    ground = Ground(between=line(8))
-    level = level_of(model, ground).shares["Good"]
-    found = compare(model, study(0.3, 0.03), ground)
+    settings = ComparisonSettings(calibrated=line(8))
+    level = judged_level(model, settings).shares["Good"]
+    found = compare(model, study(0.3, 0.03), settings)
     assert found.verdict == "better" and found.how == "line" and found.shared_prompts == 0
     assert level.interval is not None and found.good.interval is not None
     low = found.good.value - math.hypot(level.value - level.interval.low, 0.03)
@@ -295,7 +316,7 @@ def test_against_the_study_the_judge_alone_does_not_do() -> None:
 
 def test_where_the_studys_own_error_is_too_large_no_number_is_promised() -> None:
     model = judged("a", 0.0, np.random.default_rng(0))
-    found = compare(model, study(0.55, 0.06), Ground(between=line()))
+    found = compare(model, study(0.55, 0.06), ComparisonSettings(calibrated=line()))
     assert found.verdict == "too few" and found.more is None
 
 

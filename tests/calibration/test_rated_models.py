@@ -10,7 +10,13 @@ from repository import SHARED
 from scipy import stats
 
 from calibration.comparison.published_models import DESIGN_EFFECTS, PAPER, published
-from calibration.comparison.rater_tests import chi_square, cohen_h, handfuls, power_of_shares, rater_test
+from calibration.comparison.rater_tests import (
+    chi_square,
+    cohen_h,
+    power_of_shares,
+    rater_clustering,
+    rater_test,
+)
 from calibration.comparison.ratings import (
     Comparison,
     GroupTable,
@@ -247,7 +253,7 @@ def test_published_design_effects_are_those_of_the_ratings() -> None:
     ratings = read_rating_columns(RATINGS)
     for name, effects in DESIGN_EFFECTS.items():
         own = ratings.take(ratings.model == name)
-        found = [handfuls(own.rater, own.rating == level).design_effect for level in (1, 2, 3)]
+        found = [rater_clustering(own.rater, own.rating == level).design_effect for level in (1, 2, 3)]
         assert found == pytest.approx(effects, abs=0.0006)
 
 

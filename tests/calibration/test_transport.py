@@ -8,9 +8,8 @@ import pytest
 from repository import SHARED
 
 from calibration.shares.transport import (
-    Between,
+    CalibratedModels,
     Target,
-    between_of,
     fit_line,
     left_out_levels,
     refusal,
@@ -18,13 +17,14 @@ from calibration.shares.transport import (
     transport_difference,
 )
 from data.importers import import_source
+from data.records import to_plain
 
 JUDGES = ("gpt-4o", "claude-3.7-sonnet", "gemini-2.5-flash", "o4-mini")
 SCALE = (1.0, 5.0)
 
 
-def models(judge, crowd, noise=0.0, bounds=(0.0, 1.0)) -> Between:
-    return Between(
+def models(judge, crowd, noise=0.0, bounds=(0.0, 1.0)) -> CalibratedModels:
+    return CalibratedModels(
         models=tuple(f"m{index}" for index in range(len(judge))),
         judge=tuple(map(float, judge)),
         crowd=tuple(map(float, crowd)),
@@ -131,7 +131,7 @@ def test_exact_agreement_and_equal_models_do_not_crash() -> None:
 
 def test_it_is_the_same_after_json() -> None:
     known = models([0.5, 0.6], [0.44, 0.5], noise=0.001)
-    assert between_of(known.as_dict()) == known
+    assert CalibratedModels.from_dict(to_plain(known)) == known
     assert known.without("m0").models == ("m1",)
     with pytest.raises(ValueError, match="numbers"):
         models([0.5, math.nan], [0.4, 0.5])
@@ -152,7 +152,7 @@ def recorded() -> dict[tuple[str, str], dict[str, dict[str, float]]]:
     return scores
 
 
-def between_systems(recorded, attribute: str, judges: tuple[str, ...], panel=np.mean) -> Between:
+def between_systems(recorded, attribute: str, judges: tuple[str, ...], panel=np.mean) -> CalibratedModels:
     """Judged by one judge, or response by response by the mean (or median) of several."""
     rows = []
     for system, people in sorted(recorded[attribute, "human"].items()):
@@ -162,7 +162,7 @@ def between_systems(recorded, attribute: str, judges: tuple[str, ...], panel=np.
         judged = np.array([[scores[name] for name in both] for scores in by_judge])
         rows.append((system, panel(judged, axis=0).mean(), crowd.mean(), crowd.var(ddof=1) / len(both)))
     names, judge, crowd, noise = zip(*rows, strict=True)
-    return Between(
+    return CalibratedModels(
         models=names,
         judge=tuple(map(float, judge)),
         crowd=tuple(map(float, crowd)),
@@ -171,7 +171,7 @@ def between_systems(recorded, attribute: str, judges: tuple[str, ...], panel=np.
     )
 
 
-def errors_of(between: Between) -> np.ndarray:
+def errors_of(between: CalibratedModels) -> np.ndarray:
     levels = left_out_levels(between)
     return np.array([level.value - crowd for level, crowd in zip(levels, between.crowd, strict=True)])
 
