@@ -1,11 +1,16 @@
 """The commands of EmotionBench: a model's own reported feelings."""
 
+import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from commands.shared.options import FILE, interruptible
+from data.text import printable
+
+if TYPE_CHECKING:
+    from emotionbench.administer import AlignRun
 
 
 @click.group()
@@ -69,7 +74,6 @@ def align_run(*, out: Path | None, max_cost: float | None, as_json: bool, **opti
         default_folder,
         make_reporter,
         plan_alignment,
-        print_run,
         run_alignment,
     )
     from reports.progress import progress
@@ -83,8 +87,33 @@ def align_run(*, out: Path | None, max_cost: float | None, as_json: bool, **opti
         progress("asking", "answered", spent=lambda: endpoint.spent if endpoint else 0.0) as on_progress,
     ):
         run = run_alignment(reporter, plan, folder, max_cost=max_cost, on_progress=on_progress)
-    print_run(run, as_json=as_json)
+    _print_run(run, as_json=as_json)
     check_filled(run)
+
+
+def _print_run(run: "AlignRun", *, as_json: bool) -> None:
+    """Print the manifest as JSON, or the few lines of it that a person wants to know."""
+    from judge.llm.answer_prompts import say_counts
+
+    manifest = run.manifest
+    if as_json:
+        print(json.dumps({**manifest, "run": str(run.folder), "asked": run.asked}, indent=2))
+        return
+    counts = manifest["counts"]
+    variant = f" ({manifest['variant']})" if manifest["variant"] else ""
+    lines = [
+        f"{counts['complete']:,} of {counts['sheets']:,} sheets of {manifest['scale']} filled in by "
+        f"{manifest['model']}{variant}"
+    ]
+    if manifest["missing"]:
+        lines.append(f"lack marks: {say_counts(manifest['missing'])}")
+    if manifest["left_out"]:
+        lines.append(f"the server refused, and was not sent: {', '.join(manifest['left_out'])}")
+    if manifest["cost"] is not None:
+        lines.append(f"{manifest['cost']:.4f} USD")
+    lines.append(f"{run.folder}" if run.asked else f"{run.folder} (nothing left to ask)")
+    for line in lines:
+        print(printable(line))
 
 
 @align.command("import")
@@ -100,9 +129,16 @@ def align_import(files: tuple[Path, ...], out: Path, as_json: bool) -> None:
     Example:
       empathy-judge align import crowd.xlsx gpt-4-PANAS-testing.csv --out sheets.jsonl
     """
-    from emotionbench.administer import import_files, print_imported
+    from emotionbench.administer import import_files
 
-    print_imported(import_files(files, out), out, as_json=as_json)
+    counts = import_files(files, out)
+    if as_json:
+        print(json.dumps({"files": counts, "out": str(out)}, indent=2))
+        return
+    for name, held in counts.items():
+        told = ", ".join(f"{count:,} {what}" for what, count in held.items() if count)
+        print(printable(f"{Path(name).name}: {told}"))
+    print(printable(str(out)))
 
 
 @align.command("report")
@@ -130,9 +166,9 @@ def align_report(
       empathy-judge align report sheets.jsonl --factors
       empathy-judge align report alignments/llama-PANAS-1a2b3c4d sheets.jsonl --out report
     """
-    from emotionbench.alignment import align_files
+    import emotionbench
     from emotionbench.report import print_alignment, write_alignment
 
-    result = align_files(sheets, alpha=alpha, seed=seed)
+    result = emotionbench.align(sheets, alpha=alpha, seed=seed)
     written = write_alignment(result, out) if out else []
     print_alignment(result, factors=factors, as_json=as_json, report=written[0] if written else None)

@@ -22,10 +22,10 @@ from data.tables import read_rows, to_json
 from emotionbench.ask import Inquiry, Replayer, SelfReporter
 from emotionbench.importer import import_results
 from emotionbench.questionnaires import read_questionnaire
-from emotionbench.sheets import SHEETS, Means, Sheet, write_sheets
+from emotionbench.sheets import SHEETS, Sheet, write_sheets
 from emotionbench.situations import OURS, POSITIVE, choose_situations, read_situations
 from judge.engine import ask_all
-from judge.llm.answer_prompts import make_model_config, read_model_config
+from judge.llm.answer_prompts import make_model_config, read_model_config, say_counts
 from judge.score_file import OnProgress
 
 ANSWERS = "answers"
@@ -78,7 +78,7 @@ def make_reporter(
     replay: Path | None,
     **settings: Any,
 ) -> SelfReporter | Replayer:
-    """Who answers what, from the options of the command; `settings` are those of the model."""
+    """Make whoever answers from the options of the command; `settings` are those of the model."""
     if positive and situations:
         raise UserError(
             "--positive: only ours are rewritten; leave --situations out, or name such ones there"
@@ -117,7 +117,7 @@ def make_reporter(
 
 
 def plan_alignment(reporter: SelfReporter | Replayer) -> AlignPlan:
-    """What a run of this model over these situations is known by."""
+    """Make the plan that a run of this model over these situations is known by."""
     inquiry = reporter.inquiry
     texts = [[item.id, item.factor, item.text] for item in inquiry.situations]
     return AlignPlan(
@@ -135,7 +135,7 @@ def plan_alignment(reporter: SelfReporter | Replayer) -> AlignPlan:
 
 
 def default_folder(plan: AlignPlan) -> Path:
-    """A folder that the same command finds again, and no other command."""
+    """Name a folder that the same command finds again, and no other command."""
     safe = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in plan.model)
     return Path("alignments") / f"{safe.strip('.-')[:60] or 'model'}-{plan.scale}-{plan.digest[:8]}"
 
@@ -184,55 +184,16 @@ def check_filled(run: AlignRun) -> None:
     if not counts["complete"] and not counts["incomplete"]:
         raise OperationalError(
             f"{run.folder}: none of {counts['sheets']:,} sheets bears a mark: "
-            f"{_say(run.manifest['missing'])}; these are not asked again in this folder: "
+            f"{say_counts(run.manifest['missing'])}; these are not asked again in this folder: "
             "mend the cause and name another with --out"
         )
 
 
 def import_files(paths: Sequence[Path], out: Path) -> dict[str, dict[str, int]]:
-    """Results files as one file of sheets, `out`; returns what each of them held."""
-    found = {path: import_results(path) for path in paths}
-    together: Iterator[Sheet | Means] = (sheet for item in found.values() for sheet in item.sheets)
-    write_sheets(out, together)
-    return {str(path): dict(item.counts) for path, item in found.items()}
-
-
-def print_run(run: AlignRun, *, as_json: bool) -> None:
-    """The manifest as JSON, or the few lines of it that a person wants to know."""
-    from data.text import printable
-
-    manifest = run.manifest
-    if as_json:
-        print(json.dumps({**manifest, "run": str(run.folder), "asked": run.asked}, indent=2))
-        return
-    counts = manifest["counts"]
-    about = f" ({manifest['variant']})" if manifest["variant"] else ""
-    lines = [
-        f"{counts['complete']:,} of {counts['sheets']:,} sheets of {manifest['scale']} filled in by "
-        f"{manifest['model']}{about}"
-    ]
-    if manifest["missing"]:
-        lines.append(f"lack marks: {_say(manifest['missing'])}")
-    if manifest["left_out"]:
-        lines.append(f"the server refused, and was not sent: {', '.join(manifest['left_out'])}")
-    if manifest["cost"] is not None:
-        lines.append(f"{manifest['cost']:.4f} USD")
-    lines.append(f"{run.folder}" if run.asked else f"{run.folder} (nothing left to ask)")
-    for line in lines:
-        print(printable(line))
-
-
-def print_imported(counts: Mapping[str, Mapping[str, int]], out: Path, *, as_json: bool) -> None:
-    """What every file held, and what it lacked."""
-    from data.text import printable
-
-    if as_json:
-        print(json.dumps({"files": counts, "out": str(out)}, indent=2))
-        return
-    for name, held in counts.items():
-        told = ", ".join(f"{count:,} {what}" for what, count in held.items() if count)
-        print(printable(f"{Path(name).name}: {told}"))
-    print(printable(str(out)))
+    """Write results files as one file of sheets, `out`; returns what each of them held."""
+    results = {path: import_results(path) for path in paths}
+    write_sheets(out, (sheet for result in results.values() for sheet in result.sheets))
+    return {str(path): dict(result.counts) for path, result in results.items()}
 
 
 def _sheets(rows: Iterable[Mapping[str, Any]], plan: AlignPlan) -> Iterator[Sheet]:
@@ -279,7 +240,3 @@ def _count(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "tokens": {key: usage[f"{key}_tokens"] for key in ("input", "output")},
         "cost": round(usage["cost"], 6) if "cost" in usage else None,
     }
-
-
-def _say(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{reason} ({count:,})" for reason, count in sorted(counts.items()))

@@ -8,7 +8,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -188,17 +188,10 @@ def _import_crowd(path: Path) -> ImportedSheets:
         cell = (factor, int(match[3]) - 1, 0, 0)
         for block, place in zip(blocks, ((GENERAL, 0, 0, 0), cell), strict=True):
             given = [(item, "" if (mark := _at(row, column)) is None else str(mark)) for item, row in block]
-            sheet = _sheet(PEOPLE, key, place, given)
-            sheets.append(_of_person(sheet, column - 1))
+            sheets.append(replace(_sheet(PEOPLE, key, place, given), pair=f"person-{column - 1}"))
     if not sheets:
         raise UserError(f"{path}: sheet Raw: no person's column such as 'Angry_F1S1'")
     return _count(sheets, key, strange)
-
-
-def _of_person(sheet: Sheet, number: int) -> Sheet:
-    from dataclasses import replace
-
-    return replace(sheet, pair=f"person-{number}")
 
 
 def _read_workbook(path: Path) -> list[tuple[Any, ...]]:

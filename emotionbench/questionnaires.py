@@ -3,7 +3,7 @@
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -141,8 +141,6 @@ def _read_key(path: Path) -> Questionnaire:
 
 def _with_items(key: Questionnaire, copy: Path) -> Questionnaire:
     """The key with the texts of somebody's copy; whose scoring, if it has one, must be the same."""
-    from dataclasses import replace
-
     entry = next((item for item in _read_copy(copy) if _names(key, item)), None)
     if entry is None:
         raise UserError(f"{copy}: holds no questionnaire {key.name!r}; its entries have a `name` each")

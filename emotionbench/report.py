@@ -1,180 +1,29 @@
-"""An alignment as a page: slopes for each emotion, tables of all factors, and what does not hold."""
+"""An alignment as a page and in the terminal: slopes for each emotion, tables, and what does not hold."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite, isnan
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from rich.table import Table as Table_aligntable
+from rich.table import Table as Grid
 from rich.text import Text
 
-from data.text import Row, number, part, printable
+from data.text import UNDEFINED, interval, number, printable
+from emotionbench.alignment import Alignment, BareMean, Likeness, ModelAlignment, SheetLevel, Shift, ShiftRow
+from emotionbench.norms import AFFECTS, PrintedFigure
 from emotionbench.questionnaires import read_questionnaire
 from emotionbench.sheets import PEOPLE
+from emotionbench.shift_tests import AdjustedTest, Test
 from reports.charts import Slope, draw_slopes
 from reports.html import write_page
-from reports.page import Cell, Figure, Page, Section, Table
-from reports.page import row as row_of
+from reports.page import Cell, Figure, Page, Section, Table, row
 from reports.terminal import open_screen, print_table
 
-# Feelings in words: figures, verdicts and lists that the table and the page of an alignment share.
-
-CONTRADICTED_NAMES = {"change": "change", "default": "default", "default_sd": "SD of the default"}
-
-
-def label_of(result: Row) -> str:
-    """A model's name with its variant.
-
-    >>> label_of({"model": "gpt-4", "variant": "stable"})
-    'gpt-4 (stable)'
-    """
-    return f"{result['model']} ({result['variant']})" if result["variant"] else str(result["model"])
-
-
-def show_level(level: Row) -> str:
-    """A mean with its SD in brackets, as far as they are known.
-
-    >>> show_level({"mean": 49.84, "sd": 0.79}), show_level({"mean": None, "sd": None})
-    ('49.8 (0.8)', 'undefined')
-    """
-    if level.get("sd") is None:
-        return number(level.get("mean"), 1)
-    return f"{number(level.get('mean'), 1)} ({number(level['sd'], 1)})"
-
-
-def show_change(found: Row) -> str:
-    """A change with its arrow, where the published test finds one; a dash where it finds none."""
-    mark = str(found["arrow"]).replace("-", "\N{EN DASH}")
-    return f"{mark} {number(found['change'], 1, sign=True)}".strip()
-
-
-def say_default(result: Row) -> str:
-    """The default measure in one line."""
-    levels = [f"{scale} {show_level(level)}" for scale, level in result["default"].items()]
-    counts = {level["n"] for level in result["default"].values()} - {None}
-    told = f" of {max(counts):,} sheets" if counts else ""
-    return f"default{told}: {', '.join(levels)}"
-
-
-def say_agreement(result: Row) -> Iterator[str]:
-    """Rank and level, a line each; nothing where there are no people to compare with."""
-    found = result.get("agreement")
-    if not found:
-        return
-    factors = max(about["factors"] for about in found.values())
-    ranks = [f"{_rank(about)} {scale}" for scale, about in found.items()]
-    ceilings = [_short(about["ceiling"]) for about in found.values()]
-    yield (
-        f"order of the {factors} factors' changes as people's (Spearman): {', '.join(ranks)}; "
-        f"two halves of the people reach {' and '.join(ceilings)}"
-    )
-    levels = [
-        f"{number(about['level_error'], 1)} {scale} ({number(about['level_bias'], 1, sign=True)})"
-        for scale, about in found.items()
-    ]
-    yield f"level: evoked means off people's by (on average, and to which side): {', '.join(levels)}"
-
-
-def say_tests(result: Row) -> Iterator[str]:
-    """How many factors moved by each test, before and after the correction for many tests."""
-    factors = [row for row in result["rows"] if row["level"] == "factor"]
-    alpha = result["alpha"]
-    tests = [about["tests"] for row in factors for about in row["scales"].values() if about["tests"]]
-    if not tests:
-        return
-    told = []
-    for name in ("published", "clustered", "paired"):
-        held = [test[name] for test in tests if test[name]["p"] is not None]
-        if held:
-            plain, adjusted = (sum(test[key] <= alpha for test in held) for key in ("p", "q"))
-            told.append(f"{name} {plain} of {len(held)} ({adjusted} after BH)")
-    if told:
-        yield f"factors that moved at {alpha:g}: {'; '.join(told)}"
-
-
-def say_missing(result: Row) -> Iterator[str]:
-    """Sheets without all their marks: why, in which factors, and how far they could move the result."""
-    if not result["missing"]:
-        return
-    reasons = ", ".join(f"{reason} ({count:,})" for reason, count in result["missing"].items())
-    yield f"sheets that lack marks: {reasons}"
-    places = [
-        f"{row['name']} {sum(row['missing'].values()):,} of {row['sheets']:,}"
-        for row in result["rows"]
-        if row["level"] == "factor" and row["missing"]
-    ]
-    if places:
-        yield f"by factor: {', '.join(places)}"
-    overall: Row = next((row for row in result["rows"] if row["level"] == "overall"), {})
-    for scale, about in part(overall, "scales").items():
-        low, high = about["bounds"]["low"], about["bounds"]["high"]
-        if low is not None and high is not None:
-            ends = f"{number(low, 1, sign=True)} and {number(high, 1, sign=True)}"
-            yield f"whatever they would have held, the overall change ({scale}) lies between {ends}"
-
-
-def say_contradicted(result: Row) -> list[str]:
-    """The printed figures that the data contradict, a line for each place they stand in."""
-    places: dict[tuple[str, str, str, bool], list[Row]] = {}
-    for figure in result["contradicted"]:
-        key = (figure["where"], figure["who"], figure["scale"], figure["is_first_factor"])
-        places.setdefault(key, []).append(figure)
-    lines = []
-    for (where, who, scale, is_first), figures in places.items():
-        why = "each emotion's change is that of its first factor alone: " if is_first else ""
-        lines.append(f"{where}, {who}, {scale}: {why}{'; '.join(map(_contradicted, figures))}")
-    return lines
-
-
-def _contradicted(figure: Row) -> str:
-    sign = figure["quantity"] == "change"
-    decimals = len(figure["printed"].partition(".")[2])
-    printed = number(float(figure["printed"]), decimals, sign=sign)
-    found = number(figure["found"], max(2, decimals), sign=sign)
-    what = "" if figure["is_first_factor"] else f" {CONTRADICTED_NAMES[figure['quantity']]}"
-    return f"{figure['name']} {figure['subscale']}{what} {printed} (data: {found})"
-
-
-def verdict_of(result: Row) -> Iterator[str]:
-    """A sentence for each model on what its answers amount to."""
-    for found in result["models"]:
-        if found["model"] == PEOPLE or not found.get("agreement"):
-            continue
-        ranks = {scale: about["rank"] for scale, about in found["agreement"].items()}
-        errors = {scale: about["level_error"] for scale, about in found["agreement"].items()}
-        if None in ranks.values() or None in errors.values():
-            yield f"{label_of(found)}: too few factors to say how its feelings move beside people's."
-            continue
-        order = _listed({scale: _short(value) for scale, value in ranks.items()})
-        level = _listed({scale: number(value, 1) for scale, value in errors.items()})
-        halves = " and ".join(_short(about["ceiling"]) for about in found["agreement"].values())
-        yield (
-            f"{label_of(found)}: what moves people more moves it more by a rank correlation of {order}, "
-            f"where two halves of the people reach {halves}; its evoked levels are off theirs by {level} "
-            "points."
-        )
-
-
-def _listed(figures: Mapping[str, str]) -> str:
-    return " and ".join(f"{value} ({scale})" for scale, value in figures.items())
-
-
-def _rank(about: Row) -> str:
-    if about["low"] is None:
-        return _short(about["rank"])
-    return f"{_short(about['rank'])} [{_short(about['low'])}, {_short(about['high'])}]"
-
-
-def _short(value: Any) -> str:
-    return number(value, 2).replace("0.", ".", 1)
-
-
-def rows_of(result: Row, *levels: str) -> Sequence[Row]:
-    """The rows of these levels."""
-    return [row for row in result["rows"] if row["level"] in levels]
-
-
-READING = (
+TESTS: Final = ("published", "clustered", "paired")
+QUANTITIES: Final = {"change": "change", "default": "default", "default_sd": "SD of the default"}
+DASH: Final = "\N{EN DASH}"  # what a table in the terminal has room for where a figure is undefined
+READING: Final = (
     "The default is what is answered without a situation, evoked what is answered with one in mind. The "
     "change is the difference of their means; an arrow marks one that the published test calls significant.",
     "The published test counts every run as independent. Runs of one situation are not: the clustered test "
@@ -185,172 +34,237 @@ READING = (
     "levels then.",
     "What a model marks is a text it writes. None of this says that it feels anything.",
 )
-TESTS = ("published", "clustered", "paired")
 
 
-def write_alignment(result: Row, folder: Path) -> list[Path]:
+def write_alignment(result: Alignment, folder: Path) -> list[Path]:
     """Write report.html, report.md and report.json; returns their paths."""
-    return write_page(make_alignment_page(result), result, folder)
+    return write_page(make_alignment_page(result), result.to_json(), folder)
 
 
-def make_alignment_page(result: Row) -> Page:
-    """The page of a result."""
-    names = [label_of(found) for found in result["models"]]
-    verdict = tuple(verdict_of(result)) or ("No model here can be held against people.",)
+def print_alignment(result: Alignment, *, factors: bool, as_json: bool, report: Path | None) -> None:
+    """Print the result as JSON, or a table for each model with what one must know to read it."""
+    if as_json:
+        content = {**result.to_json(), "report": str(report) if report else None}
+        print(json.dumps(content, indent=2, allow_nan=False))
+        return
+    console = open_screen()
+    for model in result.models:
+        console.print(Text(f"{printable(_label(model))}, {model.scale}", style="bold"))
+        console.print(Text(_say_default(model)))
+        rows = model.rows_of("overall", "emotion", *(["factor"] if factors else []))
+        print_table(console, _affect_grid(rows) if model.scale == "PANAS" else _scale_grid(rows))
+        for line in (*_findings(model), *(f"beware: {warning}" for warning in model.warnings)):
+            console.print(Text(printable(line)), style="dim")
+        console.print()
+    if result.contradicted:
+        held = result.checked - len(result.contradicted)
+        console.print(Text(f"printed figures that the data contradict ({held:,} others hold):"))
+        for line in _say_contradicted(result):
+            console.print(Text(printable(f"  {line}")), style="dim")
+    for note in result.notes:
+        console.print(Text(note), style="dim")
+    if report:
+        console.print(Text(printable(str(report))), style="dim", soft_wrap=True)
+
+
+def _affect_grid(rows: Sequence[ShiftRow]) -> Grid:
+    """Both affects side by side: evoked, the change from the default, and people's change."""
+    grid = _grid(
+        ["", "n"], [head for affect in AFFECTS for head in (f"{affect}\nevoked (SD)", "\nchange", "\npeople")]
+    )
+    for about in rows:
+        cells = [about.name, _count(about)]
+        for shift in (about.scales[affect] for affect in AFFECTS):
+            people = number(shift.people["change"], 1, sign=True) if shift.people else DASH
+            cells += [_dashed(_show_level(shift.evoked)), _dashed(_show_change(shift)), people]
+        grid.add_row(*map(Text, cells))
+    return grid
+
+
+def _scale_grid(rows: Sequence[ShiftRow]) -> Grid:
+    """A line for each sub-scale."""
+    grid = _grid(["", "sub-scale", "n"], ["default (SD)", "evoked (SD)", "change"])
+    is_one_emotion = sum(about.level == "emotion" for about in rows) == 1  # then it is the same as overall
+    for about in rows:
+        for scale, shift in about.scales.items() if not (is_one_emotion and about.level == "emotion") else ():
+            shown = _show_level(shift.default), _show_level(shift.evoked), _show_change(shift)
+            grid.add_row(*map(Text, (about.name, scale, _count(about), *map(_dashed, shown))))
+    return grid
+
+
+def _grid(names: Sequence[str], figures: Sequence[str]) -> Grid:
+    grid = Grid(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for name in names:
+        grid.add_column(name, justify="right" if name == "n" else "left", overflow="fold")
+    for name in figures:
+        grid.add_column(name, justify="right", no_wrap=True)
+    return grid
+
+
+def _count(about: ShiftRow) -> str:
+    return DASH if about.sheets is None else f"{about.sheets:,}"
+
+
+def _dashed(text: str) -> str:
+    return DASH if text == UNDEFINED else text
+
+
+def make_alignment_page(result: Alignment) -> Page:
+    """Make the page of a result."""
+    names = [_label(model) for model in result.models]
     return Page(
         kind="Alignment report",
         title="How feelings move, beside people's",
         subtitle=f"{len(set(names))} reported: {', '.join(dict.fromkeys(names))}",
-        verdict=verdict,
+        verdict=tuple(_verdict(result)) or ("No model here can be held against people.",),
         facts=tuple(_facts(result)),
-        sections=(*_sections(result), *_contradicted_alignpage(result), _reading(result)),
+        sections=(
+            *(_model_section(model, place) for place, model in enumerate(result.models, start=1)),
+            *_contradicted_section(result),
+            Section(
+                name="reading", title="How to read this", short="Reading", points=(*READING, *result.notes)
+            ),
+        ),
         foot="All figures are in report.json beside this page.",
     )
 
 
-def _facts(result: Row) -> Iterator[tuple[str, str, str]]:
-    overall = result["people"].get("Overall")
-    if overall:
-        told = " / ".join(
-            number(overall[scale]["change"], 2, sign=True) for scale in ("positive", "negative")
-        )
-        yield "People's change", told, f"positive / negative, {overall['people']:,} people"
-    yield "Printed figures contradicted", str(len(result["contradicted"])), f"of {result['checked']} checked"
+def _facts(result: Alignment) -> Iterator[tuple[str, str, str]]:
+    if overall := result.people.get("Overall"):
+        changes = " / ".join(number(overall.norms[affect].change, 2, sign=True) for affect in AFFECTS)
+        yield "People's change", changes, f"positive / negative, {overall.people:,} people"
+    yield "Printed figures contradicted", str(len(result.contradicted)), f"of {result.checked} checked"
 
 
-def _sections(result: Row) -> Iterator[Section]:
-    for place, found in enumerate(result["models"], start=1):
-        title = f"{label_of(found)} on {found['scale']}"
-        figures = tuple(_figures(found, f"m{place}")) if found["model"] != PEOPLE else ()
-        yield Section(
-            name=f"model-{place}",
-            title=title,
-            short=title,
-            text=(f"{say_default(found).capitalize()}.",),
-            points=(
-                *(f"Beware: {warning}." for warning in found["warnings"]),
-                *(f"{line[0].upper()}{line[1:]}." for line in _lines(found)),
-            ),
-            key=(("after", "the model"), ("before", "people")) if figures else (),
-            figures=figures,
-            tables=(_level_table(found), _level_table(found, is_factors=True), _test_table(found)),
+def _verdict(result: Alignment) -> Iterator[str]:
+    """A sentence for each model on what its answers amount to."""
+    for model in result.models:
+        if not model.agreement:
+            continue
+        found = model.agreement
+        if any(isnan(about.rank) or isnan(about.level_error) for about in found.values()):
+            yield f"{_label(model)}: too few factors to say how its feelings move beside people's."
+            continue
+        order = " and ".join(f"{_short(about.rank)} ({scale})" for scale, about in found.items())
+        level = " and ".join(f"{number(about.level_error, 1)} ({scale})" for scale, about in found.items())
+        halves = " and ".join(_short(about.ceiling) for about in found.values())
+        yield (
+            f"{_label(model)}: what moves people more moves it more by a rank correlation of {order}, "
+            f"where two halves of the people reach {halves}; its evoked levels are off theirs by {level} "
+            "points."
         )
 
 
-def _lines(found: Row) -> Iterator[str]:
-    yield from say_agreement(found)
-    yield from say_tests(found)
-    yield from say_missing(found)
+def _model_section(model: ModelAlignment, place: int) -> Section:
+    title = f"{_label(model)} on {model.scale}"
+    figures = tuple(_figures(model, f"m{place}")) if model.model != PEOPLE else ()
+    return Section(
+        name=f"model-{place}",
+        title=title,
+        short=title,
+        text=(f"{_say_default(model).capitalize()}.",),
+        points=(
+            *(f"Beware: {warning}." for warning in model.warnings),
+            *(f"{line[0].upper()}{line[1:]}." for line in _findings(model)),
+        ),
+        key=(("after", "the model"), ("before", "people")) if figures else (),
+        figures=figures,
+        tables=(_level_table(model), _level_table(model, is_factors=True), _test_table(model)),
+    )
 
 
-def _figures(found: Row, name: str) -> Iterator[Figure]:
+def _figures(model: ModelAlignment, name: str) -> Iterator[Figure]:
     """A drawing for each emotion, with every sub-scale of PANAS or the first one of another scale."""
-    questionnaire = read_questionnaire(found["scale"])
-    scales = list(questionnaire.scales) if found["scale"] == "PANAS" else list(questionnaire.scales)[:1]
-    for number_, about in enumerate(rows_of(found, "emotion")):
-        slopes = [slope for scale in scales for slope in _slopes(about["scales"][scale], scale)]
-        told = "; ".join(
-            f"{scale} from {number(about['scales'][scale]['default']['mean'], 1)} to "
-            f"{number(about['scales'][scale]['evoked']['mean'], 1)}"
-            for scale in scales
+    questionnaire = read_questionnaire(model.scale)
+    scales = list(questionnaire.scales) if model.scale == "PANAS" else list(questionnaire.scales)[:1]
+    for place, about in enumerate(model.rows_of("emotion")):
+        shifts = {scale: about.scales[scale] for scale in scales}
+        levels = (
+            f"{scale} from {number(shift.default.mean, 1)} to {number(shift.evoked.mean, 1)}"
+            for scale, shift in shifts.items()
         )
         yield Figure(
-            caption=about["name"],
+            caption=about.name,
             svg=draw_slopes(
-                slopes,
-                name=f"{name}-slope-{number_}",
-                title=f"{about['name']}: {label_of(found)}",
-                description=told,
+                [slope for scale, shift in shifts.items() for slope in _slopes(shift, scale)],
+                name=f"{name}-slope-{place}",
+                title=f"{about.name}: {_label(model)}",
+                description="; ".join(levels),
                 domain=questionnaire.span(scales[0]),
             ),
         )
 
 
-def _slopes(about: Row, scale: str) -> Iterator[Slope]:
-    yield Slope(name=scale, look="after", default=about["default"]["mean"], evoked=about["evoked"]["mean"])
-    if people := about["people"]:
+def _slopes(shift: Shift, scale: str) -> Iterator[Slope]:
+    ends = (mean if isfinite(mean) else None for mean in (shift.default.mean, shift.evoked.mean))
+    yield Slope(name=scale, look="after", default=next(ends), evoked=next(ends))
+    if people := shift.people:
         yield Slope(
             name=f"{scale}, people", look="before", default=people["default"], evoked=people["evoked"]
         )
 
 
-def _level_table(found: Row, *, is_factors: bool = False) -> Table:
-    """Without columns that would say the same, or nothing, in every row."""
-    levels = ("factor",) if is_factors else ("overall", "emotion")
-    is_people, lacks = found["model"] == PEOPLE, bool(found["missing"])
+def _level_table(model: ModelAlignment, *, is_factors: bool = False) -> Table:
+    """The levels, without columns that would say the same, or nothing, in every row."""
+    is_people, lacks = model.model == PEOPLE, bool(model.missing)
     head = ["", "n", *(["lack marks"] if lacks else [])]
-    for scale in found["default"]:
+    for scale in model.default:
         head += [f"{scale}: default (SD)", "evoked (SD)"] if is_people else [f"{scale}: evoked (SD)"]
         head += ["change", *(["bounds"] if lacks else []), *([] if is_people else ["people's change"])]
-    rows = (_level_row(about, is_people=is_people, lacks=lacks) for about in rows_of(found, *levels))
+    rows = model.rows_of("factor") if is_factors else model.rows_of("overall", "emotion")
     held = "" if is_people else ", held against the default above"
     return Table(
         caption=f"{'By factor' if is_factors else 'Overall and by emotion'}{held}",
         head=tuple(head),
-        rows=tuple(rows),
+        rows=tuple(_level_row(about, is_people=is_people, lacks=lacks) for about in rows),
         is_folded=is_factors,
     )
 
 
-def _level_row(about: Row, *, is_people: bool, lacks: bool) -> tuple[Cell, ...]:
-    title = f"{about['name']} {about['title']}" if about["level"] == "factor" else about["name"]
-    cells: list[Any] = [title, about["sheets"], *([sum(about["missing"].values())] if lacks else [])]
-    for found in about["scales"].values():
-        cells += [show_level(found["default"])] if is_people else []
-        cells += [show_level(found["evoked"]), Cell(show_change(found), _tint(found["change"]))]
-        cells += [_bounds(found)] if lacks else []
+def _level_row(about: ShiftRow, *, is_people: bool, lacks: bool) -> tuple[Cell, ...]:
+    title = f"{about.name} {about.title}" if about.level == "factor" else about.name
+    cells: list[Any] = [title, about.sheets, *([sum(about.missing.values())] if lacks else [])]
+    for shift in about.scales.values():
+        tint = max(-1.0, min(1.0, shift.change / 30)) if isfinite(shift.change) else None
+        cells += [_show_level(shift.default)] if is_people else []
+        cells += [_show_level(shift.evoked), Cell(_show_change(shift), tint)]
+        cells += [_show_bounds(shift)] if lacks else []
         if not is_people:
-            cells.append(number(found["people"]["change"], 1, sign=True) if found["people"] else "")
-    return row_of(*cells)
+            cells.append(number(shift.people["change"], 1, sign=True) if shift.people else "")
+    return row(*cells)
 
 
-def _bounds(found: Row) -> str:
+def _show_bounds(shift: Shift) -> str:
     """How far marks that are missing could move the change; empty where none are."""
-    low, high = found["bounds"]["low"], found["bounds"]["high"]
-    if low is None or high is None or abs(high - low) < 1e-9:
-        return ""
-    return f"{number(low, 1, sign=True)} to {number(high, 1, sign=True)}"
+    low, high = shift.bounds.low, shift.bounds.high
+    return f"{_signed(low)} to {_signed(high)}" if high - low >= 1e-9 else ""
 
 
-def _tint(change: float | None) -> float | None:
-    return None if change is None else max(-1.0, min(1.0, change / 30))
-
-
-def _test_table(found: Row) -> Table:
+def _test_table(model: ModelAlignment) -> Table:
     """Every test of every factor, with its q and the effect sizes."""
     rows = []
-    for about in rows_of(found, "overall", "emotion", "factor"):
-        for scale, told in about["scales"].items():
-            tests = [_p(told["tests"].get(name)) for name in TESTS]
-            effects = [
-                number(told["effects"].get(name), 2, sign=True) for name in ("g", "dz", "in_people_sd")
-            ]
-            clustered: Mapping[str, Any] = told["tests"].get("clustered") or {}
-            low, high = (clustered.get(end) for end in ("low", "high"))
-            interval = "" if low is None else f"{number(low, 1, sign=True)} to {number(high, 1, sign=True)}"
-            rows.append(row_of(about["name"], scale, *tests, interval, *effects))
+    for about in model.rows_of("overall", "emotion", "factor"):
+        for scale, shift in about.scales.items():
+            tests = [_show_test(shift.tests.get(name)) for name in TESTS]
+            effects = [number(shift.effects.get(name), 2, sign=True) for name in ("g", "dz", "in_people_sd")]
+            test = shift.tests.get("clustered")
+            ends = f"{_signed(test.low)} to {_signed(test.high)}" if test and isfinite(test.low) else ""
+            rows.append(row(about.name, scale, *tests, ends, *effects))
+    tests = (f"{name} p (q)" for name in TESTS)
     return Table(
         caption="Tests and effect sizes",
-        head=(
-            "",
-            "sub-scale",
-            *(f"{name} p (q)" for name in TESTS),
-            "clustered 95 %",
-            "g",
-            "dz",
-            "in people's SD",
-        ),
+        head=("", "sub-scale", *tests, "clustered 95 %", "g", "dz", "in people's SD"),
         rows=tuple(rows),
         words=frozenset({0, 1}),
         is_folded=True,
     )
 
 
-def _p(test: Mapping[str, Any] | None) -> str | None:
-    if not test or test["p"] is None:
+def _show_test(test: Test | None) -> str | None:
+    if not test or isnan(test.p):
         return None
-    q = f" ({_small(test['q'])})" if test.get("q") is not None else ""
-    return f"{_small(test['p'])}{q}"
+    q = f" ({_small(test.q)})" if isinstance(test, AdjustedTest) and isfinite(test.q) else ""
+    return f"{_small(test.p)}{q}"
 
 
 def _small(value: float) -> str:
@@ -362,110 +276,135 @@ def _small(value: float) -> str:
     return "<.001" if value < 0.0005 else f"{value:.3f}".replace("0.", ".", 1)
 
 
-def _contradicted_alignpage(result: Row) -> Iterator[Section]:
-    if result["contradicted"]:
-        held = result["checked"] - len(result["contradicted"])
+def _contradicted_section(result: Alignment) -> Iterator[Section]:
+    if result.contradicted:
+        held = result.checked - len(result.contradicted)
         yield Section(
             name="contradicted",
             title="Printed figures that the data contradict",
             short="Contradicted",
-            text=(f"Of {result['checked']} printed figures that could be checked here, {held} hold.",),
-            points=tuple(say_contradicted(result)),
+            text=(f"Of {result.checked} printed figures that could be checked here, {held} hold.",),
+            points=tuple(_say_contradicted(result)),
         )
 
 
-def _reading(result: Row) -> Section:
-    return Section(
-        name="reading", title="How to read this", short="Reading", points=(*READING, *result["notes"])
-    )
+# Sentences and figures that the page and the terminal share.
 
 
-# An alignment in the terminal: a table for each model, and beneath it what one must know to read it.
+def _label(model: ModelAlignment) -> str:
+    """A model's name with its variant."""
+    return f"{model.model} ({model.variant})" if model.variant else model.model
 
-UNDEFINED = "\N{EN DASH}"
+
+def _show_level(level: SheetLevel | BareMean) -> str:
+    """A mean with its SD in brackets, as far as they are known.
+
+    >>> _show_level(SheetLevel(49.84, 0.79, 50, 0, 49.84, 49.84)), _show_level(BareMean(10.61))
+    ('49.8 (0.8)', '10.6')
+    """
+    mean = number(level.mean, 1)
+    return f"{mean} ({number(level.sd, 1)})" if isfinite(level.sd) else mean
 
 
-def print_alignment(result: Row, *, factors: bool, as_json: bool, report: Path | None) -> None:
-    """The result as JSON, or a table for each model with its notes."""
-    if as_json:
-        print(json.dumps({**result, "report": str(report) if report else None}, indent=2, allow_nan=False))
+def _show_change(shift: Shift) -> str:
+    """A change with its arrow, where the published test finds one; a dash where it finds none."""
+    return f"{shift.arrow.replace('-', DASH)} {_signed(shift.change)}".strip()
+
+
+def _signed(value: float) -> str:
+    return number(value, 1, sign=True)
+
+
+def _short(value: float | None) -> str:
+    return number(value, 2, zero=False)
+
+
+def _say_default(model: ModelAlignment) -> str:
+    """The default measure in one line."""
+    levels = [f"{scale} {_show_level(level)}" for scale, level in model.default.items()]
+    counts = [level.n for level in model.default.values() if level.n is not None]
+    return f"default{f' of {max(counts):,} sheets' if counts else ''}: {', '.join(levels)}"
+
+
+def _findings(model: ModelAlignment) -> Iterator[str]:
+    """Agreement with people, tests and missing marks, a line each."""
+    yield from _say_agreement(model.agreement or {})
+    yield from _say_tests(model)
+    if model.missing:
+        yield from _say_missing(model)
+
+
+def _say_agreement(agreement: Mapping[str, Likeness]) -> Iterator[str]:
+    """Rank and level, a line each; nothing where there are no people to compare with."""
+    if not agreement:
         return
-    console = open_screen()
-    for found in result["models"]:
-        console.print(Text(f"{printable(label_of(found))}, {found['scale']}", style="bold"))
-        console.print(Text(say_default(found)))
-        levels = ("overall", "emotion", "factor") if factors else ("overall", "emotion")
-        table = _affect_table(found, levels) if found["scale"] == "PANAS" else _scale_table(found, levels)
-        print_table(console, table)
-        for line in _lines_aligntable(found):
-            console.print(Text(printable(line)), style="dim")
-        console.print()
-    if contradicted := say_contradicted(result):
-        held = result["checked"] - len(result["contradicted"])
-        console.print(Text(f"printed figures that the data contradict ({held:,} others hold):"))
-        for line in contradicted:
-            console.print(Text(printable(f"  {line}")), style="dim")
-    for note in result["notes"]:
-        console.print(Text(note), style="dim")
-    if report:
-        console.print(Text(printable(str(report))), style="dim", soft_wrap=True)
+    factors = max(about.factors for about in agreement.values())
+    ranks = ", ".join(f"{_show_rank(about)} {scale}" for scale, about in agreement.items())
+    ceilings = " and ".join(_short(about.ceiling) for about in agreement.values())
+    yield (
+        f"order of the {factors} factors' changes as people's (Spearman): {ranks}; "
+        f"two halves of the people reach {ceilings}"
+    )
+    levels = [
+        f"{number(about.level_error, 1)} {scale} ({_signed(about.level_bias)})"
+        for scale, about in agreement.items()
+    ]
+    yield f"level: evoked means off people's by (on average, and to which side): {', '.join(levels)}"
 
 
-def _lines_aligntable(found: Row) -> Iterator[str]:
-    yield from say_agreement(found)
-    yield from say_tests(found)
-    yield from say_missing(found)
-    for warning in found["warnings"]:
-        yield f"beware: {warning}"
+def _show_rank(about: Likeness) -> str:
+    ends = f" {interval(about.low, about.high, zero=False)}" if isfinite(about.low) else ""
+    return f"{_short(about.rank)}{ends}"
 
 
-def _affect_table(found: Row, levels: tuple[str, ...]) -> Table_aligntable:
-    """Both affects side by side: evoked, the change from the default, and people's change."""
-    table = _table("", "n")
-    for affect in ("positive", "negative"):
-        table.add_column(f"{affect}\nevoked (SD)", justify="right", no_wrap=True)
-        table.add_column("\nchange", justify="right", no_wrap=True)
-        table.add_column("\npeople", justify="right", no_wrap=True)
-    for row in rows_of(found, *levels):
-        cells = [_name(row), _count(row)]
-        for affect in ("positive", "negative"):
-            about = row["scales"][affect]
-            people = number(about["people"]["change"], 1, sign=True) if about["people"] else UNDEFINED
-            cells += [_show(show_level(about["evoked"])), _show(show_change(about)), people]
-        table.add_row(*map(Text, cells))
-    return table
+def _say_tests(model: ModelAlignment) -> Iterator[str]:
+    """How many factors moved by each test, before and after the correction for many tests."""
+    shifts = [shift for about in model.rows_of("factor") for shift in about.scales.values()]
+    counts = []
+    for name in TESTS:
+        tests = [test for shift in shifts if isinstance(test := shift.tests.get(name), AdjustedTest)]
+        if tests := [test for test in tests if isfinite(test.p)]:
+            plain, adjusted = (sum(getattr(test, key) <= model.alpha for test in tests) for key in ("p", "q"))
+            counts.append(f"{name} {plain} of {len(tests)} ({adjusted} after BH)")
+    if counts:
+        yield f"factors that moved at {model.alpha:g}: {'; '.join(counts)}"
 
 
-def _scale_table(found: Row, levels: tuple[str, ...]) -> Table_aligntable:
-    """A line for each sub-scale."""
-    table = _table("", "sub-scale", "n")
-    for name in ("default (SD)", "evoked (SD)", "change"):
-        table.add_column(name, justify="right", no_wrap=True)
-    rows = rows_of(found, *levels)
-    if len([row for row in rows if row["level"] == "emotion"]) == 1:
-        rows = [row for row in rows if row["level"] != "emotion"]  # the same as overall
-    for row in rows:
-        for scale, about in row["scales"].items():
-            levels_told = [_show(show_level(about[measure])) for measure in ("default", "evoked")]
-            cells = [_name(row), scale, _count(row), *levels_told, _show(show_change(about))]
-            table.add_row(*map(Text, cells))
-    return table
+def _say_missing(model: ModelAlignment) -> Iterator[str]:
+    """Sheets without all their marks: why, in which factors, and how far they could move the result."""
+    reasons = ", ".join(f"{reason} ({count:,})" for reason, count in model.missing.items())
+    yield f"sheets that lack marks: {reasons}"
+    places = [
+        f"{about.name} {sum(about.missing.values()):,} of {about.sheets:,}"
+        for about in model.rows_of("factor")
+        if about.missing
+    ]
+    if places:
+        yield f"by factor: {', '.join(places)}"
+    for about in model.rows_of("overall"):
+        for scale, shift in about.scales.items():
+            if isfinite(shift.bounds.low) and isfinite(shift.bounds.high):
+                ends = f"{_signed(shift.bounds.low)} and {_signed(shift.bounds.high)}"
+                yield f"whatever they would have held, the overall change ({scale}) lies between {ends}"
 
 
-def _table(*names: str) -> Table_aligntable:
-    table = Table_aligntable(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for name in names:
-        table.add_column(name, justify="right" if name == "n" else "left", overflow="fold")
-    return table
+def _say_contradicted(result: Alignment) -> list[str]:
+    """The printed figures that the data contradict, a line for each place they stand in."""
+    places: dict[tuple[str, str, str, bool], list[str]] = {}
+    for figure in result.contradicted:
+        key = (figure.where, figure.who, figure.scale, figure.is_first_factor)
+        places.setdefault(key, []).append(_show_contradicted(figure))
+    lines = []
+    for (where, who, scale, is_first_factor), figures in places.items():
+        why = "each emotion's change is that of its first factor alone: " if is_first_factor else ""
+        lines.append(f"{where}, {who}, {scale}: {why}{'; '.join(figures)}")
+    return lines
 
 
-def _name(row: Row) -> str:
-    return str(row["name"])
-
-
-def _count(row: Row) -> str:
-    return UNDEFINED if row["sheets"] is None else f"{row['sheets']:,}"
-
-
-def _show(text: Any) -> str:
-    return UNDEFINED if text == "undefined" else str(text)
+def _show_contradicted(figure: PrintedFigure) -> str:
+    sign = figure.quantity == "change"
+    decimals = len(figure.printed.partition(".")[2])
+    printed = number(float(figure.printed), decimals, sign=sign)
+    found = number(figure.found, max(2, decimals), sign=sign)
+    what = "" if figure.is_first_factor else f" {QUANTITIES[figure.quantity]}"
+    return f"{figure.name} {figure.subscale}{what} {printed} (data: {found})"

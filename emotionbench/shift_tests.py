@@ -1,14 +1,13 @@
 """How far a score moved from one measure to another: as was published, and as the design asks for."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import nan, sqrt
-from typing import Any
 
 import numpy as np
 
 from calibration.cluster import cluster_sums, joint_freedom, sum_variance
-from calibration.estimate import CONFIDENCE, Floats, finite_or_none
+from calibration.estimate import CONFIDENCE, Floats
 
 ALPHA = 0.01  # as published
 TINY = 1e-8  # what the published test adds to both SDs, so that none is 0
@@ -21,9 +20,6 @@ class Spread:
     mean: float
     sd: float
     n: int
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"mean": finite_or_none(self.mean), "sd": finite_or_none(self.sd), "n": self.n}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +36,12 @@ class Test:
     high: float = nan
     units: int = 0  # what was counted as independent
 
-    def as_dict(self) -> dict[str, Any]:
-        found = asdict(self)
-        return {
-            key: finite_or_none(value) if isinstance(value, float) else value for key, value in found.items()
-        }
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdjustedTest(Test):
+    """A test with its `q`, the least share of false findings at which it would be one."""
+
+    q: float
 
 
 def spread(values: Sequence[float] | Floats) -> Spread:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import astuple
 from math import isnan
 from random import Random
 from typing import Any
@@ -11,12 +12,24 @@ import pytest
 from repository import SHARED
 from scipy import stats
 
-from emotionbench.alignment import align_means, align_sheets, likeness, split_half
+from data.records import to_plain
+from emotionbench.alignment import (
+    Bounds,
+    ModelAlignment,
+    ShiftRow,
+    agrees,
+    align_means,
+    align_sheets,
+    check_printed,
+    likeness,
+    split_half,
+)
 from emotionbench.importer import import_results
-from emotionbench.norms import AFFECTS, agrees, check_printed, read_norms, read_printed
+from emotionbench.norms import AFFECTS, read_norms, read_printed
 from emotionbench.questionnaires import read_questionnaire
 from emotionbench.sheets import PEOPLE, Means, Sheet
 from emotionbench.shift_tests import (
+    AdjustedTest,
     Spread,
     arrow,
     clustered_test,
@@ -40,8 +53,8 @@ def evoked(factor: str, number: int, positive: int, negative: int, **about: Any)
     return sheet(positive, negative, factor=factor, situation=f"{factor}/scenario-{number}", **about)
 
 
-def find(result: dict[str, Any], name: str) -> dict[str, Any]:
-    return next(row for row in result["rows"] if row["name"] == name)
+def find(result: ModelAlignment, name: str) -> ShiftRow:
+    return next(row for row in result.rows if row.name == name)
 
 
 def test_student_and_welch_are_scipys() -> None:
@@ -74,7 +87,6 @@ def test_tests_without_enough_scores_are_undefined() -> None:
     assert isnan(clustered_test([1.0, 2.0], ["a", "b"], [1.0]).p)
     assert isnan(hedges_g(few, few)) and isnan(hedges_g(Spread(2, 0, 5), Spread(1, 0, 5)))
     assert arrow(1.0, float("nan")) == ""
-    assert paired_test([2.0]).as_dict()["p"] is None
 
 
 def test_the_paired_test_is_scipys() -> None:
@@ -120,21 +132,21 @@ def test_a_models_rows_are_reckoned_by_hand() -> None:
     sheets += [evoked("Anger-0", 0, 2, 3, pair="order-0"), evoked("Anger-0", 1, 2, 5, pair="order-1")]
     sheets += [evoked("Fear-4", 0, 3, 2, pair="order-0")]
     result = align_sheets(sheets, PANAS, norms=NORMS)
-    assert [row["name"] for row in result["rows"]] == ["Overall", "Anger", "Fear", "Anger-0", "Fear-4"]
+    assert [row.name for row in result.rows] == ["Overall", "Anger", "Fear", "Anger-0", "Fear-4"]
     anger = find(result, "Anger-0")
-    positive, negative = (anger["scales"][affect] for affect in AFFECTS)
-    assert positive["default"]["mean"] == 45 and positive["evoked"]["mean"] == 20
-    assert (positive["change"], negative["change"]) == (-25, 30)
-    assert negative["evoked"]["sd"] == pytest.approx(np.std([30, 50], ddof=1))
-    assert (anger["sheets"], anger["situations"]) == (2, 2)
-    assert positive["people"] == {"default": 26.63, "evoked": 24.46, "change": -2.17}
-    assert positive["effects"]["in_people_sd"] == pytest.approx(-25 / 9.95)
+    positive, negative = (anger.scales[affect] for affect in AFFECTS)
+    assert positive.default.mean == 45 and positive.evoked.mean == 20
+    assert (positive.change, negative.change) == (-25, 30)
+    assert negative.evoked.sd == pytest.approx(np.std([30, 50], ddof=1))
+    assert (anger.sheets, anger.situations) == (2, 2)
+    assert positive.people == {"default": 26.63, "evoked": 24.46, "change": -2.17}
+    assert positive.effects["in_people_sd"] == pytest.approx(-25 / 9.95)
     # In order 0 from 40 to 20, in order 1 from 50 to 20.
-    assert positive["tests"]["paired"]["units"] == 2
-    assert positive["tests"]["paired"]["t"] == pytest.approx(-25 / 5)
-    overall = find(result, "Overall")["scales"]["negative"]
-    assert overall["evoked"]["mean"] == pytest.approx((30 + 50 + 20) / 3), "the mean of runs, not of factors"
-    json.dumps(result, allow_nan=False)
+    assert positive.tests["paired"].units == 2
+    assert positive.tests["paired"].t == pytest.approx(-25 / 5)
+    overall = find(result, "Overall").scales["negative"]
+    assert overall.evoked.mean == pytest.approx((30 + 50 + 20) / 3), "the mean of runs, not of factors"
+    json.dumps(to_plain(result), allow_nan=False)
 
 
 def test_people_are_held_against_their_own_default() -> None:
@@ -145,11 +157,11 @@ def test_people_are_held_against_their_own_default() -> None:
         about = {"model": PEOPLE, "pair": f"person-{number}"}
         sheets += [sheet(3, before, **about), evoked(factor, 0, 3, after, **about)]
     result = align_sheets(sheets, PANAS, norms=NORMS)
-    anger = find(result, "Anger-0")["scales"]["negative"]
-    assert anger["default"]["mean"] == 15 and anger["change"] == 15
-    assert anger["change_sd"] == pytest.approx(np.std([20, 10], ddof=1))
-    assert anger["tests"]["published"]["kind"] == "paired"
-    assert result["agreement"] is None
+    anger = find(result, "Anger-0").scales["negative"]
+    assert anger.default.mean == 15 and anger.change == 15
+    assert anger.change_sd == pytest.approx(np.std([20, 10], ddof=1))
+    assert anger.tests["published"].kind == "paired"
+    assert result.agreement is None
 
 
 def test_refusals_are_counted_by_factor_and_bound_the_change() -> None:
@@ -160,15 +172,15 @@ def test_refusals_are_counted_by_factor_and_bound_the_change() -> None:
     sheets += [evoked("Guilt-1", 0, 2, 4, marks=marks, missing="incomplete: 1 of 20 marks missing")]
     result = align_sheets(sheets, PANAS, norms=NORMS)
     first, second = find(result, "Guilt-0"), find(result, "Guilt-1")
-    assert (first["missing"], second["missing"]) == ({"refused": 1}, {"incomplete": 1})
-    negative = first["scales"]["negative"]
-    assert (negative["evoked"]["n"], negative["evoked"]["incomplete"]) == (3, 1)
-    assert negative["change"] == 30, "of the sheets that are whole"
-    assert negative["bounds"] == {"low": (3 * 40 + 10) / 4 - 10, "high": (3 * 40 + 50) / 4 - 10}
-    assert second["scales"]["positive"]["change"] == -10, "the other sub-scale is whole"
-    assert second["scales"]["negative"]["change"] is None
-    assert second["scales"]["negative"]["bounds"] == {"low": 36 + 1 - 10, "high": 36 + 5 - 10}
-    assert "2 of 8 sheets lack marks: see the bounds of each change" in result["warnings"]
+    assert (first.missing, second.missing) == ({"refused": 1}, {"incomplete": 1})
+    negative = first.scales["negative"]
+    assert (negative.evoked.n, negative.evoked.incomplete) == (3, 1)
+    assert negative.change == 30, "of the sheets that are whole"
+    assert negative.bounds == Bounds((3 * 40 + 10) / 4 - 10, (3 * 40 + 50) / 4 - 10)
+    assert second.scales["positive"].change == -10, "the other sub-scale is whole"
+    assert isnan(second.scales["negative"].change)
+    assert second.scales["negative"].bounds == Bounds(36 + 1 - 10, 36 + 5 - 10)
+    assert "2 of 8 sheets lack marks: see the bounds of each change" in result.warnings
 
 
 @pytest.mark.parametrize(
@@ -185,7 +197,7 @@ def test_refusals_are_counted_by_factor_and_bound_the_change() -> None:
 )
 def test_floors_and_ceilings_are_told(positive: int, negative: int, said: Sequence[str]) -> None:
     sheets = [sheet(positive, negative)] * 3 + [evoked("Anger-0", 0, 2, 3)]
-    warnings = align_sheets(sheets, PANAS, norms=NORMS)["warnings"]
+    warnings = align_sheets(sheets, PANAS, norms=NORMS).warnings
     assert all(any(warning.startswith(text) for warning in warnings) for text in said)
 
 
@@ -197,8 +209,8 @@ def test_sheets_that_cannot_tell_anything_do_not_break_it() -> None:
         [sheet(3, 3, marks={}), evoked("Anger-0", 0, 3, 3)],
     ):
         result = align_sheets(sheets, PANAS, norms=NORMS)
-        json.dumps(result, allow_nan=False)
-    assert align_sheets([sheet(3, 3)], PANAS, norms=NORMS)["rows"] == []
+        json.dumps(to_plain(result), allow_nan=False)
+    assert align_sheets([sheet(3, 3)], PANAS, norms=NORMS).rows == []
 
 
 def test_many_tests_are_corrected_among_factors() -> None:
@@ -207,11 +219,12 @@ def test_many_tests_are_corrected_among_factors() -> None:
     for factor in FACTOR_NAMES:
         sheets += [evoked(factor, n % 5, chance.randint(2, 4), chance.randint(2, 4)) for n in range(20)]
     result = align_sheets(sheets, PANAS, norms=NORMS)
-    factors = [row for row in result["rows"] if row["level"] == "factor"]
-    p_values = [row["scales"][affect]["tests"]["published"]["p"] for row in factors for affect in AFFECTS]
-    q_values = [row["scales"][affect]["tests"]["published"]["q"] for row in factors for affect in AFFECTS]
+    factors = [row for row in result.rows if row.level == "factor"]
+    tests = [row.scales[affect].tests["published"] for row in factors for affect in AFFECTS]
+    p_values = [test.p for test in tests]
+    q_values = [test.q for test in tests if isinstance(test, AdjustedTest)]
     assert q_values == pytest.approx(stats.false_discovery_control(p_values))
-    assert "q" not in find(result, "Overall")["scales"]["positive"]["tests"]["published"]
+    assert not isinstance(find(result, "Overall").scales["positive"].tests["published"], AdjustedTest)
 
 
 def test_order_and_level_are_two_questions() -> None:
@@ -222,7 +235,7 @@ def test_order_and_level_are_two_questions() -> None:
     level = likeness({name: (e, -c) for name, (e, c) in people.items()}, people)
     assert (level.rank, level.level_error) == (pytest.approx(-1.0), 0)
     nothing = likeness({}, people)
-    assert nothing.factors == 0 and nothing.as_dict()["rank"] is None
+    assert nothing.factors == 0 and isnan(nothing.rank) and isnan(nothing.level_error)
     assert isnan(likeness({"a": (1.0, 1.0)}, people).rank)
     assert isnan(likeness(dict.fromkeys("abcdef", (1.0, 1.0)), people).rank)
 
@@ -245,23 +258,21 @@ def test_means_alone_are_told_without_tests() -> None:
         levels = {affect: norm[affect].evoked + 4 for affect in AFFECTS}
         means.append(Means(model="b", scale="PANAS", means=levels, factor=factor))
     result = align_means(means, PANAS, norms=NORMS)
-    assert find(result, "Overall")["scales"]["positive"]["change"] == pytest.approx(9.9)
-    assert result["agreement"]["negative"]["level_error"] == pytest.approx(4)
-    assert any("denies all feeling" in warning for warning in result["warnings"])
-    json.dumps(result, allow_nan=False)
-    assert align_means(means[2:3], PANAS, norms=NORMS)["default"]["positive"]["mean"] is None
+    assert find(result, "Overall").scales["positive"].change == pytest.approx(9.9)
+    assert result.agreement is not None and result.agreement["negative"].level_error == pytest.approx(4)
+    assert any("denies all feeling" in warning for warning in result.warnings)
+    json.dumps(to_plain(result), allow_nan=False)
+    assert isnan(align_means(means[2:3], PANAS, norms=NORMS).default["positive"].mean)
 
 
 def test_printed_figures_are_held_to_their_decimals() -> None:
     assert agrees("-5.1", -5.149) and not agrees("-5.1", -5.151)
     checked = check_printed([], read_printed(), NORMS)
-    assert {figure["who"] for figure in checked} == {PEOPLE}
-    wrong = {
-        (figure["name"], figure["subscale"], figure["quantity"]) for figure in checked if not figure["holds"]
-    }
+    assert {figure.who for figure in checked} == {PEOPLE}
+    wrong = {(figure.name, figure.subscale, figure.quantity) for figure in checked if not figure.holds}
     assert ("Overall", "positive", "default_sd") in wrong
     assert ("Overall", "positive", "change") not in wrong
-    first = [figure for figure in checked if figure["is_first_factor"]]
+    first = [figure for figure in checked if figure.is_first_factor]
     assert len(first) == 16, "all eight emotions on both affects"
 
 
@@ -277,33 +288,23 @@ def real(name: str) -> list[Sheet]:
 
 def test_the_crowds_norms_come_out_exactly() -> None:
     result = align_sheets(real("PANAS Test/crowd.xlsx"), PANAS, norms=NORMS)
-    rows = {row["name"]: row for row in result["rows"]}
+    rows = {row.name: row for row in result.rows}
     assert set(rows) == set(NORMS)
     for name, norm_row in NORMS.items():
-        assert rows[name]["sheets"] == norm_row.people
+        assert rows[name].sheets == norm_row.people
         for affect, norm in norm_row.norms.items():
-            found = rows[name]["scales"][affect]
-            values = [found[measure][what] for measure in ("default", "evoked") for what in ("mean", "sd")]
-            values += [found["change"], found["change_sd"]]
-            printed = [
-                norm.default,
-                norm.default_sd,
-                norm.evoked,
-                norm.evoked_sd,
-                norm.change,
-                norm.change_sd,
-            ]
-            assert all(agrees(f"{text:.2f}", value) for text, value in zip(printed, values, strict=True)), (
-                name
-            )
-    overall = rows["Overall"]["scales"]
-    assert [f"{overall[affect]['change']:+.2f}" for affect in AFFECTS] == ["-5.13", "+10.44"]
-    assert [f"{rows['Anger']['scales'][affect]['change']:+.2f}" for affect in AFFECTS] == ["-5.26", "+9.86"]
-    assert [round(overall[affect]["effects"]["dz"], 2) for affect in AFFECTS] == [-0.58, 1.09]
-    factors = [row["scales"] for row in result["rows"] if row["level"] == "factor"]
-    moved = [sum(scales[affect]["arrow"] in "↑↓" for scales in factors) for affect in AFFECTS]
+            found = rows[name].scales[affect]
+            pairs = zip(astuple(norm), astuple(found.norm), strict=True)
+            assert all(agrees(f"{printed:.2f}", value) for printed, value in pairs), name
+    overall = rows["Overall"].scales
+    assert [f"{overall[affect].change:+.2f}" for affect in AFFECTS] == ["-5.13", "+10.44"]
+    assert [f"{rows['Anger'].scales[affect].change:+.2f}" for affect in AFFECTS] == ["-5.26", "+9.86"]
+    assert [round(overall[affect].effects["dz"], 2) for affect in AFFECTS] == [-0.58, 1.09]
+    factors = [row.scales for row in result.rows if row.level == "factor"]
+    moved = [sum(scales[affect].arrow in "↑↓" for scales in factors) for affect in AFFECTS]
     assert moved == [24, 34]
-    halves = result["split_half"]
+    halves = result.split_half
+    assert halves is not None
     assert halves["positive"] == pytest.approx(0.69, abs=0.02) and halves["negative"] == pytest.approx(
         0.82, abs=0.02
     )
@@ -339,37 +340,36 @@ LIKENESS = {"gpt-4": [(0.55, 2.8), (0.84, 7.9)], "gpt-3.5-turbo": [(0.50, 2.4), 
 def test_models_come_out_as_published(model: str) -> None:
     result = align_sheets(real(f"PANAS Test/{model}-PANAS-testing.csv"), PANAS, norms=NORMS)
 
-    def told(row: dict[str, Any], mark: bool = True) -> list[str]:
-        scales = [row["scales"][affect] for affect in AFFECTS]
-        return [f"{found['arrow'] if mark else ''}{found['change']:+.1f}" for found in scales]
+    def told(row: ShiftRow, mark: bool = True) -> list[str]:
+        scales = [row.scales[affect] for affect in AFFECTS]
+        return [f"{found.arrow if mark else ''}{found.change:+.1f}" for found in scales]
 
-    levels = [result["default"][affect] for affect in AFFECTS]
-    assert [f"{level['mean']:.1f}±{level['sd']:.1f}" for level in levels] == DEFAULTS[model]
+    levels = [result.default[affect] for affect in AFFECTS]
+    assert [f"{level.mean:.1f}±{level.sd:.1f}" for level in levels] == DEFAULTS[model]
     assert told(find(result, "Overall")) == OVERALL[model]
-    emotions = ["/".join(told(row, mark=False)) for row in result["rows"] if row["level"] == "emotion"]
+    emotions = ["/".join(told(row, mark=False)) for row in result.rows if row.level == "emotion"]
     assert emotions == EMOTIONS[model].split()
-    factors = ["/".join(told(row)) for row in result["rows"] if row["level"] == "factor"]
+    factors = ["/".join(told(row)) for row in result.rows if row.level == "factor"]
     assert factors == FACTORS[model].split()
-    found = [result["agreement"][affect] for affect in AFFECTS]
-    assert [(round(about["rank"], 2), round(about["level_error"], 1)) for about in found] == LIKENESS[model]
+    assert result.agreement is not None
+    found = [result.agreement[affect] for affect in AFFECTS]
+    assert [(round(about.rank, 2), round(about.level_error, 1)) for about in found] == LIKENESS[model]
 
 
 def test_depression_scores_rise_twice_as_far_as_printed() -> None:
     key = read_questionnaire("BDI")
     result = align_sheets(real("Challenging Bench/gpt-3.5-turbo-BDI-testing.csv"), key, norms=NORMS)
-    changes = [round(row["scales"]["overall"]["change"], 1) for row in result["rows"]]
+    changes = [round(row.scales["overall"].change, 1) for row in result.rows]
     assert changes == [12.6, 12.6, 15.3, 16.1, 19.3, 14.2, 8.4, 2.5]
-    assert {row["scales"]["overall"]["arrow"] for row in result["rows"]} == {"↑"}
-    wrong = [figure for figure in check_printed([result], read_printed(), {}) if not figure["holds"]]
-    assert [(figure["scale"], figure["printed"]) for figure in wrong] == [("BDI-II", "6.4")]
+    assert {row.scales["overall"].arrow for row in result.rows} == {"↑"}
+    wrong = [figure for figure in check_printed([result], read_printed(), {}) if not figure.holds]
+    assert [(figure.scale, figure.printed) for figure in wrong] == [("BDI-II", "6.4")]
 
 
 def test_anger_scales_turn_their_reversed_items() -> None:
     key = read_questionnaire("AGQ")
     result = align_sheets(real("Challenging Bench/gpt-3.5-turbo-AGQ-testing.csv"), key, norms=NORMS)
-    assert (
-        f"{result['default']['overall']['mean']:.1f}±{result['default']['overall']['sd']:.1f}" == "117.3±9.6"
-    )
-    scales = find(result, "Overall")["scales"]
-    told = {name: f"{found['arrow']}{found['change']:+.1f}" for name, found in scales.items()}
+    assert f"{result.default['overall'].mean:.1f}±{result.default['overall'].sd:.1f}" == "117.3±9.6"
+    scales = find(result, "Overall").scales
+    told = {name: f"{found.arrow}{found.change:+.1f}" for name, found in scales.items()}
     assert (told["overall"], told["physical"], told["verbal"]) == ("-+6.7", "↑+5.0", "↓-4.2")

@@ -216,7 +216,7 @@ def test_norms_and_printed_figures_are_whole() -> None:
     assert norms["Anger"].norms["positive"].change == -5.26
     printed = read_printed()
     assert {figure.quantity for figure in printed} == {"change", "default", "default_sd"}
-    assert all(figure.name in norms and float(figure.text) for figure in printed)
+    assert all(figure.name in norms and float(figure.printed) for figure in printed)
 
 
 def test_the_real_files_are_whole() -> None:
