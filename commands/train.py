@@ -1,5 +1,6 @@
 """The commands that make judges, and what they are made from."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,9 @@ def train(
       empathy-judge train exchanges.jsonl ratings.jsonl --protocol model-apart --out trials/model-apart
       empathy-judge train exchanges.jsonl ratings.jsonl --evidence trials/model-apart --out my-judge
     """
-    from judge.classifier.make import Materials, make, try_out
+    from judge.classifier.make import Materials, make, try_out, write_card
+    from reports.progress import steps
+    from reports.training_tables import print_trial
 
     materials = Materials.read(
         exchanges,
@@ -64,11 +67,18 @@ def train(
         texts=texts,
         device=device,
     )
-    with interruptible("the networks that were trained whole are kept, the one under way is not"):
+    kept = "the networks that were trained whole are kept, the one under way is not"
+    with interruptible(kept), steps() as (on_split, on_step):
         if protocol:
-            try_out(materials, protocol, out, as_json=as_json)
+            result = try_out(materials, protocol, out, on_split=on_split, on_step=on_step)
         else:
-            make(materials, out, evidence=evidence, about=about, as_json=as_json)
+            result = make(materials, out, evidence=evidence, about=about, on_step=on_step)
+    if as_json:
+        click.echo(json.dumps(result, indent=2))
+    elif protocol:
+        print_trial(result)
+    else:
+        click.echo(write_card(result))
 
 
 @click.command()
@@ -141,9 +151,10 @@ def optimize(
       empathy-judge optimize exchanges.jsonl ratings.jsonl --judge prompted.toml --out tuned.json --max-cost 5
     """
     from judge.tuning.optimize import tune
+    from reports.training_tables import print_tuned
 
     try:
-        tune(
+        tuned = tune(
             exchanges,
             ratings,
             out,
@@ -155,13 +166,17 @@ def optimize(
             seed=seed,
             held_out_part=held_out,
             demos=demos,
-            as_json=as_json,
+            on_step=lambda text: click.echo(text, err=True),
         )
     except KeyboardInterrupt as interrupt:
         raise Interrupted(
             "interrupted; nothing was kept. A search cannot be taken up again: end it with --max-calls "
             "or --max-cost, then its best so far is kept"
         ) from interrupt
+    if as_json:
+        click.echo(json.dumps(tuned, indent=2))
+    else:
+        print_tuned(tuned)
 
 
 @click.command()
@@ -181,5 +196,10 @@ def stack(ratings: Path, runs: tuple[Path, ...], out: Path, seed: int, as_json: 
       empathy-judge stack ratings.jsonl runs/classifier runs/prompted --out weights.json
     """
     from judge.tuning.stack_panel import fit_panel
+    from reports.training_tables import print_stack
 
-    fit_panel(runs, ratings, out, seed=seed, as_json=as_json)
+    stacked = fit_panel(runs, ratings, out, seed=seed)
+    if as_json:
+        click.echo(json.dumps({**stacked, "weights_file": str(out)}, indent=2))
+    else:
+        print_stack(stacked, out)

@@ -18,7 +18,7 @@ class Cell:
 class Table:
     """Rows under a head; the first cell of a row names it. `words` are the columns that hold no figures."""
 
-    caption: str
+    caption: str = ""
     head: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     words: frozenset[int] = frozenset({0})

@@ -1,30 +1,29 @@
-"""A page as a terminal shows it: sentences, then tables as wide as there is room."""
+"""Pages and tables on a terminal: as wide as there is room, in colour where a person looks on."""
 
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import Timer
 from typing import Final
 
 from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Column, Table
+from rich.table import Column
 from rich.table import Table as Grid
 from rich.text import Text
 
 from data.text import printable
-from reports.page import Page, Section
-from reports.page import Table as Table_terminal
+from reports.page import Page, Section, Table
 
-# The terminal to print to: in colour where a person looks on and did not ask for none, never too wide.
-
-LEAST: Final = 8  # columns that words may be folded into, and no fewer
+NARROWEST: Final = 8  # columns that words, such as the name of a row, may be folded into, and no fewer
+LONG_HEAD: Final = 10  # letters of a head that stays on one line
+SAY_AFTER: Final = 2.0  # seconds
 
 
 def open_screen(*, stderr: bool = False) -> Console:
-    """A console that heeds NO_COLOR and FORCE_COLOR; what it prints is the same text with and without colour.
+    """Open a console that heeds NO_COLOR and FORCE_COLOR; its text is the same with and without colour.
 
     With NO_COLOR it is plain altogether: neither bold nor dim, which rich by itself would keep.
     """
@@ -33,46 +32,8 @@ def open_screen(*, stderr: bool = False) -> Console:
     return Console(highlight=False, stderr=stderr)
 
 
-def print_table(console: Console, table: Table) -> None:
-    """A table where it fits; else each row by itself with a line for each column, so that nothing is cut off.
-
-    By hand, since rich takes away whole columns without a word where they do not fit.
-    """
-    gap = sum(table.padding[1::2])
-    if sum(map(_least_width, table.columns)) + gap * (len(table.columns) - 1) <= console.width:
-        console.print(table)
-        return
-    heads = [_on_one_line(column.header) for column in table.columns]
-    wide = max(map(cell_len, heads[1:]), default=0)
-    for name, *cells in zip(*(column.cells for column in table.columns), strict=True):
-        console.print(Text(_on_one_line(name), style="bold"), overflow="fold")
-        for head, cell in zip(heads[1:], cells, strict=True):
-            text = _on_one_line(cell)
-            if text:
-                console.print(Text(f"  {head}{' ' * (wide - cell_len(head))}  {text}"), overflow="fold")
-
-
-def _least_width(column: Column) -> int:
-    lines = [line for item in (column.header, *column.cells) for line in _text(item).split("\n")]
-    widest = max(map(cell_len, lines), default=0)
-    return widest if column.no_wrap else min(widest, max(column.min_width or 0, LEAST))
-
-
-def _on_one_line(item: object) -> str:
-    return " ".join(_text(item).split())
-
-
-def _text(item: object) -> str:
-    return item.plain if isinstance(item, Text) else str(item)
-
-
-LONG = 10  # letters of a head that stays on one line
-TERMINAL_LEAST = 8  # columns for the name of a row, however narrow the terminal
-SAY_AFTER = 2.0  # seconds
-
-
 def print_page(page: Page, console: Console | None = None) -> None:
-    """The page's text and tables; its figures say the same."""
+    """Print the page's text and tables; its figures say the same."""
     screen = console or open_screen()
     _say(screen, page.title, "bold")
     _say(screen, page.subtitle, "dim")
@@ -91,11 +52,7 @@ def _print_section(section: Section, screen: Console) -> None:
         _say(screen, paragraph, "dim")
     for point in section.points:
         _say(screen, f"- {point}")
-    for number, table in enumerate(section.tables):
-        if number:
-            screen.print()
-        _say(screen, table.caption, "dim")
-        print_table(screen, _grid(table, screen.width))
+    print_tables(section.tables, screen)
     for note in section.notes:
         _say(screen, note, "dim")
 
@@ -104,8 +61,57 @@ def _say(screen: Console, text: str, style: str = "") -> None:
     screen.print(Text(printable(text)), style=style)
 
 
-def _grid(table: Table_terminal, width: int) -> Grid:
-    """Without lines; cells of two lines go on one where there is room, and names of rows fold where not."""
+def print_tables(tables: Sequence[Table], screen: Console) -> None:
+    """Print tables with their captions, an empty line between two."""
+    for number, table in enumerate(tables):
+        if number:
+            screen.print()
+        if table.caption:
+            _say(screen, table.caption, "dim")
+        print_table(screen, _grid(table, screen.width))
+
+
+def print_lines(lines: Sequence[str], screen: Console, *, style: str = "dim") -> None:
+    """Print lines below a table; a long one, such as a path, is not broken, so that it can be copied."""
+    for line in lines:
+        screen.print(Text(printable(line)), style=style, soft_wrap=True)
+
+
+def print_table(console: Console, grid: Grid) -> None:
+    """Print a table where it fits; else each row with a line for each column, so that nothing is cut off.
+
+    By hand, since rich takes away whole columns without a word where they do not fit.
+    """
+    gap = sum(grid.padding[1::2])
+    if sum(map(_least_width, grid.columns)) + gap * (len(grid.columns) - 1) <= console.width:
+        console.print(grid)
+        return
+    heads = [_on_one_line(column.header) for column in grid.columns]
+    wide = max(map(cell_len, heads[1:]), default=0)
+    for name, *cells in zip(*(column.cells for column in grid.columns), strict=True):
+        console.print(Text(_on_one_line(name), style="bold"), overflow="fold")
+        for head, cell in zip(heads[1:], cells, strict=True):
+            text = _on_one_line(cell)
+            if text:
+                console.print(Text(f"  {head}{' ' * (wide - cell_len(head))}  {text}"), overflow="fold")
+
+
+def _least_width(column: Column) -> int:
+    lines = [line for item in (column.header, *column.cells) for line in _plain(item).split("\n")]
+    widest = max(map(cell_len, lines), default=0)
+    return widest if column.no_wrap else min(widest, max(column.min_width or 0, NARROWEST))
+
+
+def _on_one_line(item: object) -> str:
+    return " ".join(_plain(item).split())
+
+
+def _plain(item: object) -> str:
+    return item.plain if isinstance(item, Text) else str(item)
+
+
+def _grid(table: Table, width: int) -> Grid:
+    """Lay a table out: cells of two lines go on one where there is room, and names of rows fold where not."""
     lines = [list(table.head), *([cell.text for cell in cells] for cells in table.rows)]
     on_one = [[text.replace("\n", " ") for text in line] for line in lines]
     lines[0] = [_fold(name) for name in lines[0]]
@@ -117,28 +123,32 @@ def _grid(table: Table_terminal, width: int) -> Grid:
     for number, name in enumerate(shown[0]):
         is_name = number in table.words
         grid.add_column(
-            Text("\n".join(printable(part) for part in name.split("\n"))),
+            _cell(name),
             justify="left" if is_name else "right",
             no_wrap=not is_name,
             overflow="fold",
-            min_width=TERMINAL_LEAST if number == 0 else None,
+            min_width=NARROWEST if number == 0 else None,
         )
     for line in shown[1:]:
-        grid.add_row(*(Text("\n".join(printable(part) for part in text.split("\n"))) for text in line))
+        grid.add_row(*map(_cell, line))
     return grid
 
 
+def _cell(text: str) -> Text:
+    return Text("\n".join(printable(line) for line in text.split("\n")))
+
+
 def _fold(name: str) -> str:
-    """A head in several lines: the name of a model is the longest there is, and breaks after hyphens.
+    """Break a head after hyphens into several lines: the longest there is names a model.
 
     >>> _fold("llama-2-70b-chat").split("\\n")
     ['llama-2-', '70b-chat']
     """
-    if len(name) <= LONG or "\n" in name:
+    if len(name) <= LONG_HEAD or "\n" in name:
         return name
     lines = [""]
     for part in re.split(r"(?<=-)", name):
-        if lines[-1] and len(lines[-1] + part) > LONG:
+        if lines[-1] and len(lines[-1] + part) > LONG_HEAD:
             lines.append("")
         lines[-1] += part
     return "\n".join(lines)
@@ -151,7 +161,7 @@ def _width(lines: list[list[str]]) -> int:
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Says on stderr that something is under way: turning on a terminal, else a line once it takes long."""
+    """Say on stderr that something is under way: turning on a terminal, else a line once it takes long."""
     if sys.stderr.isatty():
         with open_screen(stderr=True).status(f"{what} ..."):
             yield

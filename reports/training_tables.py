@@ -1,53 +1,63 @@
-"""A protocol from ratings to figures: trains (judge), measures (calibration), prints."""
+"""What `train`, `optimize` and `stack` print: how a judge in the making does on ratings it has not seen."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
-from data.text import percent, show
+from calibration.probabilities.stacking import MEAN, MEDIAN, STACKED
+from data.records import LABELS
+from data.text import number, percent, show
 from judge.classifier.trials import METRICS
-from reports.terminal import open_screen, print_table
+from reports.page import Table, row
+from reports.terminal import open_screen, print_lines, print_tables
+
+Row = Mapping[str, Any]
+TUNED_METRICS = {"qwk": "QWK", "log_loss": "log-loss"}
 
 
-def print_trial(evaluation: Mapping[str, Any]) -> None:
-    """Two tables: how single ratings are met, and each model's level."""
-    console = open_screen()
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column("", no_wrap=True)
-    for title in METRICS.values():
-        table.add_column(title, justify="right", no_wrap=True)
-    for name, found in evaluation["evaluations"].items():
-        table.add_row(name, *(_short(found["per_response"][metric], glue="\n") for metric in METRICS))
-    print_table(console, table)
-    judge = evaluation["evaluations"]["judge"]
-    levels = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for title in ("model", "crowd's Good", "judge's Good", "error in points"):
-        levels.add_column(title, justify="left" if title == "model" else "right")
-    for row in judge["models"]:
-        error = percent(row["share_error"])
-        levels.add_row(row["model"], f"{row['crowd']['Good']:.3f}", f"{row['judge']['Good']:.3f}", error)
-    console.print()
-    print_table(console, levels)
-    console.print()
-    for line in _say_levels(judge, evaluation):
-        console.print(line, style="dim", soft_wrap=True)
+def print_trial(evaluation: Row) -> None:
+    """Print how single ratings are met, and each model's level."""
+    evaluations = evaluation["evaluations"]
+    judge = evaluations["judge"]
+    ratings = Table(
+        head=("", *METRICS.values()),
+        rows=tuple(
+            row(name, *(_short(measured["per_response"][metric], glue="\n") for metric in METRICS))
+            for name, measured in evaluations.items()
+        ),
+    )
+    levels = Table(
+        head=("model", "crowd's Good", "judge's Good", "error in points"),
+        rows=tuple(
+            row(
+                model["model"],
+                number(model["crowd"]["Good"], 3),
+                number(model["judge"]["Good"], 3),
+                percent(model["share_error"]),
+            )
+            for model in judge["models"]
+        ),
+    )
+    screen = open_screen()
+    print_tables([ratings, levels], screen)
+    screen.print()
+    print_lines(_say_levels(judge, evaluation), screen)
 
 
-def _say_levels(judge: Mapping[str, Any], evaluation: Mapping[str, Any]) -> list[str]:
-    levels = judge["chosen_models"] or judge["all_models"]
+def _say_levels(judge: Row, evaluation: Row) -> list[str]:
+    levels = _levels(judge)
     lines = [
         f"Good share over {len(levels['models'])} models without people's own replies, in points: off by "
         f"{percent(levels['mean_share_error'])} on average, {percent(levels['worst_share_error'])} at worst",
         f"  guessing the mean of all others {percent(levels['guess_error'])}, of the others among these "
-        f"{percent(levels['guess_error_among'])}; {', '.join(_say_rivals(evaluation))}",
+        f"{percent(levels['guess_error_among'])}; {', '.join(_say_baselines(evaluation))}",
         f"  their order: tau {_short(levels['tau'])}",
     ]
     # With raters apart the judge has met these models: its spread says nothing of one it has not.
     is_apart = evaluation["protocol"] == "model-apart"
     if is_apart and levels["between_sd"] is not None and levels["worth_in_ratings"] is not None:
         lines.append(
-            f"spread of the error between models {100 * levels['between_sd']:.1f} points: "
+            f"spread of the error between models {percent(levels['between_sd'])} points: "
             f"the judge is worth about {levels['worth_in_ratings']:.0f} ratings of a model"
         )
     if evaluation["on_three_arms"]:
@@ -55,16 +65,83 @@ def _say_levels(judge: Mapping[str, Any], evaluation: Mapping[str, Any]) -> list
     return lines
 
 
-def _say_rivals(evaluation: Mapping[str, Any]) -> list[str]:
-    rivals = {
-        name: found for name, found in evaluation["evaluations"].items() if not name.startswith("judge")
-    }
-    return [
-        f"{name} {percent((found['chosen_models'] or found['all_models'])['mean_share_error'])}"
-        for name, found in rivals.items()
-    ]
+def _say_baselines(evaluation: Row) -> Iterator[str]:
+    for name, measured in evaluation["evaluations"].items():
+        if not name.startswith("judge"):
+            yield f"{name} {percent(_levels(measured)['mean_share_error'])}"
 
 
-def _short(estimate: Mapping[str, float | None], *, glue: str = " ") -> str:
-    """An interval's third digit would be noise, and six of them do not fit into 80 columns."""
+def _levels(measured: Row) -> Row:
+    levels: Row = measured["chosen_models"] or measured["all_models"]
+    return levels
+
+
+def _short(estimate: Row, *, glue: str = " ") -> str:
+    """Print an estimate without the interval's third digit: it is noise, and six do not fit 80 columns."""
     return show(estimate, interval_digits=2, zero=False, glue=glue)
+
+
+def print_tuned(tuned: Row) -> None:
+    """Print a tuned judge's figures before and after, and what one must know to read them."""
+    held_out, replies = tuned["held_out"], tuned["replies"]
+    unscored, sides = held_out["unscored"], ("before", "after", "difference")
+    table = Table(
+        head=("held out", *sides),
+        rows=(
+            *(
+                row(title, *(show(held_out[metric][side]) for side in sides))
+                for metric, title in TUNED_METRICS.items()
+            ),
+            row("unscored", unscored["before"], unscored["after"], ""),
+        ),
+    )
+    apart = "prompts and rating batches" if tuned["batches_apart"] else "prompts, not rating batches,"
+    stopped = f"; stopped early: {tuned['stopped']}" if tuned["stopped"] else ""
+    demos = f"{tuned['demos']} examples from the ratings are" if tuned["demos"] else "no examples"
+    screen = open_screen()
+    print_tables([table], screen)
+    print_lines(
+        [
+            f"{held_out['compared']:,} of {held_out['ratings']:,} held-out ratings compared, with {apart} "
+            f"apart from those tuned on; labels are {', '.join(LABELS)}",
+            f"learnt from {replies['to learn from']:,} replies, chosen by {replies['to choose by']:,} others "
+            f"out of {tuned['candidates']:,} candidates, for {tuned['metric'].replace('_', '-')}",
+            f"{tuned['calls']:,} calls, {tuned['cost']:.4f} USD{stopped}",
+            f"program {tuned['program']}: {demos} in it",
+        ],
+        screen,
+    )
+
+
+def print_stack(stacked: Row, weights: Path) -> None:
+    """Print held-out log-losses of a panel and its judges, and how many judges the panel is worth."""
+    losses, size = stacked["losses"], stacked["panel"]
+    members = zip(stacked["members"], stacked["weights"], stacked["unscored"], strict=True)
+    table = Table(
+        head=("", "weight", "log-loss", "unscored"),
+        rows=(
+            *(
+                row(
+                    f"{member['judge']} {member['version']}",
+                    number(weight),
+                    number(losses.get(str(place)), 3),
+                    unscored,
+                )
+                for place, (member, weight, unscored) in enumerate(members)
+            ),
+            *(row(name, "", number(losses.get(name), 3), "") for name in (MEAN, MEDIAN, STACKED)),
+        ),
+    )
+    lines = [
+        f"log-loss of {stacked['ratings']:,} ratings in {stacked['batches']:,} batches; stacked: of batches "
+        "it was not fitted on",
+        f"{size['judges']} judges, error correlation {show(size['correlation'], digits=2)}: worth "
+        f"{show(size['effective'], digits=1)} independent ones",
+        "The raters' own noise is in all errors: with several raters an item the panel may be worth more.",
+        f"weights {weights}",
+    ]
+    if stacked["left_out"]:
+        lines.insert(1, f"unscored by all: {stacked['left_out']:,} ratings, left out")
+    screen = open_screen()
+    print_tables([table], screen)
+    print_lines(lines, screen)

@@ -42,10 +42,6 @@ HEAVY = {
 }
 AWAITED: set[tuple[str, str]] = {
     ("calibration/fit.py", "reports.calibration.verdict"),
-    ("judge/classifier/make.py", "reports.progress"),
-    ("judge/classifier/make.py", "reports.training_tables"),
-    ("judge/tuning/optimize.py", "reports.terminal"),
-    ("judge/tuning/stack_panel.py", "reports.terminal"),
 }
 
 

@@ -21,9 +21,14 @@ from judge.classifier.examples import Example, join_ratings
 from judge.classifier.judge import CARD, MODEL, TOKENIZER, ClassifierJudge
 from judge.classifier.recipe import Recipe, read_recipe
 from judge.classifier.training import Progress, Trained
-from judge.classifier.trials import METRICS, digest_examples, fit_length, measure_trial, plan_training
-from reports.progress import steps
-from reports.training_tables import print_trial
+from judge.classifier.trials import (
+    METRICS,
+    OnSplit,
+    digest_examples,
+    fit_length,
+    measure_trial,
+    plan_training,
+)
 
 # Makes a judge to ship: trained networks, their ONNX form, and a card that says what is known of it.
 
@@ -323,11 +328,18 @@ def _check_machine(device: str, recipe: Recipe) -> str:
     return device
 
 
-def try_out(materials: Materials, protocol: str, folder: Path, *, as_json: bool) -> dict[str, Any]:
-    """One training for each held-out part; then every metric, with intervals and rivals."""
+def try_out(
+    materials: Materials,
+    protocol: str,
+    folder: Path,
+    *,
+    on_split: OnSplit = lambda name, number, total: None,
+    on_step: Progress | None = None,
+) -> dict[str, Any]:
+    """Train once for each held-out part; then measure every metric, with intervals and rivals."""
     from judge.classifier.trials import run_trial
 
-    with disk_errors(folder), steps() as (on_split, on_step):
+    with disk_errors(folder):
         rows = list(
             run_trial(
                 materials.examples,
@@ -340,18 +352,18 @@ def try_out(materials: Materials, protocol: str, folder: Path, *, as_json: bool)
                 on_step=on_step,
             )
         )
-    evaluation = measure_trial(rows, folder, protocol=protocol)
-    if as_json:
-        print(json.dumps(evaluation, indent=2))
-    else:
-        print_trial(evaluation)
-    return evaluation
+    return measure_trial(rows, folder, protocol=protocol)
 
 
 def make(
-    materials: Materials, folder: Path, *, evidence: Sequence[Path], about: Path | None, as_json: bool
+    materials: Materials,
+    folder: Path,
+    *,
+    evidence: Sequence[Path],
+    about: Path | None,
+    on_step: Progress | None = None,
 ) -> dict[str, Any]:
-    """A judge's folder: `score --judge` takes it through a TOML file with `kind` and `weights`."""
+    """Make a judge's folder: `score --judge` takes it through a TOML file with `kind` and `weights`."""
     from judge.classifier.trials import plan_training
 
     plan = plan_training(materials.examples, materials.recipe, materials.texts)
@@ -359,7 +371,7 @@ def make(
     said = ABOUT if about is None else _read_about(about)
     name = "classifier-large" if materials.recipe.rank else "classifier"
     said = {"name": name, **said, "caveat": state_caveat(figures)}
-    with disk_errors(folder), steps() as (_, on_step):
+    with disk_errors(folder):
         card = make_judge(
             materials.examples,
             materials.recipe,
@@ -372,7 +384,6 @@ def make(
         )
     with disk_errors(folder), replacing(folder / "README.md") as partial:
         partial.write_text(write_card(card), encoding="utf-8")
-    print(json.dumps(card, indent=2) if as_json else write_card(card))
     return card
 
 

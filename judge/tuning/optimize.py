@@ -1,7 +1,5 @@
 """Tunes a prompted judge's instructions and examples against people's ratings, within a budget."""
 
-import json
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -9,21 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.table import Table
 
 from calibration.agreement.metrics import kappa_of, log_losses
 from calibration.bootstrap import Sampled, mean_of, resample_clusters, sample
 from data.errors import UserError
 from data.records import LABELS
 from data.tables import read_exchanges, read_ratings
-from data.text import show
 from judge.base import load_judge
 from judge.classifier.examples import Example, join_ratings
 from judge.llm.program import Program, write_program
 from judge.llm.prompted import PromptedJudge
 from judge.tuning.search import Method, search
 from judge.tuning.tryout import Meter, MetricName, Parts, Rated, Tryout, merge_ratings, split_rated
-from reports.terminal import open_screen, print_table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +131,7 @@ def _spending(
 
 # The command `optimize`: tunes a prompted judge and measures it, before and after, on held-out ratings.
 
-METRICS = {"qwk": "QWK", "log_loss": "log-loss"}
+METRICS = ("qwk", "log_loss")
 DRAWS = 2000
 
 
@@ -153,9 +148,9 @@ def tune(
     seed: int,
     held_out_part: float,
     demos: int,
-    as_json: bool,
+    on_step: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
-    """Tune a judge on rated exchanges, keep its program in `out` and print how it did on those held out.
+    """Tune a judge on rated exchanges, keep its program in `out` and tell how it did on those held out.
 
     The program holds exchanges from the ratings as examples: it may go no further than these may.
     """
@@ -178,7 +173,7 @@ def tune(
             seed=seed,
             held_out_part=held_out_part,
             demos=demos,
-            on_step=lambda text: print(text, file=sys.stderr, flush=True),
+            on_step=on_step,
         )
     finally:
         judge.endpoint.close()
@@ -191,12 +186,7 @@ def tune(
         "held_out": measure_rows(tuned.rows, seed=seed),
     }
     digest = write_program(out, tuned.program, rubric=judge.rubric, about=about)
-    found = {**about, "program": str(out), "sha256": digest}
-    if as_json:
-        print(json.dumps(found, indent=2))
-    else:
-        print_tuned(found)
-    return found
+    return {**about, "program": str(out), "sha256": digest}
 
 
 def describe(tuned: Tuned) -> dict[str, Any]:
@@ -256,40 +246,3 @@ def measure_rows(rows: Sequence[Mapping[str, Any]], *, seed: int = 0, draws: int
         }
         for metric in METRICS
     }
-
-
-def print_tuned(found: Mapping[str, Any]) -> None:
-    """A small table of before and after, and beneath it what one must know to read it."""
-    console = open_screen()
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("held out")
-    for title in ("before", "after", "difference"):
-        table.add_column(title, justify="right", no_wrap=True)
-    held_out = found["held_out"]
-    for metric, title in METRICS.items():
-        cells = [show(held_out[metric][name]) for name in ("before", "after", "difference")]
-        table.add_row(title, *cells)
-    unscored = held_out["unscored"]
-    table.add_row("unscored", f"{unscored['before']:,}", f"{unscored['after']:,}", "")
-    print_table(console, table)
-    replies = found["replies"]
-    lines = [
-        f"{held_out['compared']:,} of {held_out['ratings']:,} held-out ratings compared, {_among(found)}",
-        f"learnt from {replies['to learn from']:,} replies, chosen by {replies['to choose by']:,} others "
-        f"out of {found['candidates']:,} candidates, for {found['metric'].replace('_', '-')}",
-        f"{found['calls']:,} calls, {found['cost']:.4f} USD" + _stopped(found["stopped"]),
-        f"program {found['program']}: {found['demos']} examples from the ratings are in it",
-    ]
-    if not found["demos"]:
-        lines[-1] = f"program {found['program']}: no examples in it"
-    for line in lines:
-        console.print(line, style="dim", soft_wrap=True)
-
-
-def _among(found: Mapping[str, Any]) -> str:
-    apart = "prompts and rating batches" if found["batches_apart"] else "prompts, not rating batches,"
-    return f"with {apart} apart from those tuned on; labels are {', '.join(LABELS)}"
-
-
-def _stopped(why: str) -> str:
-    return f"; stopped early: {why}" if why else ""

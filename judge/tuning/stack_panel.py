@@ -8,21 +8,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.table import Table
 
 from calibration.agreement.held_out import expected_scores
 from calibration.estimate import Floats
-from calibration.probabilities.stacking import MEAN, MEDIAN, STACKED, choose_stack, panel_size
+from calibration.probabilities.stacking import choose_stack, panel_size
 from data.errors import UserError
 from data.files import disk_errors, replacing
 from data.records import LABELS, Judgment, Rating
 from data.storage import digest_file
 from data.tables import read_judgments, read_ratings
-from data.text import show
 from judge.panel import FORMAT, digest_weights
-from reports.terminal import open_screen, print_table
-
-NEVER_SCORED = "unscored by all"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -38,10 +33,8 @@ class Panel:
     left_out: int  # ratings of responses that no judge scored
 
 
-def fit_panel(
-    runs: Sequence[Path], ratings: Path, out: Path, *, seed: int = 0, as_json: bool = False
-) -> dict[str, Any]:
-    """Fit stacking weights, keep them in `out` and print how the panel and each judge do."""
+def fit_panel(runs: Sequence[Path], ratings: Path, out: Path, *, seed: int = 0) -> dict[str, Any]:
+    """Fit stacking weights, keep them in `out` and tell how the panel and each judge do."""
     if out.exists():
         raise UserError(f"{out}: exists already; give another --out")
     panel = read_panel(runs, list(read_ratings(ratings)))
@@ -70,10 +63,6 @@ def fit_panel(
         out.parent.mkdir(parents=True, exist_ok=True)
         with replacing(out) as partial:
             partial.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    if as_json:
-        print(json.dumps({**found, "weights_file": str(out)}, indent=2))
-    else:
-        print_panel(found, out)
     return found
 
 
@@ -107,39 +96,6 @@ def read_panel(runs: Sequence[Path], ratings: Sequence[Rating]) -> Panel:
         unscored=tuple(int(count) for count in (~there).sum(axis=0)),
         left_out=int((~kept).sum()),
     )
-
-
-def print_panel(found: Mapping[str, Any], out: Path) -> None:
-    """A small table of held-out log-losses, and how many judges the panel is worth."""
-    console = open_screen()
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for title in ("", "weight", "log-loss", "unscored"):
-        table.add_column(title, justify="right" if title else "left", no_wrap=True)
-    losses = found["losses"]
-    for place, member in enumerate(found["members"]):
-        name, weight = f"{member['judge']} {member['version']}", f"{found['weights'][place]:.2f}"
-        table.add_row(name, weight, _loss(losses, str(place)), f"{found['unscored'][place]:,}")
-    for name in (MEAN, MEDIAN, STACKED):
-        table.add_row(name, "", _loss(losses, name), "")
-    print_table(console, table)
-    size = found["panel"]
-    lines = [
-        f"log-loss of {found['ratings']:,} ratings in {found['batches']:,} batches; stacked: of batches it "
-        "was not fitted on",
-        f"{size['judges']} judges, error correlation {show(size['correlation'], digits=2)}: worth "
-        f"{show(size['effective'], digits=1)} independent ones",
-        "The raters' own noise is in all errors: with several raters an item the panel may be worth more.",
-        f"weights {out}",
-    ]
-    if found["left_out"]:
-        lines.insert(1, f"{NEVER_SCORED}: {found['left_out']:,} ratings, left out")
-    for line in lines:
-        console.print(line, style="dim", soft_wrap=True)
-
-
-def _loss(losses: Mapping[str, float | None], name: str) -> str:
-    value = losses.get(name)
-    return "undefined" if value is None else f"{value:.3f}"
 
 
 def _probabilities(judgment: Judgment) -> list[float]:

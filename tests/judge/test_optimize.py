@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 from servers import Answer, Call, ScriptedServer, answer_chat, find_smollm2, start_llama_server
 
+import cli
 from data.errors import OperationalError, UserError
 from data.records import LABELS, Exchange, Rating
 from data.rubric import RUBRICS, read_rubric
@@ -17,7 +19,7 @@ from judge.base import load_judge
 from judge.classifier.examples import Example, join_ratings
 from judge.llm.program import default_program, read_program, write_program
 from judge.llm.prompted import Outcome, PromptedJudge
-from judge.tuning.optimize import measure_rows, optimize, tune
+from judge.tuning.optimize import measure_rows, optimize
 from judge.tuning.tryout import Meter, Tryout, merge_ratings, split_rated
 
 SECRET = "Look for hugs."  # instructions with this in them make the scripted model see
@@ -223,44 +225,36 @@ def test_a_program_is_saved_readably_and_loads_only_unchanged(tmp_path: Path, ma
 
 
 def test_the_command_prints_before_and_after_and_its_program_scores(
-    tmp_path: Path, rated_files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, rated_files: tuple[Path, Path]
 ) -> None:
     config, out = tmp_path / "judge.toml", tmp_path / "tuned" / "program.json"
-    options: dict[str, Any] = {
-        "judge_name": str(config),
-        "method": "bootstrap",
-        "metric": "log_loss",
-        "max_calls": 300,
-        "max_cost": None,
-        "seed": 0,
-        "held_out_part": 0.3,
-        "demos": 2,
-    }
+
+    def run(out: Path, judge: object, *words: str) -> Result:
+        given = ["--judge", judge, "--out", out, "--metric", "log_loss", "--max-calls", 300, "--demos", 2]
+        return CliRunner().invoke(cli.main, ["optimize", *map(str, [*rated_files, *given, *words])])
+
     with ScriptedServer(learner) as server:
         config.write_text(
             f'kind = "prompted"\nmodel = "m"\nbase_url = "{server.base_url}"\nconcurrency = 4\n'
         )
-        found = tune(*rated_files, out, **options, as_json=False)
-        printed = capsys.readouterr()
-        assert re.search(r"QWK +\S+ .*1\.000", printed.out), printed.out
-        assert "log-loss" in printed.out
-        assert f"{found['calls']:,} calls, 0.0000 USD" in printed.out
-        assert "asking about 36 held-out replies" in printed.err
+        done = run(out, config)
+        assert re.search(r"QWK +\S+ .*1\.000", done.stdout), done.output
+        saved = json.loads(out.read_text(encoding="utf-8"))["about"]
+        assert "log-loss" in done.stdout
+        assert f"{saved['calls']:,} calls, 0.0000 USD" in done.stdout
+        assert "asking about 36 held-out replies" in done.stderr
+        assert saved["judge"]["model"] == "m"
         config.write_text(config.read_text() + f'program = "{out}"\n')
         judge = load_judge(str(config))
         assert isinstance(judge, PromptedJudge)
         judgment = judge.judge(Exchange(id="1", prompt="word1", response="a hug for you"))
         judge.close()
         assert judgment.label == "Good", "it needs the examples for that"
-        with pytest.raises(UserError, match="exists already; give another --out"):
-            tune(*rated_files, out, **options, as_json=False)
-        as_json = tune(*rated_files, tmp_path / "second.json", **{**options, "max_calls": 150}, as_json=True)
-        assert json.loads(capsys.readouterr().out) == as_json
-    saved = json.loads(out.read_text(encoding="utf-8"))
-    assert saved["about"]["held_out"] == found["held_out"]
-    assert saved["about"]["judge"]["model"] == "m"
-    with pytest.raises(UserError, match='only a judge of kind "prompted" can be tuned'):
-        tune(*rated_files, tmp_path / "third.json", **{**options, "judge_name": "majority"}, as_json=True)
+        assert "exists already; give another --out" in run(out, config).stderr
+        second = run(tmp_path / "second.json", config, "--max-calls", "150", "--json")
+        written = json.loads((tmp_path / "second.json").read_text(encoding="utf-8"))["about"]
+        assert json.loads(second.stdout)["held_out"] == written["held_out"]
+    assert 'only a judge of kind "prompted" can be tuned' in run(tmp_path / "third.json", "majority").stderr
 
 
 def test_rows_are_measured_with_answers_known_beforehand() -> None:
