@@ -1,4 +1,4 @@
-"""The commands of every night."""
+"""The commands `nightly`, `history` and `dashboard`."""
 
 from pathlib import Path
 
@@ -42,15 +42,15 @@ def nightly(
     settings = read_config(config)
     name = check_name(night, "--night") if night else (fixed or began).date().isoformat()
     with interruptible("what was answered and judged is kept", night=name):
-        ran = run_night(
+        finished = run_night(
             settings,
             night=name,
             clock=lambda: fixed or began + timedelta(seconds=monotonic() - start),
-            watching=progress,
+            show_progress=progress,
             again=again,
         )
-    print_night(ran, settings, as_json=as_json)
-    ctx.exit(ran.exit_code)
+    print_night(finished, settings, as_json=as_json)
+    ctx.exit(finished.exit_code)
 
 
 @click.group()

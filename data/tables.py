@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TextIO, TypeVar
 
 from data.errors import UserError
 from data.files import disk_errors, replacing
@@ -141,27 +141,35 @@ def _rows_of(batch: Any, before: int, path: Table, on_bad: OnBad) -> Iterator[tu
             yield before + place + 1, row
 
 
-def _write_jsonl(path: Path, rows: Iterator[Row]) -> int:
-    count = 0
-    with path.open("w", encoding="utf-8", newline="\n") as out:
+def write_text(out: TextIO, rows: Iterable[Row], *, suffix: str, line_end: str = "\n") -> int:
+    """Write plain rows to an open stream, as JSONL or CSV; returns the count."""
+    if suffix == ".jsonl":
+        count = 0
         for row in rows:
             out.write(to_json(row) + "\n")
             count += 1
-    return count
+        return count
+    held = [{key: _flat(value) for key, value in row.items()} for row in rows]
+    writer = csv.DictWriter(
+        out, list(dict.fromkeys(key for row in held for key in row)), lineterminator=line_end
+    )
+    writer.writeheader()
+    writer.writerows(held)
+    return len(held)
 
 
 def _flat(value: Any) -> Any:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list | tuple) else value
 
 
+def _write_jsonl(path: Path, rows: Iterator[Row]) -> int:
+    with path.open("w", encoding="utf-8", newline="\n") as out:
+        return write_text(out, rows, suffix=".jsonl")
+
+
 def _write_csv(path: Path, rows: Iterator[Row]) -> int:
-    held = [{key: _flat(value) for key, value in row.items()} for row in rows]
-    columns = list(dict.fromkeys(key for row in held for key in row))
     with path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as out:
-        writer = csv.DictWriter(out, columns)
-        writer.writeheader()
-        writer.writerows(held)
-    return len(held)
+        return write_text(out, rows, suffix=".csv", line_end="\r\n")
 
 
 def _write_parquet(path: Path, rows: Iterator[Row]) -> int:

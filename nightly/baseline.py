@@ -1,135 +1,148 @@
-"""What the history knows before tonight: each model's last night and baseline, and the sums of its watch."""
+"""What the history knows of a model before tonight: its last night, its baseline and the nights between."""
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import cache
 
-from calibration.estimate import Interval
-from calibration.monitoring.confidence_sequence import ALPHA, NIGHTS, Watch
+from calibration.monitoring.confidence_sequence import NIGHTS, Watch
 from data.errors import UserError
-from nightly.changes import Label, judge_shift, pair, sums_of, watch_of
-from nightly.gates import Reading
+from nightly.changes import (
+    LEAST_SPREAD,
+    Change,
+    Label,
+    Reading,
+    change_since,
+    judge_shift,
+    make_watch,
+    pair,
+)
+from nightly.emotions import POOLED_NIGHTS, pool
 from nightly.history import History
-from nightly.measure import Bench
-from nightly.schema import EmotionResult, ModelNight, NightRecord
+from nightly.measure import MeasuredModel, NightSetup
+from nightly.schema import Against, AnchorResult, EmotionResult, ModelNight, NightRecord
 
-POOLED_NIGHTS: Final = 7  # of an emotion's floor: one night has a handful of prompts for each
+ReadNight = Callable[[str], NightRecord]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
-    """A model before tonight; `watches` hold its nights since then, less those of a judge that moved."""
+class EarlierNights:
+    """A model before tonight; `watches` hold its nights from the baseline on, less those of a moved judge."""
 
-    last: NightRecord | None
-    baseline: NightRecord | None
+    last: NightRecord | None = None
+    baseline: NightRecord | None = None
     watches: Mapping[Label, Watch]
 
 
-def read_past(history: History, bench: Bench) -> dict[str, Past]:
-    """Of every model of the config."""
-    config = bench.config
+def read_earlier(history: History, setup: NightSetup) -> dict[str, EarlierNights]:
+    """Each configured model's last night, baseline night and running sums, by model name."""
+    config = setup.config
     series = history.all_series(config=config.name)
-    _check_baseline(history, bench)
-    records: dict[str, NightRecord | None] = {}
+    _check_baseline(history, setup)
 
-    def record(night: str) -> NightRecord:
-        if night not in records:
-            records[night] = history.night(config.name, night)
-        found = records[night]
-        assert found is not None
-        return found
+    @cache
+    def read(night: str) -> NightRecord:
+        record = history.night(config.name, night)
+        assert record is not None
+        return record
 
-    return {entry.name: _past(series.get(entry.name, []), bench, record) for entry in config.models}
+    return {entry.name: _earlier(series.get(entry.name, []), setup, read) for entry in config.models}
+
+
+def changes_of(
+    measured: MeasuredModel, earlier: EarlierNights, setup: NightSetup, anchors: Sequence[AnchorResult]
+) -> dict[Against, Change]:
+    """A model's changes since its baseline and since its last night, as far as there are such nights."""
+    nights: tuple[tuple[Against, NightRecord | None], ...] = (
+        ("baseline", earlier.baseline),
+        ("last night", earlier.last),
+    )
+    changes: dict[Against, Change] = {}
+    for against, then in nights:
+        if then is None:
+            continue
+        now = (setup.judge.name, setup.judge.version)
+        change = change_since(
+            against,
+            pair(measured.judged, [item for item in then.judgments if item.model == measured.model]),
+            judge_shift(anchors, then.anchors, now=now, before=then, matters=setup.config.matters),
+            watches=earlier.watches,
+            models=len(setup.config.models),
+            share=measured.summary["shares"]["Good"]["share"],
+            design_effect=setup.design_effect,
+        )
+        if change is not None:
+            changes[against] = change
+    return changes
 
 
 def floor_readings(
-    history: History, bench: Bench, tonight: Sequence[EmotionResult], *, models: int
+    history: History, setup: NightSetup, tonight: Sequence[EmotionResult]
 ) -> dict[str, dict[str, Reading]]:
     """By model and emotion, the judge's Good share over the newest nights of the same judge."""
-    rows: defaultdict[tuple[str, str], list[EmotionResult]] = defaultdict(list)
-    for night, found in history.emotions(config=bench.config.name, last=POOLED_NIGHTS):
-        is_same = (night.judge, night.judge_version) == (bench.judge.name, bench.judge.version)
-        if night.night < bench.night and is_same:
-            for row in found:
-                rows[row.model, row.emotion].append(row)
+    earlier: defaultdict[tuple[str, str], list[EmotionResult]] = defaultdict(list)
+    for night, rows in history.emotions(config=setup.config.name, last=POOLED_NIGHTS):
+        is_same = (night.judge, night.judge_version) == (setup.judge.name, setup.judge.version)
+        if night.night < setup.night and is_same:
+            for row in rows:
+                earlier[row.model, row.emotion].append(row)
     readings: defaultdict[str, dict[str, Reading]] = defaultdict(dict)
-    looks = NIGHTS * models
     for row in tonight:
-        if row.n:
-            held = [*rows[row.model, row.emotion][-(POOLED_NIGHTS - 1) :], row]
-            readings[row.model][row.emotion] = _floor(held, looks=looks)
+        pooled = pool([*earlier[row.model, row.emotion][-(POOLED_NIGHTS - 1) :], row]) if row.n else None
+        if pooled is not None:
+            readings[row.model][row.emotion] = Reading(
+                value=pooled.share,
+                interval=pooled.interval(),
+                uniform=pooled.interval(looks=NIGHTS * len(setup.config.models)),
+                spread=max(pooled.share * (1 - pooled.share), LEAST_SPREAD),
+                design_effect=setup.design_effect,
+            )
     return dict(readings)
 
 
-def _past(points: Sequence[ModelNight], bench: Bench, record: Callable[[str], NightRecord]) -> Past:
-    before = [point for point in points if point.night.night < bench.night]
-    since = [point for point in before if point.night.night >= (bench.config.baseline or "")]
-    nothing: dict[Label, Watch] = {"good": Watch(), "bad": Watch()}
-    last = record(before[-1].night.night) if before else None
-    if not since:
-        return Past(last=last, baseline=None, watches=nothing)
-    baseline = record(since[0].night.night)
-    kept = [_sums(point, baseline, bench, record) for point in since[1:]]
-    found = [sums for sums in kept if sums is not None]
-    return Past(
-        last=last,
-        baseline=baseline,
-        watches={label: watch_of([sums[label] for sums in found]) for label in nothing},
-    )
+def _earlier(points: Sequence[ModelNight], setup: NightSetup, read: ReadNight) -> EarlierNights:
+    before = [point for point in points if point.night.night < setup.night]
+    counted = [point for point in before if point.night.night >= (setup.config.baseline or "")]
+    last = read(before[-1].night.night) if before else None
+    baseline = read(counted[0].night.night) if counted else None
+    sums = [_sums(point, baseline, setup, read) for point in counted[1:] if baseline is not None]
+    kept = [row for row in sums if row is not None]
+    labels: tuple[Label, ...] = ("good", "bad")
+    watches = {label: make_watch([row[label] for row in kept]) for label in labels}
+    return EarlierNights(last=last, baseline=baseline, watches=watches)
 
 
 def _sums(
-    point: ModelNight, baseline: NightRecord, bench: Bench, record: Callable[[str], NightRecord]
+    point: ModelNight, baseline: NightRecord, setup: NightSetup, read: ReadNight
 ) -> Mapping[str, Sequence[float]] | None:
-    """A night's sums since the baseline; None where the judge had moved, or nothing is left to count."""
+    """A night's sums against the baseline; None where the judge had moved, or nothing is left to count."""
     kept = point.result.details.get("since_baseline")
     if kept and kept["night"] == baseline.night:
         return None if kept["judge_moved"] else kept["sums"]
     # Another baseline was pinned then: count anew, as far as the judgments are kept.
-    then = record(point.night.night)
+    then = read(point.night.night)
     now = (then.judge, then.judge_version)
-    matters = bench.config.matters
+    matters = setup.config.matters
     if judge_shift(then.anchors, baseline.anchors, now=now, before=baseline, matters=matters).moved:
         return None
     of_model = [
-        [item for item in found.judgments if item.model == point.result.model] for found in (then, baseline)
+        [item for item in record.judgments if item.model == point.result.model] for record in (then, baseline)
     ]
-    return sums_of(pair(*of_model)) if all(of_model) else None
+    return pair(*of_model).sums if all(of_model) else None
 
 
-def _check_baseline(history: History, bench: Bench) -> None:
+def _check_baseline(history: History, setup: NightSetup) -> None:
     """A night that is pinned must be there, and be kept, or all gates would be skipped for no one to see."""
-    config, pinned = bench.config, bench.config.baseline
-    if pinned is None or pinned >= bench.night:
+    config, pinned = setup.config, setup.config.baseline
+    if pinned is None or pinned >= setup.night:
         return
-    found = history.night(config.name, pinned)
-    if found is None:
+    record = history.night(config.name, pinned)
+    if record is None:
         known = ", ".join(night.night for night in history.nights(config=config.name, last=5)) or "none yet"
         raise UserError(
             f"{config.path}: baseline: no night {pinned!r} of {config.name!r} in the history; newest: {known}"
         )
-    if found.models and not found.judgments:
+    if record.models and not record.judgments:
         raise UserError(
             f"{config.path}: baseline: the responses of {pinned!r} are no longer kept; pin a newer night"
         )
-
-
-def _floor(rows: Sequence[EmotionResult], *, looks: int) -> Reading:
-    from scipy.special import ndtri
-
-    judged = sum(row.n for row in rows)
-    part, prompts = sum(row.good for row in rows) / judged, judged / len(rows)
-    tonight, uniform = (
-        _wilson(part, prompts, float(ndtri(1 - ALPHA / (2 * number)))) for number in (1, looks)
-    )
-    return Reading(value=part, interval=tonight, uniform=uniform, spread=max(part * (1 - part), 0.01))
-
-
-def _wilson(part: float, count: float, normal: float) -> Interval:
-    """By hand, since libraries want whole counts; a prompt asked again on another night is not a new one."""
-    middle = (part + normal**2 / (2 * count)) / (1 + normal**2 / count)
-    spread = max(0.0, part * (1 - part)) / count + normal**2 / (4 * count**2)
-    reach = normal / (1 + normal**2 / count) * math.sqrt(spread)
-    return Interval(max(0.0, middle - reach), min(1.0, middle + reach))

@@ -1,4 +1,4 @@
-"""Tonight since an earlier night: what changed, whose change it is, and how far it is known on all nights.
+"""A model tonight against an earlier night: what changed, whose change it is, and how far that is known.
 
 Responses are paired by prompt, and changes are of the judge's own probabilities: of a model's two nights the
 calibrated line's level cancels, and its slope is near 1 where a calibration is any good.
@@ -9,48 +9,83 @@ is left: the calibration and the baseline are of another judge.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 import numpy as np
 
 from calibration.estimate import Estimate, Floats, Interval
-from calibration.monitoring.confidence_sequence import (
-    ALPHA,
-    NIGHTS,
-    Watch,
-    alarm,
-    current,
-    dispersion,
-    update,
-)
+from calibration.monitoring.confidence_sequence import NIGHTS, Watch, alarm, current, dispersion, update
 from calibration.monitoring.drift import Drift, EmotionChange, emotion_changes, paired_change, split_change
-from nightly.gates import Against, Reading
 from nightly.history import storable
-from nightly.schema import AnchorResult, JudgedResponse, Night
+from nightly.schema import Against, AnchorResult, JudgedResponse, Night
 
 Label = Literal["good", "bad"]
 SIDES: Final[tuple[tuple[Label, float, Literal["down", "up"]], ...]] = (
     ("good", 1.0, "down"),
     ("bad", -1.0, "up"),
 )
+LEAST_SPREAD: Final = 0.01  # of single labels: a share of 0 or 1 tonight is no proof that none ever differs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A share, or the change of one (tonight - then), as a part of 1.
+
+    `interval` holds for tonight, `uniform` on all nights at once; without it `interval` stands for both. For
+    planning how many labels would tell: `spread` is the variance of a single one, and `design_effect` how
+    many of a crowd's count as one independent label.
+    """
+
+    value: float
+    interval: Interval | None
+    uniform: Interval | None = None
+    spread: float = 0.25
+    design_effect: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A model's change since one night, by label: what gates look at, and whose change it is.
+
+    `moved` says in words that the judge moved, `suspected` that it may have. The split between judge and
+    model `is_rough` where the judge's shift depends on how good it found a response. `sums` are what a night
+    leaves for the watches of later ones.
+    """
+
+    readings: Mapping[Label, Reading]
+    emotions: Mapping[Label, Sequence[EmotionChange]] = field(default_factory=dict)
+    night: str = ""
+    prompts: int = 0
+    drifts: Mapping[Label, Drift] = field(default_factory=dict)
+    sums: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    moved: str | None = None
+    suspected: str | None = None
+    is_rough: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON; null is undefined."""
+        split = {label: drift.as_dict() for label, drift in self.drifts.items()}
+        return {"night": self.night, "prompts": self.prompts, **split}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Paired:
+class PairedResponses:
     """Differences (tonight - then) of each label's probability, by prompt."""
 
-    good: Floats
-    bad: Floats
+    differences: Mapping[Label, Floats]
     emotions: tuple[str | None, ...]
+
+    @property
+    def sums(self) -> dict[str, list[float]]:
+        """How many prompts, the total and the squares of their differences; a drop is for the worse."""
+        nights = {label: update(Watch(), sign * self.differences[label]) for label, sign, _ in SIDES}
+        return {label: [one.prompts[0], one.totals[0], one.squares[0]] for label, one in nights.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Shift:
-    """The judge's own move since a night: its anchors then and now, by label.
-
-    `moved` says in words that it moved, `suspected` that it may have.
-    """
+class JudgeShift:
+    """The judge's own move since a night: its anchors then and now, by label; see `Change`."""
 
     night: str
     before: Mapping[Label, Floats]
@@ -59,35 +94,32 @@ class Shift:
     moved: str | None = None
     suspected: str | None = None
 
+    @property
+    def is_tilted(self) -> bool:
+        """Whether the shift depends on how good the judge found a response."""
+        slopes = [self.split(np.zeros(2), label).slope for label, _, _ in SIDES]
+        return any(_is_beyond(slope.interval, 0.0) for slope in slopes)
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Change:
-    """A model's change since one night, split into the judge's part and its own."""
-
-    against: Against
-    night: str
-    paired: Paired
-    drifts: Mapping[Label, Drift]
-    readings: Mapping[Label, Reading]
-    emotions: Mapping[Label, tuple[EmotionChange, ...]]
-    shift: Shift
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined."""
-        return {
-            "night": self.night,
-            "prompts": len(self.paired.good),
-            **{label: drift.as_dict() for label, drift in self.drifts.items()},
-        }
+    def split(self, differences: Floats, label: Label, *, looks: int = 1) -> Drift:
+        """A model's change, as the judge's part and its own."""
+        return split_change(
+            differences,
+            anchors_before=self.before[label],
+            anchors_after=self.after[label],
+            matters=self.matters,
+            looks=looks,
+        )
 
 
-def pair(tonight: Sequence[JudgedResponse], then: Sequence[JudgedResponse]) -> Paired:
-    """By prompt; several responses to one prompt are averaged first, since they are not independent."""
+def pair(tonight: Sequence[JudgedResponse], then: Sequence[JudgedResponse]) -> PairedResponses:
+    """Pair by prompt; several responses to one prompt are averaged first, since they are not independent."""
     now, old = _by_prompt(tonight), _by_prompt(then)
     both = [key for key in now if key in old]
-    pairs = [(_means(now[key]), _means(old[key])) for key in both]
-    found = np.array([new - earlier for new, earlier in pairs]).reshape(-1, 2)
-    return Paired(good=found[:, 0], bad=found[:, 1], emotions=tuple(now[key][0].emotion for key in both))
+    rows = np.array([_means(now[key]) - _means(old[key]) for key in both]).reshape(-1, 2)
+    return PairedResponses(
+        differences={"good": rows[:, 0], "bad": rows[:, 1]},
+        emotions=tuple(now[key][0].emotion for key in both),
+    )
 
 
 def judge_shift(
@@ -97,7 +129,7 @@ def judge_shift(
     now: tuple[str, str],
     before: Night,
     matters: float,
-) -> Shift:
+) -> JudgeShift:
     """Whether the judge moved since a night, by its anchors; `now` is tonight's judge and its version.
 
     The same judge moved where an interval that holds on all nights says so, and may have where tonight's
@@ -109,7 +141,7 @@ def judge_shift(
         for item in tonight
         if item.good is not None and (item.anchors, item.item) in old
     ]
-    shift = Shift(
+    shift = JudgeShift(
         night=before.night,
         before={label: np.array([getattr(was, label) for _, was in both]) for label, _, _ in SIDES},
         after={label: np.array([getattr(new, label) for new, _ in both]) for label, _, _ in SIDES},
@@ -123,73 +155,73 @@ def judge_shift(
     whose = f"({who})" if is_another else "under the same name and version"
     since = f"on {len(both):,} anchors since {before.night}, {whose}"
     for looks in (NIGHTS, 1):
-        found = [
-            paired_change(shift.after[label] - shift.before[label], looks=looks) for label, _, _ in SIDES
-        ]
-        by = " and ".join(
-            f"{_points(item)} of {label.title()}" for item, (label, _, _) in zip(found, SIDES, strict=True)
-        )
-        if any(_is_beyond(item.interval, matters) for item in found):
+        changes = {
+            label: paired_change(shift.after[label] - shift.before[label], looks=looks)
+            for label, _, _ in SIDES
+        }
+        by = " and ".join(f"{_points(change)} of {label.title()}" for label, change in changes.items())
+        if any(_is_beyond(change.interval, matters) for change in changes.values()):
             is_sure = looks > 1 or is_another
             told = f"the judge {'moved' if is_sure else 'may have moved'} by {by} {since}"
             return replace(shift, moved=told if is_sure else None, suspected=None if is_sure else told)
-    is_calm = all(_is_within(item.interval, matters) for item in found) and not _is_tilted(shift)
+    is_calm = all(_is_within(change.interval, matters) for change in changes.values())
+    is_calm = is_calm and not shift.is_tilted
     return replace(shift, moved=f"the judge moved by {by} {since}" if is_another and not is_calm else None)
 
 
 def change_since(
     against: Against,
-    paired: Paired,
-    shift: Shift,
+    paired: PairedResponses,
+    shift: JudgeShift,
     *,
     watches: Mapping[Label, Watch],
     models: int,
-    level: float,
+    share: float,
+    design_effect: float,
 ) -> Change | None:
     """The change, or None where no prompt is shared. `watches` are of the nights before tonight.
 
-    Error is shared out among `models`; `level` is the judge's Good share, for planning.
+    Error is shared out among `models`; `share` is the judge's of Good, for planning.
     """
-    if not len(paired.good):
+    if not paired.emotions:
         return None
     drifts, readings, emotions = {}, {}, {}
+    looks = NIGHTS * models
     for label, sign, worse in SIDES:
-        differences: Floats = getattr(paired, label)
-        drifts[label] = _split(differences, label, shift)
+        differences = paired.differences[label]
+        drifts[label] = shift.split(differences, label)
         if shift.moved:
-            uniform = _split(differences, label, shift, confidence=1 - ALPHA / (NIGHTS * models)).model
-            found = (drifts[label].model, uniform)
-            differences = differences - _finite(drifts[label].judge.value)
-        elif against == "baseline":
-            seen = current(update(watches[label], sign * differences), models=models)
-            found = (paired_change(differences), _times(seen, sign))
+            tonight, uniform = drifts[label].model, shift.split(differences, label, looks=looks).model
+            judge = drifts[label].judge.value
+            differences = differences - (judge if math.isfinite(judge) else 0.0)
         else:
-            found = (paired_change(differences), paired_change(differences, looks=NIGHTS * models))
-        readings[label] = _reading(*found, spread=level * (1 - level))
+            tonight, uniform = paired_change(differences), paired_change(differences, looks=looks)
+            if against == "baseline":
+                uniform = _times(current(update(watches[label], sign * differences), models=models), sign)
+        readings[label] = Reading(
+            value=uniform.value if math.isfinite(uniform.value) else tonight.value,
+            interval=tonight.interval,
+            uniform=uniform.interval,
+            spread=max(share * (1 - share), LEAST_SPREAD),
+            design_effect=design_effect,
+        )
         is_named = any(name is not None for name in paired.emotions)
         emotions[label] = emotion_changes(differences, paired.emotions, worse=worse) if is_named else ()
     return Change(
-        against=against,
         night=shift.night,
-        paired=paired,
+        prompts=len(paired.emotions),
         drifts=drifts,
         readings=readings,
         emotions=emotions,
-        shift=shift,
+        sums=paired.sums,
+        moved=shift.moved,
+        suspected=shift.suspected,
+        is_rough=shift.is_tilted,
     )
 
 
-def sums_of(paired: Paired) -> dict[str, list[float]]:
-    """What a night leaves for the watches of later ones."""
-    found: dict[str, list[float]] = {}
-    for label, sign, _ in SIDES:
-        kept = update(Watch(), sign * getattr(paired, label))
-        found[label] = [kept.prompts[0], kept.totals[0], kept.squares[0]]
-    return found
-
-
-def watch_of(sums: Sequence[Sequence[float]]) -> Watch:
-    """A watch of these nights, in order."""
+def make_watch(sums: Sequence[Sequence[float]]) -> Watch:
+    """A watch of nights in order, each given by its prompts, total and squares."""
     return Watch(
         prompts=tuple(int(count) for count, _, _ in sums),
         totals=tuple(total for _, total, _ in sums),
@@ -197,53 +229,43 @@ def watch_of(sums: Sequence[Sequence[float]]) -> Watch:
     )
 
 
-def watched(change: Change, watches: Mapping[Label, Watch], *, models: int) -> dict[str, Any]:
-    """How the watch of Good stands after tonight, for the record."""
-    seen = update(watches["good"], change.paired.good)
-    spread = dispersion(seen)
-    return {
-        "nights": seen.nights,
-        "alarm": alarm(seen, models=models).as_dict(),
-        "dispersion": round(spread, 3) if math.isfinite(spread) else None,
-    }
-
-
-def is_rough(change: Change) -> bool:
-    """Does the judge's shift depend on how good it found a response? Then the split is a guess."""
-    return _is_tilted(change.shift)
-
-
-def _is_tilted(shift: Shift) -> bool:
-    slopes = [_split(np.zeros(2), label, shift).slope for label, _, _ in SIDES]
-    return any(_is_beyond(slope.interval, 0.0) for slope in slopes)
-
-
-def _split(differences: Floats, label: Label, shift: Shift, **options: float) -> Drift:
-    return split_change(
-        differences,
-        anchors_before=shift.before[label],
-        anchors_after=shift.after[label],
-        matters=shift.matters,
-        **options,
-    )
-
-
-def _reading(tonight: Estimate, uniform: Estimate, *, spread: float) -> Reading:
-    value = uniform.value if math.isfinite(uniform.value) else tonight.value
-    return Reading(value=value, interval=tonight.interval, uniform=uniform.interval, spread=max(spread, 0.01))
+def change_details(
+    changes: Mapping[Against, Change], watches: Mapping[Label, Watch], *, models: int
+) -> dict[str, Any]:
+    """What the history keeps of a model's changes, and how the watch of Good is after tonight."""
+    details: dict[str, Any] = {"changes": {name: item.as_dict() for name, item in changes.items()}}
+    if change := changes.get("baseline"):
+        before, (count, total, squares) = watches["good"], change.sums["good"]
+        watch = Watch(
+            prompts=(*before.prompts, int(count)),
+            totals=(*before.totals, total),
+            squares=(*before.squares, squares),
+        )
+        spread = dispersion(watch)
+        details["watch"] = {
+            "nights": watch.nights,
+            "alarm": alarm(watch, models=models).as_dict(),
+            "dispersion": round(spread, 3) if math.isfinite(spread) else None,
+        }
+        details["since_baseline"] = {
+            "night": change.night,
+            "judge_moved": change.moved is not None,
+            "sums": change.sums,
+        }
+    return details
 
 
 def _by_prompt(judged: Sequence[JudgedResponse]) -> dict[str, list[JudgedResponse]]:
-    found: dict[str, list[JudgedResponse]] = {}
+    prompts: dict[str, list[JudgedResponse]] = {}
     for item in judged:
         if item.good is not None and item.bad is not None:
-            found.setdefault(storable(item.prompt), []).append(item)  # as the history gives it back
-    return found
+            prompts.setdefault(storable(item.prompt), []).append(item)  # as the history gives it back
+    return prompts
 
 
 def _means(items: Sequence[JudgedResponse]) -> Floats:
-    found: Floats = np.array([[item.good, item.bad] for item in items], dtype=float).mean(axis=0)
-    return found
+    means: Floats = np.array([[item.good, item.bad] for item in items], dtype=float).mean(axis=0)
+    return means
 
 
 def _times(estimate: Estimate, sign: float) -> Estimate:
@@ -251,10 +273,6 @@ def _times(estimate: Estimate, sign: float) -> Estimate:
         return Estimate(sign * estimate.value, None)
     low, high = sorted((sign * estimate.interval.low, sign * estimate.interval.high))
     return Estimate(sign * estimate.value, Interval(low, high))
-
-
-def _finite(value: float) -> float:
-    return value if math.isfinite(value) else 0.0
 
 
 def _is_beyond(interval: Interval | None, matters: float) -> bool:

@@ -1,37 +1,47 @@
 """Gates: what a night may not do to a model, and whether it did.
 
+A configuration's `[gates]` table gives the limits:
+
+    good_share_drop = 5                            # points, against the pinned baseline
+    bad_share_rise = { baseline = 3, last_night = 6 }
+    max_cost = 0.5                                 # dollars a night, for each model
+    max_unscored = 2                               # percent of the responses
+    [gates.floors]                                 # points of Good
+    sad = 40
+    every = 30                                     # each emotion without a floor of its own
+
 A change has an interval, and a gate one limit. It fails, a *regression*, only where the interval lies wholly
 beyond the limit; it passes where the interval lies wholly within; else it is *inconclusive*, and says what it
-would take to tell. Failing needs the interval that holds on all nights at once (`calibration.sequences`), so
-that a year of looks does not fail by chance; passing needs tonight's alone.
+would take to tell. Failing needs the interval that holds on all nights at once
+(`calibration.monitoring.confidence_sequence`), so that a year of looks does not fail by chance; passing needs
+tonight's alone. Where the judge moved, only a regression that is left without its part is believed.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from calibration.estimate import Interval, finite_or_none
-from calibration.monitoring.drift import EmotionChange
 from calibration.shares.planning import detectable_difference, plan_ratings
 from data.errors import UserError
+from nightly.changes import Change, Label, Reading
+from nightly.schema import Against, GateResult, Kind, Outcome, name_gate
 
-# The limits a night is held to, as a configuration's `[gates]` table gives them.
-#
-# [gates]
-# good_share_drop = 5                            # points, against the pinned baseline
-# bad_share_rise = { baseline = 3, last_night = 6 }
-# max_cost = 0.5                                 # dollars a night, for each model
-# max_unscored = 2                               # percent of the responses
-# [gates.floors]                                 # points of Good
-# sad = 40
-# every = 30                                     # each emotion without a floor of its own
-
-Kind = Literal["good_share_drop", "bad_share_rise", "floor", "max_cost", "max_unscored"]
-Against = Literal["baseline", "last night"]
 CHANGES: Final[tuple[Kind, ...]] = ("good_share_drop", "bad_share_rise")
 AGAINST: Final[Mapping[str, Against]] = {"baseline": "baseline", "last_night": "last night"}
 EVERY: Final = "every"
+# 0 fine, 1 regression, 3 inconclusive, 4 calibration stale or missing, 5 operational failure.
+# From the least grave to the gravest: a regression that was found is found, whatever else went wrong.
+EXIT_CODES: Final[Mapping[Outcome, int]] = {
+    "pass": 0,
+    "skipped": 0,
+    "inconclusive": 3,
+    "stale": 4,
+    "failed": 5,
+    "regression": 1,
+}
+NAMED_EMOTIONS: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,18 +54,23 @@ class Gate:
     emotion: str | None = None
 
     @property
-    def name(self) -> str:
-        """As in the configuration, with what it is about.
+    def subject(self) -> str:
+        """What a change is held against, or a floor's emotion."""
+        return self.against or self.emotion or ""
 
-        >>> Gate(kind="good_share_drop", limit=5, against="last night").name
-        'good_share_drop against last night'
-        """
-        about = f" against {self.against}" if self.against else f" {self.emotion}" if self.emotion else ""
-        return self.kind + about
+    @property
+    def name(self) -> str:
+        """The gate as in the configuration, with its subject."""
+        return name_gate(self.kind, self.subject)
+
+    @property
+    def label(self) -> Label:
+        """The label whose share it is about."""
+        return "bad" if self.kind == "bad_share_rise" else "good"
 
 
 def read_gates(table: Mapping[str, Any], *, place: str = "gates") -> tuple[Gate, ...]:
-    """The gates of a TOML table; `place` is named in errors.
+    """Read the gates of a TOML table; `place` is named in errors.
 
     >>> [gate.name for gate in read_gates({"bad_share_rise": 3, "floors": {"sad": 40}, "max_cost": 0.5})]
     ['bad_share_rise against baseline', 'floor sad', 'max_cost']
@@ -100,61 +115,16 @@ def _floor(value: Any, place: str) -> float:
     return points
 
 
-__all__ = [
-    "Gate",
-    "Night",
-    "Outcome",
-    "Reading",
-    "Result",
-    "check_gates",
-    "overall",
-    "read_gates",
-]
-
-Outcome = Literal["pass", "skipped", "inconclusive", "stale", "failed", "regression"]
-# 0 fine, 1 regression, 3 inconclusive, 4 calibration stale or missing, 5 operational failure.
-# From the least grave to the gravest: a regression that was found is found, whatever else went wrong.
-EXIT_CODES: Final[Mapping[Outcome, int]] = {
-    "pass": 0,
-    "skipped": 0,
-    "inconclusive": 3,
-    "stale": 4,
-    "failed": 5,
-    "regression": 1,
-}
-GATE_CHANGES: Final = {"good_share_drop": "drop of the Good share", "bad_share_rise": "rise of the Bad share"}
-NAMED_EMOTIONS: Final = 3
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """A share, or the change of one (tonight - then), as a part of 1.
+class CheckedModel:
+    """What gates look at in one model's night; what is not there is skipped.
 
-    `interval` holds for tonight, `uniform` on all nights at once; without it `interval` stands for both.
-    `spread` is the variance of a single label, for planning how many would tell.
-    """
-
-    value: float
-    interval: Interval | None
-    uniform: Interval | None = None
-    spread: float = 0.25
-    design_effect: float = 1.0
-    correlation: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Night:
-    """One model's night. `stale` says why the calibration cannot be used, `failure` why there is no night.
-
-    `good` and `bad` are changes by what they are against, and `good_emotions` and `bad_emotions` where these
-    changes come from; `shares` is the Good share by emotion. What is not there is skipped.
+    `shares` is the Good share by emotion. `stale` says why the calibration cannot be used, `failure` why
+    there is no night.
     """
 
     model: str
-    good: Mapping[Against, Reading] = field(default_factory=dict)
-    bad: Mapping[Against, Reading] = field(default_factory=dict)
-    good_emotions: Mapping[Against, Sequence[EmotionChange]] = field(default_factory=dict)
-    bad_emotions: Mapping[Against, Sequence[EmotionChange]] = field(default_factory=dict)
+    changes: Mapping[Against, Change] = field(default_factory=dict)
     shares: Mapping[str, Reading] = field(default_factory=dict)
     cost: float | None = None
     responses: int = 0
@@ -162,87 +132,90 @@ class Night:
     stale: str | None = None
     failure: str | None = None
 
+    @property
+    def moved(self) -> str | None:
+        """How the judge moved, if it did since the baseline or else since last night."""
+        return next((change.moved for change in self.changes.values() if change.moved), None)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """How one gate stands for one model. `value` and its interval are in the gate's unit, larger is worse
-    except for a floor. `labels` of each side, or `nights` like this one, would tell with a power of 80 %."""
-
-    model: str
-    gate: Gate
-    outcome: Outcome
-    sentence: str
-    value: float = math.nan
-    interval: Interval | None = None
-    labels: int | None = None
-    nights: int | None = None
-    emotions: tuple[str, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined."""
-        return {
-            "model": self.model,
-            "gate": self.gate.name,
-            "limit": self.gate.limit,
-            "outcome": self.outcome,
-            "sentence": self.sentence,
-            "value": finite_or_none(self.value),
-            "low": self.interval.low if self.interval else None,
-            "high": self.interval.high if self.interval else None,
-            "labels": self.labels,
-            "nights": self.nights,
-            "emotions": list(self.emotions),
-        }
+    def change_behind(self, gate: Gate) -> Change | None:
+        """The change a gate looks at; of a floor, which looks at none, the longest there is."""
+        if gate.against is not None:
+            return self.changes.get(gate.against)
+        return next(iter(self.changes.values()), None)
 
 
-def check_gates(gates: Iterable[Gate], nights: Iterable[Night]) -> tuple[Result, ...]:
-    """Every gate for every model, in the order given."""
+def check_gates(gates: Iterable[Gate], models: Iterable[CheckedModel]) -> tuple[GateResult, ...]:
+    """Check every gate for every model, in the order given."""
     gates = tuple(gates)
-    return tuple(result for night in nights for result in _check_model(gates, night))
+    return tuple(_check(gate, model) for model in models for gate in _expand(gates, model))
 
 
-def overall(results: Iterable[Result]) -> Outcome:
-    """The gravest outcome: a regression, then a failure, a stale calibration, an inconclusive gate."""
-    return max((result.outcome for result in results), key=list(EXIT_CODES).index, default="pass")
+def gravest(outcomes: Iterable[Outcome]) -> Outcome | None:
+    """The outcome that counts: a regression, then a failure, a stale calibration, an inconclusive gate.
+
+    >>> gravest(["pass", "inconclusive", "regression"]), gravest([])
+    ('regression', None)
+    """
+    order = list(EXIT_CODES)
+    return max(outcomes, key=lambda name: order.index(name) if name in order else 0, default=None)
 
 
-def _check_model(gates: Sequence[Gate], night: Night) -> Iterable[Result]:
+def _expand(gates: Sequence[Gate], model: CheckedModel) -> Iterable[Gate]:
+    """The gates, with a floor for each emotion in the place of one for every."""
     named = {gate.emotion for gate in gates if gate.kind == "floor"}
     for gate in gates:
-        if gate.kind != "floor" or gate.emotion != EVERY:
-            yield _check(gate, night)
-            continue
-        for emotion in sorted(set(night.shares) - named):
-            yield _check(Gate(kind="floor", limit=gate.limit, emotion=emotion), night)
+        if gate.kind == "floor" and gate.emotion == EVERY:
+            for emotion in sorted(set(model.shares) - named):
+                yield replace(gate, emotion=emotion)
+        else:
+            yield gate
 
 
-def _check(gate: Gate, night: Night) -> Result:
-    if night.failure:
-        return _bare(gate, night, "failed", f"the night failed: {night.failure}")
+def _check(gate: Gate, model: CheckedModel) -> GateResult:
+    result, change = _check_figures(gate, model), model.change_behind(gate)
+    if change is None or model.stale or gate.kind not in (*CHANGES, "floor"):
+        return result
+    if change.moved:
+        # A change that is the model's own by the anchors is believed, if the anchors tell that much.
+        if result.outcome == "regression" and gate.kind in CHANGES and not change.is_rough:
+            return result
+        way_out = "calibrate it anew, and pin a night it judged as the baseline"
+        return _bare(gate, model, "stale", f"the calibration cannot be used: {model.moved}; {way_out}")
+    if change.suspected and result.outcome == "pass":
+        told = result.sentence.removesuffix(".").replace(": pass:", ": inconclusive:", 1)
+        return replace(result, outcome="inconclusive", sentence=f"{told}; but {change.suspected}.")
+    return result
+
+
+def _check_figures(gate: Gate, model: CheckedModel) -> GateResult:
+    """What the figures say, whoever moved."""
+    if model.failure:
+        return _bare(gate, model, "failed", f"the night failed: {model.failure}")
     if gate.kind == "max_cost":
-        if night.cost is None:
-            return _bare(gate, night, "skipped", "the cost is not known")
-        return _exact(gate, night, night.cost, f"cost {night.cost:.4g} dollars, limit {gate.limit:g}")
+        if model.cost is None:
+            return _bare(gate, model, "skipped", "the cost is not known")
+        return _exact(gate, model, model.cost, f"cost {model.cost:.4g} dollars, limit {gate.limit:g}")
     if gate.kind == "max_unscored":
-        if not night.responses:
-            return _bare(gate, night, "skipped", "there were no responses")
-        part = 100 * night.unscored / night.responses
-        counted = f"{night.unscored:,} of {night.responses:,} unscored ({part:.1f} %), limit {gate.limit:g} %"
-        return _exact(gate, night, part, counted)
-    if night.stale:
-        return _bare(gate, night, "stale", f"the calibration cannot be used: {night.stale}")
+        if not model.responses:
+            return _bare(gate, model, "skipped", "there were no responses")
+        part = 100 * model.unscored / model.responses
+        counted = f"{model.unscored:,} of {model.responses:,} unscored ({part:.1f} %), limit {gate.limit:g} %"
+        return _exact(gate, model, part, counted)
+    if model.stale:
+        return _bare(gate, model, "stale", f"the calibration cannot be used: {model.stale}")
     if gate.kind == "floor":
-        reading, what = night.shares.get(gate.emotion or ""), f"Good share for {gate.emotion}"
-        missing = f"no response for {gate.emotion!r}"
-    else:
-        against = "the baseline" if gate.against == "baseline" else gate.against
-        by = night.good if gate.kind == "good_share_drop" else night.bad
-        reading, what = by.get(gate.against or "baseline"), f"{GATE_CHANGES[gate.kind]} against {against}"
-        missing = f"there is no {gate.against} to compare with yet"
-    return _weigh(gate, night, reading, what) if reading else _bare(gate, night, "skipped", missing)
+        if (reading := model.shares.get(gate.subject)) is None:
+            return _bare(gate, model, "skipped", f"no response for {gate.emotion!r}")
+        return _weigh(gate, model, reading, f"Good share for {gate.emotion}")
+    change = model.changes.get(gate.against or "baseline")
+    if change is None or gate.label not in change.readings:
+        return _bare(gate, model, "skipped", f"there is no {gate.against} to compare with yet")
+    what = "drop of the Good share" if gate.label == "good" else "rise of the Bad share"
+    against = "the baseline" if gate.against == "baseline" else gate.against
+    return _weigh(gate, model, change.readings[gate.label], f"{what} against {against}")
 
 
-def _weigh(gate: Gate, night: Night, reading: Reading, what: str) -> Result:
+def _weigh(gate: Gate, model: CheckedModel, reading: Reading, what: str) -> GateResult:
     """The rule itself. `sign` turns a reading into harm, of which there may be at most `limit`."""
     sign = 1 if gate.kind == "bad_share_rise" else -1
     limit = -gate.limit if gate.kind == "floor" else gate.limit
@@ -255,25 +228,22 @@ def _weigh(gate: Gate, night: Night, reading: Reading, what: str) -> Result:
     shown = 1 if gate.kind == "floor" else sign
     told = reading.interval if outcome == "pass" else reading.uniform or reading.interval
     value, interval = 100 * shown * reading.value, _points(told, shown)
-    said = f"{what} {_show(value, interval)}, {'floor' if gate.kind == 'floor' else 'limit'} {gate.limit:g}"
+    words = f"{what} {_show(value, interval)}, {'floor' if gate.kind == 'floor' else 'limit'} {gate.limit:g}"
     labels = nights = None
     emotions: tuple[str, ...] = ()
     if outcome == "inconclusive":
         labels, nights = _needed(gate, reading, abs(100 * sign * reading.value - limit) / 100)
-        said += _say_needed(labels, nights)
+        words += _say_needed(labels, nights)
     elif outcome == "regression":
-        emotions, words = _drivers(gate, night)
-        said += words
-    if night.unscored and night.responses:
-        at_worst = 100 * night.unscored / night.responses
-        said += f"; {night.unscored:,} unscored could move it by {at_worst:.1f} points at worst"
-    return Result(
-        model=night.model,
-        gate=gate,
-        outcome=outcome,
-        sentence=f"{night.model}: {outcome}: {said}.",
-        value=value,
-        interval=interval,
+        emotions, drivers = _drivers(gate, model)
+        words += drivers
+    if model.unscored and model.responses:
+        at_worst = 100 * model.unscored / model.responses
+        words += f"; {model.unscored:,} unscored could move it by {at_worst:.1f} points at worst"
+    return replace(
+        _exact(gate, model, value, words, outcome=outcome),
+        low=interval.low if interval else None,
+        high=interval.high if interval else None,
         labels=labels,
         nights=nights,
         emotions=emotions,
@@ -284,14 +254,9 @@ def _needed(gate: Gate, reading: Reading, gap: float) -> tuple[int | None, int |
     """Labels of each side, and nights like this one, that would tell `gap` from nothing; None for never."""
     if not math.isfinite(gap) or gap < 1e-9:
         return None, None
-    plan = plan_ratings(
-        gap,
-        spread=reading.spread,
-        design_effect=reading.design_effect,
-        correlation=reading.correlation,
-    )
+    plan = plan_ratings(gap, spread=reading.spread, design_effect=reading.design_effect)
     # A floor is known exactly, so it takes half of what two measured sides would.
-    labels = _whole(plan.with_judge / (2 if gate.kind == "floor" else 1))
+    labels = _whole(plan.people_only / (2 if gate.kind == "floor" else 1))
     if reading.interval is None:
         return labels, None
     error = (reading.interval.high - reading.interval.low) / 2 / detectable_difference(1, 0, power=0.5)
@@ -308,38 +273,37 @@ def _say_needed(labels: int | None, nights: int | None) -> str:
     return f"; {', or '.join(told)}, would tell" if told else "; what would tell is not known"
 
 
-def _drivers(gate: Gate, night: Night) -> tuple[tuple[str, ...], str]:
+def _drivers(gate: Gate, model: CheckedModel) -> tuple[tuple[str, ...], str]:
     """The emotions a regression comes from, in words too; those shown by themselves, else the largest."""
-    if gate.kind == "floor" or gate.against is None:
+    if gate.against is None:
         return ((gate.emotion,) if gate.emotion else ()), ""
-    by = night.good_emotions if gate.kind == "good_share_drop" else night.bad_emotions
-    found = by.get(gate.against, ())
-    if shown := tuple(item.emotion for item in found if item.is_shown):
+    emotions = model.changes[gate.against].emotions.get(gate.label, ())
+    if shown := tuple(item.emotion for item in emotions if item.is_shown):
         return shown, f"; shown for {', '.join(shown)}"
-    worse = [item for item in found if (item.change < 0) == (gate.kind == "good_share_drop") and item.change]
+    worse = [item for item in emotions if item.change and (item.change < 0) == (gate.label == "good")]
     largest = tuple(item.emotion for item in worse[:NAMED_EMOTIONS])
     words = f"; most in {', '.join(largest)}, none of which is shown by itself" if largest else ""
     return largest, words
 
 
-def _exact(gate: Gate, night: Night, value: float, said: str) -> Result:
+def _exact(
+    gate: Gate, model: CheckedModel, value: float, words: str, *, outcome: Outcome | None = None
+) -> GateResult:
     """A count or a sum has no interval: it is over the limit or not."""
-    outcome: Outcome = "regression" if value > gate.limit else "pass"
-    return Result(
-        model=night.model,
-        gate=gate,
-        outcome=outcome,
-        sentence=f"{night.model}: {outcome}: {said}.",
-        value=value,
-    )
+    outcome = outcome or ("regression" if value > gate.limit else "pass")
+    sentence = f"{model.model}: {outcome}: {words}."
+    return replace(_bare(gate, model, outcome, ""), value=finite_or_none(value), sentence=sentence)
 
 
-def _bare(gate: Gate, night: Night, outcome: Outcome, said: str) -> Result:
-    return Result(
-        model=night.model,
-        gate=gate,
+def _bare(gate: Gate, model: CheckedModel, outcome: Outcome, words: str) -> GateResult:
+    """A result without a figure."""
+    return GateResult(
+        gate=gate.kind,
+        model=model.model,
+        subject=gate.subject,
         outcome=outcome,
-        sentence=f"{night.model}: {gate.name}: {outcome}: {said}.",
+        limit=gate.limit,
+        sentence=f"{model.model}: {gate.name}: {outcome}: {words}.",
     )
 
 

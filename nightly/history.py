@@ -5,22 +5,18 @@ the two databases could not hold (a NUL, a lone surrogate) is kept with the repl
 place, and a number that is none (nan) as nothing, so that both give back the same.
 """
 
-import csv
-import json
 import sqlite3
 import sys
-from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, fields
 from json import JSONDecodeError
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any, Final, TextIO, TypeVar
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import (
-    ColumnElement,
     Connection,
     Engine,
     Select,
@@ -38,9 +34,11 @@ from sqlalchemy.pool import NullPool
 
 from data.errors import OperationalError, UserError, install_hint
 from data.files import disk_errors, replacing
+from data.tables import write_text
 from nightly.schema import (
     ANCHORS,
     EMOTIONS,
+    FINE,
     GATES,
     JUDGMENTS,
     MODELS,
@@ -56,11 +54,9 @@ from nightly.schema import (
     Night,
     NightRecord,
     ShareResult,
-    migrate,
+    create_tables,
     read_version,
 )
-
-# SQLite and PostgreSQL behind one engine: how each is opened, and what may be said of it.
 
 BUSY_SECONDS: Final = 30.0  # how long another process may write before we give up
 FREE: Final = "free some space where it lies, then give the same command again: nothing in it was lost"
@@ -88,18 +84,18 @@ def show_url(url: URL) -> str:
 
 @contextmanager
 def database_errors(url: URL) -> Iterator[None]:
-    """What a database refuses, as an error that names the place and holds no secret and no row."""
+    """Turn what a database refuses into an error that names the place and holds no secret and no row."""
     try:
         yield
     except (IntegrityError, DataError):
         raise  # a bug of ours
     except DBAPIError as error:
-        said = " ".join(str(error.orig).split()) or type(error.orig).__name__
+        reason = " ".join(str(error.orig).split()) or type(error.orig).__name__
         secrets = [url.password, *(url.query.get(key) for key in SECRETS)]
         for secret in (item for item in secrets if isinstance(item, str) and item):
-            said = said.replace(secret, "***")
-        way_out = next((f"; {way}" for sign, way in WAYS_OUT.items() if sign in said), "")
-        raise OperationalError(f"{show_url(url)}: {said[:300]}{way_out}") from None
+            reason = reason.replace(secret, "***")
+        way_out = next((f"; {way}" for sign, way in WAYS_OUT.items() if sign in reason), "")
+        raise OperationalError(f"{show_url(url)}: {reason[:300]}{way_out}") from None
     except (JSONDecodeError, UnicodeDecodeError) as error:
         raise OperationalError(
             f"{show_url(url)}: damaged ({error}); bring back a copy of it, or name another history"
@@ -107,24 +103,26 @@ def database_errors(url: URL) -> Iterator[None]:
 
 
 def read_url(url: str | Path) -> URL:
+    """The address of a history, of a path or a URL; what is no such address is refused without showing it."""
     given = str(url)
     if isinstance(url, Path) or "://" not in given:
         return URL.create("sqlite", database=given)
     try:
-        found = make_url(given)
-        backend = found.get_backend_name()
+        address = make_url(given)
+        backend = address.get_backend_name()
     except (ArgumentError, ValueError):
         raise UserError(
             "history: not a URL that can be read (it is not shown here, since it may hold a key)"
         ) from None
     if backend not in ("sqlite", "postgresql"):
         raise UserError(
-            f"{show_url(found)}: SQLite and PostgreSQL are known; use postgresql+psycopg://... or a file"
+            f"{show_url(address)}: SQLite and PostgreSQL are known; use postgresql+psycopg://... or a file"
         )
-    return found.set(drivername="postgresql+psycopg") if backend == "postgresql" else found
+    return address.set(drivername="postgresql+psycopg") if backend == "postgresql" else address
 
 
 def make_engine(url: URL) -> Engine:
+    """Connect to either database, so that errors and logs hold no row."""
     try:
         if url.get_backend_name() == "postgresql":
             return create_engine(url, hide_parameters=True, connect_args={"connect_timeout": 10})
@@ -164,210 +162,18 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-# What can be asked of the history: nights, the series of all models, anchors, gates, and plain rows.
-
-Result = TypeVar("Result", EmotionResult, AnchorResult, GateResult)
-EXPORTS: Final = {"emotions": EMOTIONS, "anchors": ANCHORS, "gates": GATES, "judgments": JUDGMENTS}
-KINDS: Final = ("results", *EXPORTS)
-
-
-class Reading(ABC):
-    """The questions; `config` keeps to the nights of one config, `last` to the newest so many of them."""
-
-    @abstractmethod
-    def _transaction(self, *, writes: bool = False) -> AbstractContextManager[Connection]: ...
-
-    def nights(self, *, config: str | None = None, last: int | None = None) -> list[Night]:
-        """Nights without their results, oldest first."""
-        with self._transaction() as connection:
-            return list(_read_nights(connection, config, last).values())
-
-    def night(self, config: str, night: str) -> NightRecord | None:
-        """One night with all its results."""
-        return self._read_record(_select_nights(config=config).where(NIGHTS.c.night == night))
-
-    def latest(self, *, config: str | None = None) -> NightRecord | None:
-        """The newest night with all its results."""
-        return self._read_record(_select_nights(config=config, last=1))
-
-    def all_series(
-        self, *, config: str | None = None, last: int | None = None
-    ) -> dict[str, list[ModelNight]]:
-        """The nights of every model, in one go."""
-        with self._transaction() as connection:
-            return _read_results(connection, _read_nights(connection, config, last))
-
-    def emotions(
-        self, *, config: str | None = None, last: int | None = None
-    ) -> list[tuple[Night, list[EmotionResult]]]:
-        """Each night's results by model and emotion, oldest night first."""
-        return self._read_children(EMOTIONS, EmotionResult, config, last)
-
-    def anchors(
-        self, *, config: str | None = None, last: int | None = None
-    ) -> list[tuple[Night, list[AnchorResult]]]:
-        """What each night's judge said of the anchor set, oldest night first."""
-        return self._read_children(ANCHORS, AnchorResult, config, last)
-
-    def gates(
-        self, *, config: str | None = None, last: int | None = None
-    ) -> list[tuple[Night, list[GateResult]]]:
-        """What the gates said, oldest night first."""
-        return self._read_children(GATES, GateResult, config, last)
-
-    def rows(
-        self, kind: str = "results", *, config: str | None = None, last: int | None = None
-    ) -> Iterator[dict[str, Any]]:
-        """Plain flat rows of one of `KINDS`, each with its night and config."""
-        if kind not in KINDS:
-            raise UserError(f"unknown kind of rows {kind!r}; known: {', '.join(KINDS)}")
-        if kind == "results":
-            series = self.all_series(config=config, last=last)
-            points = [point for points in series.values() for point in points]
-            yield from map(_flat, sorted(points, key=lambda item: (item.night.night, item.result.model)))
-            return
-        with self._transaction() as connection:
-            nights = _read_nights(connection, config, last)
-            for night_id, row in _read_rows(connection, EXPORTS[kind], nights):
-                yield {"night": nights[night_id].night, "config": nights[night_id].config, **row}
-
-    def export(
-        self,
-        out: TextIO,
-        format: str = "jsonl",
-        kind: str = "results",
-        *,
-        config: str | None = None,
-        last: int | None = None,
-    ) -> int:
-        """Write rows as JSONL or CSV; returns how many. An empty CSV still has its header's first columns."""
-        if format not in ("jsonl", "csv"):
-            raise UserError(f"unknown format {format!r}; known: jsonl, csv")
-        rows = self.rows(kind, config=config, last=last)
-        return _write_csv(out, rows) if format == "csv" else _write_jsonl(out, rows)
-
-    def _read_record(self, asked: Select[Any]) -> NightRecord | None:
-        with self._transaction() as connection:
-            row = connection.execute(asked).mappings().first()
-            if row is None:
-                return None
-            night = _night(row)
-            nights = {row["id"]: night}
-            results = _read_results(connection, nights)
-            return NightRecord(
-                **{item.name: getattr(night, item.name) for item in fields(Night)},
-                models=tuple(point.result for points in results.values() for point in points),
-                emotions=tuple(EmotionResult(**row) for _, row in _read_rows(connection, EMOTIONS, nights)),
-                anchors=tuple(AnchorResult(**row) for _, row in _read_rows(connection, ANCHORS, nights)),
-                gates=tuple(GateResult(**row) for _, row in _read_rows(connection, GATES, nights)),
-                judgments=tuple(
-                    JudgedResponse(**row) for _, row in _read_rows(connection, JUDGMENTS, nights)
-                ),
-            )
-
-    def _read_children(
-        self, table: Table, kind: type[Result], config: str | None, last: int | None
-    ) -> list[tuple[Night, list[Result]]]:
-        with self._transaction() as connection:
-            nights = _read_nights(connection, config, last)
-            found: defaultdict[int, list[Result]] = defaultdict(list)
-            for night_id, row in _read_rows(connection, table, nights):
-                found[night_id].append(kind(**row))
-        return [(night, found[night_id]) for night_id, night in nights.items() if night_id in found]
-
-
-def _select_nights(*, config: str | None = None, last: int | None = None) -> Select[Any]:
-    """Newest first."""
-    asked = select(NIGHTS).order_by(NIGHTS.c.night.desc(), NIGHTS.c.id.desc()).limit(last)
-    return asked if config is None else asked.where(NIGHTS.c.config == config)
-
-
-def _read_nights(connection: Connection, config: str | None, last: int | None) -> dict[int, Night]:
-    """Nights by their number, oldest first."""
-    rows = connection.execute(_select_nights(config=config, last=last)).mappings().all()
-    return {row["id"]: _night(row) for row in reversed(rows)}
-
-
-def _night(row: Any) -> Night:
-    named = {item.name: row[item.name] for item in fields(Night)}
-    return Night(**named | {"details": row["details"] or {}})
-
-
-def _among(table: Table, nights: Iterable[int]) -> ColumnElement[bool]:
-    """Rows of these nights, wherever the numbers lie: a list of thousands would be too long a statement."""
-    numbers = list(nights)
-    low, high = min(numbers, default=0), max(numbers, default=-1)
-    return table.c.night_id.between(low, high)
-
-
-def _read_rows(
-    connection: Connection, table: Table, nights: dict[int, Night]
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Rows of these nights in the order of their keys, each with the number of its night."""
-    asked = select(table).where(_among(table, nights)).order_by(*table.primary_key.columns)
-    names = [column.name for column in table.columns]
-    assert names.pop(0) == "night_id"
-    for night_id, *values in connection.execute(asked):
-        if night_id in nights:
-            yield night_id, dict(zip(names, values, strict=True))
-
-
-def _read_results(connection: Connection, nights: dict[int, Night]) -> dict[str, list[ModelNight]]:
-    shares: defaultdict[tuple[int, str, str], dict[str, ShareResult]] = defaultdict(dict)
-    for night_id, row in _read_rows(connection, SHARES, nights):
-        model_name, kind, label = (row.pop(name) for name in ("model", "kind", "label"))
-        shares[night_id, model_name, kind][label] = ShareResult(**row)
-    results: dict[int, list[ModelResult]] = defaultdict(list)
-    for night_id, row in _read_rows(connection, MODELS, nights):
-        raw, corrected = (shares[night_id, row["model"], kind] for kind in ("raw", "corrected"))
-        counted = {"unscored": row["unscored"] or {}, "details": row["details"] or {}}
-        results[night_id].append(ModelResult(**row | counted, raw=raw, corrected=corrected))
-    series: defaultdict[str, list[ModelNight]] = defaultdict(list)
-    for night_id, night in nights.items():  # by the night's name, which need not be the order of adding
-        for result in results.get(night_id, ()):
-            series[result.model].append(ModelNight(night=night, result=result))
-    return dict(sorted(series.items()))
-
-
-def _flat(point: ModelNight) -> dict[str, Any]:
-    """One model's night as one row: a column for each figure."""
-    night, result = asdict(point.night), asdict(point.result)
-    night.pop("details")
-    row = {key: night.pop(key) for key in ("night", "config")}
-    row |= {key: result[key] for key in ("model", "served", "responses", "n")}
-    row |= {"unscored": sum(result["unscored"].values()), "reasons": result["unscored"]}
-    for kind in ("raw", "corrected"):
-        for label, share in result[kind].items():
-            row |= {f"{label.lower()}_{kind}_{name}": value for name, value in share.items()}
-    return row | {key: result[key] for key in ("cost", "seconds")} | night
-
-
-def _write_jsonl(out: TextIO, rows: Iterable[dict[str, Any]]) -> int:
-    count = 0
-    for row in rows:
-        out.write(json.dumps(row, ensure_ascii=False) + "\n")
-        count += 1
-    return count
-
-
-def _write_csv(out: TextIO, rows: Iterable[dict[str, Any]]) -> int:
-    held = list(rows)
-    columns = list(dict.fromkeys(key for row in held for key in row)) or ["night", "config"]
-    writer = csv.DictWriter(out, columns, lineterminator="\n")
-    writer.writeheader()
-    for row in held:
-        writer.writerow(
-            {key: json.dumps(item) if isinstance(item, dict | list) else item for key, item in row.items()}
-        )
-    return len(held)
-
-
 KEPT_NIGHTS: Final = 30  # nights of a config whose judgments are kept for looking into
 LOCK_KEY: Final = 0x656D7061  # PostgreSQL's advisory lock while the tables are made
+EXPORTS: Final = {"emotions": EMOTIONS, "anchors": ANCHORS, "gates": GATES, "judgments": JUDGMENTS}
+KINDS: Final = ("results", *EXPORTS)
+Row = TypeVar("Row", EmotionResult, AnchorResult)
 
 
-class History(Reading):
-    """An open history; `open_history` gives one. What can be asked of it is in `Reading`."""
+class History:
+    """An open history; `open_history` gives one.
+
+    `config` keeps a question to the nights of one config, `last` to the newest so many of them.
+    """
 
     def __init__(self, engine: Engine, place: str) -> None:
         self.engine, self.place = engine, place
@@ -385,9 +191,7 @@ class History(Reading):
         A night is known by its config and name. `instead` puts the record in the place of one that is there.
         Judgments are kept of the newest `keep_judgments` nights of the config and of those `pinned`.
         """
-        if not (record.config and record.night):
-            raise UserError("a night of the history needs a config and a name")
-        with self._transaction(writes=True) as connection:
+        with self.transaction(writes=True) as connection:
             if instead:
                 same = (NIGHTS.c.config == record.config) & (NIGHTS.c.night == record.night)
                 connection.execute(delete(NIGHTS).where(same))
@@ -399,8 +203,67 @@ class History(Reading):
             _forget_judgments(connection, record.config, keep_judgments, pinned)
         return True
 
+    def nights(self, *, config: str | None = None, last: int | None = None) -> list[Night]:
+        """Nights without their results, oldest first."""
+        with self.transaction() as connection:
+            return list(_read_nights(connection, config, last).values())
+
+    def night(self, config: str, night: str) -> NightRecord | None:
+        """One night with all its results."""
+        return self._read_record(_select_nights(config).where(NIGHTS.c.night == night))
+
+    def latest(self, *, config: str | None = None) -> NightRecord | None:
+        """The newest night with all its results."""
+        return self._read_record(_select_nights(config).limit(1))
+
+    def all_series(
+        self, *, config: str | None = None, last: int | None = None
+    ) -> dict[str, list[ModelNight]]:
+        """The nights of every model, in one go."""
+        with self.transaction() as connection:
+            return _read_results(connection, _read_nights(connection, config, last))
+
+    def emotions(
+        self, *, config: str | None = None, last: int | None = None
+    ) -> list[tuple[Night, list[EmotionResult]]]:
+        """Each night's results by model and emotion, oldest night first."""
+        return self._read_children(EMOTIONS, EmotionResult, config, last)
+
+    def anchors(self, *, last: int | None = None) -> list[tuple[Night, list[AnchorResult]]]:
+        """What each night's judge said of the anchor set, oldest night first."""
+        return self._read_children(ANCHORS, AnchorResult, None, last)
+
+    def gates_not_fine(self, *, last: int | None = None) -> list[tuple[Night, GateResult]]:
+        """All regressions, and of the newest nights whatever else was not fine."""
+        newest = select(NIGHTS.c.id).order_by(NIGHTS.c.night.desc(), NIGHTS.c.id.desc()).limit(last)
+        kept = newest.subquery()
+        # The database picks them: with a floor for each emotion there are a million results in three years.
+        is_told = (GATES.c.outcome == "regression") | (
+            GATES.c.outcome.not_in(FINE) & GATES.c.night_id.in_(select(kept.c.id))
+        )
+        with self.transaction() as connection:
+            nights = _read_nights(connection, None, None)
+            asked = select(GATES).where(is_told).order_by(*GATES.primary_key.columns)
+            rows = connection.execute(asked).mappings()
+            return [(nights[row["night_id"]], _gate(row)) for row in rows]
+
+    def rows(
+        self, kind: str = "results", *, config: str | None = None, last: int | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Plain flat rows of one of `KINDS`, each with its night and config."""
+        if kind == "results":
+            series = self.all_series(config=config, last=last)
+            points = [point for points in series.values() for point in points]
+            yield from map(_flat, sorted(points, key=lambda item: (item.night.night, item.result.model)))
+            return
+        with self.transaction() as connection:
+            nights = _read_nights(connection, config, last)
+            for night_id, row in _read_rows(connection, EXPORTS[kind], nights):
+                yield {"night": nights[night_id].night, "config": nights[night_id].config, **row}
+
     @contextmanager
-    def _transaction(self, *, writes: bool = False) -> Iterator[Connection]:
+    def transaction(self, *, writes: bool = False) -> Iterator[Connection]:
+        """A connection whose changes are kept together, or not at all."""
         with (
             database_errors(self.engine.url),
             self.engine.connect().execution_options(writes=writes) as connection,
@@ -408,25 +271,53 @@ class History(Reading):
         ):
             yield connection
 
+    def _read_record(self, asked: Select[Any]) -> NightRecord | None:
+        with self.transaction() as connection:
+            row = connection.execute(asked).mappings().first()
+            if row is None:
+                return None
+            night = _night(row)
+            nights = {row["id"]: night}
+            results = _read_results(connection, nights)
+            return NightRecord(
+                **{item.name: getattr(night, item.name) for item in fields(Night)},
+                models=tuple(point.result for points in results.values() for point in points),
+                emotions=tuple(EmotionResult(**row) for _, row in _read_rows(connection, EMOTIONS, nights)),
+                anchors=tuple(AnchorResult(**row) for _, row in _read_rows(connection, ANCHORS, nights)),
+                gates=tuple(_gate(row) for _, row in _read_rows(connection, GATES, nights)),
+                judgments=tuple(
+                    JudgedResponse(**row) for _, row in _read_rows(connection, JUDGMENTS, nights)
+                ),
+            )
+
+    def _read_children(
+        self, table: Table, kind: type[Row], config: str | None, last: int | None
+    ) -> list[tuple[Night, list[Row]]]:
+        with self.transaction() as connection:
+            nights = _read_nights(connection, config, last)
+            rows: defaultdict[int, list[Row]] = defaultdict(list)
+            for night_id, row in _read_rows(connection, table, nights):
+                rows[night_id].append(kind(**row))
+        return [(night, rows[night_id]) for night_id, night in nights.items() if night_id in rows]
+
 
 @contextmanager
 def open_history(url: str | Path, *, must_exist: bool = False) -> Iterator[History]:
-    """The history at a URL or in a file, made or brought up to date where needed.
+    """Open the history at a URL or in a file, which is made where there is none.
 
     A password belongs in PGPASSWORD or in ~/.pgpass; one in the URL works and is never shown.
     """
-    found = read_url(url)
-    if found.get_backend_name() == "sqlite" and found.database not in (None, "", ":memory:"):
-        path = Path(str(found.database))
+    address = read_url(url)
+    if address.get_backend_name() == "sqlite" and address.database not in (None, "", ":memory:"):
+        path = Path(str(address.database))
         if must_exist and not path.exists():
             raise UserError(f"{path}: no such history; name one with --history, or run a night first")
         with disk_errors(path.parent):
             path.parent.mkdir(parents=True, exist_ok=True)
-    engine = make_engine(found)
+    engine = make_engine(address)
     try:
-        history = History(engine, show_url(found))
-        with database_errors(found):
-            _bring_up_to_date(history)
+        history = History(engine, show_url(address))
+        _make_tables(history)
         yield history
     finally:
         engine.dispose()
@@ -436,7 +327,7 @@ def export_history(
     url: str | Path,
     out: Path | None,
     *,
-    kind: str = "results",
+    kind: str,
     format: str | None = None,
     config: str | None = None,
     last: int | None = None,
@@ -445,30 +336,33 @@ def export_history(
 
     The format is that of the file's name where none is given.
     """
-    written = format or ("csv" if out is not None and out.suffix.lower() == ".csv" else "jsonl")
+    is_csv = format == "csv" if format else out is not None and out.suffix.lower() == ".csv"
+    suffix = ".csv" if is_csv else ".jsonl"
     with open_history(url, must_exist=True) as history:
+        rows = history.rows(kind, config=config, last=last)
         if out is None:
-            return history.export(sys.stdout, written, kind, config=config, last=last)
+            return write_text(sys.stdout, rows, suffix=suffix)
         with disk_errors(out):
             out.parent.mkdir(parents=True, exist_ok=True)
             with replacing(out) as partial, partial.open("w", encoding="utf-8", newline="") as stream:
-                return history.export(stream, written, kind, config=config, last=last)
+                return write_text(stream, rows, suffix=suffix)
 
 
-def _bring_up_to_date(history: History) -> None:
-    with history._transaction() as connection:
+def _make_tables(history: History) -> None:
+    with history.transaction() as connection:
         version = read_version(connection)
-    if version > VERSION:
+    if version not in (0, VERSION):
+        age = "a newer" if version > VERSION else "an older"
         raise UserError(
-            f"{history.place}: written by a newer version of this program (its tables are version {version}, "
-            f"and {VERSION} is known here); update the program, or name another history"
+            f"{history.place}: written by {age} version of this program (its tables are version {version}, "
+            f"and {VERSION} is known here); {'update the program, or ' if version > VERSION else ''}"
+            "name another history"
         )
-    if version == VERSION:
-        return
-    with history._transaction(writes=True) as connection:
-        if connection.dialect.name == "postgresql":
-            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK_KEY})
-        migrate(connection)
+    if version == 0:
+        with history.transaction(writes=True) as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK_KEY})
+            create_tables(connection)
 
 
 def _insert_night(connection: Connection, record: NightRecord) -> int | None:
@@ -540,3 +434,69 @@ def storable(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [storable(item) for item in value]
     return value
+
+
+def _select_nights(config: str | None) -> Select[Any]:
+    """Select nights, the newest first."""
+    asked = select(NIGHTS).order_by(NIGHTS.c.night.desc(), NIGHTS.c.id.desc())
+    return asked if config is None else asked.where(NIGHTS.c.config == config)
+
+
+def _read_nights(connection: Connection, config: str | None, last: int | None) -> dict[int, Night]:
+    """Nights by their number, oldest first."""
+    rows = connection.execute(_select_nights(config).limit(last)).mappings().all()
+    return {row["id"]: _night(row) for row in reversed(rows)}
+
+
+def _gate(row: Mapping[str, Any]) -> GateResult:
+    named = {item.name: row[item.name] for item in fields(GateResult)}
+    return GateResult(**named | {"emotions": tuple(row["emotions"] or ())})
+
+
+def _night(row: Any) -> Night:
+    named = {item.name: row[item.name] for item in fields(Night)}
+    return Night(**named | {"details": row["details"] or {}})
+
+
+def _read_rows(
+    connection: Connection, table: Table, nights: dict[int, Night]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Rows of these nights in the order of their keys, each with the number of its night."""
+    # From the first number to the last: a list of thousands would be too long a statement.
+    among = table.c.night_id.between(min(nights, default=0), max(nights, default=-1))
+    asked = select(table).where(among).order_by(*table.primary_key.columns)
+    names = [column.name for column in table.columns]
+    assert names.pop(0) == "night_id"
+    for night_id, *values in connection.execute(asked):
+        if night_id in nights:
+            yield night_id, dict(zip(names, values, strict=True))
+
+
+def _read_results(connection: Connection, nights: dict[int, Night]) -> dict[str, list[ModelNight]]:
+    shares: defaultdict[tuple[int, str, str], dict[str, ShareResult]] = defaultdict(dict)
+    for night_id, row in _read_rows(connection, SHARES, nights):
+        model_name, kind, label = (row.pop(name) for name in ("model", "kind", "label"))
+        shares[night_id, model_name, kind][label] = ShareResult(**row)
+    results: dict[int, list[ModelResult]] = defaultdict(list)
+    for night_id, row in _read_rows(connection, MODELS, nights):
+        raw, corrected = (shares[night_id, row["model"], kind] for kind in ("raw", "corrected"))
+        counted = {"unscored": row["unscored"] or {}, "details": row["details"] or {}}
+        results[night_id].append(ModelResult(**row | counted, raw=raw, corrected=corrected))
+    series: defaultdict[str, list[ModelNight]] = defaultdict(list)
+    for night_id, night in nights.items():  # by the night's name, which need not be the order of adding
+        for result in results.get(night_id, ()):
+            series[result.model].append(ModelNight(night=night, result=result))
+    return dict(sorted(series.items()))
+
+
+def _flat(point: ModelNight) -> dict[str, Any]:
+    """One model's night as one row: a column for each figure."""
+    night, result = asdict(point.night), asdict(point.result)
+    night.pop("details")
+    row = {key: night.pop(key) for key in ("night", "config")}
+    row |= {key: result[key] for key in ("model", "served", "responses", "n")}
+    row |= {"unscored": sum(result["unscored"].values()), "reasons": result["unscored"]}
+    for kind in ("raw", "corrected"):
+        for label, share in result[kind].items():
+            row |= {f"{label.lower()}_{kind}_{name}": value for name, value in share.items()}
+    return row | {key: result[key] for key in ("cost", "seconds")} | night

@@ -1,4 +1,4 @@
-"""A night's measuring: every model's responses, made or taken, and what the judge says of them.
+"""What a night measures: every model's responses, made or taken, and what the judge says of them.
 
     runs/<night>/<model>/answers-<digest>/   what the model answered, as `respond` keeps it
     runs/<night>/<model>/responses.jsonl     or a copy of a file's, whatever becomes of that later
@@ -31,20 +31,20 @@ from judge.score_file import OnProgress, ScoredRun, plan_run, score_responses
 from nightly.config import ModelEntry, NightlyConfig
 from nightly.schema import AnchorResult, JudgedResponse
 
-Watching = Callable[[str, str], AbstractContextManager[OnProgress]]
+ShowProgress = Callable[[str, str], AbstractContextManager[OnProgress]]
 Clock = Callable[[], datetime]
 UNANSWERED: Final = "no response"  # among the reasons for unscored
-NOTHING_ASKED: Final[Mapping[str, Any]] = {"cost": 0.0, "served": {}, "reasons": {}}
+FREE: Final[Mapping[str, Any]] = {"cost": 0.0, "served": {}, "reasons": {}}  # a manifest where none was asked
 
 
 @contextmanager
-def unwatched(doing: str, done: str) -> Iterator[OnProgress]:
-    """Shows no progress."""
+def no_progress(doing: str, done: str) -> Iterator[OnProgress]:
+    """Show no progress."""
     yield lambda count, total: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bench:
+class NightSetup:
     """What a night is measured with; `stale` says why the calibration cannot be used, if one is wanted."""
 
     config: NightlyConfig
@@ -52,25 +52,36 @@ class Bench:
     judge: Judge
     found: Found
     stale: str | None
-    purse: Budget
+    budget: Budget
     clock: Clock
-    watching: Watching = unwatched
+    show_progress: ShowProgress = no_progress
     again: bool = False
 
     @property
     def folder(self) -> Path:
+        """The folder of the night's runs."""
         return self.config.runs / self.night
 
     @property
+    def day(self) -> date:
+        """The night's own date, so that one taken up again after midnight ends as it would have before."""
+        return date_of(self.night, self.clock)
+
+    @property
+    def design_effect(self) -> float:
+        """How many of a crowd's labels count as one independent label."""
+        return 1.0
+
+    @property
     def calibration(self) -> str | None:
-        """Where the calibration lies, for those who read it themselves."""
+        """Where the calibration lies, for those who read it themselves; None where there is none."""
         if self.found.calibration is None:
-            return NONE
+            return None
         return self.config.calibration or str(Path(getattr(self.judge, "folder", "")) / FILE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class MeasuredModel:
     """A model's night: what was judged, and what got no response; `cost` is None where it is not known."""
 
     model: str
@@ -94,30 +105,35 @@ class Measured:
         return {**self.summary["reasons"], **{f"{UNANSWERED}: {key}": n for key, n in self.missing.items()}}
 
 
-def set_up(
-    config: NightlyConfig, night: str, *, clock: Clock, watching: Watching = unwatched, again: bool = False
-) -> Bench:
-    """The judge, its calibration as it stands on that night, and one purse for all who are asked."""
+def set_up_night(
+    config: NightlyConfig,
+    night: str,
+    *,
+    clock: Clock,
+    show_progress: ShowProgress = no_progress,
+    again: bool = False,
+) -> NightSetup:
+    """Load the judge and its calibration as of that night, with one budget for all who are asked."""
     judge = load_judge(config.judge)
-    purse = Budget(config.max_cost)
+    budget = Budget(config.max_cost)
     for endpoint in endpoints_of(judge):
-        endpoint.budget = purse
+        endpoint.budget = budget
     found, stale = _find(judge, config.calibration, date_of(night, clock))
-    return Bench(
+    return NightSetup(
         config=config,
         night=night,
         judge=judge,
         found=found,
         stale=stale,
-        purse=purse,
+        budget=budget,
         clock=clock,
-        watching=watching,
+        show_progress=show_progress,
         again=again,
     )
 
 
 def date_of(night: str, clock: Clock) -> date:
-    """A night's own date, so that one taken up again after midnight ends as it would have before."""
+    """The date a night is named by, or today's."""
     try:
         return date.fromisoformat(night[:10])
     except ValueError:
@@ -134,73 +150,72 @@ def _find(judge: Judge, wanted: str | None, today: date) -> tuple[Found, str | N
     return found, f'{found.says}; or do without: calibration = "none"' if is_missed else None
 
 
-def measure(entry: ModelEntry, bench: Bench) -> Measured:
-    """One model; an `OperationalError` is of this model alone, and the same night given again may mend it."""
-    started = bench.clock()
-    folder = bench.folder / slug(entry.name)
+def measure(entry: ModelEntry, setup: NightSetup) -> MeasuredModel:
+    """Measure one model; an `OperationalError` is of it alone, and the same night given again may mend it."""
+    started = setup.clock()
+    folder = setup.folder / slug(entry.name)
     if entry.endpoint is None:
-        responses, about = _take(entry, bench, folder)
+        responses, about = _take(entry, setup, folder)
     else:
-        responses, about = _ask(entry, bench, folder)
-    run = _score(responses, bench, folder, entry.name)
-    judged = tuple(_judged(entry.name, responses, run, bench))
-    known = about["cost"]
-    return Measured(
+        responses, about = _ask(entry, setup, folder)
+    run = _score(responses, setup, folder, entry.name)
+    judged = tuple(_judged(entry.name, responses, run, setup))
+    cost = about["cost"]
+    return MeasuredModel(
         model=entry.name,
         responses=digest_file(responses),
         served=", ".join(about["served"]) or None,
         missing=about["reasons"],
         run=run,
         judged=judged,
-        cost=None if known is None else round(known + run.manifest["cost"], 6),
-        seconds=max(0.0, (bench.clock() - started).total_seconds()),  # a clock may be put back
+        cost=None if cost is None else round(cost + run.manifest["cost"], 6),
+        seconds=max(0.0, (setup.clock() - started).total_seconds()),  # a clock may be put back
     )
 
 
-def measure_anchors(bench: Bench) -> tuple[tuple[AnchorResult, ...], float]:
+def measure_anchors(setup: NightSetup) -> tuple[tuple[AnchorResult, ...], float]:
     """What the judge says tonight of what never changes, and what that cost."""
-    if bench.config.anchors is None:
+    if setup.config.anchors is None:
         return (), 0.0
-    path = bench.config.anchors
-    run = _score(path, bench, bench.folder / "anchors", "the anchors")
+    path = setup.config.anchors
+    run = _score(path, setup, setup.folder / "anchors", "the anchors")
     digest = digest_file(path)[:16]
-    found = tuple(
-        AnchorResult(anchors=digest, item=item.id, score=item.score, **_said(item))
+    results = tuple(
+        AnchorResult(anchors=digest, item=item.id, score=item.score, **_chances(item))
         for item in read_judgments(run.folder / "judgments.jsonl")
     )
-    return found, float(run.manifest["cost"])
+    return results, float(run.manifest["cost"])
 
 
-def _take(entry: ModelEntry, bench: Bench, folder: Path) -> tuple[Path, Mapping[str, Any]]:
+def _take(entry: ModelEntry, setup: NightSetup, folder: Path) -> tuple[Path, Mapping[str, Any]]:
     """A copy of the model's rows in a file of responses."""
-    taken, source = folder / "responses.jsonl", entry.responses_of(bench.night)
-    if taken.exists() and not bench.again:
-        return taken, NOTHING_ASKED
+    taken, source = folder / "responses.jsonl", entry.responses_of(setup.night)
+    if taken.exists() and not setup.again:
+        return taken, FREE
     if not source.exists():  # made elsewhere every night, and tonight not yet
         raise OperationalError(f"{source}: no such file; give the same command again once it is there")
     every = list(read_exchanges(source))
-    own = [replace(item, model=entry.name) for item in every if item.model in (entry.name, UNNAMED_MODEL)]
-    if not own:
+    rows = [replace(item, model=entry.name) for item in every if item.model in (entry.name, UNNAMED_MODEL)]
+    if not rows:
         known = ", ".join(sorted({item.model for item in every})[:5]) or "none"
         raise UserError(f"{source}: no response by {entry.name!r}; models there: {known}; use such a name")
-    write_rows(taken, own)
-    return taken, NOTHING_ASKED
+    write_rows(taken, rows)
+    return taken, FREE
 
 
-def _ask(entry: ModelEntry, bench: Bench, folder: Path) -> tuple[Path, Mapping[str, Any]]:
+def _ask(entry: ModelEntry, setup: NightSetup, folder: Path) -> tuple[Path, Mapping[str, Any]]:
     assert entry.endpoint is not None
     responder = Responder(entry.endpoint)
-    responder.endpoint.budget = bench.purse
-    most = bench.purse.most
-    plan = plan_responses(bench.config.prompts, responder)
-    with bench.watching(f"asking {entry.name}", "answered") as on_progress:
+    responder.endpoint.budget = setup.budget
+    plan = plan_responses(setup.config.prompts, responder)
+    with setup.show_progress(f"asking {entry.name}", "answered") as on_progress:
         responded = respond_to(
-            bench.config.prompts,
+            setup.config.prompts,
             responder,
             plan,
             folder / f"answers-{plan.digest[:8]}",
-            limit=bench.config.limit,
-            max_cost=None if most is None else most - bench.purse.spent,
+            limit=setup.config.limit,
+            max_cost=None if setup.budget.most is None else setup.budget.most - setup.budget.spent,
             on_progress=on_progress,
         )
     if not responded.manifest["counts"]["responses"]:
@@ -209,15 +224,15 @@ def _ask(entry: ModelEntry, bench: Bench, folder: Path) -> tuple[Path, Mapping[s
     return responded.responses, responded.manifest
 
 
-def _score(responses: Path, bench: Bench, folder: Path, who: str) -> ScoredRun:
-    plan = plan_run(responses, bench.judge, calibration=bench.found.digest)
-    with bench.watching(f"judging {who}", "judged") as on_progress:
+def _score(responses: Path, setup: NightSetup, folder: Path, who: str) -> ScoredRun:
+    plan = plan_run(responses, setup.judge, calibration=setup.found.digest)
+    with setup.show_progress(f"judging {who}", "judged") as on_progress:
         run = score_responses(
             responses,
-            bench.judge,
+            setup.judge,
             plan,
             folder / f"judged-{plan.digest[:8]}",
-            calibrated=bench.found,
+            calibrated=setup.found,
             on_progress=on_progress,
         )
     if not run.summary["counts"]["judged"]:
@@ -227,18 +242,18 @@ def _score(responses: Path, bench: Bench, folder: Path, who: str) -> ScoredRun:
     return run
 
 
-def _judged(model: str, responses: Path, run: ScoredRun, bench: Bench) -> Iterator[JudgedResponse]:
+def _judged(model: str, responses: Path, run: ScoredRun, setup: NightSetup) -> Iterator[JudgedResponse]:
     by_id = {item.id: item for item in read_judgments(run.folder / "judgments.jsonl")}
     scored = [item for item in by_id.values() if item.score is not None]
     # Marking takes several judgments a response: of a judge that is paid for each, none.
-    is_free = not endpoints_of(bench.judge)
+    is_free = not endpoints_of(setup.judge)
     worst = sorted(scored, key=lambda item: (item.score or 0.0, item.id))
-    marked = {item.id for item in worst[: bench.config.explain if is_free else 0]}
+    marked = {item.id for item in worst[: setup.config.explain if is_free else 0]}
     for exchange in read_exchanges(responses):
         item = by_id.get(exchange.id)
         if item is None:
             continue
-        parts = explain(bench.judge, exchange, whole=item).parts if item.id in marked else ()
+        parts = explain(setup.judge, exchange, whole=item).parts if item.id in marked else ()
         yield JudgedResponse(
             model=model,
             id=item.id,
@@ -248,13 +263,13 @@ def _judged(model: str, responses: Path, run: ScoredRun, bench: Bench) -> Iterat
             situation=exchange.situation,
             label=item.label,
             score=item.score,
-            **_said(item),
+            **_chances(item),
             rationale=item.rationale,
             unscored=item.unscored,
             highlights=[[part.text, part.effect] for part in parts] or None,
         )
 
 
-def _said(item: Judgment) -> dict[str, float | None]:
-    found = item.probabilities
-    return {label.lower(): None if found is None else found[label] for label in LABELS}
+def _chances(item: Judgment) -> dict[str, float | None]:
+    chances = item.probabilities
+    return {label.lower(): None if chances is None else chances[label] for label in LABELS}

@@ -1,12 +1,8 @@
-"""The tables of the history, and the steps by which an older history becomes a current one.
-
-Steps only go forward and are never changed once released: what they make must equal the tables below, which
-a test holds. By hand, since Alembic would bring a folder of scripts and a template engine for a short list.
-"""
+"""The tables of the history, and the records of a night that it keeps and gives back."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from sqlalchemy import (
     JSON,
@@ -23,22 +19,36 @@ from sqlalchemy import (
     inspect,
     select,
 )
+from sqlalchemy.dialects import postgresql
 
+VERSION: Final = 3  # raise when a table changes: a history of other tables is refused, not read wrongly
 PREFIX: Final = "empathy_"  # a PostgreSQL database may be shared with others
 METADATA: Final = MetaData()
+# Sorted as SQLite sorts, whatever language the server speaks.
+TEXT: Final = Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
 
 
 def _text(name: str, *, key: bool = False) -> Column[str]:
-    return Column(name, Text, primary_key=key, nullable=False)
+    return Column(name, TEXT, primary_key=key, nullable=False)
 
 
-def _number(name: str) -> Column[float]:
-    return Column(name, Double)
+def _optional(*names: str) -> list[Column[str]]:
+    return [Column(name, TEXT) for name in names]
 
 
-def _night() -> Column[int]:
-    owner = ForeignKey(f"{PREFIX}nights.id", ondelete="CASCADE")
-    return Column("night_id", Integer, owner, primary_key=True, autoincrement=False)
+def _numbers(*names: str) -> list[Column[float]]:
+    return [Column(name, Double) for name in names]
+
+
+def _json(name: str) -> Column[Any]:
+    return Column(name, JSON(none_as_null=True))
+
+
+def _table(name: str, *columns: Any) -> Table:
+    """A table whose rows belong to a night, and go with it."""
+    night = ForeignKey(f"{PREFIX}nights.id", ondelete="CASCADE")
+    key = Column("night_id", Integer, night, primary_key=True, autoincrement=False)
+    return Table(PREFIX + name, METADATA, key, *columns)
 
 
 SCHEMA: Final = Table(f"{PREFIX}schema", METADATA, Column("version", Integer, nullable=False))
@@ -47,109 +57,57 @@ NIGHTS: Final = Table(
     METADATA,
     Column("id", Integer, primary_key=True),
     *(_text(name) for name in ("config", "night", "started", "finished", "judge", "judge_version")),
-    Column("calibration", Text),
+    *_optional("calibration"),
     _text("status"),
-    Column("details", JSON(none_as_null=True)),
+    _json("details"),
     UniqueConstraint("config", "night"),
 )
-MODELS: Final = Table(
-    f"{PREFIX}models",
-    METADATA,
-    _night(),
+MODELS: Final = _table(
+    "models",
     _text("model", key=True),
-    Column("served", Text),
-    Column("responses", Text),
+    *_optional("served", "responses"),
     Column("n", Integer, nullable=False),
-    Column("unscored", JSON(none_as_null=True)),
-    _number("cost"),
-    _number("seconds"),
-    Column("details", JSON(none_as_null=True)),
+    _json("unscored"),
+    *_numbers("cost", "seconds"),
+    _json("details"),
     Index(f"{PREFIX}models_by_model", "model", "night_id"),
 )
-SHARES: Final = Table(
-    f"{PREFIX}shares",
-    METADATA,
-    _night(),
+SHARES: Final = _table(
+    "shares",
     *(_text(name, key=True) for name in ("model", "kind", "label")),
-    *(_number(name) for name in ("share", "low", "high")),
+    *_numbers("share", "low", "high"),
     _text("how"),
 )
-EMOTIONS: Final = Table(
-    f"{PREFIX}emotions",
-    METADATA,
-    _night(),
+EMOTIONS: Final = _table(
+    "emotions",
     *(_text(name, key=True) for name in ("model", "emotion")),
     Column("n", Integer, nullable=False),
-    *(_number(name) for name in ("bad", "okay", "good")),
+    *_numbers("bad", "okay", "good"),
 )
-ANCHORS: Final = Table(
-    f"{PREFIX}anchors",
-    METADATA,
-    _night(),
+ANCHORS: Final = _table(
+    "anchors",
     *(_text(name, key=True) for name in ("anchors", "item")),
-    *(_number(name) for name in ("score", "bad", "okay", "good")),
+    *_numbers("score", "bad", "okay", "good"),
 )
-GATES: Final = Table(
-    f"{PREFIX}gates",
-    METADATA,
-    _night(),
+GATES: Final = _table(
+    "gates",
     *(_text(name, key=True) for name in ("gate", "model", "subject")),
     _text("outcome"),
-    *(_number(name) for name in ("value", "limit")),
+    *_numbers("value", "limit"),
     _text("sentence"),
+    *_numbers("low", "high"),
+    *(Column(name, Integer) for name in ("labels", "nights")),
+    _json("emotions"),
 )
-JUDGMENTS: Final = Table(
-    f"{PREFIX}judgments",
-    METADATA,
-    _night(),
+JUDGMENTS: Final = _table(
+    "judgments",
     *(_text(name, key=True) for name in ("model", "id")),
     *(_text(name) for name in ("prompt", "response")),
-    *(Column(name, Text) for name in ("emotion", "situation", "label")),
-    *(_number(name) for name in ("score", "bad", "okay", "good")),
-    *(Column(name, Text) for name in ("rationale", "unscored")),
-    Column("highlights", JSON(none_as_null=True)),
+    *_optional("emotion", "situation", "label"),
+    *_numbers("score", "bad", "okay", "good"),
+    *_optional("rationale", "unscored"),
+    _json("highlights"),
 )
-
-_OWNED: Final = "night_id INTEGER NOT NULL REFERENCES empathy_nights (id) ON DELETE CASCADE"
-_LABELS: Final = "bad DOUBLE PRECISION, okay DOUBLE PRECISION, good DOUBLE PRECISION"
-# One entry a version, in the SQL that SQLite and PostgreSQL share; `_DIALECTS` says where they differ.
-STEPS: Final = (
-    (
-        "CREATE TABLE empathy_nights (id {identity}, config TEXT NOT NULL, night TEXT NOT NULL, "
-        "started TEXT NOT NULL, finished TEXT NOT NULL, judge TEXT NOT NULL, judge_version TEXT NOT NULL, "
-        "calibration TEXT, status TEXT NOT NULL, UNIQUE (config, night))",
-        f"CREATE TABLE empathy_models ({_OWNED}, model TEXT NOT NULL, served TEXT, responses TEXT, "
-        "n INTEGER NOT NULL, unscored JSON, cost DOUBLE PRECISION, seconds DOUBLE PRECISION, "
-        "PRIMARY KEY (night_id, model))",
-        "CREATE INDEX empathy_models_by_model ON empathy_models (model, night_id)",
-        f"CREATE TABLE empathy_shares ({_OWNED}, model TEXT NOT NULL, kind TEXT NOT NULL, "
-        "label TEXT NOT NULL, share DOUBLE PRECISION, low DOUBLE PRECISION, high DOUBLE PRECISION, "
-        "how TEXT NOT NULL, PRIMARY KEY (night_id, model, kind, label))",
-        f"CREATE TABLE empathy_emotions ({_OWNED}, model TEXT NOT NULL, emotion TEXT NOT NULL, "
-        f"n INTEGER NOT NULL, {_LABELS}, PRIMARY KEY (night_id, model, emotion))",
-        f"CREATE TABLE empathy_anchors ({_OWNED}, anchors TEXT NOT NULL, item TEXT NOT NULL, "
-        f"score DOUBLE PRECISION, {_LABELS}, PRIMARY KEY (night_id, anchors, item))",
-        f"CREATE TABLE empathy_gates ({_OWNED}, gate TEXT NOT NULL, model TEXT NOT NULL, "
-        "subject TEXT NOT NULL, outcome TEXT NOT NULL, value DOUBLE PRECISION, "
-        '"limit" DOUBLE PRECISION, sentence TEXT NOT NULL, PRIMARY KEY (night_id, gate, model, subject))',
-    ),
-    (
-        "ALTER TABLE empathy_nights ADD COLUMN details JSON",
-        "ALTER TABLE empathy_models ADD COLUMN details JSON",
-        f"CREATE TABLE empathy_judgments ({_OWNED}, model TEXT NOT NULL, id TEXT NOT NULL, "
-        "prompt TEXT NOT NULL, response TEXT NOT NULL, emotion TEXT, situation TEXT, label TEXT, "
-        f"score DOUBLE PRECISION, {_LABELS}, rationale TEXT, unscored TEXT, highlights JSON, "
-        "PRIMARY KEY (night_id, model, id))",
-    ),
-)
-VERSION: Final = len(STEPS)
-_DIALECTS: Final = {
-    "sqlite": {"{identity}": "INTEGER PRIMARY KEY"},
-    "postgresql": {
-        "{identity}": "INTEGER GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY",
-        " TEXT": ' TEXT COLLATE "C"',  # sorted as SQLite sorts, whatever language the server speaks
-    },
-}
 
 
 def read_version(connection: Connection) -> int:
@@ -159,29 +117,24 @@ def read_version(connection: Connection) -> int:
     return connection.scalar(select(SCHEMA.c.version)) or 0
 
 
-def migrate(connection: Connection, *, to: int = VERSION) -> None:
-    """Take the steps that are missing, inside the caller's transaction: all of them or none."""
-    version = read_version(connection)
-    if version == 0:
-        connection.exec_driver_sql("CREATE TABLE IF NOT EXISTS empathy_schema (version INTEGER NOT NULL)")
-        connection.execute(SCHEMA.insert().values(version=0))
-    for statements in STEPS[version:to]:
-        for statement in statements:
-            for ours, theirs in _DIALECTS[connection.dialect.name].items():
-                statement = statement.replace(ours, theirs)
-            connection.exec_driver_sql(statement)
-    if version < to:
-        connection.execute(SCHEMA.update().values(version=to))
+def create_tables(connection: Connection) -> None:
+    """Make the tables unless another process just did, inside the caller's transaction: all or none."""
+    if read_version(connection) == 0:
+        METADATA.create_all(connection)
+        connection.execute(SCHEMA.insert().values(version=VERSION))
 
 
-# What is known of a night once it is over: the records that the history keeps and gives back.
+Kind = Literal["good_share_drop", "bad_share_rise", "floor", "max_cost", "max_unscored"]
+Against = Literal["baseline", "last night"]
+Outcome = Literal["pass", "skipped", "inconclusive", "stale", "failed", "regression"]
+FINE: Final[tuple[Outcome, ...]] = ("pass", "skipped")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Night:
     """A night by its name, usually a date, and the digest of the config it ran under; times are ISO texts.
 
-    `status` is what the gates came to, such as pass, regression, inconclusive or stale.
+    `status` is what the gates came to.
     """
 
     config: str
@@ -253,16 +206,39 @@ class AnchorResult:
 class GateResult:
     """What one gate said of one model, or of the whole night where `model` is empty.
 
-    `subject` tells several results of one gate apart, such as an emotion's floor from another's.
+    `subject` is what a change is held against, or a floor's emotion. `value`, `low` and `high` are in the
+    gate's unit, and larger is worse except for a floor; None is undefined. `labels` of each side, or `nights`
+    like this one, would tell with a power of 80 %. `emotions` are those a regression comes from.
     """
 
-    gate: str
+    gate: Kind
     model: str = ""
     subject: str = ""
-    outcome: str
+    outcome: Outcome
     value: float | None = None
     limit: float | None = None
     sentence: str = ""
+    low: float | None = None
+    high: float | None = None
+    labels: int | None = None
+    nights: int | None = None
+    emotions: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The gate as in the configuration, with its subject."""
+        return name_gate(self.gate, self.subject)
+
+
+def name_gate(kind: Kind, subject: str = "") -> str:
+    """A gate as in the configuration, with its subject.
+
+    >>> name_gate("good_share_drop", "last night"), name_gate("floor", "sad"), name_gate("max_cost")
+    ('good_share_drop against last night', 'floor sad', 'max_cost')
+    """
+    if kind in ("good_share_drop", "bad_share_rise"):
+        return f"{kind} against {subject}" if subject else kind
+    return f"{kind} {subject}".strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -99,11 +99,12 @@ def split_change(
     anchors_before: ArrayLike,
     anchors_after: ArrayLike,
     matters: float = 0.0,
+    looks: int = 1,
 ) -> Drift:
     """Who moved? `differences` are the model's by prompt, anchors are in one order before and after.
 
     A part counts as moved where its interval lies wholly beyond `matters` on one side; set that above 0 if
-    the judge's every hair is not worth a word.
+    the judge's every hair is not worth a word. `looks` is as in `paired_change`.
 
     >>> drift = split_change([-0.2, -0.1, 0.0], anchors_before=[0.4, 0.6], anchors_after=[0.4, 0.6])
     >>> drift.verdict, drift.judge.as_dict()
@@ -113,7 +114,8 @@ def split_change(
     if old.shape != new.shape:
         raise ValueError("anchors: the same ones before and after, in one order")
     change, shift = _mean(differences), _mean(new - old)
-    total, judge, model = (part.estimate(CONFIDENCE) for part in (change, shift, change - shift))
+    confidence = 1 - (1 - CONFIDENCE) / looks
+    total, judge, model = (part.estimate(confidence) for part in (change, shift, change - shift))
     slope = _slope(old, new - old)
     verdict = _verdict(judge, model, matters)
     return Drift(

@@ -13,7 +13,7 @@ from typing import Any, Final
 from data.errors import UserError, install_hint
 from data.files import disk_errors, replacing
 from nightly.dashboard.responses import ResponsePage, read_responses
-from nightly.dashboard.series import Chronicle, Health, read_chronicle, read_health
+from nightly.dashboard.series import NightSeries, read_series
 from nightly.dashboard.views import (
     FACTS_NIGHTS,
     emotion_grid,
@@ -31,9 +31,7 @@ from nightly.history import History, open_history
 from reports.charts import visible
 from reports.html import TEMPLATES as REPORT_TEMPLATES
 
-TEMPLATES = Path(__file__).parent / "templates"
-
-
+TEMPLATES: Final = Path(__file__).parent / "templates"
 LIST: Final = "dashboard-files.json"  # what we wrote, so that the next build takes its own leavings away
 OURS: Final = re.compile(r"(?:index|judge|model-[\w.-]+|responses-[\w.-]+)\.html")
 
@@ -46,16 +44,13 @@ def build_dashboard(history: History, folder: Path, *, nights: int | None = None
     """
     with disk_errors(folder):
         before = _check_folder(folder)
-        chronicle = read_chronicle(history, last=nights)
-        health = read_health(history, chronicle, last=nights)
-        responses = read_responses(history, chronicle)
+        series = read_series(history, last=nights)
+        responses = read_responses(history, series)
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / LIST).exists():
-            _write_list(
-                folder, set()
-            )  # first: else a build killed at its end would not know its own index.html
+            _write_list(folder, set())  # first: a build killed at its end must know its own index.html
         written: list[Path] = []
-        for name, text in _files(chronicle, health, responses):
+        for name, text in _files(series, responses):
             with replacing(folder / name) as partial:
                 partial.write_text(text, encoding="utf-8")
             written.append(folder / name)
@@ -101,7 +96,7 @@ def _check_folder(folder: Path) -> set[str]:
     return {name for name in listed if isinstance(name, str) and OURS.fullmatch(name)}
 
 
-def _files(chronicle: Chronicle, health: Health, responses: list[ResponsePage]) -> Iterator[tuple[str, str]]:
+def _files(series: NightSeries, responses: list[ResponsePage]) -> Iterator[tuple[str, str]]:
     yield "plotly.min.js", _library()
     style = [
         path.read_text(encoding="utf-8")
@@ -116,25 +111,25 @@ def _files(chronicle: Chronicle, health: Health, responses: list[ResponsePage]) 
     for page in responses:
         emotions = sorted({item.judged.emotion for item in page.responses if item.judged.emotion})
         own = [(other.night.night, other.name) for other in pages[page.model]]
-        slug = next((model.slug for model in chronicle.models if model.name == page.model), None)
+        slug = next((model.slug for model in series.models if model.name == page.model), None)
         yield page.name, render("responses", page=page, emotions=emotions, own=own, slug=slug)
-    for at, model in enumerate(chronicle.models):
+    for at, model in enumerate(series.models):
         links = {page.night.night: page.name for page in pages.get(model.name, [])}
         yield (
             f"model-{model.slug}.html",
             render(
                 "model",
                 model=model,
-                facts=latest_facts(chronicle, model),
-                log=log_rows(chronicle, model, links),
-                rows=night_rows(chronicle, model, links),
+                facts=latest_facts(series, model),
+                log=log_rows(series, model, links),
+                rows=night_rows(series, model, links),
                 links=links,
-                others=_neighbours(chronicle, at),
-                data=as_data(model_data(chronicle, model)),
+                others=_neighbours(series, at),
+                data=as_data(model_data(series, model)),
             ),
         )
-    yield "judge.html", _judge_page(render, chronicle, health)
-    yield "index.html", _index_page(render, chronicle, health, responses)
+    yield "judge.html", _judge_page(render, series)
+    yield "index.html", _index_page(render, series, responses)
 
 
 def _library() -> str:
@@ -147,43 +142,43 @@ def _library() -> str:
     return str(get_plotlyjs())
 
 
-def _judge_page(render: Any, chronicle: Chronicle, health: Health) -> str:
-    data = health_data(chronicle, health)
-    return str(render("judge", health=health, chronicle=chronicle, data=as_data(data), told=data["told"]))
+def _judge_page(render: Any, series: NightSeries) -> str:
+    data = health_data(series)
+    return str(render("judge", health=series.health, data=as_data(data), told=data["told"]))
 
 
-def _index_page(render: Any, chronicle: Chronicle, health: Health, responses: Iterable[ResponsePage]) -> str:
+def _index_page(render: Any, series: NightSeries, responses: Iterable[ResponsePage]) -> str:
     links: dict[str, list[tuple[str, str]]] = {}
     for page in responses:
         links.setdefault(page.night.night, []).append((page.model, page.name))
-    grid, rows = emotion_grid(chronicle), model_rows(chronicle)
+    grid, rows = emotion_grid(series), model_rows(series)
     return str(
         render(
             "index",
-            chronicle=chronicle,
-            head=headline(chronicle, health),
+            series=series,
+            head=headline(series),
             rows=rows,
             first=most_urgent(rows),
             grid=grid,
             nights=[
                 (
                     night,
-                    sum(at in model.regressions for model in chronicle.models),
+                    sum(at in model.regressions for model in series.models),
                     links.get(night.night, []),
                 )
-                for at, night in list(enumerate(chronicle.nights))[: -FACTS_NIGHTS - 1 : -1]
+                for at, night in list(enumerate(series.nights))[: -FACTS_NIGHTS - 1 : -1]
             ],
-            data=as_data({"trend": trend_data(chronicle), "emotions": grid}),
+            data=as_data({"trend": trend_data(series), "emotions": grid}),
         )
     )
 
 
-def _neighbours(chronicle: Chronicle, at: int) -> list[tuple[str, str, str]]:
+def _neighbours(series: NightSeries, at: int) -> list[tuple[str, str, str]]:
     found = []
     if at > 0:
-        found.append(("Previous", chronicle.models[at - 1].name, chronicle.models[at - 1].slug))
-    if at + 1 < len(chronicle.models):
-        found.append(("Next", chronicle.models[at + 1].name, chronicle.models[at + 1].slug))
+        found.append(("Previous", series.models[at - 1].name, series.models[at - 1].slug))
+    if at + 1 < len(series.models):
+        found.append(("Next", series.models[at + 1].name, series.models[at + 1].slug))
     return found
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 from data.records import LABELS
 from data.text import slug
 from judge.explain import Explanation, Part
-from nightly.dashboard.series import Chronicle
+from nightly.dashboard.series import NightSeries
 from nightly.history import History
 from nightly.schema import JudgedResponse, Night
 from reports.charts import visible
@@ -41,11 +41,11 @@ class ResponsePage:
     responses: tuple[Shown, ...]
 
 
-def read_responses(history: History, chronicle: Chronicle) -> list[ResponsePage]:
+def read_responses(history: History, series: NightSeries) -> list[ResponsePage]:
     """Pages for the newest nights and for the newest regressions, newest night first."""
     pages = []
-    for at, wanted in sorted(_looked_into(chronicle).items(), reverse=True):
-        night = chronicle.nights[at]
+    for at, wanted in sorted(_looked_into(series).items(), reverse=True):
+        night = series.nights[at]
         record = history.night(night.config, night.night)
         by_model: dict[str, list[JudgedResponse]] = {}
         for item in record.judgments if record else ():
@@ -74,12 +74,12 @@ def show(item: JudgedResponse) -> Shown:
     )
 
 
-def _looked_into(chronicle: Chronicle) -> dict[int, set[str]]:
+def _looked_into(series: NightSeries) -> dict[int, set[str]]:
     """Which models of which nights: all of the newest, and those that regressed on the newest such nights."""
-    every = {model.name for model in chronicle.models}
-    wanted = {at: every for at in range(len(chronicle.nights))[-NEWEST:]}
+    every = {model.name for model in series.models}
+    wanted = {at: every for at in range(len(series.nights))[-NEWEST:]}
     regressed: dict[int, set[str]] = {}
-    for model in chronicle.models:
+    for model in series.models:
         for at in model.regressions:
             regressed.setdefault(at, set()).add(model.name)
     return {at: regressed[at] for at in sorted(regressed)[-REGRESSED:]} | wanted

@@ -1,4 +1,4 @@
-"""The dashboard's figures as plain values: what its tables and headlines hold."""
+"""The dashboard's figures as plain values: charts with a place for each night, tables and headlines."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,31 +7,33 @@ from typing import Any, Final
 from data.records import LABELS, POSITIVE_EMOTIONS
 from data.text import UNDEFINED
 from nightly.dashboard.series import (
-    FINE,
     FOUND_NIGHTS,
-    Chronicle,
-    Health,
+    AnchorShift,
     Kind,
     Model,
-    Shift,
+    NightSeries,
     changes,
-    gravest,
     share,
     unscored_share,
 )
-from nightly.schema import ModelResult, ShareResult
+from nightly.emotions import PooledShare
+from nightly.gates import gravest
+from nightly.schema import FINE, GateResult, ModelResult, ShareResult
 from reports.charts import element, span
 
-# Numbers for the dashboard's charts: a place for each night, null where nothing is known.
-
 KINDS: Final[tuple[Kind, ...]] = ("corrected", "raw")
+FACTS_NIGHTS: Final = 14  # nights in the table of nights
+TABLE_NIGHTS: Final = FOUND_NIGHTS  # in a model's table; the chart has all of them
+LOGGED: Final = 100  # findings listed for a model
+SPARK_NIGHTS: Final = 30
+TOLD: Final = 6  # findings at the top of the first page
 
 
-def trend_data(chronicle: Chronicle) -> dict[str, Any]:
+def trend_data(series: NightSeries) -> dict[str, Any]:
     """The Good share of every model, night by night."""
     return {
-        "nights": [night.night for night in chronicle.nights],
-        "changes": changes(chronicle.nights),
+        "nights": [night.night for night in series.nights],
+        "changes": changes(series.nights),
         "models": [
             {
                 "name": model.name,
@@ -40,16 +42,16 @@ def trend_data(chronicle: Chronicle) -> dict[str, Any]:
                 **line(model.points, model.kind, "Good"),
                 "found": regressions(model),
             }
-            for model in chronicle.models
+            for model in series.models
         ],
     }
 
 
-def model_data(chronicle: Chronicle, model: Model) -> dict[str, Any]:
+def model_data(series: NightSeries, model: Model) -> dict[str, Any]:
     """All shares of a model, corrected and as judged."""
     return {
-        "nights": [night.night for night in chronicle.nights],
-        "changes": changes(chronicle.nights),
+        "nights": [night.night for night in series.nights],
+        "changes": changes(series.nights),
         "kind": model.kind,
         "labels": {
             label: {kind: line(model.points, kind, label) for kind in KINDS} for label in reversed(LABELS)
@@ -58,24 +60,24 @@ def model_data(chronicle: Chronicle, model: Model) -> dict[str, Any]:
     }
 
 
-def health_data(chronicle: Chronicle, health: Health) -> dict[str, Any]:
+def health_data(series: NightSeries) -> dict[str, Any]:
     """The judge's shift in points, what was unscored in per cent, dollars for a thousand responses."""
-    shifts = [shift.change.as_dict() if shift else None for shift in health.shifts]
-    moved = [at for at, shift in enumerate(health.shifts) if shift and shift.is_shown]
-    shift = next((item for item in reversed(health.shifts) if item), None)
+    shifts = [shift.change.as_dict() if shift else None for shift in series.health.shifts]
+    moved = [at for at, shift in enumerate(series.health.shifts) if shift and shift.is_shown]
+    shift = next((item for item in reversed(series.health.shifts) if item), None)
     return {
-        "nights": [night.night for night in chronicle.nights],
-        "changes": changes(chronicle.nights),
+        "nights": [night.night for night in series.nights],
+        "changes": changes(series.nights),
         "shift": {
             key: [hundredths(item[key]) if item else None for item in shifts]
             for key in ("value", "low", "high")
         },
         "moved": moved,
-        "unscored": [hundredths(value) for value in health.unscored],
-        "reasons": [_reasons(counted) for counted in health.reasons],
-        "cost": [_rounded(value) for value in health.cost],
-        "per_thousand": [_rounded(value) for value in health.per_thousand],
-        "told": _tell_shift(shift, len(moved), len(chronicle.nights)),
+        "unscored": [hundredths(value) for value in series.health.unscored],
+        "reasons": [_reasons(counted) for counted in series.health.reasons],
+        "cost": [_rounded(value) for value in series.health.cost],
+        "per_thousand": [_rounded(value) for value in series.health.per_thousand],
+        "told": _tell_shift(shift, len(moved), len(series.nights)),
     }
 
 
@@ -119,7 +121,7 @@ def hundredths(part: float | None) -> float | None:
     return None if part is None else round(100 * part, 2)
 
 
-def _tell_shift(shift: Shift | None, moved: int, nights: int) -> str:
+def _tell_shift(shift: AnchorShift | None, moved: int, nights: int) -> str:
     if shift is None:
         return "No anchors have been judged: the judge's changes cannot be told from the models'."
     found = shift.change.as_dict()
@@ -140,51 +142,44 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 6)
 
 
-FACTS_NIGHTS: Final = 14  # nights in the table of nights
-TABLE_NIGHTS: Final = FOUND_NIGHTS  # in a model's table; the chart has all of them
-LOGGED: Final = 100  # findings listed for a model
-SPARK_NIGHTS: Final = 30
-TOLD: Final = 6  # findings at the top of the first page
-
-
-def headline(chronicle: Chronicle, health: Health) -> dict[str, Any]:
+def headline(series: NightSeries) -> dict[str, Any]:
     """What stands at the top: the newest night's outcome, what its gates found, and a few counts."""
-    if not chronicle.nights:
+    if not series.nights:
         return {"status": "", "night": "", "found": [], "more": 0, "facts": []}
-    night = chronicle.nights[-1]
-    found = sorted((item for item in chronicle.tonight if item.outcome not in FINE), key=_gravest_first)
-    present = [result for model in chronicle.models if (result := model.points[-1]) is not None]
+    night = series.nights[-1]
+    found = sorted((item for item in series.tonight if item.outcome not in FINE), key=_gravest_first)
+    present = [result for model in series.models if (result := model.points[-1]) is not None]
     judged = sum(result.n for result in present)
-    passed = sum(1 for item in chronicle.tonight if item.outcome == "pass")
-    shift = health.shifts[-1]
+    passed = sum(1 for item in series.tonight if item.outcome == "pass")
+    shift = series.health.shifts[-1]
     return {
-        "status": night.status or gravest(item.outcome for item in chronicle.tonight),
+        "status": night.status or gravest(item.outcome for item in series.tonight) or "no gate",
         "night": night.night,
         "found": [(item.outcome, item.sentence or item.gate) for item in found[:TOLD]],
         "more": max(0, len(found) - TOLD),
         "facts": [
-            ("Models", f"{len(present):,}", f"of {len(chronicle.models):,} ever seen"),
-            ("Responses judged", f"{judged:,}", f"{percent(health.unscored[-1])} unscored"),
-            ("Gates passed", f"{passed:,} of {len(chronicle.tonight):,}", "tonight"),
+            ("Models", f"{len(present):,}", f"of {len(series.models):,} ever seen"),
+            ("Responses judged", f"{judged:,}", f"{percent(series.health.unscored[-1])} unscored"),
+            ("Gates passed", f"{passed:,} of {len(series.tonight):,}", "tonight"),
             (
                 "Judge's shift on anchors",
                 points(shift.change.value if shift else None),
                 "points of Good since " + (shift.since if shift else "ever"),
             ),
-            ("Cost", dollars(health.cost[-1]), _whose_cost(present)),
-            ("Nights", f"{len(chronicle.nights):,}", f"since {chronicle.nights[0].night}"),
+            ("Cost", dollars(series.health.cost[-1]), _whose_cost(present)),
+            ("Nights", f"{len(series.nights):,}", f"since {series.nights[0].night}"),
         ],
     }
 
 
-def model_rows(chronicle: Chronicle) -> list[dict[str, Any]]:
+def model_rows(series: NightSeries) -> list[dict[str, Any]]:
     """The table of models; each figure with the number to sort it by."""
-    last = len(chronicle.nights) - 1
+    last = len(series.nights) - 1
     rows = []
-    for model in chronicle.models:
+    for model in series.models:
         result = model.points[last]
-        own = [item.outcome for item in chronicle.tonight if item.model == model.name]
-        outcome = gravest(own) if result is not None else "not run"
+        outcomes = [item.outcome for item in series.tonight if item.model == model.name]
+        outcome = (gravest(outcomes) or "no gate") if result is not None else "not run"
         shown = result or model.newest
         regressions = model.regressions
         rows.append(
@@ -199,7 +194,7 @@ def model_rows(chronicle: Chronicle) -> list[dict[str, Any]]:
                 "unscored": percent(unscored_share(shown)),
                 "cost": dollars(shown.cost),
                 "regressions": len(regressions),
-                "since": chronicle.nights[regressions[-1]].night if regressions else "",
+                "since": series.nights[regressions[-1]].night if regressions else "",
                 "nights": sum(point is not None for point in model.points),
                 "keys": {
                     "good": _value(share(shown, model.kind)),
@@ -221,14 +216,14 @@ def most_urgent(rows: Sequence[Mapping[str, Any]]) -> int:
     return max(range(len(rows)), key=urgency, default=0)
 
 
-def emotion_grid(chronicle: Chronicle) -> dict[str, Any]:
+def emotion_grid(series: NightSeries) -> dict[str, Any]:
     """Good shares by model and emotion, emotions of one kind beside each other, the hardest of it first."""
-    cells = chronicle.emotions
-    models = [model for model in chronicle.models if any(name == model.name for name, _ in cells)]
+    cells = series.emotions
+    models = [model for model in series.models if any(name == model.name for name, _ in cells)]
     names = {emotion for _, emotion in cells}
 
     def mean(emotion: str) -> float:
-        held = [cell.share for (_, own), cell in cells.items() if own == emotion]
+        held = [cell.share for (_, name), cell in cells.items() if name == emotion]
         return sum(held) / len(held)
 
     emotions = sorted(names, key=lambda name: (name in POSITIVE_EMOTIONS, mean(name), name))
@@ -240,11 +235,11 @@ def emotion_grid(chronicle: Chronicle) -> dict[str, Any]:
         "positive": sum(name in POSITIVE_EMOTIONS for name in emotions),
         "values": [[cell and hundredths(cell.share) for cell in row] for row in found],
         "texts": [[cell and _cell_text(cell) for cell in row] for row in found],
-        "nights": chronicle.pooled,
+        "nights": series.pooled,
     }
 
 
-def latest_facts(chronicle: Chronicle, model: Model) -> list[tuple[str, str, str]]:
+def latest_facts(series: NightSeries, model: Model) -> list[tuple[str, str, str]]:
     """The figures at the top of a model's page, of its newest night."""
     shown = model.newest
     facts = []
@@ -253,20 +248,20 @@ def latest_facts(chronicle: Chronicle, model: Model) -> list[tuple[str, str, str
         how = "corrected" if model.kind == "corrected" else "as judged"
         facts.append((f"{label} share", percent(_value(found)), f"{_interval(found)} {how}".strip()))
     count = len(model.regressions)
-    when = f"last on {chronicle.nights[model.regressions[-1]].night}" if count else "so far"
+    when = f"last on {series.nights[model.regressions[-1]].night}" if count else "so far"
     facts.append(("Judged", f"{shown.n:,}", f"{percent(unscored_share(shown))} unscored"))
     facts.append(("Cost", dollars(shown.cost), "that night"))
     facts.append(("Nights with a regression", f"{count:,}", when))
     return facts
 
 
-def night_rows(chronicle: Chronicle, model: Model, links: Mapping[str, str]) -> list[dict[str, Any]]:
+def night_rows(series: NightSeries, model: Model, links: Mapping[str, str]) -> list[dict[str, Any]]:
     """A model's newest nights, newest first."""
     rows = []
     for at, result in reversed(list(enumerate(model.points))[-TABLE_NIGHTS:]):
         if result is None:
             continue
-        night = chronicle.nights[at].night
+        night = series.nights[at].night
         rows.append(
             {
                 "night": night,
@@ -282,14 +277,14 @@ def night_rows(chronicle: Chronicle, model: Model, links: Mapping[str, str]) -> 
     return rows
 
 
-def log_rows(chronicle: Chronicle, model: Model, links: Mapping[str, str]) -> list[dict[str, Any]]:
+def log_rows(series: NightSeries, model: Model, links: Mapping[str, str]) -> list[dict[str, Any]]:
     """What gates found on a model, newest first."""
     rows = [
-        {"night": chronicle.nights[at].night, "outcome": item.outcome, "sentence": item.sentence or item.gate}
+        {"night": series.nights[at].night, "outcome": item.outcome, "sentence": item.sentence or item.gate}
         for at in sorted(model.findings, reverse=True)
         for item in sorted(model.findings[at], key=_gravest_first)
         # With a floor for each emotion a night has dozens of these; what they say is of that night only.
-        if item.outcome != "inconclusive" or at == len(chronicle.nights) - 1
+        if item.outcome != "inconclusive" or at == len(series.nights) - 1
     ]
     return [row | {"link": links.get(row["night"])} for row in rows[:LOGGED]]
 
@@ -355,12 +350,13 @@ def _whose_cost(present: Sequence[ModelResult]) -> str:
     return "tonight, all models" if known == len(present) else f"tonight, of {known:,} models where known"
 
 
-def _cell_text(cell: Any) -> str:
-    ends = f"[{100 * cell.low:.0f}, {100 * cell.high:.0f}]"
+def _cell_text(cell: PooledShare) -> str:
+    interval = cell.interval()
+    ends = f"[{100 * interval.low:.0f}, {100 * interval.high:.0f}]"
     return f"{100 * cell.share:.0f} {ends}, {cell.prompts:.0f} prompts"
 
 
-def _gravest_first(item: Any) -> tuple[int, str]:
+def _gravest_first(item: GateResult) -> tuple[int, str]:
     order = ("regression", "failed", "stale", "inconclusive")
     return order.index(item.outcome) if item.outcome in order else len(order), item.model
 

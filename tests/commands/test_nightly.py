@@ -106,7 +106,7 @@ STEPS = (
     ("judge.llm.answer_prompts:Responder.respond", 7),  # among the first model's answers
     ("judge.llm.decision:DecisionJudge.judge", 5),  # among its judgments
     ("judge.llm.answer_prompts:Responder.respond", 1),  # before the second model
-    ("nightly.night:check", 1),
+    ("nightly.night:check_gates", 1),
     ("nightly.history:_forget_judgments", 1),  # within the transaction
     ("nightly.night:build_dashboard", 1),
 )

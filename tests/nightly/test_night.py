@@ -13,7 +13,7 @@ from nightly.changes import judge_shift
 from nightly.config import read_config
 from nightly.history import open_history
 from nightly.night import run_night
-from nightly.output import Ran, sentences
+from nightly.output import FinishedNight, sentences
 from nightly.schema import AnchorResult, NightRecord
 
 REGRESSED = frozenset(("bob", feeling) for feeling in CURT)
@@ -25,7 +25,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield world
 
 
-def live(world: World, night: str, **tonight: object) -> Ran:
+def live(world: World, night: str, **tonight: object) -> FinishedNight:
     """A night on which something is different."""
     world.mood = str(tonight.pop("mood", night))
     for name in ("curt", "shift", "broken"):
@@ -33,8 +33,8 @@ def live(world: World, night: str, **tonight: object) -> Ran:
     return world.run(night)
 
 
-def outcomes(ran: Ran) -> dict[tuple[str, str], str]:
-    return {(item.model, item.gate.name): item.outcome for item in ran.results}
+def outcomes(finished: FinishedNight) -> dict[tuple[str, str], str]:
+    return {(item.model, item.name): item.outcome for item in finished.record.gates}
 
 
 def test_three_nights_one_with_a_regression_and_one_with_another_judge(world: World) -> None:
@@ -49,23 +49,23 @@ def test_three_nights_one_with_a_regression_and_one_with_another_judge(world: Wo
     fallen = live(world, "2026-12-03", curt=REGRESSED)
     assert (fallen.exit_code, fallen.record.status) == (1, "regression")
     found = {
-        (item.model, item.gate.name): item.emotions for item in fallen.results if item.outcome == "regression"
+        (item.model, item.name): item.emotions for item in fallen.record.gates if item.outcome == "regression"
     }
     assert tuple(sorted(found["bob", "good_share_drop against baseline"])) == CURT
     assert tuple(sorted(found["bob", "good_share_drop against last night"])) == CURT
     assert {model for model, _ in found} == {"bob"}
     assert any(
         "bob: regression: drop of the Good share" in said and all(feeling in said for feeling in CURT)
-        for said in sentences(fallen)
+        for said in sentences(fallen.record)
     )
     assert fallen.record.details["judge_moved"] is None
-    assert any("The model moved, the judge is not shown to have" in said for said in sentences(fallen))
+    assert any("The model moved, the judge is not shown to have" in said for said in sentences(fallen.record))
 
     drifted = live(world, "2026-12-04", shift=0.15)
     assert (drifted.exit_code, drifted.record.status) == (4, "stale")
-    assert not [item for item in drifted.results if item.outcome == "regression"]
-    assert sentences(drifted)[1].startswith("The judge moved by -15.0 points [-15.0, -15.0] of Good")
-    assert "under the same name and version" in sentences(drifted)[1]
+    assert not [item for item in drifted.record.gates if item.outcome == "regression"]
+    assert sentences(drifted.record)[1].startswith("The judge moved by -15.0 points [-15.0, -15.0] of Good")
+    assert "under the same name and version" in sentences(drifted.record)[1]
     ann = next(model for model in drifted.record.models if model.model == "ann")
     change = ann.details["changes"]["baseline"]["good"]
     assert change["verdict"] == "the judge moved"
@@ -81,7 +81,9 @@ def test_a_regression_under_another_judge_is_still_the_models(world: World) -> N
     assert ran.exit_code == 1
     assert found["bob", "good_share_drop against baseline"] == "regression"
     assert found["ann", "good_share_drop against baseline"] == "stale"
-    assert any(said.startswith("bob since baseline (2026-12-01): Both moved") for said in sentences(ran))
+    assert any(
+        said.startswith("bob since baseline (2026-12-01): Both moved") for said in sentences(ran.record)
+    )
 
 
 def test_the_judge_is_another_and_no_anchors_tell(world: World) -> None:
@@ -105,7 +107,7 @@ def test_the_same_night_again_asks_nothing_and_changes_nothing(world: World) -> 
     second = live(world, "2026-12-01", mood="another", shift=0.3)
     assert (first.is_new, second.is_new) == (True, False)
     assert second.record == first.record
-    assert sentences(second) == sentences(first)
+    assert sentences(second.record) == sentences(first.record)
     assert world.export() == before
     assert sum(world.asked.values()) == 4 * PROMPTS + ANCHORS
 
@@ -193,7 +195,7 @@ def test_other_settings_on_a_night_that_is_there_are_refused_or_judged_anew(worl
 
 def test_floors_and_inconclusive_gates(world: World) -> None:
     world.write(gates="[gates]\n[gates.floors]\nsad = 99\nproud = 1\nevery = 60\n", models=("ann",))
-    found = {item.gate.emotion: item for item in live(world, "2026-12-01").results}
+    found = {item.subject: item for item in live(world, "2026-12-01").record.gates}
     assert (found["sad"].outcome, found["sad"].emotions) == ("regression", ("sad",))
     assert found["proud"].outcome == "pass"
     assert found["angry"].outcome == "inconclusive"
@@ -249,7 +251,7 @@ def test_a_calibration_that_is_missing_or_stale_is_said_and_the_night_is_kept(tm
     assert ran.record.models[0].raw["Good"].share is not None
     assert any(
         'none came with this judge; see `calibrate`; or do without: calibration = "none"' in said
-        for said in sentences(ran)
+        for said in sentences(ran.record)
     )
 
 

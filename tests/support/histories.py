@@ -1,11 +1,17 @@
-"""A history of simulated nights with a planted regression and a planted change of the judge."""
+"""Nights of which every figure is known, and a history with a planted regression and a changed judge."""
 
+import os
 import sqlite3
+import subprocess
+import sys
 from datetime import date, timedelta
+from itertools import count
 from pathlib import Path
 from random import Random
 
-from data.records import EMOTIONS
+from repository import ROOT
+
+from data.records import EMOTIONS, LABELS
 from nightly.history import open_history
 from nightly.schema import (
     AnchorResult,
@@ -29,6 +35,65 @@ def name_of(number: int) -> str:
     return (date(2024, 1, 1) + timedelta(days=number)).isoformat()
 
 
+def make_night(number: int = 0, *, config: str = "c1", models: int = 2, responses: int = 3) -> NightRecord:
+    """A night of which every figure is known."""
+    names = [f"model-{n}" for n in range(models)]
+    shares = {label: ShareResult(share=0.1 * n, low=0.0, high=0.5) for n, label in enumerate(LABELS)}
+    corrected = {"Good": ShareResult(share=0.25, low=None, high=None, how="refused")}
+    return NightRecord(
+        config=config,
+        night=name_of(number),
+        started="2026-01-01T02:00:00+00:00",
+        finished="2026-01-01T02:10:00+00:00",
+        judge="classifier",
+        judge_version="v1",
+        calibration="abc",
+        status="pass",
+        details={"judge_moved": 0.01},
+        models=tuple(
+            ModelResult(
+                model=name,
+                served=f"{name}-0613",
+                responses="digest",
+                n=160,
+                unscored={"timed out": 2},
+                raw=shares,
+                corrected=corrected,
+                cost=0.01,
+                seconds=3.5,
+                details={"words": 28.4},
+            )
+            for name in names
+        ),
+        emotions=tuple(
+            EmotionResult(model=name, emotion=emotion, n=5, bad=1.0, okay=1.5, good=2.5)
+            for name in names
+            for emotion in EMOTIONS
+        ),
+        anchors=tuple(
+            AnchorResult(anchors="set", item=f"i{n}", score=2.5, bad=0.1, okay=0.3, good=0.6)
+            for n in range(4)
+        ),
+        gates=(
+            GateResult(gate="good_share_drop", model="model-0", outcome="inconclusive", emotions=("sad",)),
+            GateResult(gate="max_cost", outcome="pass", value=0.02, limit=1.0, sentence="It cost 0.02 USD."),
+        ),
+        judgments=tuple(
+            JudgedResponse(
+                model=name,
+                id=f"r{n}",
+                prompt="I won!",
+                response="<script>alert(1)</script>",
+                label="Good",
+                score=2.6,
+                highlights=[["Well done.", 0.2]],
+            )
+            for name in names
+            for n in range(responses)
+        ),
+    )
+
+
 def write_history(
     path: Path, *, nights: int = 40, models: tuple[str, ...] = MODELS, responses: int = 12, seed: int = 0
 ) -> Path:
@@ -37,11 +102,11 @@ def write_history(
     levels = {model: 0.45 + 0.1 * at for at, model in enumerate(models)}
     with open_history(path) as history:
         for number in range(nights):
-            history.add_night(make_night(number, nights, levels, chance, responses), keep_judgments=6)
+            history.add_night(simulate_night(number, nights, levels, chance, responses), keep_judgments=6)
     return path
 
 
-def make_night(
+def simulate_night(
     number: int, nights: int, levels: dict[str, float], chance: Random, responses: int
 ) -> NightRecord:
     from_end = number - nights
@@ -266,3 +331,38 @@ MARKS = (
     '[["That sounds exhausting. ", 0.31], ["No wonder you are upset. ", 0.18], '
     '["What would help most right now?", -0.05]]'
 )
+
+
+def main() -> None:
+    """A process that adds nights: `histories.py URL WORKER` three of its own and one that all share.
+
+    With `for-ever` after these it adds one after another, and says so, until it is killed.
+    """
+    url, worker, *more = sys.argv[1:]
+    if more:
+        with open_history(url) as history:
+            for number in count(int(worker)):
+                history.add_night(make_night(number), keep_judgments=10**6)
+                print(number, flush=True)
+    sys.stdin.read(1)
+    added = []
+    for number in [*range(100 * int(worker), 100 * int(worker) + 3), 999]:
+        with open_history(url) as history:
+            added.append(history.add_night(make_night(number), keep_judgments=1000))
+    print(sum(added[:3]), int(added[3]))
+
+
+def start_worker(url: str, worker: int, *more: str) -> "subprocess.Popen[str]":
+    """Start `main` as a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, __file__, url, str(worker), *more],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(ROOT)},
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
-from io import StringIO
 from pathlib import Path
 
 from servers import Answer, Call, ScriptedServer, answer_chat, answer_decisions
@@ -16,7 +15,7 @@ from servers import Answer, Call, ScriptedServer, answer_chat, answer_decisions
 from nightly.config import read_config
 from nightly.history import KINDS, open_history
 from nightly.night import run_night
-from nightly.output import Ran
+from nightly.output import FinishedNight
 
 FEELINGS = ("afraid", "angry", "joyful", "lonely", "proud", "sad")
 CURT = ("afraid", "angry", "lonely", "sad")
@@ -97,18 +96,15 @@ class World:
         path.write_text(f'{start}calibration = "none"\n{known}{head}{named}{gates}', encoding="utf-8")
         return path
 
-    def run(self, night: str, *, again: bool = False) -> Ran:
+    def run(self, night: str, *, again: bool = False) -> FinishedNight:
         """One night, with a mood of its own unless one is set."""
         config = read_config(self.folder / "n.toml")
         return run_night(config, night=night, clock=lambda: NOW, again=again)
 
     def export(self, path: Path | None = None) -> str:
         """All rows of the history, as text."""
-        out = StringIO()
         with open_history(path or self.folder / "nights.sqlite", must_exist=True) as history:
-            for kind in KINDS:
-                history.export(out, "jsonl", kind)
-        return out.getvalue()
+            return "".join(f"{json.dumps(row)}\n" for kind in KINDS for row in history.rows(kind))
 
 
 @contextmanager

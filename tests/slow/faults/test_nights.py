@@ -23,7 +23,7 @@ from data.runs import Plan, discard_run, open_run
 from nightly.config import read_config
 from nightly.history import open_history
 from nightly.night import run_night
-from nightly.output import Ran
+from nightly.output import FinishedNight
 
 CLI = ROOT / "cli.py"
 NOW = ("--now", "2026-12-01T02:00:00+00:00")
@@ -45,7 +45,7 @@ class Stepping:
         return self.times.pop(0) if len(self.times) > 1 else self.times[0]
 
 
-def live(world: World, night: str, clock: Stepping) -> Ran:
+def live(world: World, night: str, clock: Stepping) -> FinishedNight:
     return run_night(read_config(world.folder / "n.toml"), night=night, clock=clock)
 
 
