@@ -145,7 +145,8 @@ def _plain(text: str) -> str:
 def _alike(left: str, right: str) -> bool:
     if left == right:
         return True
-    if NUMBER.sub("#", left) != NUMBER.sub("#", right):
+    # A hyphen is no minus sign, however near the numbers are.
+    if NUMBER.sub("#", left) != NUMBER.sub("#", right) or ("-" in left) != ("-" in right):
         return False
     return all(
         _near(one, other) for one, other in zip(NUMBER.findall(left), NUMBER.findall(right), strict=True)

@@ -55,6 +55,7 @@ def test_another_machine_or_day_is_no_difference(shown: str, printed: str) -> No
         ("is better", "is worse"),
         ("one", "one two"),
         ("p = .150", "p = .190"),
+        ("[-.33, 1.00]", "[\N{MINUS SIGN}.33, 1.00]"),
     ],
 )
 def test_another_result_is(shown: str, printed: str) -> None:
