@@ -23,7 +23,7 @@ KEPT = re.compile(r"(?<=<!-- filled: )([a-z_0-9]+) -->\n.*?(?=<!-- end -->)", re
 
 
 @cache
-def known() -> dict[str, Callable[[], str]]:
+def fillings() -> dict[str, Callable[[], str]]:
     """What can stand between double braces; drawn or read only where a page asks for it."""
     values = figures.figures()
     return {
@@ -44,9 +44,9 @@ def _figure(draw: Callable[[], str]) -> str:
 
 
 def _value(name: str, page: str) -> str:
-    if name not in known():
+    if name not in fillings():
         raise ValueError(f"{page}: nothing is called {{{{ {name} }}}}; see docs/fill.py")
-    return known()[name]()
+    return fillings()[name]()
 
 
 def refresh(text: str, *, page: str) -> str:

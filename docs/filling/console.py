@@ -10,7 +10,7 @@ DRAWN: Final = '<div class="language-console highlight"'
 
 
 def commands_of(block: str) -> Iterator[tuple[str, str, int]]:
-    """Yield every command of a block, what is said to follow, and the command's line.
+    """Yield every command of a block, what the page says it prints, and the command's line.
 
     >>> list(commands_of("$ echo one \\\\\\n    two\\none two\\n$ true"))
     [('echo one \\\\\\n    two', 'one two', 0), ('true', '', 3)]

@@ -26,14 +26,14 @@ SEED, DRAWS = 0, 20_000
 @cache
 def card(judge: str = "classifier") -> dict[str, Any]:
     """A shipped judge's card."""
-    found: dict[str, Any] = json.loads((WEIGHTS / judge / "card.json").read_text(encoding="utf-8"))
-    return found
+    contents: dict[str, Any] = json.loads((WEIGHTS / judge / "card.json").read_text(encoding="utf-8"))
+    return contents
 
 
 def evaluation(protocol: str, *, who: str = "judge", judge: str = "classifier") -> dict[str, Any]:
-    """What a protocol found of a judge, or of a baseline beside it."""
-    found: dict[str, Any] = card(judge)["evidence"][protocol]["evaluations"][who]
-    return found
+    """A judge's figures under a protocol, or those of a baseline beside it."""
+    figures_of: dict[str, Any] = card(judge)["evidence"][protocol]["evaluations"][who]
+    return figures_of
 
 
 @cache
@@ -66,33 +66,33 @@ def chance_of_perfect_order(shares: Sequence[float], spread: float) -> float:
     1.0
     """
     true = np.sort(np.array(shares))
-    said = true + np.random.default_rng(SEED).normal(0, spread, (DRAWS, len(true)))
-    return float((np.diff(said, axis=1) > 0).all(axis=1).mean())
+    judged = true + np.random.default_rng(SEED).normal(0, spread, (DRAWS, len(true)))
+    return float((np.diff(judged, axis=1) > 0).all(axis=1).mean())
 
 
 def half_width(ratings: float, *, design_effect: float, spread: float | None = None) -> float:
     """Half the 95 % interval of a share by so many ratings, and by a judge whose spread is known, if any."""
-    known = ratings / (SHARE * (1 - SHARE) * design_effect) + (spread**-2 if spread else 0.0)
-    return Z / math.sqrt(known)
+    precision = ratings / (SHARE * (1 - SHARE) * design_effect) + (spread**-2 if spread else 0.0)
+    return Z / math.sqrt(precision)
 
 
 def calibrated_half_width(ratings: float, judge: str = "classifier") -> float:
-    """The same as the shipped calibration gives it: the spread is itself only known from a few models."""
+    """Half that interval as the shipped calibration gives it: few models tell the spread."""
     between, effect = line_of_good(judge), calibration(judge).design_effect or 1.0
     middle = float(np.mean(between.judge))
     rated = {"crowd": SHARE, "noise": SHARE * (1 - SHARE) * effect / ratings} if ratings else {}
-    found = transport(between, Target(judge=middle, **rated)).interval
-    assert found is not None
-    return (found.high - found.low) / 2
+    interval = transport(between, Target(judge=middle, **rated)).interval
+    assert interval is not None
+    return (interval.high - interval.low) / 2
 
 
 def interval_at(mean: float, judge: str = "classifier") -> tuple[float, float, float] | None:
     """The corrected share and its ends for a new model of which the judge says this mean; None if refused."""
     between, target = line_of_good(judge), Target(judge=mean)
-    found = transport(between, target)
-    if refusal(between, target) or found.interval is None:
+    level = transport(between, target)
+    if refusal(between, target) or level.interval is None:
         return None
-    return found.value, found.interval.low, found.interval.high
+    return level.value, level.interval.low, level.interval.high
 
 
 def figures() -> dict[str, str]:

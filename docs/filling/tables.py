@@ -117,13 +117,13 @@ def _option_default(parameter: Parameter) -> str:
 
 def exit_codes() -> str:
     """What each exit code means; those of errors as the errors say."""
-    said = [
+    codes = [
         (0, "All is well."),
         (1, "A regression was found (`nightly`), or a self-test failed (`calibrate --self-test`)."),
         (3, "It cannot be told, or not yet: too few ratings, an inconclusive gate, a batch under way."),
     ]
-    said += [(kind.exit_code, str(kind.__doc__)) for kind in _errors(errors.UserError)]
-    return table(("code", "meaning"), ((f"`{code}`", text) for code, text in sorted(said)))
+    codes += [(kind.exit_code, str(kind.__doc__)) for kind in _errors(errors.UserError)]
+    return table(("code", "meaning"), ((f"`{code}`", text) for code, text in sorted(codes)))
 
 
 def _errors(kind: type[errors.UserError]) -> Iterator[type[errors.UserError]]:

@@ -23,11 +23,11 @@ def command_lines() -> Iterator[tuple[str, str]]:
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         blocks = [(block.start(2), block[2].replace("\\\n", " ")) for block in FENCE.finditer(text)]
-        blocks += [(found.start(), found[1]) for found in INLINE.finditer(FENCE.sub("", text))]
+        blocks += [(code.start(), code[1]) for code in INLINE.finditer(FENCE.sub("", text))]
         for start, block in blocks:
             for line in block.splitlines():
-                if found := CALL.search(line.removeprefix("$ ").lstrip() + " "):
-                    yield f"{page.relative_to(ROOT)}@{start}", line.removeprefix("$ ").strip()[found.end() :]
+                if call := CALL.search(line.removeprefix("$ ").lstrip() + " "):
+                    yield f"{page.relative_to(ROOT)}@{start}", line.removeprefix("$ ").strip()[call.end() :]
 
 
 def test_every_command_line_is_taken() -> None:
@@ -58,10 +58,10 @@ def _parse(command: click.Command, words: list[str]) -> None:
     while isinstance(command, click.Group):
         if not words or words[0].startswith("-"):
             return
-        found = command.get_command(click.Context(command), words[0])
-        if found is None:
+        inner = command.get_command(click.Context(command), words[0])
+        if inner is None:
             raise LookupError(f"no command {words[0]!r}")
-        command, words = found, words[1:]
+        command, words = inner, words[1:]
     if "--help" in words or not words:
         return
     # Required options may be left out of a sentence; an unknown option or a value of the wrong kind may not.

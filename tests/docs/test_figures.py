@@ -36,13 +36,13 @@ def test_every_name_on_a_page_is_known(fill: ModuleType) -> None:
 def test_no_figure_is_made_for_nobody(fill: ModuleType) -> None:
     texts = [page.read_text(encoding="utf-8") for page in DOCS.rglob("*.md")]
     asked = {name for text in texts for name in (*fill.NAME.findall(text), *fill.KEPT.findall(text))}
-    assert set(fill.known()) == asked
+    assert set(fill.fillings()) == asked
 
 
 def test_examples_in_docstrings(fill: ModuleType) -> None:
     for module in (fill.console, fill.figures, fill.tables):
-        found = doctest.testmod(module)
-        assert found.attempted and not found.failed
+        results = doctest.testmod(module)
+        assert results.attempted and not results.failed
 
 
 def test_drawings_are_whole_and_can_be_heard(fill: ModuleType) -> None:

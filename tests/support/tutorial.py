@@ -70,17 +70,17 @@ def pages() -> list[Path]:
 def steps_of(page: Path) -> list[Step]:
     """The commands of a page, in order."""
     text = page.read_text(encoding="utf-8")
-    found = []
+    steps = []
     for block in BLOCK.finditer(text):
         line = text.count("\n", 0, block.start()) + 2
         for command, printed, at in commands_of(block[1]):
-            found.append(
+            steps.append(
                 Step(place=f"{page.relative_to(ROOT)}:{line + at}", command=command, printed=printed)
             )
-    return found
+    return steps
 
 
-def make_house(folder: Path) -> None:
+def make_clone(folder: Path) -> None:
     """A folder that looks like a clone after `make demo`: the same files, and a .venv that is this Python."""
     for name in (*SHOWN, *LOCKS):
         (folder / name).symlink_to(ROOT / name)
@@ -166,7 +166,7 @@ def check(page: Path) -> list[str]:
     """What a page shows that its commands do not print."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        make_house(folder)
+        make_clone(folder)
         return [
             f"{step.place}: $ {step.command}\n  {difference}"
             for step in steps_of(page)
@@ -179,7 +179,7 @@ def write(page: Path) -> int:
     changed = 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        make_house(folder)
+        make_clone(folder)
 
         def rewrite(block: re.Match[str]) -> str:
             nonlocal changed
@@ -199,9 +199,9 @@ def write(page: Path) -> int:
 
 def pip(arguments: Sequence[str]) -> None:
     """Stands in for pip, since tests install nothing: says whether the extras asked for exist."""
-    known = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     for extras in re.findall(r"\.\[(.*?)\]", " ".join(arguments)):
-        if missing := set(extras.split(",")) - set(known["optional-dependencies"]):
+        if missing := set(extras.split(",")) - set(project["optional-dependencies"]):
             raise SystemExit(f"pyproject.toml has no extra {', '.join(sorted(missing))}")
 
 
@@ -215,9 +215,9 @@ def main() -> None:
         if given.write:
             print(f"{page.relative_to(ROOT)}: {write(page)} outputs rewritten")
             continue
-        found = check(page)
-        problems += len(found)
-        print("\n".join(found) or f"{page.relative_to(ROOT)}: as its commands print")
+        differences = check(page)
+        problems += len(differences)
+        print("\n".join(differences) or f"{page.relative_to(ROOT)}: as its commands print")
     sys.exit(1 if problems else 0)
 
 
