@@ -223,8 +223,13 @@ def take_named(wanted: str, judge: JudgeIdentity, *, today: date) -> Found:
 
 def take_fitting(calibration: Calibration, judge: JudgeIdentity, *, today: date) -> Found:
     """Take the calibration if it fits the judge; either way with what is said of it."""
+    from calibration.probabilities.conformal import thresholds_from_dict
+    from calibration.probabilities.maps import map_from_dict
+
     if reason := misfit(calibration, judge, today=today):
         return Found(calibration=None, says=f"no calibration fits: {reason}")
+    map_from_dict(calibration.mapping)  # refused here, and not at the first judgment
+    thresholds_from_dict(calibration.conformal)
     models = len(calibration.betweens()[-1].models)
     return Found(
         calibration=calibration,

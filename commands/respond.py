@@ -54,11 +54,11 @@ def respond(
       empathy-judge respond prompts.jsonl --model-config gpt.toml --style plain --max-cost 0.50
       empathy-judge score answers/responses.jsonl
     """
+    from data.runs import folder_name
     from data.storage import check_table
     from data.tables import SAMPLE_PROMPTS
     from judge.llm.answer_prompts import (
         Responder,
-        default_folder,
         make_model_config,
         plan_responses,
         read_model_config,
@@ -77,7 +77,7 @@ def respond(
     )
     responder = Responder(config)
     plan = plan_responses(prompts, responder)
-    folder = out or default_folder(prompts, plan)
+    folder = out or plan.default_folder("responses", prompts.stem, folder_name(plan.model))
     with (
         interruptible("what was answered is kept", prompts=prompts, out=folder),
         progress("asking", "answered", spent=lambda: responder.endpoint.spent) as on_progress,

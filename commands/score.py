@@ -1,13 +1,12 @@
-"""The commands that ask models: for judgments, and for responses."""
+"""The command `score`: judge a file of responses."""
 
 import json
 import os
 from collections.abc import Callable
-from datetime import date
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -99,12 +98,11 @@ def score(
       empathy-judge score responses.jsonl --judge prompted.toml --batch
       empathy-judge score 's3://bucket/night/*.parquet' --engine ray --workers 8
     """
-    from calibration.artifact import find_calibration
     from data.storage import check_source, find_source
     from judge.base import load_judge
     from judge.llm.batch import BatchUnderWay
     from judge.panel import limit_cost, spent_by
-    from judge.score_file import default_folder, explain_responses, find_responses, plan_run, score_responses
+    from judge.score_file import explain_responses, find_responses, score_file
     from reports.progress import progress
     from reports.share_table import print_scored
 
@@ -116,30 +114,28 @@ def score(
     chosen = _choose_engine(
         engine, judge, judge_name, workers=workers, max_cost=max_cost, batch=batch, wait=wait
     )
-    calibrated = find_calibration(judge, calibration, today=date.today())
-    plan = plan_run(source, judge, calibration=calibrated.digest)
-    folder = out or default_folder(source, plan)
+    again: dict[str, Any] = {}
     try:
         with (
-            interruptible("what was judged is kept", out=folder),
+            interruptible("what was judged is kept") as again,
             progress(spent=partial(spent_by, judge)) as on_progress,
         ):
-            scored = score_responses(
+            scored = score_file(
                 source,
-                judge,
-                plan,
-                folder,
+                judge=judge,
+                out=out,
+                calibration=calibration or "auto",
                 limit=limit,
+                on_progress=on_progress,
                 skip_invalid=skip_invalid,
                 seed=seed,
-                calibrated=calibrated,
-                on_progress=on_progress,
                 engine=chosen,
+                on_start=lambda folder: again.update(out=folder),
             )
     except BatchUnderWay as pending:  # no error, and no result either
-        click.echo(json.dumps({"batch": str(pending), "run": str(folder)}) if as_json else pending)
+        click.echo(json.dumps({"batch": str(pending), "run": str(again["out"])}) if as_json else pending)
         ctx.exit(pending.exit_code)
-    explanations = explain_responses(to_explain, judge, folder)
+    explanations = explain_responses(to_explain, judge, scored.folder)
     print_scored(scored, as_json=as_json, limit=limit, explanations=explanations)
 
 

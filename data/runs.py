@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from data.errors import OperationalError, UserError
 from data.files import disk_errors, explain, locked, replacing, sync
@@ -32,18 +32,29 @@ from data.places import Places
 from data.records import Exchange, Judgment
 from data.tables import BadRow, judgment_check, to_json, to_row
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-
 SYNC_SECONDS = 1.0  # a power cut costs this much work at most; a killed process costs none
 BUSY = "process {process} is at work in this folder; wait until it is done, or name another folder with --out"
 UNDER_WAY = frozenset({"lock", ".plan.json.partial"})  # what a run killed before its plan leaves behind
+OnProgress = Callable[[int, int], None]  # how many of how many are done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What decides every judgment of a run: change one of these and it is another run."""
+    """What decides every row of a run: change one of its fields and it is another run."""
+
+    @property
+    def digest(self) -> str:
+        """What the run is known by."""
+        return sha256(to_json(asdict(self)).encode()).hexdigest()[:16]
+
+    def default_folder(self, place: str, *names: str) -> Path:
+        """A folder in `place` that the same command finds again, and no other command."""
+        return Path(place) / "-".join([*names, self.digest[:8]])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScorePlan(Plan):
+    """What decides every judgment of a run."""
 
     judge: str
     version: str
@@ -51,13 +62,27 @@ class Plan:
     input: str
     calibration: str | None = None
 
-    @property
-    def digest(self) -> str:
-        """Names the run's default folder, so that the same command finds its run again."""
-        return sha256(to_json(asdict(self)).encode()).hexdigest()[:16]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedRun:
+    """A whole run: where it lies, its manifest, and how many were asked for just now."""
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    asked: int
 
 
-def read_manifest(folder: Path, plan: "DataclassInstance") -> dict[str, Any] | None:
+def folder_name(model: str) -> str:
+    """A model's name as part of a folder's.
+
+    >>> folder_name("org/model:7b"), folder_name("..")
+    ('org-model-7b', 'model')
+    """
+    safe = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in model)
+    return safe.strip(".-")[:60] or "model"
+
+
+def read_manifest(folder: Path, plan: Plan) -> dict[str, Any] | None:
     """The manifest of a whole run, or None; refused when the folder holds another run."""
     if not (folder / "plan.json").exists():
         return None
@@ -87,8 +112,13 @@ class Run:
         # 8 bytes a row are all that grows here with the input: where the judgment of each position lies.
         self._offsets = array("q")
         self._stream = os.open(self._journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-        self._synced = monotonic()
+        self._started = self._synced = monotonic()
         (folder / "set_aside.jsonl").unlink(missing_ok=True)
+
+    @property
+    def seconds(self) -> float:
+        """How long this stretch has taken so far."""
+        return round(monotonic() - self._started, 3)
 
     @property
     def has_more(self) -> bool:
@@ -166,7 +196,7 @@ class Run:
 
 
 @contextmanager
-def open_run(folder: Path, plan: "DataclassInstance", *, name: str = "judgments") -> Iterator[Run]:
+def open_run(folder: Path, plan: Plan, *, name: str = "judgments") -> Iterator[Run]:
     """Start a run in `folder`, or take up the one that is there; `name` is what it makes.
 
     Refused when the folder holds another run or other files, or when another process is at work in it.
@@ -191,6 +221,42 @@ def open_run(folder: Path, plan: "DataclassInstance", *, name: str = "judgments"
             run.close()
 
 
+def run_all(
+    folder: Path,
+    plan: Plan,
+    *,
+    total: int,
+    ask: Callable[[Run, Callable[[], None]], int],
+    conclude: Callable[[Run], tuple[Mapping[str, Any], Mapping[str, Any] | None]],
+    is_enough: Callable[[Mapping[str, Any]], bool] = lambda manifest: True,
+    name: str = "judgments",
+    on_progress: OnProgress = lambda done, total: None,
+) -> FinishedRun:
+    """Ask for the rows that the run in `folder` does not hold yet, and make the run whole.
+
+    A run that is whole and whose manifest `is_enough` is left as it is. `ask` keeps what is said in the run,
+    calls its second argument after each row, and returns how many were asked for. `conclude` is called once
+    the rows are written in order: it gives what the manifest says beside the plan, and the summary, if any.
+    """
+    manifest = read_manifest(folder, plan)
+    if manifest is not None and is_enough(manifest):
+        return FinishedRun(folder=folder, manifest=manifest, asked=0)
+    done = 0
+
+    def count_one() -> None:
+        nonlocal done
+        done += 1
+        on_progress(done, max(done, total))
+
+    with open_run(folder, plan, name=name) as run:
+        asked = ask(run, count_one)
+        run.write_judgments()
+        concluded, summary = conclude(run)
+        manifest = {**asdict(plan), **concluded}
+        run.finish(summary=summary, manifest=manifest)
+    return FinishedRun(folder=folder, manifest=manifest, asked=asked)
+
+
 def discard_run(folder: Path) -> None:
     """Take a run away in a single step, so that the same command starts it anew even if this is killed."""
     with disk_errors(folder):
@@ -213,7 +279,7 @@ def _make_folder(folder: Path) -> None:
         raise OperationalError(f"{folder}: {explain(error)}") from error
 
 
-def _check_plan(folder: Path, plan: "DataclassInstance") -> None:
+def _check_plan(folder: Path, plan: Plan) -> None:
     there, asked = _read_object(folder / "plan.json"), asdict(plan)
     differing = [
         f"{key} {str(there.get(key))[:16]} instead of {str(value)[:16]}"

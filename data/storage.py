@@ -3,8 +3,8 @@
 import io
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from glob import glob
 from hashlib import sha256
@@ -112,20 +112,54 @@ def check_table(path: Table) -> None:
         raise UserError(f"{path}: unknown kind of file; use one of {', '.join(SUFFIXES)}")
 
 
+class Digesting(io.RawIOBase):
+    """The bytes of a table, digested as they are read; what cannot be read is said with the place."""
+
+    def __init__(self, table: Table) -> None:
+        self._table, self._digest = table, sha256()
+        with self._errors():
+            self._stream = table.open("rb")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        with self._errors():
+            count: int = self._stream.readinto(buffer)  # type: ignore[attr-defined]
+        self._digest.update(memoryview(buffer)[:count])
+        return count
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+    def _errors(self) -> AbstractContextManager[None]:
+        return disk_errors(self._table) if isinstance(self._table, Path) else store_errors(self._table)
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of what was read so far."""
+        return self._digest.hexdigest()
+
+
 def digest_file(path: Table) -> str:
     """The SHA-256 of a file's bytes."""
-    digest = sha256()
-    with disk_errors(path) if isinstance(path, Path) else store_errors(path), path.open("rb") as stream:
-        while block := stream.read(BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+    buffer = bytearray(BLOCK)
+    with Digesting(path) as stream:
+        while stream.readinto(buffer):
+            pass
+        return stream.digest
 
 
-def digest_source(source: Source) -> str:
-    """The SHA-256 of a file, or of the names and contents of all shards, wherever they lie."""
+def digest_source(source: Source, digests: Iterable[str] | None = None) -> str:
+    """The SHA-256 of a file, or of the names and contents of all shards, wherever they lie.
+
+    `digests` are those of the tables, where they are known already.
+    """
+    known = list(digests or (digest_file(table) for _, table in shards_of(source)))
     if not isinstance(source, Shards):
-        return digest_file(source)
-    lines = (f"{digest_file(table)} {name}\n" for name, table in source.tables)
+        return known[0]
+    lines = (f"{digest} {name}\n" for digest, (name, _) in zip(known, source.tables, strict=True))
     return sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
 

@@ -5,16 +5,30 @@ import io
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final, TextIO, TypeVar
+from typing import IO, Any, Final, TextIO, TypeVar
 
 from data.errors import UserError
 from data.files import disk_errors, replacing
 from data.places import Places
 from data.records import LABELS, Exchange, Judgment, Rating
-from data.storage import SUFFIXES, Remote, Source, Table, check_table, shards_of, store_errors
+from data.storage import (
+    BLOCK,
+    SUFFIXES,
+    Digesting,
+    Remote,
+    Source,
+    Table,
+    check_table,
+    digest_file,
+    digest_source,
+    shards_of,
+    store_errors,
+)
 
 # The rows of a file in each of the three formats, and a row that could not be read.
 
@@ -37,6 +51,7 @@ class BadRow:
 
 
 OnBad = Callable[[BadRow], None]
+Digests = list[str] | None  # of the tables read so far, where they are asked for
 
 
 def to_json(row: Mapping[str, Any]) -> str:
@@ -52,8 +67,20 @@ def to_json(row: Mapping[str, Any]) -> str:
     return text
 
 
-def _read_jsonl(path: Table, on_bad: OnBad) -> Iterator[tuple[int, Row]]:
-    with path.open("rb") as lines:
+@contextmanager
+def _open(path: Table, digests: Digests) -> Iterator[IO[bytes]]:
+    """The bytes of a table; once all are read, their digest is among `digests`."""
+    if digests is None:
+        with path.open("rb") as stream:
+            yield stream
+        return
+    with Digesting(path) as raw, io.BufferedReader(raw, BLOCK) as buffered:
+        yield buffered
+        digests.append(raw.digest)
+
+
+def _read_jsonl(path: Table, on_bad: OnBad, digests: Digests) -> Iterator[tuple[int, Row]]:
+    with _open(path, digests) as lines:
         for number, line in enumerate(lines, start=1):
             if number == 1:
                 line = line.removeprefix(b"\xef\xbb\xbf")
@@ -76,10 +103,10 @@ def _say_json(error: Exception) -> str:
     return "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else f"not JSON: {error}"
 
 
-def _read_csv(path: Table, on_bad: OnBad) -> Iterator[tuple[int, Row]]:
+def _read_csv(path: Table, on_bad: OnBad, digests: Digests) -> Iterator[tuple[int, Row]]:
     csv.field_size_limit(sys.maxsize)
     with (
-        path.open("rb") as binary,
+        _open(path, digests) as binary,
         io.TextIOWrapper(binary, encoding="utf-8-sig", errors="surrogateescape", newline="") as stream,
     ):
         # Strict: else a quote left open would swallow every row after it without a word.
@@ -111,10 +138,12 @@ def _cell(key: str, value: str) -> Any:
         return value
 
 
-def _read_parquet(path: Table, on_bad: OnBad) -> Iterator[tuple[int, Row]]:
+def _read_parquet(path: Table, on_bad: OnBad, digests: Digests) -> Iterator[tuple[int, Row]]:
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
+    if digests is not None:
+        digests.append(digest_file(path))  # Parquet is not read from its start to its end
     try:
         with path.open("rb") as stream:
             number = 0
@@ -199,21 +228,33 @@ def read_exchanges(source: Source, *, on_bad: OnBad = stop_at_bad_row) -> Iterat
     return iter(Exchanges(source, on_bad=on_bad))
 
 
+def survey_exchanges(
+    source: Source, *, limit: int | None = None, on_bad: OnBad = stop_at_bad_row
+) -> tuple[str, int]:
+    """The digest of a source and how many exchanges it has, none counted beyond `limit`; reads it once."""
+    if limit is not None:
+        count = sum(1 for _ in islice(read_exchanges(source, on_bad=on_bad), limit))
+        return digest_source(source), count
+    digests: list[str] = []
+    count = sum(1 for _ in Exchanges(source, on_bad=on_bad, digests=digests))
+    return digest_source(source, digests), count
+
+
 class Exchanges:
     """Every valid exchange of a source, in order, and where the last that came stood: its shard and line.
 
     Rows without an id are known by their line; where there are several shards, by name and line.
     """
 
-    def __init__(self, source: Source, *, on_bad: OnBad = stop_at_bad_row) -> None:
-        self.source, self._on_bad = source, on_bad
+    def __init__(self, source: Source, *, on_bad: OnBad = stop_at_bad_row, digests: Digests = None) -> None:
+        self.source, self._on_bad, self._digests = source, on_bad, digests
         self.shard = self.line = 0
 
     def __iter__(self) -> Iterator[Exchange]:
         shards, seen = shards_of(self.source), Places()
         for shard, (name, table) in enumerate(shards):
             on_bad = _in_shard(name, self._on_bad)
-            for line, exchange, raw in _read_records(table, Exchange, on_bad, name):
+            for line, exchange, raw in _read_records(table, Exchange, on_bad, name, self._digests):
                 place = shard * SHARD + line
                 earlier = seen.note(exchange.id, place)
                 if earlier == place:
@@ -231,9 +272,9 @@ def _in_shard(name: str, on_bad: OnBad) -> OnBad:
     return (lambda bad: on_bad(replace(bad, shard=name))) if name else on_bad
 
 
-def read_ratings(path: Path) -> Iterator[Rating]:
+def read_ratings(path: Path, *, on_bad: OnBad = stop_at_bad_row) -> Iterator[Rating]:
     """Every valid rating of a file, in order; Bad, Okay and Good are read as 1, 2 and 3."""
-    for _, rating, _ in _read_records(path, Rating, stop_at_bad_row):
+    for _, rating, _ in _read_records(path, Rating, on_bad):
         yield rating
 
 
@@ -266,10 +307,12 @@ def judgment_check() -> Callable[[Row], bool]:
     return is_judgment
 
 
-def read_rows(path: Table, *, on_bad: OnBad = stop_at_bad_row) -> Iterator[tuple[int, Row]]:
+def read_rows(
+    path: Table, *, on_bad: OnBad = stop_at_bad_row, digests: Digests = None
+) -> Iterator[tuple[int, Row]]:
     """Raw rows with their line numbers, from any of the three formats."""
     check_table(path)
-    rows = READERS[path.suffix.lower()](path, on_bad)
+    rows = READERS[path.suffix.lower()](path, on_bad, digests)
     return _watched(rows, path) if isinstance(path, Remote) else rows
 
 
@@ -307,12 +350,12 @@ def to_row(record: Any) -> Row:
 
 
 def _read_records(
-    path: Table, kind: type[Record], on_bad: OnBad, shard: str = ""
+    path: Table, kind: type[Record], on_bad: OnBad, shard: str = "", digests: Digests = None
 ) -> Iterator[tuple[int, Record, Row]]:
     from pydantic import ValidationError
 
     make = make_record(kind, shard)
-    for line, row in read_rows(path, on_bad=on_bad):
+    for line, row in read_rows(path, on_bad=on_bad, digests=digests):
         try:
             yield line, make(line, row), row
         except ValidationError as error:

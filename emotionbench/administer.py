@@ -17,8 +17,8 @@ from time import monotonic
 from typing import Any
 
 from data.errors import OperationalError, UserError
-from data.runs import open_run, read_manifest
-from data.tables import read_rows, to_json
+from data.runs import OnProgress, Plan, open_run, read_manifest
+from data.tables import read_rows
 from emotionbench.ask import Inquiry, Replayer, SelfReporter
 from emotionbench.importer import import_results
 from emotionbench.questionnaires import read_questionnaire
@@ -26,15 +26,14 @@ from emotionbench.sheets import SHEETS, Sheet, write_sheets
 from emotionbench.situations import OURS, POSITIVE, choose_situations, read_situations
 from judge.engine import ask_all
 from judge.llm.answer_prompts import make_model_config, read_model_config, say_counts
-from judge.score_file import OnProgress
 
 ANSWERS = "answers"
 FEWEST_DEFAULTS = 10  # sheets without a situation: every change is held against their mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlignPlan:
-    """What decides every sheet of a run: change one of these and it is another run."""
+class AlignPlan(Plan):
+    """What decides every sheet of a run."""
 
     model: str
     version: str
@@ -46,10 +45,6 @@ class AlignPlan:
     defaults: int
     seed: int
     variant: str
-
-    @property
-    def digest(self) -> str:
-        return sha256(to_json(asdict(self)).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

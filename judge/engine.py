@@ -18,6 +18,7 @@ class Asked(Protocol):
 
 
 Ask = Callable[[Exchange], Judgment | Mapping[str, Any]]
+OnJudgment = Callable[[Judgment], Judgment]  # what is made of a judgment before it is kept
 
 
 def score_exchanges(
@@ -27,9 +28,15 @@ def score_exchanges(
     *,
     limit: int | None = None,
     on_progress: Callable[[], None] = lambda: None,
+    on_judgment: OnJudgment | None = None,
 ) -> int:
     """Judge every exchange that `run` does not hold yet; returns how many the judge was asked for."""
-    return ask_all(judge, judge.judge, exchanges, run, limit=limit, on_progress=on_progress)
+
+    def ask(exchange: Exchange) -> Judgment:
+        judgment = judge.judge(exchange)
+        return on_judgment(judgment) if on_judgment else judgment
+
+    return ask_all(judge, ask, exchanges, run, limit=limit, on_progress=on_progress)
 
 
 def ask_all(
@@ -68,7 +75,7 @@ def ask_all(
     try:
         return _work_together(work, asked, stop)
     finally:
-        _call(asked, "close")
+        _call_optional(asked, "close")
 
 
 def _work_together(work: Callable[[], int], asked: Asked, stop: Event) -> int:
@@ -81,14 +88,14 @@ def _work_together(work: Callable[[], int], asked: Asked, stop: Event) -> int:
             stop.set()
             failed = [worker for worker in workers if worker.done() and worker.exception()]
             if failed or not all(worker.done() for worker in workers):
-                _call(asked, "stop")
+                _call_optional(asked, "stop")
     for worker in failed:
         worker.result()  # raised first: others may have failed only because they were stopped then
     return sum(worker.result() for worker in workers)
 
 
-def _call(asked: Asked, name: str) -> None:
-    """Call what not everybody has."""
+def _call_optional(asked: Asked, name: str) -> None:
+    """Call `stop` or `close` where it is defined."""
     method = getattr(asked, name, None)
     if method is not None:
         method()

@@ -28,7 +28,7 @@ from data.runs import Run
 from data.storage import Source, shards_of
 from data.tables import BadRow, Exchanges, Row, make_record, read_rows, to_json, to_row
 from judge.base import Judge, load_judge
-from judge.engine import ask_all, still_to_judge
+from judge.engine import OnJudgment, ask_all, still_to_judge
 from judge.panel import endpoints_of
 
 # A process that judges slices of the input, as the Ray engine starts it.
@@ -158,6 +158,7 @@ def score_ray(
     workers: int,
     limit: int | None = None,
     on_progress: Callable[[], None] = lambda: None,
+    on_judgment: OnJudgment | None = None,
 ) -> int:
     """Judge what `run` does not hold yet, by `workers` that load the judge as it was `named`.
 
@@ -177,7 +178,8 @@ def score_ray(
                 if position == FAILED:
                     failures.append(json.loads(said))
                     continue
-                run.keep(position, Judgment(**json.loads(said)))
+                judgment = Judgment(**json.loads(said))
+                run.keep(position, on_judgment(judgment) if on_judgment else judgment)
                 on_progress()
                 count += 1
             for failure in failures:  # what was judged beside it is kept by now

@@ -1,156 +1,183 @@
-"""The chain from a file of responses to each model's shares: score, summarise, explain."""
+"""Score a file of responses: judge every row into a run folder, and correct each model's shares."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
 from difflib import get_close_matches
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import numpy as np
 
-from calibration.artifact import Calibration, Found
-from calibration.estimate import CONFIDENCE
+from calibration.artifact import Calibration, Found, find_calibration
+from calibration.estimate import CONFIDENCE, Estimate, Interval
 from calibration.probabilities.conformal import prediction_sets, thresholds_from_dict
 from calibration.probabilities.maps import map_from_dict
-from calibration.shares.correction import correct_shares
-from calibration.shares.tally import ModelShares, Tally, model_shares
+from calibration.shares.correction import Refused, correct_shares
+from calibration.shares.tally import Tally, model_shares
 from data.errors import UserError
 from data.judgments import Flags
 from data.records import LABELS, Exchange, Judgment
-from data.runs import Plan, Run, open_run, read_manifest, read_summary
-from data.storage import Source, digest_source
-from data.tables import BadRow, Exchanges, read_exchanges, read_judgments, stop_at_bad_row
+from data.runs import FinishedRun, OnProgress, Run, ScorePlan, read_summary, run_all
+from data.storage import Source, check_source, digest_source, find_source
+from data.tables import BadRow, Exchanges, read_exchanges, read_judgments, stop_at_bad_row, survey_exchanges
 from judge.base import Judge
 from judge.engine import score_exchanges
 from judge.explain import Explanation, explain
 
-
-class SettingSets:
-    """A run that notes with every judgment which labels a crowd may well have given.
-
-    At the run, since judgments come to it whatever engine asked for them.
-    """
-
-    def __init__(self, run: Run, calibration: Calibration) -> None:
-        self._run = run
-        self._map = map_from_dict(calibration.mapping)
-        self._thresholds = thresholds_from_dict(calibration.conformal)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._run, name)
-
-    def keep(self, position: int, judgment: Judgment) -> None:
-        """Keep the judgment with its set."""
-        self._run.keep(position, self.settle(judgment))
-
-    def settle(self, judgment: Judgment) -> Judgment:
-        """The judgment with its set; what the judge said stays as it was."""
-        if judgment.probabilities is None:
-            return judgment
-        said = np.array([[judgment.probabilities[label] for label in LABELS]])
-        (labels,) = prediction_sets(self._map.apply(said), self._thresholds)
-        return replace(judgment, set=labels)
-
-
-def setting_sets(run: Run, found: Found | None) -> Run | SettingSets:
-    """The run, with sets where a calibration was found."""
-    return SettingSets(run, found.calibration) if found and found.calibration else run
-
-
+AUTO = "auto"
 CAVEAT = "Intervals cover the choice of prompts only, not the judge's own errors."
 CORRECTED = (
     "Shares are corrected, and their intervals carry how far the judge strays on a model nobody rated."
 )
 DRAWS = 2000
 GUESSES = 1000  # ids among which a mistyped one is looked for
-OnProgress = Callable[[int, int], None]  # how many of how many are done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScoredRun:
-    """A whole run: where it lies, what it found, and how many responses were judged just now."""
+class ScoredModel:
+    """What a run says of one model: the judge's own shares, and what a calibration makes of them.
 
-    folder: Path
+    `corrected` is None where no calibration was applied.
+    """
+
+    name: str
+    judged: int
+    unscored: int
+    shares: Mapping[str, Estimate]
+    corrected: Mapping[str, Estimate] | Refused | None
+
+    @property
+    def good(self) -> Estimate | Refused:
+        """The share of Good: corrected, or refused with a reason, where the run has a calibration."""
+        if isinstance(self.corrected, Refused):
+            return self.corrected
+        return (self.corrected or self.shares).get(LABELS[-1], Estimate(float("nan"), None))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredRun(FinishedRun):
+    """A whole run of a judge, and its summary."""
+
     summary: Mapping[str, Any]
-    manifest: Mapping[str, Any]
-    asked: int
+
+    @property
+    def models(self) -> tuple[ScoredModel, ...]:
+        """The models, the one with the most Good responses by the judge's own count first."""
+        return tuple(map(_model_of, self.summary["models"]))
+
+    def judgments(self) -> Iterator[Judgment]:
+        """Every judgment, in the order of the input."""
+        return read_judgments(self.folder / "judgments.jsonl")
 
 
-def plan_run(responses: Source, judge: Judge, *, calibration: str | None = None) -> Plan:
+def score_file(
+    path: str | Path | Source,
+    *,
+    judge: Judge,
+    out: str | Path | None = None,
+    calibration: str | Path | Found | None = AUTO,
+    limit: int | None = None,
+    on_progress: OnProgress | None = None,
+    skip_invalid: bool = False,
+    seed: int = 0,
+    engine: Callable[..., int] = score_exchanges,
+    on_start: Callable[[Path], object] = lambda folder: None,
+) -> ScoredRun:
+    """Judge every response of a file that the run in `out` does not hold yet, and make the run whole.
+
+    `path` is a table, a folder, a glob or a URL. `calibration` is "auto" for the one that came with the
+    judge, if it fits, the path of another, or None. `on_start` is told the run's folder. `engine` is
+    `score_exchanges`, or another that takes exchanges past a judge and keeps what it says.
+    """
+    source = find_source(str(path)) if isinstance(path, str | Path) else path
+    check_source(source)
+    found = _find_calibration(judge, calibration)
+    # All is read before the first response is judged: a bad row is found in seconds, not after hours.
+    digest, total = _survey(source, limit=limit, skip_invalid=skip_invalid)
+    plan = _plan(digest, judge, found.digest)
+    folder = Path(out) if out is not None else plan.default_folder("runs", source.stem, plan.judge)
+    on_start(folder)
+
+    def ask(run: Run, count_one: Callable[[], None]) -> int:
+        exchanges = Exchanges(source, on_bad=run.set_aside if skip_invalid else stop_at_bad_row)
+        on_judgment = (
+            partial(add_prediction_set, calibration=found.calibration) if found.calibration else None
+        )
+        return engine(judge, exchanges, run, limit=limit, on_progress=count_one, on_judgment=on_judgment)
+
+    def conclude(run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
+        summary, cost = _summarise(run, judge, plan, found, seed=seed)
+        about = {"seed": seed, "limit": limit, "counts": summary["counts"]}
+        return {**about, "cost": cost, "wall_seconds": run.seconds}, summary
+
+    def is_enough(manifest: Mapping[str, Any]) -> bool:
+        is_there = all((folder / name).exists() for name in ("judgments.jsonl", "summary.json"))
+        return is_there and _answers(manifest, limit=limit, skip_invalid=skip_invalid, seed=seed)
+
+    finished = run_all(
+        folder,
+        plan,
+        total=total,
+        ask=ask,
+        conclude=conclude,
+        is_enough=is_enough,
+        on_progress=on_progress or (lambda done, total: None),
+    )
+    return ScoredRun(
+        folder=folder,
+        manifest=finished.manifest,
+        asked=finished.asked,
+        summary={**read_summary(folder), "calibration_note": found.says},
+    )
+
+
+def plan_run(responses: Source, judge: Judge, *, calibration: str | None = None) -> ScorePlan:
     """What a run of this judge over these responses, with the calibration of this digest, is known by."""
-    return Plan(
+    return _plan(digest_source(responses), judge, calibration)
+
+
+def add_prediction_set(judgment: Judgment, calibration: Calibration) -> Judgment:
+    """Note with a judgment which labels a crowd may well have given; what the judge said stays as it was."""
+    if judgment.probabilities is None:
+        return judgment
+    probabilities = np.array([[judgment.probabilities[label] for label in LABELS]])
+    mapped = map_from_dict(calibration.mapping).apply(probabilities)
+    (labels,) = prediction_sets(mapped, thresholds_from_dict(calibration.conformal))
+    return replace(judgment, set=labels)
+
+
+def _plan(digest: str, judge: Judge, calibration: str | None) -> ScorePlan:
+    return ScorePlan(
         judge=judge.name,
         version=judge.version,
         rubric=judge.rubric.digest,
-        input=digest_source(responses),
+        input=digest,
         calibration=calibration,
     )
 
 
-def default_folder(responses: Source, plan: Plan) -> Path:
-    """A folder that the same command finds again, and no other command."""
-    return Path("runs") / f"{responses.stem}-{plan.judge}-{plan.digest[:8]}"
+def _find_calibration(judge: Judge, wanted: str | Path | Found | None) -> Found:
+    if isinstance(wanted, Found):
+        return wanted
+    named = "none" if wanted is None else None if wanted == AUTO else str(wanted)
+    return find_calibration(judge, named, today=date.today())
 
 
-def score_responses(
-    responses: Source,
-    judge: Judge,
-    plan: Plan,
-    folder: Path,
-    *,
-    limit: int | None = None,
-    skip_invalid: bool = False,
-    seed: int = 0,
-    calibrated: Found | None = None,
-    on_progress: OnProgress = lambda done, total: None,
-    engine: Callable[..., int] = score_exchanges,
-) -> ScoredRun:
-    """Judge every response that the run in `folder` does not hold yet, and make the run whole.
-
-    `engine` is `score_exchanges`, or another that takes exchanges past a judge and keeps what it says.
-    """
-    manifest = read_manifest(folder, plan)
-    is_there = all((folder / name).exists() for name in ("judgments.jsonl", "summary.json"))
-    if is_there and manifest and _answers(manifest, limit=limit, skip_invalid=skip_invalid, seed=seed):
-        summary = {**read_summary(folder), **_note(calibrated)}
-        return ScoredRun(folder=folder, summary=summary, manifest=manifest, asked=0)
-    started = monotonic()
-    # Read it all before the first response is judged: a bad row is found in seconds, not after hours.
-    total = count_responses(responses, limit=limit, skip_invalid=skip_invalid)
-    with open_run(folder, plan) as run:
-        on_bad = run.set_aside if skip_invalid else stop_at_bad_row
-        done = 0
-
-        def count_one() -> None:
-            nonlocal done
-            done += 1
-            on_progress(done, max(done, total))
-
-        exchanges = Exchanges(responses, on_bad=on_bad)
-        asked = engine(judge, exchanges, setting_sets(run, calibrated), limit=limit, on_progress=count_one)
-        run.write_judgments()
-        summary, cost = _summarise(run, judge, plan, calibrated, seed=seed)
-        spent = {"cost": cost, "wall_seconds": round(monotonic() - started, 3)}
-        manifest = {**asdict(plan), "seed": seed, "limit": limit, "counts": summary["counts"], **spent}
-        run.finish(summary=summary, manifest=manifest)
-    return ScoredRun(folder=folder, summary=summary, manifest=manifest, asked=asked)
-
-
-def count_responses(responses: Source, *, limit: int | None = None, skip_invalid: bool = False) -> int:
-    """How many responses there are to judge; refused when there is none, or at the first bad row."""
+def _survey(responses: Source, *, limit: int | None, skip_invalid: bool) -> tuple[str, int]:
+    """The digest, and how many responses there are to judge; refused when there is none."""
     first_bad: list[BadRow] = []
 
     def note(bad: BadRow) -> None:
         first_bad[:] = first_bad or [bad]
 
-    exchanges = read_exchanges(responses, on_bad=note if skip_invalid else stop_at_bad_row)
-    count = sum(1 for _ in islice(exchanges, limit))
+    digest, count = survey_exchanges(responses, limit=limit, on_bad=note if skip_invalid else stop_at_bad_row)
     if not count:
         problem = f"no row can be read; the first: {first_bad[0]}" if first_bad else "the file has no rows"
         raise UserError(f"{responses}: nothing to score: {problem}")
-    return count
+    return digest, count
 
 
 def find_responses(
@@ -199,7 +226,7 @@ def _answers(manifest: Mapping[str, Any], *, limit: int | None, skip_invalid: bo
 
 
 def _summarise(
-    run: Run, judge: Judge, plan: Plan, calibrated: Found | None, *, seed: int
+    run: Run, judge: Judge, plan: ScorePlan, calibrated: Found, *, seed: int
 ) -> tuple[dict[str, Any], float]:
     """The summary of a run whose judgments are written, and what they cost."""
     tally, flags, cost = Tally(), Flags(), 0.0
@@ -208,16 +235,15 @@ def _summarise(
         flags.add(judgment)
         cost += (judgment.usage or {}).get("cost", 0.0)
     models = model_shares(tally, rng=np.random.default_rng(seed), draws=DRAWS)
-    calibration = calibrated.calibration if calibrated else None
-    corrected = correct_shares(tally, calibration) if calibration else {}
-    caveats = [CORRECTED if calibration else CAVEAT, getattr(judge, "caveat", None)]
+    corrected = correct_shares(tally, calibrated.calibration) if calibrated.calibration else {}
+    caveats = [CORRECTED if calibrated.calibration else CAVEAT, getattr(judge, "caveat", None)]
     report = getattr(judge, "report", None)
     summary = {
         "judge": plan.judge,
         "version": plan.version,
         "rubric": plan.rubric,
         "calibration": plan.calibration,
-        **_note(calibrated),
+        "calibration_note": calibrated.says,
         "confidence": CONFIDENCE,
         "draws": DRAWS,
         "seed": seed,
@@ -227,30 +253,60 @@ def _summarise(
             "set_aside": run.set_aside_count,
         },
         "flagged": flags.as_dict(),
-        "models": [{**_as_row(item), **corrected.get(item.model, {})} for item in models],
+        "models": [
+            {
+                "model": item.model,
+                "judged": item.scored,
+                "unscored": sum(item.unscored.values()),
+                "reasons": dict(sorted(item.unscored.items())),
+                "shares": {
+                    label: _share_row(share.share, share.interval) for label, share in item.shares.items()
+                },
+                **_correction_row(corrected.get(item.model)),
+            }
+            for item in models
+        ],
         "caveats": [caveat for caveat in caveats if caveat],
         **({"report": report(read_judgments(run.judgments))} if report else {}),
     }
     return summary, round(cost, 6)
 
 
-def _note(calibrated: Found | None) -> dict[str, Any]:
-    return {"calibration_note": calibrated.says} if calibrated else {}
+def _share_row(share: float, interval: Interval | None) -> dict[str, float | None]:
+    """A share in the summary; an undefined interval is null, never a number."""
+    low, high = (round(interval.low, 6), round(interval.high, 6)) if interval else (None, None)
+    return {"share": round(share, 6), "low": low, "high": high}
 
 
-def _as_row(item: ModelShares) -> dict[str, Any]:
-    """A model's line of the summary; an undefined interval is null, never a number."""
-    return {
-        "model": item.model,
-        "judged": item.scored,
-        "unscored": sum(item.unscored.values()),
-        "reasons": dict(sorted(item.unscored.items())),
-        "shares": {
-            label: {
-                "share": round(share.share, 6),
-                "low": round(share.interval.low, 6) if share.interval else None,
-                "high": round(share.interval.high, 6) if share.interval else None,
-            }
-            for label, share in item.shares.items()
-        },
-    }
+def _correction_row(corrected: Mapping[str, Estimate] | Refused | None) -> dict[str, Any]:
+    if corrected is None:
+        return {}
+    if isinstance(corrected, Refused):
+        return {"corrected": None, "refused": corrected.reason}
+    rows = {label: _share_row(item.value, item.interval) for label, item in corrected.items()}
+    return {"corrected": rows, "refused": None}
+
+
+def _model_of(row: Mapping[str, Any]) -> ScoredModel:
+    """A model's row of the summary, as `_summarise` wrote it."""
+    corrected: Mapping[str, Estimate] | Refused | None = None
+    if row.get("refused"):
+        corrected = Refused(row["refused"])
+    elif row.get("corrected"):
+        corrected = _estimates(row["corrected"])
+    return ScoredModel(
+        name=row["model"],
+        judged=row["judged"],
+        unscored=row["unscored"],
+        shares=_estimates(row["shares"]),
+        corrected=corrected,
+    )
+
+
+def _estimates(shares: Mapping[str, Mapping[str, float | None]]) -> dict[str, Estimate]:
+    found = {}
+    for label, share in shares.items():
+        low, high = share["low"], share["high"]
+        interval = Interval(low, high) if low is not None and high is not None else None
+        found[label] = Estimate(share["share"] if share["share"] is not None else float("nan"), interval)
+    return found

@@ -18,7 +18,7 @@ from typing import Any, Final
 from calibration.artifact import FILE, NONE, Found, find_calibration
 from data.errors import OperationalError, StaleCalibration, UserError
 from data.records import LABELS, UNNAMED_MODEL, Judgment
-from data.runs import discard_run
+from data.runs import OnProgress, discard_run
 from data.storage import digest_file
 from data.tables import read_exchanges, read_judgments, write_rows
 from data.text import slug
@@ -27,7 +27,7 @@ from judge.explain import explain
 from judge.llm.answer_prompts import Responder, plan_responses, respond_to, say_counts
 from judge.llm.limits import Budget
 from judge.panel import endpoints_of
-from judge.score_file import OnProgress, ScoredRun, plan_run, score_responses
+from judge.score_file import ScoredRun, plan_run, score_file
 from nightly.config import ModelEntry, NightlyConfig
 from nightly.schema import AnchorResult, JudgedResponse
 
@@ -227,12 +227,11 @@ def _ask(entry: ModelEntry, setup: NightSetup, folder: Path) -> tuple[Path, Mapp
 def _score(responses: Path, setup: NightSetup, folder: Path, who: str) -> ScoredRun:
     plan = plan_run(responses, setup.judge, calibration=setup.found.digest)
     with setup.show_progress(f"judging {who}", "judged") as on_progress:
-        run = score_responses(
+        run = score_file(
             responses,
-            setup.judge,
-            plan,
-            folder / f"judged-{plan.digest[:8]}",
-            calibrated=setup.found,
+            judge=setup.judge,
+            out=folder / f"judged-{plan.digest[:8]}",
+            calibration=setup.found,
             on_progress=on_progress,
         )
     if not run.summary["counts"]["judged"]:

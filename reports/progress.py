@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Final
 
+from data.runs import OnProgress
 from data.text import duration
-from judge.score_file import OnProgress
 from reports.terminal import open_screen
 
 WARM_UP: Final = 1.0  # seconds left out: a model is loaded, and what an earlier stretch judged is passed over

@@ -4,17 +4,16 @@ from collections.abc import Callable
 from dataclasses import asdict
 from datetime import date
 from threading import Lock
-from typing import Any, cast
+from typing import Any
 
 from calibration.artifact import Found, find_calibration
 from data.errors import StaleCalibration
 from data.records import Exchange, Judgment
-from data.runs import Run
 from data.tables import Row, to_row
 from judge.base import Judge
 from judge.explain import explain, split_reply
 from judge.panel import endpoints_of
-from judge.score_file import SettingSets
+from judge.score_file import add_prediction_set
 
 PROBE = Exchange(id="", prompt="I lost my keys.", response="Oh no! Where did you see them last?")
 
@@ -33,9 +32,7 @@ class Served:
             judge.judge(PROBE)  # opens a local network now: the first request need not wait for it
 
     def _take(self, found: Found) -> None:
-        # Only its `settle` is used, which needs no run.
-        sets = SettingSets(cast(Run, None), found.calibration) if found.calibration else None
-        self._found, self._settle = found, sets.settle if sets else None
+        self._found = found
         self._digest = found.digest  # kept, since it is reckoned anew each time it is asked for
 
     @property
@@ -65,7 +62,8 @@ class Served:
     def ask(self, exchange: Exchange) -> Judgment:
         """The judgment with its set, the same as in a run."""
         judgment = self.judge.judge(exchange)
-        return self._settle(judgment) if self._settle else judgment
+        calibration = self._found.calibration
+        return add_prediction_set(judgment, calibration) if calibration else judgment
 
     def row(self, exchange: Exchange) -> Row:
         """The judgment as a row."""

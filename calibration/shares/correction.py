@@ -246,7 +246,17 @@ def within_slope(models: Mapping[str, RatedModel]) -> float:
     return float(ratio(np.array(above), np.array(below)))
 
 
-def correct_shares(tally: Tally, calibration: Calibration) -> dict[str, dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Stands where a model's level would be, and says why there is none."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"refused ({self.reason})"
+
+
+def correct_shares(tally: Tally, calibration: Calibration) -> dict[str, Mapping[str, Estimate] | Refused]:
     """Every model's shares by the calibrated line, with transport intervals, or why they are refused."""
     lines = {label: CalibratedModels.from_dict(dict(calibration.between[label])) for label in LABELS}
     return {model: _correct_calibrated(model, clusters, lines) for model, clusters in tally.sums.items()}
@@ -254,7 +264,7 @@ def correct_shares(tally: Tally, calibration: Calibration) -> dict[str, dict[str
 
 def _correct_calibrated(
     model: str, clusters: Mapping[int, list[float]], lines: Mapping[str, CalibratedModels]
-) -> dict[str, Any]:
+) -> Mapping[str, Estimate] | Refused:
     means, noises = _judged(np.array(list(clusters.values())).reshape(-1, len(LABELS) + 1))
     targets = {
         label: Target(judge=mean, judge_noise=noise)
@@ -264,17 +274,9 @@ def _correct_calibrated(
     others = {label: line.without(model) for label, line in lines.items()}
     for label in LABELS:
         if reason := refusal(others[label], targets[label]):
-            return {"corrected": None, "refused": f"{label}: {reason}"}
-    found = on_simplex([transport(others[label], targets[label]) for label in LABELS])
-    corrected = {
-        label: {
-            "share": round(item.value, 6),
-            "low": round(item.interval.low, 6) if item.interval else None,
-            "high": round(item.interval.high, 6) if item.interval else None,
-        }
-        for label, item in zip(LABELS, found, strict=True)
-    }
-    return {"corrected": corrected, "refused": None}
+            return Refused(f"{label}: {reason}")
+    estimates = on_simplex([transport(others[label], targets[label]) for label in LABELS])
+    return dict(zip(LABELS, estimates, strict=True))
 
 
 def _judged(sums: Floats) -> tuple[list[float], list[float]]:

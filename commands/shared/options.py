@@ -42,10 +42,10 @@ def _complete(names: list[str], incomplete: str, *, or_file: bool = False) -> li
 
 
 @contextmanager
-def interruptible(kept: str, **instead: Any) -> Iterator[None]:
-    """Says after Ctrl-C what was kept, and how to go on."""
+def interruptible(kept: str, **instead: Any) -> Iterator[dict[str, Any]]:
+    """Say after Ctrl-C what was kept, and how to go on; yields the options as they are told then."""
     try:
-        yield
+        yield instead
     except KeyboardInterrupt as interrupt:
         again = command_line(click.get_current_context(), **instead)
         raise Interrupted(f"interrupted; {kept}. To go on:\n  {again}") from interrupt

@@ -3,26 +3,24 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from statistics import fmean
-from time import monotonic
 from typing import Any, ClassVar, Final, Literal
 
 from data.errors import UserError
 from data.files import read_toml
 from data.records import Exchange
-from data.runs import open_run, read_manifest
+from data.runs import FinishedRun, OnProgress, Plan, Run, run_all
 from data.storage import digest_file
-from data.tables import MAX_TEXT, read_prompts, read_rows, to_json, write_rows
+from data.tables import MAX_TEXT, read_prompts, read_rows, write_rows
 from judge.engine import ask_all
 from judge.llm.answers import OUT_OF_TOKENS, shorten, strip_thoughts, text_of
 from judge.llm.chat import Chat
 from judge.llm.endpoint import CallFailed, Endpoint
-from judge.score_file import OnProgress
 
 Style = Literal["empathy", "plain"]
 USUAL_WORDS, MOST_WORDS = 28, 97  # what the study told its models; taken from people's replies
@@ -251,26 +249,17 @@ ANSWERS, RESPONSES = "answers", "responses.jsonl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RespondPlan:
-    """What decides every response of a run: change one of these and it is another run."""
+class RespondPlan(Plan):
+    """What decides every response of a run."""
 
     model: str
     version: str
     style: str
     prompts: str
 
-    @property
-    def digest(self) -> str:
-        return sha256(to_json(asdict(self)).encode()).hexdigest()[:16]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Responded:
+class Responded(FinishedRun):
     """A whole folder of responses, and how many prompts were asked just now."""
-
-    folder: Path
-    manifest: Mapping[str, Any]
-    asked: int
 
     @property
     def responses(self) -> Path:
@@ -287,12 +276,6 @@ def plan_responses(prompts: Path, responder: Responder) -> RespondPlan:
     )
 
 
-def default_folder(prompts: Path, plan: RespondPlan) -> Path:
-    """A folder that the same command finds again, and no other command."""
-    safe = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in plan.model)
-    return Path("responses") / f"{prompts.stem}-{safe.strip('.-')[:60] or 'model'}-{plan.digest[:8]}"
-
-
 def respond_to(
     prompts: Path,
     responder: Responder,
@@ -307,35 +290,35 @@ def respond_to(
 
     `max_cost` bounds what this call spends, not what an earlier one did.
     """
-    manifest = read_manifest(folder, plan)
-    if manifest is not None and _answers(manifest, folder, limit=limit):
-        return Responded(folder=folder, manifest=manifest, asked=0)
-    started = monotonic()
-    total = _count_prompts(prompts, limit)
     responder.endpoint.max_cost = None if max_cost is None else responder.endpoint.spent + max_cost
-    with open_run(folder, plan, name=ANSWERS) as run:
-        done = 0
 
-        def count_one() -> None:
-            nonlocal done
-            done += 1
-            on_progress(done, max(done, total))
-
+    def ask(run: Run, count_one: Callable[[], None]) -> int:
         waiting = read_prompts(prompts)
-        asked = ask_all(responder, responder.respond, waiting, run, limit=limit, on_progress=count_one)
-        run.write_judgments()
+        return ask_all(responder, responder.respond, waiting, run, limit=limit, on_progress=count_one)
+
+    def conclude(run: Run) -> tuple[dict[str, Any], None]:
         answers = {row["id"]: row for _, row in read_rows(run.judgments)}
         write_rows(folder / RESPONSES, _responses(prompts, answers, responder.name))
         manifest = {
-            **asdict(plan),
             **_describe(responder),
             **_count(answers),
             "responses": digest_file(folder / RESPONSES),
             "limit": limit,
-            "wall_seconds": round(monotonic() - started, 3),
+            "wall_seconds": run.seconds,
         }
-        run.finish(manifest=manifest)
-    return Responded(folder=folder, manifest=manifest, asked=asked)
+        return manifest, None
+
+    finished = run_all(
+        folder,
+        plan,
+        total=_count_prompts(prompts, limit),
+        ask=ask,
+        conclude=conclude,
+        is_enough=lambda manifest: _answers(manifest, folder, limit=limit),
+        name=ANSWERS,
+        on_progress=on_progress,
+    )
+    return Responded(folder=finished.folder, manifest=finished.manifest, asked=finished.asked)
 
 
 def say_counts(counts: Mapping[str, int]) -> str:

@@ -24,7 +24,7 @@ from data.records import Exchange, Judgment
 from data.runs import Run
 from data.storage import digest_file
 from judge.base import Judge
-from judge.engine import still_to_judge
+from judge.engine import OnJudgment, still_to_judge
 from judge.llm.batch_files import Part, Refused, Transfer, write_parts
 from judge.llm.endpoint import RAW, CallFailed, Endpoint, Reply, complaint
 from judge.llm.limits import read_usage
@@ -218,6 +218,7 @@ def score_batch(
     *,
     limit: int | None = None,
     on_progress: Callable[[], None] = lambda: None,
+    on_judgment: OnJudgment | None = None,
     wait: bool = False,
     sleep: Callable[[float], object] | None = None,
 ) -> int:
@@ -227,7 +228,7 @@ def score_batch(
     once. The first of it is asked directly and at full price: so a wrong key or model is found at once, and
     it is learnt which parameters the server takes.
     """
-    batch = Batch(_check_judge(judge), run, on_progress, sleep)
+    batch = Batch(_check_judge(judge), run, on_progress, on_judgment, sleep)
     try:
         batch.take(exchanges, limit)
         while batch.has_work:
@@ -253,9 +254,10 @@ class Batch:
         judge: BatchJudge,
         run: Run,
         on_progress: Callable[[], None],
+        on_judgment: OnJudgment | None,
         sleep: Callable[[float], object] | None,
     ) -> None:
-        self.judge, self.run, self.on_progress = judge, run, on_progress
+        self.judge, self.run, self.on_progress, self.on_judgment = judge, run, on_progress, on_judgment
         self.state = read_state(run.folder) or State(base_url=judge.endpoint.base_url, mark=token_hex(8))
         if self.state.open and self.state.base_url != judge.endpoint.base_url:
             raise UserError(
@@ -326,7 +328,7 @@ class Batch:
         return [position for position in self.left if self.limit is None or position < self.limit]
 
     def _keep(self, position: int, judgment: Judgment) -> None:
-        self.run.keep(position, judgment)
+        self.run.keep(position, self.on_judgment(judgment) if self.on_judgment else judgment)
         del self.left[position]
         self.judged += 1
         self.on_progress()

@@ -16,7 +16,7 @@ import numpy as np
 from calibration.bias.probe_effects import Change, mean_change
 from data.errors import UserError
 from data.records import EMOTIONS, LABELS, POSITIVE_EMOTIONS, Exchange, Judgment
-from data.runs import Plan, open_run, read_manifest
+from data.runs import ScorePlan, open_run, read_manifest
 from data.tables import read_judgments
 from judge.base import Judge
 from judge.engine import score_exchanges
@@ -224,7 +224,7 @@ def ask_judge(
 ) -> dict[str, Judgment]:
     """Every text's judgment, by the digest of what the judge saw; a whole run is not repeated."""
     texts = sha256(" ".join(exchange.content for exchange in asked).encode()).hexdigest()
-    known = Plan(judge=judge.name, version=judge.version, rubric=judge.rubric.digest, input=texts)
+    known = ScorePlan(judge=judge.name, version=judge.version, rubric=judge.rubric.digest, input=texts)
     if read_manifest(folder, known) is None:
         done, total = 0, len(asked)
 

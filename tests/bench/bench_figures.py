@@ -125,10 +125,10 @@ def write_samples(path: Path, count: int) -> Path:
 
 def score_rate(judge: Any, exchanges: list[Any], folder: Path) -> float:
     """Judgments a second through the engine, into a run folder, as `score` does it."""
-    from data.runs import Plan, open_run
+    from data.runs import ScorePlan, open_run
     from judge.engine import score_exchanges
 
-    plan = Plan(judge=judge.name, version=judge.version, rubric=judge.rubric.digest, input="bench")
+    plan = ScorePlan(judge=judge.name, version=judge.version, rubric=judge.rubric.digest, input="bench")
     start = perf_counter()
     with open_run(folder, plan) as run:
         score_exchanges(judge, exchanges, run)

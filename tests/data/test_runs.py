@@ -11,10 +11,10 @@ import pytest
 from data.errors import OperationalError, UserError
 from data.files import replacing
 from data.records import Exchange, judgment_of, unscored
-from data.runs import Plan, Run, open_run, read_manifest, read_summary
+from data.runs import Run, ScorePlan, open_run, read_manifest, read_summary
 from data.tables import BadRow
 
-PLAN = Plan(judge="test", version="1", rubric="r", input="i")
+PLAN = ScorePlan(judge="test", version="1", rubric="r", input="i")
 EXCHANGES = [
     Exchange(id=f"e{n}", prompt=f"p{n // 2}", response="hm " * (n + 1), model="m") for n in range(12)
 ]

@@ -94,11 +94,11 @@ def read_run(data: bytes) -> None:
 
 
 def take_up_run(data: bytes) -> None:
-    from data.runs import Plan, open_run, read_manifest
+    from data.runs import ScorePlan, open_run, read_manifest
 
     folder = scratch() / "broken-run"
     shutil.rmtree(folder, ignore_errors=True)
-    plan = Plan(judge="j", version="1", rubric="r", input="i")
+    plan = ScorePlan(judge="j", version="1", rubric="r", input="i")
     with open_run(folder, plan):
         pass
     written(data, "broken-run/journal.jsonl")

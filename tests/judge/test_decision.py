@@ -33,7 +33,7 @@ from data.tables import read_judgments
 from judge.base import load_judge
 from judge.llm.decision import DecisionJudge
 from judge.llm.fencing import fence_exchange
-from judge.score_file import plan_run, score_responses
+from judge.score_file import score_file
 
 Start = Callable[..., "subprocess.Popen[str]"]
 Write = Callable[..., Path]
@@ -365,7 +365,7 @@ def test_with_429s_and_garbage_every_exchange_ends_once(write_responses: Write, 
     script = flaky()
     server, judge = open_judge(script, concurrency=16, retries=5)
     path = write_responses(400)
-    scored = score_responses(path, judge, plan_run(path, judge), Path("run"))
+    scored = score_file(path, judge=judge, out="run", calibration=None)
     judgments = list(read_judgments(Path("run/judgments.jsonl")))
     assert [item.id for item in judgments] == [f"r{number}" for number in range(400)]
     last = {call.text: script(call) for call in server.calls}
@@ -412,7 +412,7 @@ def test_what_ends_a_run_is_told_and_nobody_waits_any_longer(
     server, judge = open_judge(script, concurrency=4)
     path = write_responses(50)
     with pytest.raises(OperationalError, match="HTTP 401"):
-        score_responses(path, judge, plan_run(path, judge), Path("run"))
+        score_file(path, judge=judge, out="run", calibration=None)
     assert len(server.calls) == 4
 
 
@@ -421,12 +421,12 @@ def test_a_budget_stops_a_run_that_can_be_taken_up_again(write_responses: Write,
     path = write_responses(100)
     judge.endpoint.max_cost = 0.004  # a call costs USD 0.0001
     with pytest.raises(BudgetSpent):
-        score_responses(path, judge, plan_run(path, judge), Path("run"))
+        score_file(path, judge=judge, out="run", calibration=None)
     assert judge.endpoint.spent <= 0.004
     kept = Path("run/journal.jsonl").read_bytes().count(b"\n")
     assert kept == len(server.calls) > 20
     judge.endpoint.max_cost = None
-    scored = score_responses(path, judge, plan_run(path, judge), Path("run"))
+    scored = score_file(path, judge=judge, out="run", calibration=None)
     assert scored.asked == 100 - kept
     assert len(server.calls) == 100
     assert scored.manifest["cost"] == pytest.approx(0.01)
@@ -451,7 +451,7 @@ def test_a_real_server_judges_fifty_samples() -> None:
     path = Path("responses.jsonl")
     with start_systemone_server() as (base_url, model):
         judge = DecisionJudge(base_url=base_url, model=model, protocol="systemone", concurrency=4)
-        scored = score_responses(path, judge, plan_run(path, judge), Path("run"), limit=50)
+        scored = score_file(path, judge=judge, out="run", calibration=None, limit=50)
         request = judge.write_request(fence_exchange(EXCHANGE))
         body = httpx.post(f"{base_url}/systemone", json=request, timeout=60, trust_env=False).json()
         judgment = judge.judge(EXCHANGE)
@@ -464,4 +464,4 @@ def test_a_real_server_judges_fifty_samples() -> None:
     assert len({item.score for item in judgments}) > 1
     assert all((item.usage or {})["input_tokens"] > 100 for item in judgments)
     # The server is gone: a second run over the same file needs none.
-    assert score_responses(path, judge, plan_run(path, judge), Path("run"), limit=50).asked == 0
+    assert score_file(path, judge=judge, out="run", calibration=None, limit=50).asked == 0

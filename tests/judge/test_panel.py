@@ -18,7 +18,7 @@ from data.tables import read_judgments, write_rows
 from judge.base import load_judge
 from judge.llm.fencing import fence_exchange
 from judge.panel import PanelJudge, Weights, combine, digest_weights, endpoints_of, limit_cost
-from judge.score_file import plan_run, score_responses
+from judge.score_file import score_file
 
 Write = Callable[..., Path]
 EXCHANGE = Exchange(id="1", prompt="My dog died.", response="I am so sorry.", emotion="sad")
@@ -164,10 +164,10 @@ def test_members_share_one_purse(write_responses: Write) -> None:
         limit_cost(judge, 0.1)
         path = write_responses(30)
         with pytest.raises(BudgetSpent, match="--max-cost"):
-            score_responses(path, judge, plan_run(path, judge), Path("run"))
+            score_file(path, judge=judge, out="run", calibration=None)
         assert 0.05 < first.spent == second.spent <= 0.1, "a cent a call, whoever makes it"
         limit_cost(judge, None)
-        scored = score_responses(path, judge, plan_run(path, judge), Path("run"))
+        scored = score_file(path, judge=judge, out="run", calibration=None)
         assert scored.summary["counts"]["judged"] == 30
     done = score(path, "--judge", "panel.toml", "--out", "run", "--max-cost", "0.1")
     assert done.exit_code == 0, "nothing is left to pay for"

@@ -16,7 +16,7 @@ from servers import Answer, Call, Script, ScriptedServer, answer_chat, find_smol
 import cli
 from data.errors import OperationalError, UserError
 from data.records import Exchange, Judgment
-from data.runs import Plan, open_run
+from data.runs import ScorePlan, open_run
 from data.tables import read_exchanges, read_judgments
 from judge.base import load_judge
 from judge.engine import score_exchanges
@@ -556,7 +556,7 @@ def score(judge: PromptedJudge, folder: Path, count: int) -> tuple[list[Judgment
         replace(exchange, situation=None, emotion=None, response=exchange.response[:60])
         for exchange in list(read_exchanges(SAMPLES))[:count]
     ]
-    plan = Plan(judge=judge.name, version=judge.version, rubric=judge.rubric.digest, input="samples")
+    plan = ScorePlan(judge=judge.name, version=judge.version, rubric=judge.rubric.digest, input="samples")
     with open_run(folder, plan) as run:
         asked = score_exchanges(judge, exchanges, run)
         run.write_judgments()

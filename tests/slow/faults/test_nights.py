@@ -19,7 +19,7 @@ from simulated import World, start_world
 
 import cli
 from calibration.artifact import Calibration, JudgeIdentity, misfit
-from data.runs import Plan, discard_run, open_run
+from data.runs import ScorePlan, discard_run, open_run
 from nightly.config import read_config
 from nightly.history import open_history
 from nightly.night import run_night
@@ -185,5 +185,5 @@ def test_a_run_is_taken_away_in_one_step(tmp_path: Path, monkeypatch: pytest.Mon
         patched.setattr(shutil, "rmtree", die)
         discard_run(folder)
     assert not folder.exists(), "never half of it"
-    with open_run(folder, Plan(judge="j", version="1", rubric="r", input="i")):
+    with open_run(folder, ScorePlan(judge="j", version="1", rubric="r", input="i")):
         assert [item.name for item in tmp_path.iterdir()] == ["run"], "what was left of it is gone as well"

@@ -15,13 +15,13 @@ from rows import make_rows, write_many, write_shards
 
 import cli
 from data.errors import OperationalError, UserError
-from data.runs import Plan, open_run
+from data.runs import ScorePlan, open_run
 from data.storage import find_source
 from data.tables import Exchanges
 from judge import ray_engine as engine
 from judge.base import load_judge
 from judge.ray_engine import score_ray, start_ray
-from judge.score_file import ScoredRun, plan_run, score_responses
+from judge.score_file import ScoredRun, score_file
 
 FILES = ("judgments.jsonl", "summary.json", "plan.json")
 pytestmark = pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*")  # its own, of itself
@@ -41,7 +41,7 @@ def score(
     """As the command does, in this process, or by `workers`."""
     source, loaded = find_source(str(place)), load_judge(judge)
     by_ray = {"engine": partial(score_ray, named=judge, workers=workers)} if workers else {}
-    return score_responses(source, loaded, plan_run(source, loaded), out, **by_ray, **options)  # type: ignore[arg-type]
+    return score_file(source, judge=loaded, out=out, calibration=None, **by_ray, **options)  # type: ignore[arg-type]
 
 
 def assert_same(one: Path, other: Path, *more: str) -> None:
@@ -136,7 +136,7 @@ def test_ray_listens_on_the_loopback_alone() -> None:
 def test_a_slice_is_of_one_shard_and_small(tmp_path: Path) -> None:
     """Seen without Ray: which lines a worker is given."""
     folder = write_shards(tmp_path / "night", {"a.jsonl": 50, "b.jsonl": 7})
-    with open_run(tmp_path / "run", Plan(judge="j", version="1", rubric="r", input="i")) as run:
+    with open_run(tmp_path / "run", ScorePlan(judge="j", version="1", rubric="r", input="i")) as run:
         source = find_source(str(folder))
         slices = engine._cut(Exchanges(source), run, None, lambda: None, is_paid=False, workers=1)
     cut = [part.to_pydict() for part in slices]
