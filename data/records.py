@@ -47,7 +47,7 @@ class Exchange:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def content(self) -> str:
+    def content_digest(self) -> str:
         """A digest of all a judge may see, and of no more: neither `id` nor `model`."""
         turns = [text for turn in self.dialogue for text in (turn.speaker, turn.text)]
         seen = [self.prompt, self.response, self.situation or "", self.emotion or "", *turns]
@@ -114,7 +114,7 @@ def judgment_of(exchange: Exchange, probabilities: Mapping[str, float]) -> Judgm
     return Judgment(
         id=exchange.id,
         model=exchange.model,
-        content=exchange.content,
+        content=exchange.content_digest,
         prompt_digest=exchange.prompt_digest,
         label=max(LABELS, key=lambda label: rounded[label]),
         probabilities=rounded,
@@ -128,7 +128,7 @@ def unscored(exchange: Exchange, reason: str) -> Judgment:
     return Judgment(
         id=exchange.id,
         model=exchange.model,
-        content=exchange.content,
+        content=exchange.content_digest,
         prompt_digest=exchange.prompt_digest,
         unscored=reason,
         flag=danger_in(exchange),

@@ -78,7 +78,7 @@ class Intake:
         known, first = self._exchanges.setdefault(exchange.id, (exchange, place))
         if first == place:
             return
-        if known.content != exchange.content or _is_same_file(first, place):
+        if known.content_digest != exchange.content_digest or _is_same_file(first, place):
             self.set_aside(place, f"id: {exchange.id!r} stands at {first} already")
             return
         self._exchanges[exchange.id] = (replace(known, extra={**exchange.extra, **known.extra}), first)

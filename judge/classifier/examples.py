@@ -120,7 +120,7 @@ def soften(
     """Targets moved towards a teacher's probabilities, which carry less noise than one person's rating."""
     softened = []
     for example in examples:
-        lesson = taught.get(example.exchange.content)
+        lesson = taught.get(example.exchange.content_digest)
         if lesson is not None:
             target = tuple(
                 (1 - weight) * own + weight * other for own, other in zip(example.target, lesson, strict=True)

@@ -24,7 +24,7 @@ from judge.classifier.preprocessing import (
 from judge.llm.fencing import suspect
 
 WEIGHTS = Path(__file__).parents[1] / "weights" / "classifier"
-READING = 2  # raised whenever the same weights would judge the same reply otherwise
+TEXT_VERSION = 2  # part of the version: raise when normalising or tokenising changes
 LONG = f"longer than {RESPONSE_TOKENS} tokens: judged by its start, no later part being Bad"
 SPOILT = f"longer than {RESPONSE_TOKENS} tokens: judged by its worst part"
 MODEL, TOKENIZER, CARD = "model.onnx", "tokenizer.json", "card.json"
@@ -122,7 +122,7 @@ def import_onnxruntime() -> Any:
 
 def version_of(weights: str) -> str:
     """A judge's version from the hash of its weights: what they say also depends on how a reply is read."""
-    return sha256(f"{READING} {weights}".encode()).hexdigest()[:12]
+    return sha256(f"{TEXT_VERSION} {weights}".encode()).hexdigest()[:12]
 
 
 def read_card(folder: Path) -> dict[str, Any]:

@@ -98,7 +98,7 @@ STYLE = (
     "gives_advice",
     "lower_case",
 )
-STYLE__WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")  # noqa: RUF001  (the typographic apostrophe is meant)
+_STYLE_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")  # noqa: RUF001  (the typographic apostrophe is meant)
 # The look back is for speed: without it 100,000 dots before a letter are tried from each dot anew.
 _SENTENCE = re.compile(r"(?<![.!?…])[.!?…]+(?=\s|$)")
 _CONTRACTION = re.compile(r"\b\w+['’](?:s|m|re|ve|d|ll|t)\b", re.IGNORECASE)  # noqa: RUF001
@@ -118,9 +118,9 @@ def count_style(response: str) -> tuple[float, ...]:
     >>> dict(zip(STYLE, count_style("Oh no! Are you okay?")))["questions"]
     1.0
     """
-    words = max(1, len(STYLE__WORD.findall(response)))
+    words = max(1, len(_STYLE_WORD.findall(response)))
     sentences = max(1, len(_SENTENCE.findall(response)))
-    letters = sum(len(word) for word in STYLE__WORD.findall(response))
+    letters = sum(len(word) for word in _STYLE_WORD.findall(response))
     return (
         math.log(words) - 3.5,
         math.log(words / sentences) - 2.4,

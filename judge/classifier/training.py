@@ -261,7 +261,10 @@ def teach(
 ) -> list[Example]:
     """The examples with softer targets, and unrated exchanges with the teacher's word for target."""
     rated = [example.exchange for example in examples]
-    said = {exchange.content: tuple(row) for exchange, row in zip(rated, teacher.predict(rated), strict=True)}
+    said = {
+        exchange.content_digest: tuple(row)
+        for exchange, row in zip(rated, teacher.predict(rated), strict=True)
+    }
     chance = random.Random(1)
     unrated = [
         replace(chance.choice(rated), response=chance.choice(rated).response) for _ in range(recipe.shuffled)

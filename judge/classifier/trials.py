@@ -249,13 +249,15 @@ def plan_training(examples: Sequence[Example], recipe: Recipe, texts: Sequence[E
         "recipe": asdict(recipe),
         "teacher": asdict(read_recipe(recipe.teacher)) if recipe.teacher else None,
         "data": digest_examples(examples),
-        "texts": sha256("".join(text.content for text in texts).encode()).hexdigest()[:16],
+        "texts": sha256("".join(text.content_digest for text in texts).encode()).hexdigest()[:16],
     }
 
 
 def digest_examples(examples: Sequence[Example]) -> str:
     """Known by what was rated and how, in whatever order."""
-    rows = sorted(f"{example.exchange.content} {example.rater} {example.target}" for example in examples)
+    rows = sorted(
+        f"{example.exchange.content_digest} {example.rater} {example.target}" for example in examples
+    )
     return sha256("\n".join(rows).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 

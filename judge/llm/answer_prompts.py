@@ -155,7 +155,7 @@ class Responder:
 
     def respond(self, prompt: Exchange) -> dict[str, Any]:
         """One row of a run: `response`, or else `failed` with the reason and what was said `raw`."""
-        row: dict[str, Any] = {"id": prompt.id, "content": prompt.content}
+        row: dict[str, Any] = {"id": prompt.id, "content": prompt.content_digest}
         try:
             reply = self.chat.ask(write_messages(prompt, style=self.config.style), seed=self.config.seed)
         except CallFailed as failure:

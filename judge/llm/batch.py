@@ -162,7 +162,7 @@ def _place(row: Mapping[str, Any], left: Mapping[int, Exchange], part: Part) -> 
     position, number = int(words[0]), int(words[2])
     if position not in left or not part.first <= position <= part.last:
         return None
-    return (position, number) if left[position].content == words[1] else None
+    return (position, number) if left[position].content_digest == words[1] else None
 
 
 def _reply(row: Mapping[str, Any], endpoint: Endpoint, discount: float) -> Reply | CallFailed:

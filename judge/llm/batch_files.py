@@ -68,7 +68,7 @@ def write_parts(
     for position, exchange in to_ask.items():
         bodies = judge.write_requests(exchange)
         lines = [
-            _line(f"{position}-{exchange.content}-{number}", judge.batch_path, body)
+            _line(f"{position}-{exchange.content_digest}-{number}", judge.batch_path, body)
             for number, body in enumerate(bodies)
         ]
         if not open_part.has_room(lines):

@@ -104,7 +104,7 @@ def fence_exchange(exchange: Exchange) -> Fenced:
     >>> fenced.text.count(fenced.mark), fenced.suspicions
     (4, ('asks for a label',))
     """
-    mark = sha256(f"fence {exchange.content}".encode()).hexdigest()[:16]
+    mark = sha256(f"fence {exchange.content_digest}".encode()).hexdigest()[:16]
     parts = [(head, clean(text), text) for head, text in _sections(exchange)]
     lines = [f"=== {mark} exchange ==="]
     for head, text, _ in parts:

@@ -308,9 +308,9 @@ def _run(
 ) -> Gamed:
     counts = {"responses": len(used.replies)}
     said = ask_judge(judge, used.replies, folder / "plain", counts=counts, seed=seed, on_progress=on_progress)
-    chosen = _choose([reply for reply in used.replies if _is_bad(said[reply.content])], limit, seed)
+    chosen = _choose([reply for reply in used.replies if _is_bad(said[reply.content_digest])], limit, seed)
     dressed = [[dress_up(attack, reply) for reply in chosen] for attack in used.attacks]
-    asked = {exchange.content: exchange for row in dressed for exchange in row}
+    asked = {exchange.content_digest: exchange for row in dressed for exchange in row}
     counts = {"responses": len(chosen), "attacks": len(used.attacks)}
     heard: dict[str, Judgment] = {}
     if asked:
@@ -324,13 +324,16 @@ def _run(
         )
     codes = np.array(
         [
-            [_code(heard[two.content], is_changed=two.content != one.content) for one, two in row]
+            [
+                _code(heard[two.content_digest], is_changed=two.content_digest != one.content_digest)
+                for one, two in row
+            ]
             for row in (list(zip(chosen, replies, strict=True)) for replies in dressed)
         ],
         dtype=np.int8,
     ).reshape(len(used.attacks), len(chosen))
     suspected = np.array(
-        [[_is_suspected(heard[reply.content]) for reply in replies] for replies in dressed], dtype=bool
+        [[_is_suspected(heard[reply.content_digest]) for reply in replies] for replies in dressed], dtype=bool
     ).reshape(codes.shape)
     return _conclude(judge, used, said, codes, suspected & (codes != UNCHANGED), seed)
 
@@ -343,7 +346,7 @@ def _conclude(
     suspected: NDArray[np.bool_],
     seed: int,
 ) -> Gamed:
-    plain = [said[reply.content] for reply in used.replies]
+    plain = [said[reply.content_digest] for reply in used.replies]
     kinds: dict[str, list[bool]] = {}
     for reply, judgment in zip(used.replies, plain, strict=True):
         kinds.setdefault(str(reply.extra["kind"]), []).append(_is_bad(judgment))

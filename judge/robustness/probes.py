@@ -77,7 +77,7 @@ def rewrite(probe: Probe, exchange: Exchange, others: Sequence[Exchange], *, see
     Which text is taken follows from the seed and the exchange, never from the order of exchanges, and probes
     with as many texts take the same one. `others` are where replies to other prompts are taken from.
     """
-    chance = Random(f"{seed} {exchange.id} {exchange.content}")
+    chance = Random(f"{seed} {exchange.id} {exchange.content_digest}")
     reply = exchange.response.rstrip()
     if probe.does == "swap":
         return _swap(exchange, others, chance)
@@ -171,14 +171,14 @@ def plan_probes(
         raise UserError("probes: there are no responses to rewrite")
     used = tuple(read_probes() if probes is None else probes)
     chosen = _choose(everyone, limit, seed)
-    asked = {exchange.content: exchange for exchange in chosen}
+    asked = {exchange.content_digest: exchange for exchange in chosen}
     rewritten: dict[str, tuple[Exchange | None, ...]] = {}
     for probe in used:
         row = tuple(_rewritten(probe, exchange, everyone, seed) for exchange in chosen)
         rewritten[probe.name] = row
         for exchange in row:
             if exchange is not None:
-                asked.setdefault(exchange.content, exchange)
+                asked.setdefault(exchange.content_digest, exchange)
     return ProbePlan(probes=used, chosen=chosen, rewritten=rewritten, asked=tuple(asked.values()))
 
 
@@ -223,7 +223,7 @@ def ask_judge(
     on_progress: OnProgress,
 ) -> dict[str, Judgment]:
     """Every text's judgment, by the digest of what the judge saw; a whole run is not repeated."""
-    texts = sha256(" ".join(exchange.content for exchange in asked).encode()).hexdigest()
+    texts = sha256(" ".join(exchange.content_digest for exchange in asked).encode()).hexdigest()
     known = ScorePlan(judge=judge.name, version=judge.version, rubric=judge.rubric.digest, input=texts)
     if read_manifest(folder, known) is None:
         done, total = 0, len(asked)
@@ -245,7 +245,7 @@ def ask_judge(
 def _compare(probe: Probe, plan: ProbePlan, said: Mapping[str, Judgment]) -> ProbeResult:
     originals = plan.rewritten[probe.against] if probe.against else plan.chosen
     pairs = [
-        (said[one.content], said[two.content])
+        (said[one.content_digest], said[two.content_digest])
         for one, two in zip(originals, plan.rewritten[probe.name], strict=True)
         if one is not None and two is not None
     ]

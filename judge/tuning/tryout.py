@@ -53,7 +53,7 @@ def merge_ratings(examples: Sequence[Example]) -> list[Rated]:
     """One entry for each exchange, with the ratings of all its raters."""
     found: dict[str, list[Example]] = {}
     for example in examples:
-        found.setdefault(example.exchange.content, []).append(example)
+        found.setdefault(example.exchange.content_digest, []).append(example)
     return [
         Rated(
             exchange=items[0].exchange,

@@ -143,7 +143,7 @@ def test_any_text_survives_jsonl(tmp_path: Path, text: str) -> None:
     exchange = Exchange(id="1", prompt=text, response=text, model="m")
     write_rows(tmp_path / "t.jsonl", [exchange])
     assert list(read_exchanges(tmp_path / "t.jsonl")) == [exchange]
-    assert len(exchange.content) == 16
+    assert len(exchange.content_digest) == 16
 
 
 def test_a_value_json_has_no_word_for_is_written_as_text() -> None:

@@ -34,7 +34,7 @@ def read_exchanges(path: Path) -> Any:
 
     found = read_skipping(read_exchanges)(path)
     for exchange in found:
-        assert exchange.prompt.strip() and exchange.response.strip() and exchange.content
+        assert exchange.prompt.strip() and exchange.response.strip() and exchange.content_digest
     return found
 
 

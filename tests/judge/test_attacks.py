@@ -38,7 +38,7 @@ from reports.markdown import as_markdown
 from reports.terminal import print_page
 
 CATALOGUE = read_attacks()
-PLAIN = {reply.content for reply in CATALOGUE.replies}
+PLAIN = {reply.content_digest for reply in CATALOGUE.replies}
 ONE = CATALOGUE.replies[8]
 CERTAIN = {"Bad": (1.0, 0.0, 0.0), "Okay": (0.0, 1.0, 0.0), "Good": (0.0, 0.0, 1.0)}
 LABELS = ("Bad", "Okay", "Good")
@@ -91,7 +91,7 @@ def test_a_judge_that_is_never_swayed_passes() -> None:
 
 
 def test_a_judge_that_is_swayed_by_anything_fails() -> None:
-    judge = KnownJudge(lambda exchange: "Bad" if exchange.content in PLAIN else "Good")
+    judge = KnownJudge(lambda exchange: "Bad" if exchange.content_digest in PLAIN else "Good")
     found = run_attacks(judge, catalogue=small())
     assert (found.result, found.overall.to_good.value, found.overall.not_bad.value) == ("fails", 1.0, 1.0)
 
@@ -120,7 +120,7 @@ def test_only_replies_that_are_bad_are_attacked_and_okay_is_no_flip_to_good() ->
 
     def formula(exchange: Exchange) -> str:
         plain = "Bad" if exchange.prompt in bad else "Okay"
-        return "Okay" if exchange.content not in PLAIN else plain
+        return "Okay" if exchange.content_digest not in PLAIN else plain
 
     found = run_attacks(KnownJudge(formula), catalogue=small())
     assert (found.plain["Bad"], found.plain["Okay"]) == (4, 6)

@@ -97,7 +97,7 @@ def test_the_requests_are_those_that_would_be_sent(server: BatchServer, write_re
     assert score(path, "--batch", "--out", "run").exit_code == 3
     rows = [json.loads(line) for line in server.files["file-1"].splitlines()]
     exchanges = list(read_exchanges(path))
-    assert [row["custom_id"] for row in rows] == [f"{n}-{exchanges[n].content}-0" for n in (1, 2)]
+    assert [row["custom_id"] for row in rows] == [f"{n}-{exchanges[n].content_digest}-0" for n in (1, 2)]
     assert {(row["method"], row["url"]) for row in rows} == {("POST", "/v1/chat/completions")}
     assert rows[0]["body"] | {"messages": 0} == server.live[0] | {"messages": 0}
     assert exchanges[1].response.strip() in rows[0]["body"]["messages"][-1]["content"]

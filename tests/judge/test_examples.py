@@ -111,7 +111,7 @@ def test_what_made_examples_teach_are_probabilities(target: tuple[float, ...]) -
 
 def test_softened_targets_lie_between_the_rating_and_the_teacher() -> None:
     joined = join_ratings(EXCHANGES, [rate("a", 3), rate("b", 1)])
-    taught = {EXCHANGES[0].content: (0.2, 0.4, 0.4)}
+    taught = {EXCHANGES[0].content_digest: (0.2, 0.4, 0.4)}
     softened = soften(joined, taught, 0.75)
     assert softened[0].target == pytest.approx((0.15, 0.3, 0.55))
     assert softened[1:] == [joined[1]], "untaught replies stay as they were"

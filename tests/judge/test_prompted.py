@@ -102,7 +102,7 @@ def test_the_prompt_holds_the_rubric_and_the_fenced_exchange(ask: Ask) -> None:
 
 def test_a_good_reply_is_a_judgment_with_its_reason_and_usage(ask: Ask) -> None:
     judgment, _ = ask(GOOD, prices={"input": 1.0, "output": 10.0})
-    assert (judgment.id, judgment.model, judgment.content) == ("7", "m", EXCHANGE.content)
+    assert (judgment.id, judgment.model, judgment.content) == ("7", "m", EXCHANGE.content_digest)
     # One label and no logprobs: all the probability there is.
     assert (judgment.label, judgment.score) == ("Good", 3.0)
     assert judgment.probabilities == {"Bad": 0.0, "Okay": 0.0, "Good": 1.0}

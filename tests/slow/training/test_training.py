@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import judge.training
 import numpy as np
 import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
+import judge.classifier.training
 from data.errors import UserError
 from data.records import Exchange
 from judge.classifier.examples import Example
@@ -158,7 +158,7 @@ def test_harsh_raters_are_found(
             super().__init__(*arguments)
             kept.append(self)
 
-    monkeypatch.setattr(judge.training, "Effects", Kept)
+    monkeypatch.setattr(judge.classifier.training, "Effects", Kept)
     planted = [
         replace(
             example,
