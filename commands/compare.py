@@ -1,4 +1,4 @@
-"""The commands that say how far to trust a judge, and which model is better."""
+"""The command `compare`: which model is better, by a judge or by people."""
 
 import json
 from datetime import date
@@ -11,9 +11,9 @@ from calibration.comparison.compare_runs import compare as compare_models
 from commands.shared.options import FILE
 from data.files import disk_errors, replacing
 from judge.base import WEIGHTS
-from reports.comparison import compared_runs_row, contest_page
-from reports.markdown import as_markdown as page_as_markdown
-from reports.study_tables import crowd_page
+from reports.comparison import compared_runs_row, runs_page
+from reports.markdown import as_markdown
+from reports.study_tables import ratings_page
 from reports.terminal import print_page, working
 
 
@@ -81,29 +81,22 @@ def compare(
         margin=margin / 100,
         weights=WEIGHTS,
     )
-    compare_and_print(question, today=date.today(), out=out, as_markdown=markdown, as_json=as_json)
-
-
-def compare_and_print(
-    question: Question, *, today: date, out: Path | None, as_markdown: bool, as_json: bool
-) -> None:
-    """Compare, print in the form asked for, and write the report where a folder is named."""
     with working("comparing"):
-        compared = compare_models(question, today=today)
+        compared = compare_models(question, today=date.today())
     if isinstance(compared, ComparedRuns):
         result = compared_runs_row(compared)
-        page = contest_page(result)
+        page = runs_page(compared)
     else:
         result = {"kind": "ratings", "left_out": list(compared.left_out), **compared.comparison.as_dict()}
-        page = crowd_page(compared.comparison, left_out=compared.left_out, source=compared.source)
+        page = ratings_page(compared.comparison, left_out=compared.left_out, source=compared.source)
     if as_json:
         print(json.dumps(result, indent=2, allow_nan=False))
-    elif as_markdown:
-        print(page_as_markdown(page))
+    elif markdown:
+        print(as_markdown(page))
     else:
         print_page(page)
     if out is not None:
-        texts = {"report.md": page_as_markdown(page), "report.json": json.dumps(result, indent=2) + "\n"}
+        texts = {"report.md": as_markdown(page), "report.json": json.dumps(result, indent=2) + "\n"}
         with disk_errors(out):
             out.mkdir(parents=True, exist_ok=True)
             for name, text in texts.items():

@@ -1,30 +1,32 @@
-"""A comparison of judged models in sentences: one a pair, and what one must know to read them."""
+"""A comparison of judged models: its sentences, its JSON values and its page."""
 
-import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from calibration.comparison.compare_runs import ComparedRuns
 from calibration.comparison.differences import ALPHA, Difference
+from calibration.comparison.judged_models import Level
 from calibration.comparison.published_models import is_published
-from calibration.estimate import Estimate
+from calibration.estimate import Estimate, Interval
 from data.judgments import say_flags
-from data.records import LABELS
-from data.text import UNDEFINED, listed, show_estimate
+from data.records import LABELS, to_plain
+from data.text import UNDEFINED, interval, listed, p_value, percent, points, signed
 from reports.page import Page, Section, Table, row
 
 MOST_NAMED = 6
+MOST_PAIRS = 60
 NOTABLE = 0.01  # a share by which a difference may differ from that of the levels unexplained
 BASES = {"ratings": "ratings", "line": "the line", "both": "line and ratings", "judge": "the judge alone"}
-NONE = "\N{EN DASH}"
-MINUS = "\N{MINUS SIGN}"
-Row = Mapping[str, Any]
+BASES_NOTE = (
+    "by: line, the judge corrected through calibrated models; ratings, people's of this model; both, the two"
+    " together; judge, the judge's own share, uncorrected."
+)
 
 
 def compared_runs_row(compared: ComparedRuns) -> dict[str, Any]:
     """Make the JSON values of a comparison of runs, with a sentence for each pair and the notes."""
     calibration = compared.corrector.calibration
-    result: dict[str, Any] = {
+    return {
         "kind": "runs",
         "judge": {name: getattr(compared.judge, name) for name in ("name", "version", "rubric")},
         "calibration": {
@@ -38,263 +40,193 @@ def compared_runs_row(compared: ComparedRuns) -> dict[str, Any]:
         "says": compared.corrector.says,
         "margin": compared.margin,
         "models": [
-            {**level.as_dict(), "letters": compared.letters[level.model]} for level in compared.models
+            {**to_plain(level), "letters": compared.letters[level.model]} for level in compared.models
         ],
         "baselines": [
             {
                 "model": item.name,
-                "shares": {label: share.as_dict() for label, share in item.shares.items()},
+                "shares": to_plain(item.shares),
                 "ratings": item.ratings,
                 "design_effect": item.design_effect,
             }
             for item in compared.baselines
         ],
-        "pairs": [{**item.as_dict(), "sentence": say_pair(item, compared.margin)} for item in compared.pairs],
+        "pairs": [{**to_plain(pair), "sentence": say_pair(pair, compared.margin)} for pair in compared.pairs],
         "tests": compared.tests,
         "never_met": list(compared.never_met),
         "repeated": list(compared.repeated),
         **compared.flags,
+        "notes": list(_notes(compared)),
     }
-    result["notes"] = [*notes_of(result), *(f"{line}." for line in say_flags(result.get("flagged")))]
-    return result
 
 
-def say_pair(item: Difference, margin: float) -> str:
-    """One sentence about two models."""
+def say_pair(pair: Difference, margin: float) -> str:
+    """Say in one sentence how two models differ."""
     step = f"{100 * margin:g} points"
-    if item.verdict == "refused":
-        whose = item.one if is_published(item.other) else "each"
-        more = f" About {about(item.more):,} ratings of {whose} would tell." if item.more else ""
-        return f"{item.one} and {item.other} cannot be compared: {item.reason or 'undefined'}.{more}"
-    figures = f"{say_points(item.good)}, {say_p(item.p_holm)}"
-    if item.p < ALPHA <= item.p_holm:
-        figures += f" ({say_p(item.p)} before Holm)"
-    if item.verdict in ("better", "worse"):
-        return _say_apart(item, figures)
-    if item.verdict == "no difference":
-        return (
-            f"No difference shown between {item.one} and {item.other}: {figures};"
-            f" one of {step} would have been found."
-        )
+    both = f"{pair.one} and {pair.other}"
+    whose = pair.one if is_published(pair.other) else "each"
+    if pair.verdict == "refused":
+        more = f" About {round_up(pair.more):,} ratings of {whose} would tell." if pair.more else ""
+        return f"{both} cannot be compared: {pair.reason or UNDEFINED}.{more}"
+    figures = f"{_say_good(pair.good)}, {_say_p(pair.p_holm)}"
+    if pair.p < ALPHA <= pair.p_holm:
+        figures += f" ({_say_p(pair.p)} before Holm)"
+    if pair.verdict in ("better", "worse"):
+        return _say_told_apart(pair, figures)
+    if pair.verdict == "no difference":
+        return f"No difference shown between {both}: {figures}; one of {step} would have been found."
     more = ""
-    if item.more:
-        whose = f" of {item.one}" if is_published(item.other) else " of each"
-        what = "prompts" if item.unit == "prompts" else f"ratings{whose}"
-        more = f"; about {about(item.more):,} more {what} would find a difference of {step}"
-    return f"Too few to tell {item.one} from {item.other}: {figures}{more}."
+    if pair.more:
+        what = "prompts" if pair.unit == "prompts" else f"ratings of {whose}"
+        more = f"; about {round_up(pair.more):,} more {what} would find a difference of {step}"
+    return f"Too few to tell {pair.one} from {pair.other}: {figures}{more}."
 
 
-def _say_apart(item: Difference, figures: str) -> str:
-    if item.how == "judge":
-        side = "above" if item.verdict == "better" else "below"
-        said = f"The judge puts {item.one} {side} {item.other}: {figures}."
+def _say_told_apart(pair: Difference, figures: str) -> str:
+    if pair.how == "judge":
+        side = "above" if pair.verdict == "better" else "below"
+        sentence = f"The judge puts {pair.one} {side} {pair.other}: {figures}."
     else:
-        said = f"{item.one} is {item.verdict} than {item.other}: {figures}."
-    return said if item.is_robust else f"{said} Unscored responses could undo this."
+        sentence = f"{pair.one} is {pair.verdict} than {pair.other}: {figures}."
+    return sentence if pair.is_robust else f"{sentence} Unscored responses could undo this."
 
 
-def about(count: int) -> int:
-    """A number to two digits, rounded up: a plan is no more exact than that.
+def round_up(count: int) -> int:
+    """Round a number up to two digits: a plan is no more exact than that.
 
-    >>> about(1302), about(47), about(100)
+    >>> round_up(1302), round_up(47), round_up(100)
     (1400, 47, 100)
     """
     step = int(10 ** max(0, len(str(count)) - 2))
     return -(-count // step) * step
 
 
-def say_points(estimate: Estimate) -> str:
-    """A difference of shares in points, with its interval.
+def _say_good(difference: Estimate) -> str:
+    """Say a difference of Good in points, with its interval.
 
-    >>> from calibration.estimate import Interval
-    >>> say_points(Estimate(0.0812, Interval(0.02, 0.1405)))
+    >>> _say_good(Estimate(0.0812, Interval(0.02, 0.1405)))
     'Good +8.1 points [+2.0, +14.1]'
     """
-    if estimate.interval is None:
-        return f"Good {signed(estimate.value)} points"
-    low, high = signed(estimate.interval.low), signed(estimate.interval.high)
-    return f"Good {signed(estimate.value)} points [{low}, {high}]"
+    text = f"Good {signed(difference.value)} points"
+    return text if difference.interval is None else f"{text} {_ends(difference.interval, sign=True)}"
 
 
-def say_p(value: float) -> str:
-    """An adjusted p-value.
-
-    >>> say_p(0.0214), say_p(1e-9)
-    ('p = .021', 'p < .001')
-    """
-    if not math.isfinite(value):
-        return "p undefined"
-    if value < 0.001:
-        return "p < .001"
-    return f"p = {value:.3f}".replace("0.", ".", 1) if value < 0.9995 else "p = 1"
+def _say_p(value: float) -> str:
+    text = p_value(value)
+    return f"p {text}" if text == UNDEFINED or text.startswith("<") else f"p = {text}"
 
 
-def signed(share: float, digits: int = 1) -> str:
-    """A share's difference in points, always with its sign.
+def _notes(compared: ComparedRuns) -> Iterator[str]:
+    """Say what one must know to read the comparison, the weightiest first."""
+    calibration = compared.corrector.calibration
+    if calibration is None and {model.how for model in compared.models} - {"ratings"}:
+        yield (
+            f"Not corrected ({compared.corrector.says}): intervals cover the choice of prompts only. Nothing"
+            " here says how far this judge strays from people on a model it has never met."
+        )
+    elif calibration is not None and compared.never_met:
+        yield (
+            f"Models the judge has never met: {_some(compared.never_met)}. Their levels rest on how far it"
+            f" strayed on {len(calibration.betweens()[-1].models)} models people rated; a model of a new kind"
+            " may lie further off. Ratings of a few dozen of its replies narrow this: --ratings."
+        )
+    if calibration is not None and compared.repeated:
+        yield (
+            f"In several runs: {_some(compared.repeated)}. How far the judge strays is likely the same in"
+            " each, so between runs of one model the judge's own difference is the closer guide."
+        )
+    if unscored := [f"{model.model} {model.unscored:,}" for model in compared.models if model.unscored]:
+        yield f"Unscored: {', '.join(unscored)}; see below what they could change at worst."
+    if compared.tests > 1:
+        yield f"p-values are adjusted for {compared.tests} comparisons (Holm)."
+    if shared := [pair.shared_prompts for pair in compared.pairs if pair.shared_prompts]:
+        least, most = min(shared), max(shared)
+        prompts = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+        yield f"Paired by prompt: {prompts} prompts are shared by two models."
+    yield from _say_levels(compared)
+    if len(compared.models) > 1:
+        yield "Models that share a letter are not told apart."
+    if compared.baselines:
+        yield "study: people's ratings in the published study, of replies to its own 2,000 prompts."
+    yield from (f"{line}." for line in say_flags(compared.flags.get("flagged")))
 
-    >>> signed(0.05), signed(-0.0312) == f"{MINUS}3.1", signed(0.0)
-    ('+5.0', True, '0.0')
-    """
-    if not math.isfinite(share):
-        return "undefined"
-    text = f"{100 * share:+.{digits}f}"
-    return text.lstrip("+-") if not float(text) else text.replace("-", MINUS)
 
-
-def _some(names: list[str]) -> str:
+def _some(names: Sequence[str]) -> str:
     if len(names) <= MOST_NAMED:
         return listed(names)
     return f"{', '.join(names[:MOST_NAMED])} and {len(names) - MOST_NAMED} more"
 
 
-def notes_of(result: Row) -> list[str]:
-    """What one must know to read the comparison, the weightiest first."""
-    notes = []
-    met = result["never_met"]
-    calibration = result["calibration"]
-    hows = {model["how"] for model in result["models"]}
-    if calibration is None and hows - {"ratings"}:
-        notes.append(
-            f"Not corrected ({result['says']}): intervals cover the choice of prompts only. Nothing here says"
-            " how far this judge strays from people on a model it has never met."
-        )
-    elif met:
-        count = len(calibration["models"])
-        notes.append(
-            f"Models the judge has never met: {_some(met)}. Their levels rest on how far it strayed on"
-            f" {count} models people rated; a model of a new kind may lie further off. Ratings of a few dozen"
-            " of its replies narrow this: --ratings."
-        )
-    if calibration is not None and result["repeated"]:
-        notes.append(
-            f"In several runs: {_some(result['repeated'])}. How far the judge strays is likely the same in"
-            " each, so between runs of one model the judge's own difference is the closer guide."
-        )
-    lost = {model["model"]: model["unscored"] for model in result["models"] if model["unscored"]}
-    if lost:
-        counts = ", ".join(f"{name} {count:,}" for name, count in lost.items())
-        notes.append(f"Unscored: {counts}; see below what they could change at worst.")
-    if result["tests"] > 1:
-        notes.append(f"p-values are adjusted for {result['tests']} comparisons (Holm).")
-    shared = [pair["shared_prompts"] for pair in result["pairs"] if pair["shared_prompts"]]
-    if shared:
-        least, most = min(shared), max(shared)
-        prompts = f"{least:,}" if least == most else f"{least:,} to {most:,}"
-        notes.append(f"Paired by prompt: {prompts} prompts are shared by two models.")
-    notes += _say_levels(result)
-    if len(result["models"]) > 1:
-        notes.append("Models that share a letter are not told apart.")
-    if result["baselines"]:
-        notes.append("study: people's ratings in the published study, of replies to its own 2,000 prompts.")
-    return notes
-
-
-def _say_levels(result: Row) -> list[str]:
-    """Why differences are not those of the levels beside them, where one sees that they are not."""
-    levels = {model["model"]: model for model in result["models"] if model["shares"]}
+def _say_levels(compared: ComparedRuns) -> Iterator[str]:
+    """Say why differences are not those of the levels beside them, where one sees that they are not."""
+    levels = {level.model: level for level in compared.models if level.shares}
     weighed, based = [], []
-    for pair in result["pairs"]:
-        one, other = levels.get(pair["one"]), levels.get(pair["other"])
-        if one is None or other is None or not pair["shares"]:
+    for pair in compared.pairs:
+        one, other = levels.get(pair.one), levels.get(pair.other)
+        if one is None or other is None or not pair.shares:
             continue
-        gap = one["shares"]["Good"]["value"] - other["shares"]["Good"]["value"]
-        if not abs(gap - pair["shares"]["Good"]["value"]) >= NOTABLE:
+        gap = one.good - other.good
+        if not abs(gap - pair.good.value) >= NOTABLE:
             continue
-        names = f"{one['model']} {NONE} {other['model']}"
-        own, first, second = (BASES[item["how"]] for item in (pair, one, other))
-        if own == first == second:
-            weighed.append(f"{names} ({signed(gap)} by levels)")
+        names = f"{one.model} \N{EN DASH} {other.model} ({signed(gap)} by levels)"
+        basis, first, second = (BASES[item.how] for item in (pair, one, other))
+        if basis == first == second:
+            weighed.append(names)
         else:
             based.append(
-                f"{names} ({signed(gap)} by levels) rests on {own}, the level of {one['model']} on {first},"
-                f" that of {other['model']} on {second}"
+                f"{names} rests on {basis}, the level of {one.model} on {first}, that of {other.model} on"
+                f" {second}"
             )
-    notes = []
     if weighed:
-        notes.append(
+        yield (
             f"Not the difference of the levels: {_some(weighed)}. What raters and prompts do to both models"
             " cancels in a difference, so ratings and line weigh otherwise in it than in a level."
         )
     if based:
-        notes.append(f"Not the difference of the levels: {_some(based)}.")
-    return notes
+        yield f"Not the difference of the levels: {_some(based)}."
 
 
-def show_p(value: float) -> str:
-    """A p-value to four places, or by its power of ten.
-
-    >>> show_p(0.02897), show_p(7.77e-23), show_p(1.0), show_p(float("nan")) == NONE
-    ('.0290', '7.8e-23', '1', True)
-    """
-    if not math.isfinite(value):
-        return NONE
-    if value >= 0.99995:
-        return "1"
-    if value < 0.0001:
-        return f"{value:.1e}"
-    return f"{value:.4f}".removeprefix("0")
-
-
-def plain(value: float, digits: int) -> str:
-    """A number, or a dash where it is undefined."""
-    return f"{value:,.{digits}f}".replace("-", MINUS) if math.isfinite(value) else NONE
-
-
-def percent(value: float, digits: int = 2) -> str:
-    """A relative difference in per cent, or a dash."""
-    return signed(value, digits) if math.isfinite(value) else NONE
-
-
-# The page of a comparison of judged runs.
-BY = {"ratings": "ratings", "line": "line", "both": "both", "judge": "judge", "refused": UNDEFINED}
-BY_NOTE = (
-    "by: line, the judge corrected through calibrated models; ratings, people's of this model; both, the two"
-    " together; judge, the judge's own share, uncorrected."
-)
-MOST_PAIRS = 60
-
-
-def contest_page(result: Row) -> Page:
-    """Show what `compared_runs_row` holds."""
-    judge = result["judge"]
-    pairs = result["pairs"]
-    left = len(pairs) - MOST_PAIRS
+def runs_page(compared: ComparedRuns) -> Page:
+    """Show judged models in their order, and every two of them."""
+    left = len(compared.pairs) - MOST_PAIRS
+    pairs = compared.pairs[:MOST_PAIRS]
     sections = [
         Section(
             name="order",
             short="Order",
             title="Order",
-            tables=(_order(result),),
-            notes=(*result["notes"], BY_NOTE),
+            tables=(_order(compared),),
+            notes=(*_notes(compared), BASES_NOTE),
         ),
         Section(
             name="pairs",
             short="Differences",
             title="Differences",
-            tables=(_pairs(result),),
+            tables=(_pairs(pairs),),
             notes=(f"{left:,} more pairs are in the JSON.",) if left > 0 else (),
         ),
     ]
-    if any(model["unscored"] for model in result["models"]):
-        sections.append(_at_worst(result))
+    if unscored := [model for model in compared.models if model.unscored]:
+        sections.append(_at_worst(unscored, pairs))
     return Page(
         title="Models compared",
-        subtitle=f"judge {judge['name']} {judge['version']}; {result['says']}",
-        verdict=tuple(pair["sentence"] for pair in pairs[:MOST_PAIRS]),
+        subtitle=f"judge {compared.judge.name} {compared.judge.version}; {compared.corrector.says}",
+        verdict=tuple(say_pair(pair, compared.margin) for pair in pairs),
         sections=tuple(sections),
     )
 
 
-def _order(result: Row) -> Table:
-    is_rated = bool(result["baselines"]) or any(model["ratings"] for model in result["models"])
+def _order(compared: ComparedRuns) -> Table:
+    is_rated = bool(compared.baselines) or any(model.ratings for model in compared.models)
     rows = []
-    for model in result["models"]:
-        shares = [_share(model["shares"].get(label)) for label in LABELS]
-        rated = (model["ratings"],) if is_rated else ()
-        rows.append(row(model["model"], model["letters"], *shares, model["judged"], *rated, BY[model["how"]]))
-    for study in result["baselines"]:
-        shares = [_share(study["shares"][label]) for label in LABELS]
-        rows.append(row(study["model"], "", *shares, "", study["ratings"], "people"))
+    for model in compared.models:
+        shares = [percent(model.shares.get(label), glue="\n") for label in LABELS]
+        rated = (model.ratings,) if is_rated else ()
+        basis = UNDEFINED if model.how == "refused" else model.how
+        rows.append(row(model.model, compared.letters[model.model], *shares, model.judged, *rated, basis))
+    for study in compared.baselines:
+        shares = [percent(study.shares[label], glue="\n") for label in LABELS]
+        rows.append(row(study.name, "", *shares, "", study.ratings, "people"))
     head = ("model", "tie", *LABELS, "judged", *(("rated",) if is_rated else ()), "by")
     return Table(
         caption="Per cent of responses, with 95 % intervals",
@@ -304,57 +236,51 @@ def _order(result: Row) -> Table:
     )
 
 
-def _pairs(result: Row) -> Table:
-    pairs = result["pairs"][:MOST_PAIRS]
+def _pairs(pairs: Sequence[Difference]) -> Table:
     # Where the judge alone decides, its own difference is the difference.
-    is_corrected = any(pair["how"] != "judge" for pair in pairs)
-    rows = []
-    for pair in pairs:
-        alone = (_points(pair["judge"]),) if is_corrected else ()
-        rows.append(
-            row(
-                _names(pair),
-                _points(pair["shares"].get("Good")),
-                _points(pair["shares"].get("Bad")),
-                *alone,
-                _p(pair["p_holm"]),
-            )
-        )
+    is_corrected = any(pair.how != "judge" for pair in pairs)
     return Table(
         caption="In points, with 95 % intervals",
         head=("pair", "Good", "Bad", *(("Good by\nthe judge",) if is_corrected else ()), "p Holm"),
-        rows=tuple(rows),
+        rows=tuple(
+            row(
+                _names(pair),
+                *(points(pair.shares.get(label), glue="\n") for label in ("Good", "Bad")),
+                *((points(pair.judge, glue="\n"),) if is_corrected else ()),
+                p_value(pair.p_holm),
+            )
+            for pair in pairs
+        ),
     )
 
 
-def _at_worst(result: Row) -> Section:
+def _at_worst(models: Sequence[Level], pairs: Sequence[Difference]) -> Section:
+    names = {model.model for model in models}
     levels = Table(
         caption="Per cent Good, were every unscored response not Good, or every one Good",
         head=("model", "unscored", "Good", "at worst"),
         rows=tuple(
             row(
-                model["model"],
-                f"{model['unscored']:,} of {model['unscored'] + model['judged']:,}",
-                show_estimate(model["shares"].get("Good"), is_share=True),
-                _ends(model["extremes"]),
+                model.model,
+                f"{model.unscored:,} of {model.unscored + model.judged:,}",
+                percent(model.shares.get("Good")),
+                _ends(model.extremes),
             )
-            for model in result["models"]
-            if model["unscored"]
+            for model in models
         ),
     )
-    lost = {model["model"] for model in result["models"] if model["unscored"]}
-    pairs = Table(
+    differences = Table(
         caption="Differences in points, were all unscored responses of the two opposite",
         head=("pair", "Good", "at worst", "verdict"),
         rows=tuple(
             row(
                 _names(pair),
-                _points(pair["shares"].get("Good")),
-                _ends(pair["extremes"], has_sign=True),
-                _holds(pair),
+                points(pair.shares.get("Good"), glue="\n"),
+                _ends(pair.extremes, sign=True),
+                _say_robust(pair),
             )
-            for pair in result["pairs"][:MOST_PAIRS]
-            if {pair["one"], pair["other"]} & lost
+            for pair in pairs
+            if {pair.one, pair.other} & names
         ),
         words=frozenset({0, 3}),
     )
@@ -362,39 +288,19 @@ def _at_worst(result: Row) -> Section:
         name="unscored",
         short="Unscored",
         title="What unscored responses could change",
-        tables=(levels, pairs),
+        tables=(levels, differences),
     )
 
 
-def _holds(pair: Row) -> str:
-    if pair["verdict"] not in ("better", "worse"):
-        return str(pair["verdict"])
-    return f"{pair['verdict']}, {'holds' if pair['is_robust'] else 'could be undone'}"
+def _say_robust(pair: Difference) -> str:
+    if pair.verdict not in ("better", "worse"):
+        return pair.verdict
+    return f"{pair.verdict}, {'holds' if pair.is_robust else 'could be undone'}"
 
 
-def _names(pair: Row) -> str:
-    return f"{pair['one']}\n\N{EN DASH} {pair['other']}"
+def _names(pair: Difference) -> str:
+    return f"{pair.one}\n\N{EN DASH} {pair.other}"
 
 
-def _p(value: float | None) -> str:
-    return say_p(math.nan if value is None else value).removeprefix("p ").removeprefix("= ")
-
-
-def _share(estimate: Row | None) -> str:
-    return show_estimate(estimate, is_share=True).replace(" [", "\n[") if estimate else UNDEFINED
-
-
-def _points(estimate: Row | None) -> str:
-    if not estimate or estimate["value"] is None:
-        return UNDEFINED
-    text = signed(estimate["value"])
-    if estimate["low"] is None:
-        return text
-    return f"{text}\n[{signed(estimate['low'])}, {signed(estimate['high'])}]"
-
-
-def _ends(ends: list[float] | None, *, has_sign: bool = False) -> str:
-    if ends is None:
-        return UNDEFINED
-    low, high = (signed(end) if has_sign else f"{100 * end:.1f}" for end in ends)
-    return f"[{low}, {high}]"
+def _ends(ends: Interval | None, *, sign: bool = False) -> str:
+    return interval(ends.low, ends.high, 1, scale=100, sign=sign) if ends else UNDEFINED

@@ -1,4 +1,4 @@
-"""An explanation as a person sees it: in colour on a terminal, or as marks in a page."""
+"""An explanation in colour: on a terminal, or as marks in a page."""
 
 from collections.abc import Iterable
 from html import escape
@@ -8,11 +8,10 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from data.text import printable
+from data.text import number, printable
 from judge.explain import Explanation, Part
 
 STRONGEST = 0.5  # points of score that give the full colour; the same for all replies, so that they compare
-MINUS, UNDEFINED = "\N{MINUS SIGN}", "\N{EN DASH}"
 GREEN, RED = (46, 158, 91), (214, 69, 65)
 NOTE = (
     "Beside each part: the score (1 to 3) less the score without it. Without a part a reply is also shorter,"
@@ -21,7 +20,7 @@ NOTE = (
 
 
 def print_explanations(explanations: Iterable[Explanation], console: Console) -> None:
-    """Every part of a reply with its effect; the colour only repeats what the number says."""
+    """Print every part of a reply with its effect; the colour only repeats what the number says."""
     for explanation in explanations:
         console.print()
         console.print(Text(_headline(explanation)), style="bold", overflow="fold")
@@ -30,43 +29,30 @@ def print_explanations(explanations: Iterable[Explanation], console: Console) ->
         table.add_column(overflow="fold")
         for part in explanation.parts:
             text = printable(" ".join(part.text.split()))
-            table.add_row(effect_text(part.effect), Text(text, style=_style(part)))
+            table.add_row(number(part.effect, sign=True), Text(text, style=_style(part)))
         console.print(table)
     console.print(NOTE, style="dim")
 
 
 def as_html(explanation: Explanation) -> str:
-    """A paragraph in which each part is a mark; see-through colours suit a light page and a dark one."""
+    """Make a paragraph in which each part is a mark; see-through colours suit light and dark pages."""
     marks = []
     for part in explanation.parts:
         red, green, blue = _colour(part)
-        background = f"rgba({red}, {green}, {blue}, {0.6 * strength(part.effect):.2f})"
+        background = f"rgba({red}, {green}, {blue}, {0.6 * _strength(part.effect):.2f})"
         # Half a character has no place in UTF-8.
         text = escape(part.text.encode("utf-8", "replace").decode("utf-8"))
         marks.append(
             f'<mark style="background: {background}; color: inherit">{text}'
-            f"<sup>{effect_text(part.effect)}</sup></mark>"
+            f"<sup>{number(part.effect, sign=True)}</sup></mark>"
         )
     return f'<p class="explanation" style="white-space: pre-wrap">{"".join(marks)}</p>'
 
 
-def effect_text(effect: float | None) -> str:
-    """An effect to two places, always with its sign.
+def _strength(effect: float | None) -> float:
+    """Tell how strongly to colour an effect, from 0 to 1.
 
-    >>> effect_text(0.123), effect_text(-0.0001), effect_text(None) == UNDEFINED
-    ('+0.12', '0.00', True)
-    """
-    if effect is None:
-        return UNDEFINED
-    if not round(effect, 2):
-        return "0.00"
-    return f"{effect:+.2f}".replace("-", MINUS)
-
-
-def strength(effect: float | None) -> float:
-    """How strongly to colour an effect: from 0 to 1.
-
-    >>> strength(-0.25), strength(2.0), strength(None)
+    >>> _strength(-0.25), _strength(2.0), _strength(None)
     (0.5, 1.0, 0.0)
     """
     return min(1.0, abs(effect or 0.0) / STRONGEST)
@@ -85,7 +71,7 @@ def _colour(part: Part) -> tuple[int, int, int]:
 
 def _style(part: Part) -> Style:
     """Black on a tint that grows from white: readable whatever the terminal's own colours are."""
-    share = strength(part.effect)
+    share = _strength(part.effect)
     if part.effect is None or not round(part.effect, 2):
         return Style.null()
     tint = (round(255 - (255 - level) * (0.25 + 0.75 * share)) for level in _colour(part))

@@ -16,7 +16,7 @@ from calibration.shares.transport import CalibratedModels, fit_line
 from data.errors import StaleCalibration, UserError
 from data.records import LABELS, Exchange, Rating, judgment_of, to_plain, unscored
 from data.tables import write_rows
-from reports.comparison import compared_runs_row, contest_page
+from reports.comparison import compared_runs_row, runs_page
 from reports.markdown import as_markdown
 
 TODAY = date(2026, 3, 1)
@@ -88,10 +88,14 @@ def calibration(models: Sequence[str] = tuple("pqrstuvw"), spread: float = 0.01)
     )
 
 
-def ask(*paths: Path, **options: Any) -> dict[str, Any]:
+def compared_runs(*paths: Path, **options: Any) -> ComparedRuns:
     compared = compare(Question(paths=paths, **options), today=TODAY)
     assert isinstance(compared, ComparedRuns)
-    result = compared_runs_row(compared)
+    return compared
+
+
+def ask(*paths: Path, **options: Any) -> dict[str, Any]:
+    result = compared_runs_row(compared_runs(*paths, **options))
     json.dumps(result, allow_nan=False)
     return result
 
@@ -204,7 +208,8 @@ def test_with_a_baseline_only_pairs_with_it_are_told(make_run: Runs) -> None:
 
 
 def test_unscored_rows_are_worst_case_bounds(make_run: Runs) -> None:
-    result = ask(make_run("one", {"a": 0.62}, lost=16), make_run("two", {"b": 0.58}, seed=3))
+    runs = make_run("one", {"a": 0.62}, lost=16), make_run("two", {"b": 0.58}, seed=3)
+    result = ask(*runs)
     (pair,) = result["pairs"]
     assert pair["verdict"] == "better" and not pair["is_robust"]
     assert pair["sentence"].endswith("Unscored responses could undo this.")
@@ -212,7 +217,7 @@ def test_unscored_rows_are_worst_case_bounds(make_run: Runs) -> None:
     (lost,) = [model for model in result["models"] if model["unscored"]]
     share = lost["shares"]["Good"]
     assert lost["extremes"] == pytest.approx([0.9 * share["low"], 0.9 * share["high"] + 0.1])
-    text = as_markdown(contest_page(result))
+    text = as_markdown(runs_page(compared_runs(*runs)))
     assert "What unscored responses could change" in text and "16 of 160" in text
 
 

@@ -149,7 +149,7 @@ def test_a_long_name_and_a_single_prompt_do_not_break_the_table() -> None:
     Path("r.jsonl").write_text(lines_of(*rows))
     done = score("r.jsonl")
     assert max(map(len, done.stdout.splitlines())) <= 80
-    assert not re.search(r"\[\d", done.stdout), "one prompt has no interval"
+    assert not re.search(r"\d \[\d", done.stdout), "one prompt has no interval"
     assert "[red]" in done.stdout
     assert "\x1b" not in done.stdout
 

@@ -142,7 +142,7 @@ def test_colour_follows_the_effect_and_plain_text_says_the_same() -> None:
     plain = shown(*parts, colour=False)
     assert "\x1b" not in plain
     effects = [line.split()[0] for line in plain.splitlines()[2:7]]
-    assert effects == ["+0.90", "+0.10", "\N{MINUS SIGN}0.30", "0.00", "\N{EN DASH}"]
+    assert effects == ["+0.90", "+0.10", "\N{MINUS SIGN}0.30", "0.00", "undefined"]
     coloured = shown(*parts, colour=True)
     assert "48;2;46;158;91mmuch" in coloured, "the full green"
     backgrounds = [line.count("48;2;") for line in coloured.splitlines()[2:7]]
