@@ -338,7 +338,7 @@ def check_judge_named(name: str, *, ask: bool) -> Iterator[Check]:
 
 def check_endpoint(endpoint: Endpoint, *, ask: bool) -> Iterator[Check]:
     """The key, the server, and whether it lists the model; listing costs nothing."""
-    from judge.llm.endpoint import Wire
+    from judge.llm.endpoint import Connections
     from judge.llm.keys import Key
 
     name = f"{endpoint.base_url}, model {endpoint.model}"
@@ -347,14 +347,14 @@ def check_endpoint(endpoint: Endpoint, *, ask: bool) -> Iterator[Check]:
     except UserError as error:
         yield Check(name=name, status="fail", says=str(error))
         return
-    wire = Wire(base_url=endpoint.base_url, key=key, timeout=min(SECONDS, endpoint.timeout), connections=1)
+    connections = Connections(base_url=endpoint.base_url, key=key, timeout=min(SECONDS, endpoint.timeout))
     started = monotonic()
     try:
-        answer = wire.send("/models", b"", method="GET")
+        answer = connections.send(lambda client: client.models.with_raw_response.list())
     finally:
-        wire.close()
+        connections.close()
     took = f"{1000 * (monotonic() - started):.0f} ms"
-    if answer.found is None:
+    if answer.body is None:
         if answer.is_unreachable or not answer.status:
             way_out = "is the server running, and the address right?"
             yield Check(name=name, status="fail", says=answer.problem, way_out=way_out)
@@ -365,7 +365,7 @@ def check_endpoint(endpoint: Endpoint, *, ask: bool) -> Iterator[Check]:
             says = f"reached in {took}; it does not list its models ({answer.problem})"
             yield Check(name=name, status="warn", says=says, way_out="" if ask else ASK)
         return
-    rows = answer.found.get("data")
+    rows = answer.body.get("data")
     listed = [str(row.get("id")) for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
     if endpoint.model in listed:
         yield Check(name=name, status="ok", says=f"reached in {took}, and the model is listed")

@@ -27,12 +27,33 @@ from judge.base import Judge
 from judge.engine import OnJudgment, still_to_judge
 from judge.llm.batch_files import Part, Refused, Transfer, write_parts
 from judge.llm.endpoint import RAW, CallFailed, Endpoint, Reply, complaint
-from judge.llm.limits import read_usage
-
-# How far the batches of a run have come, on disk.
+from judge.llm.limits import read_tokens
 
 FORMAT: Final = 1
 FILE: Final = "batch.json"
+DISCOUNT: Final = 0.5
+POLL_SECONDS: Final = 30.0
+MARK: Final = "empathy-judge"  # the key of our digest in a batch's metadata
+ENDED: Final = frozenset({"completed", "expired", "cancelled", "failed"})
+Replies = dict[int, Reply | CallFailed]
+
+
+class BatchUnderWay(UserError):
+    """Nothing is wrong: the answers are not there yet."""
+
+    exit_code = 3
+
+
+class BatchJudge(Judge, Protocol):
+    """A judge whose requests can be written now and whose replies can be read later."""
+
+    @property
+    def endpoint(self) -> Endpoint: ...
+    @property
+    def batch_path(self) -> str: ...
+
+    def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]: ...
+    def read_replies(self, exchange: Exchange, replies: Sequence[Reply | CallFailed]) -> Judgment: ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,11 +117,6 @@ def write_state(folder: Path, state: State) -> None:
     with disk_errors(path), replacing(path) as partial:
         text = json.dumps({"format": FORMAT, **asdict(state)}, indent=1)
         partial.write_text(f"{text}\n", encoding="utf-8")
-
-
-# From the files a batch ended with to judgments: every request gets one, or a reason why it has none.
-
-Replies = dict[int, Reply | CallFailed]
 
 
 def collect_part(
@@ -178,37 +194,13 @@ def _reply(row: Mapping[str, Any], endpoint: Endpoint, discount: float) -> Reply
         return CallFailed(f"HTTP {status}: {said}" if said else f"HTTP {status}", raw)
     if not isinstance(body, dict):
         return CallFailed("not JSON: a line without an object", raw)
-    used = read_usage(body)
+    used = read_tokens(body)
     usage: dict[str, float] = {}
     if used is not None:
         usage = {"input_tokens": used.input, "output_tokens": used.output}
         if endpoint.prices:
             usage["cost"] = round(discount * endpoint.prices.cost(used), 9)
     return Reply(body, usage)
-
-
-DISCOUNT: Final = 0.5
-POLL_SECONDS: Final = 30.0
-MARK: Final = "empathy-judge"  # the key of our digest in a batch's metadata
-ENDED: Final = frozenset({"completed", "expired", "cancelled", "failed"})
-
-
-class BatchUnderWay(UserError):
-    """Nothing is wrong: the answers are not there yet."""
-
-    exit_code = 3
-
-
-class BatchJudge(Judge, Protocol):
-    """A judge whose requests can be written now and whose replies can be read later."""
-
-    @property
-    def endpoint(self) -> Endpoint: ...
-    @property
-    def batch_path(self) -> str: ...
-
-    def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]: ...
-    def read_replies(self, exchange: Exchange, replies: Sequence[Reply | CallFailed]) -> Judgment: ...
 
 
 def score_batch(
@@ -309,15 +301,15 @@ class Batch:
     def collect_all(self) -> None:
         """Look how far each part is, and fetch the answers of those that have ended."""
         for part in self.state.open:
-            found = self.transfer.get(f"/batches/{part.batch_id}")
-            part.status = str(found.get("status"))
-            counts = found.get("request_counts") or {}
+            batch = self.transfer.retrieve_batch(part.batch_id)
+            part.status = str(batch.get("status"))
+            counts = batch.get("request_counts") or {}
             part.done = int(counts.get("completed") or 0) + int(counts.get("failed") or 0)
             if part.status == "failed":
-                self._start_over(part, found)
+                self._start_over(part, batch)
             self._save()
             if part.status in ENDED:
-                self._collect(part, found)
+                self._collect(part, batch)
 
     def close(self) -> None:
         """Let go of all connections."""
@@ -357,21 +349,19 @@ class Batch:
             )
 
     def _submit(self, part: Part) -> None:
-        found = self._find(part)
-        if found is None:
+        batch = self._find(part)
+        if batch is None:
             if not part.file_id:
                 self._check_requests(part)
-                sent = self.transfer.upload("/files", part.file(self.run.folder), {"purpose": "batch"})
-                part.file_id = _identity(sent)
+                part.file_id = _identity(self.transfer.upload(part.file(self.run.folder)))
                 self._save()
-            body = {
-                "input_file_id": part.file_id,
-                "endpoint": f"/v1{self.judge.batch_path}",
-                "completion_window": "24h",
-                "metadata": {MARK: part.digest},
-            }
-            found = self.transfer.post("/batches", body)
-        part.batch_id, part.status = _identity(found), str(found.get("status"))
+            batch = self.transfer.create_batch(
+                input_file_id=part.file_id,
+                endpoint=f"/v1{self.judge.batch_path}",
+                completion_window="24h",
+                metadata={MARK: part.digest},
+            )
+        part.batch_id, part.status = _identity(batch), str(batch.get("status"))
         self._save()
 
     def _check_requests(self, part: Part) -> None:
@@ -391,7 +381,7 @@ class Batch:
         """The batch with the part's digest, if the server has one that did not fail."""
         after = ""
         while True:
-            page = self.transfer.get(f"/batches?limit=100{after}")
+            page = self.transfer.list_batches(after)
             rows = [row for row in page.get("data") or () if isinstance(row, dict)]
             for row in rows:
                 is_ours = (row.get("metadata") or {}).get(MARK) == part.digest
@@ -399,28 +389,28 @@ class Batch:
                     return row
             if not rows or not page.get("has_more"):
                 return None
-            after = f"&after={_identity(rows[-1])}"
+            after = _identity(rows[-1])
 
-    def _start_over(self, part: Part, found: Mapping[str, Any]) -> None:
+    def _start_over(self, part: Part, batch: Mapping[str, Any]) -> None:
         """The server would not run any of it: nothing is judged, and the part can be submitted again."""
         batch_id = part.batch_id
         part.batch_id = part.file_id = ""
         part.done = 0
         self._save()
-        errors = (found.get("errors") or {}).get("data") or [{}]
+        errors = (batch.get("errors") or {}).get("data") or [{}]
         said = self.transfer.key.hide_quoted(str(errors[0].get("message") or "no reason given"))[:300]
         raise OperationalError(
             f"{self.state.base_url}: the batch {batch_id} failed: {said}; none of it was asked. "
             "The same command submits it again"
         )
 
-    def _collect(self, part: Part, found: Mapping[str, Any]) -> None:
+    def _collect(self, part: Part, batch: Mapping[str, Any]) -> None:
         files: list[Path] = []
         for kind in ("output", "error"):
-            identity = found.get(f"{kind}_file_id")
+            identity = batch.get(f"{kind}_file_id")
             path = part.file(self.run.folder, kind)
             if identity and not self._is_whole(path, getattr(part, f"{kind}_digest")):
-                self.transfer.download(f"/files/{identity}/content", path)
+                self.transfer.download(str(identity), path)
                 setattr(part, f"{kind}_digest", digest_file(path))
                 self._save()
             if identity:
@@ -452,11 +442,11 @@ def _check_judge(judge: Any) -> BatchJudge:
             raise UserError(
                 f"--batch: the judge {judge.name!r} cannot ask in batches; prompted and decision judges can"
             )
-    found: BatchJudge = judge
-    return found
+    checked: BatchJudge = judge
+    return checked
 
 
-def _identity(found: Mapping[str, Any]) -> str:
-    if not isinstance(found.get("id"), str) or not found["id"]:
+def _identity(answer: Mapping[str, Any]) -> str:
+    if not isinstance(answer.get("id"), str) or not answer["id"]:
         raise OperationalError("the server's answer has no id: it does not speak the Batch API")
-    return str(found["id"])
+    return str(answer["id"])

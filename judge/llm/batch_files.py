@@ -1,4 +1,4 @@
-"""Files and batches of an endpoint's server: few calls, one at a time, of any size."""
+"""The files of a batch: requests written in parts, and what OpenAI's Files and Batch API makes of them."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -6,23 +6,18 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from threading import Event
-from time import monotonic
 from typing import Any, Final
 
 from data.errors import OperationalError
 from data.files import disk_errors, replacing
 from data.records import Exchange
-from judge.llm.endpoint import (
-    LONGEST_RETRY_AFTER,
-    LONGEST_WAIT,
-    LOOPBACK,
-    Answer,
-    Endpoint,
-    read_answer,
-    read_retry_after,
-)
+from judge.llm.endpoint import LONGEST_RETRY_AFTER, LONGEST_WAIT, Attempt, Connections, Endpoint
 from judge.llm.keys import Key
-from judge.llm.limits import guess_usage
+from judge.llm.limits import guess_tokens
+
+MOST_REQUESTS: Final = 50_000  # a server takes no more in one file
+MOST_BYTES: Final = 200 * 10**6
+SLOWEST: Final = 3600.0  # seconds for one file, however steadily it comes
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,12 +43,6 @@ class Part:
         return folder / f"batch-{self.number}{'-' if kind else ''}{kind}.jsonl"
 
 
-# The files a batch is submitted as, none larger than a server takes.
-
-MOST_REQUESTS: Final = 50_000
-MOST_BYTES: Final = 200 * 10**6
-
-
 def write_parts(
     judge: Any, to_ask: Mapping[int, Exchange], folder: Path, *, mark: str, start: int, discount: float
 ) -> list[Part]:
@@ -76,7 +65,7 @@ def write_parts(
             open_part = _Open(folder, mark)
         cost = 0.0
         for body, line in zip(bodies, lines, strict=True):
-            cost += discount * prices.cost(guess_usage(body, len(line))) if prices else 0.0
+            cost += discount * prices.cost(guess_tokens(body, len(line))) if prices else 0.0
         open_part.add(position, lines, cost)
     if open_part.lines:
         parts.append(open_part.close(start + len(parts)))
@@ -123,75 +112,68 @@ def _line(identity: str, path: str, body: Mapping[str, Any]) -> bytes:
     return f"{json.dumps(row)}\n".encode()  # in ASCII: a lone surrogate goes as its escape
 
 
-SLOWEST: Final = 3600.0  # seconds for one file, however steadily it comes
-
-
 class Refused(OperationalError):
     """A call that has no answer; `may_have_come` where the server may have acted on it all the same."""
 
-    def __init__(self, message: str, answer: Answer) -> None:
+    def __init__(self, message: str, attempt: Attempt) -> None:
         super().__init__(message)
-        self.is_passing = answer.is_passing
-        self.may_have_come = answer.may_have_cost
-        self.retry_after = answer.retry_after
+        self.is_passing = attempt.is_passing
+        self.may_have_come = attempt.may_have_cost
+        self.retry_after = attempt.retry_after
 
 
 class Transfer:
-    """Speaks to the server of `endpoint` with its key, and keeps that as secret."""
+    """Files and batches at the server of `endpoint`: few calls, one at a time, of any size."""
 
     def __init__(self, endpoint: Endpoint, *, sleep: Callable[[float], object] | None = None) -> None:
-        import httpx
-
         self.endpoint, self.key = endpoint, Key(endpoint.key_env)
         self.sleep = sleep or Event().wait
-        self._client = httpx.Client(
-            headers={"Accept-Encoding": "identity"} | self.key.headers,
-            timeout=endpoint.timeout,
-            follow_redirects=False,  # the key is for this server and no other
-            mounts=dict.fromkeys(LOOPBACK),
+        self._connections = Connections(
+            base_url=endpoint.base_url, key=self.key, timeout=endpoint.timeout, most_bytes=None
         )
 
     def close(self) -> None:
         """Let go of the connections."""
-        self._client.close()
+        self._connections.close()
 
-    def get(self, path: str) -> dict[str, Any]:
-        """A JSON object; asked for again where that may help, since asking changes nothing."""
-        return self._again(lambda: self._send("GET", path))
+    def list_batches(self, after: str) -> dict[str, Any]:
+        """Fetch one page of the server's batches, behind the batch `after`."""
+        page = {"limit": 100} | ({"after": after} if after else {})
+        return self._again("/batches", lambda client: client.batches.with_raw_response.list(**page))
 
-    def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Sent once: whether to send it again is for the caller, who knows how to look whether it came."""
-        content = json.dumps(body).encode()
-        return self._send("POST", path, content=content, headers={"Content-Type": "application/json"})
+    def retrieve_batch(self, batch_id: str) -> dict[str, Any]:
+        """Fetch how far a batch has come."""
+        path = f"/batches/{batch_id}"
+        return self._again(path, lambda client: client.batches.with_raw_response.retrieve(batch_id))
 
-    def upload(self, path: str, file: Path, fields: Mapping[str, str]) -> dict[str, Any]:
-        """A file with some fields; a file that came twice costs nothing, so this is tried again."""
+    def create_batch(self, **about: Any) -> dict[str, Any]:
+        """Submit once: whether to submit again is for the caller, who knows how to look whether it came."""
+        return self._send("/batches", lambda client: client.batches.with_raw_response.create(**about))
 
-        def send() -> dict[str, Any]:
-            with disk_errors(file), file.open("rb") as stream:
-                given = {"file": (file.name, stream, "application/jsonl")}
-                return self._send("POST", path, data=dict(fields), files=given)
+    def upload(self, path: Path) -> dict[str, Any]:
+        """Upload requests; a file that came twice costs nothing, so this is tried again."""
 
-        return self._again(send)
+        def ask(client: Any) -> Any:
+            with disk_errors(path), path.open("rb") as stream:
+                file = (path.name, stream, "application/jsonl")
+                return client.files.with_raw_response.create(file=file, purpose="batch")
 
-    def download(self, path: str, to: Path) -> None:
-        """A file of the server's, whole or not at all."""
+        return self._again("/files", ask)
 
-        def receive() -> dict[str, Any]:
-            with disk_errors(to), replacing(to) as partial, partial.open("wb") as out:
-                return self._send("GET", path, out=out.write)
+    def download(self, file_id: str, to: Path) -> None:
+        """Fetch a file of the server's, whole or not at all."""
 
-        self._again(receive)
+        def ask(client: Any) -> None:
+            with (
+                disk_errors(to),
+                replacing(to) as partial,
+                partial.open("wb") as out,
+                client.files.with_streaming_response.content(file_id) as response,
+            ):
+                for part in response.iter_bytes():
+                    out.write(part)
 
-    def _again(self, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        for tries in range(self.endpoint.retries + 1):
-            try:
-                return call()
-            except Refused as refused:
-                if not refused.is_passing or tries == self.endpoint.retries:
-                    raise
-                self.rest(refused, tries)
-        raise AssertionError("the last try returns or raises")
+        self._again(f"/files/{file_id}/content", ask)
 
     def rest(self, refused: Refused, tries: int) -> None:
         """Wait before the next try: as long as the server asks, else ever longer."""
@@ -200,36 +182,23 @@ class Transfer:
         else:
             self.sleep(min(LONGEST_WAIT, 2.0**tries))
 
-    def _send(
-        self, method: str, path: str, *, out: Callable[[bytes], object] | None = None, **content: Any
-    ) -> dict[str, Any]:
-        import httpx
+    def _again(self, path: str, ask: Callable[[Any], Any]) -> dict[str, Any]:
+        """Ask until it is answered, where asking again changes nothing and may help."""
+        for tries in range(self.endpoint.retries + 1):
+            try:
+                return self._send(path, ask)
+            except Refused as refused:
+                if not refused.is_passing or tries == self.endpoint.retries:
+                    raise
+                self.rest(refused, tries)
+        raise AssertionError("the last try returns or raises")
 
-        try:
-            with self._client.stream(method, self.endpoint.base_url + path, **content) as response:
-                is_file = out is not None and response.status_code == 200
-                text = bytearray()
-                deadline = monotonic() + SLOWEST
-                for part in response.iter_raw():
-                    (out if is_file and out else text.extend)(part)
-                    if monotonic() > deadline:
-                        raise httpx.ReadTimeout("too slow")
-                if is_file:
-                    return {}
-                status, after = response.status_code, read_retry_after(response.headers)
-                said = Answer(status=status, text=text.decode("utf-8", "replace"), retry_after=after)
-                answer = read_answer(said, self.key)
-        except (httpx.ConnectTimeout, httpx.ConnectError) as error:
-            told = self.key.hide(str(error)) or type(error).__name__
-            answer = Answer(problem=f"no connection: {told}", is_passing=True)
-        except (httpx.TimeoutException, httpx.TransportError) as error:
-            is_late = isinstance(error, httpx.TimeoutException)
-            problem = "timed out" if is_late else "answer cut short"
-            answer = Answer(problem=problem, is_passing=True, may_have_cost=True)
-        if answer.found is None:
+    def _send(self, path: str, ask: Callable[[Any], Any]) -> dict[str, Any]:
+        attempt = self._connections.send(ask, seconds=SLOWEST)
+        if attempt.body is None:
             raise Refused(
-                f"{self.endpoint.base_url}{path.partition('?')[0]}: {answer.problem}; what was done is kept: "
+                f"{self.endpoint.base_url}{path}: {attempt.problem}; what was done is kept: "
                 "the same command goes on from there",
-                answer,
+                attempt,
             )
-        return answer.found
+        return attempt.body

@@ -1,31 +1,32 @@
-"""The one network seam: any OpenAI-compatible server, by base URL, model and its key's variable."""
+"""The one network seam: OpenAI's client to any compatible server, within our limits of time, size, money."""
 
 import json
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from math import isfinite
 from random import Random
-from threading import Event, Lock, local
+from threading import Event, Lock, Thread
 from time import monotonic, time
 from typing import Any
 from urllib.parse import urlsplit
 
 from data.errors import OperationalError, UserError
+from judge.llm.fencing import SURROGATE
 from judge.llm.keys import Key, check_key_name
 from judge.llm.limits import (
     Budget,
-    Gate,
+    Concurrency,
     Pace,
     Prices,
-    Usage,
+    Tokens,
     check_prices,
     find_prices,
-    guess_usage,
-    read_usage,
+    guess_tokens,
+    read_tokens,
 )
-
-# One try of one call over HTTP: bounded in time and size, and told apart by what went wrong.
 
 PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})  # the same call may succeed a little later
 MOST_BYTES = 8 << 20
@@ -35,12 +36,12 @@ LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What came of one try: the JSON object that was `found`, or else the `problem`."""
+class Attempt:
+    """What came of one try: the JSON object of the answer as `body`, or else the `problem`."""
 
     status: int = 0
     text: str = ""
-    found: dict[str, Any] | None = None
+    body: dict[str, Any] | None = None
     problem: str = ""
     retry_after: float | None = None
     is_unreachable: bool = False  # not even a connection came about
@@ -48,86 +49,156 @@ class Answer:
     may_have_cost: bool = False  # no whole answer, yet the server may have done the work and charge for it
 
 
-class Wire:
-    """Connections to one server, kept open between calls and shared by all threads."""
+TIMED_OUT = Attempt(problem="timed out", is_passing=True, may_have_cost=True)
 
-    def __init__(self, *, base_url: str, key: Key, timeout: float, connections: int) -> None:
+
+class _TooLarge(Exception):
+    """An answer is larger than any that we would use."""
+
+
+class Connections:
+    """OpenAI's client to one server: connections kept open between calls and shared by all threads."""
+
+    def __init__(
+        self, *, base_url: str, key: Key, timeout: float, most_bytes: int | None = MOST_BYTES
+    ) -> None:
         import httpx
 
-        self._base_url, self._key, self._timeout = base_url, key, timeout
-        self._deadline = _Deadline()
-        self._client = httpx.Client(
-            # Answers come uncompressed: a few packed bytes could otherwise unfold to gigabytes.
-            headers={"Accept-Encoding": "identity", "Content-Type": "application/json"} | key.headers,
-            timeout=httpx.Timeout(timeout, connect=min(timeout, CONNECT_SECONDS), pool=None),
-            limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
+        openai = _import_openai()
+        self._key, self._timeout, self._most_bytes = key, timeout, most_bytes
+        http_client = httpx.Client(
+            headers={"Accept-Encoding": "identity"},
+            # Without a limit, since a try that was given up may hold its connection for a while.
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
             follow_redirects=False,  # the key is for this server and no other
             mounts=dict.fromkeys(LOOPBACK),  # no proxy stands before our own machine
+            event_hooks={"request": [self._set_key], "response": [self._limit_size]},
         )
-        _bound_waiting(self._client, self._deadline)
+        self._client = openai.OpenAI(
+            base_url=base_url,
+            api_key="none",  # else it would take OPENAI_API_KEY, whatever the server
+            default_headers=dict.fromkeys(("OpenAI-Organization", "OpenAI-Project"), openai.Omit()),
+            timeout=httpx.Timeout(timeout, connect=min(timeout, CONNECT_SECONDS)),
+            max_retries=0,
+            http_client=http_client,
+        )
 
-    def send(self, path: str, content: bytes, *, method: str = "POST") -> Answer:
-        """Send one body; whatever happens on the way is an answer too."""
-        import httpx
+    def send(self, ask: Callable[[Any], Any], *, seconds: float | None = None) -> Attempt:
+        """Have the client ask, within so many seconds; whatever happens on the way is an attempt, too.
 
-        self._deadline.end = monotonic() + self._timeout
+        `ask` returns the response, or None where it has dealt with all of it. It runs on a thread of its own:
+        the client's time-outs are for single reads, and a server that sends a byte a second meets them all.
+        """
+        result: Future[Attempt] = Future()
+
+        def work() -> None:
+            try:
+                result.set_result(self._ask(ask))
+            except BaseException as error:  # raised again where the result is waited for
+                result.set_exception(error)
+
+        Thread(target=work, daemon=True).start()
         try:
-            with self._client.stream(method, self._base_url + path, content=content) as response:
-                return self._receive(response)
-        except (httpx.ConnectTimeout, httpx.ConnectError) as error:
-            said = self._key.hide(str(error)) or type(error).__name__
-            return Answer(problem=f"no connection: {said}", is_unreachable=True, is_passing=True)
-        except (httpx.TimeoutException, TimeoutError):
-            return Answer(problem="timed out", is_passing=True, may_have_cost=True)
-        except httpx.RemoteProtocolError as error:
-            is_cut = "incomplete" in str(error) or "without sending" in str(error)
-            problem = "answer cut short" if is_cut else "not HTTP"
-            return Answer(problem=problem, is_passing=is_cut, may_have_cost=True)
-        except httpx.TransportError:
-            return Answer(problem="answer cut short", is_passing=True, may_have_cost=True)
+            return result.result(self._timeout if seconds is None else seconds)
+        except FutureTimeout:
+            return TIMED_OUT
 
     def close(self) -> None:
         """Let go of all connections."""
         self._client.close()
 
-    def _receive(self, response: Any) -> Answer:
-        content = bytearray()
-        for part in response.iter_raw():
+    def _ask(self, ask: Callable[[Any], Any]) -> Attempt:
+        import httpx
+        import openai
+
+        try:
+            response = ask(self._client)
+        except openai.APIStatusError as error:
+            response = error.response
+        except openai.APIConnectionError as error:
+            return self._explain(error.__cause__ or error)
+        except httpx.TransportError as error:  # while a file was read
+            return self._explain(error)
+        if response is None:
+            return Attempt(status=200, body={})
+        response = getattr(response, "http_response", response)
+        text, retry_after = response.content.decode("utf-8", "replace"), read_retry_after(response.headers)
+        return read_attempt(response.status_code, text, self._key, retry_after=retry_after)
+
+    def _set_key(self, request: Any) -> None:
+        """Put our key into a request, or none; the client need not know it."""
+        del request.headers["Authorization"]
+        request.headers.update(self._key.headers)
+
+    def _limit_size(self, response: Any) -> None:
+        """Read an answer only as far as we would use it, and only as long as somebody waits for it."""
+        import httpx
+
+        # Never unpacked, whatever the server says of it: a few packed bytes could unfold to gigabytes.
+        response.headers.pop("content-encoding", None)
+        if self._most_bytes is None:
+            return
+        content, deadline = bytearray(), monotonic() + self._timeout
+        for part in response.stream:
             content += part
-            if len(content) > MOST_BYTES:
-                return Answer(problem=f"answer larger than {MOST_BYTES >> 20} MB", may_have_cost=True)
-        answer = Answer(
-            status=response.status_code,
-            text=content.decode("utf-8", "replace"),
-            retry_after=read_retry_after(response.headers),
-        )
-        return read_answer(answer, self._key)
+            if len(content) > self._most_bytes:
+                raise _TooLarge
+            if monotonic() > deadline:
+                raise httpx.ReadTimeout("too slow")
+        response.stream.close()
+        response.stream = httpx.ByteStream(bytes(content))
+
+    def _explain(self, error: BaseException) -> Attempt:
+        """Say what an error of the HTTP library means for the call."""
+        import httpx
+
+        if isinstance(error, _TooLarge):
+            return Attempt(problem=f"answer larger than {MOST_BYTES >> 20} MB", may_have_cost=True)
+        if isinstance(error, httpx.ConnectTimeout | httpx.ConnectError):
+            problem = f"no connection: {self._key.hide(str(error)) or type(error).__name__}"
+            return Attempt(problem=problem, is_unreachable=True, is_passing=True)
+        if isinstance(error, httpx.TimeoutException):
+            return TIMED_OUT
+        is_cut = "incomplete" in str(error) or "without sending" in str(error)
+        if isinstance(error, httpx.RemoteProtocolError) and not is_cut:
+            return Attempt(problem="not HTTP", may_have_cost=True)
+        if isinstance(error, httpx.TransportError):
+            return Attempt(problem="answer cut short", is_passing=True, may_have_cost=True)
+        raise error
 
 
-def read_answer(answer: Answer, key: Key) -> Answer:
-    """The same answer with its JSON object, or with its problem; the key is hidden in either."""
-    is_good = 200 <= answer.status < 300
+def _import_openai() -> Any:
     try:
-        found = json.loads(answer.text)
-        if isinstance(found, dict):
+        import openai
+    except ImportError:
+        raise UserError("asking a server needs openai: install the extra packages named `prompted`") from None
+    return openai
+
+
+def read_attempt(status: int, text: str, key: Key, *, retry_after: float | None = None) -> Attempt:
+    """Find the JSON object of an answer, or its problem; the key is hidden in either."""
+    is_good = 200 <= status < 300
+    try:
+        body = json.loads(text)
+        if isinstance(body, dict):
             # Its text is written anew, since an escape could keep the key from being seen in it.
-            found = key.hide_in(found)
-            answer = replace(answer, text=json.dumps(found, ensure_ascii=False))
+            body = key.hide_in(body)
+            text = json.dumps(body, ensure_ascii=False)
     except (ValueError, RecursionError):  # brackets in brackets can be too many for what comes after, too
-        found = None
+        body = None
     hide = key.hide if is_good else key.hide_quoted
-    answer = replace(answer, text=hide(answer.text))
-    if is_good and not isinstance(found, dict):
-        problem = f"not JSON: {_shorten(answer.text) or 'an empty answer'}"
-        return replace(answer, problem=problem, may_have_cost=True)
-    if is_good and not isinstance(found.get("error"), dict):
-        return replace(answer, found=found)
+    attempt = Attempt(status=status, text=hide(text), retry_after=retry_after)
+    if is_good and not isinstance(body, dict):
+        problem = f"not JSON: {_shorten(attempt.text) or 'an empty answer'}"
+        return replace(attempt, problem=problem, may_have_cost=True)
+    if is_good and not isinstance(body.get("error"), dict):
+        return replace(attempt, body=body)
     if is_good:  # some gateways answer 200 and put the failure, with its status, inside
-        code = found["error"].get("code")
-        answer = replace(answer, status=code if isinstance(code, int) and 400 <= code < 600 else 400)
-    said = key.hide_quoted(_shorten(complaint(found) or answer.text))
-    problem = f"HTTP {answer.status}: {said}" if said else f"HTTP {answer.status}"
-    return replace(answer, problem=problem, is_passing=answer.status in PASSING)
+        code = body["error"].get("code")
+        status = code if isinstance(code, int) and 400 <= code < 600 else 400
+    said = key.hide_quoted(_shorten(complaint(body) or attempt.text))
+    problem = f"HTTP {status}: {said}" if said else f"HTTP {status}"
+    return replace(attempt, status=status, problem=problem, is_passing=status in PASSING)
 
 
 def read_retry_after(headers: Mapping[str, str]) -> float | None:
@@ -177,71 +248,11 @@ def check_base_url(base_url: str) -> str:
     return base_url.rstrip("/")
 
 
-class _Deadline(local):
-    """When the try of this thread must be over."""
-
-    end = float("inf")
-
-    def shorten(self, timeout: float | None) -> float:
-        left = self.end - monotonic()
-        if left <= 0:
-            raise TimeoutError
-        return left if timeout is None else min(left, timeout)
-
-
-class _Connection:
-    """A connection of the HTTP library whose every wait ends at the deadline."""
-
-    def __init__(self, inner: Any, deadline: _Deadline) -> None:
-        self._inner, self._deadline = inner, deadline
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        received: bytes = self._inner.read(max_bytes, timeout=self._deadline.shorten(timeout))
-        return received
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._inner.write(buffer, timeout=self._deadline.shorten(timeout))
-
-    def start_tls(self, ssl_context: Any, server_hostname: Any = None, timeout: float | None = None) -> Any:
-        inner = self._inner.start_tls(ssl_context, server_hostname, self._deadline.shorten(timeout))
-        return _Connection(inner, self._deadline)
-
-    def close(self) -> None:
-        self._inner.close()
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._inner.get_extra_info(info)
-
-
-class _Connector:
-    """Opens such connections."""
-
-    def __init__(self, inner: Any, deadline: _Deadline) -> None:
-        self._inner, self._deadline = inner, deadline
-
-    def connect_tcp(self, *arguments: Any, **options: Any) -> _Connection:
-        return _Connection(self._inner.connect_tcp(*arguments, **options), self._deadline)
-
-    def sleep(self, seconds: float) -> None:
-        self._inner.sleep(seconds)
-
-
-def _bound_waiting(client: Any, deadline: _Deadline) -> None:
-    """httpx bounds each read and not the sum of them: a server that sends a byte a second never times out.
-
-    Its pools take a network backend and httpx has no argument to hand one on, so it is set in their place.
-    """
-    for transport in (client._transport, *client._mounts.values()):
-        if transport is not None:
-            pool = transport._pool
-            pool._network_backend = _Connector(pool._network_backend, deadline)
-
-
-def complaint(found: Any) -> str:
-    """What a server says is wrong, in the places where servers say it."""
-    if not isinstance(found, dict):
+def complaint(body: Any) -> str:
+    """Find what a server says is wrong, in the places where servers say it."""
+    if not isinstance(body, dict):
         return ""
-    for said in (found.get("error"), found.get("detail"), found.get("message")):
+    for said in (body.get("error"), body.get("detail"), body.get("message")):
         if isinstance(said, dict):
             said = said.get("message")
         if said:
@@ -315,13 +326,13 @@ class Endpoint:
         self.timeout, self.retries, self.concurrency = timeout, retries, concurrency
         self.prices: Prices | None = check_prices(prices) if prices else find_prices(model, kind=price_kind)
         self.budget = Budget(max_cost)
-        self.gate = Gate(concurrency)
+        self.in_flight = Concurrency(concurrency)
         self.pace = Pace(requests_per_minute=requests_per_minute, tokens_per_minute=tokens_per_minute)
         self.calls = 0  # tries sent, in this process
         self._stopped = Event()
         self._clock, self._sleep_for = clock, sleep or self._stopped.wait
         self._chance = Random(seed)
-        self._wire: Wire | None = None
+        self._connections: Connections | None = None
         self._lock = Lock()
         self._answered = self._failed_in_a_row = 0
         self._dearest = 1.0  # the most a call has cost so far, over what was guessed for it
@@ -353,94 +364,95 @@ class Endpoint:
                 f"a limit of cost needs prices, and none is known for {self.model!r}; "
                 "set prices = {input = ..., output = ...} in the judge's file, USD per million tokens"
             )
-        # A lone surrogate is written as its escape, which is what JSON has for it.
-        content = json.dumps(body, ensure_ascii=True).encode()
-        guess, started, may_have_cost = guess_usage(body, len(content)), self._clock(), 0.0
+        # Half a character is none, and cannot be sent.
+        body = json.loads(SURROGATE.sub("\ufffd", json.dumps(body, ensure_ascii=False)))
+        guess, started, may_have_cost = guess_tokens(body, len(json.dumps(body))), self._clock(), 0.0
         for tries in range(1, self.retries + 2):
-            answer, cost = self._try_once(path, content, guess)
-            if answer.found is not None:
+            attempt, cost = self._try_once(path, body, guess)
+            if attempt.body is not None:
                 self._note_success()
                 seconds = round(self._clock() - started, 3)
-                usage = self._usage(answer.found, cost + may_have_cost, seconds=seconds, calls=tries)
-                return Reply(answer.found, usage)
+                usage = self._usage(attempt.body, cost + may_have_cost, seconds=seconds, calls=tries)
+                return Reply(attempt.body, usage)
             may_have_cost += cost
-            self._stop_if_hopeless(answer, is_last=tries > self.retries)
-            if not answer.is_passing or tries > self.retries:
+            self._stop_if_hopeless(attempt, is_last=tries > self.retries)
+            if not attempt.is_passing or tries > self.retries:
                 break
-            self._rest(answer, tries)
-        reason = _after(answer.problem, tries) if answer.is_passing else answer.problem
-        self._note_failure(answer, reason)
+            self._rest(attempt, tries)
+        reason = _after(attempt.problem, tries) if attempt.is_passing else attempt.problem
+        self._note_failure(attempt, reason)
         usage = {"cost": may_have_cost} if may_have_cost else {}
-        raise CallFailed(reason, answer.text[:RAW], usage)
+        raise CallFailed(reason, attempt.text[:RAW], usage)
 
     def stop(self) -> None:
         """End all waiting: calls under way are finished, none is tried again; `close` undoes this."""
         self._stopped.set()
-        self.gate.wake()
+        self.in_flight.wake()
         self.budget.wake()
 
     def close(self) -> None:
         """Let go of all connections; the next call opens new ones. Not while calls are under way."""
         with self._lock:
-            if self._wire:
-                self._wire.close()
-            self._wire = None
+            if self._connections:
+                self._connections.close()
+            self._connections = None
             self._stopped.clear()
 
-    def _try_once(self, path: str, content: bytes, guess: Usage) -> tuple[Answer, float]:
-        """One try: its answer, and what it cost or may have cost."""
-        wire = self._open()
+    def _try_once(self, path: str, body: Mapping[str, Any], guess: Tokens) -> tuple[Attempt, float]:
+        """Try once: what came of it, and what it cost or may have cost."""
+        import httpx
+
+        connections = self._open()
         guessed = self.prices.cost(guess) if self.prices else 0.0
         reserved = guessed * self._dearest
         self.budget.reserve(reserved, self._stopped.is_set)
-        cost, answer = 0.0, Answer()
+        cost, attempt = 0.0, Attempt()
         try:
-            ticket = self.gate.enter(self._stopped.is_set)
+            ticket = self.in_flight.enter(self._stopped.is_set)
             try:
                 self._wait_turn(guess)
-                answer = wire.send(path, content)
+                attempt = connections.send(
+                    lambda client: client.post(path, cast_to=httpx.Response, body=body)
+                )
             finally:
-                was_answered, was_overloaded = answer.found is not None, answer.status in OVERLOADED
-                self.gate.leave(ticket, was_answered=was_answered, was_overloaded=was_overloaded)
-            used = read_usage(answer.found or {})
+                was_answered, was_overloaded = attempt.body is not None, attempt.status in OVERLOADED
+                self.in_flight.leave(ticket, was_answered=was_answered, was_overloaded=was_overloaded)
+            used = read_tokens(attempt.body or {})
             if used:
-                self.pace.correct(tokens=_tokens(used) - _tokens(guess))
+                self.pace.correct(tokens=used.total - guess.total)
                 cost = self.prices.cost(used) if self.prices else 0.0
                 self._dearest = max(self._dearest, cost / guessed if guessed else 1.0)
-            elif answer.found is not None or answer.may_have_cost:
+            elif attempt.body is not None or attempt.may_have_cost:
                 cost = reserved
         finally:
             self.budget.settle(reserved, cost)
-        return answer, cost
+        return attempt, cost
 
-    def _open(self) -> Wire:
+    def _open(self) -> Connections:
         with self._lock:
-            if self._wire is None:
-                self._wire = Wire(
-                    base_url=self.base_url,
-                    key=Key(self.key_env),
-                    timeout=self.timeout,
-                    connections=self.concurrency,
+            if self._connections is None:
+                self._connections = Connections(
+                    base_url=self.base_url, key=Key(self.key_env), timeout=self.timeout
                 )
-            return self._wire
+            return self._connections
 
-    def _wait_turn(self, guess: Usage) -> None:
+    def _wait_turn(self, guess: Tokens) -> None:
         """Wait for a slot of the minute, and for the quiet that the server asked for."""
-        self._sleep(self.pace.take(self._clock(), tokens=_tokens(guess)))
+        self._sleep(self.pace.take(self._clock(), tokens=guess.total))
         while (seconds := self.pace.rest(self._clock())) > 0:
             self._sleep(seconds)
         with self._lock:
             self.calls += 1
 
-    def _rest(self, answer: Answer, tries: int) -> None:
+    def _rest(self, attempt: Attempt, tries: int) -> None:
         """Wait before the next try: as long as the server asks, else ever longer, and never all at once."""
         with self._lock:
             part = self._chance.random()
-        if answer.retry_after is None:
+        if attempt.retry_after is None:
             self._sleep(part * min(LONGEST_WAIT, FIRST_WAIT * 2 ** (tries - 1)))
             return
-        asked = min(answer.retry_after, LONGEST_RETRY_AFTER)
-        if answer.status in OVERLOADED:
+        asked = min(attempt.retry_after, LONGEST_RETRY_AFTER)
+        if attempt.status in OVERLOADED:
             self.pace.pause(self._clock() + asked)
         self._sleep(asked + part * min(FIRST_WAIT, asked / 4))
 
@@ -450,19 +462,19 @@ class Endpoint:
         if self._stopped.is_set():
             raise OperationalError(f"{self.base_url}: stopped before an answer came; what was judged is kept")
 
-    def _stop_if_hopeless(self, answer: Answer, *, is_last: bool) -> None:
+    def _stop_if_hopeless(self, attempt: Attempt, *, is_last: bool) -> None:
         """End the run where all other calls would fail as this one did."""
         with self._lock:
             is_first = not self._answered
-        if answer.is_unreachable and (is_first or is_last):
-            raise self._hopeless(answer.problem, "is the server running, and the address right?")
-        is_redirect = 300 <= answer.status < 400
+        if attempt.is_unreachable and (is_first or is_last):
+            raise self._hopeless(attempt.problem, "is the server running, and the address right?")
+        is_redirect = 300 <= attempt.status < 400
         # A gateway also says 403 of one text it does not like: then others have been answered before.
-        if answer.status in HOPELESS or is_redirect or (answer.status == 403 and is_first):
+        if attempt.status in HOPELESS or is_redirect or (attempt.status == 403 and is_first):
             named = f"the variable {self.key_env}" if self.key_env else "key_env (no key was sent)"
-            raise self._hopeless(answer.problem, f"check base_url, model and {named}.")
-        if answer.status == 429 and any(word in answer.text for word in SPENT_QUOTAS):
-            raise self._hopeless(answer.problem, "raise the quota with the provider.")
+            raise self._hopeless(attempt.problem, f"check base_url, model and {named}.")
+        if attempt.status == 429 and any(word in attempt.text for word in SPENT_QUOTAS):
+            raise self._hopeless(attempt.problem, "raise the quota with the provider.")
 
     def _hopeless(self, problem: str, way_out: str) -> OperationalError:
         return OperationalError(
@@ -475,9 +487,9 @@ class Endpoint:
             self._answered += 1
             self._failed_in_a_row = 0
 
-    def _note_failure(self, answer: Answer, reason: str) -> None:
+    def _note_failure(self, attempt: Attempt, reason: str) -> None:
         """A refused request says nothing of the others; many without any answer do."""
-        if answer.status >= 400 and not answer.is_passing:
+        if attempt.status >= 400 and not attempt.is_passing:
             return
         with self._lock:
             self._failed_in_a_row += 1
@@ -485,8 +497,8 @@ class Endpoint:
         if failed >= GIVE_UP_AFTER:
             raise self._hopeless(f"{failed} calls in a row failed, the last: {reason}", "try again later.")
 
-    def _usage(self, found: Mapping[str, Any], cost: float, **about: float) -> dict[str, float]:
-        used = read_usage(found)
+    def _usage(self, body: Mapping[str, Any], cost: float, **about: float) -> dict[str, float]:
+        used = read_tokens(body)
         tokens = {"input_tokens": used.input, "output_tokens": used.output} if used else {}
         return tokens | ({"cost": round(cost, 9)} if self.prices else {}) | about
 
@@ -499,10 +511,6 @@ def _after(problem: str, tries: int) -> str:
     """
     what, colon, said = problem.partition(": ")
     return f"{what} after {tries} tries{colon}{said}" if tries > 1 else problem
-
-
-def _tokens(usage: Usage) -> float:
-    return usage.input + usage.output
 
 
 def _check_numbers(**numbers: float) -> None:

@@ -1,4 +1,4 @@
-"""How hard an endpoint may be asked: calls in flight, calls and tokens a minute, and money."""
+"""Limits of an endpoint: calls in flight, calls and tokens a minute, and money by the price of tokens."""
 
 import re
 import tomllib
@@ -15,7 +15,7 @@ from data.errors import BudgetSpent, UserError
 MINUTE = 60.0
 
 
-class Gate:
+class Concurrency:
     """Calls in flight: half as many when the server is overloaded, then slowly more while it answers.
 
     Whoever enters gets a ticket. Only the first complaint about calls of one ticket halves the limit: thirty
@@ -135,9 +135,7 @@ class Budget:
         return self.most is None or self.spent + self._reserved + cost <= self.most + 1e-12
 
 
-# What calls cost: a small table of list prices, which a judge's file may override.
-
-TABLE = Path(__file__).parent / "prices.toml"
+PRICES = Path(__file__).parent / "prices.toml"  # list prices, which a judge's file may override
 MILLION = 1e6
 DATED = re.compile(r"-(?:20\d\d-?\d\d-?\d\d|\d{4})$")  # gpt-4o-mini-2024-07-18 is a gpt-4o-mini
 CHARACTERS_A_TOKEN = 3.0  # a low guess, so that what is reserved for a call is rather too much
@@ -145,12 +143,16 @@ ANSWER_TOKENS = 1000  # guessed where a request sets no limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Tokens:
     """The tokens of one call; `cached` is the part of `input` that the server had read before."""
 
     input: float
     output: float
     cached: float = 0.0
+
+    @property
+    def total(self) -> float:
+        return self.input + self.output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,15 +163,15 @@ class Prices:
     output: float
     cached: float | None = None
 
-    def cost(self, usage: Usage) -> float:
+    def cost(self, tokens: Tokens) -> float:
         """USD for one call.
 
-        >>> round(Prices(input=0.10, output=0).cost(Usage(input=4000, output=12)), 6)
+        >>> round(Prices(input=0.10, output=0).cost(Tokens(input=4000, output=12)), 6)
         0.0004
         """
         cached = self.input if self.cached is None else self.cached
-        fresh = usage.input - usage.cached
-        return (fresh * self.input + usage.cached * cached + usage.output * self.output) / MILLION
+        fresh = tokens.input - tokens.cached
+        return (fresh * self.input + tokens.cached * cached + tokens.output * self.output) / MILLION
 
 
 def find_prices(model: str, *, kind: str = "chat") -> Prices | None:
@@ -198,17 +200,17 @@ def check_prices(prices: Mapping[str, float]) -> Prices:
     return Prices(**prices)
 
 
-def guess_usage(body: Mapping[str, Any], size: int) -> Usage:
-    """What a request of `size` bytes may take, before it is sent; rather too much than too little."""
+def guess_tokens(body: Mapping[str, Any], size: int) -> Tokens:
+    """Guess what a request of `size` bytes may take, before it is sent; rather too much than too little."""
     limit = body.get("max_completion_tokens") or body.get("max_tokens") or body.get("max_output_tokens")
     answers = body.get("n") or 1
     # Typed questions are answered without a word of text.
     output = 0.0 if "questions" in body else float(limit or ANSWER_TOKENS) * float(answers)
-    return Usage(input=size / CHARACTERS_A_TOKEN, output=output)
+    return Tokens(input=size / CHARACTERS_A_TOKEN, output=output)
 
 
-def read_usage(body: Mapping[str, Any]) -> Usage | None:
-    """The tokens an answer says it took, under either of the names in use; None where it does not say."""
+def read_tokens(body: Mapping[str, Any]) -> Tokens | None:
+    """Read the tokens an answer says it took, under either of the names in use; None where it says none."""
     usage = body.get("usage")
     if not isinstance(usage, Mapping):
         return None
@@ -218,7 +220,7 @@ def read_usage(body: Mapping[str, Any]) -> Usage | None:
     details = usage.get("input_tokens_details") or usage.get("prompt_tokens_details")
     cached = _count(details, "cached_tokens") if isinstance(details, Mapping) else None
     written = _count(usage, "output_tokens", "completion_tokens")
-    return Usage(input=read, output=written or 0.0, cached=min(cached or 0.0, read))
+    return Tokens(input=read, output=written or 0.0, cached=min(cached or 0.0, read))
 
 
 def _count(table: Mapping[str, Any], *names: str) -> float | None:
@@ -231,4 +233,4 @@ def _count(table: Mapping[str, Any], *names: str) -> float | None:
 
 @cache
 def _read_table() -> dict[str, dict[str, dict[str, float]]]:
-    return tomllib.loads(TABLE.read_text(encoding="utf-8"))
+    return tomllib.loads(PRICES.read_text(encoding="utf-8"))

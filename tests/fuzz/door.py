@@ -47,17 +47,17 @@ def reads(name: str, read: Callable[[Path], Any]) -> Target:
 
 def receive(data: bytes, *, status: int = 200) -> Any:
     """The bytes as a server's answer, read by our one network seam."""
-    from judge.llm.endpoint import Answer, read_answer
+    from judge.llm.endpoint import read_attempt
     from judge.llm.keys import Key
 
     key = Key("")
     key._value = KEY
-    return read_answer(Answer(status=status, text=data.decode("utf-8", "replace")), key)
+    return read_attempt(status, data.decode("utf-8", "replace"), key)
 
 
 def as_body(data: bytes) -> dict[str, Any]:
     """The JSON object the seam hands on."""
-    found: dict[str, Any] | None = receive(data).found
+    found: dict[str, Any] | None = receive(data).body
     if found is None:
         raise UserError("the seam lets no such answer through")
     return found

@@ -34,8 +34,8 @@ def _judge(kind: str, protocol: Any = "decisions") -> Any:
 def read_wire(data: bytes) -> None:
     """The first byte is the status; our key must not come back."""
     answer = receive(data[1:], status=200 + 2 * (data[0] if data else 0))
-    assert KEY not in answer.text + answer.problem + json.dumps(answer.found)
-    assert answer.problem or answer.found is not None
+    assert KEY not in answer.text + answer.problem + json.dumps(answer.body)
+    assert answer.problem or answer.body is not None
 
 
 def read_retry_after(data: bytes) -> None:
@@ -74,10 +74,10 @@ def read_completion(data: bytes) -> None:
     """The bytes as the whole body of a chat completion, probabilities included."""
     from judge.llm.answer_prompts import read_response
     from judge.llm.endpoint import Reply
-    from judge.llm.limits import read_usage
+    from judge.llm.limits import read_tokens
 
     body = as_body(data)
-    used = read_usage(body)
+    used = read_tokens(body)
     assert used is None or 0 <= used.cached <= used.input < 1e12
     _check(_judge("prompted").read_replies(EXCHANGE, [Reply(body, {})]))
     assert set(read_response(body)) & {"response", "failed"}

@@ -208,8 +208,8 @@ def test_a_bug_and_a_verbose_library_print_no_key(tmp_path: Path, home: Path) ->
         "from data.records import Exchange\n"
         f"judge = load_judge({str(judge)!r})\n"
         "print(judge.endpoint, vars(judge.endpoint), judge.__dict__)\n"
-        "wire = judge.endpoint._open()\n"
-        "print(wire, vars(wire))\n"
+        "opened = judge.endpoint._open()\n"
+        "print(opened, vars(opened))\n"
         "judge.judge(Exchange(id='1', prompt='a', response='b'))\n"
     )
     done = subprocess.run(
