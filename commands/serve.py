@@ -77,7 +77,7 @@ def serve(
     from server.app import Limits, make_app
     from server.guard import is_loopback, own_hosts
     from server.process import make_server, open_socket, url_of
-    from server.served_judge import Served
+    from server.served_judge import ServedJudge
 
     key = Key(key_env)
     if not key_env and not is_loopback(host):
@@ -86,7 +86,7 @@ def serve(
             "--key-env, or leave --host out to serve this machine only"
         )
     with open_socket(host, port) as listening:
-        served = Served(load_judge(judge_name), calibration)
+        served = ServedJudge(load_judge(judge_name), calibration)
         judge = served.judge
 
         def say_ready() -> None:

@@ -1,34 +1,37 @@
 """`/v1/decisions` as OpenAI's clients speak it: what is asked, and how we answer."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, Field, WithJsonSchema
 
-from data.records import Judgment
-from server.questions import (
-    CHOICES,
-    LEVELS,
-    MESSAGES,
-    PARTS,
-    REFUSAL,
-    TEXT,
-    check_answerable,
-    check_choices,
-    check_component,
-    check_levels,
-    choice_confidence,
-    choose,
-    one_of,
-    probabilities_of,
-    score_confidence,
-)
-from server.served_judge import Served
+from data.records import LABELS
+from server import questions
+from server.questions import MESSAGES, PARTS, TEXT, Answer
+from server.requests import StrictModel
+
+# What is described here is what we can read of a request, not all we let pass.
+THREE: Final = {"type": "array", "minItems": len(LABELS), "maxItems": len(LABELS)}
+LEVELS: Final = THREE | {
+    "prefixItems": [
+        {
+            "type": "object",
+            "required": ["label"],
+            "properties": {"label": {"const": label}, "description": TEXT},
+        }
+        for label in LABELS
+    ],
+}
+CHOICES: Final = THREE | {
+    "uniqueItems": True,
+    "items": {"type": "object", "required": ["value"], "properties": {"value": {"enum": list(LABELS)}}},
+}
 
 # Not read: the judge has its own.
-Instructions = Annotated[str | list[dict[str, Any]], WithJsonSchema(one_of(TEXT, PARTS))]
+Instructions = Annotated[str | list[dict[str, Any]], WithJsonSchema({"anyOf": [TEXT, PARTS]})]
 
 
-class Predicate(BaseModel):
+class Predicate(StrictModel):
     """Does a component of empathy show in the reply? Its name says which."""
 
     type: Literal["predicate"]
@@ -36,14 +39,14 @@ class Predicate(BaseModel):
     name: str | None = None
 
 
-class Option(BaseModel):
+class Option(StrictModel):
     """One choice."""
 
     value: str | bool
     description: str | None = None
 
 
-class Choice(BaseModel):
+class Choice(StrictModel):
     """Which label would a crowd give? The values must be Bad, Okay and Good."""
 
     type: Literal["choice"]
@@ -52,14 +55,14 @@ class Choice(BaseModel):
     name: str | None = None
 
 
-class Level(BaseModel):
+class Level(StrictModel):
     """One level of a score."""
 
     label: str
     description: str | None = None
 
 
-class Score(BaseModel):
+class Score(StrictModel):
     """How empathetic is the reply? The levels must be Bad, Okay and Good, in this order."""
 
     type: Literal["score"]
@@ -71,7 +74,7 @@ class Score(BaseModel):
 Question = Annotated[Predicate | Choice | Score, Field(discriminator="type")]
 
 
-class DecisionRequest(BaseModel):
+class DecisionRequest(StrictModel):
     """An exchange and questions about it.
 
     `input` carries the exchange. Messages: the last, the assistant's, is the reply that is judged, the user's
@@ -81,7 +84,7 @@ class DecisionRequest(BaseModel):
     """
 
     model: str
-    input: Annotated[str | list[dict[str, Any]], WithJsonSchema(one_of(TEXT, MESSAGES))]
+    input: Annotated[str | list[dict[str, Any]], WithJsonSchema({"anyOf": [TEXT, MESSAGES]})]
     questions: list[Question] = Field(min_length=1, max_length=400)
 
 
@@ -93,59 +96,50 @@ class Decision(BaseModel):
     usage: dict[str, Any]
 
 
-def check_questions(questions: list[Predicate | Choice | Score], served: Served) -> None:
-    """Refuse what the judge cannot be asked, before it is asked anything."""
-    places = []
-    for number, question in enumerate(questions):
-        place = f"questions.{number}"
-        if isinstance(question, Predicate):
-            check_component(place, question.name, served)
-        elif isinstance(question, Choice):
-            check_choices(place, [option.value for option in question.choices])
-        else:
-            check_levels(place, [level.label for level in question.levels])
-        places.append((place, not isinstance(question, Predicate) or question.name in served.component_names))
-    check_answerable(places, served)
+def read_questions(request: DecisionRequest) -> list[questions.Question]:
+    """Read the questions in the form both wires share."""
+    return [_read(question, f"questions.{place}") for place, question in enumerate(request.questions)]
 
 
-def answer_decisions(request: DecisionRequest, judgment: Judgment, served: Served) -> dict[str, Any]:
-    """The answer to all questions about one judged exchange."""
-    used = int((judgment.usage or {}).get("input_tokens", 0))
+def _read(question: Predicate | Choice | Score, place: str) -> questions.Question:
+    if isinstance(question, Predicate):
+        return questions.Question(place=place, kind="component", name=question.name)
+    if isinstance(question, Choice):
+        values = [option.value for option in question.choices]
+        return questions.Question(place=place, kind="choice", options=values)
+    return questions.Question(place=place, kind="score", options=[level.label for level in question.levels])
+
+
+def write_decision(request: DecisionRequest, answers: Sequence[Answer], tokens: int) -> dict[str, Any]:
+    """Write the answers to all questions about one judged exchange."""
     return {
         "model": request.model,
-        "answers": [_answer(question, judgment, served) for question in request.questions],
+        "answers": [_write(*pair) for pair in zip(request.questions, answers, strict=True)],
         "usage": {
-            "input_tokens": used,
+            "input_tokens": tokens,
             "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
             "output_tokens": 0,
             "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": used,
+            "total_tokens": tokens,
         },
     }
 
 
-def _answer(question: Predicate | Choice | Score, judgment: Judgment, served: Served) -> dict[str, Any]:
-    if judgment.probabilities is None:
-        return {"type": REFUSAL, "name": question.name, "reason": judgment.unscored}
+def _write(question: Predicate | Choice | Score, answer: Answer) -> dict[str, Any]:
+    if answer.value is None:
+        return {"type": "refusal", "name": question.name, "reason": answer.reason}
+    row = {"type": question.type, "name": question.name}
     if isinstance(question, Predicate):
-        found = served.components(judgment).get(question.name or "")
-        if found is None:
-            reason = f"the judge {served.judge.name!r} gives no such component"
-            return {"type": REFUSAL, "name": question.name, "reason": reason}
-        return {"type": "predicate", "name": question.name, "probability": found}
-    parts = probabilities_of(judgment)
-    if isinstance(question, Score):
-        rows = [
-            {"value": value, "label": level.label, "probability": part}
-            for value, (level, part) in enumerate(zip(question.levels, parts, strict=True), start=1)
-        ]
-        about = {"score": judgment.score, "confidence": score_confidence(parts)}
-        return {"type": "score", "name": question.name, **about, "probabilities": rows}
-    chosen, pairs = choose([option.value for option in question.choices], judgment)
+        return {**row, "probability": answer.value}
+    options: list[dict[str, Any]] = (
+        [{"value": option.value} for option in question.choices]
+        if isinstance(question, Choice)
+        else [{"value": value, "label": level.label} for value, level in enumerate(question.levels, start=1)]
+    )
+    pairs = zip(options, answer.probabilities, strict=True)
     return {
-        "type": "choice",
-        "name": question.name,
-        "choice": chosen,
-        "confidence": choice_confidence(parts),
-        "probabilities": [{"value": value, "probability": part} for value, part in pairs],
+        **row,
+        question.type: answer.value,
+        "confidence": answer.confidence,
+        "probabilities": [{**option, "probability": probability} for option, probability in pairs],
     }

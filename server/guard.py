@@ -1,68 +1,58 @@
-"""Who may come in: the right host, the right key; and nobody sees a bug's inside."""
+"""What stands before the routes: checks of host and key, counts of requests, silence about a bug's inside."""
 
 import hmac
 import logging
 import traceback
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable
 from ipaddress import ip_address
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from data.tables import Row
 from server.http_errors import Refused
 
-# What Prometheus may know of the server: counts and times, and no word of any text.
-
-SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 60, 120)
+SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 60, 120)
 
 
 class Metrics:
-    """A registry of its own: two servers in one process do not count for each other."""
+    """What Prometheus may know: counts and times, and no word of any text.
 
-    def __init__(self) -> None:
-        self._registry = CollectorRegistry()
-        ProcessCollector(registry=self._registry)
+    Each has a registry of its own: two servers in one process do not count for each other.
+    """
+
+    def __init__(self, *, queue_length: Callable[[], int]) -> None:
+        self._registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
         self._requests = Counter(
-            "empathy_requests", "Requests answered.", ["path", "status"], registry=self._registry
+            "empathy_requests", "Requests answered.", ["path", "status"], registry=registry
         )
         self._seconds = Histogram(
             "empathy_request_seconds",
             "Time to answer a request.",
             ["path"],
             buckets=SECONDS,
-            registry=self._registry,
+            registry=registry,
         )
-        self._judgments = Counter("empathy_judgments", "Judgments made.", ["label"], registry=self._registry)
-        self._held = Gauge(
-            "empathy_queue_judgments", "Judgments promised and not yet made.", registry=self._registry
-        )
-
-    def watch(self, held: Callable[[], int]) -> None:
-        """Where the length of the queue is found."""
-        self._held.set_function(held)
+        self._judgments = Counter("empathy_judgments", "Judgments made.", ["label"], registry=registry)
+        held = Gauge("empathy_queue_judgments", "Judgments promised and not yet made.", registry=registry)
+        held.set_function(queue_length)
 
     def count_request(self, path: str, status: int, seconds: float) -> None:
-        """After every request; `path` is a route's, never what a client made up."""
+        """Count an answered request; `path` is a route's, never what a client made up."""
         self._requests.labels(path, str(status)).inc()
         self._seconds.labels(path).observe(seconds)
 
-    def count_judgment(self, row: Row) -> None:
-        """After every judgment."""
-        self._judgments.labels(row["label"] or "unscored").inc()
+    def count_judgment(self, label: str | None) -> None:
+        """Count a judgment by its label."""
+        self._judgments.labels(label or "unscored").inc()
 
     def write(self) -> bytes:
-        """In the format that Prometheus reads."""
+        """Write all in the format that Prometheus reads."""
         return generate_latest(self._registry)
 
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 OPEN: Final = ("/", "/health")  # the page holds no secret, and asks for the key itself
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
@@ -76,9 +66,9 @@ log = logging.getLogger("empathy.serve")
 
 
 class Guard:
-    """Stands before the routes; `hosts` None lets every Host header pass, `key` empty every caller."""
+    """Middleware; `hosts` None lets every Host header pass, `key` empty every caller."""
 
-    def __init__(self, app: App, *, hosts: frozenset[str] | None, key: str, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, *, hosts: frozenset[str] | None, key: str, metrics: Metrics) -> None:
         self._app, self._hosts, self._metrics = app, hosts, metrics
         self._key = key.encode()
 

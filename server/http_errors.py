@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
+from fastapi.exceptions import RequestValidationError
 from starlette.responses import Response
 
 KINDS = {401: "authentication_error", 404: "not_found_error"}
@@ -38,10 +38,10 @@ class Refused(Exception):
         )
 
 
-def refuse_invalid(error: Any) -> Refused:
-    """The first thing pydantic found wrong, with its place."""
-    first = error.errors(include_url=False, include_context=False)[0]
-    place = ".".join(str(part) for part in first["loc"])
+def refuse_invalid(error: RequestValidationError) -> Refused:
+    """Say the first thing that is wrong with a body, with its place."""
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"][1:])  # the first is always the body
     return Refused(
         400, f"{place or 'body'}: {first['msg'][0].lower()}{first['msg'][1:]}", param=place or None
     )

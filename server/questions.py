@@ -1,73 +1,60 @@
-"""Typed questions that our judges can answer, and the numbers of their answers; the same for both wires."""
+"""The one form that the questions of both wires take: checked, and answered from one judgment."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, NoReturn
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
 
 from data.records import LABELS, Judgment
 from server.http_errors import Refused
-from server.served_judge import Served
+from server.served_judge import ServedJudge
 
-REFUSAL = "refusal"
+TEXT: Final = {"type": "string"}
+PARTS: Final = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "required": ["type", "text"],
+        "properties": {"type": {"enum": ["input_text", "output_text"]}, "text": TEXT},
+    },
+}
+MESSAGES: Final = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "required": ["role", "content"],
+        "properties": {
+            "role": {"enum": ["user", "assistant", "system", "developer"]},
+            "content": {"anyOf": [TEXT, PARTS]},
+        },
+    },
+}
 
 
-def check_levels(place: str, given: Sequence[Any]) -> None:
-    """Levels must be Bad, Okay and Good, in this order, in whatever case.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A question of either wire; `options` are its words for our labels, `name` is that of a component."""
 
-    >>> check_levels("questions.0", ["bad", "Okay", "GOOD"])
+    place: str  # in the request
+    kind: Literal["score", "choice", "component"]
+    options: Sequence[Any] = ()
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A score, the chosen option or a component's probability as `value`; None where `reason` says why not.
+
+    `probabilities` are those of the question's options, in their order.
     """
-    if [fold(item) for item in given] != [fold(label) for label in LABELS]:
-        refuse_labels(place, "the levels of a score", "in this order")
+
+    value: Any = None
+    probabilities: Sequence[float] = ()
+    confidence: float | None = None
+    reason: str | None = None
 
 
-def check_choices(place: str, given: Iterable[Any]) -> list[str]:
-    """Our label for each choice: Bad, Okay and Good must be there, in any order."""
-    labels = {fold(label): label for label in LABELS}
-    found = [labels.get(fold(item), "") for item in given]
-    if sorted(found) != sorted(LABELS):
-        refuse_labels(place, "the values of a choice", "and nothing else")
-    return found
-
-
-def check_component(place: str, name: str | None, served: Served) -> None:
-    """A predicate must bear the name of one of the rubric's components."""
-    known = served.judge.rubric.components
-    if name not in known:
-        raise Refused(
-            400,
-            f"{place}: {name!r} is no component of empathy; a predicate may be named {', '.join(known)}"
-            f"{_but(served)}; {_score()}",
-            param=place,
-            code="unsupported_question",
-        )
-
-
-def check_answerable(places: Sequence[tuple[str, bool]], served: Served) -> None:
-    """One question at least must be such as this judge can answer; `places` says of each whether it is.
-
-    A component asked for beside them that the judge does not know comes back as a refusal.
-    """
-    if not any(can for _, can in places):
-        place = places[0][0]
-        raise Refused(
-            400,
-            f"{place}: the judge {served.judge.name!r} gives no components of empathy; {_score()}",
-            param=place,
-            code="unsupported_question",
-        )
-
-
-def refuse_labels(place: str, what: str, how: str) -> NoReturn:
-    """For levels and choices that are not our labels."""
-    raise Refused(
-        400,
-        f"{place}: {what} must be {', '.join(LABELS)}, {how}: this judge knows no others",
-        param=place,
-        code="unsupported_question",
-    )
-
-
-def check_model(model: str, served: Served) -> None:
-    """There is one model here."""
+def check_model(model: str, served: ServedJudge) -> None:
+    """Refuse every model but the one there is."""
     if model != served.judge.name:
         raise Refused(
             404,
@@ -77,17 +64,45 @@ def check_model(model: str, served: Served) -> None:
         )
 
 
-def choose(values: Sequence[Any], judgment: Judgment) -> tuple[Any, list[tuple[Any, float]]]:
-    """The value that stands for the judgment's label, and every value with its probability."""
-    labels = check_choices("", values)
-    by_label = judgment.probabilities or {}
-    pairs = [(value, by_label[label]) for value, label in zip(values, labels, strict=True)]
-    return values[labels.index(judgment.label or "")], pairs
+def check_questions(questions: Sequence[Question], served: ServedJudge) -> None:
+    """Refuse what the judge cannot be asked, before it is asked anything.
+
+    One question at least must be such as this judge can answer; a component asked for beside it that the
+    judge does not know comes back as a refusal.
+    """
+    for question in questions:
+        labels = [_label_of(option) for option in question.options]
+        if question.kind == "component":
+            _check_component(question, served)
+        elif question.kind == "score" and labels != list(LABELS):
+            raise _unsupported(question, _must_be("the levels of a score", "in this order"))
+        elif question.kind == "choice" and sorted(labels) != sorted(LABELS):
+            raise _unsupported(question, _must_be("the values of a choice", "and nothing else"))
+    if all(item.kind == "component" and item.name not in served.component_names for item in questions):
+        judge = served.judge.name
+        raise _unsupported(questions[0], f"the judge {judge!r} gives no components of empathy; {_answers()}")
 
 
-def probabilities_of(judgment: Judgment) -> list[float]:
-    """Of Bad, Okay and Good."""
-    return [(judgment.probabilities or {})[label] for label in LABELS]
+def answer_question(question: Question, judgment: Judgment, served: ServedJudge) -> Answer:
+    """Answer a question that `check_questions` let pass."""
+    if judgment.probabilities is None:
+        return Answer(reason=judgment.unscored)
+    if question.kind == "component":
+        probability = (judgment.components or {}).get(question.name or "")
+        unknown = f"the judge {served.judge.name!r} gives no such component"
+        return Answer(value=probability, reason=unknown if probability is None else None)
+    labels = [_label_of(option) for option in question.options]
+    probabilities = [judgment.probabilities[label] for label in labels]
+    if question.kind == "score":
+        confidence = score_confidence(probabilities)
+        return Answer(value=judgment.score, probabilities=probabilities, confidence=confidence)
+    chosen = question.options[labels.index(judgment.label or "")]
+    return Answer(value=chosen, probabilities=probabilities, confidence=choice_confidence(probabilities))
+
+
+def count_tokens(judgment: Judgment) -> int:
+    """Count what the judge read, where it says so."""
+    return int((judgment.usage or {}).get("input_tokens", 0))
 
 
 def score_confidence(probabilities: Sequence[float]) -> float:
@@ -113,80 +128,35 @@ def choice_confidence(probabilities: Sequence[float]) -> float:
     return round(max(0.0, (max(probabilities) - even) / (1 - even)), 6)
 
 
-def fold(name: Any) -> str:
-    """A label however it is written; what is no text is no label."""
-    return name.strip().casefold() if isinstance(name, str) else ""
+def _label_of(option: Any) -> str:
+    """Our label, in whatever case it is written; empty where it is none.
+
+    >>> _label_of(" bad"), _label_of("fair"), _label_of(True)
+    ('Bad', '', '')
+    """
+    folded = option.strip().casefold() if isinstance(option, str) else ""
+    return next((label for label in LABELS if label.casefold() == folded), "")
 
 
-def _but(served: Served) -> str:
-    return "" if served.component_names else f", though the judge {served.judge.name!r} gives none"
+def _check_component(question: Question, served: ServedJudge) -> None:
+    known = served.judge.rubric.components
+    if question.name not in known:
+        judge = served.judge.name
+        but = "" if served.component_names else f", though the judge {judge!r} gives none"
+        raise _unsupported(
+            question,
+            f"{question.name!r} is no component of empathy; a predicate may be named {', '.join(known)}"
+            f"{but}; {_answers()}",
+        )
 
 
-def _score() -> str:
+def _unsupported(question: Question, message: str) -> Refused:
+    return Refused(400, f"{question.place}: {message}", param=question.place, code="unsupported_question")
+
+
+def _must_be(what: str, how: str) -> str:
+    return f"{what} must be {', '.join(LABELS)}, {how}: this judge knows no others"
+
+
+def _answers() -> str:
     return f"it answers a score or a choice over {', '.join(LABELS)}"
-
-
-# How the loosely typed fields of a request are described: what we can read of them, not all we let pass.
-
-TEXT: Final = {"type": "string"}
-PARTS: Final = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "required": ["type", "text"],
-        "properties": {"type": {"enum": ["input_text", "output_text"]}, "text": TEXT},
-    },
-}
-MESSAGES: Final = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "required": ["role", "content"],
-        "properties": {
-            "role": {"enum": ["user", "assistant", "system", "developer"]},
-            "content": {"anyOf": [TEXT, PARTS]},
-        },
-    },
-}
-FIELDS: Final = {
-    "type": "object",
-    "required": ["prompt", "response"],
-    "properties": {"prompt": TEXT, "response": TEXT, "emotion": TEXT, "situation": TEXT},
-}
-LEVELS: Final = {
-    "type": "array",
-    "minItems": len(LABELS),
-    "maxItems": len(LABELS),
-    "prefixItems": [
-        {
-            "type": "object",
-            "required": ["label"],
-            "properties": {"label": {"const": label}, "description": TEXT},
-        }
-        for label in LABELS
-    ],
-}
-CHOICES: Final = {
-    "type": "array",
-    "minItems": len(LABELS),
-    "maxItems": len(LABELS),
-    "uniqueItems": True,
-    "items": {"type": "object", "required": ["value"], "properties": {"value": {"enum": list(LABELS)}}},
-}
-CRITERIA: Final = {
-    "type": "array",
-    "minItems": len(LABELS),
-    "maxItems": len(LABELS),
-    "prefixItems": [{"type": "string", "pattern": f"^{label}(:|$)"} for label in LABELS],
-}
-KEYED_CRITERIA: Final = {
-    "type": "object",
-    "required": list(LABELS),
-    "properties": {label: {"anyOf": [TEXT, {"type": "null"}]} for label in LABELS},
-    "additionalProperties": False,
-}
-
-
-def one_of(*shapes: dict[str, Any]) -> dict[str, Any]:
-    """Any of these shapes."""
-    return {"anyOf": list(shapes)}

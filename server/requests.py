@@ -1,31 +1,86 @@
-"""The exchange a request is about, out of messages, an object with our fields, or our own fenced text."""
+"""What a request brings: its body, parsed more strictly than JSON libraries do, and the exchange in it."""
 
 import asyncio
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Annotated, Any, Final
 
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, TypeAdapter
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 
 from data.errors import UserError
 from data.importers.conversations import LISTENER, SPEAKER, exchange_of
 from data.importers.intake import BadCell
 from data.records import Exchange, Turn
-from data.tables import read_exchange, to_row
+from data.tables import MAX_TEXT, read_exchange, to_row
 from judge.llm.fencing import EARLIER, FEELS, REPLY, SAID, SITUATION
 from server.http_errors import Refused
-
-# The body of a request: read within its limit, and parsed more strictly than JSON libraries do.
 
 MOST_DEPTH = 32  # containers within containers
 LONGEST_WAIT = 30.0  # seconds for the whole body to arrive
 READ_ON = 32  # times the limit that is read of a body too large, so that its sender gets to hear why
 
 
+class StrictModel(BaseModel):
+    """Part of a body: a text that looks like a number is none."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class ExchangeSchema:
+    """Describes an exchange as a request brings it: the id may be left out, other keys are kept."""
+
+    def __get_pydantic_json_schema__(self, _: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        schema = handler(TypeAdapter(Exchange).core_schema)
+        schema["required"] = ["prompt", "response"]
+        schema["properties"].pop("extra")
+        for name in schema["required"]:
+            schema["properties"][name] |= {"minLength": 1, "maxLength": MAX_TEXT}
+        return schema
+
+
+class ScoreRequest(StrictModel):
+    """Exchanges to be judged; with `explain`, what each part of a reply does to its score."""
+
+    exchanges: list[Annotated[dict[str, Any], ExchangeSchema()]] = Field(min_length=1)
+    explain: bool = False
+
+
+class StrictRoute(APIRoute):
+    """A route whose body is read by `read_object` before FastAPI checks it."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handle_strictly(request: Request) -> Response:
+            if self.body_field is None:
+                return await handle(request)
+            content = await read_object(request, most=request.app.state.max_body)
+            return await handle(_ParsedRequest(request, content))
+
+        return handle_strictly
+
+
+class _ParsedRequest(Request):
+    """A request whose body was read and parsed already."""
+
+    def __init__(self, request: Request, content: dict[str, Any]) -> None:
+        super().__init__(request.scope, request.receive)
+        self._content = content
+
+    async def body(self) -> bytes:
+        return b"{}"  # FastAPI only looks whether there is one
+
+    async def json(self) -> dict[str, Any]:
+        return self._content
+
+
 async def read_object(request: Request, *, most: int) -> dict[str, Any]:
-    """The JSON object that was sent; `Refused` says what else it was."""
+    """Read the JSON object that was sent; `Refused` says what else it was."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         # Also what keeps other sites' pages out: a browser asks before it sends them this type.
@@ -63,7 +118,7 @@ def parse_object(content: bytes) -> dict[str, Any]:
     {'a': [1, 'x']}
     >>> parse_object(b'{"a": 1, "a": 2}')
     Traceback (most recent call last):
-    nightly.serving.refusals.Refused: not JSON that can be read: the key 'a' stands twice in one object
+    server.http_errors.Refused: not JSON that can be read: the key 'a' stands twice in one object
     """
     try:
         found = json.loads(

@@ -18,7 +18,7 @@ from judge.score_file import add_prediction_set
 PROBE = Exchange(id="", prompt="I lost my keys.", response="Oh no! Where did you see them last?")
 
 
-class Served:
+class ServedJudge:
     """A judge behind a server; the calibration is looked for again each day, since it expires."""
 
     def __init__(
@@ -65,24 +65,16 @@ class Served:
         calibration = self._found.calibration
         return add_prediction_set(judgment, calibration) if calibration else judgment
 
-    def row(self, exchange: Exchange) -> Row:
-        """The judgment as a row."""
-        return to_row(self.ask(exchange))
-
     def explained_row(self, exchange: Exchange) -> Row:
         """The same with what each part of the reply does to the score."""
         judgment = self.ask(exchange)
         explanation = explain(_OneThread(self.judge), exchange, whole=judgment)
         return {**to_row(judgment), "parts": [asdict(part) for part in explanation.parts]}
 
-    def components(self, judgment: Judgment) -> dict[str, float]:
-        """Probabilities of the rubric's components, from a judge that gives them: a decision model."""
-        return dict(judgment.components or {})
-
     @property
     def component_names(self) -> tuple[str, ...]:
         """The components it can be asked for."""
-        return tuple(self.judge.rubric.components) if self.judge.name == "decision" else ()
+        return getattr(self.judge, "component_names", ())
 
 
 def count_judgments(exchange: Exchange) -> int:

@@ -1,33 +1,37 @@
 """`/v1/systemone`: the same questions, keyed by name, with levels known by their position."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, Field, WithJsonSchema
 
-from data.records import LABELS, Judgment
-from server.questions import (
-    CRITERIA,
-    FIELDS,
-    KEYED_CRITERIA,
-    MESSAGES,
-    REFUSAL,
-    TEXT,
-    check_answerable,
-    check_choices,
-    check_component,
-    check_levels,
-    choice_confidence,
-    choose,
-    one_of,
-    probabilities_of,
-    score_confidence,
-)
-from server.served_judge import Served
+from data.records import LABELS
+from server.questions import MESSAGES, TEXT, Answer, Question
+from server.requests import StrictModel
+
+# What is described here is what we can read of a request, not all we let pass.
+FIELDS: Final = {
+    "type": "object",
+    "required": ["prompt", "response"],
+    "properties": {"prompt": TEXT, "response": TEXT, "emotion": TEXT, "situation": TEXT},
+}
+CRITERIA: Final = {
+    "type": "array",
+    "minItems": len(LABELS),
+    "maxItems": len(LABELS),
+    "prefixItems": [{"type": "string", "pattern": f"^{label}(:|$)"} for label in LABELS],
+}
+KEYED_CRITERIA: Final = {
+    "type": "object",
+    "required": list(LABELS),
+    "properties": {label: {"anyOf": [TEXT, {"type": "null"}]} for label in LABELS},
+    "additionalProperties": False,
+}
 
 Content = Annotated[str | dict[str, Any] | list[Any], WithJsonSchema(TEXT)]  # a level's or question's words
 
 
-class SystemOneChoice(BaseModel):
+class SystemOneChoice(StrictModel):
     """Which label would a crowd give? The criteria's keys must be Bad, Okay and Good."""
 
     type: Literal["choice"]
@@ -37,7 +41,7 @@ class SystemOneChoice(BaseModel):
     ]
 
 
-class SystemOneScore(BaseModel):
+class SystemOneScore(StrictModel):
     """How empathetic is the reply? The criteria begin with Bad, Okay and Good, as in "Bad: dismisses"."""
 
     type: Literal["score"]
@@ -45,7 +49,7 @@ class SystemOneScore(BaseModel):
     criteria: Annotated[list[Content], Field(min_length=1, max_length=26), WithJsonSchema(CRITERIA)]
 
 
-class SystemOneNoul(BaseModel):
+class SystemOneNoul(StrictModel):
     """Does a component of empathy show in the reply? The question's name says which."""
 
     type: Literal["noul"]
@@ -56,7 +60,7 @@ class SystemOneNoul(BaseModel):
 SystemOneQuestion = Annotated[SystemOneChoice | SystemOneScore | SystemOneNoul, Field(discriminator="type")]
 
 
-class SystemOneRequest(BaseModel):
+class SystemOneRequest(StrictModel):
     """An exchange and questions about it.
 
     `state` carries the exchange: an object with our fields (prompt, response, and if you have them emotion,
@@ -64,7 +68,7 @@ class SystemOneRequest(BaseModel):
     """
 
     model: str
-    state: Annotated[str | dict[str, Any] | list[Any], WithJsonSchema(one_of(FIELDS, TEXT, MESSAGES))]
+    state: Annotated[str | dict[str, Any] | list[Any], WithJsonSchema({"anyOf": [FIELDS, TEXT, MESSAGES]})]
     questions: dict[str, SystemOneQuestion] = Field(min_length=1, max_length=64)
 
 
@@ -76,57 +80,43 @@ class SystemOneAnswer(BaseModel):
     usage: dict[str, Any]
 
 
-def check_questions(
-    questions: dict[str, SystemOneChoice | SystemOneScore | SystemOneNoul], served: Served
-) -> None:
-    """Refuse what the judge cannot be asked, before it is asked anything."""
-    places = []
-    for name, question in questions.items():
-        place = f"questions.{name}"
-        if isinstance(question, SystemOneNoul):
-            check_component(place, name, served)
-        elif isinstance(question, SystemOneChoice):
-            check_choices(place, question.criteria)
-        else:
-            heads = [item.partition(":")[0] if isinstance(item, str) else "" for item in question.criteria]
-            check_levels(place, heads)
-        places.append((place, not isinstance(question, SystemOneNoul) or name in served.component_names))
-    check_answerable(places, served)
+def read_questions(request: SystemOneRequest) -> list[Question]:
+    """Read the questions in the form both wires share."""
+    return [_read(name, question) for name, question in request.questions.items()]
 
 
-def answer_systemone(request: SystemOneRequest, judgment: Judgment, served: Served) -> dict[str, Any]:
-    """The answer to all questions about one judged exchange."""
-    used = int((judgment.usage or {}).get("input_tokens", 0))
-    answers = {
-        name: _answer(name, question, judgment, served) for name, question in request.questions.items()
-    }
-    return {"model": request.model, "answers": answers, "usage": {"input_tokens": used, "output_tokens": 0}}
-
-
-def _answer(
-    name: str, question: SystemOneChoice | SystemOneScore | SystemOneNoul, judgment: Judgment, served: Served
-) -> dict[str, Any]:
-    if judgment.probabilities is None:
-        return {"type": REFUSAL, "reason": judgment.unscored}
+def _read(name: str, question: SystemOneChoice | SystemOneScore | SystemOneNoul) -> Question:
+    place = f"questions.{name}"
     if isinstance(question, SystemOneNoul):
-        found = served.components(judgment).get(name)
-        if found is None:
-            return {"type": REFUSAL, "reason": f"the judge {served.judge.name!r} gives no such component"}
-        return {"type": "noul", "noul": found}
-    parts = probabilities_of(judgment)
-    if isinstance(question, SystemOneScore):
-        places = [str(place) for place in range(len(LABELS))]
-        return {
-            "type": "score",
-            "score": round((judgment.score or 0.0) - 1, 6),  # positions here count from 0
-            "legend": dict(zip(places, question.criteria, strict=True)),
-            "probabilities": dict(zip(places, parts, strict=True)),
-            "confidence": score_confidence(parts),
-        }
-    chosen, pairs = choose(list(question.criteria), judgment)
+        return Question(place=place, kind="component", name=name)
+    if isinstance(question, SystemOneChoice):
+        return Question(place=place, kind="choice", options=list(question.criteria))
+    heads = [item.partition(":")[0] if isinstance(item, str) else "" for item in question.criteria]
+    return Question(place=place, kind="score", options=heads)
+
+
+def write_systemone(request: SystemOneRequest, answers: Sequence[Answer], tokens: int) -> dict[str, Any]:
+    """Write the answers to all questions about one judged exchange."""
+    pairs = zip(request.questions.items(), answers, strict=True)
     return {
-        "type": "choice",
-        "choice": chosen,
-        "probabilities": dict(pairs),
-        "confidence": choice_confidence(parts),
+        "model": request.model,
+        "answers": {name: _write(question, answer) for (name, question), answer in pairs},
+        "usage": {"input_tokens": tokens, "output_tokens": 0},
     }
+
+
+def _write(question: SystemOneChoice | SystemOneScore | SystemOneNoul, answer: Answer) -> dict[str, Any]:
+    if answer.value is None:
+        return {"type": "refusal", "reason": answer.reason}
+    if isinstance(question, SystemOneNoul):
+        return {"type": "noul", "noul": answer.value}
+    if isinstance(question, SystemOneChoice):
+        probabilities = dict(zip(question.criteria, answer.probabilities, strict=True))
+        about: dict[str, Any] = {"choice": answer.value, "probabilities": probabilities}
+    else:
+        about = {
+            "score": round(answer.value - 1, 6),  # positions here count from 0
+            "legend": {str(place): item for place, item in enumerate(question.criteria)},
+            "probabilities": {str(place): part for place, part in enumerate(answer.probabilities)},
+        }
+    return {"type": question.type, **about, "confidence": answer.confidence}

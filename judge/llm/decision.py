@@ -83,6 +83,11 @@ class DecisionJudge:
             judgment = replace(again, usage=_add(judgment.usage, again.usage))
         return judgment
 
+    @property
+    def component_names(self) -> tuple[str, ...]:
+        """The components that its judgments have probabilities of."""
+        return tuple(self.rubric.components)
+
     def stop(self) -> None:
         """Finish the calls under way and try none again."""
         self.endpoint.stop()

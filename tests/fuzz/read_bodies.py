@@ -7,50 +7,60 @@ from door import Target
 
 
 @cache
-def _desk() -> Any:
+def _judging() -> Any:
     from judge.base import load_judge
-    from server.app import Desk, Limits
-    from server.served_judge import Served
+    from server.app import Judging, Limits
+    from server.served_judge import ServedJudge
 
     unused: Any = None  # neither queue nor metrics: what is read here is judged at once
-    return Desk(Served(load_judge("length"), "none"), unused, Limits(), unused)
+    return Judging(ServedJudge(load_judge("length"), "none"), unused, Limits(), unused)
 
 
 def _read(data: bytes, kind: Any) -> Any:
+    from fastapi.exceptions import RequestValidationError
     from pydantic import ValidationError
 
     from server.http_errors import refuse_invalid
     from server.requests import parse_object
 
     try:
-        return kind.model_validate(parse_object(data), strict=True)
-    except ValidationError as error:
-        raise refuse_invalid(error) from None
+        return kind.model_validate(parse_object(data), from_attributes=True)
+    except ValidationError as error:  # as FastAPI tells it
+        errors = [{**item, "loc": ("body", *item["loc"])} for item in error.errors()]
+        raise refuse_invalid(RequestValidationError(errors)) from None
 
 
 def _score(data: bytes) -> Any:
-    from server.app import ScoreRequest
+    from data.tables import to_row
+    from server.requests import ScoreRequest
 
-    desk = _desk()
-    return [desk.served.row(item) for item in desk.read_exchanges(_read(data, ScoreRequest).exchanges)]
+    judging = _judging()
+    exchanges = judging.read_exchanges(_read(data, ScoreRequest).exchanges)
+    return [to_row(judging.served.ask(exchange)) for exchange in exchanges]
 
 
 def _decisions(data: bytes) -> Any:
-    from server.decisions import DecisionRequest, answer_decisions, check_questions
-    from server.requests import read_input
+    from server.decisions import DecisionRequest, read_questions, write_decision
 
-    asked, served = _read(data, DecisionRequest), _desk().served
-    check_questions(asked.questions, served)
-    return answer_decisions(asked, served.ask(read_input(asked.input, place="input")), served)
+    asked = _read(data, DecisionRequest)
+    return write_decision(asked, _answer(read_questions(asked), asked.input, "input"), 0)
 
 
 def _systemone(data: bytes) -> Any:
-    from server.requests import read_input
-    from server.systemone import SystemOneRequest, answer_systemone, check_questions
+    from server.systemone import SystemOneRequest, read_questions, write_systemone
 
-    asked, served = _read(data, SystemOneRequest), _desk().served
-    check_questions(asked.questions, served)
-    return answer_systemone(asked, served.ask(read_input(asked.state, place="state")), served)
+    asked = _read(data, SystemOneRequest)
+    return write_systemone(asked, _answer(read_questions(asked), asked.state, "state"), 0)
+
+
+def _answer(questions: Any, given: Any, place: str) -> Any:
+    from server.questions import answer_question, check_questions
+    from server.requests import read_input
+
+    served = _judging().served
+    check_questions(questions, served)
+    judgment = served.ask(read_input(given, place=place))
+    return [answer_question(question, judgment, served) for question in questions]
 
 
 def body(route: str) -> Target:

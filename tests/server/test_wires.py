@@ -23,7 +23,7 @@ from judge.base import load_judge
 from judge.explain import explain
 from judge.llm.decision import DecisionJudge
 from judge.llm.fencing import fence_exchange
-from server.served_judge import Served
+from server.served_judge import ServedJudge
 
 SAMPLES = ROOT / "data" / "samples" / "responses.jsonl"
 CLIENT = TESTS / "support" / "official_client.py"
@@ -247,12 +247,12 @@ def test_without_a_calibration_there_is_no_set() -> None:
 
 def test_a_calibration_that_expires_is_no_longer_applied() -> None:
     day = date.today()
-    served = Served(load_judge("classifier"), today=lambda: day)
+    served = ServedJudge(load_judge("classifier"), today=lambda: day)
     exchange = Exchange(id="1", prompt="I won!", response="Lovely!")
-    assert served.about["calibration"] and served.row(exchange)["set"]
+    assert served.about["calibration"] and served.ask(exchange).set
     day = date(2099, 1, 1)
     assert served.about["calibration"] is None and "expired" in served.about["note"]
-    assert served.row(exchange)["set"] is None
+    assert served.ask(exchange).set is None
 
 
 @pytest.mark.parametrize(

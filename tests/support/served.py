@@ -15,7 +15,7 @@ from judge.base import Judge
 from server.app import Limits, make_app
 from server.guard import own_hosts
 from server.process import make_server, open_socket, url_of
-from server.served_judge import PROBE, Served
+from server.served_judge import PROBE, ServedJudge
 
 LONGEST = 120.0  # seconds; nothing here waits longer, and on a quiet machine a hundredth of it
 
@@ -28,7 +28,7 @@ def serving(
     ready = Event()
     with open_socket("127.0.0.1", 0) as listening:
         app = make_app(
-            Served(judge, calibration),
+            ServedJudge(judge, calibration),
             limits=limits,
             hosts=own_hosts("127.0.0.1"),
             key=key,

@@ -522,7 +522,7 @@ def real_url() -> Iterator[str]:
     uvicorn = pytest.importorskip("uvicorn", reason="uvicorn is not installed")
     pytest.importorskip("fastapi", reason="fastapi is not installed")
     from server.app import make_app
-    from server.served_judge import Served as ServedJudge
+    from server.served_judge import ServedJudge
 
     ready = Event()
     app = make_app(ServedJudge(load_judge("classifier")), key="sesame", on_ready=ready.set)
