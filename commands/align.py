@@ -1,4 +1,4 @@
-"""The commands of EmotionBench: a model's own reported feelings."""
+"""The commands `align run`, `import` and `report`: a model's own reported feelings (EmotionBench)."""
 
 import json
 from pathlib import Path

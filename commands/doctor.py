@@ -1,4 +1,4 @@
-"""The commands about the tool itself: is all well, and how a shell completes it."""
+"""The commands `doctor` and `completion`: is everything in place, and how a shell completes commands."""
 
 from pathlib import Path
 

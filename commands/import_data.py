@@ -1,4 +1,4 @@
-"""The commands that make judges, and what they are made from."""
+"""The command `import`: a public dataset as exchanges and ratings."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The commands that ask models: for judgments, and for responses."""
+"""The command `respond`: have a model answer prompts."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The command that serves: our judge behind a door that other tools know."""
+"""The command `serve`: the judge over HTTP."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""The commands that make judges, and what they are made from."""
+"""The commands `train`, `optimize` and `stack`: judges made from people's ratings."""
 
 import json
 from pathlib import Path

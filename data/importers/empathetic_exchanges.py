@@ -1,4 +1,4 @@
-"""Public datasets in their published shape, read into exchanges and ratings: one function per dataset."""
+"""EmpatheticExchanges: human replies of EmpatheticDialogues, rated 1 to 5."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Public datasets in their published shape, read into exchanges and ratings: one function per dataset."""
+"""The crowd study: exchanges and ratings from its tables, or its ratings without texts."""
 
 from collections.abc import Mapping
 from pathlib import Path

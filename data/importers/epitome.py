@@ -1,4 +1,4 @@
-"""Public datasets in their published shape, read into exchanges and ratings: one function per dataset."""
+"""EPITOME: replies to posts in peer support, with levels 0 to 2 on three dimensions."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Public datasets in their published shape, read into exchanges and ratings: one function per dataset."""
+"""MentalAlign: scores of ten systems' replies, published without texts."""
 
 from pathlib import Path
 
