@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.estimate import CONFIDENCE, Estimate, Floats, Interval
+from calibration.estimate import CONFIDENCE, Estimate, Floats, Integers, Interval
 
 Draws = NDArray[np.uint16]  # how often each draw (row) takes each cluster (column)
 CELLS_AT_ONCE = 1 << 20  # bounds the memory of a step to some 10 MB, however many clusters there are
@@ -80,7 +80,6 @@ def mean_intervals(sums: Floats, counts: Floats, drawn: Draws) -> list[Interval]
 # value is
 # the one draw that takes every row once, so a statistic and its interval can never follow two formulas.
 
-Integers = NDArray[np.intp]
 Statistic = Callable[[Floats], Floats]  # counts (draws, rows) -> the statistic in each draw, (draws,)
 Weights = Literal["quadratic", "linear"] | None
 

@@ -1,51 +1,59 @@
-"""A difference within clustered data: its interval with few clusters, and what it could have found."""
+"""Variances, intervals and contrasts of data that come in clusters: ratings of one rater, or of one item."""
 
 import math
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from calibration.bootstrap import Integers
-from calibration.estimate import CONFIDENCE, Estimate, Floats, Interval
+from calibration.estimate import CONFIDENCE, Estimate, Floats, Integers, Interval, estimate_of
 
-# Variances of sums whose terms come in clusters: the ratings of one rater, or of one item.
+UNIT = (0.0, 1.0)  # the scale of shares
+NORMAL: Final = 1.959964  # standard errors to either side of a 95 % interval with known variance
 
 
-def clustered_variance(apart: Floats, owner: Integers, item: Integers) -> tuple[Floats, Floats]:
-    """The variance of the sum of `apart`, and its degrees of freedom; nan with one cluster or one item.
+def one_way_variance(values: Floats, cluster: Integers) -> float:
+    """The variance of a mean of values that come in clusters, numbered from 0; nan with fewer than two."""
+    sums = np.bincount(cluster, values - values.mean()) if len(values) else np.zeros(0)
+    if len(sums) < 2:
+        return math.nan
+    return float(sum_variance(sums[:, None])[0] / len(values) ** 2)
+
+
+def two_way_variance(residuals: Floats, rater: Integers, item: Integers) -> tuple[Floats, Floats]:
+    """The variance of the sum of residuals, and its degrees of freedom; nan with one rater or one item.
 
     Raters and items cross where several raters share an item: then it is rater + item - both (Cameron,
-    Gelbach and Miller 2011), and where items lie within clusters that is the clusters' alone.
+    Gelbach and Miller 2011), and where items lie within raters that is the raters' alone.
     """
-    groups, items = int(owner.max()) + 1, int(item.max()) + 1
-    if groups < 2 or items < 2:
-        return np.full(apart.shape[1], np.nan), np.zeros(apart.shape[1])
-    by_cluster = sum_variance(cluster_sums(owner, apart, groups))
-    freedom = np.full(apart.shape[1], groups - 1.0)
-    cells, cell = np.unique(owner * items + item, return_inverse=True)
-    if len(cells) == items:  # every item has one cluster
-        return by_cluster, freedom
-    by_item = sum_variance(cluster_sums(item, apart, items))
-    by_both = sum_variance(cluster_sums(cell, apart, len(cells)))
+    raters, items = int(rater.max()) + 1, int(item.max()) + 1
+    if raters < 2 or items < 2:
+        return np.full(residuals.shape[1], np.nan), np.zeros(residuals.shape[1])
+    by_rater = sum_variance(cluster_sums(rater, residuals, raters))
+    freedom = np.full(residuals.shape[1], raters - 1.0)
+    cells, cell = np.unique(rater * items + item, return_inverse=True)
+    if len(cells) == items:  # every item has one rater
+        return by_rater, freedom
+    by_item = sum_variance(cluster_sums(item, residuals, items))
+    by_both = sum_variance(cluster_sums(cell, residuals, len(cells)))
     # Raters of one mind can only by chance look as if they cancelled each other: the items' is the least.
-    both: Floats = np.maximum(by_cluster + by_item - by_both, by_item)
+    variance: Floats = np.maximum(by_rater + by_item - by_both, by_item)
     # Few raters may look of one mind by chance, so their agreement buys no degrees of freedom.
-    return both, np.full(freedom.shape, min(groups, items) - 1.0)
+    return variance, np.full(freedom.shape, min(raters, items) - 1.0)
 
 
-def sum_variance(pulls: Floats) -> Floats:
-    """The variance of a sum of independent pulls that add up to 0; 0 without any."""
-    groups = len(pulls)
-    total: Floats = (pulls**2).sum(axis=0)
+def sum_variance(sums: Floats) -> Floats:
+    """The variance of a total from its clusters' sums, which add up to 0; 0 without any."""
+    groups = len(sums)
+    total: Floats = (sums**2).sum(axis=0)
     return total * groups / (groups - 1) if groups > 1 else total
 
 
-def cluster_sums(owner: Integers, values: Floats, groups: int) -> Floats:
-    """The sums of rows by owner, (groups, columns)."""
-    columns = [np.bincount(owner, column, groups) for column in values.T]
-    return np.stack(columns, axis=1) if columns else np.zeros((groups, 0))
+def cluster_sums(cluster: Integers, values: Floats, groups: int) -> Floats:
+    """Sum the rows of each cluster, (rows, columns) -> (groups, columns)."""
+    columns = [np.bincount(cluster, column, groups) for column in values.T]
+    return np.stack(columns, axis=1).astype(float) if columns else np.zeros((groups, 0))
 
 
 def joint_freedom(total: Floats, *parts: tuple[Floats, Floats]) -> Floats:
@@ -55,18 +63,83 @@ def joint_freedom(total: Floats, *parts: tuple[Floats, Floats]) -> Floats:
     """
     below = sum((part**2 / (freedom + 2) for part, freedom in parts), np.zeros(total.shape))
     least = parts[0][1]
-    found: Floats = np.divide(total**2, below, out=least + 2, where=below > 0) - 2
-    return np.maximum(found, np.minimum(least, 1.0))
+    freedom: Floats = np.divide(total**2, below, out=least + 2, where=below > 0) - 2
+    return np.maximum(freedom, np.minimum(least, 1.0))
 
 
-def shared_covariance(
-    names: NDArray[Any], pulls: Floats, others: NDArray[Any], other_pulls: Floats
-) -> Floats:
-    """The covariance of two sums through the clusters both have."""
+def shared_covariance(names: NDArray[Any], sums: Floats, others: NDArray[Any], other_sums: Floats) -> Floats:
+    """The covariance of two totals through the clusters both have."""
     _, here, there = np.intersect1d(names, others, return_indices=True)
-    total: Floats = (pulls[here] * other_pulls[there]).sum(axis=0)
+    total: Floats = (sums[here] * other_sums[there]).sum(axis=0)
     union = len(names) + len(others) - len(here)
     return total * union / (union - 1) if union > 1 else total
+
+
+def t_quantile(freedom: ArrayLike, confidence: float = CONFIDENCE) -> Floats:
+    """How many standard errors an interval reaches to either side; nan without degrees of freedom.
+
+    >>> t_quantile([4, 1e9, 0]).round(2).tolist()
+    [2.78, 1.96, nan]
+    """
+    from scipy.special import stdtrit
+
+    degrees = np.asarray(freedom, dtype=float)
+    return np.asarray(stdtrit(np.where(degrees > 0, degrees, np.nan), (1 + confidence) / 2))
+
+
+def wilson_interval(share: Floats, count: Floats, quantile: Floats | float) -> tuple[Floats, Floats]:
+    """Wilson's interval of a share of so many independent rows; the count need not be whole.
+
+    >>> low, high = wilson_interval(np.array([0.0]), np.array([10.0]), NORMAL)
+    >>> low.round(3).tolist(), high.round(3).tolist()
+    ([0.0], [0.278])
+    """
+    squared = quantile**2 / count
+    middle = (share + squared / 2) / (1 + squared)
+    half = np.sqrt(np.maximum(squared * share * (1 - share) + squared**2 / 4, 0)) / (1 + squared)
+    return np.clip(middle - half, 0, 1), np.clip(middle + half, 0, 1)
+
+
+def t_intervals(
+    value: Floats, variance: Floats, freedom: Floats, bounds: tuple[float, float], ratings: float
+) -> tuple[Floats, Floats]:
+    """Intervals by t, kept on the scale; Wilson's for shares, nan where the variance is unknown.
+
+    `ratings` stands in for the effective number of ratings where a share is 0 or 1 and shows no variance.
+    """
+    quantile = t_quantile(freedom)
+    if bounds != UNIT:
+        wide = quantile * np.sqrt(variance)
+        return np.clip(value - wide, *bounds), np.clip(value + wide, *bounds)
+    inner = value * (1 - value)
+    is_known = (inner > 0) & (variance > 0)
+    count = np.divide(inner, variance, out=np.full(value.shape, float(ratings)), where=is_known)
+    count[np.isnan(variance)] = np.nan
+    return wilson_interval(value, count, quantile)
+
+
+def clustered_share(hits: NDArray[np.bool_], clusters: Integers) -> Estimate:
+    """The part of hits, with Wilson's interval, which is not empty even at 0 and 1.
+
+    It is that of as many rows as the clusters are worth: their count over the design effect, and never more
+    than their count. Undefined without rows; with one cluster there is no interval.
+
+    >>> clustered_share(np.array([True, True, False, False]), np.arange(4)).value
+    0.5
+    """
+    rows = len(hits)
+    if not rows:
+        return Estimate(math.nan, None)
+    share = float(hits.mean())
+    names, number = np.unique(clusters, return_inverse=True)
+    if len(names) < 2:
+        return Estimate(share, None)
+    variance = one_way_variance(hits.astype(float), number)
+    binomial = share * (1 - share) / rows
+    worth = rows * min(1.0, binomial / variance) if variance > 0 else float(rows)
+    # Student's, not the normal, quantile: the clusters tell their own variance, and may be few.
+    low, high = wilson_interval(np.array(share), np.array(worth), t_quantile(len(names) - 1))
+    return estimate_of(share, float(low), float(high))
 
 
 POWER: Final = 0.8
@@ -85,11 +158,11 @@ class Contrast:
     def is_defined(self) -> bool:
         return math.isfinite(self.effect) and math.isfinite(self.error)
 
-    def estimate(self) -> Estimate:
-        """The effect with its 95 % interval by t."""
+    def estimate(self, confidence: float = CONFIDENCE) -> Estimate:
+        """The effect with its interval by t."""
         if not self.is_defined:
             return Estimate(math.nan, None)
-        wide = _quantile(self.freedom, (1 + CONFIDENCE) / 2) * self.error
+        wide = float(t_quantile(self.freedom, confidence)) * self.error
         return Estimate(self.effect, Interval(self.effect - wide, self.effect + wide))
 
     def p_value(self) -> float:
@@ -112,7 +185,7 @@ class Contrast:
         return self.error * reach(self.freedom, looks=looks)
 
 
-UNDEFINED: Final = Contrast(effect=math.nan, error=math.nan, freedom=math.nan)
+UNDEFINED_CONTRAST: Final = Contrast(effect=math.nan, error=math.nan, freedom=math.nan)
 
 
 def contrast(
@@ -130,22 +203,22 @@ def contrast(
     cluster, left out, would take the effect with it: how much clusters differ cannot be seen then.
     """
     if not len(values):
-        return UNDEFINED
+        return UNDEFINED_CONTRAST
     basis, size = _basis(feature, strata)
     if size < 1e-9:
-        return UNDEFINED
+        return UNDEFINED_CONTRAST
     effect = float(basis[:, -1] @ values) / size
     rest = values - basis @ (basis.T @ values)
     variance, freedom = _variance(basis, size, rest, clusters)
     if items is not None and (cells := _cross(clusters, items)) is not None:
         by_item, item_freedom = _variance(basis, size, rest, items)
         by_both, _ = _variance(basis, size, rest, cells)
-        # The items' is the least, as in `calibration.clustering`; degrees lie between as each weighs.
+        # The items' is the least, as in `two_way_variance`; degrees lie between as each weighs.
         weighs = variance / (variance + by_item) if variance + by_item else 1.0
         freedom = weighs * freedom + (1 - weighs) * item_freedom
         variance = max(variance + by_item - by_both, by_item)
     if not math.isfinite(variance + freedom) or freedom <= 0:
-        return UNDEFINED
+        return UNDEFINED_CONTRAST
     return Contrast(effect=effect, error=math.sqrt(variance), freedom=freedom)
 
 
@@ -157,15 +230,9 @@ def reach(freedom: float, *, looks: int = 1, power: float = POWER) -> float:
     """
     from scipy.special import nctdtrinc
 
-    least = _quantile(freedom, 1 - (1 - CONFIDENCE) / 2 / looks)
+    least = float(t_quantile(freedom, 1 - (1 - CONFIDENCE) / looks))
     # The centre of a t whose draws pass `least` that often; beyond 1e5 degrees all is normal.
     return float(nctdtrinc(min(freedom, 1e5), 1 - power, least))
-
-
-def _quantile(freedom: float, level: float) -> float:
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, level))
 
 
 def _basis(feature: Floats, strata: Integers | None) -> tuple[Floats, float]:
@@ -173,14 +240,14 @@ def _basis(feature: Floats, strata: Integers | None) -> tuple[Floats, float]:
     if strata is None:
         size = float(np.linalg.norm(feature))
         return feature[:, None] / (size or 1.0), size
-    names, owner = np.unique(strata, return_inverse=True)
-    counts = np.bincount(owner)
-    own = feature - (np.bincount(owner, feature) / counts)[owner]
-    size = float(np.linalg.norm(own))
+    names, stratum = np.unique(strata, return_inverse=True)
+    counts = np.bincount(stratum)
+    within = feature - (np.bincount(stratum, feature) / counts)[stratum]
+    size = float(np.linalg.norm(within))
     if size < 1e-9 * max(1.0, float(np.linalg.norm(feature))):
         size = 0.0
-    levels = (owner[:, None] == np.arange(len(names))) / np.sqrt(counts)
-    return np.column_stack([levels, own / (size or 1.0)]), size
+    levels = (stratum[:, None] == np.arange(len(names))) / np.sqrt(counts)
+    return np.column_stack([levels, within / (size or 1.0)]), size
 
 
 def _variance(basis: Floats, size: float, rest: Floats, clusters: Integers) -> tuple[float, float]:
@@ -189,12 +256,12 @@ def _variance(basis: Floats, size: float, rest: Floats, clusters: Integers) -> t
     By hand: statsmodels has the plain cluster variance only, which few or uneven clusters make too small.
     `parts` are the leverages of each cluster along its own directions; those wholly in one cluster are lost.
     """
-    owner = np.unique(clusters, return_inverse=True)[1]
-    groups, columns = int(owner.max()) + 1, basis.shape[1]
+    cluster = np.unique(clusters, return_inverse=True)[1]
+    groups, columns = int(cluster.max()) + 1, basis.shape[1]
     if groups < 2:
         return math.nan, math.nan
-    sums = [cluster_sums(owner, basis * basis[:, [column]], groups) for column in range(columns)]
-    parts, directions = np.linalg.eigh(np.stack(sums, axis=1))
+    squares = [cluster_sums(cluster, basis * basis[:, [column]], groups) for column in range(columns)]
+    parts, directions = np.linalg.eigh(np.stack(squares, axis=1))
     parts = np.clip(parts, 0, 1)
     along = directions[:, -1, :]
     is_lost = parts > ALL_OF_IT
@@ -202,14 +269,14 @@ def _variance(basis: Floats, size: float, rest: Floats, clusters: Integers) -> t
         return math.nan, math.nan
     left = np.where(is_lost, 1.0, 1 - parts)
     grown = np.where(is_lost, 0.0, along / np.sqrt(left))
-    scores = np.einsum("gcd,gc->gd", directions, cluster_sums(owner, basis * rest[:, None], groups))
-    pulls = (grown * scores).sum(axis=1) / size
-    own = (grown**2 * parts).sum(axis=1)
+    scores = np.einsum("gcd,gc->gd", directions, cluster_sums(cluster, basis * rest[:, None], groups))
+    sums = (grown * scores).sum(axis=1) / size
+    alone = (grown**2 * parts).sum(axis=1)
     shared = np.einsum("gcd,gd->gc", directions, grown * parts)
     overlap = (shared**2).sum(axis=1)
-    first = float((own - overlap).sum())
-    second = float((own**2 - 2 * own * overlap).sum() + ((shared.T @ shared) ** 2).sum())
-    return float((pulls**2).sum()), first**2 / second if second > 0 else math.nan
+    first = float((alone - overlap).sum())
+    second = float((alone**2 - 2 * alone * overlap).sum() + ((shared.T @ shared) ** 2).sum())
+    return float((sums**2).sum()), first**2 / second if second > 0 else math.nan
 
 
 def _cross(clusters: Integers, items: Integers) -> Integers | None:

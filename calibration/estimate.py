@@ -1,18 +1,20 @@
-"""Bootstrap intervals for statistics of responses that come in clusters."""
+"""A statistic with its 95 % interval, and the difference of two of them."""
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.intp]
 CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The percentile interval of a resampled statistic."""
+    """Where a statistic may lie, with 95 % confidence."""
 
     low: float
     high: float
@@ -26,7 +28,7 @@ class Estimate:
     interval: Interval | None
 
     def as_dict(self) -> dict[str, float | None]:
-        """Ready for JSON, which knows no nan: what is undefined is null.
+        """Put value and ends side by side; JSON knows no nan, so what is undefined is null.
 
         >>> Estimate(0.5, Interval(0.4, 0.6)).as_dict()
         {'value': 0.5, 'low': 0.4, 'high': 0.6}
@@ -37,6 +39,31 @@ class Estimate:
         return {"value": finite_or_none(self.value), "low": low, "high": high}
 
 
+UNDEFINED: Final = Estimate(math.nan, None)
+
+
+def estimate_of(value: float, low: float, high: float) -> Estimate:
+    """Make an estimate of three numbers; ends that are no numbers are no interval."""
+    is_known = math.isfinite(low) and math.isfinite(high)
+    return Estimate(float(value), Interval(float(low), float(high)) if is_known else None)
+
+
+def independent_difference(one: Estimate, other: Estimate) -> Estimate:
+    """Subtract two independent estimates; the interval comes from theirs (Zou and Donner 2008).
+
+    >>> one, other = Estimate(0.6, Interval(0.56, 0.64)), Estimate(0.5, Interval(0.47, 0.53))
+    >>> found = independent_difference(one, other)
+    >>> round(found.interval.low, 3), round(found.interval.high, 3)
+    (0.05, 0.15)
+    """
+    gap = one.value - other.value
+    if one.interval is None or other.interval is None:
+        return Estimate(gap, None)
+    below = math.hypot(one.value - one.interval.low, other.interval.high - other.value)
+    above = math.hypot(one.interval.high - one.value, other.value - other.interval.low)
+    return Estimate(gap, Interval(gap - below, gap + above))
+
+
 def finite_or_none(value: float) -> float | None:
-    """JSON has no word for nan and none for infinity."""
+    """Make null of what JSON has no word for: nan and infinity."""
     return value if math.isfinite(value) else None

@@ -8,8 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.bootstrap import Integers
-from calibration.estimate import Floats
+from calibration.estimate import Floats, Integers
 from data.errors import UserError
 from data.judgments import first_number, nearest_level, position_on
 from data.records import LABELS, UNNAMED_MODEL, Judgment, Rating

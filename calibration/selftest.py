@@ -13,9 +13,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from calibration.comparison.differences import difference
+from calibration.cluster import NORMAL, contrast
+from calibration.comparison.differences import rated_difference
 from calibration.estimate import Estimate, Floats
-from calibration.shares.ppi import NORMAL, RatedModel, judge_means, one_hot, ppi_estimate
+from calibration.shares.ppi import RatedModel, judge_means, one_hot, ppi_estimate
 from calibration.shares.transport import CalibratedModels, Target, transport
 from data.records import LABELS
 
@@ -69,13 +70,23 @@ class Verdict:
 Audit = Callable[[Planted], Verdict]
 
 
+def audit_planted(planted: Planted) -> Verdict:
+    """Audit a planted feature as `calibration.bias.audits` audits any."""
+    rows = np.zeros(len(planted.rating), dtype=np.intp)
+    clusters = np.unique(planted.cluster, return_inverse=True)[1]
+    answer = contrast(planted.score - planted.rating, planted.feature, clusters, strata=rows)
+    interval = answer.estimate().interval
+    low, high = (interval.low, interval.high) if interval else (math.nan, math.nan)
+    return Verdict(low=low, high=high, detectable=answer.detectable())
+
+
 def self_test(
     *,
     rng: np.random.Generator,
     draws: int = 240,
     ratings: Sequence[int] = RATINGS,
     raters: Sequence[int] = RATERS,
-    audit: Audit | None = None,
+    audit: Audit = audit_planted,
     world: World | None = None,
 ) -> dict[str, Any]:
     """Coverage of nominal 95 % intervals, by ratings of each model and raters of each response.
@@ -85,9 +96,9 @@ def self_test(
     """
     world = world or World()
     rows = [_coverage(world, number, per_item, draws, rng) for number in ratings for per_item in raters]
-    bias = _bias_power(world, audit, draws, rng) if audit else None
+    bias = _bias_power(world, audit, draws, rng)
     problems = [problem for row in rows for problem in _problems(row)]
-    problems += _bias_problems(bias) if bias else []
+    problems += _bias_problems(bias)
     return {"draws": draws, "models": world.models, "rows": rows, "bias": bias, "problems": problems}
 
 
@@ -187,7 +198,7 @@ def _hits(
     for index, name in enumerate(models):
         own, after = estimates[index], (index + 1) % len(estimates)
         hits["ratings"].append((own.low <= truth[index]) & (truth[index] <= own.high))
-        apart = difference(own, estimates[after])
+        apart = rated_difference(own, estimates[after])
         gap = truth[index] - truth[after]
         hits["differences"].append((apart.low <= gap) & (gap <= apart.high))
         (mean, noise), (other, other_noise) = judged[index], judged[after]

@@ -10,6 +10,7 @@ from calibration.comparison.compare_runs import ComparedRuns, Question
 from calibration.comparison.compare_runs import compare as compare_models
 from commands.shared.options import FILE
 from data.files import disk_errors, replacing
+from data.records import to_plain
 from judge.base import WEIGHTS
 from reports.comparison import compared_runs_row, runs_page
 from reports.markdown import as_markdown
@@ -87,7 +88,7 @@ def compare(
         result = compared_runs_row(compared)
         page = runs_page(compared)
     else:
-        result = {"kind": "ratings", "left_out": list(compared.left_out), **compared.comparison.as_dict()}
+        result = {"kind": "ratings", "left_out": list(compared.left_out), **to_plain(compared.comparison)}
         page = ratings_page(compared.comparison, left_out=compared.left_out, source=compared.source)
     if as_json:
         print(json.dumps(result, indent=2, allow_nan=False))

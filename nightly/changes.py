@@ -17,6 +17,7 @@ import numpy as np
 from calibration.estimate import Estimate, Floats, Interval
 from calibration.monitoring.confidence_sequence import NIGHTS, Watch, alarm, current, dispersion, update
 from calibration.monitoring.drift import Drift, EmotionChange, emotion_changes, paired_change, split_change
+from data.records import to_plain
 from nightly.history import storable
 from nightly.schema import Against, AnchorResult, JudgedResponse, Night
 
@@ -65,7 +66,7 @@ class Change:
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON; null is undefined."""
-        split = {label: drift.as_dict() for label, drift in self.drifts.items()}
+        split = {label: to_plain(drift) for label, drift in self.drifts.items()}
         return {"night": self.night, "prompts": self.prompts, **split}
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.agreement.metrics import sum_clusters, sum_draws
-from calibration.bootstrap import Draws, Integers, Sampled, ratio
-from calibration.estimate import Estimate, Floats, finite_or_none
+from calibration.bootstrap import Draws, Sampled, ratio
+from calibration.estimate import Estimate, Floats, Integers, finite_or_none
 
 MIN_RATERS: Final = 3
 MIN_INSTANCES: Final = 30  # of a person's responses that others rated too; below it the t test is not sound

@@ -34,8 +34,8 @@ from calibration.agreement.metrics import (
     table_of,
     tables_of,
 )
-from calibration.bootstrap import Draws, Integers, Sampled, Weights, ratio, resample_clusters
-from calibration.estimate import Estimate, Floats, finite_or_none
+from calibration.bootstrap import Draws, Sampled, Weights, ratio, resample_clusters
+from calibration.estimate import Estimate, Floats, Integers, finite_or_none
 from calibration.pairing import Paired
 from data.errors import UserError
 

@@ -31,8 +31,8 @@ from calibration.agreement.model_levels import (
     sample_levels,
     tabulate,
 )
-from calibration.bootstrap import Draws, Integers, Sampled, Statistic, mean_of, resample_clusters, sample
-from calibration.estimate import CONFIDENCE, Estimate, Floats
+from calibration.bootstrap import Draws, Sampled, Statistic, mean_of, resample_clusters, sample
+from calibration.estimate import CONFIDENCE, Estimate, Floats, Integers
 from data.errors import UserError
 from data.records import LABELS
 

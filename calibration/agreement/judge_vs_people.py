@@ -24,8 +24,8 @@ from calibration.agreement.metrics import (
     tables_of,
 )
 from calibration.agreement.model_levels import ModelLevel, ModelMeans, model_levels, model_means, tabulate
-from calibration.bootstrap import Draws, Integers, Sampled, Statistic, resample_clusters, sample
-from calibration.estimate import Estimate, Floats
+from calibration.bootstrap import Draws, Sampled, Statistic, resample_clusters, sample
+from calibration.estimate import Estimate, Floats, Integers
 from calibration.pairing import Cluster, Paired
 from data.records import LABELS
 

@@ -13,18 +13,8 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.bootstrap import (
-    CELLS_AT_ONCE,
-    Draws,
-    Integers,
-    Statistic,
-    Weights,
-    _cells,
-    mean_of,
-    ratio,
-    value_of,
-)
-from calibration.estimate import Floats
+from calibration.bootstrap import CELLS_AT_ONCE, Draws, Statistic, Weights, _cells, mean_of, ratio, value_of
+from calibration.estimate import Floats, Integers
 
 
 def kappa_of(ratings: NDArray[Any], labels: NDArray[Any], weights: Weights) -> Statistic:

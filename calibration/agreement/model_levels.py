@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.agreement.metrics import kendall, sum_clusters, sum_draws
-from calibration.bootstrap import Draws, Integers, Sampled, ratio
-from calibration.estimate import Estimate, Floats, finite_or_none
+from calibration.bootstrap import Draws, Sampled, ratio
+from calibration.estimate import Estimate, Floats, Integers, finite_or_none
 from data.records import LABELS
 
 GOOD = LABELS.index("Good")

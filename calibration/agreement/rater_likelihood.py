@@ -9,8 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from calibration.bootstrap import Integers
-from calibration.estimate import Floats
+from calibration.estimate import Floats, Integers
 
 NODES: Final = 21
 LEAST: Final = 1e-300

@@ -31,8 +31,7 @@ from calibration.agreement.rater_likelihood import (
     standard_shares,
     start_of,
 )
-from calibration.bootstrap import Integers
-from calibration.estimate import Estimate, Floats, Interval, finite_or_none
+from calibration.estimate import Estimate, Floats, Integers, Interval, finite_or_none
 from data.errors import UserError
 from data.records import LABELS
 

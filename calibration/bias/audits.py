@@ -9,7 +9,6 @@ none found                  it does not, and one as large as the threshold would
 could not have been found   it does not, and one as large as the threshold might well have been missed
 """
 
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -18,11 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.agreement.judge_vs_people import MIN_CLUSTERS
-from calibration.bootstrap import Integers
-from calibration.cluster import UNDEFINED, Contrast, contrast
-from calibration.estimate import CONFIDENCE, Estimate, Floats, finite_or_none
+from calibration.cluster import UNDEFINED_CONTRAST, Contrast, contrast
+from calibration.estimate import CONFIDENCE, Estimate, Floats, Integers, finite_or_none
+from calibration.multiple_testing import benjamini_hochberg
 from calibration.pairing import Cluster, Paired
-from calibration.selftest import Planted, Verdict
 from data.records import EMOTIONS, POSITIVE_EMOTIONS, Exchange
 
 # What bias audits ask: which feature of a response the judge's error might go with, and within what.
@@ -225,16 +223,6 @@ def response_facts(exchanges: Iterable[Exchange]) -> tuple[dict[str, int], dict[
     return words, emotion
 
 
-def audit_planted(planted: Planted) -> Verdict:
-    """This module's audit of a planted feature, for `calibration.selftest.self_test(audit=...)`."""
-    rows = np.zeros(len(planted.rating), dtype=np.intp)
-    clusters = np.unique(planted.cluster, return_inverse=True)[1]
-    answer = contrast(planted.score - planted.rating, planted.feature, clusters, strata=rows)
-    interval = answer.estimate().interval
-    low, high = (interval.low, interval.high) if interval else (math.nan, math.nan)
-    return Verdict(low=low, high=high, detectable=answer.detectable())
-
-
 def conclude(answer: Contrast, p: float, *, looks: int, threshold: float) -> tuple[Outcome, Size]:
     """The verdict on an effect, and where its interval lies; the rule stands at the top of this module."""
     interval = answer.estimate().interval
@@ -259,7 +247,7 @@ def _answer_family(
     threshold: float,
 ) -> list[Finding]:
     answers = [_answer(question, error, codes, items) for question in family]
-    adjusted = _adjust([answer.p_value() for answer in answers])
+    adjusted = benjamini_hochberg([answer.p_value() for answer in answers]).tolist()
     found = []
     for question, answer, p in zip(family, answers, adjusted, strict=True):
         verdict, size = conclude(answer, p, looks=len(family), threshold=threshold)
@@ -297,18 +285,7 @@ def _clusters(paired: Paired) -> tuple[Cluster, Integers, Integers | None]:
 def _answer(question: Question, error: Floats, codes: Integers, items: Integers | None) -> Contrast:
     kept = question.kept
     if question.note or not kept.any():
-        return UNDEFINED
+        return UNDEFINED_CONTRAST
     strata = None if question.strata is None else question.strata[kept]
     crossing = None if items is None else items[kept]
     return contrast(error[kept], question.feature[kept], codes[kept], strata=strata, items=crossing)
-
-
-def _adjust(p_values: Sequence[float]) -> list[float]:
-    """Benjamini and Hochberg's, over those that are defined."""
-    values = np.array(p_values)
-    known = np.isfinite(values)
-    if known.sum() > 1:
-        from scipy.stats import false_discovery_control
-
-        values[known] = false_discovery_control(values[known])
-    return [float(value) for value in values]

@@ -6,10 +6,8 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.bootstrap import Integers
-from calibration.cluster import Contrast, contrast
-from calibration.estimate import Estimate, Floats, Interval, finite_or_none
-from calibration.shares.ppi import UNIT, intervals
+from calibration.cluster import UNIT, Contrast, contrast, t_intervals
+from calibration.estimate import Estimate, Floats, Integers, Interval, finite_or_none
 
 Result = Literal["passes", "fails", "cannot tell"]
 # Where the mean change must lie, as parts of the limit.
@@ -67,7 +65,7 @@ def mean_change(
     """The change of score over pairs, by t over whole prompts; undefined with fewer than two of these.
 
     Not by bootstrap: what could have been found needs the standard error anyway, and with a dozen prompts
-    percentile intervals are too short.
+    percentile t_intervals are too short.
     """
     found = _mean(after - before, prompts)
     return Change(
@@ -102,5 +100,5 @@ def _share(flips: NDArray[np.bool_], prompts: Integers) -> Estimate:
         return Estimate(float(flips.mean()) if len(flips) else float("nan"), None)
     number = float(len(np.unique(prompts)))
     value = np.array([float(flips.mean())])  # to the last digit: a share of 1 is not a little more
-    low, high = intervals(value, np.array([found.error**2]), np.array([found.freedom]), UNIT, number)
+    low, high = t_intervals(value, np.array([found.error**2]), np.array([found.freedom]), UNIT, number)
     return Estimate(float(value[0]), Interval(float(low[0]), float(high[0])))

@@ -8,10 +8,9 @@ import numpy as np
 
 from calibration.agreement.judge_vs_people import MIN_CLUSTERS, agreement
 from calibration.agreement.metrics import log_losses
-from calibration.bootstrap import Integers
-from calibration.estimate import Floats
+from calibration.cluster import one_way_variance
+from calibration.estimate import Floats, Integers
 from calibration.pairing import Cluster, Paired
-from calibration.probabilities.reliability import clustered_variance
 from data.judgments import first_number
 from data.records import LABELS, Exchange, Judgment
 
@@ -108,7 +107,7 @@ def by_emotion(paired: Paired, exchanges: Mapping[str, Exchange]) -> dict[str, A
         if not rows.any():
             return {"n": 0, "crowd": None, "judge": None, "difference": None, "standard_error": None}
         apart = judge[rows] - people[rows]
-        variance = clustered_variance(apart, np.unique(clusters[rows], return_inverse=True)[1])
+        variance = one_way_variance(apart, np.unique(clusters[rows], return_inverse=True)[1])
         return {
             "n": int(rows.sum()),
             "crowd": float(people[rows].mean()),

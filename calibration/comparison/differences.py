@@ -7,23 +7,24 @@ both models have in common move both alike and cancel.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.bootstrap import Integers
 from calibration.cluster import (
-    POWER,
-    UNDEFINED,
+    NORMAL,
+    UNDEFINED_CONTRAST,
     Contrast,
     contrast,
     joint_freedom,
     reach,
     shared_covariance,
     sum_variance,
+    t_intervals,
+    t_quantile,
 )
 from calibration.comparison.judged_models import (
     GOOD,
@@ -38,24 +39,30 @@ from calibration.comparison.judged_models import (
     line_without,
     shared_prompts,
 )
-from calibration.estimate import CONFIDENCE, Estimate, Floats, Interval, finite_or_none
+from calibration.estimate import (
+    CONFIDENCE,
+    Estimate,
+    Floats,
+    Integers,
+    Interval,
+    finite_or_none,
+    independent_difference,
+)
 from calibration.multiple_testing import holm
-from calibration.shares.planning import apart, missing, target_of
-from calibration.shares.ppi import NORMAL, PpiEstimate, intervals, t_quantile
-from calibration.shares.transport import refusal, transport_difference
+from calibration.shares.correction import target_of
+from calibration.shares.planning import plan_ratings
+from calibration.shares.ppi import PpiEstimate
+from calibration.shares.transport import CalibratedModels, Target, refusal, transport, transport_difference
 from data.records import LABELS
-
-# The difference of two rated models: what raters and prompts they share cancels, and few raters stay few.
-#
-# The error is taken of the difference itself, not of the two levels: two people who rated both models leave
-# one degree of freedom between them, however many replies each of them read.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RatedDifference:
     """one - other by column, with its interval, its variance and the degrees of freedom of that.
 
-    All but the value are nan where the raters cannot tell how much they differ.
+    The error is that of the difference itself, not of the two levels: two people who rated both models leave
+    one degree of freedom between them, however many replies each of them read. All but the value are nan
+    where the raters cannot tell how much they differ.
     """
 
     value: Floats
@@ -67,20 +74,20 @@ class RatedDifference:
     @property
     def stated_variance(self) -> Floats:
         """The variance of a normal error whose interval is as wide as this one."""
-        found: Floats = ((self.high - self.low) / 2 / NORMAL) ** 2
-        return found
+        variance: Floats = ((self.high - self.low) / 2 / NORMAL) ** 2
+        return variance
 
 
-def difference(one: PpiEstimate, other: PpiEstimate) -> RatedDifference:
-    """one - other with its interval: Newcombe's, from the two intervals and what they share.
+def rated_difference(one: PpiEstimate, other: PpiEstimate) -> RatedDifference:
+    """one - other with its interval: Newcombe's, from the two t_intervals and what they share.
 
     It never reaches less far than t times the standard error, since with few raters either level's own
     interval may be short by chance.
     """
-    own, own_freedom = _rated_variance(one, other)
-    far, far_freedom = _unrated_variance(one, other)
-    variance = own + far
-    freedom = joint_freedom(variance, (own, own_freedom), (far, far_freedom))
+    rated, rated_freedom = _rated_variance(one, other)
+    unrated, unrated_freedom = _unrated_variance(one, other)
+    variance = rated + unrated
+    freedom = joint_freedom(variance, (rated, rated_freedom), (unrated, unrated_freedom))
     gap = one.value - other.value
     product = np.sqrt(one.variance * other.variance)
     common = (one.variance + other.variance - variance) / 2
@@ -107,14 +114,14 @@ def _rated_variance(one: PpiEstimate, other: PpiEstimate) -> tuple[Floats, Float
     Prompts' is the least: a few raters look by chance as if they were of one mind. For the same reason the
     degrees of freedom are those of raters or of prompts, whichever are fewer.
     """
-    pulls = [item.apart * len(item.apart) for item in (one, other)]
-    sizes = [len(item) for item in pulls]
+    influence = [item.influence * len(item.influence) for item in (one, other)]
+    sizes = [len(item) for item in influence]
     feature = np.repeat([1.0, 0.0], sizes)
     strata = np.zeros(sum(sizes), dtype=np.intp)
     raters = _numbers(np.concatenate([one.raters, other.raters]))
     prompts = _numbers(np.concatenate([_names(one, "one"), _names(other, "other")]))
     found = []
-    for values in np.concatenate(pulls).T:
+    for values in np.concatenate(influence).T:
         by_rater = contrast(values, feature, raters, strata=strata)
         by_prompt = contrast(values, feature, prompts, strata=strata)
         crossed = contrast(values, feature, raters, strata=strata, items=prompts)
@@ -125,18 +132,20 @@ def _rated_variance(one: PpiEstimate, other: PpiEstimate) -> tuple[Floats, Float
 
 
 def _unrated_variance(one: PpiEstimate, other: PpiEstimate) -> tuple[Floats, Floats]:
-    """The same through the responses nobody rated, which the judge stands in for."""
-    total = sum_variance(one.prompt_pulls) + sum_variance(other.prompt_pulls)
+    """The variance through the responses nobody rated, which the judge stands in for, and its degrees."""
+    total = sum_variance(one.prompt_influence) + sum_variance(other.prompt_influence)
     if one.prompts is not None and other.prompts is not None:
-        both = shared_covariance(one.prompts, one.prompt_pulls, other.prompts, other.prompt_pulls)
+        both = shared_covariance(one.prompts, one.prompt_influence, other.prompts, other.prompt_influence)
         total = np.maximum(total - 2 * both, 0)
-    prompts = min((len(item.prompt_pulls) for item in (one, other) if len(item.prompt_pulls)), default=1)
+    prompts = min(
+        (len(item.prompt_influence) for item in (one, other) if len(item.prompt_influence)), default=1
+    )
     return total, np.full(total.shape, max(1.0, prompts - 1.0))
 
 
 def _reach(item: PpiEstimate, freedom: Floats) -> tuple[Floats, Floats]:
     """How far the interval goes down and up with another number of degrees of freedom."""
-    low, high = intervals(item.value, item.variance, freedom, item.bounds, item.stand_in)
+    low, high = t_intervals(item.value, item.variance, freedom, item.bounds, item.stand_in)
     return item.value - low, high - item.value
 
 
@@ -151,11 +160,6 @@ def _names(item: PpiEstimate, whose: str) -> NDArray[Any]:
         return item.rated_prompts.astype(str)
     return np.array([f"{whose}-{row}" for row in item.rows])
 
-
-# What the difference of two judged models rests on: the calibrated line, ratings, both, or the judge alone.
-#
-# Which of them is settled by what is at hand, never by what comes out: to take whichever has the shorter
-# interval is to take what is short by chance.
 
 LEAST_RATERS: Final = 4  # of each model: by t, fewer find only what is larger than differences are
 TOO_FEW_PROMPTS: Final = "too few prompts to tell how much they differ"
@@ -174,7 +178,11 @@ class DifferenceEstimate:
 def estimate_difference(
     one: JudgedModel, other: JudgedModel, alone: Mapping[str, Contrast], settings: ComparisonSettings
 ) -> DifferenceEstimate:
-    """The line with what ratings there are; where it does not reach, ratings of both, or the judge alone."""
+    """Estimate by the line with what ratings there are; where it does not reach, by ratings or the judge.
+
+    Which of them is settled by what is at hand, never by what comes out: to take whichever has the shorter
+    interval is to take what is short by chance.
+    """
     few = few_raters(one, other)
     gap = _gap(one, other)
     refused = None
@@ -209,7 +217,7 @@ def _gap(one: JudgedModel, other: JudgedModel) -> RatedDifference | None:
     """What ratings of both say, if they also say how exact they are."""
     if one.ppi is None or other.ppi is None:
         return None
-    found = difference(one.ppi, other.ppi)
+    found = rated_difference(one.ppi, other.ppi)
     return found if np.isfinite(found.variance).all() else None
 
 
@@ -228,12 +236,12 @@ def _by_line(
     alone: Mapping[str, Contrast],
     settings: ComparisonSettings,
 ) -> DifferenceEstimate:
-    """By the calibrated line, with ratings of either where it has some; noise of what both share cancels."""
+    """Estimate by the calibrated line, with ratings of either where it has some; shared noise cancels."""
     freedom = settings.freedom(one.known_as, other.known_as)
     found = {}
     for column, label in enumerate(LABELS):
         line = line_without((settings.calibrated or NO_LINE)[column], one.known_as, other.known_as)
-        targets = [target_of(item, column) for item in (one, other)]
+        targets = [target_of(item.rated, item.ppi, column) for item in (one, other)]
         if gap is None and all(target.is_rated for target in targets):  # together they say nothing exact
             targets = [replace(target, crowd=math.nan, noise=math.inf) for target in targets]
         for item, target in zip((one, other), targets, strict=True):
@@ -255,16 +263,17 @@ def _by_line(
 
 def _joint(found: Estimate, gap: RatedDifference, freedom: float) -> float:
     """Degrees of freedom of line and ratings together: between the two, as each weighs."""
-    own = float(gap.stated_variance[-1])
-    if found.interval is None or own == 0:
+    variance = float(gap.stated_variance[-1])
+    if found.interval is None or variance == 0:
         return freedom
-    weight = min(1.0, ((found.interval.high - found.interval.low) / 2 / NORMAL) ** 2 / own)
+    weight = min(1.0, ((found.interval.high - found.interval.low) / 2 / NORMAL) ** 2 / variance)
     return weight * float(gap.freedom[-1]) + (1 - weight) * freedom
 
 
 Verdict = Literal["better", "worse", "no difference", "too few", "refused"]
 Unit = Literal["ratings", "prompts"]
 ALPHA: Final = 0.05
+MANY: Final = 1e5  # degrees of freedom from which t is normal
 SAME: Final = 1e-9  # shares no further apart are equal
 NOT_PEOPLE: Final = "the judge's own share is not a crowd's; a calibration or ratings would make it one"
 
@@ -337,7 +346,7 @@ def differences(
         item = replace(item, p_holm=float(p), extremes=_extremes(item, levels))
         item = _with_verdict(item, settings.margin)
         if is_planning and item.verdict in ("too few", "refused"):
-            item = replace(item, more=missing(one, other, item.how, item.error, settings))
+            item = replace(item, more=missing_ratings(one, other, item.how, item.error, settings))
         decided.append(item)
     return tuple(decided)
 
@@ -377,13 +386,15 @@ def _from_study(one: JudgedModel, level: Level, other: Published, settings: Comp
     reason = "; ".join(filter(None, (level.reason, few))) or NOT_PEOPLE
     basis = DifferenceEstimate(how="refused", shares={}, freedom=math.nan, reason=reason)
     if level.how in ("ratings", "line", "both") and few is None:
-        own = one.ppi if level.how == "ratings" else None
+        ppi = one.ppi if level.how == "ratings" else None
         basis = DifferenceEstimate(
             how=level.how,
-            shares={label: apart(level.shares[label], other.shares[label]) for label in LABELS},
-            freedom=float(own.freedom[-1]) if own else settings.freedom(one.known_as),
+            shares={
+                label: independent_difference(level.shares[label], other.shares[label]) for label in LABELS
+            },
+            freedom=float(ppi.freedom[-1]) if ppi else settings.freedom(one.known_as),
         )
-    return _difference(one, other, basis, dict.fromkeys(LABELS, UNDEFINED), 0)
+    return _difference(one, other, basis, dict.fromkeys(LABELS, UNDEFINED_CONTRAST), 0)
 
 
 def _difference(
@@ -394,7 +405,7 @@ def _difference(
     shared: int,
 ) -> Difference:
     p, error = p_of_interval(basis.shares.get(GOOD, Estimate(math.nan, None)), basis.freedom)
-    detects = error * reach(basis.freedom, power=POWER) if math.isfinite(error) else math.nan
+    detects = error * reach(basis.freedom) if math.isfinite(error) else math.nan
     return Difference(
         one=one.name,
         other=other.name,
@@ -438,3 +449,81 @@ def _with_verdict(item: Difference, margin: float) -> Difference:
     ends = item.extremes
     holds = ends is None or (ends.low > 0 if is_up else ends.high < 0)
     return replace(item, verdict="better" if is_up else "worse", is_robust=holds)
+
+
+def missing_ratings(
+    one: JudgedModel, other: JudgedModel | Published, how: How, error: float, settings: ComparisonSettings
+) -> int | None:
+    """How many more ratings of each, or prompts, make a difference as large as the margin detectable.
+
+    None where that cannot be said, or where no number would do: a published model's own error stays.
+    """
+    judged = [item for item in (one, other) if isinstance(item, JudgedModel)]
+    if how == "judge":
+        # The error falls with the root of the number of prompts.
+        have = min(len(item.rated.judged) for item in judged)
+        return _count(have * ((error * reach(MANY) / settings.margin) ** 2 - 1))
+    if how == "refused" and settings.calibrated is None:
+        return None
+    have = min(len(item.rated.item) for item in judged)
+    wanted = _ratings_wanted(one, other, how, settings)
+    return None if wanted is None else _count(wanted - have)
+
+
+def _ratings_wanted(
+    one: JudgedModel, other: JudgedModel | Published, how: How, settings: ComparisonSettings
+) -> int | None:
+    """Ratings of each in all: the fewest with which the interval is short enough, by line and ratings."""
+    judged = [item for item in (one, other) if isinstance(item, JudgedModel)]
+    shares = [float(item.rated.judged[:, -1].mean()) for item in judged if len(item.rated.judged)]
+    share = float(np.mean(shares)) if shares else 0.5
+    effects = [float(item.ppi.design_effect[-1]) for item in judged if item.ppi is not None]
+    effect = max(1.0, float(np.mean(effects)) if effects else settings.design_effect)
+    plan = plan_ratings(settings.margin, spread=share * (1 - share), design_effect=effect)
+    most = plan.people_only
+    # An interval this long still finds the margin with 80 % power.
+    longest = 2 * settings.margin * _normal_share()
+    if isinstance(other, Published):
+        own = other.shares[GOOD].interval
+        left = (longest / 2) ** 2 - ((own.high - own.low) / 2) ** 2 if own else 0.0
+        if left <= 0:
+            return None
+        longest = 2 * math.sqrt(left)
+        most = plan.people_only / 2 * (settings.margin * _normal_share()) ** 2 / left
+    if settings.calibrated is None or how == "refused" or not math.isfinite(most):
+        return int(most) if math.isfinite(most) else None
+    line = line_without(settings.calibrated[-1], *(item.known_as for item in judged))
+    # As if ratings were to find what the line says already; their spread is what counts.
+    targets = [
+        replace(target, crowd=transport(line, target).value)
+        for target in (target_of(item.rated, item.ppi, -1) for item in judged)
+    ]
+    spread = share * (1 - share) * effect
+    return _fewest(lambda number: _length(line, targets, spread / number) <= longest, math.ceil(most))
+
+
+def _normal_share() -> float:
+    """The half-length of a 95 % interval as a part of the difference it finds with 80 % power."""
+    from scipy.special import ndtri
+
+    return float(ndtri((1 + CONFIDENCE) / 2)) / reach(MANY)
+
+
+def _length(line: CalibratedModels, targets: Sequence[Target], noise: float) -> float:
+    """How long the interval would be were the ratings of each as exact as this."""
+    rated = [replace(target, noise=noise) for target in targets]
+    found = transport_difference(line, *rated) if len(rated) > 1 else transport(line, rated[0])
+    return found.interval.high - found.interval.low if found.interval else math.inf
+
+
+def _fewest(is_enough: Callable[[int], bool], most: int) -> int:
+    """The least number that is enough, to a twentieth; `most` is taken to be."""
+    low, high = 1, max(1, most)
+    while high - low > high / 20:
+        middle = math.isqrt(low * high)
+        low, high = (low, middle) if is_enough(middle) else (middle + 1, high)
+    return high
+
+
+def _count(more: float) -> int | None:
+    return max(1, math.ceil(more)) if math.isfinite(more) else None

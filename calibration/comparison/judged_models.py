@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.artifact import FILE, Found, JudgeIdentity, read_calibration, take_fitting, take_named
-from calibration.cluster import UNDEFINED, Contrast, contrast
+from calibration.cluster import UNDEFINED_CONTRAST, Contrast, contrast
 from calibration.estimate import Estimate, Interval
 from calibration.shares.correction import correct
 from calibration.shares.ppi import PpiEstimate, RatedModel, one_hot, ppi_estimate
@@ -185,7 +185,7 @@ def judge_shares(rated: RatedModel) -> dict[str, Estimate]:
 def judge_contrast(one: RatedModel, other: RatedModel) -> dict[str, Contrast]:
     """one - other by the judge alone, prompts as clusters: those both answered are paired."""
     if not len(one.judged) or not len(other.judged):
-        return dict.fromkeys(LABELS, UNDEFINED)
+        return dict.fromkeys(LABELS, UNDEFINED_CONTRAST)
     judged = np.concatenate([one.judged, other.judged])
     feature = np.concatenate([np.ones(len(one.judged)), np.zeros(len(other.judged))])
     names = np.concatenate([_prompts(one, "one"), _prompts(other, "other")])

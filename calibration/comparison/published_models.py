@@ -1,12 +1,12 @@
-"""The crowd study's models as baselines: people's shares, with intervals that count raters."""
+"""The crowd study's models as baselines: people's shares, with t_intervals that count raters."""
 
 from typing import Final
 
 import numpy as np
 
+from calibration.cluster import UNIT, t_intervals
 from calibration.comparison.judged_models import Published
 from calibration.estimate import Estimate, Floats, Interval
-from calibration.shares.ppi import UNIT, intervals
 from data.errors import UserError
 from data.records import LABELS
 from data.study import count_labels_by_model, read_study
@@ -47,7 +47,7 @@ def published(name: str) -> Published:
     total = row.sum()
     value = row / total
     variance = value * (1 - value) / total * np.maximum(effects, 1.0)
-    low, high = intervals(value, variance, np.full(len(LABELS), RATERS - 1.0), UNIT, total)
+    low, high = t_intervals(value, variance, np.full(len(LABELS), RATERS - 1.0), UNIT, total)
     return Published(
         name=name,
         shares={

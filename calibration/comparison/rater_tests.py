@@ -1,4 +1,4 @@
-"""Ratings as they came, in handfuls from one person each: tests that count people, not ratings."""
+"""Tests that treat raters, not ratings, as the independent units, and the chi-square that does not."""
 
 import math
 from dataclasses import dataclass
@@ -8,10 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibration.agreement.metrics import icc_one
-from calibration.cluster import POWER, contrast, reach
-from calibration.estimate import CONFIDENCE, Estimate, Floats, Interval, finite_or_none
-
-# Pearson's chi-square for tables of counts, and the effect sizes that belong beside it.
+from calibration.cluster import Contrast, contrast
+from calibration.estimate import UNDEFINED, Estimate, Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,25 +21,16 @@ class ChiSquare:
     p: float
     effect: float
 
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined."""
-        return {
-            "value": finite_or_none(self.value),
-            "freedom": self.freedom,
-            "p": finite_or_none(self.p),
-            "effect": finite_or_none(self.effect),
-        }
 
-
-UNDEFINED: Final = ChiSquare(value=math.nan, freedom=0, p=math.nan, effect=math.nan)
+UNDEFINED_TEST: Final = ChiSquare(value=math.nan, freedom=0, p=math.nan, effect=math.nan)
 
 
 def chi_square(table: ArrayLike, *, has_yates: bool = False) -> ChiSquare:
     """The test of independence of rows and columns; with Yates' correction for 2x2 tables if asked for.
 
-    By hand, since scipy.stats takes seconds to load; the tests hold it to scipy's. Columns nobody used are
-    left out. The effect is that of the uncorrected statistic. Undefined with fewer than two rows or columns
-    in use, or with an empty row.
+    By hand: `compare` needs nothing else of scipy.stats, which takes seconds to load; the tests hold it to
+    scipy's. Columns nobody used are left out. The effect is that of the uncorrected statistic. Undefined with
+    fewer than two rows or columns in use, or with an empty row.
 
     >>> found = chi_square([[1014, 986], [705, 1295]], has_yates=True)
     >>> round(found.value, 2), round(found.effect, 3)
@@ -53,14 +42,14 @@ def chi_square(table: ArrayLike, *, has_yates: bool = False) -> ChiSquare:
     counts = counts[:, counts.sum(axis=0) > 0]
     rows, columns = counts.shape
     if rows < 2 or columns < 2 or not counts.sum(axis=1).all():
-        return UNDEFINED
+        return UNDEFINED_TEST
     total = float(counts.sum())
     expected = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / total
-    apart = np.abs(counts - expected)
-    plain = float((apart**2 / expected).sum())
+    residuals = np.abs(counts - expected)
+    plain = float((residuals**2 / expected).sum())
     value = plain
     if has_yates and (rows, columns) == (2, 2):
-        value = float(((apart - np.minimum(0.5, apart)) ** 2 / expected).sum())
+        value = float(((residuals - np.minimum(0.5, residuals)) ** 2 / expected).sum())
     freedom = (rows - 1) * (columns - 1)
     return ChiSquare(
         value=value,
@@ -116,15 +105,9 @@ class RaterClustering:
         return self.ratings / max(1.0, self.design_effect) if self.ratings else math.nan
 
     def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined."""
-        return {
-            "ratings": self.ratings,
-            "raters": self.raters,
-            "icc": finite_or_none(self.icc),
-            "design_effect": finite_or_none(self.design_effect),
-            "worth": finite_or_none(self.worth),
-            "all_yes": self.all_yes,
-        }
+        """Put the worth among the fields."""
+        names = ("ratings", "raters", "icc", "design_effect", "worth", "all_yes")
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,34 +126,25 @@ class RaterTest:
     detectable: float
     is_shared: bool = False
 
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined."""
-        numbers = ("t", "freedom", "p", "d", "detectable")
-        return {
-            "difference": self.difference.as_dict(),
-            **{name: finite_or_none(getattr(self, name)) for name in numbers},
-            "is_shared": self.is_shared,
-        }
-
 
 NAN: Final = math.nan
 
 
 def rater_clustering(rater: NDArray[Any], yes: NDArray[np.bool_]) -> RaterClustering:
-    """How one model's ratings cluster; undefined where nobody gave two, or all said the same.
+    """Measure how one model's ratings cluster; undefined where nobody gave two, or all said the same.
 
     >>> found = rater_clustering(np.repeat(["a", "b", "c"], 4), np.repeat([True, False, True], 4))
     >>> found.icc, found.design_effect, found.all_yes
     (1.0, 4.0, 2)
     """
-    _, owner, sizes = np.unique(rater, return_inverse=True, return_counts=True)
+    _, number, sizes = np.unique(rater, return_inverse=True, return_counts=True)
     raters = len(sizes)
-    yeses = np.bincount(owner, yes, raters)
-    # Of raters with unequal handfuls the larger weigh more.
+    yeses = np.bincount(number, yes, raters)
+    # Of raters with unequal numbers of ratings those with many weigh more.
     typical = float((sizes**2).sum() / sizes.sum()) if raters else NAN
     icc = _icc(yeses, sizes) if raters > 1 else NAN
     return RaterClustering(
-        ratings=len(owner),
+        ratings=len(number),
         raters=raters,
         icc=icc,
         design_effect=1 + (typical - 1) * icc,
@@ -190,7 +164,7 @@ def _icc(yeses: NDArray[Any], sizes: NDArray[np.intp]) -> float:
 def rater_test(
     rater: NDArray[Any], yes: NDArray[np.bool_], other_rater: NDArray[Any], other_yes: NDArray[np.bool_]
 ) -> RaterTest:
-    """Whether the two models' shares differ, with raters as the units.
+    """Test whether the two models' shares differ, with raters as the units.
 
     Welch's t over raters' own shares where every rater saw one of the two; where some saw both, the
     difference of shares with raters as clusters, so that what is a rater's own cancels.
@@ -198,49 +172,47 @@ def rater_test(
     names, shares = _shares(rater, yes)
     other_names, others = _shares(other_rater, other_yes)
     if len(shares) < 2 or len(others) < 2:
-        return RaterTest(difference=Estimate(NAN, None), t=NAN, freedom=NAN, p=NAN, d=NAN, detectable=NAN)
+        return RaterTest(difference=UNDEFINED, t=NAN, freedom=NAN, p=NAN, d=NAN, detectable=NAN)
     gap = float(shares.mean() - others.mean())
     pooled = math.sqrt((float(shares.var(ddof=1)) + float(others.var(ddof=1))) / 2)
     d = gap / pooled if pooled else NAN
-    if len(np.intersect1d(names, other_names)):
-        return _shared_test(np.concatenate([rater, other_rater]), yes, other_yes, d)
-    one, two = float(shares.var(ddof=1)) / len(shares), float(others.var(ddof=1)) / len(others)
-    if one + two == 0:
-        return RaterTest(difference=Estimate(gap, None), t=NAN, freedom=NAN, p=NAN, d=d, detectable=NAN)
-    freedom = (one + two) ** 2 / (one**2 / (len(shares) - 1) + two**2 / (len(others) - 1))
-    return _test(gap, math.sqrt(one + two), freedom, d)
-
-
-def _test(gap: float, error: float, freedom: float, d: float, *, is_shared: bool = False) -> RaterTest:
-    from scipy.special import stdtr, stdtrit
-
-    wide = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error
+    is_shared = bool(len(np.intersect1d(names, other_names)))
+    if is_shared:
+        gap = float(yes.mean() - other_yes.mean())
+        test = _shared_contrast(np.concatenate([rater, other_rater]), yes, other_yes)
+    else:
+        test = _welch_contrast(gap, shares, others)
+    if not test.is_defined or test.error == 0:
+        nothing = Estimate(gap, None)
+        return RaterTest(
+            difference=nothing, t=NAN, freedom=NAN, p=NAN, d=d, detectable=NAN, is_shared=is_shared
+        )
     return RaterTest(
-        difference=Estimate(gap, Interval(gap - wide, gap + wide)),
-        t=gap / error,
-        freedom=freedom,
-        p=float(2 * stdtr(freedom, -abs(gap / error))),
+        difference=test.estimate(),
+        t=test.effect / test.error,
+        freedom=test.freedom,
+        p=test.p_value(),
         d=d,
-        detectable=error * reach(freedom, power=POWER),
+        detectable=test.detectable(),
         is_shared=is_shared,
     )
 
 
-def _shared_test(
-    rater: NDArray[Any], yes: NDArray[np.bool_], other_yes: NDArray[np.bool_], d: float
-) -> RaterTest:
+def _welch_contrast(gap: float, shares: Floats, others: Floats) -> Contrast:
+    one, two = float(shares.var(ddof=1)) / len(shares), float(others.var(ddof=1)) / len(others)
+    below = one**2 / (len(shares) - 1) + two**2 / (len(others) - 1)
+    return Contrast(
+        effect=gap, error=math.sqrt(one + two), freedom=(one + two) ** 2 / below if below else NAN
+    )
+
+
+def _shared_contrast(rater: NDArray[Any], yes: NDArray[np.bool_], other_yes: NDArray[np.bool_]) -> Contrast:
     values = np.concatenate([yes, other_yes]).astype(float)
     feature = np.concatenate([np.ones(len(yes)), np.zeros(len(other_yes))])
-    owner = np.unique(rater, return_inverse=True)[1]
-    found = contrast(values, feature, owner, strata=np.zeros(len(values), dtype=np.intp))
-    if not found.is_defined or found.error == 0:
-        gap = float(yes.mean() - other_yes.mean())
-        return RaterTest(
-            difference=Estimate(gap, None), t=NAN, freedom=NAN, p=NAN, d=d, detectable=NAN, is_shared=True
-        )
-    return _test(found.effect, found.error, found.freedom, d, is_shared=True)
+    cluster = np.unique(rater, return_inverse=True)[1]
+    return contrast(values, feature, cluster, strata=np.zeros(len(values), dtype=np.intp))
 
 
 def _shares(rater: NDArray[Any], yes: NDArray[np.bool_]) -> tuple[NDArray[Any], Floats]:
-    names, owner, sizes = np.unique(rater, return_inverse=True, return_counts=True)
-    return names, np.bincount(owner, yes, len(sizes)) / sizes
+    names, number, sizes = np.unique(rater, return_inverse=True, return_counts=True)
+    return names, np.bincount(number, yes, len(sizes)) / sizes

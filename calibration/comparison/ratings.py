@@ -26,15 +26,13 @@ from calibration.comparison.rater_tests import (
     rater_clustering,
     rater_test,
 )
-from calibration.estimate import Estimate, Interval, finite_or_none
+from calibration.estimate import UNDEFINED, Estimate, estimate_of
 from calibration.multiple_testing import benjamini_hochberg, holm, tie_letters
 from calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
 from data.errors import UserError
 from data.records import EMOTIONS, LABELS, POSITIVE_EMOTIONS, UNNAMED_MODEL, Exchange, Rating
 from data.storage import check_table
 from data.tables import read_exchanges, read_ratings
-
-# What a comparison by people's ratings found; `calibration.comparison` makes it.
 
 Group = Literal["all", "positive", "negative"]
 ALPHA: Final = 0.05
@@ -81,17 +79,13 @@ class ModelRow:
         return sum(self.counts)
 
     def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined."""
-        numbers = ("mean", "relative", "points", "h", "p_holm")
+        """Name the counts by label and say their total."""
+        names = ("shares", "mean", "relative", "points", "h", "p_holm", "yates", "full", "raters")
         return {
             "model": self.model,
             "ratings": self.ratings,
             "counts": dict(zip(LABELS, self.counts, strict=True)),
-            "shares": {label: share.as_dict() for label, share in self.shares.items()},
-            **{name: finite_or_none(getattr(self, name)) for name in numbers},
-            "yates": self.yates.as_dict() if self.yates else None,
-            "full": self.full.as_dict() if self.full else None,
-            "raters": self.raters.as_dict() if self.raters else None,
+            **{name: getattr(self, name) for name in names},
         }
 
 
@@ -106,17 +100,6 @@ class Pair:
     raters: RaterTest
     p_holm: float  # of the raters' test
 
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined."""
-        return {
-            "one": self.one,
-            "other": self.other,
-            "points": finite_or_none(self.points),
-            "full": self.full.as_dict(),
-            "raters": self.raters.as_dict(),
-            "p_holm": finite_or_none(self.p_holm),
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupTable:
@@ -130,15 +113,9 @@ class GroupTable:
     letters: Mapping[str, str]
 
     def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined."""
-        return {
-            "group": self.group,
-            "models": [row.as_dict() for row in self.rows],
-            "omnibus": self.omnibus.as_dict(),
-            "omnibus_good": self.omnibus_good.as_dict(),
-            "pairs": [pair.as_dict() for pair in self.pairs],
-            "letters": dict(self.letters),
-        }
+        """Call the rows models."""
+        names = ("omnibus", "omnibus_good", "pairs", "letters")
+        return {"group": self.group, "models": self.rows, **{name: getattr(self, name) for name in names}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,19 +129,9 @@ class EmotionCell:
     baseline_ratings: int
     baseline_good: int
     relative: float
-    yates: ChiSquare
     q: float
     p_holm: float
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined."""
-        counts = ("emotion", "model", "ratings", "good", "baseline_ratings", "baseline_good")
-        numbers = ("relative", "q", "p_holm")
-        return {
-            **{name: getattr(self, name) for name in counts},
-            **{name: finite_or_none(getattr(self, name)) for name in numbers},
-            "yates": self.yates.as_dict(),
-        }
+    yates: ChiSquare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,20 +152,20 @@ class Comparison:
         return sum(1 for value in values if value < ALPHA)
 
     def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined."""
+        """Sum up the cells of single emotions."""
         return {
             "baseline": self.baseline,
-            "models": list(self.models),
-            "groups": [item.as_dict() for item in self.groups],
-            "clusters": {name: item.as_dict() for name, item in self.clusters.items()},
+            "models": self.models,
+            "groups": self.groups,
+            "clusters": self.clusters,
             "emotions": {
-                "cells": [item.as_dict() for item in self.cells],
+                "cells": self.cells,
                 "tests": len(self.cells),
                 "below": self.count_cells("p"),
                 "below_after_bh": self.count_cells("q"),
                 "below_after_holm": self.count_cells("p_holm"),
                 "under_baseline": sum(1 for item in self.cells if item.relative < 0),
-                "power": {name: finite_or_none(value) for name, value in self.cell_power.items()},
+                "power": self.cell_power,
             },
         }
 
@@ -348,7 +315,7 @@ def _rater_test(one: RatingColumns, other: RatingColumns) -> RaterTest:
 def _shares(own: RatingColumns) -> dict[str, Estimate]:
     total = len(own.rating)
     if not total:
-        return {label: Estimate(math.nan, None) for label in LABELS}
+        return dict.fromkeys(LABELS, UNDEFINED)
     # No judge: every row of what it said is the same, and only the ratings count.
     rated = RatedModel(
         judged=np.zeros((total, len(LABELS))),
@@ -357,12 +324,8 @@ def _shares(own: RatingColumns) -> dict[str, Estimate]:
         cluster=own.rater,
     )
     found = ppi_estimate(rated)
-    value, low, high = found.value, found.low, found.high
     return {
-        label: Estimate(
-            float(value[at]), Interval(float(low[at]), float(high[at])) if low[at] == low[at] else None
-        )
-        for at, label in enumerate(LABELS)
+        label: estimate_of(found.value[at], found.low[at], found.high[at]) for at, label in enumerate(LABELS)
     }
 
 
@@ -407,8 +370,6 @@ def _cell_power(table: GroupTable, cells: Sequence[EmotionCell]) -> dict[str, fl
             found[row.model] = power_of_shares(row.h, float(sizes[0]), float(sizes[1]))
     return found
 
-
-# People's ratings of several models, read for a comparison: JSONL, CSV or Parquet, ours or another's.
 
 HUMAN = "human"
 ALL = "all"  # --models all: the sister study's too

@@ -17,8 +17,8 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.cluster import joint_freedom
-from calibration.estimate import CONFIDENCE, Estimate, Floats, Interval, finite_or_none
+from calibration.cluster import Contrast, joint_freedom
+from calibration.estimate import CONFIDENCE, Estimate, Floats, Interval
 from calibration.multiple_testing import benjamini_hochberg
 
 Verdict = Literal["the judge moved", "the model moved", "both", "neither shown", "not separable"]
@@ -43,17 +43,6 @@ class Drift:
     verdict: Verdict
     sentence: str
 
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined."""
-        parts = {name: getattr(self, name).as_dict() for name in ("total", "judge", "model", "slope")}
-        return {
-            **parts,
-            "anchors": self.anchors,
-            "prompts": self.prompts,
-            "verdict": self.verdict,
-            "sentence": self.sentence,
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmotionChange:
@@ -70,15 +59,9 @@ class EmotionChange:
         return self.adjusted < LEVEL
 
     def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined."""
-        return {
-            "emotion": self.emotion,
-            "prompts": self.prompts,
-            "change": finite_or_none(self.change),
-            "p": finite_or_none(self.p),
-            "adjusted": finite_or_none(self.adjusted),
-            "is_shown": self.is_shown,
-        }
+        """Say also whether it is shown."""
+        names = ("emotion", "prompts", "change", "p", "adjusted", "is_shown")
+        return {name: getattr(self, name) for name in names}
 
 
 def paired_change(differences: ArrayLike, *, looks: int = 1) -> Estimate:
@@ -90,7 +73,7 @@ def paired_change(differences: ArrayLike, *, looks: int = 1) -> Estimate:
     >>> paired_change([0.25, 0.5, 0.75]).value, paired_change([0.1]).interval
     (0.5, None)
     """
-    return _mean(differences).estimate(1 - (1 - CONFIDENCE) / looks)
+    return _estimate(_mean(differences), 1 - (1 - CONFIDENCE) / looks)
 
 
 def split_change(
@@ -107,15 +90,15 @@ def split_change(
     the judge's every hair is not worth a word. `looks` is as in `paired_change`.
 
     >>> drift = split_change([-0.2, -0.1, 0.0], anchors_before=[0.4, 0.6], anchors_after=[0.4, 0.6])
-    >>> drift.verdict, drift.judge.as_dict()
-    ('neither shown', {'value': 0.0, 'low': 0.0, 'high': 0.0})
+    >>> drift.verdict, drift.judge.value, drift.judge.interval
+    ('neither shown', 0.0, Interval(low=0.0, high=0.0))
     """
     old, new = np.asarray(anchors_before, dtype=float), np.asarray(anchors_after, dtype=float)
     if old.shape != new.shape:
         raise ValueError("anchors: the same ones before and after, in one order")
     change, shift = _mean(differences), _mean(new - old)
-    confidence = 1 - (1 - CONFIDENCE) / looks
-    total, judge, model = (part.estimate(confidence) for part in (change, shift, change - shift))
+    parts = (change, shift, _subtract(change, shift))
+    total, judge, model = (_estimate(part, 1 - (1 - CONFIDENCE) / looks) for part in parts)
     slope = _slope(old, new - old)
     verdict = _verdict(judge, model, matters)
     return Drift(
@@ -124,7 +107,7 @@ def split_change(
         model=model,
         slope=slope,
         anchors=len(old),
-        prompts=change.count,
+        prompts=int(change.freedom) + 1,
         verdict=verdict,
         sentence=_say(verdict, total, judge, model, slope),
     )
@@ -149,8 +132,8 @@ def emotion_changes(
     kinds = sorted({emotion for emotion in emotions if emotion is not None})
     groups = [values[np.array([own == kind for own in emotions], dtype=bool)] for kind in kinds]
     freedom = sum(len(group) - 1 for group in groups)
-    apart = sum(float(((group - group.mean()) ** 2).sum()) for group in groups)
-    spread = math.sqrt(apart / freedom) if freedom else math.nan
+    squares = sum(float(((group - group.mean()) ** 2).sum()) for group in groups)
+    spread = math.sqrt(squares / freedom) if freedom else math.nan
     p_values = []
     for group in groups:
         mean, error = float(group.mean()), spread / math.sqrt(len(group))
@@ -166,36 +149,26 @@ def emotion_changes(
     return tuple(sorted(found, key=lambda item: (-sign * item.change, item.emotion)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Mean:
-    value: float
-    variance: float
-    freedom: float
-    count: int
-
-    def __sub__(self, other: "_Mean") -> "_Mean":
-        """The difference of two independent means."""
-        total = self.variance + other.variance
-        parts = [(np.array([mean.variance]), np.array([mean.freedom])) for mean in (self, other)]
-        degrees = float(joint_freedom(np.array([total]), *parts)[0]) if math.isfinite(total) else math.nan
-        return _Mean(self.value - other.value, total, degrees, self.count)
-
-    def estimate(self, confidence: float) -> Estimate:
-        from scipy.special import stdtrit
-
-        if not math.isfinite(self.value) or not math.isfinite(self.variance):
-            return Estimate(self.value, None)
-        wide = float(stdtrit(self.freedom, (1 + confidence) / 2)) * math.sqrt(self.variance)
-        return Estimate(self.value, Interval(self.value - wide, self.value + wide))
-
-
-def _mean(values: ArrayLike) -> _Mean:
-    found = np.asarray(values, dtype=float)
-    if found.ndim != 1 or not np.isfinite(found).all():
+def _mean(values: ArrayLike) -> Contrast:
+    array = np.asarray(values, dtype=float)
+    if array.ndim != 1 or not np.isfinite(array).all():
         raise ValueError("one difference a prompt or anchor; leave out what is unscored on either side")
-    count = len(found)
-    variance = float(found.var(ddof=1)) / count if count > 1 else math.nan
-    return _Mean(float(found.mean()) if count else math.nan, variance, count - 1.0, count)
+    count = len(array)
+    error = math.sqrt(float(array.var(ddof=1)) / count) if count > 1 else math.nan
+    return Contrast(effect=float(array.mean()) if count else math.nan, error=error, freedom=count - 1.0)
+
+
+def _estimate(mean: Contrast, confidence: float = CONFIDENCE) -> Estimate:
+    return mean.estimate(confidence) if mean.is_defined else Estimate(mean.effect, None)
+
+
+def _subtract(one: Contrast, other: Contrast) -> Contrast:
+    """The difference of two independent means."""
+    variances = np.array([[one.error**2], [other.error**2]])
+    total = variances.sum(axis=0)
+    parts = zip(variances, np.array([[one.freedom], [other.freedom]]), strict=True)
+    freedom = float(joint_freedom(total, *parts)[0]) if np.isfinite(total).all() else math.nan
+    return Contrast(effect=one.effect - other.effect, error=math.sqrt(total[0]), freedom=freedom)
 
 
 def _slope(before: Floats, shift: Floats) -> Estimate:
@@ -205,11 +178,11 @@ def _slope(before: Floats, shift: Floats) -> Estimate:
     centred = before - before.mean()
     squares = float((centred**2).sum())
     slope = float((centred * shift).sum()) / squares
-    apart = shift - shift.mean() - slope * centred
+    residuals = shift - shift.mean() - slope * centred
     # Errors that fan out: each anchor's own residual (HC3), since a judge moves some far and others not.
     leverage = 1 / len(before) + centred**2 / squares
-    variance = float((centred**2 * (apart / np.maximum(1 - leverage, ROUNDING)) ** 2).sum()) / squares**2
-    return _Mean(slope, variance, len(before) - 2.0, len(before)).estimate(CONFIDENCE)
+    variance = float((centred**2 * (residuals / np.maximum(1 - leverage, ROUNDING)) ** 2).sum()) / squares**2
+    return Contrast(effect=slope, error=math.sqrt(variance), freedom=len(before) - 2.0).estimate()
 
 
 def _verdict(judge: Estimate, model: Estimate, matters: float) -> Verdict:

@@ -18,10 +18,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.bootstrap import Integers
-from calibration.estimate import Estimate, Floats, finite_or_none
+from calibration.cluster import clustered_share
+from calibration.estimate import Estimate, Floats, Integers, finite_or_none
 from calibration.probabilities.maps import FOLDS, fold_of
-from calibration.probabilities.reliability import clustered_share
 from data.errors import UserError
 from data.records import LABELS
 

@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibration.agreement.metrics import LEAST_PROBABILITY, log_losses
-from calibration.bootstrap import Integers
-from calibration.estimate import Floats, finite_or_none
-from calibration.probabilities.reliability import clustered_variance
+from calibration.cluster import one_way_variance
+from calibration.estimate import Floats, Integers, finite_or_none
 from data.errors import UserError
 from data.records import LABELS
 
@@ -392,7 +391,7 @@ def _compare(losses: Mapping[str, Floats], clusters: Integers) -> dict[str, Held
         kind: HeldOutLoss(
             float(rows.mean()),
             float((rows - losses[best]).mean()),
-            math.sqrt(clustered_variance(rows - losses[best], clusters)),
+            math.sqrt(one_way_variance(rows - losses[best], clusters)),
         )
         for kind, rows in losses.items()
     }

@@ -1,17 +1,18 @@
 """Whether probabilities mean what they say: reliability curves and the parts of the Brier error.
 
-The calibration error that goes with the curve is `calibration.agreement.calibration_error`, of the same bins.
+The calibration error that goes with the curve is `calibration.agreement.metrics.calibration_error`, of the
+same bins.
 """
 
 import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from calibration.agreement.metrics import BINS, brier_error, positions
-from calibration.bootstrap import Integers
-from calibration.estimate import CONFIDENCE, Estimate, Floats, Interval
+from calibration.cluster import clustered_share
+from calibration.estimate import Estimate, Floats, Integers
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Bin:
     observed: Estimate
 
     def as_dict(self) -> dict[str, float | None]:
-        """Ready for JSON."""
+        """Put the observed part's value and ends beside the count."""
         return {"count": self.count, "predicted": self.predicted, **self.observed.as_dict()}
 
 
@@ -72,13 +73,8 @@ def brier_parts(ratings: ArrayLike, probabilities: ArrayLike, *, bins: int = BIN
     """
     given, table = np.asarray(ratings), np.asarray(probabilities, dtype=float)
     if not table.size:
-        return BrierParts(
-            brier=math.nan,
-            reliability=math.nan,
-            resolution=math.nan,
-            uncertainty=math.nan,
-            within_bins=math.nan,
-        )
+        nothing = dict.fromkeys(BrierParts.__slots__, math.nan)
+        return BrierParts(**nothing)
     reliability = resolution = uncertainty = 0.0
     for rating, said in enumerate(table.T, start=1):
         hits, number = (given == rating).astype(float), _bins(said, bins)
@@ -101,47 +97,6 @@ def brier_parts(ratings: ArrayLike, probabilities: ArrayLike, *, bins: int = BIN
     )
 
 
-def clustered_share(hits: NDArray[np.bool_], clusters: Integers) -> Estimate:
-    """The part of hits, with Wilson's interval, which is not empty even at 0 and 1.
-
-    It is that of as many rows as the clusters are worth: their count over the design effect, and never more
-    than their count. Undefined without rows; with one cluster there is no interval.
-
-    >>> clustered_share(np.array([True, True, False, False]), np.arange(4)).value
-    0.5
-    """
-    rows = len(hits)
-    if not rows:
-        return Estimate(math.nan, None)
-    share = float(hits.mean())
-    _, number = np.unique(clusters, return_inverse=True)
-    groups = int(number.max()) + 1
-    if groups < 2:
-        return Estimate(share, None)
-    variance = clustered_variance(hits.astype(float), number)
-    binomial = share * (1 - share) / rows
-    worth = rows * min(1.0, binomial / variance) if variance > 0 else float(rows)
-    return Estimate(share, _wilson(share, worth, groups))
-
-
-def clustered_variance(values: Floats, clusters: Integers) -> float:
-    """The variance of the mean of values that come in clusters, numbered from 0; nan with fewer than two."""
-    sums = np.bincount(clusters, values - values.mean()) if len(values) else np.zeros(0)
-    if len(sums) < 2:
-        return math.nan
-    return float(len(sums) / (len(sums) - 1) * (sums**2).sum() / len(values) ** 2)
-
-
-def _wilson(share: float, count: float, clusters: int) -> Interval:
-    from scipy.special import stdtrit
-
-    # Student's, not the normal, quantile: the clusters tell their own variance, and may be few.
-    z = float(stdtrit(clusters - 1, (1 + CONFIDENCE) / 2))
-    middle = (share + z**2 / (2 * count)) / (1 + z**2 / count)
-    half = z / (1 + z**2 / count) * math.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
-    return Interval(max(0.0, middle - half), min(1.0, middle + half))
-
-
 def _bins(probabilities: Floats, bins: int) -> Integers:
-    """As `calibration_error` cuts them."""
+    """Number each row's bin as `calibration_error` cuts them."""
     return (positions(probabilities) * bins).astype(np.intp)

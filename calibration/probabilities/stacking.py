@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibration.agreement.metrics import LEAST_PROBABILITY, log_losses
-from calibration.bootstrap import Integers, Statistic, ratio, resample_clusters, sample
-from calibration.estimate import Estimate, Floats, finite_or_none
+from calibration.bootstrap import Statistic, ratio, resample_clusters, sample
+from calibration.estimate import Estimate, Floats, Integers, finite_or_none
 from calibration.probabilities.maps import FOLDS, fold_of
 from data.errors import UserError
 from data.records import LABELS

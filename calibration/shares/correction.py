@@ -7,7 +7,7 @@ shrinks as ratings arrive. Where the line does not reach, the level is refused a
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -15,9 +15,9 @@ import numpy as np
 from calibration.agreement.model_levels import worth_in_ratings
 from calibration.artifact import Calibration
 from calibration.bootstrap import ratio
-from calibration.cluster import sum_variance
-from calibration.estimate import Estimate, Floats, Interval, finite_or_none
-from calibration.shares.ppi import UNIT, PpiEstimate, RatedModel, judge_means, ppi_estimate
+from calibration.cluster import UNIT, sum_variance
+from calibration.estimate import Estimate, Floats, Interval, estimate_of, finite_or_none
+from calibration.shares.ppi import PpiEstimate, RatedModel, judge_means, ppi_estimate
 from calibration.shares.tally import Tally
 from calibration.shares.transport import CalibratedModels, Target, fit_line, refusal, transport
 from data.records import LABELS
@@ -117,7 +117,7 @@ def _correct(
     worth: _Worth,
 ) -> ModelCorrection:
     lines = [line.without(model) for line in calibrated]
-    targets = [_target(rated, own, column) for column in range(len(names))]
+    targets = [target_of(rated, own, column) for column in range(len(names))]
     refusals = [
         f"{name}: {reason}"
         for name, line, target in zip(names, lines, targets, strict=True)
@@ -129,7 +129,7 @@ def _correct(
     if how in ("judge", "both"):
         estimates = [transport(line, target) for line, target in zip(lines, targets, strict=True)]
     elif how == "ratings" and own is not None:
-        estimates = [_estimate(*values) for values in zip(own.value, own.low, own.high, strict=True)]
+        estimates = [estimate_of(*values) for values in zip(own.value, own.low, own.high, strict=True)]
     if rated.bounds == UNIT and len(names) > 1:
         estimates = on_simplex(estimates)
     return ModelCorrection(
@@ -189,22 +189,14 @@ def _how(own: PpiEstimate | None, targets: Sequence[Target], reason: str | None)
     return "both" if all(target.is_rated for target in targets) else "judge"
 
 
-def _target(rated: RatedModel, own: PpiEstimate | None, column: int) -> Target:
-    mean, noise = judge_means(rated)
+def target_of(sample: RatedModel, own: PpiEstimate | None, column: int) -> Target:
+    """A model as the line takes it, with its own ratings if they say how exact they are."""
+    mean, noise = judge_means(sample)
+    judge = Target(judge=float(mean[column]), judge_noise=float(np.nan_to_num(noise[column])))
     if own is None or not np.isfinite(own.variance).all():
-        return Target(judge=float(mean[column]), judge_noise=float(noise[column]))
-    return Target(
-        judge=float(mean[column]),
-        judge_noise=float(noise[column]),
-        crowd=float(own.value[column]),
-        # Transport takes noises as known. Few clusters know theirs badly, which the interval has in it.
-        noise=float(own.stated_variance[column]),
-    )
-
-
-def _estimate(value: float, low: float, high: float) -> Estimate:
-    known = math.isfinite(low) and math.isfinite(high)
-    return Estimate(float(value), Interval(float(low), float(high)) if known else None)
+        return judge
+    # Transport takes noises as known. Few clusters know theirs badly, which the interval has in it.
+    return replace(judge, crowd=float(own.value[column]), noise=float(own.stated_variance[column]))
 
 
 def on_simplex(estimates: Sequence[Estimate]) -> list[Estimate]:

@@ -7,11 +7,12 @@ import numpy as np
 
 from calibration.bias.slices import cluster_kind
 from calibration.bootstrap import ratio
+from calibration.cluster import NORMAL
 from calibration.estimate import Floats, finite_or_none
 from calibration.pairing import Paired
 from calibration.shares.correction import MEAN, calibrated_models, correct, judge_worth, within_slope
 from calibration.shares.planning import plan_ratings
-from calibration.shares.ppi import NORMAL, RatedModel, judge_means, one_hot
+from calibration.shares.ppi import RatedModel, judge_means, one_hot
 from calibration.shares.transport import CalibratedModels, Target, fit_line, left_out_levels, transport
 from data.judgments import first_number, position_on
 from data.records import LABELS, Judgment, to_plain
@@ -172,13 +173,15 @@ def planning_part(
     between_sd = line["between_sd"] if line else None
     steps = SHARE_STEPS if names == LABELS else [part * (len(scale) - 1) for part in MEAN_STEPS]
     return [
-        plan_ratings(
-            step,
-            spread=spread_of(models),
-            design_effect=max(1.0, between["design_effect"]),
-            correlation=_correlation(models),
-            between_sd=float("inf") if between_sd is None else between_sd,
-        ).as_dict()
+        to_plain(
+            plan_ratings(
+                step,
+                spread=spread_of(models),
+                design_effect=max(1.0, between["design_effect"]),
+                correlation=_correlation(models),
+                between_sd=float("inf") if between_sd is None else between_sd,
+            )
+        )
         for step in steps
     ]
 

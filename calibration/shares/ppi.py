@@ -11,12 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.bootstrap import Integers
-from calibration.cluster import cluster_sums, clustered_variance, joint_freedom, sum_variance
-from calibration.estimate import CONFIDENCE, Floats
-
-UNIT = (0.0, 1.0)
-NORMAL = 1.959964  # standard errors to either side of a 95 % interval with known variance
+from calibration.cluster import (
+    NORMAL,
+    UNIT,
+    cluster_sums,
+    joint_freedom,
+    sum_variance,
+    t_intervals,
+    two_way_variance,
+)
+from calibration.estimate import Floats, Integers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -55,8 +59,8 @@ class PpiEstimate:
     `variance` counts raters and prompts, with `freedom` degrees; both are nan where one cluster alone cannot
     tell. `weight` is how far the judge was believed, 0 to 1. `design_effect` is the clustered over the simple
     variance of the ratings alone, so that `ratings` of them count as ratings / design_effect.
-    `apart` says how far each rating moves the value, and `raters`, `rows` and `rated_prompts` whose it is and
-    of what; `prompts` and `prompt_pulls` say the same of unrated responses.
+    `influence` is how far each rating moves the value, and `raters`, `rows` and `rated_prompts` say whose it
+    is and of what; `prompts` and `prompt_influence` say the same of unrated responses.
     """
 
     value: Floats
@@ -71,20 +75,20 @@ class PpiEstimate:
     items: int
     judged: int
     clusters: int
-    apart: Floats  # (ratings, columns)
+    influence: Floats  # (ratings, columns)
     raters: NDArray[Any]  # (ratings,)
     rows: Integers  # (ratings,)
     rated_prompts: NDArray[Any] | None  # (ratings,)
     prompts: NDArray[Any] | None
-    prompt_pulls: Floats  # (prompts, columns)
+    prompt_influence: Floats  # (prompts, columns)
     bounds: tuple[float, float]
     stand_in: float  # the effective number of ratings where a share shows no variance
 
     @property
     def stated_variance(self) -> Floats:
         """The variance of a normal error whose interval is as wide as this one."""
-        found: Floats = ((self.high - self.low) / 2 / NORMAL) ** 2
-        return found
+        variance: Floats = ((self.high - self.low) / 2 / NORMAL) ** 2
+        return variance
 
     @property
     def least_variance(self) -> Floats:
@@ -93,7 +97,7 @@ class PpiEstimate:
 
 
 def one_hot(ratings: ArrayLike, levels: int) -> Floats:
-    """Ratings 1..levels as rows of 0s and a 1.
+    """Turn ratings 1..levels into rows of 0s and a 1.
 
     >>> one_hot([3, 1], 3).tolist()
     [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
@@ -102,73 +106,75 @@ def one_hot(ratings: ArrayLike, levels: int) -> Floats:
     return rows
 
 
-def ppi_estimate(rated: RatedModel) -> PpiEstimate:
-    """The model's shares, or its mean, corrected by its own ratings.
+def ppi_estimate(sample: RatedModel) -> PpiEstimate:
+    """PPI++ shares, or mean, of one model, with rater-clustered variance.
 
-    The point is ppi-python's, with the mean of an item's ratings where it has several. Its intervals take
-    ratings as independent, which those of one rater are not, so the variance is summed by cluster here, and
-    by item too where raters share items; intervals use t with as many degrees of freedom as clusters allow.
-    Shares come from one weight for all labels, so they add up to 1, and their intervals are Wilson's at the
-    effective number of ratings: near 0 the plain ones are too short.
+    An item with several ratings counts with their mean. Plain PPI++ intervals take ratings as independent,
+    which those of one rater are not, so the variance is summed by rater here, and by item too where raters
+    share items; intervals use t with as many degrees of freedom as raters allow. Shares come from one weight
+    for all labels, so they add up to 1, and their intervals are Wilson's at the effective number of ratings:
+    near 0 the plain ones are too short.
     """
-    rows, position, counts = np.unique(rated.item, return_inverse=True, return_counts=True)
+    rows, position, counts = np.unique(sample.item, return_inverse=True, return_counts=True)
     if not len(rows):
-        raise ValueError("no ratings: see calibration.transport")
-    judged, rest = rated.judged[rows], np.delete(rated.judged, rows, axis=0)
-    means = cluster_sums(position, rated.value, len(rows)) / counts[:, None]
+        raise ValueError("no ratings: see calibration.shares.transport")
+    judged, rest = sample.judged[rows], np.delete(sample.judged, rows, axis=0)
+    means = cluster_sums(position, sample.value, len(rows)) / counts[:, None]
     weight = ppi_weight(means, judged, rest)
-    value = _point(means, judged, rest, weight)
-    shares = 1 / (len(rows) * counts[position])[:, None]
-    residuals = rated.value - weight * judged[position]
-    apart = shares * (residuals - (means - weight * judged).mean(axis=0))
-    clusters, owner = np.unique(rated.cluster, return_inverse=True)
-    own, own_freedom = clustered_variance(apart, owner, position)
-    others = None if rated.prompt is None else np.delete(rated.prompt, rows)
-    prompts, prompt_pulls = _prompt_pulls(rest, others, weight)
-    far = sum_variance(prompt_pulls)
-    plain, _ = clustered_variance(shares * (rated.value - means.mean(axis=0)), owner, position)
-    spread = rated.value.var(axis=0)
-    return _with_interval(
+    value = means.mean(axis=0)
+    if weight:
+        value = value + weight * (rest.mean(axis=0) - judged.mean(axis=0))
+    part = 1 / (len(rows) * counts[position])[:, None]
+    residuals = sample.value - weight * judged[position]
+    influence = part * (residuals - (means - weight * judged).mean(axis=0))
+    raters, rater = np.unique(sample.cluster, return_inverse=True)
+    rated_variance, rated_freedom = two_way_variance(influence, rater, position)
+    others = None if sample.prompt is None else np.delete(sample.prompt, rows)
+    prompts, prompt_influence = _prompt_influence(rest, others, weight)
+    rest_variance = sum_variance(prompt_influence)
+    rest_freedom = np.full(rest_variance.shape, len(prompt_influence) - 1.0)
+    variance = rated_variance + rest_variance
+    freedom = joint_freedom(variance, (rated_variance, rated_freedom), (rest_variance, rest_freedom))
+    plain, _ = two_way_variance(part * (sample.value - means.mean(axis=0)), rater, position)
+    spread = sample.value.var(axis=0)
+    effect = np.divide(plain * len(sample.item), spread, out=np.ones_like(spread), where=spread > 0)
+    stand_in = len(sample.item) / max(1.0, float(effect.max()))
+    low, high = t_intervals(value, variance, freedom, sample.bounds, stand_in)
+    return PpiEstimate(
         value=value,
-        variance=own + far,
-        freedom=joint_freedom(
-            own + far, (own, own_freedom), (far, np.full(far.shape, len(prompt_pulls) - 1.0))
-        ),
+        low=low,
+        high=high,
+        variance=variance,
+        freedom=freedom,
         weight=weight,
-        design_effect=np.divide(plain * len(rated.item), spread, out=np.ones_like(spread), where=spread > 0),
+        design_effect=effect,
         spread=spread,
-        ratings=len(rated.item),
+        ratings=len(sample.item),
         items=len(rows),
-        judged=len(rated.judged),
-        clusters=len(clusters),
-        apart=apart,
-        raters=rated.cluster,
-        rows=rated.item,
-        rated_prompts=None if rated.prompt is None else rated.prompt[rated.item],
+        judged=len(sample.judged),
+        clusters=len(raters),
+        influence=influence,
+        raters=sample.cluster,
+        rows=sample.item,
+        rated_prompts=None if sample.prompt is None else sample.prompt[sample.item],
         prompts=prompts,
-        prompt_pulls=prompt_pulls,
-        bounds=rated.bounds,
+        prompt_influence=prompt_influence,
+        bounds=sample.bounds,
+        stand_in=stand_in,
     )
 
 
-def _with_interval(**known: Any) -> PpiEstimate:
-    effect = float(known["design_effect"].max())
-    stand_in = known["ratings"] / max(1.0, effect)
-    low, high = intervals(known["value"], known["variance"], known["freedom"], known["bounds"], stand_in)
-    return PpiEstimate(low=low, high=high, stand_in=stand_in, **known)
-
-
-def judge_means(rated: RatedModel) -> tuple[Floats, Floats]:
+def judge_means(sample: RatedModel) -> tuple[Floats, Floats]:
     """The judge's means over all responses and their sampling variances, by column; nan without responses."""
-    count, columns = rated.judged.shape
+    count, columns = sample.judged.shape
     if not count:
         return np.full(columns, np.nan), np.full(columns, np.nan)
-    _, pulls = _prompt_pulls(rated.judged, rated.prompt, 1.0)
-    return rated.judged.mean(axis=0), sum_variance(pulls)
+    _, influence = _prompt_influence(sample.judged, sample.prompt, 1.0)
+    return sample.judged.mean(axis=0), sum_variance(influence)
 
 
 def ppi_weight(means: Floats, judged: Floats, rest: Floats) -> float:
-    """PPI++'s weight for the judge, 0 to 1; by hand, since ppi-python does not say which one it took."""
+    """PPI++'s weight for the judge, 0 to 1: the one with the least variance over all columns together."""
     if len(means) < 2 or not len(rest):
         return 0.0
     shared = ((means - means.mean(axis=0)) * (judged - judged.mean(axis=0))).mean(axis=0).sum()
@@ -176,58 +182,13 @@ def ppi_weight(means: Floats, judged: Floats, rest: Floats) -> float:
     return float(np.clip(shared / (own * (1 + len(means) / len(rest))), 0, 1)) if own > 1e-15 else 0.0
 
 
-def intervals(
-    value: Floats, variance: Floats, freedom: Floats, bounds: tuple[float, float], ratings: float
-) -> tuple[Floats, Floats]:
-    """Intervals by t, kept on the scale; Wilson's for shares, nan where the variance is unknown.
-
-    `ratings` stands in for the effective number of ratings where a share is 0 or 1 and shows no variance.
-    """
-    quantile = t_quantile(freedom)
-    if bounds != UNIT:
-        wide = quantile * np.sqrt(variance)
-        return np.clip(value - wide, *bounds), np.clip(value + wide, *bounds)
-    inner = value * (1 - value)
-    known = (inner > 0) & (variance > 0)
-    number = np.divide(inner, variance, out=np.full(value.shape, float(ratings)), where=known)
-    number[np.isnan(variance)] = np.nan
-    squared = quantile**2 / number
-    middle = (value + squared / 2) / (1 + squared)
-    half = np.sqrt(np.maximum(squared * inner + squared**2 / 4, 0)) / (1 + squared)
-    return np.clip(middle - half, 0, 1), np.clip(middle + half, 0, 1)
-
-
-def t_quantile(freedom: ArrayLike) -> Floats:
-    """How many standard errors a 95 % interval reaches to either side; nan without degrees of freedom.
-
-    >>> t_quantile([4, 1e9, 0]).round(2).tolist()
-    [2.78, 1.96, nan]
-    """
-    from scipy.special import stdtrit
-
-    known = np.asarray(freedom, dtype=float)
-    found: Floats = np.full(known.shape, np.nan)
-    defined = known > 0
-    found[defined] = stdtrit(known[defined], (1 + CONFIDENCE) / 2)
-    return found
-
-
-def _point(means: Floats, judged: Floats, rest: Floats, weight: float) -> Floats:
-    if weight == 0:
-        value: Floats = means.mean(axis=0)
-        return value
-    from ppi_py import ppi_mean_pointestimate
-
-    return np.atleast_1d(np.asarray(ppi_mean_pointestimate(means, judged, rest), dtype=float))
-
-
-def _prompt_pulls(
+def _prompt_influence(
     rest: Floats, prompt: NDArray[Any] | None, weight: float
 ) -> tuple[NDArray[Any] | None, Floats]:
     if not len(rest) or weight == 0:
         return None, np.zeros((0, rest.shape[1]))
-    apart = weight * (rest - rest.mean(axis=0)) / len(rest)
+    influence = weight * (rest - rest.mean(axis=0)) / len(rest)
     if prompt is None:
-        return None, apart
-    names, owner = np.unique(prompt, return_inverse=True)
-    return names, cluster_sums(owner, apart, len(names))
+        return None, influence
+    names, number = np.unique(prompt, return_inverse=True)
+    return names, cluster_sums(number, influence, len(names))

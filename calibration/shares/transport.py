@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from calibration.cluster import UNIT
 from calibration.estimate import CONFIDENCE, Estimate, Floats, Interval
-from calibration.shares.ppi import UNIT
 
 # The slope before any model is seen: a judge that says what the crowd says has slope 1. Slopes fitted to
 # recorded judges (four judges, six attributes, ten systems) lie around 1.26 with a spread of .38, noise

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from calibration.comparison.differences import LEAST_RATERS, Difference, difference, differences
+from calibration.comparison.differences import LEAST_RATERS, Difference, differences, rated_difference
 from calibration.comparison.judged_models import ComparisonSettings, JudgedModel, Published, judged_level
 from calibration.estimate import Estimate, Interval
 from calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
@@ -234,15 +234,15 @@ def test_where_the_line_does_not_reach_few_raters_do_not_stand_in_for_it() -> No
 
 def test_two_raters_of_both_models_leave_one_degree_of_freedom() -> None:
     one, other = two_models(2, 64, np.random.default_rng(2))
-    found = difference(ppi_estimate(one.rated), ppi_estimate(other.rated))
+    found = rated_difference(ppi_estimate(one.rated), ppi_estimate(other.rated))
     np.testing.assert_allclose(found.freedom, 1.0)
     apart = two_models(8, 64, np.random.default_rng(2), design="apart")
-    np.testing.assert_allclose(difference(*(ppi_estimate(item.rated) for item in apart)).freedom, 14.0)
+    np.testing.assert_allclose(rated_difference(*(ppi_estimate(item.rated) for item in apart)).freedom, 14.0)
 
 
 def test_turned_round_it_is_the_same_difference() -> None:
     one, other = (ppi_estimate(item.rated) for item in two_models(6, 48, np.random.default_rng(3), gap=0.5))
-    there, back = difference(one, other), difference(other, one)
+    there, back = rated_difference(one, other), rated_difference(other, one)
     np.testing.assert_allclose(there.value, -back.value)
     np.testing.assert_allclose(there.low, -back.high)
     np.testing.assert_allclose(there.freedom, back.freedom)

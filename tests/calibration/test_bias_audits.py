@@ -13,14 +13,13 @@ from calibration.bias.audits import (
     FOUND,
     NONE_FOUND,
     audit,
-    audit_planted,
     conclude,
     response_facts,
 )
 from calibration.bias.probe_effects import mean_change
 from calibration.cluster import Contrast, contrast, reach
 from calibration.pairing import Paired
-from calibration.selftest import Planted, self_test
+from calibration.selftest import Planted, audit_planted, self_test
 from data.records import EMOTIONS, POSITIVE_EMOTIONS, Exchange
 
 Facts = tuple[dict[str, int], dict[str, str]]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ppi_py import ppi_mean_ci, ppi_mean_pointestimate
 
-from calibration.comparison.differences import difference
+from calibration.comparison.differences import rated_difference
 from calibration.selftest import World, draw_models
 from calibration.shares.correction import MEAN, calibrated_models, correct, judge_worth, project, within_slope
 from calibration.shares.planning import detectable_difference, plan_ratings
@@ -139,8 +139,8 @@ def test_what_two_models_share_cancels_in_their_difference() -> None:
         )
     one, other = pair
     apart = RatedModel(judged=other.judged, item=other.item, value=other.value, cluster=other.cluster + 100)
-    shared = difference(ppi_estimate(one), ppi_estimate(other))
-    wide = difference(ppi_estimate(one), ppi_estimate(apart))
+    shared = rated_difference(ppi_estimate(one), ppi_estimate(other))
+    wide = rated_difference(ppi_estimate(one), ppi_estimate(apart))
     np.testing.assert_allclose(shared.value, wide.value)
     assert shared.high[2] - shared.low[2] < 0.75 * (wide.high[2] - wide.low[2])
 
@@ -252,7 +252,7 @@ def test_planning_follows_the_textbook() -> None:
     assert plan.people_only == 785 and plan.with_judge == 589 and plan.with_line == 0
     assert plan.line_detects == pytest.approx(detectable_difference(0.02**2, 0.02**2))
     assert plan_ratings(0.0, spread=0.25).people_only == math.inf
-    assert plan_ratings(0.1, spread=0.25).as_dict()["line_detects"] is None
+    assert plan_ratings(0.1, spread=0.25).line_detects == math.inf
 
 
 def test_columns_that_do_not_match_are_refused() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from calibration.monitoring.confidence_sequence import NIGHTS
 from calibration.monitoring.drift import Drift, Verdict, emotion_changes, paired_change, split_change
-from data.records import EMOTIONS
+from data.records import EMOTIONS, to_plain
 
 ANCHORS, PROMPTS = 60, 160
 
@@ -62,11 +62,11 @@ def test_intervals_cover_at_their_rate_and_the_parts_add_up() -> None:
 
 def test_a_judge_that_did_not_change_has_a_shift_of_exactly_zero() -> None:
     found = world(np.random.default_rng(3), model=-0.1)
-    assert found.judge.as_dict() == {"value": 0.0, "low": 0.0, "high": 0.0}
+    assert to_plain(found.judge) == {"value": 0.0, "low": 0.0, "high": 0.0}
     assert found.model == found.total
     assert found.sentence.startswith("The model moved, the judge is not shown to have: of a change of -")
     assert "0.0 points [0.0, 0.0] is the judge's" in found.sentence
-    json.dumps(found.as_dict())
+    json.dumps(to_plain(found))
 
 
 def test_a_judge_that_hides_a_drop_is_caught() -> None:
@@ -117,7 +117,7 @@ def test_without_anchors_nobody_is_blamed(anchors: int) -> None:
     found = split_change([-0.3] * 20, anchors_before=[0.5] * anchors, anchors_after=[0.5] * anchors)
     assert found.verdict == "not separable" and "two anchors" in found.sentence
     assert found.total.value == pytest.approx(-0.3)
-    assert found.as_dict()["model"]["low"] is None
+    assert found.model.interval is None
 
 
 def test_without_prompts_nothing_is_known() -> None:
@@ -176,6 +176,6 @@ def test_emotions_with_little_or_nothing_to_say() -> None:
     assert emotion_changes([], []) == ()
     assert emotion_changes([0.1, 0.2], [None, None]) == ()
     (lone,) = emotion_changes([-0.5], ["sad"])
-    assert math.isnan(lone.p) and not lone.is_shown and lone.as_dict()["p"] is None
+    assert math.isnan(lone.p) and not lone.is_shown
     exact = emotion_changes([-0.5, -0.5, 0.0, 0.0], ["sad", "sad", "proud", "proud"])
     assert [(item.emotion, item.is_shown) for item in exact] == [("sad", True), ("proud", False)]

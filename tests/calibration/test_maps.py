@@ -10,6 +10,7 @@ from scipy.special import log_softmax, softmax
 from sklearn.isotonic import IsotonicRegression
 
 from calibration.agreement.metrics import brier_error, calibration_error, log_losses
+from calibration.cluster import clustered_share, one_way_variance
 from calibration.estimate import Floats
 from calibration.probabilities.maps import (
     FROM_PROBABILITIES,
@@ -21,12 +22,7 @@ from calibration.probabilities.maps import (
     fold_of,
     map_from_dict,
 )
-from calibration.probabilities.reliability import (
-    brier_parts,
-    clustered_share,
-    clustered_variance,
-    reliability_curve,
-)
+from calibration.probabilities.reliability import brier_parts, reliability_curve
 from data.errors import UserError
 
 
@@ -273,7 +269,7 @@ def test_clustered_shares_allow_for_clusters() -> None:
     assert sure.value == 1 and sure.interval is not None and 0.8 < sure.interval.low < 0.95
     assert clustered_share(np.ones(3, dtype=bool), np.zeros(3, dtype=np.intp)).interval is None
     assert math.isnan(clustered_share(np.zeros(0, dtype=bool), np.zeros(0, dtype=np.intp)).value)
-    assert clustered_variance(np.array([1.0, 2.0, 4.0]), np.arange(3)) == pytest.approx(
+    assert one_way_variance(np.array([1.0, 2.0, 4.0]), np.arange(3)) == pytest.approx(
         np.var([1, 2, 4], ddof=1) / 3
     )
 

@@ -27,6 +27,7 @@ from calibration.comparison.ratings import (
 )
 from calibration.multiple_testing import benjamini_hochberg, holm, tie_letters
 from data.errors import UserError
+from data.records import to_plain
 from data.study import read_study
 
 RATINGS = SHARED / "empathy-study" / "ratings-without-texts.csv"
@@ -384,7 +385,7 @@ def test_ratings_that_are_all_alike_are_undefined_and_no_crash() -> None:
     assert row.yates is not None and math.isnan(row.yates.p)
     assert row.raters is not None and math.isnan(row.raters.p)
     assert row.relative == 0 and found.cells == ()
-    plain = found.as_dict()
+    plain = to_plain(found)
     assert plain["groups"][0]["models"][1]["yates"]["p"] is None
 
 
@@ -394,7 +395,7 @@ def test_one_rating_each_and_no_baseline_good() -> None:
     assert math.isnan(found.groups[0].rows[1].relative)
     assert found.groups[2].rows[0].counts == (0, 0, 0)
     assert math.isnan(found.groups[2].rows[0].shares["Good"].value)
-    found.as_dict()
+    to_plain(found)
 
 
 def test_an_emotion_of_another_name_is_neither_positive_nor_negative() -> None:
