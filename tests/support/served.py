@@ -1,10 +1,12 @@
 """Our own server on a free port of this machine, with the judge a test gives it; and judges that wait."""
 
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Event, Lock, Semaphore, Thread
+from time import monotonic
 from typing import Any
 
 import httpx
@@ -89,3 +91,28 @@ EVEN = {"Bad": 0.25, "Okay": 0.25, "Good": 0.5}
 def exchanges(*ids: str, prompt: str = "I won!") -> dict[str, Sequence[dict[str, Any]]]:
     """The body of a request to `/v1/score`."""
     return {"exchanges": [{"id": name, "prompt": prompt, "response": f"Lovely, {name}!"} for name in ids]}
+
+
+def held(url: str) -> float:
+    """Judgments promised and not yet made, by the server's own metrics."""
+    lines = get(f"{url}/metrics").text.splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith("empathy_queue_judgments "))
+
+
+def wait_held(url: str, count: int) -> None:
+    """Return once the server holds so many judgments."""
+    deadline = monotonic() + LONGEST
+    while held(url) != count:
+        assert monotonic() < deadline, f"{held(url)} judgments are held, not {count}"
+
+
+def raw_connection(url: str) -> socket.socket:
+    """A connection to the server without any client."""
+    found = httpx.URL(url)
+    return socket.create_connection((found.host, found.port or 0), timeout=LONGEST)
+
+
+def post(path: str, body: bytes) -> bytes:
+    """A request as it goes over the wire."""
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body

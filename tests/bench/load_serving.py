@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import cycle
+from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
-from repository import ROOT
-
+ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "data" / "samples" / "responses.jsonl"
 
 

@@ -1,0 +1,66 @@
+"""The server as a process: how it ends, and what it says where it cannot begin."""
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable
+
+import httpx
+import pytest
+from served import LONGEST, exchanges, get, held, post, raw_connection
+
+from server.process import open_socket
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+def start_serving(start: Start) -> tuple["subprocess.Popen[str]", str]:
+    process = start("serve", "--port", 0)
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    assert line.startswith("serving classifier "), line
+    return process, line.partition(" at ")[2].partition(";")[0]
+
+
+def test_sigterm_finishes_what_was_taken(start: Start) -> None:
+    """The classifier takes some ms each: the signal comes while most of the exchanges still wait."""
+    process, url = start_serving(start)
+    body = json.dumps(exchanges(*(f"r{number}" for number in range(40)))).encode()
+    with raw_connection(url) as connection:
+        connection.sendall(post("/v1/score", body))
+        while held(url) == 0:
+            assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        answer = b""
+        while piece := connection.recv(65_536):
+            answer += piece
+    head, _, content = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200")
+    assert [row["id"] for row in json.loads(content)["judgments"]] == [f"r{number}" for number in range(40)]
+    assert process.wait(timeout=LONGEST) == 0
+    assert process.stderr is not None
+    assert process.stderr.read() == "", "and not a word of any text"
+    with pytest.raises(httpx.ConnectError):
+        get(f"{url}/health")
+
+
+def test_a_second_signal_ends_at_once(start: Start) -> None:
+    process, url = start_serving(start)
+    body = json.dumps(exchanges(*(f"r{number}" for number in range(256)))).encode()
+    with raw_connection(url) as connection:
+        connection.sendall(post("/v1/score", body))
+        while held(url) < 100:
+            assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        while process.poll() is None:  # again and again: two that come together count as one
+            process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=LONGEST) == 128 + signal.SIGTERM
+
+
+def test_a_port_that_is_taken_is_said_to_be(start: Start) -> None:
+    with open_socket("127.0.0.1", 0) as listening:
+        port = listening.getsockname()[1]
+        process = start("serve", "--judge", "length", "--port", port)
+        _, said = process.communicate(timeout=LONGEST)
+    assert process.returncode == 5
+    assert f"port {port}: address already in use; choose another with" in said
