@@ -32,7 +32,7 @@ FORM: Final = (
     "{high}."
 )
 TOKENS_AN_ITEM: Final = 16  # a line of JSON takes about 9
-SAID: Final = 4000  # characters kept of an answer, enough to read any of them once more
+MOST_KEPT: Final = 4000  # characters kept of an answer, enough to read any of them once more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +134,7 @@ def sheet_schema(questionnaire: Questionnaire) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": numbers, "additionalProperties": False}
 
 
-def read_sheet(said: str, questionnaire: Questionnaire, order: Sequence[int]) -> dict[str, Any]:
+def read_sheet(answer: str, questionnaire: Questionnaire, order: Sequence[int]) -> dict[str, Any]:
     """`marks` by the items' own numbers, and why some are `missing`."""
     texts = [questionnaire.texts[item - 1] for item in order] if questionnaire.texts else []
     reader = Reader(
@@ -144,11 +144,9 @@ def read_sheet(said: str, questionnaire: Questionnaire, order: Sequence[int]) ->
         levels=questionnaire.levels,
         items=texts,
     )
-    found = read_marks(said, reader)
-    marks = {
-        str(item): mark for item, mark in sorted((order[n - 1], mark) for n, mark in found.marks.items())
-    }
-    return {"marks": marks} | ({"missing": found.problem} if found.problem else {})
+    read = read_marks(answer, reader)
+    marks = {str(item): mark for item, mark in sorted((order[n - 1], mark) for n, mark in read.marks.items())}
+    return {"marks": marks} | ({"missing": read.problem} if read.problem else {})
 
 
 class SelfReporter(AskedModel):
@@ -164,8 +162,8 @@ class SelfReporter(AskedModel):
     def version(self) -> str:
         """A digest of all that decides an answer beside the sheet itself."""
         decoding = [*self.decoding.values()]
-        known = [self.config.model, decoding, sheet_schema(self.inquiry.questionnaire), IMAGINE, STABLE, FORM]
-        return sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:12]
+        asked = [self.config.model, decoding, sheet_schema(self.inquiry.questionnaire), IMAGINE, STABLE, FORM]
+        return sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
 
     def fill_in(self, blank: Exchange) -> dict[str, Any]:
         """One row of a run: the marks, what was said, and why marks are missing."""
@@ -192,19 +190,19 @@ class Replayer:
 
     def __init__(self, path: Path, inquiry: Inquiry, *, name: str) -> None:
         self.inquiry, self.name = inquiry, name
-        self.said = {str(row.get("id")): str(row.get("said") or "") for _, row in read_rows(path)}
-        if not any(self.said.values()):
+        self.answers = {str(row.get("id")): str(row.get("said") or "") for _, row in read_rows(path)}
+        if not any(self.answers.values()):
             raise UserError(f"{path}: nothing to replay; each row has an id and what was `said`")
-        known = json.dumps(self.said, sort_keys=True)
-        self.version = f"replay-{sha256(known.encode()).hexdigest()[:12]}"
+        digest = sha256(json.dumps(self.answers, sort_keys=True).encode()).hexdigest()
+        self.version = f"replay-{digest[:12]}"
 
     def fill_in(self, blank: Exchange) -> dict[str, Any]:
-        """As a model would have it."""
-        said = self.said.get(blank.id)
-        if said is None:
+        """Make the row that the model's answer gave, or would have given."""
+        answer = self.answers.get(blank.id)
+        if answer is None:
             return _row(blank) | {"marks": {}, "missing": "no answer: not among the replayed ones"}
-        found = read_sheet(said, self.inquiry.questionnaire, blank.extra["order"])
-        return _row(blank) | found | {"said": said}
+        filled = read_sheet(answer, self.inquiry.questionnaire, blank.extra["order"])
+        return _row(blank) | filled | {"said": answer}
 
 
 def read_filled(
@@ -214,12 +212,12 @@ def read_filled(
     try:
         choice = body["choices"][0]
         message, finish = choice["message"], choice.get("finish_reason")
-        said, refusal = text_of(message.get("content")), text_of(message.get("refusal"))
+        answer, refusal = text_of(message.get("content")), text_of(message.get("refusal"))
     except (KeyError, IndexError, TypeError, AttributeError):
         return {"marks": {}, "missing": "no answer: the server sent no message"}
-    row = read_sheet(said, questionnaire, order) | {"said": said[:SAID]}
+    row = read_sheet(answer, questionnaire, order) | {"said": answer[:MOST_KEPT]}
     if "missing" in row and (refusal or finish == "content_filter"):
-        row |= {"missing": "refused: by the server", "said": (said or refusal)[:SAID]}
+        row |= {"missing": "refused: by the server", "said": (answer or refusal)[:MOST_KEPT]}
     elif "missing" in row and finish == "length":
         row |= {"missing": f"cut short: {OUT_OF_TOKENS}"}
     return row

@@ -7,7 +7,7 @@ import csv
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -36,7 +36,7 @@ class ImportedSheets:
 
 
 def import_results(path: Path) -> ImportedSheets:
-    """A results file by its shape: `*-testing.csv`, crowd.xlsx or the leaderboard's data.json."""
+    """Read a results file by its shape: `*-testing.csv`, crowd.xlsx or the leaderboard's data.json."""
     readers = {".csv": _import_testing, ".xlsx": _import_crowd, ".json": _import_leaderboard}
     reader = readers.get(path.suffix.lower())
     if reader is None:
@@ -60,7 +60,7 @@ def _import_testing(path: Path) -> ImportedSheets:
         for column, name in enumerate(head)
         if re.fullmatch("order-[0-9]{1,3}", name)
     }
-    found: dict[Cell, Sheet] = {}
+    sheets: dict[Cell, Sheet] = {}
     strange = 0
     for column, name in enumerate(head):
         if re.fullmatch("(question|order)-[0-9]+", name) or not name.strip():
@@ -70,14 +70,14 @@ def _import_testing(path: Path) -> ImportedSheets:
             strange += 1
             continue
         order = orders.get(cell[3]) or range(1, key.items + 1)
-        found[cell] = _sheet(
+        sheets[cell] = _sheet(
             model, key, cell, zip(order, (_at(row, column) for row in answers), strict=False)
         )
-    if not found:
+    if not sheets:
         raise UserError(f"{path}: no columns such as 'General_test-0_order-0'; is it a results file?")
-    for cell in _find_absent(found):
-        found[cell] = _sheet(model, key, cell, None)
-    return _count([found[cell] for cell in sorted(found, key=_place)], key, strange)
+    for cell in _find_absent(sheets):
+        sheets[cell] = _sheet(model, key, cell, None)
+    return _count([sheets[cell] for cell in sorted(sheets, key=_place)], key, strange)
 
 
 def _read_name(path: Path) -> tuple[str, Questionnaire]:
@@ -134,16 +134,16 @@ def _sheet(model: str, key: Questionnaire, cell: Cell, answers: Any) -> Sheet:
     )
 
 
-def _find_absent(found: Mapping[Cell, Sheet]) -> Iterator[Cell]:
+def _find_absent(cells: Collection[Cell]) -> Iterator[Cell]:
     """Cells that the others of the file let expect: the same tests for every scenario of a factor."""
-    evoked = [cell for cell in found if cell[0] != GENERAL]
+    evoked = [cell for cell in cells if cell[0] != GENERAL]
     tests = 1 + max((cell[2] for cell in evoked), default=-1)
     for factor in dict.fromkeys(cell[0] for cell in evoked):
         ours = [cell for cell in evoked if cell[0] == factor]
         for scenario in range(1 + max(cell[1] for cell in ours)):
             for test in range(tests):
                 for order in sorted({cell[3] for cell in evoked}):
-                    if (cell := (factor, scenario, test, order)) not in found:
+                    if (cell := (factor, scenario, test, order)) not in cells:
                         yield cell
 
 
@@ -232,24 +232,24 @@ def _import_leaderboard(path: Path) -> ImportedSheets:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not JSON: {error}") from error
-    found: list[Means] = []
+    means: list[Means] = []
     strange = 0
     for model, parts in (content if isinstance(content, Mapping) else {}).items():
         for name, part in (parts if isinstance(parts, Mapping) else {}).items():
             for factor, given in part.items() if _is_emotion(part) else [(None, part)]:
-                means = _read_means(str(model), str(name), factor, given)
-                strange += means is None
-                found += [means] if means else []
-    if not found:
+                item = _read_means(str(model), str(name), factor, given)
+                strange += item is None
+                means += [item] if item else []
+    if not means:
         raise UserError(
             f"{path}: no model's means; the leaderboard's data.json has them, metadata.json has not"
         )
     counts = {
-        "means": len(found),
-        "models": len({means.model for means in found}),
+        "means": len(means),
+        "models": len({item.model for item in means}),
         "unknown entries": strange,
     }
-    return ImportedSheets(sheets=tuple(found), counts=counts)
+    return ImportedSheets(sheets=tuple(means), counts=counts)
 
 
 def _is_emotion(part: Any) -> bool:
@@ -258,17 +258,17 @@ def _is_emotion(part: Any) -> bool:
 
 def _read_means(model: str, name: str, factor: Any, given: Any) -> Means | None:
     scores = {
-        AFFECTS[key.casefold()]: float(value)
-        for key, value in (given if isinstance(given, Mapping) else {}).items()
-        if key.casefold() in AFFECTS and isinstance(value, int | float) and not isinstance(value, bool)
+        AFFECTS[affect.casefold()]: float(value)
+        for affect, value in (given if isinstance(given, Mapping) else {}).items()
+        if affect.casefold() in AFFECTS and isinstance(value, int | float) and not isinstance(value, bool)
         if abs(value) < 1e6  # nan and what no float holds are no means
     }
     if len(scores) != len(AFFECTS):
         return None
-    known = find_factor(find_emotion(name), str(factor)) if factor is not None else None
-    if known is None and name not in ("Control", "Overall"):
+    key = find_factor(find_emotion(name), str(factor)) if factor is not None else None
+    if key is None and name not in ("Control", "Overall"):
         return None
-    return Means(model=model, scale="PANAS", means=scores, factor=known, is_overall=name == "Overall")
+    return Means(model=model, scale="PANAS", means=scores, factor=key, is_overall=name == "Overall")
 
 
 def _number(text: str) -> int | None:

@@ -76,52 +76,52 @@ def read_marks(text: str, reader: Reader) -> Marks:
     Marks(marks={}, problem='refused')
     """
     # Wide digits and the like are ordinary ones to who wrote them.
-    said = unicodedata.normalize("NFKC", strip_thoughts(text[: 4 * READ_CHARACTERS])[:READ_CHARACTERS])
+    answer = unicodedata.normalize("NFKC", strip_thoughts(text[: 4 * READ_CHARACTERS])[:READ_CHARACTERS])
     ways = (_read_json, _read_numbered, _read_named, _read_list)
-    found = next((marks for way in ways if (marks := way(said, reader))), {})
+    given = next((marks for way in ways if (marks := way(answer, reader))), {})
     marks = {
         item: mark
-        for item, mark in sorted(found.items())
+        for item, mark in sorted(given.items())
         if 1 <= item <= reader.count and reader.is_mark(mark)
     }
-    return Marks(marks, _find_problem(said, marks, reader))
+    return Marks(marks, _find_problem(answer, marks, reader))
 
 
-def _find_problem(said: str, marks: Mapping[int, int], reader: Reader) -> str:
+def _find_problem(answer: str, marks: Mapping[int, int], reader: Reader) -> str:
     if len(marks) == reader.count:
         return ""
-    if not said.strip():
+    if not answer.strip():
         return "empty answer"
     if not marks:
-        return "refused" if REFUSAL.search(said) else "no marks"
+        return "refused" if REFUSAL.search(answer) else "no marks"
     return f"incomplete: {reader.count - len(marks)} of {reader.count} marks missing"
 
 
-Found = Mapping[int, int]
+ItemMarks = Mapping[int, int]  # by the number of the item
 
 
-def _read_json(said: str, reader: Reader) -> Found:
-    """From the first JSON value that gives any marks."""
+def _read_json(answer: str, reader: Reader) -> ItemMarks:
+    """Read the first JSON value that gives any marks."""
     decoder = json.JSONDecoder()
-    start, tries = _next_bracket(said, 0), 0
+    start, tries = _next_bracket(answer, 0), 0
     while start >= 0 and tries < 200:  # a text of nothing but brackets must not take forever
         tries += 1
         try:
-            value, end = decoder.raw_decode(said, start)
+            value, end = decoder.raw_decode(answer, start)
             if marks := _of_value(value, reader):
                 return marks
         except (ValueError, RecursionError):
             end = start + 1
-        start = _next_bracket(said, end)
+        start = _next_bracket(answer, end)
     return {}
 
 
-def _next_bracket(said: str, start: int) -> int:
-    places = [place for place in (said.find("{", start), said.find("[", start)) if place >= 0]
+def _next_bracket(answer: str, start: int) -> int:
+    places = [place for place in (answer.find("{", start), answer.find("[", start)) if place >= 0]
     return min(places, default=-1)
 
 
-def _of_value(value: Any, reader: Reader) -> Found:
+def _of_value(value: Any, reader: Reader) -> ItemMarks:
     if isinstance(value, list):
         return _of_list(value, reader)
     if not isinstance(value, Mapping):
@@ -132,15 +132,15 @@ def _of_value(value: Any, reader: Reader) -> Found:
     if marks:
         return marks
     inner = [
-        found
+        marks
         for part in value.values()
-        if isinstance(part, Mapping | list) and (found := _of_value(part, reader))
+        if isinstance(part, Mapping | list) and (marks := _of_value(part, reader))
     ]
     return inner[0] if len(inner) == 1 else {}
 
 
-def _of_list(values: list[Any], reader: Reader) -> Found:
-    """Marks in their order, if there is one for each item; or a row for each, that names its item."""
+def _of_list(values: list[Any], reader: Reader) -> ItemMarks:
+    """Read marks in their order, if there is one for each item; or a row for each, that names its item."""
     rows = [value for value in values if isinstance(value, Mapping)]
     if rows:
         return _settle(pair for row in rows if (pair := _of_row(row, reader)) is not None)
@@ -151,7 +151,7 @@ def _of_list(values: list[Any], reader: Reader) -> Found:
 
 
 def _of_row(row: Mapping[str, Any], reader: Reader) -> tuple[int, int | None] | None:
-    """As {"item": 3, "mark": 4}: the first value names the item, the second marks it."""
+    """Read a row such as {"item": 3, "mark": 4}: the first value names the item, the second marks it."""
     values = list(row.values())
     names = {_plain(text): place for place, text in enumerate(reader.items, start=1)}
     if len(values) == 1:
@@ -160,8 +160,8 @@ def _of_row(row: Mapping[str, Any], reader: Reader) -> tuple[int, int | None] | 
         item, mark = values[0], values[-1]
     else:
         return None
-    found = _item_of(str(item), names)
-    return None if found is None else (found, _of_json_mark(mark, reader))
+    place = _item_of(str(item), names)
+    return None if place is None else (place, _of_json_mark(mark, reader))
 
 
 def _item_of(key: Any, names: Mapping[str, int]) -> int | None:
@@ -181,11 +181,11 @@ def _of_json_mark(value: Any, reader: Reader) -> int | None:
     return _of_words(value, reader) if isinstance(value, str) else None
 
 
-def _read_numbered(said: str, reader: Reader) -> Found:
-    """From lines, or parts of lines, that begin with the number of an item."""
-    lines = [line for line in said.splitlines() if line.strip() and len(line) <= LONGEST_LINE]
+def _read_numbered(answer: str, reader: Reader) -> ItemMarks:
+    """Read lines, or parts of lines, that begin with the number of an item."""
+    lines = [line for line in answer.splitlines() if line.strip() and len(line) <= LONGEST_LINE]
     rows = [(int(match[1]), match[2]) for line in lines if (match := NUMBERED.fullmatch(line.strip()))]
-    inline = [(int(item), int(mark)) for item, mark in PAIRS.findall(said)]
+    inline = [(int(item), int(mark)) for item, mark in PAIRS.findall(answer)]
     if len({item for item, _ in inline}) == len(inline) > len(rows):
         return _settle((item, mark if reader.is_mark(mark) else None) for item, mark in inline)
     rows = [(item, rest) for item, rest in rows if 1 <= item <= reader.count]
@@ -198,20 +198,20 @@ def _read_numbered(said: str, reader: Reader) -> Found:
     return _settle((item, _of_words(rest, reader)) for item, rest in rows)
 
 
-def _read_named(said: str, reader: Reader) -> Found:
-    """From lines that begin with the words of an item."""
+def _read_named(answer: str, reader: Reader) -> ItemMarks:
+    """Read lines that begin with the words of an item."""
     names = {_plain(text): place for place, text in enumerate(reader.items, start=1)}
-    found = []
-    for line in said.splitlines():
+    pairs = []
+    for line in answer.splitlines():
         name, *rest = AFTER_NAME.split(line[:LONGEST_LINE].strip("| "), maxsplit=1)
         if rest and (place := names.get(_plain(name))):
-            found.append((place, _of_words(rest[0], reader)))
-    return _settle(found)
+            pairs.append((place, _of_words(rest[0], reader)))
+    return _settle(pairs)
 
 
-def _read_list(said: str, reader: Reader) -> Found:
-    """Marks and nothing else, one for each item: on lines of their own, or on one line."""
-    lines = [line.strip() for line in said.splitlines() if line.strip() and len(line) <= LONGEST_LINE]
+def _read_list(answer: str, reader: Reader) -> ItemMarks:
+    """Read marks and nothing else, one for each item: on lines of their own, or on one line."""
+    lines = [line.strip() for line in answer.splitlines() if line.strip() and len(line) <= LONGEST_LINE]
     bare = [line for line in lines if re.match(r"\W{0,6}[0-9]", line)] or lines
     if len(bare) == reader.count:
         return _in_order(bare, reader)
@@ -224,7 +224,7 @@ def _read_list(said: str, reader: Reader) -> Found:
     return {}
 
 
-def _in_order(texts: Sequence[str], reader: Reader) -> Found:
+def _in_order(texts: Sequence[str], reader: Reader) -> ItemMarks:
     marks = [_of_words(text, reader) for text in texts]
     return {place: mark for place, mark in enumerate(marks, start=1) if mark is not None}
 
@@ -272,12 +272,12 @@ def _words_of(text: str, reader: Reader) -> int | None:
     words = {_plain(level): number for number, level in enumerate(reader.levels, start=reader.low)}
     words |= {word: number for number, word in enumerate(NUMBER_WORDS) if word not in words}
     rest = f" {_plain(text)} "
-    found = set()
+    marks = set()
     for word in sorted(words, key=len, reverse=True):
         if word and f" {word} " in rest:
-            found.add(words[word])
+            marks.add(words[word])
             rest = rest.replace(f" {word} ", " ")
-    return found.pop() if len(found) == 1 else None
+    return marks.pop() if len(marks) == 1 else None
 
 
 def _whole(text: str) -> int:

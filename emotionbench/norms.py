@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import nan
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 HUMAN_NORMS: Final = Path(__file__).parent / "human-norms.csv"
 PRINTED: Final = Path(__file__).parent / "printed-figures.csv"
@@ -72,7 +72,7 @@ def read_printed() -> tuple[PrintedFigure, ...]:
     return tuple(PrintedFigure(**row) for row in _rows(PRINTED))
 
 
-def _rows(path: Path) -> list[dict[str, str]]:
+def _rows(path: Path) -> list[dict[str, Any]]:
     with path.open(encoding="utf-8", newline="") as stream:
         return list(csv.DictReader(stream))
 

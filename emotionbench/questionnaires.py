@@ -55,10 +55,10 @@ class Questionnaire:
     @cached_property
     def digest(self) -> str:
         """Changes with whatever is asked or reckoned."""
-        known = [self.name, self.items, self.low, self.high, self.score, self.ask, sorted(self.reversed)]
+        asked = [self.name, self.items, self.low, self.high, self.score, self.ask, sorted(self.reversed)]
         scales = {name: list(items) for name, items in self.scales.items()}
         meant = [[*self.levels], [[item.low, item.high, [*item.items]] for item in self.anchors]]
-        return sha256(json.dumps([known, scales, meant, [*self.texts]]).encode()).hexdigest()[:16]
+        return sha256(json.dumps([asked, scales, meant, [*self.texts]]).encode()).hexdigest()[:16]
 
     def span(self, scale: str) -> tuple[float, float]:
         """The lowest and the highest score a sub-scale can have."""
@@ -81,7 +81,7 @@ class Score:
 
 
 def score_marks(questionnaire: Questionnaire, marks: Mapping[int, float]) -> dict[str, Score]:
-    """Every sub-scale's score from the marks of single items; a mark off the scale counts as missing.
+    """Score every sub-scale from the marks of single items; a mark off the scale counts as missing.
 
     >>> panas = read_questionnaire("PANAS")
     >>> score_marks(panas, dict.fromkeys(range(1, 21), 2))["positive"]
@@ -93,29 +93,29 @@ def score_marks(questionnaire: Questionnaire, marks: Mapping[int, float]) -> dic
     valid = {item: mark for item, mark in marks.items() if low <= mark <= high}
     scores = {}
     for name, items in questionnaire.scales.items():
-        known = [
+        scored = [
             low + high - valid[item] if item in questionnaire.reversed else valid[item]
             for item in items
             if item in valid
         ]
-        missing = len(items) - len(known)
-        least, most = (questionnaire._total(sum(known) + missing * end, len(items)) for end in (low, high))
+        missing = len(items) - len(scored)
+        least, most = (questionnaire._total(sum(scored) + missing * end, len(items)) for end in (low, high))
         scores[name] = Score(least if not missing else None, least, most, missing)
     return scores
 
 
 def questionnaire_names() -> list[str]:
-    """All questionnaires we have a key for, PANAS first."""
+    """Name all questionnaires we have a key for, PANAS first."""
     return sorted((key.name for key in _keys().values()), key=lambda name: (name != "PANAS", name))
 
 
 def read_questionnaire(name: str, *, copy: Path | None = None) -> Questionnaire:
-    """A key by its name, with the items of `copy`, a benchmark's questionnaires.json; without one, only PANAS
-    has items.
+    """Find a key by its name, with the items of `copy`, a benchmark's questionnaires.json.
+
+    Without a copy, only PANAS has items.
     """
-    wanted = _plain(name)
     for key in _keys().values():
-        if wanted in {_plain(key.name), *map(_plain, key.aliases)}:
+        if _is_called(key, name):
             return key if copy is None else _with_items(key, copy)
     raise UserError(f"unknown questionnaire {name!r}; known: {', '.join(questionnaire_names())}")
 
@@ -141,7 +141,7 @@ def _read_key(path: Path) -> Questionnaire:
 
 def _with_items(key: Questionnaire, copy: Path) -> Questionnaire:
     """The key with the texts of somebody's copy; whose scoring, if it has one, must be the same."""
-    entry = next((item for item in _read_copy(copy) if _names(key, item)), None)
+    entry = next((item for item in _read_copy(copy) if _is_called(key, str(item.get("name", "")))), None)
     if entry is None:
         raise UserError(f"{copy}: holds no questionnaire {key.name!r}; its entries have a `name` each")
     questions = entry.get("questions")
@@ -154,8 +154,8 @@ def _with_items(key: Questionnaire, copy: Path) -> Questionnaire:
     return replace(key, texts=tuple(str(questions[number]).strip() for number in numbers))
 
 
-def _names(key: Questionnaire, entry: Mapping[str, Any]) -> bool:
-    return _plain(str(entry.get("name", ""))) in {_plain(key.name), *map(_plain, key.aliases)}
+def _is_called(key: Questionnaire, name: str) -> bool:
+    return plain_name(name) in map(plain_name, (key.name, *key.aliases))
 
 
 def _read_copy(copy: Path) -> list[Mapping[str, Any]]:
@@ -170,5 +170,6 @@ def _read_copy(copy: Path) -> list[Mapping[str, Any]]:
     return [entry for entry in entries if isinstance(entry, Mapping)]
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
+    """Fold a name to its letters and digits, so that spelling it otherwise finds the same."""
     return "".join(letter for letter in name.casefold() if letter.isalnum())

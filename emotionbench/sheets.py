@@ -47,30 +47,30 @@ class Means:
 
 
 def write_sheets(path: Path, sheets: Iterable[Sheet | Means]) -> int:
-    """One line each, without what is empty; returns the count."""
+    """Write one line each, without what is empty; returns the count."""
     return write_rows(path, (_to_row(sheet) for sheet in sheets))
 
 
 def read_sheets(path: Path) -> list[Sheet | Means]:
-    """What `write_sheets` wrote; a folder is read by the file in it."""
+    """Read what `write_sheets` wrote; a folder is read by the file in it."""
     from pydantic import TypeAdapter, ValidationError
 
     if path.is_dir():
         path = path / SHEETS
     adapters: dict[bool, TypeAdapter[Any]] = {False: TypeAdapter(Sheet), True: TypeAdapter(Means)}
-    found: list[Sheet | Means] = []
+    sheets: list[Sheet | Means] = []
     for line, row in read_rows(path):
         try:
-            found.append(adapters["means" in row].validate_python(row))
+            sheets.append(adapters["means" in row].validate_python(row))
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
             raise UserError(
                 f"{BadRow(path, line, problem, row)}; sheets are made by align run or import"
             ) from error
-    if not found:
+    if not sheets:
         raise UserError(f"{path}: holds no sheets")
-    return found
+    return sheets
 
 
 def _to_row(sheet: Sheet | Means) -> dict[str, Any]:

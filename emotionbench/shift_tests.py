@@ -45,16 +45,16 @@ class AdjustedTest(Test):
 
 
 def spread(values: Sequence[float] | Floats) -> Spread:
-    """Of scores.
+    """Measure mean, SD and number of scores.
 
     >>> spread([1.0, 3.0])
     Spread(mean=2.0, sd=1.4142135623730951, n=2)
     >>> spread([])
     Spread(mean=nan, sd=nan, n=0)
     """
-    found = np.asarray(values, dtype=float)
-    mean = float(found.mean()) if found.size else nan
-    return Spread(mean, float(found.std(ddof=1)) if found.size > 1 else nan, int(found.size))
+    scores = np.asarray(values, dtype=float)
+    mean = float(scores.mean()) if scores.size else nan
+    return Spread(mean, float(scores.std(ddof=1)) if scores.size > 1 else nan, int(scores.size))
 
 
 def published_test(evoked: Spread, default: Spread, *, alpha: float = ALPHA) -> Test:
@@ -84,31 +84,31 @@ def published_test(evoked: Spread, default: Spread, *, alpha: float = ALPHA) -> 
 
 def paired_test(changes: Sequence[float] | Floats) -> Test:
     """Student's t-test of changes, one for each pair."""
-    found = spread(changes)
-    if found.n < 2:
-        return Test(kind="paired", units=found.n)
-    return _test("paired", found.mean, found.sd / sqrt(found.n), found.n - 1.0, units=found.n)
+    change = spread(changes)
+    if change.n < 2:
+        return Test(kind="paired", units=change.n)
+    return _test("paired", change.mean, change.sd / sqrt(change.n), change.n - 1.0, units=change.n)
 
 
 def clustered_test(
     values: Sequence[float] | Floats, clusters: Sequence[str], default: Sequence[float] | Floats = ()
 ) -> Test:
-    """Of values that come in clusters, as the runs of one situation do, against a default that does not.
+    """Test values that come in clusters, as the runs of one situation do, against a default that does not.
 
     Without a default the values are changes already. The units are the clusters: what is asked is whether
     other situations of this kind would move the score as well.
     """
-    found, other = np.asarray(values, dtype=float), spread(default)
-    names, owner = np.unique(np.asarray(clusters, dtype=str), return_inverse=True)
+    scores, other = np.asarray(values, dtype=float), spread(default)
+    names, cluster = np.unique(np.asarray(clusters, dtype=str), return_inverse=True)
     if len(names) < 2 or other.n == 1:
         return Test(kind="clustered", units=len(names))
-    apart = ((found - found.mean()) / found.size)[:, None]
-    variance = sum_variance(cluster_sums(owner, apart, len(names)))
+    residuals = ((scores - scores.mean()) / scores.size)[:, None]
+    variance = sum_variance(cluster_sums(cluster, residuals, len(names)))
     total, parts = variance, [(variance, np.array([len(names) - 1.0]))]
-    change = float(found.mean())
+    change = float(scores.mean())
     if other.n:
-        own = np.array([other.sd**2 / other.n])
-        total, parts = total + own, [*parts, (own, np.array([other.n - 1.0]))]
+        of_default = np.array([other.sd**2 / other.n])
+        total, parts = total + of_default, [*parts, (of_default, np.array([other.n - 1.0]))]
         change -= other.mean
     freedom = float(joint_freedom(total, *parts)[0])
     return _test("clustered", change, sqrt(float(total[0])), freedom, units=len(names))
@@ -131,8 +131,8 @@ def hedges_g(evoked: Spread, default: Spread) -> float:
 
 def standardised_change(changes: Sequence[float] | Floats) -> float:
     """The mean change in SDs of the changes (dz); nan where they do not vary."""
-    found = spread(changes)
-    return found.mean / found.sd if found.n > 1 and found.sd > 0 else nan
+    change = spread(changes)
+    return change.mean / change.sd if change.n > 1 and change.sd > 0 else nan
 
 
 def arrow(change: float, p: float, *, alpha: float = ALPHA) -> str:

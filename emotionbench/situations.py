@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from data.errors import UserError
 from data.tables import read_rows
+from emotionbench.questionnaires import plain_name
 
 OURS: Final = Path(__file__).parent / "situations.jsonl"  # 108, three for each factor
 POSITIVE: Final = Path(__file__).parent / "situations-positive.jsonl"  # 36, one of each that goes well
@@ -92,17 +93,17 @@ def emotion_of(factor: str) -> str:
 
 
 def find_emotion(name: str) -> str:
-    """An emotion by whatever name a file calls it; unknown names stay as they are.
+    """Find an emotion by whatever name a file calls it; unknown names stay as they are.
 
     >>> find_emotion("angry"), find_emotion("GUILT"), find_emotion("Joy")
     ('Anger', 'Guilt', 'Joy')
     """
-    known = {emotion.casefold(): emotion for emotion in FACTORS} | OTHER_NAMES
-    return known.get(name.strip().casefold(), name.strip())
+    emotions = {emotion.casefold(): emotion for emotion in FACTORS} | OTHER_NAMES
+    return emotions.get(name.strip().casefold(), name.strip())
 
 
 def find_factor(emotion: str, name: str) -> str | None:
-    """A factor by its emotion and its name, number or both; None if there is none such.
+    """Find a factor by its emotion and its name, number or both; None if there is none such.
 
     >>> find_factor("jealous", "material possession"), find_factor("Anger", "4"), find_factor("Anger", "Joy")
     ('Jealousy-2', 'Anger-4', None)
@@ -114,34 +115,34 @@ def find_factor(emotion: str, name: str) -> str | None:
     if name.strip().isdecimal() and len(name) < 9:
         key = f"{emotion}-{int(name)}"
         return key if key in FACTOR_NAMES else None
-    wanted = _plain(name)
+    wanted = plain_name(name)
     names = FACTORS.get(emotion, ())
-    return next((f"{emotion}-{i}" for i, known in enumerate(names) if _plain(known) == wanted), None)
+    return next((f"{emotion}-{i}" for i, factor in enumerate(names) if plain_name(factor) == wanted), None)
 
 
 def read_situations(path: Path = OURS) -> tuple[Situation, ...]:
-    """Ours, or those of a benchmark's situations.csv, situations.json or reformatted .jsonl."""
+    """Read ours, or those of a benchmark's situations.csv, situations.json or reformatted .jsonl."""
     readers = {".csv": _read_csv, ".json": _read_json, ".jsonl": _read_jsonl}
     reader = readers.get(path.suffix.lower())
     if reader is None:
         raise UserError(f"{path}: unknown kind of file; situations are read from {', '.join(readers)}")
     if not path.is_file():
         raise UserError(f"{path}: no such file")
-    found = tuple(reader(path))
-    if not found:
+    situations = tuple(reader(path))
+    if not situations:
         raise UserError(f"{path}: holds no situations")
-    return found
+    return situations
 
 
 def choose_situations(
     situations: tuple[Situation, ...], *, emotions: tuple[str, ...] = (), per_factor: int | None = None
 ) -> tuple[Situation, ...]:
-    """The first so many of each factor, of these emotions or of all; the same ones every time."""
+    """Choose the first so many of each factor, of these emotions or of all; the same ones every time."""
     wanted = {find_emotion(name) for name in emotions}
     unknown = wanted - {situation.emotion for situation in situations}
     if unknown:
-        known = ", ".join(dict.fromkeys(situation.emotion for situation in situations))
-        raise UserError(f"no situations for {min(unknown)!r}; there are some for {known}")
+        emotions_there = ", ".join(dict.fromkeys(situation.emotion for situation in situations))
+        raise UserError(f"no situations for {min(unknown)!r}; there are some for {emotions_there}")
     counts: dict[str, int] = {}
     chosen = []
     for situation in situations:
@@ -153,7 +154,7 @@ def choose_situations(
 
 
 def _read_csv(path: Path) -> Iterator[Situation]:
-    """A column for each factor: its key, its name, then the texts, as many as there are."""
+    """Read a column for each factor: its key, its name, then the texts, as many as there are."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             rows = list(csv.reader(stream))
@@ -211,7 +212,3 @@ def _number(factor: str, texts: list[str]) -> Iterator[Situation]:
     for number, text in enumerate(texts):
         if text and text.casefold() != "nan":
             yield Situation(id=f"{factor}/scenario-{number}", factor=factor, text=text)
-
-
-def _plain(name: str) -> str:
-    return "".join(letter for letter in name.casefold() if letter.isalnum())
