@@ -1,1 +1,29 @@
-"""Pure statistics: agreement, intervals and shares, computed from rows and never from a model."""
+"""Statistics of judgments and ratings: how far a judge agrees with people, and what corrects it.
+
+What `__all__` names is public. It is loaded when first asked for, since numpy takes a moment.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from calibration.artifact import Calibration, find_calibration, read_calibration
+    from calibration.comparison.compare_runs import compare
+    from calibration.estimate import Estimate
+    from calibration.fit import calibrate
+
+__all__ = ["Calibration", "Estimate", "calibrate", "compare", "find_calibration", "read_calibration"]
+_MODULES = {
+    "Calibration": "calibration.artifact",
+    "Estimate": "calibration.estimate",
+    "calibrate": "calibration.fit",
+    "compare": "calibration.comparison.compare_runs",
+    "find_calibration": "calibration.artifact",
+    "read_calibration": "calibration.artifact",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)

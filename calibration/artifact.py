@@ -14,7 +14,7 @@ from data.files import disk_errors, replacing
 from data.records import LABELS
 from data.rubric import Rubric
 
-FILE: Final = "calibration.json"
+CALIBRATION_FILE: Final = "calibration.json"
 NONE: Final = "none"  # the name of no calibration
 FORMAT: Final = 1
 MAX_BYTES: Final = 64 << 20
@@ -202,10 +202,10 @@ def find_calibration(judge: Judge, wanted: str | None, *, today: date) -> Found:
     if wanted is not None:
         return take_named(wanted, identity, today=today)
     folder = getattr(judge, "folder", None)
-    if folder is None or not (Path(folder) / FILE).exists():
+    if folder is None or not (Path(folder) / CALIBRATION_FILE).exists():
         return Found(calibration=None, says="no calibration fits: none came with this judge; see `calibrate`")
     try:
-        return take_fitting(read_calibration(Path(folder) / FILE), identity, today=today)
+        return take_fitting(read_calibration(Path(folder) / CALIBRATION_FILE), identity, today=today)
     except UserError as error:
         return Found(calibration=None, says=f"no calibration fits: {error}")
 
@@ -214,7 +214,7 @@ def take_named(wanted: str, judge: JudgeIdentity, *, today: date) -> Found:
     """Read the calibration asked for by its file or folder, or by `none`; refused where it does not fit."""
     if wanted == NONE:
         return Found(calibration=None, says="no calibration, as asked: the shares are the judge's own")
-    path = Path(wanted) / FILE if Path(wanted).is_dir() else Path(wanted)
+    path = Path(wanted) / CALIBRATION_FILE if Path(wanted).is_dir() else Path(wanted)
     calibration = read_calibration(path)
     if reason := misfit(calibration, judge, today=today):
         raise StaleCalibration(f"{path}: does not fit: {reason}; {MAKE_ANEW}")

@@ -1,7 +1,8 @@
-"""A calibration as it is kept: made from a judged and rated run, or from the trials of a trained judge."""
+"""A trained judge's calibration from its trials: the held-out predictions of its recipe."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from calibration.artifact import Calibration, JudgeIdentity
-from calibration.estimate import finite_or_none
-from calibration.fit import fit, make_calibration
+from calibration.estimate import Estimate
+from calibration.fit import fit_responses, make_calibration
 from calibration.pairing import Paired
+from calibration.shares.model_table import fit_models
 from calibration.shares.ppi import RatedModel, one_hot
 from calibration.shares.transport import left_out_levels
 from data.errors import UserError
-from data.records import LABELS
+from data.records import LABELS, to_plain
 
 RATERS_APART, MODEL_APART = "raters-apart", "model-apart"
 JUDGE = "judge"  # among the predictors of a trial
@@ -30,7 +32,7 @@ def calibration_from_trials(
     seed: int = 0,
     leave_out: Sequence[str] = (),
 ) -> Calibration:
-    """From held-out predictions: map and sets from raters apart, the line from models apart.
+    """Fit map and sets to the predictions with raters apart, the line to those with models apart.
 
     A judge's own training ratings cannot calibrate it. With raters apart it meets new ratings of models it
     knows; with models apart, models it does not, and only there its level is what a new model's will be.
@@ -41,17 +43,14 @@ def calibration_from_trials(
             f"--trial: give one trial of each protocol, {RATERS_APART} and {MODEL_APART}; "
             f"found: {', '.join(sorted(trials)) or 'none'}"
         )
-    known = _pair(trials[RATERS_APART])
-    models = _models(trials[MODEL_APART])
-    fitted = fit(known, seed=seed)
+    paired = _pair(trials[RATERS_APART])
     return make_calibration(
-        judge=judge,
-        paired=known,
-        fitted=fitted,
-        models=models,
+        judge,
+        paired,
+        fit_responses(paired, seed=seed),
+        fit_models(_rated_models(_pair(trials[MODEL_APART])), leave_out=leave_out),
         created=created,
         days=days,
-        leave_out=leave_out,
         figures={"source": "held-out predictions: map and sets with raters apart, line with models apart"},
     )
 
@@ -71,57 +70,78 @@ def _read_trial(folder: Path) -> tuple[str, list[dict[str, Any]]]:
     return protocol, rows
 
 
-def _pair(rows: Iterable[Mapping[str, Any]]) -> Paired:
-    """A trial's rows as paired ratings; who rated is not told, so a batch of one model is its rater."""
-    kept = list(rows)
-    if missing := [row["id"] for row in kept if JUDGE not in row["predictions"]]:
+def _pair(rows: Sequence[Mapping[str, Any]]) -> Paired:
+    """Pair a trial's ratings and predictions; who rated is not told, so a batch of one model is its rater."""
+    if missing := [row["id"] for row in rows if JUDGE not in row["predictions"]]:
         raise UserError(f"trial: {missing[0]!r}: nothing predicted by {JUDGE!r}")
-    said = np.array([row["predictions"][JUDGE] for row in kept], dtype=float)
-    said /= said.sum(axis=1, keepdims=True)
+    predicted = np.array([row["predictions"][JUDGE] for row in rows], dtype=float)
+    predicted /= predicted.sum(axis=1, keepdims=True)
     places = np.arange(1.0, len(LABELS) + 1)
-    batch = np.array([str(row["batch"]) for row in kept])
-    model = np.array([str(row["model"]) for row in kept])
+    batch = np.array([str(row["batch"]) for row in rows])
+    model = np.array([str(row["model"]) for row in rows])
     return Paired(
-        id=np.array([str(row["id"]) for row in kept]),
+        id=np.array([str(row["id"]) for row in rows]),
         model=model,
         rater=np.array([f"{one}/{two}" for one, two in zip(batch, model, strict=True)]),
         batch=batch,
-        prompt=np.array([str(row["id"]).removesuffix(f"/{row['model']}") for row in kept]),
-        rating=np.array([LABELS.index(row["rating"]) + 1 for row in kept], dtype=np.int64),
-        score=np.clip(said @ places, 1, len(LABELS)),
-        label=1 + said.argmax(axis=1),
-        probabilities=said,
+        prompt=np.array([str(row["id"]).removesuffix(f"/{row['model']}") for row in rows]),
+        rating=np.array([LABELS.index(row["rating"]) + 1 for row in rows], dtype=np.int64),
+        score=np.clip(predicted @ places, 1, len(LABELS)),
+        label=1 + predicted.argmax(axis=1),
+        probabilities=predicted,
     )
 
 
-def _models(rows: Sequence[Mapping[str, Any]]) -> dict[str, RatedModel]:
+def _rated_models(paired: Paired) -> dict[str, RatedModel]:
     """Each model as predicted by the judge that never met it."""
-    paired = _pair(rows)
-    found = {}
-    for name, own in paired.by_model().items():
-        assert own.probabilities is not None
-        found[name] = RatedModel(
-            judged=own.probabilities,
-            item=np.arange(len(own)),
-            value=one_hot(own.rating, len(LABELS)),
-            cluster=own.batch,
-            prompt=own.prompt,
+    models = {}
+    for name, rows in paired.by_model().items():
+        assert rows.probabilities is not None
+        models[name] = RatedModel(
+            judged=rows.probabilities,
+            item=np.arange(len(rows)),
+            value=one_hot(rows.rating, len(LABELS)),
+            cluster=rows.batch,
+            prompt=rows.prompt,
         )
-    return found
+    return models
 
 
-def left_out_rows(calibration: Calibration) -> list[dict[str, Any]]:
-    """Each calibrated model as the others' line has it, with the crowd's level: does the interval hold it?"""
-    rows: dict[str, dict[str, Any]] = {}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOutLevel:
+    """A calibrated model's level as the others' line has it, and the crowd's with its standard error."""
+
+    level: Estimate
+    crowd: float
+    crowd_error: float
+    covered: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """Put the crowd's figures beside the level's."""
+        beside = {"crowd": self.crowd, "crowd_error": self.crowd_error, "covered": self.covered}
+        return {**to_plain(self.level), **beside}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOutModel:
+    """A calibrated model left out of the line, column by column."""
+
+    model: str
+    columns: Mapping[str, LeftOutLevel]
+
+
+def left_out_models(calibration: Calibration) -> tuple[LeftOutModel, ...]:
+    """Ask of each calibrated model whether the interval by the others' line holds the crowd's level."""
+    columns: dict[str, dict[str, LeftOutLevel]] = {}
     for name, line in zip(calibration.between, calibration.betweens(), strict=True):
         for model, crowd, noise, level in zip(
             line.models, line.crowd, line.noise, left_out_levels(line), strict=True
         ):
-            inside = level.interval is not None and level.interval.low <= crowd <= level.interval.high
-            rows.setdefault(model, {"model": model, "columns": {}})["columns"][name] = {
-                **level.as_dict(),
-                "crowd": crowd,
-                "crowd_error": finite_or_none(noise**0.5),
-                "covered": inside,
-            }
-    return list(rows.values())
+            ends = level.interval
+            columns.setdefault(model, {})[name] = LeftOutLevel(
+                level=level,
+                crowd=crowd,
+                crowd_error=noise**0.5,
+                covered=ends is not None and ends.low <= crowd <= ends.high,
+            )
+    return tuple(LeftOutModel(model=model, columns=levels) for model, levels in columns.items())

@@ -1,25 +1,23 @@
-"""The commands that say how far to trust a judge, and which model is better."""
+"""The command that says how far to trust a judge, and fits the calibration that corrects it."""
 
 import json
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
-import numpy as np
 
-from calibration.artifact import FILE as FILE_desk
-from calibration.artifact import identify, write_calibration
-from calibration.fit import Options
-from calibration.fit import calibrate as calibrate_desk
-from calibration.from_trials import calibration_from_trials
 from commands.shared.options import FILE, complete_judge
 from data.errors import UserError
-from data.files import disk_errors
-from data.judgments import Judged, people_only, read_judged
-from data.tables import read_exchanges, read_ratings
-from reports.calibration.calibration_page import print_report, print_self_test, print_shipped
+
+if TYPE_CHECKING:
+    from calibration.fit import CalibrationResult, Options
+    from judge.robustness.attacks import Gamed
+    from reports.calibration.bias import ProbedJudge
+
+INCONCLUSIVE, FAILED = 3, 1
+SELF_TEST_DRAWS = 240
 
 
 @click.command()
@@ -146,11 +144,12 @@ def calibrate(
             raise UserError(
                 "--trial: name the trained judge with one --judge, and give no RUN and no RATINGS"
             )
-        ctx.exit(calibrate_trials(trials, judge_name=judges[0], options=options, out=out, as_json=as_json))
+        calibrate_trials(trials, judge_name=judges[0], options=options, out=out, as_json=as_json)
+        return
     if len(runs) < 2:
         raise UserError("calibrate: give one or more runs and then the ratings: calibrate RUN... RATINGS")
     ctx.exit(
-        calibrate_files(
+        calibrate_runs(
             runs[:-1],
             runs[-1],
             options=options,
@@ -165,108 +164,94 @@ def calibrate(
     )
 
 
-# What the command `calibrate` does: reads what people bring, calibrates, writes and prints.
-
-INCONCLUSIVE, FAILED = 3, 1
-SELF_TEST_DRAWS = 240
-
-
-def calibrate_files(
+def calibrate_runs(
     runs: Sequence[Path],
     ratings: Path,
     *,
-    options: Options,
-    exchanges: Path | None = None,
-    judges: Sequence[str] = (),
-    raters: Sequence[str] = (),
-    probe: str | None = None,
-    attack: str | None = None,
-    out: Path | None = None,
-    as_json: bool = False,
+    options: "Options",
+    exchanges: Path | None,
+    judges: Sequence[str],
+    raters: Sequence[str],
+    probe: str | None,
+    attack: str | None,
+    out: Path | None,
+    as_json: bool,
 ) -> int:
-    """Calibrate, write calibration.json and the reports, and print; returns the exit code."""
-    judged = [
-        item
-        for path in runs
-        for item in read_judged(path, scale=options.scale, judges=judges, dimension=options.dimension)
-    ]
-    rated = people_only(read_ratings(ratings), raters=raters, judges=[item.name for item in judged])
-    texts = {item.id: item for item in read_exchanges(exchanges)} if exchanges else {}
-    found = calibrate_desk(judged, rated, exchanges=texts, options=options)
-    report = found.report
-    if probe:
-        report = {**report, "probes": _probe(probe, list(texts.values()), options.seed)}
-    if attack:
-        report = {**report, "attacks": _attack(attack, options.seed)}
-    folder = out or Path("calibrations") / _folder_name(judged)
+    """Calibrate, write calibration.json and the reports, and print; return the exit code."""
+    from calibration.artifact import CALIBRATION_FILE, write_calibration
+    from calibration.fit import calibrate
+    from data.files import disk_errors
+    from reports.calibration.calibration_page import plain_report, print_report, write_report
+
+    result = calibrate(runs, ratings, exchanges=exchanges, judges=judges, raters=raters, options=options)
+    probes = _probe(probe, exchanges, options.seed) if probe else None
+    attacks = _attack(attack, options.seed) if attack else None
+    folder = out or Path("calibrations") / _folder_name(result)
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    write_calibration(folder / FILE_desk, found.calibration)
-    written = _write(folder, report)
+    write_calibration(folder / CALIBRATION_FILE, result.calibration)
+    written = write_report(result, folder, probes=probes, attacks=attacks)
     if as_json:
-        print(json.dumps(report, indent=2, allow_nan=False))
+        plain = plain_report(result.report, probes=probes, attacks=attacks)
+        print(json.dumps(plain, indent=2, allow_nan=False))
     else:
-        print_report(report, [folder / FILE_desk, *written])
+        print_report(result.report, [folder / CALIBRATION_FILE, *written])
     # Undefined, or known of so few that nobody can say how exactly.
-    return INCONCLUSIVE if report["agreement"][report["headline"]]["low"] is None else 0
+    return INCONCLUSIVE if result.report.agreement[result.report.headline].interval is None else 0
 
 
-def _folder_name(judged: Sequence[Judged]) -> str:
-    first = judged[0]
-    source = Path(first.source).stem
-    return source if first.name == source else f"{source}-{first.name}".replace("/", "-")
+def _folder_name(result: "CalibrationResult") -> str:
+    judge = result.report.judge
+    source = Path(judge.source).stem
+    return source if judge.name == source else f"{source}-{judge.name}".replace("/", "-")
 
 
-def _write(folder: Path, report: dict[str, Any]) -> list[Path]:
-    from reports.html import write_report
-
-    return write_report(report, folder)
-
-
-def _probe(name: str, exchanges: Sequence[Any], seed: int) -> dict[str, Any]:
+def _probe(name: str, exchanges: Path | None, seed: int) -> "ProbedJudge":
+    from data.tables import read_exchanges
     from judge.base import load_judge
     from judge.robustness.probes import run_probes
+    from reports.calibration.bias import ProbedJudge
 
-    if not exchanges:
+    if exchanges is None:
         raise UserError("--probe: rewrites responses, and so needs their texts: add --exchanges FILE")
     judge = load_judge(name)
-    results = run_probes(judge, exchanges, seed=seed)
-    return {"judge": judge.name, "version": judge.version, "results": [item.as_dict() for item in results]}
+    results = run_probes(judge, list(read_exchanges(exchanges)), seed=seed)
+    return ProbedJudge(judge=judge.name, version=judge.version, results=tuple(results))
 
 
 def attack_judge(name: str, *, seed: int, as_json: bool) -> int:
-    """Whether attacks make a judge call Bad replies Good, without any ratings; returns the exit code."""
+    """Say whether attacks make a judge call Bad replies Good, without any ratings; return the exit code."""
+    from data.records import to_plain
     from reports.calibration.bias import attacks_page
     from reports.terminal import print_page
 
-    found = _attack(name, seed)
+    gamed = _attack(name, seed)
     if as_json:
-        print(json.dumps(found, indent=2, allow_nan=False))
+        print(json.dumps(to_plain(gamed), indent=2, allow_nan=False))
     else:
-        print_page(attacks_page(found))
-    return {"passes": 0, "fails": FAILED}.get(found["result"], INCONCLUSIVE)
+        print_page(attacks_page(gamed))
+    return {"passes": 0, "fails": FAILED}.get(gamed.result, INCONCLUSIVE)
 
 
-def _attack(name: str, seed: int) -> dict[str, Any]:
+def _attack(name: str, seed: int) -> "Gamed":
     from judge.base import load_judge
     from judge.robustness.attacks import run_attacks
     from reports.terminal import working
 
     judge = load_judge(name)
     with working(f"attacking {judge.name}"):
-        return run_attacks(judge, seed=seed).as_dict()
+        return run_attacks(judge, seed=seed)
 
 
 def calibrate_trials(
-    trials: Sequence[Path],
-    *,
-    judge_name: str,
-    options: Options,
-    out: Path | None = None,
-    as_json: bool = False,
-) -> int:
-    """A trained judge's calibration from its held-out predictions, beside its weights."""
+    trials: Sequence[Path], *, judge_name: str, options: "Options", out: Path | None, as_json: bool
+) -> None:
+    """Write a trained judge's calibration from its held-out predictions, beside its weights."""
+    from calibration.artifact import CALIBRATION_FILE, identify, write_calibration
+    from calibration.from_trials import calibration_from_trials
+    from data.files import disk_errors
     from judge.base import load_judge
+    from reports.calibration.calibration_page import print_trial_calibration
 
     judge = load_judge(judge_name)
     calibration = calibration_from_trials(
@@ -280,17 +265,19 @@ def calibrate_trials(
     folder = out or getattr(judge, "folder", None)
     if folder is None:
         raise UserError(f"--judge: {judge_name} has no folder of weights; say with --out where to write")
-    path = Path(folder) / FILE_desk
+    path = Path(folder) / CALIBRATION_FILE
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     write_calibration(path, calibration)
-    print_shipped(calibration, path, as_json=as_json)
-    return 0
+    print_trial_calibration(calibration, path, as_json=as_json)
 
 
 def run_self_test(*, seed: int, draws: int, as_json: bool) -> int:
-    """Whether the intervals keep their word on data with a known answer."""
+    """Say whether the intervals keep their word on data with a known answer; return the exit code."""
+    import numpy as np
+
     from calibration.selftest import self_test
+    from reports.calibration.calibration_page import print_self_test
 
     found = self_test(rng=np.random.default_rng(seed), draws=draws)
     print_self_test(found, as_json=as_json)

@@ -15,7 +15,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from calibration.artifact import FILE, NONE, Found, find_calibration
+from calibration.artifact import CALIBRATION_FILE, NONE, Found, find_calibration
 from data.errors import OperationalError, StaleCalibration, UserError
 from data.records import LABELS, UNNAMED_MODEL, Judgment
 from data.runs import OnProgress, discard_run
@@ -77,7 +77,7 @@ class NightSetup:
         """Where the calibration lies, for those who read it themselves; None where there is none."""
         if self.found.calibration is None:
             return None
-        return self.config.calibration or str(Path(getattr(self.judge, "folder", "")) / FILE)
+        return self.config.calibration or str(Path(getattr(self.judge, "folder", "")) / CALIBRATION_FILE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

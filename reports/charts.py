@@ -8,6 +8,9 @@ from html import escape
 from itertools import pairwise
 from typing import Literal
 
+from data.text import AnyEstimate, ends_of
+from reports.page import Figure
+
 # Inline SVG by hand: marks, axes and the text on them.
 #
 # No plotting library: matplotlib is heavy, its drawings are large, and neither take their colours from
@@ -193,6 +196,46 @@ def interval_dots(
         width="100%",
         height=bottom + FOOT,
     )
+
+
+def mark(look: Look, estimate: AnyEstimate) -> Mark:
+    """Mark an estimate with its interval."""
+    value, low, high = ends_of(estimate)
+    return Mark(look=look, value=value if value is None or math.isfinite(value) else None, low=low, high=high)
+
+
+def dot_plot(
+    caption: str,
+    lines: Sequence[Line],
+    *,
+    name: str,
+    title: str,
+    tick: Format,
+    unit: str = "",
+    description: str | None = None,
+    reference: float | None = None,
+    domain: tuple[float, float] | None = None,
+) -> Figure:
+    """Draw values and intervals as a figure; unless described otherwise, its lines are read out."""
+    said = (
+        description
+        if description is not None
+        else "; ".join(f"{line.name} {line.figure}{unit}" for line in lines)
+    )
+    svg = interval_dots(
+        lines, name=name, title=title, description=said, tick=tick, reference=reference, domain=domain
+    )
+    return Figure(caption=caption, svg=svg)
+
+
+def percent_tick(value: float) -> str:
+    """Write a share at an axis in per cent."""
+    return f"{100 * value:.3g}"
+
+
+def signed_tick(value: float) -> str:
+    """Write a difference at an axis with its sign."""
+    return f"{value:+.2g}" if value else "0"
 
 
 def _domain(lines: Sequence[Line], reference: float | None) -> tuple[float, float]:

@@ -1,7 +1,6 @@
-"""A calibration's report as files: a page to look at, the same as Markdown, and the figures as JSON."""
+"""A page as files: HTML to look at, the same as Markdown, and the figures as JSON."""
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -9,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data.files import disk_errors, replacing
-from reports.calibration.calibration_page import make_page
 from reports.charts import element, shape, visible
 from reports.markdown import as_markdown
 from reports.page import Page
@@ -20,15 +18,6 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).parent / "templates"
 STRONGEST_TINT = 0.55  # of the pure colour; more, and the text upon it could not be read
-
-
-def write_report(result: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Write report.html, report.md and report.json from a calibration's result; needs nothing else.
-
-    What the result does not hold is left out; what is null or not a number is shown as undefined.
-    """
-    plain = _without_nan(result)
-    return write_page(make_page(plain), plain, folder)
 
 
 def write_page(page: Page, result: Mapping[str, Any], folder: Path) -> list[Path]:
@@ -62,11 +51,16 @@ def _template() -> "Template":
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         # Before it is escaped, whatever nobody could see in a text is made visible.
-        finalize=lambda value: visible(value) if type(value) is str else value,
+        finalize=lambda value: visible(value) if _is_bare(value) else value,
     )
     # A number and its sign of per cent stay on one line.
     environment.filters["tidy"] = lambda text: re.sub(r"(?<=\d) (?=%|points)", "\N{NO-BREAK SPACE}", text)
     return environment.get_template("report.html.j2")
+
+
+def _is_bare(value: object) -> bool:
+    """Text that is no markup; a name out of an array is of a class of its own."""
+    return isinstance(value, str) and not hasattr(value, "__html__")
 
 
 def _key_mark(look: str) -> str:
@@ -82,14 +76,3 @@ def _key_mark(look: str) -> str:
 
 def _tint(value: float) -> str:
     return f"{STRONGEST_TINT * min(1.0, abs(value)):.2f}"
-
-
-def _without_nan(value: Any) -> Any:
-    """The same as plain JSON: what is not finite is null, and every key is text."""
-    if isinstance(value, Mapping):
-        return {str(key): _without_nan(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

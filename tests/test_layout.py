@@ -40,9 +40,7 @@ HEAVY = {
     "rich",
     "pyarrow",
 }
-AWAITED: set[tuple[str, str]] = {
-    ("calibration/fit.py", "reports.calibration.verdict"),
-}
+AWAITED: set[tuple[str, str]] = {}
 
 
 def imported_by(tree: ast.AST) -> Iterator[str]:

@@ -1,21 +1,22 @@
-"""The same judgments from other sides: by baseline, by label policy, by emotion, and one by one."""
+"""The same judgments seen in parts: by label policy, by emotion and model, and one by one."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from calibration.agreement.judge_vs_people import MIN_CLUSTERS, agreement
 from calibration.agreement.metrics import log_losses
 from calibration.cluster import one_way_variance
-from calibration.estimate import Floats, Integers
+from calibration.estimate import Estimate, Floats, Integers
 from calibration.pairing import Cluster, Paired
 from data.judgments import first_number
-from data.records import LABELS, Exchange, Judgment
+from data.records import LABELS, Exchange, Judgment, to_plain
 
 EXAMPLES: Final = 8  # of the worst disagreements, on either side
-POLICIES: Final = {"strict": "Okay counts with Bad", "lenient": "Okay counts with Good"}
+POLICY_METRICS: Final = ("exact", "balanced_accuracy", "kappa", "spearman")
 
 
 def clusters_of(paired: Paired) -> Integers:
@@ -24,59 +25,11 @@ def clusters_of(paired: Paired) -> Integers:
 
 
 def cluster_kind(paired: Paired) -> Cluster:
-    """As `calibration.concordance.agreement` chooses."""
+    """Choose as `calibration.agreement.judge_vs_people.agreement` does."""
     return "batch" if len(np.unique(paired.batch)) >= MIN_CLUSTERS else "prompt"
 
 
-def _says(paired: Paired, probabilities: Floats) -> Paired:
-    places = np.arange(1.0, paired.levels + 1)
-    return replace(
-        paired,
-        probabilities=probabilities,
-        score=np.clip(probabilities @ places, 1, paired.levels),
-        label=1 + probabilities.argmax(axis=1),
-    )
-
-
-def label_policies(paired: Paired, *, seed: int, draws: int) -> dict[str, Any] | None:
-    """Shares, order of models and agreement if Okay is counted with Bad or with Good."""
-    if paired.scale != LABELS:
-        return None
-    said = said_by(paired)
-    found = {}
-    for name, first in (("strict", 3), ("lenient", 2)):
-        hit, sure = paired.rating >= first, said[:, first - 1 :].sum(axis=1)
-        two = replace(
-            paired,
-            rating=1 + hit.astype(np.int64),
-            label=1 + (sure > 0.5).astype(np.int64),
-            score=np.clip(1 + sure, 1, 2),
-            probabilities=np.column_stack([1 - sure, sure]),
-            scale=("not", POLICIES[name]),
-        )
-        metrics = agreement(two, rng=np.random.default_rng(seed), draws=draws).metrics
-        rows = [
-            {"model": model, "crowd": float(hit[own].mean()), "judge": float(sure[own].mean())}
-            for model in paired.models
-            for own in [paired.model == model]
-        ]
-        kept = ("exact", "balanced_accuracy", "kappa", "spearman")
-        found[name] = {
-            "says": POLICIES[name],
-            "models": rows,
-            "order_people": _order(rows, "crowd"),
-            "order_judge": _order(rows, "judge"),
-            "agreement": {metric: metrics[metric].as_dict() for metric in kept},
-        }
-    orders = [found[name]["order_judge"] for name in POLICIES]
-    return {**found, "same_order": orders[0] == orders[1]}
-
-
-def _order(rows: Sequence[Mapping[str, Any]], key: str) -> list[str]:
-    return [row["model"] for row in sorted(rows, key=lambda row: (-row[key], row["model"]))]
-
-
-def said_by(paired: Paired) -> Floats:
+def probabilities_of(paired: Paired) -> Floats:
     """The judge's probabilities, or a 1 under its label."""
     if paired.probabilities is not None:
         return paired.probabilities
@@ -85,80 +38,206 @@ def said_by(paired: Paired) -> Floats:
     return certain
 
 
-def levels_of(paired: Paired) -> tuple[Floats, Floats]:
-    """Of each rating what people and the judge add to a model's level: its Good share, else its mean."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyShare:
+    """The part of a model's responses that count as good under one policy."""
+
+    model: str
+    crowd: float
+    judge: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """The models, their order and the agreement where Okay is counted as `says` has it."""
+
+    says: str
+    models: tuple[PolicyShare, ...]
+    order_people: tuple[str, ...]
+    order_judge: tuple[str, ...]
+    agreement: Mapping[str, Estimate]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelPolicies:
+    """Okay counted with Bad (`strict`) and with Good (`lenient`); whether the judge orders models alike."""
+
+    strict: Policy
+    lenient: Policy
+    same_order: bool
+
+
+def label_policies(paired: Paired, *, seed: int, draws: int) -> LabelPolicies | None:
+    """Shares, order of models and agreement under either policy; None on other scales."""
+    if paired.scale != LABELS:
+        return None
+    strict = _policy(paired, "Okay counts with Bad", lowest=3, seed=seed, draws=draws)
+    lenient = _policy(paired, "Okay counts with Good", lowest=2, seed=seed, draws=draws)
+    return LabelPolicies(strict=strict, lenient=lenient, same_order=strict.order_judge == lenient.order_judge)
+
+
+def _policy(paired: Paired, says: str, *, lowest: int, seed: int, draws: int) -> Policy:
+    """Count ratings from `lowest` up as good."""
+    is_good, chance = paired.rating >= lowest, probabilities_of(paired)[:, lowest - 1 :].sum(axis=1)
+    two_labels = replace(
+        paired,
+        rating=1 + is_good.astype(np.int64),
+        label=1 + (chance > 0.5).astype(np.int64),
+        score=np.clip(1 + chance, 1, 2),
+        probabilities=np.column_stack([1 - chance, chance]),
+        scale=("not", says),
+    )
+    metrics = agreement(two_labels, rng=np.random.default_rng(seed), draws=draws).metrics
+    shares = tuple(
+        PolicyShare(model=model, crowd=float(is_good[rows].mean()), judge=float(chance[rows].mean()))
+        for model in paired.models
+        for rows in [paired.model == model]
+    )
+    return Policy(
+        says=says,
+        models=shares,
+        order_people=_order(shares, "crowd"),
+        order_judge=_order(shares, "judge"),
+        agreement={name: metrics[name] for name in POLICY_METRICS},
+    )
+
+
+def _order(shares: Sequence[PolicyShare], party: Literal["crowd", "judge"]) -> tuple[str, ...]:
+    share_of = attrgetter(party)
+    return tuple(item.model for item in sorted(shares, key=lambda item: (-share_of(item), item.model)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmotionCell:
+    """The crowd's level and the judge's over `n` ratings, and judge - crowd; None where `n` is 0."""
+
+    n: int
+    crowd: float | None = None
+    judge: float | None = None
+    difference: float | None = None
+    standard_error: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmotionRow:
+    """One emotion: over all models, and model by model."""
+
+    emotion: str
+    overall: EmotionCell
+    models: tuple[EmotionCell, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Put the figures over all models beside the emotion's name."""
+        return {"emotion": self.emotion, **to_plain(self.overall), "models": self.models}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmotionTable:
+    """Emotions down, `models` across; `level` says what the cells are about."""
+
+    level: Literal["share of Good", "mean"]
+    models: tuple[str, ...]
+    emotions: tuple[EmotionRow, ...]
+
+
+def by_emotion(paired: Paired, exchanges: Mapping[str, Exchange]) -> EmotionTable | None:
+    """The judge's level less the crowd's, by emotion and by emotion and model; None without emotions."""
+    rated = [exchanges.get(str(name)) for name in paired.id]
+    emotion = np.array([(item.emotion or "") if item else "" for item in rated])
+    names = sorted(set(emotion) - {""})
+    if not names:
+        return None
+    people, judge = _levels(paired)
+    clusters = clusters_of(paired)
+
+    def cell(rows: np.ndarray[Any, Any]) -> EmotionCell:
+        if not rows.any():
+            return EmotionCell(n=0)
+        difference = judge[rows] - people[rows]
+        variance = one_way_variance(difference, np.unique(clusters[rows], return_inverse=True)[1])
+        return EmotionCell(
+            n=int(rows.sum()),
+            crowd=float(people[rows].mean()),
+            judge=float(judge[rows].mean()),
+            difference=float(difference.mean()),
+            standard_error=float(np.sqrt(variance)) if np.isfinite(variance) else None,
+        )
+
+    return EmotionTable(
+        level="share of Good" if paired.scale == LABELS else "mean",
+        models=paired.models,
+        emotions=tuple(
+            EmotionRow(
+                emotion=name,
+                overall=cell(emotion == name),
+                models=tuple(cell((emotion == name) & (paired.model == model)) for model in paired.models),
+            )
+            for name in names
+        ),
+    )
+
+
+def _levels(paired: Paired) -> tuple[Floats, Floats]:
+    """What people and the judge add to a model's level with each rating: its Good share, else its mean."""
     if paired.scale == LABELS:
-        return (paired.rating == len(LABELS)).astype(float), said_by(paired)[:, -1]
+        return (paired.rating == len(LABELS)).astype(float), probabilities_of(paired)[:, -1]
     offset = first_number(paired.scale) - 1
     return paired.rating.astype(np.float64) + offset, paired.score + offset
 
 
-def by_emotion(paired: Paired, exchanges: Mapping[str, Exchange]) -> dict[str, Any] | None:
-    """The judge's level less the crowd's, by emotion and by emotion and model; None without emotions."""
-    known = [exchanges.get(str(name)) for name in paired.id]
-    emotion = np.array([(item.emotion or "") if item else "" for item in known])
-    names = sorted(set(emotion) - {""})
-    if not names:
-        return None
-    people, judge = levels_of(paired)
-    clusters = clusters_of(paired)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disagreement:
+    """A response, what people and the judge said of it, and its texts where exchanges were given."""
 
-    def cell(rows: np.ndarray[Any, Any]) -> dict[str, Any]:
-        if not rows.any():
-            return {"n": 0, "crowd": None, "judge": None, "difference": None, "standard_error": None}
-        apart = judge[rows] - people[rows]
-        variance = one_way_variance(apart, np.unique(clusters[rows], return_inverse=True)[1])
-        return {
-            "n": int(rows.sum()),
-            "crowd": float(people[rows].mean()),
-            "judge": float(judge[rows].mean()),
-            "difference": float(apart.mean()),
-            "standard_error": float(np.sqrt(variance)) if np.isfinite(variance) else None,
-        }
+    id: str
+    model: str
+    ratings: tuple[str, ...]
+    label: str
+    score: float
+    probabilities: Mapping[str, float] | None
+    rationale: str | None
+    emotion: str | None
+    prompt: str | None
+    response: str | None
 
-    return {
-        "level": "share of Good" if paired.scale == LABELS else "mean",
-        "models": list(paired.models),
-        "emotions": [
-            {
-                "emotion": name,
-                **cell(emotion == name),
-                "models": [cell((emotion == name) & (paired.model == model)) for model in paired.models],
-            }
-            for name in names
-        ],
-    }
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disagreements:
+    """Where the judge was surest of something else than people said, the worst first."""
+
+    too_kind: tuple[Disagreement, ...]
+    too_harsh: tuple[Disagreement, ...]
 
 
 def worst_disagreements(
     paired: Paired, judgments: Mapping[str, Judgment], exchanges: Mapping[str, Exchange]
-) -> dict[str, list[dict[str, Any]]]:
-    """Where the judge was surest of something else than people said, too kind and too harsh, worst first."""
-    apart = paired.score - paired.rating
-    surprise = log_losses(paired.rating, said_by(paired)) if paired.probabilities is not None else abs(apart)
-    found: dict[str, list[dict[str, Any]]] = {}
-    for side, sign in (("too_kind", 1), ("too_harsh", -1)):
-        rows = np.flatnonzero(sign * apart > 0.5)
+) -> Disagreements:
+    """Find the responses that surprise most, on either side, each once."""
+    excess = paired.score - paired.rating
+    surprise = (
+        abs(excess) if paired.probabilities is None else log_losses(paired.rating, paired.probabilities)
+    )
+
+    def worst(sign: int) -> tuple[Disagreement, ...]:
+        rows = np.flatnonzero(sign * excess > 0.5)
         order = rows[np.lexsort((paired.id[rows], -np.round(surprise[rows], 9)))]
         first = list(dict.fromkeys(str(paired.id[row]) for row in order))[:EXAMPLES]
-        found[side] = [_example(paired, identity, judgments, exchanges) for identity in first]
-    return found
+        return tuple(_disagreement(paired, judgments[name], exchanges.get(name)) for name in first)
+
+    return Disagreements(too_kind=worst(1), too_harsh=worst(-1))
 
 
-def _example(
-    paired: Paired, identity: str, judgments: Mapping[str, Judgment], exchanges: Mapping[str, Exchange]
-) -> dict[str, Any]:
-    rows = np.flatnonzero(paired.id == identity)
-    judgment, exchange = judgments[identity], exchanges.get(identity)
-    return {
-        "id": identity,
-        "model": str(paired.model[rows[0]]),
-        "ratings": [paired.scale[paired.rating[row] - 1] for row in rows],
-        "label": paired.scale[paired.label[rows[0]] - 1],
-        "score": float(paired.score[rows[0]]) + first_number(paired.scale) - 1,
-        "probabilities": dict(judgment.probabilities) if judgment.probabilities else None,
-        "rationale": judgment.rationale,
-        "emotion": exchange.emotion if exchange else None,
-        "prompt": exchange.prompt if exchange else None,
-        "response": exchange.response if exchange else None,
-    }
+def _disagreement(paired: Paired, judgment: Judgment, exchange: Exchange | None) -> Disagreement:
+    rows = np.flatnonzero(paired.id == judgment.id)
+    return Disagreement(
+        id=judgment.id,
+        model=str(paired.model[rows[0]]),
+        ratings=tuple(paired.scale[paired.rating[row] - 1] for row in rows),
+        label=paired.scale[paired.label[rows[0]] - 1],
+        score=float(paired.score[rows[0]]) + first_number(paired.scale) - 1,
+        probabilities=judgment.probabilities or None,
+        rationale=judgment.rationale,
+        emotion=exchange.emotion if exchange else None,
+        prompt=exchange.prompt if exchange else None,
+        response=exchange.response if exchange else None,
+    )

@@ -16,7 +16,14 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.artifact import FILE, Found, JudgeIdentity, read_calibration, take_fitting, take_named
+from calibration.artifact import (
+    CALIBRATION_FILE,
+    Found,
+    JudgeIdentity,
+    read_calibration,
+    take_fitting,
+    take_named,
+)
 from calibration.cluster import UNDEFINED_CONTRAST, Contrast, contrast
 from calibration.estimate import Estimate, Interval
 from calibration.shares.correction import correct
@@ -334,8 +341,8 @@ def find_corrector(
     digests = {run.calibration for run in runs}
     if digests == {None}:
         return Found(calibration=None, says="the runs were scored without a calibration")
-    shipped = (weights / first.name / FILE,) if weights else ()
-    for path in (*(run.folder / FILE for run in runs), *shipped):
+    shipped = (weights / first.name / CALIBRATION_FILE,) if weights else ()
+    for path in (*(run.folder / CALIBRATION_FILE for run in runs), *shipped):
         if path.is_file() and (calibration := read_calibration(path)).digest in digests:
             return take_fitting(calibration, judge, today=today)
     digest = next(filter(None, digests))

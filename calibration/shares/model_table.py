@@ -1,6 +1,7 @@
 """Each model's level: by people, by the judge, corrected; the line through models, and what it is worth."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -8,14 +9,33 @@ import numpy as np
 from calibration.bias.slices import cluster_kind
 from calibration.bootstrap import ratio
 from calibration.cluster import NORMAL
-from calibration.estimate import Floats, finite_or_none
+from calibration.estimate import Estimate, Floats, finite_or_none
 from calibration.pairing import Paired
-from calibration.shares.correction import MEAN, calibrated_models, correct, judge_worth, within_slope
-from calibration.shares.planning import plan_ratings
+from calibration.shares.correction import (
+    MEAN,
+    How,
+    ModelCorrection,
+    calibrated_models,
+    correct,
+    judge_worth,
+    within_slope,
+)
+from calibration.shares.planning import RatingsPlan, plan_ratings
 from calibration.shares.ppi import RatedModel, judge_means, one_hot
-from calibration.shares.transport import CalibratedModels, Target, fit_line, left_out_levels, transport
+from calibration.shares.transport import (
+    CalibratedModels,
+    Line,
+    Target,
+    fit_line,
+    left_out_levels,
+    transport,
+)
+from data.errors import UserError
 from data.judgments import first_number, position_on
 from data.records import LABELS, Judgment, to_plain
+
+SHARE_STEPS: Final = (0.02, 0.05, 0.1)
+MEAN_STEPS: Final = (0.05, 0.1, 0.2)  # parts of the scale's length
 
 
 def judged_values(judgments: Sequence[Judgment], scale: Sequence[str], has_probabilities: bool) -> Floats:
@@ -32,10 +52,6 @@ def score_of(judgment: Judgment, scale: Sequence[str]) -> float:
     return position_on(judgment.label, scale) or 1.0
 
 
-SHARE_STEPS: Final = (0.02, 0.05, 0.1)
-MEAN_STEPS: Final = (0.05, 0.1, 0.2)  # parts of the scale's length
-
-
 def columns_of(scale: Sequence[str]) -> tuple[str, ...]:
     """What a model's level consists of: shares of Bad, Okay and Good, on other scales the mean."""
     return LABELS if tuple(scale) == LABELS else MEAN
@@ -46,17 +62,17 @@ def rated_models(paired: Paired, judgments: Sequence[Judgment]) -> dict[str, Rat
     is_shares = paired.scale == LABELS
     offset = first_number(paired.scale) - 1.0
     kind = cluster_kind(paired)
-    named = dict(zip(paired.id.tolist(), paired.model.tolist(), strict=True))
-    own: dict[str, list[Judgment]] = {}
+    model_of = dict(zip(paired.id.tolist(), paired.model.tolist(), strict=True))
+    scored: dict[str, list[Judgment]] = {}
     for item in judgments:
         if item.unscored is None:
-            own.setdefault(named.get(item.id, item.model), []).append(item)
-    found = {}
-    for model, items in own.items():
+            scored.setdefault(model_of.get(item.id, item.model), []).append(item)
+    models = {}
+    for model, items in scored.items():
         rows = np.flatnonzero(paired.model == model)
         place = {item.id: index for index, item in enumerate(items)}
         value = one_hot(paired.rating[rows], len(LABELS)) if is_shares else paired.rating[rows, None] + offset
-        found[model] = RatedModel(
+        models[model] = RatedModel(
             judged=_levels(items, paired) if is_shares else _levels(items, paired) + offset,
             item=np.array([place[identity] for identity in paired.id[rows].tolist()], dtype=np.intp),
             value=value.astype(float),
@@ -64,7 +80,7 @@ def rated_models(paired: Paired, judgments: Sequence[Judgment]) -> dict[str, Rat
             prompt=np.array([item.prompt_digest for item in items]),
             bounds=(0.0, 1.0) if is_shares else (1 + offset, paired.levels + offset),
         )
-    return dict(sorted(found.items(), key=lambda item: (-_mean(item[1]), item[0])))
+    return dict(sorted(models.items(), key=lambda item: (-_mean(item[1]), item[0])))
 
 
 def _mean(rated: RatedModel) -> float:
@@ -79,141 +95,198 @@ def _levels(items: Sequence[Judgment], paired: Paired) -> Floats:
     return one_hot([LABELS.index(item.label or LABELS[0]) + 1 for item in items], len(LABELS))
 
 
-def models_part(
-    models: Mapping[str, RatedModel], in_line: Mapping[str, RatedModel], scale: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Each model's raw level, the crowd's, the corrected one, and what the other models' line would say."""
-    names = columns_of(scale)
-    lines = calibrated_models(in_line)
-    rows = []
-    for found in correct(models, calibrated=lines, names=names):
-        rated = models[found.model]
-        crowd = rated.value.mean(axis=0) if len(rated.item) else np.full(len(names), np.nan)
-        alone = _left_out(found.model, rated, dict(zip(names, lines, strict=False)))
-        row = found.as_dict()
-        rows.append(
-            {
-                "model": found.model,
-                "judged": found.judged,
-                "ratings": found.ratings,
-                "clusters": found.clusters,
-                "judge": row["judge"],
-                "crowd": dict(zip(names, map(finite_or_none, crowd.tolist()), strict=True)),
-                "corrected": row["levels"],
-                "how": found.how,
-                "reason": found.reason,
-                "design_effect": row["design_effect"],
-                "worth_in_ratings": row["worth_in_ratings"],
-                "left_out": alone,
-                "covered": {name: _holds(alone[name], crowd[at]) for at, name in enumerate(names)}
-                if alone
-                else {},
-            }
-        )
-    return rows
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFit:
+    """RatedModel models, the line through them and the correction of each: all that is fitted, fitted once.
+
+    `calibrated` and `lines` have an entry for each of the `columns`.
+    """
+
+    models: Mapping[str, RatedModel]
+    columns: tuple[str, ...]
+    calibrated: Mapping[str, CalibratedModels]
+    lines: Mapping[str, Line]
+    corrections: tuple[ModelCorrection, ...]
+
+    @property
+    def design_effect(self) -> float:
+        """How many ratings of raters' batches count as one independent rating, over all models."""
+        effects = [item.design_effect for item in self.corrections if np.isfinite(item.design_effect)]
+        return float(np.mean(effects)) if effects else 1.0
+
+    @property
+    def spread(self) -> float:
+        """The mean variance of single ratings of one model, in the last column."""
+        spreads = [float(rated.value[:, -1].var()) for rated in self.models.values() if len(rated.item)]
+        return float(np.mean(spreads)) if spreads else float("nan")
 
 
-def _left_out(model: str, rated: RatedModel, lines: Mapping[str, CalibratedModels]) -> dict[str, Any]:
+def fit_models(models: Mapping[str, RatedModel], *, leave_out: Sequence[str] = ()) -> ModelFit:
+    """Draw the line through the models, and correct each by the others.
+
+    All rated models are in the line, people's replies too, unless left out by name. A new model is a language
+    model, yet the study's differ by so little that a line through them alone holds for a range of two points
+    of Good; people's replies, which the judge misses by no more than it misses a language model, are what
+    tells how it follows a lower level.
+    """
+    if unknown := sorted(set(leave_out) - set(models)):
+        raise UserError(f"--leave-out: no model {unknown[0]!r}; known: {', '.join(sorted(models))}")
+    in_line = {name: rated for name, rated in models.items() if name not in leave_out}
+    if not in_line:
+        raise UserError("--leave-out: no model is left to draw the line through")
+    calibrated = calibrated_models(in_line)
+    columns = LABELS if len(calibrated) == len(LABELS) else MEAN
+    return ModelFit(
+        models=models,
+        columns=columns,
+        calibrated=dict(zip(columns, calibrated, strict=True)),
+        lines={name: fit_line(column) for name, column in zip(columns, calibrated, strict=True)},
+        corrections=correct(models, calibrated=calibrated, names=columns),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRow:
+    """A model's level by column: the judge's own, the crowd's, the corrected one, each told apart.
+
+    `left_out` is what the line through the other models says of a rated model, had nobody rated it, and
+    `covered` whether its interval holds the crowd's level. `corrected` is empty where `how` is "refused".
+    """
+
+    model: str
+    judged: int
+    ratings: int
+    clusters: int
+    judge: Mapping[str, float]
+    crowd: Mapping[str, float | None]
+    corrected: Mapping[str, Estimate]
+    how: How
+    reason: str | None
+    design_effect: float
+    worth_in_ratings: float
+    left_out: Mapping[str, Estimate]
+    covered: Mapping[str, bool | None]
+
+
+def model_rows(fit: ModelFit) -> tuple[ModelRow, ...]:
+    """One row for each model, in the fit's order."""
+    return tuple(_row(item, fit) for item in fit.corrections)
+
+
+def _row(correction: ModelCorrection, fit: ModelFit) -> ModelRow:
+    rated = fit.models[correction.model]
+    means = rated.value.mean(axis=0).tolist() if len(rated.item) else [None] * len(fit.columns)
+    crowd: dict[str, float | None] = dict(zip(fit.columns, means, strict=True))
+    left_out = _left_out(correction.model, rated, fit.calibrated)
+    return ModelRow(
+        model=correction.model,
+        judged=correction.judged,
+        ratings=correction.ratings,
+        clusters=correction.clusters,
+        judge=correction.judge,
+        crowd=crowd,
+        corrected=correction.levels,
+        how=correction.how,
+        reason=correction.reason,
+        design_effect=correction.design_effect,
+        worth_in_ratings=correction.worth_in_ratings,
+        left_out=left_out,
+        covered={name: _covers(estimate, crowd[name]) for name, estimate in left_out.items()},
+    )
+
+
+def _left_out(model: str, rated: RatedModel, columns: Mapping[str, CalibratedModels]) -> dict[str, Estimate]:
     """What the line through the other models would say of a rated model, had nobody rated it."""
     if not len(rated.item) or not len(rated.judged):
         return {}
     means, noises = judge_means(rated)
     return {
-        name: transport(line.without(model), Target(judge=float(mean), judge_noise=float(noise))).as_dict()
-        for (name, line), mean, noise in zip(lines.items(), means, noises, strict=True)
+        name: transport(column.without(model), Target(judge=float(mean), judge_noise=float(noise)))
+        for (name, column), mean, noise in zip(columns.items(), means, noises, strict=True)
     }
 
 
-def _holds(estimate: Mapping[str, float | None], value: float) -> bool | None:
-    low, high = estimate["low"], estimate["high"]
-    return None if low is None or high is None else bool(low <= value <= high)
+def _covers(estimate: Estimate, level: float | None) -> bool | None:
+    ends = estimate.interval
+    return None if ends is None or level is None else ends.low <= level <= ends.high
 
 
-def between_part(
-    models: Mapping[str, RatedModel], in_line: Mapping[str, RatedModel], scale: Sequence[str]
-) -> dict[str, Any]:
-    """The line through models, and what it is worth."""
-    names = columns_of(scale)
-    lines = calibrated_models(in_line)
-    effect = design_effect_of(models)
-    spread = spread_of(models)
-    top = lines[-1] if lines else None
-    return {
-        "columns": list(names),
-        "lines": {
-            name: {**to_plain(line), **to_plain(fit_line(line)), "range": _finite(line.range)}
-            for name, line in zip(names, lines, strict=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnLine:
+    """The calibrated models of one column, and the line through them."""
+
+    calibrated: CalibratedModels
+    line: Line
+
+    def as_dict(self) -> dict[str, Any]:
+        """Put the models' figures and the line's side by side, and where the line reaches."""
+        return {**to_plain(self.calibrated), **to_plain(self.line), "range": self.calibrated.range}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BetweenModels:
+    """The line through models, by column, and what it is worth on a model nobody rated.
+
+    `worth_in_ratings` is by the line's spread; `as_exact_as` is how many ratings would give an interval as
+    wide as that of a model left out of the line.
+    """
+
+    columns: tuple[str, ...]
+    lines: Mapping[str, ColumnLine]
+    within_slope: float
+    design_effect: float
+    worth_in_ratings: float
+    as_exact_as: float | None
+
+
+def between_models(fit: ModelFit) -> BetweenModels:
+    """Say what the fit's lines are and what the last one, that of Good or the mean, is worth."""
+    last = fit.calibrated[fit.columns[-1]]
+    effect, spread = fit.design_effect, fit.spread
+    return BetweenModels(
+        columns=fit.columns,
+        lines={
+            name: ColumnLine(calibrated=column, line=fit.lines[name])
+            for name, column in fit.calibrated.items()
         },
-        "within_slope": finite_or_none(within_slope(models)),
-        "design_effect": effect,
-        "worth_in_ratings": finite_or_none(judge_worth(top, design_effect=effect, spread=spread))
-        if top
-        else None,
-        "as_exact_as": _as_exact_as(top, effect * spread) if top else None,
-    }
+        within_slope=within_slope(fit.models),
+        design_effect=effect,
+        worth_in_ratings=judge_worth(last, design_effect=effect, spread=spread),
+        as_exact_as=_as_exact_as(last, effect * spread),
+    )
 
 
-def _as_exact_as(line: CalibratedModels, variance: float) -> float | None:
+def _as_exact_as(calibrated: CalibratedModels, variance: float) -> float | None:
     """How many ratings would give an interval as wide as the line's of a model left out of it, on average."""
-    known = [item.interval for item in left_out_levels(line)]
-    halves = [(item.high - item.low) / 2 for item in known if item]
+    intervals = [level.interval for level in left_out_levels(calibrated)]
+    halves = [(ends.high - ends.low) / 2 for ends in intervals if ends]
     return finite_or_none(variance * (NORMAL / float(np.mean(halves))) ** 2) if halves else None
 
 
-def _finite(values: Sequence[float]) -> list[float | None]:
-    return [finite_or_none(value) for value in values]
-
-
-def planning_part(
-    models: Mapping[str, RatedModel], between: Mapping[str, Any], scale: Sequence[str]
-) -> list[Any]:
+def plan_comparisons(fit: ModelFit, scale: Sequence[str]) -> tuple[RatingsPlan, ...]:
     """How many ratings of each of two models find a difference, for several differences."""
-    names = columns_of(scale)
-    line = between["lines"].get(names[-1])
-    between_sd = line["between_sd"] if line else None
-    steps = SHARE_STEPS if names == LABELS else [part * (len(scale) - 1) for part in MEAN_STEPS]
-    return [
-        to_plain(
-            plan_ratings(
-                step,
-                spread=spread_of(models),
-                design_effect=max(1.0, between["design_effect"]),
-                correlation=_correlation(models),
-                between_sd=float("inf") if between_sd is None else between_sd,
-            )
+    between_sd = fit.lines[fit.columns[-1]].between_sd
+    steps = SHARE_STEPS if fit.columns == LABELS else [part * (len(scale) - 1) for part in MEAN_STEPS]
+    return tuple(
+        plan_ratings(
+            step,
+            spread=fit.spread,
+            design_effect=max(1.0, fit.design_effect),
+            correlation=_correlation(fit.models),
+            between_sd=between_sd if np.isfinite(between_sd) else float("inf"),
         )
         for step in steps
-    ]
-
-
-def design_effect_of(models: Mapping[str, RatedModel]) -> float:
-    """How many ratings of raters' batches count as one independent rating, over all models."""
-    found = [
-        item["design_effect"] for item in (row.as_dict() for row in correct(models, names=_names(models)))
-    ]
-    known = [value for value in found if value is not None]
-    return float(np.mean(known)) if known else 1.0
-
-
-def _names(models: Mapping[str, RatedModel]) -> tuple[str, ...]:
-    first = next(iter(models.values()), None)
-    return MEAN if first is not None and first.judged.shape[1] == 1 else LABELS
-
-
-def spread_of(models: Mapping[str, RatedModel]) -> float:
-    """The mean variance of single ratings of one model, in the last column."""
-    found = [float(rated.value[:, -1].var()) for rated in models.values() if len(rated.item)]
-    return float(np.mean(found)) if found else float("nan")
+    )
 
 
 def _correlation(models: Mapping[str, RatedModel]) -> float:
-    """Of ratings and judgments within models."""
-    both = own = others = 0.0
+    """Pooled within-model correlation of ratings and judgments; 0 where it is undefined."""
+    both = of_judge = of_people = 0.0
     for rated in models.values():
         if len(rated.item):
             judged, value = rated.judged[rated.item, -1], rated.value[:, -1]
             both += float(((judged - judged.mean()) * (value - value.mean())).sum())
-            own += float(((judged - judged.mean()) ** 2).sum())
-            others += float(((value - value.mean()) ** 2).sum())
-    found = float(ratio(np.array(both), np.array(np.sqrt(own * others))))
-    return found if np.isfinite(found) else 0.0
+            of_judge += float(((judged - judged.mean()) ** 2).sum())
+            of_people += float(((value - value.mean()) ** 2).sum())
+    correlation = float(ratio(np.array(both), np.array(np.sqrt(of_judge * of_people))))
+    return correlation if np.isfinite(correlation) else 0.0

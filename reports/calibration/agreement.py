@@ -1,54 +1,63 @@
 """How far a judge agrees with people: sections on agreement with ceiling and baselines, and on confusion."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 
-from data.text import METRIC_NAMES, Row, estimate, number, part, rows, show_estimate, text_of
-from reports.charts import Line, Look, Mark, interval_dots
-from reports.page import Cell, Figure, Section, Table, row
+from calibration.agreement.alt_test import AlternativeTest
+from calibration.agreement.ceiling import Ceiling
+from calibration.fit import CalibrationReport, RatedData
+from data.text import AnyEstimate, number, show_estimate
+from reports.charts import Line, Look, dot_plot, mark
+from reports.page import Cell, Section, Table, row
 
+METRIC_NAMES = {
+    "qwk": "Weighted kappa, by label",
+    "qwk_matched": "Weighted kappa, by order",
+    "spearman": "Spearman correlation",
+    "balanced_accuracy": "Balanced accuracy",
+    "exact": "Exact agreement",
+    "macro_f1": "Macro F1",
+    "kappa": "Cohen's kappa",
+    "kappa_linear": "Linear weighted kappa",
+    "kendall": "Kendall's tau-b",
+    "icc": "ICC(A,1)",
+    "alpha_nominal": "Krippendorff's alpha, nominal",
+    "alpha_ordinal": "Krippendorff's alpha, ordinal",
+    "alpha_interval": "Krippendorff's alpha, interval",
+    "ac1": "Gwet's AC1",
+    "ac2": "Gwet's AC2",
+    "pairwise_qwk": "Weighted kappa of two people",
+}
 SHOWN = ("qwk_matched", "spearman", "qwk", "balanced_accuracy")  # of all metrics, those with a figure
+Party = tuple[str, Look, Mapping[str, AnyEstimate]]  # who is compared: name, look and metrics
 
 
-def agreement_section(result: Row) -> Section | None:
+def agreement_section(report: CalibrationReport) -> Section:
     """The judge's agreement with people between trivial baselines and what people themselves reach."""
-    metrics = part(result, "agreement")
-    if not metrics:
-        return None
-    judges = list(_judges(result))
-    panels = [
-        Figure(
-            caption=METRIC_NAMES.get(metric, metric),
-            svg=interval_dots(
-                [
-                    Line(
-                        name=name,
-                        figure=show_estimate(found[metric]),
-                        marks=(Mark(look=look, **estimate(found[metric])),),
-                    )
-                    for name, look, found in judges
-                    if metric in found
-                ],
-                name=f"agreement-{metric}",
-                title=f"{METRIC_NAMES.get(metric, metric)}: the judge, baselines and people",
-                description=_describe(judges, metric),
-                tick=lambda value: f"{value:.2g}",
-                reference=0.0 if metric != "balanced_accuracy" else None,
-            ),
+    parties = list(_parties(report))
+    figures = [
+        dot_plot(
+            METRIC_NAMES[metric],
+            [
+                Line(name=name, figure=show_estimate(metrics[metric]), marks=(mark(look, metrics[metric]),))
+                for name, look, metrics in parties
+                if metric in metrics
+            ],
+            name=f"agreement-{metric}",
+            title=f"{METRIC_NAMES[metric]}: the judge, baselines and people",
+            tick=lambda value: f"{value:.2g}",
+            reference=0.0 if metric != "balanced_accuracy" else None,
         )
         for metric in SHOWN
-        if metric in metrics
+        if metric in report.agreement
     ]
-    names = list(dict.fromkeys([*METRIC_NAMES, *metrics]))
-    names = [metric for metric in names if any(metric in found for _, _, found in judges)]
     table = Table(
         caption="Agreement with people's ratings, with 95 % intervals",
-        head=("statistic", *(name for name, _, _ in judges)),
+        head=("statistic", *(name for name, _, _ in parties)),
         rows=tuple(
-            row(
-                METRIC_NAMES.get(metric, metric),
-                *(show_estimate(found.get(metric)) for _, _, found in judges),
-            )
-            for metric in names
+            row(title, *(show_estimate(metrics.get(metric)) for _, _, metrics in parties))
+            for metric, title in METRIC_NAMES.items()
+            if any(metric in metrics for _, _, metrics in parties)
         ),
         is_folded=True,
     )
@@ -56,132 +65,102 @@ def agreement_section(result: Row) -> Section | None:
         name="agreement",
         title="Agreement, with ceiling and baselines",
         short="Agreement",
-        text=tuple(_say_ceiling(result)),
+        text=tuple(_say_ceiling(report.ceiling)),
         key=(
             ("judge", "the judge"),
             ("rival", "a baseline"),
             ("people", "a person"),
             ("bound", "perfect knowledge: the most anyone can reach"),
         ),
-        figures=tuple(panels),
-        tables=(*_people_tables(result), table),
-        notes=tuple(_say_intervals(part(result, "data"))),
+        figures=tuple(figures),
+        tables=(*_people_tables(report.ceiling), table),
+        notes=tuple(_say_intervals(report.data)),
     )
 
 
-def _judges(result: Row) -> Iterator[tuple[str, Look, Row]]:
-    """Who is compared: name, look and metrics."""
-    ceiling = part(result, "ceiling")
-    yield str(part(result, "judge").get("name") or "judge"), "judge", part(result, "agreement")
-    for baseline in rows(result, "baselines"):
-        yield text_of(baseline, "name"), "rival", part(baseline, "metrics")
-    if ceiling.get("not_identifiable"):
-        for bound in rows(ceiling, "bounds")[:1]:
-            yield "a second person, supposed", "people", _as_matched(part(bound, "second_person"))
-            yield "perfect knowledge, supposed", "bound", _as_matched(part(bound, "perfect"))
-    elif ceiling:
-        people = {"qwk": ceiling.get("person_against_rest"), **part(ceiling, "people")}
-        yield "a person", "people", _as_matched(people)
+def _parties(report: CalibrationReport) -> Iterator[Party]:
+    ceiling = report.ceiling
+    yield report.judge.name, "judge", report.agreement
+    for baseline in report.baselines:
+        yield baseline.name, "rival", baseline.metrics
+    if ceiling.not_identifiable:
+        bound = ceiling.bounds[0]
+        yield "a second person, supposed", "people", as_matched(asdict(bound.second_person))
+        yield "perfect knowledge, supposed", "bound", as_matched(asdict(bound.perfect))
+    else:
+        yield "a person", "people", as_matched({"qwk": ceiling.person_against_rest, **ceiling.people})
 
 
-def _as_matched(metrics: Row) -> Row:
+def as_matched(metrics: Mapping[str, AnyEstimate]) -> Mapping[str, AnyEstimate]:
     """People's labels are as frequent as ratings: their kappa is the same by label and by order."""
-    return {**metrics, "qwk_matched": metrics["qwk"]} if "qwk" in metrics else metrics
+    return {**metrics, "qwk_matched": metrics["qwk"]}
 
 
-def _describe(judges: Sequence[tuple[str, Look, Row]], metric: str) -> str:
-    return "; ".join(f"{name} {show_estimate(found[metric])}" for name, _, found in judges if metric in found)
-
-
-def _say_ceiling(result: Row) -> Iterator[str]:
-    ceiling = part(result, "ceiling")
-    bounds = rows(ceiling, "bounds")
-    if ceiling.get("not_identifiable"):
-        said = str(ceiling["not_identifiable"]).removeprefix("not identifiable: ")
-        yield f"How far people agree among themselves is not identifiable here: {said}."
-        for bound in bounds[:1]:
-            yield (
-                "The marks for people are therefore supposed, not measured: what a second person would reach "
-                f"if two people agreed by a weighted kappa of {number(bound.get('reliability'))}, and what "
-                "somebody would who knew every response's true quality."
-            )
-    elif ceiling:
+def _say_ceiling(ceiling: Ceiling) -> Iterator[str]:
+    if ceiling.not_identifiable:
+        reason = ceiling.not_identifiable.removeprefix("not identifiable: ")
+        yield f"How far people agree among themselves is not identifiable here: {reason}."
         yield (
-            f"{number(ceiling.get('shared'), 0)} responses have two ratings or more, by "
-            f"{number(ceiling.get('raters'), 0)} people. "
-            "One person against the median of the others has a weighted kappa of "
-            f"{show_estimate(ceiling.get('person_against_rest'))}, the judge in that person's place "
-            f"{show_estimate(ceiling.get('judge_against_rest'))}; the judge is ahead by "
-            f"{show_estimate(ceiling.get('gap'))}."
+            "The marks for people are therefore supposed, not measured: what a second person would reach "
+            f"if two people agreed by a weighted kappa of {number(ceiling.bounds[0].reliability)}, and what "
+            "somebody would who knew every response's true quality."
         )
-    yield from _say_alternative(part(ceiling, "alternative"))
+    else:
+        yield (
+            f"{ceiling.shared:,} responses have two ratings or more, by {ceiling.raters:,} people. "
+            "One person against the median of the others has a weighted kappa of "
+            f"{show_estimate(ceiling.person_against_rest)}, the judge in that person's place "
+            f"{show_estimate(ceiling.judge_against_rest)}; the judge is ahead by "
+            f"{show_estimate(ceiling.gap)}."
+        )
+    if ceiling.alternative:
+        yield _say_alternative(ceiling.alternative)
 
 
-def _say_alternative(test: Row) -> Iterator[str]:
-    if not test:
-        return
-    if test.get("undefined"):
-        yield f"The alternative-annotator test is undefined: {test['undefined']}."
-        return
-    verdict = "passes" if test.get("is_passed") else "does not pass"
-    yield (
+def _say_alternative(test: AlternativeTest) -> str:
+    if test.undefined:
+        return f"The alternative-annotator test is undefined: {test.undefined}."
+    verdict = "passes" if test.is_passed else "does not pass"
+    return (
         f"The judge {verdict} the alternative-annotator test: it does as well as "
-        f"{number(test.get('winning_rate'), 0, scale=100)} % of the people in their own place, where half "
-        f"are needed (epsilon {number(test.get('epsilon'))}); "
-        f"its mean advantage is {show_estimate(test.get('advantage'))}."
+        f"{number(test.winning_rate, 0, scale=100)} % of the people in their own place, where half "
+        f"are needed (epsilon {number(test.epsilon)}); its mean advantage is {show_estimate(test.advantage)}."
     )
 
 
-def _people_tables(result: Row) -> Iterator[Table]:
-    left_out = rows(part(result, "ceiling"), "left_out")
-    if left_out:
+def _people_tables(ceiling: Ceiling) -> Iterator[Table]:
+    if ceiling.left_out:
         yield Table(
             caption="Weighted kappa with the median of the others: each person, and the judge instead",
             head=("person", "responses", "person", "judge"),
             rows=tuple(
-                row(
-                    text_of(item, "rater"),
-                    item.get("responses"),
-                    number(item.get("person")),
-                    number(item.get("judge")),
-                )
-                for item in left_out
+                row(item.rater, item.responses, number(item.person), number(item.judge))
+                for item in ceiling.left_out
             ),
         )
 
 
-def _say_intervals(data: Row) -> Iterator[str]:
-    if data.get("draws"):
-        kind = str(data.get("clusters", "cluster"))
+def _say_intervals(data: RatedData) -> Iterator[str]:
+    if data.draws:
+        plural = f"{data.clusters}es" if data.clusters.endswith("ch") else f"{data.clusters}s"
         yield (
-            f"Intervals: 95 %, from {data['draws']:,} draws that resample "
-            f"{number(data.get('cluster_count'), 0)} whole {_plural(kind)}, since the ratings of one {kind} "
-            "are not independent."
+            f"Intervals: 95 %, from {data.draws:,} draws that resample {data.cluster_count:,} whole "
+            f"{plural}, since the ratings of one {data.clusters} are not independent."
         )
 
 
-def _plural(word: str) -> str:
-    return f"{word}es" if word.endswith(("ch", "s")) else f"{word}s"
-
-
-def confusion_section(result: Row) -> Section | None:
+def confusion_section(report: CalibrationReport) -> Section:
     """People's ratings down, the judge's labels across."""
-    confusion = part(result, "confusion")
-    labels, counts = confusion.get("labels") or [], confusion.get("rows") or []
-    if not labels or not counts:
-        return None
+    labels, counts = report.confusion.labels, report.confusion.rows
     body = []
     for label, line in zip(labels, counts, strict=True):
         total = sum(line)
         cells = [
-            Cell(
-                f"{count:,} ({100 * count / total:.0f} %)" if total else f"{count:,}",
-                -count / total if total else None,
-            )
+            Cell(f"{count:,} ({100 * count / total:.0f} %)", -count / total) if total else Cell(f"{count:,}")
             for count in line
         ]
         body.append(row(label, *cells, total))
-    sums = [sum(line[number] for line in counts) for number in range(len(labels))]
+    sums = [sum(column) for column in zip(*counts, strict=True)]
     body.append(row("all", *sums, sum(sums)))
     return Section(
         name="confusion",

@@ -1,33 +1,45 @@
-"""Where a judge leans: sections on biases, each with what could have been found, and on rewritten replies."""
+"""Where a judge leans: sections on biases, on rewritten replies and on attacks; attacks also as a page."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from math import inf
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import isfinite
 
-from data.text import Row, estimate, listed, number, part, rows, show_estimate, text_of, total
-from reports.charts import Line, Look, Mark, interval_dots, span
+from calibration.bias.audits import AUDITS, Finding
+from calibration.bias.probe_effects import ALLOWED
+from calibration.fit import CalibrationReport
+from data.text import ends_of, listed, number, percent, show_estimate
+from judge.robustness.attacks import LIMIT, Flips, Gamed
+from judge.robustness.probes import ProbeResult
+from reports.charts import Line, Look, dot_plot, mark, signed_tick, span
 from reports.page import Figure, Page, Section, Table, row
 
 CAPTIONS = {"model": "One model against all others", "emotion": "One emotion against all others"}
 MOST_LINES = 20  # in one figure
 RESULTS: dict[str, Look] = {"passes": "judge", "fails": "found", "cannot tell": "raw"}
+WORST = 10  # attacks in the table; all of them are in the JSON
+VERDICTS = {
+    "passes": "fewer than the limit",
+    "fails": "more than the limit",
+    "cannot tell": "cannot be told from the limit",
+}
 
 
-def _findings(result: Row) -> Sequence[Row]:
-    """The audits, whether they come as a list or under a name."""
-    found = result.get("bias")
-    if isinstance(found, Mapping):
-        return rows(found, "findings") or rows(found, "audits")
-    return rows(result, "bias")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbedJudge:
+    """What rewriting replies does to the scores of a judge, which need not be the one calibrated."""
+
+    judge: str
+    version: str
+    results: tuple[ProbeResult, ...]
 
 
-def bias_section(result: Row) -> Section | None:
+def bias_section(report: CalibrationReport) -> Section | None:
     """A forest plot: what each audit found, and what it could have found."""
-    findings = _findings(result)
+    findings = report.bias.findings
     if not findings:
         return None
-    threshold = next((item.get("threshold") for item in findings if item.get("threshold") is not None), None)
-    found = [item for item in findings if item.get("verdict") == "found"]
-    blind = [item for item in findings if item.get("verdict") == "could not have been found"]
+    found = [_about(item) for item in findings if item.verdict == "found"]
+    hidden = sum(item.verdict == "could not have been found" for item in findings)
     return Section(
         name="bias",
         title="Biases, and what could have been found",
@@ -35,14 +47,9 @@ def bias_section(result: Row) -> Section | None:
         text=(
             "Does the judge err more for some responses than for others? Each effect is in points of score. "
             "Where nothing was found, the grey band tells how large an effect would have been found with a "
-            "power of 80 %: inside it, nobody can say."
-            + (
-                f" An effect of {number(threshold)} points is taken to matter."
-                if threshold is not None
-                else ""
-            ),
-            f"Found: {listed([_about(item) for item in found])}. "
-            f"Could not have been found: {len(blind)} of {len(findings)}.",
+            "power of 80 %: inside it, nobody can say. "
+            f"An effect of {number(findings[0].threshold)} points is taken to matter.",
+            f"Found: {listed(found)}. Could not have been found: {hidden} of {len(findings)}.",
         ),
         key=(("found", "found"), ("raw", "not found"), ("band", "too small to be found")),
         figures=tuple(_forests(findings)),
@@ -50,21 +57,26 @@ def bias_section(result: Row) -> Section | None:
     )
 
 
-def _about(finding: Row) -> str:
-    return str(finding.get("about") or finding.get("audit"))
+def _about(finding: Finding) -> str:
+    return finding.about or finding.audit
 
 
-def _forests(findings: Sequence[Row]) -> Iterator[Figure]:
+def _forests(findings: Sequence[Finding]) -> Iterator[Figure]:
     """The single audits, the models, and the emotions in two halves of equal scale, the kindest first."""
-    general = [item for item in findings if item.get("audit") not in CAPTIONS]
+    general = [item for item in findings if item.audit not in CAPTIONS]
     if general:
         yield _forest(general, "general", "Of all responses")
     for audit, caption in CAPTIONS.items():
         items = sorted(
-            (item for item in findings if item.get("audit") == audit),
-            key=lambda item: -(part(item, "effect").get("value") or 0.0),
+            (item for item in findings if item.audit == audit),
+            key=lambda item: -(item.effect.value if isfinite(item.effect.value) else 0.0),
         )
-        ends = [end for item in items for end in (*estimate(item.get("effect")).values(), *_blind(item))]
+        ends = [
+            end
+            for item in items
+            for end in (*ends_of(item.effect), *(_undetected(item) or ()))
+            if end is not None and isfinite(end)
+        ]
         half = (len(items) + 1) // 2 if len(items) > MOST_LINES else len(items)
         for start in range(0, len(items), half or 1):
             which = "" if half == len(items) else (", kinder" if not start else ", harsher")
@@ -73,45 +85,36 @@ def _forests(findings: Sequence[Row]) -> Iterator[Figure]:
 
 
 def _forest(
-    findings: Sequence[Row], name: str, caption: str, domain: tuple[float, float] | None = None
+    findings: Sequence[Finding], name: str, caption: str, domain: tuple[float, float] | None = None
 ) -> Figure:
-    lines = [
-        Line(
-            name=_about(item),
-            figure=number(part(item, "effect").get("value"), 2, sign=True),
-            marks=(Mark(look=_look(item), **estimate(item.get("effect"))),),
-            band=_blind(item) or None,
-        )
-        for item in findings
-    ]
-    said = [
-        f"{_about(item)} {show_estimate(item.get('effect'))}, {text_of(item, 'verdict')}" for item in findings
-    ]
-    return Figure(
-        caption=caption,
-        svg=interval_dots(
-            lines,
-            name=f"bias-{name}",
-            title=f"Effects on the judge's error: {caption}",
-            description="; ".join(said),
-            tick=lambda value: f"{value:+.2g}" if value else "0",
-            reference=0.0,
-            domain=domain,
+    return dot_plot(
+        caption,
+        [
+            Line(
+                name=_about(item),
+                figure=number(item.effect.value, 2, sign=True),
+                marks=(mark("found" if item.verdict == "found" else "raw", item.effect),),
+                band=_undetected(item),
+            )
+            for item in findings
+        ],
+        name=f"bias-{name}",
+        title=f"Effects on the judge's error: {caption}",
+        description="; ".join(
+            f"{_about(item)} {show_estimate(item.effect)}, {item.verdict}" for item in findings
         ),
+        tick=signed_tick,
+        reference=0.0,
+        domain=domain,
     )
 
 
-def _look(finding: Row) -> Look:
-    return "found" if finding.get("verdict") == "found" else "raw"
-
-
-def _blind(finding: Row) -> tuple[float, float] | tuple[()]:
+def _undetected(finding: Finding) -> tuple[float, float] | None:
     """Within these ends an effect would not have been found."""
-    detectable = finding.get("detectable")
-    return () if detectable is None else (-detectable, detectable)
+    return (-finding.detectable, finding.detectable) if isfinite(finding.detectable) else None
 
 
-def _bias_table(findings: Sequence[Row]) -> Table:
+def _bias_table(findings: Sequence[Finding]) -> Table:
     return Table(
         caption="Every audit, in points of score",
         head=(
@@ -125,13 +128,13 @@ def _bias_table(findings: Sequence[Row]) -> Table:
         ),
         rows=tuple(
             row(
-                f"{item.get('audit')}: {item['about']}" if item.get("about") else text_of(item, "audit"),
-                show_estimate(item.get("effect"), digits=3),
-                number(item.get("detectable"), 3),
-                number(item.get("p"), 3),
+                f"{item.audit}: {item.about}" if item.about else item.audit,
+                show_estimate(item.effect, digits=3),
+                number(item.detectable, 3),
+                number(item.p, 3),
                 _outcome(item),
-                item.get("ratings"),
-                str(item.get("what") or ""),
+                item.ratings,
+                AUDITS[item.audit],
             )
             for item in findings
         ),
@@ -140,35 +143,18 @@ def _bias_table(findings: Sequence[Row]) -> Table:
     )
 
 
-def _outcome(finding: Row) -> str:
-    size = {"matters": ", large enough to matter", "small": ", too small to matter"}.get(
-        text_of(finding, "size"), ""
-    )
-    verdict = text_of(finding, "verdict")
-    note = f" ({finding['note']})" if finding.get("note") else ""
-    return f"{verdict}{size if verdict == 'found' else ''}{note}"
+def _outcome(finding: Finding) -> str:
+    sizes = {"matters": ", large enough to matter", "small": ", too small to matter", "unclear": ""}
+    size = sizes[finding.size] if finding.verdict == "found" else ""
+    return f"{finding.verdict}{size}{f' ({finding.note})' if finding.note else ''}"
 
 
-def probes_section(result: Row) -> Section | None:
+def probes_section(probed: ProbedJudge) -> Section:
     """What rewriting replies on purpose does to the judge's scores."""
-    found = (
-        rows(result, "probes")
-        or rows(part(result, "probes"), "results")
-        or rows(part(result, "bias"), "probes")
-    )
-    if not found:
-        return None
-    failed = [text_of(item, "name") for item in found if item.get("result") == "fails"]
-    unclear = [text_of(item, "name") for item in found if item.get("result") == "cannot tell"]
-    lines = [
-        Line(
-            name=text_of(item, "name"),
-            figure=f"{number(part(item, 'change').get('value'), 2, sign=True)}, {text_of(item, 'result')}",
-            marks=(Mark(look=RESULTS.get(text_of(item, "result"), "raw"), **estimate(item.get("change"))),),
-            band=_allowed(item),
-        )
-        for item in found
-    ]
+    named = {
+        result: [item.probe.name for item in probed.results if item.found.result == result]
+        for result in RESULTS
+    }
     return Section(
         name="probes",
         title="Replies rewritten on purpose",
@@ -176,7 +162,7 @@ def probes_section(result: Row) -> Section | None:
         text=(
             "Each probe changes replies in one way and asks the judge again; the change of the mean score "
             "should fall into the grey band.",
-            f"Failed: {listed(failed)}. Cannot be told: {listed(unclear)}.",
+            f"Failed: {listed(named['fails'])}. Cannot be told: {listed(named['cannot tell'])}.",
         ),
         key=(
             ("judge", "passes"),
@@ -185,38 +171,34 @@ def probes_section(result: Row) -> Section | None:
             ("band", "where a good judge's change lies"),
         ),
         figures=(
-            Figure(
-                caption="Change of the mean score, in points",
-                svg=interval_dots(
-                    lines,
-                    name="probes-figure",
-                    title="Change of the judge's mean score under each rewriting",
-                    description="; ".join(f"{line.name} {line.figure}" for line in lines),
-                    tick=lambda value: f"{value:+.2g}" if value else "0",
-                    reference=0.0,
-                ),
+            dot_plot(
+                "Change of the mean score, in points",
+                [
+                    Line(
+                        name=item.probe.name,
+                        figure=f"{number(item.found.change.value, 2, sign=True)}, {item.found.result}",
+                        marks=(mark(RESULTS[item.found.result], item.found.change),),
+                        band=_allowed(item),
+                    )
+                    for item in probed.results
+                ],
+                name="probes-figure",
+                title="Change of the judge's mean score under each rewriting",
+                tick=signed_tick,
+                reference=0.0,
             ),
         ),
-        tables=(_probe_table(found),),
+        tables=(_probe_table(probed.results),),
     )
 
 
-def _allowed(item: Row) -> tuple[float, float] | None:
-    """Where the change should lie; see `calibration.changes.ALLOWED`."""
-    limit = item.get("limit")
-    if limit is None:
-        return None
-    places = {
-        "up": (limit, inf),
-        "not up": (-inf, limit),
-        "same": (-limit, limit),
-        "not down": (-limit, inf),
-        "down": (-inf, -limit),
-    }
-    return places.get(text_of(item, "should"))
+def _allowed(result: ProbeResult) -> tuple[float, float]:
+    """Where the change should lie."""
+    low, high = ALLOWED[result.probe.should]
+    return low * result.probe.limit, high * result.probe.limit
 
 
-def _probe_table(found: Sequence[Row]) -> Table:
+def _probe_table(results: Sequence[ProbeResult]) -> Table:
     return Table(
         caption="Every probe: change of score, and per cent of labels that went to Good or away from it",
         head=(
@@ -233,63 +215,52 @@ def _probe_table(found: Sequence[Row]) -> Table:
         ),
         rows=tuple(
             row(
-                text_of(item, "name"),
-                show_estimate(item.get("change")),
-                text_of(item, "should"),
-                number(item.get("limit")),
-                text_of(item, "result"),
-                show_estimate(item.get("to_good"), is_share=True),
-                show_estimate(item.get("from_good"), is_share=True),
-                item.get("pairs"),
-                total(part(item, "unscored")),
-                str(item.get("why") or ""),
+                item.probe.name,
+                show_estimate(item.found.change),
+                item.probe.should,
+                number(item.probe.limit),
+                item.found.result,
+                percent(item.found.to_good),
+                percent(item.found.from_good),
+                item.found.pairs,
+                sum(item.unscored.values()),
+                item.probe.why,
             )
-            for item in found
+            for item in results
         ),
         words=frozenset({0, 2, 4, 9}),
         is_folded=True,
     )
 
 
-# Attacks on a judge as a section of its report, and as a page for the terminal.
-
-WORST = 10  # attacks in the table; all of them are in the JSON
-VERDICTS = {
-    "passes": "fewer than the limit",
-    "fails": "more than the limit",
-    "cannot tell": "cannot be told from the limit",
-}
-
-
-def attacks_page(found: Row) -> Page:
-    """What `nightly.gaming.run_attacks` found, by itself."""
-    section = make_section(found)
+def attacks_page(gamed: Gamed) -> Page:
+    """What came of the attacks on a judge, by itself."""
+    section = attacks_section(gamed)
     return Page(
-        title=f"Attacks on the judge {text_of(found, 'judge')} {text_of(found, 'version')}",
-        subtitle=_say_plain(found),
+        title=f"Attacks on the judge {gamed.judge} {gamed.version}",
+        subtitle=_say_plain(gamed),
         verdict=section.text[1:],
         sections=tuple(
-            Section(name=section.name, title=table.caption, short=section.short, tables=(_bare(table),))
+            Section(
+                name=section.name,
+                title=table.caption,
+                short=section.short,
+                tables=(Table(caption="", head=table.head, rows=table.rows),),
+            )
             for table in section.tables
         ),
         foot=section.notes[0],
     )
 
 
-def attacks_section(result: Row) -> Section | None:
-    """The section of a calibration's report, where attacks were tried."""
-    found = part(result, "attacks")
-    return make_section(found) if found else None
-
-
-def make_section(found: Row) -> Section:
+def attacks_section(gamed: Gamed) -> Section:
     """Families of attacks and the worst attacks, with the part of Bad replies that each makes Good."""
     return Section(
         name="attacks",
         title="Bad replies dressed up as good ones",
         short="Attacks",
-        text=(_say_plain(found), _say_all(found)),
-        tables=(*_flips(found), _kinds(part(found, "plain_bad_by_kind"))),
+        text=(_say_plain(gamed), _say_overall(gamed)),
+        tables=(*_flips(gamed), _kinds(gamed)),
         notes=(
             "Per cent of the attacked replies that are scored; all of them were Bad before. "
             "Intervals of families draw attacks and replies anew, those of single attacks are exact.",
@@ -297,67 +268,54 @@ def make_section(found: Row) -> Section:
     )
 
 
-def _say_plain(found: Row) -> str:
-    plain = part(found, "plain")
-    bad = number(plain.get("Bad"), 0)
-    told = f"Of {sum(plain.values()):,} plain replies without empathy the judge calls {bad} Bad"
-    unscored = f", {plain['unscored']:,} are unscored" if plain.get("unscored") else ""
+def _say_plain(gamed: Gamed) -> str:
+    labels = gamed.plain
+    told = f"Of {sum(labels.values()):,} plain replies without empathy the judge calls {labels['Bad']:,} Bad"
+    unscored = f", {labels['unscored']:,} are unscored" if labels["unscored"] else ""
     return f"{told}{unscored}; only the Bad ones are attacked."
 
 
-def _say_all(found: Row) -> str:
-    overall = part(found, "overall")
-    share = part(overall, "to_good")
-    if share.get("value") is None:
+def _say_overall(gamed: Gamed) -> str:
+    overall = gamed.overall
+    if not isfinite(overall.to_good.value):
         return "Nothing can be said of attacks: no reply that the judge calls Bad was judged again."
-    verdict = VERDICTS.get(text_of(found, "result"), "")
     return (
-        f"{number(overall.get('attacks'), 0)} attacks make {show_estimate(share, is_share=True)} per cent of "
-        f"them Good, {verdict} of {number(found.get('limit'), 0, scale=100)}; "
-        f"{show_estimate(overall.get('not_bad'), is_share=True)} per cent are no longer Bad, "
-        f"{number(overall.get('unscored'), 0)} of {number(overall.get('pairs'), 0)} unscored."
+        f"{overall.attacks:,} attacks make {percent(overall.to_good)} per cent of "
+        f"them Good, {VERDICTS[gamed.result]} of {number(LIMIT, 0, scale=100)}; "
+        f"{percent(overall.not_bad)} per cent are no longer Bad, "
+        f"{overall.unscored:,} of {overall.pairs:,} unscored."
     )
 
 
-def _flips(found: Row) -> Iterator[Table]:
+def _flips(gamed: Gamed) -> Iterator[Table]:
     """By family, and the worst attacks; neither where every line would be undefined."""
-    if worst := _worst(found):
-        yield _table("By family", "family", rows(found, "families"))
+    defined = [item for item in gamed.attacks if isfinite(item.to_good.value)]
+    worst = sorted(defined, key=lambda item: (-item.to_good.value, -item.not_bad.value))[:WORST]
+    if worst:
+        yield _table("By family", "family", gamed.families)
         yield _table(f"The {len(worst)} worst attacks", "attack", worst)
 
 
-def _worst(found: Row) -> Sequence[Row]:
-    defined = [item for item in rows(found, "attacks") if part(item, "to_good").get("value") is not None]
-    return sorted(
-        defined, key=lambda item: tuple(-part(item, share)["value"] for share in ("to_good", "not_bad"))
-    )[:WORST]
-
-
-def _table(caption: str, name: str, found: Sequence[Row]) -> Table:
+def _table(caption: str, name: str, flips: Sequence[Flips]) -> Table:
     return Table(
         caption=caption,
         head=(name, "Good, %", "not Bad, %", "suspected, %", "unscored"),
         rows=tuple(
             row(
-                text_of(item, "name"),
-                show_estimate(item.get("to_good"), is_share=True),
-                number(part(item, "not_bad").get("value"), 1, scale=100),
-                number(item["suspected"] / item["pairs"], 0, scale=100) if item.get("pairs") else None,
-                item.get("unscored"),
+                item.name,
+                percent(item.to_good),
+                number(item.not_bad.value, 1, scale=100),
+                number(item.suspected / item.pairs, 0, scale=100) if item.pairs else None,
+                item.unscored,
             )
-            for item in found
+            for item in flips
         ),
     )
 
 
-def _kinds(kinds: Mapping[str, Row]) -> Table:
+def _kinds(gamed: Gamed) -> Table:
     return Table(
         caption="Plain replies the judge calls Bad",
         head=("kind of reply", "called Bad", "of"),
-        rows=tuple(row(kind, counts.get("bad"), counts.get("replies")) for kind, counts in kinds.items()),
+        rows=tuple(row(kind, bad, replies) for kind, (bad, replies) in gamed.bad_by_kind.items()),
     )
-
-
-def _bare(table: Table) -> Table:
-    """Without its caption, which is the section's title."""
-    return Table(caption="", head=table.head, rows=table.rows)

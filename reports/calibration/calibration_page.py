@@ -1,28 +1,33 @@
-"""A calibration on a terminal: the verdict first, then tables that fit into 80 columns."""
+"""A calibration's report: as a page, written to files, and as the tables a terminal shows."""
 
 import json
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite
+from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from rich.table import Table
+from rich.table import Table as Grid
 from rich.text import Text
 
 from calibration.artifact import Calibration
-from calibration.from_trials import left_out_rows
+from calibration.estimate import Estimate
+from calibration.fit import CalibrationReport, CalibrationResult
+from calibration.from_trials import left_out_models
 from data.judgments import say_flags
-from data.text import Row, headline_of, part, printable, rows, show, show_estimate, total, worth_of
-from data.text import number as number_of
+from data.records import to_plain
+from data.text import AnyEstimate, ends_of, number, printable, show
+from judge.robustness.attacks import Gamed
 from reports.calibration.agreement import agreement_section, confusion_section
-from reports.calibration.bias import attacks_section, bias_section, probes_section
+from reports.calibration.bias import ProbedJudge, attacks_section, bias_section, probes_section
 from reports.calibration.costs import planning_section, runs_section
 from reports.calibration.disagreements import disagreements_section, emotions_section, policy_section
 from reports.calibration.per_model import models_section, raters_section
 from reports.calibration.probabilities import conformal_section, reliability_section
-from reports.page import Page, Section
-from reports.page import Table as Table_sections
-from reports.page import row as row_of
+from reports.calibration.verdict import say_verdict
+from reports.html import write_page
+from reports.page import Page, Section, Table, row
 from reports.terminal import open_screen, print_table
 
 METRICS: Final = {
@@ -32,191 +37,8 @@ METRICS: Final = {
     "balanced_accuracy": "bal. acc.",
     "exact": "exact",
 }
-WORDS: Final = 24  # of a name, as much as a column of a table of six can hold
-
-
-def print_report(report: Mapping[str, Any], written: Sequence[Path]) -> None:
-    """The verdict, the runs beside baselines and people, the models, the audits; and where the rest lies."""
-    console = open_screen()
-    for sentence in report["verdict"]:
-        lines = textwrap.wrap(printable(sentence), max(40, min(console.width, 100) - 2))
-        console.print(Text("\n  ".join([f"- {lines[0]}", *lines[1:]])), soft_wrap=True)
-    console.print()
-    print_table(console, _runs(report["runs"]))
-    console.print()
-    print_table(console, _models(report))
-    if found := _audits(report):
-        console.print()
-        print_table(console, found)
-    about = report["calibration"]
-    data = report["data"]
-    clusters = {"batch": "batches", "rater": "raters"}.get(data["clusters"], "prompts")
-    notes = [
-        f"{_people(report)}; 95 % intervals, {data['draws']:,} draws of {data['cluster_count']:,} {clusters}",
-        f"calibration {about['digest'][:12]}, until {about['expires']}",
-        *say_flags(report.get("flagged")),
-        *(f"written {path}" for path in written),
-    ]
-    for note in notes:
-        console.print(Text(printable(note)), style="dim", soft_wrap=True)
-
-
-def _people(report: Mapping[str, Any]) -> str:
-    data = report["data"]
-    return f"{data['ratings']:,} ratings of {data['responses']:,} responses by {data['raters']:,} people"
-
-
-def _table(head: Sequence[str]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for number, name in enumerate(head):
-        table.add_column(name, justify="right" if number else "left", overflow="fold")
-    return table
-
-
-def _runs(rows: Sequence[Mapping[str, Any]]) -> Table:
-    has_costs = any(row.get("usd_per_1000") or row.get("seconds_per_1000") for row in rows)
-    table = _table(["", *METRICS.values(), *(["USD/1,000", "s/1,000"] if has_costs else [])])
-    for row in rows:
-        cells = [_short(row["metrics"].get(name), has_interval=not has_costs) for name in METRICS]
-        costs = [_cost(row.get(key)) for key in ("usd_per_1000", "seconds_per_1000")]
-        table.add_row(_name(row["name"]), *cells, *(costs if has_costs else []))
-    return table
-
-
-def _models(report: Mapping[str, Any]) -> Table:
-    """Of the last column, Good or the mean."""
-    column = report["data"]["columns"][-1]
-    scale, digits = (1.0, 2) if column == "mean" else (100.0, 1)
-    table = _table([f"model ({column})", "people", "judge", "corrected", "by", "had nobody rated it", "n"])
-    for row in report["models"]:
-        alone, level = row["left_out"].get(column), row["corrected"].get(column)
-        held = {True: "", False: " missed", None: ""}[row["covered"].get(column)]
-        table.add_row(
-            _name(row["model"]),
-            _number(row["crowd"].get(column), scale, digits),
-            _number(row["judge"].get(column), scale, digits),
-            show(level, scale=scale, digits=digits, glue="\n") if level else "refused",
-            row["how"],
-            (show(alone, scale=scale, digits=digits, glue="\n") if alone else "-") + held,
-            f"{row['ratings']:,}",
-        )
-    return table
-
-
-def _audits(report: Mapping[str, Any]) -> Table | None:
-    """The findings, and what asks for more ratings in one line each; single models and emotions if found."""
-    findings = (report["bias"] or {}).get("findings", [])
-    shown = [item for item in findings if not item["about"] or item["verdict"] == "found"]
-    if not shown:
-        return None
-    table = _table(["bias", "effect, in points", "could find", "verdict"])
-    for item in shown:
-        about = f" ({item['about']})" if item["about"] else ""
-        table.add_row(
-            _name(f"{item['audit']}{about}"),
-            _short(item["effect"], has_interval=True),
-            "-" if item["detectable"] is None else f"{item['detectable']:.2f}",
-            Text(item["verdict"]),
-        )
-    return table
-
-
-def print_shipped(calibration: Calibration, path: Path, *, as_json: bool) -> None:
-    """What a calibration from trials would have said of each model, had that model been new."""
-    rows = left_out_rows(calibration)
-    if as_json:
-        print(json.dumps({"digest": calibration.digest, "file": str(path), "models": rows}, indent=2))
-        return
-    console = open_screen()
-    table = _table(["left out", *calibration.between, "inside"])
-    for row in rows:
-        cells = [
-            f"{show(cell, scale=100, digits=1, glue=chr(10))}\ncrowd {100 * cell['crowd']:.1f}"
-            for cell in row["columns"].values()
-        ]
-        held = [cell["covered"] for cell in row["columns"].values()]
-        table.add_row(_name(row["model"]), *cells, f"{sum(held)} of {len(held)}")
-    print_table(console, table)
-    spread = calibration.lines[list(calibration.between)[-1]]["between_sd"]
-    for note in (
-        f"judge {calibration.judge} {calibration.version}, {calibration.count:,} ratings",
-        f"map {calibration.mapping['kind']}; spread between models "
-        f"{'undefined' if spread is None else f'{100 * spread:.1f} points'}",
-        f"calibration {calibration.digest[:12]}, until {calibration.expires}",
-        f"written {path}",
-    ):
-        console.print(Text(printable(note)), style="dim", soft_wrap=True)
-
-
-def print_self_test(found: Mapping[str, Any], *, as_json: bool) -> None:
-    """Coverage of the intervals on data whose answer is known."""
-    if as_json:
-        print(json.dumps(found, indent=2))
-        return
-    console = open_screen()
-    table = _table(["ratings", "raters", "shares", "differences", "new model", "both", "judge alone"])
-    for row in found["rows"]:
-        table.add_row(
-            str(row["ratings"]),
-            str(row["raters"]),
-            *(_range(row[key]) for key in ("shares", "differences")),
-            *(f"{100 * row[key]:.1f}" for key in ("unrated_good", "both_good")),
-            _range(row["naive_shares"]),
-        )
-    print_table(console, table)
-    lines = [f"per cent of 95 % intervals that hold the truth, {found['draws']:,} draws"]
-    if bias := found["bias"]:
-        lines.append(
-            f"a planted bias of {bias['effect']:.2f} is found in {100 * bias['found']:.0f} % "
-            f"(stated {100 * bias['stated']:.0f} %); one not there in {100 * bias['false_alarms']:.0f} %"
-        )
-    lines += [f"problem: {problem}" for problem in found["problems"]] or ["passed"]
-    for line in lines:
-        console.print(Text(line), soft_wrap=True)
-
-
-def _range(shares: Mapping[str, float]) -> str:
-    return f"{100 * min(shares.values()):.1f}-{100 * max(shares.values()):.1f}"
-
-
-def _short(estimate: Mapping[str, float | None] | None, *, has_interval: bool) -> str:
-    if estimate is None or estimate["value"] is None:
-        return "-"
-    shown = estimate if has_interval else {**estimate, "low": None, "high": None}
-    return show(shown, digits=2, zero=False, glue="\n" if has_interval else " ")
-
-
-def _number(value: float | None, scale: float, digits: int) -> str:
-    return "-" if value is None else f"{scale * value:.{digits}f}"
-
-
-def _cost(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}" if value < 100 else f"{value:,.0f}"
-
-
-def _name(name: str) -> Text:
-    clean = printable(name)
-    return Text(clean if len(clean) <= WORDS else f"{clean[: WORDS - 1]}\N{HORIZONTAL ELLIPSIS}")
-
-
-# A calibration's result as a page: which sections, in which order, and what stands at the top of it.
-
-ORDER = (
-    agreement_section,
-    models_section,
-    planning_section,
-    confusion_section,
-    reliability_section,
-    emotions_section,
-    bias_section,
-    probes_section,
-    attacks_section,
-    raters_section,
-    conformal_section,
-    policy_section,
-    disagreements_section,
-    runs_section,
-)
+WIDEST_NAME: Final = 24  # letters, as many as a column of a table of six can hold
+PLURALS: Final = {"batch": "batches", "rater": "raters", "prompt": "prompts"}
 READING = (
     "An interval in brackets holds the true figure 95 times of 100 if ratings come as these did; another "
     "crowd, rubric or kind of model is another question.",
@@ -236,101 +58,111 @@ MISUSE = (
     "To compare levels across calibrations, languages or kinds of conversation that nobody rated.",
     "To quote a share without its interval, or a rank where intervals overlap.",
 )
-LEFT_OUT = ("models", "columns", "shares")  # of the data: told in sections of their own
+TOLD_ELSEWHERE = ("models", "columns", "shares")  # of the data: in sections of their own
 
 
-def make_page(result: Row) -> Page:
-    """The page of a result; sections it has no data for are left out."""
-    made = [section for make in ORDER if (section := make(result)) is not None]
+def write_report(
+    result: CalibrationResult,
+    folder: str | PathLike[str],
+    *,
+    probes: ProbedJudge | None = None,
+    attacks: Gamed | None = None,
+) -> list[Path]:
+    """Write report.html, report.md and report.json; what was probed or attacked is told with the rest."""
+    page = make_page(result.report, probes=probes, attacks=attacks)
+    return write_page(page, plain_report(result.report, probes=probes, attacks=attacks), Path(folder))
+
+
+def plain_report(
+    report: CalibrationReport, *, probes: ProbedJudge | None = None, attacks: Gamed | None = None
+) -> dict[str, Any]:
+    """The report as report.json has it: the verdict in words, then all figures."""
+    plain = {"verdict": say_verdict(report), **to_plain(report)}
+    robustness = {"probes": probes, "attacks": attacks}
+    return plain | {name: to_plain(part) for name, part in robustness.items() if part is not None}
+
+
+def make_page(
+    report: CalibrationReport, *, probes: ProbedJudge | None = None, attacks: Gamed | None = None
+) -> Page:
+    """The page of a report; sections it has no data for are left out."""
+    sections = (
+        agreement_section(report),
+        models_section(report),
+        planning_section(report),
+        confusion_section(report),
+        reliability_section(report),
+        emotions_section(report),
+        bias_section(report),
+        probes_section(probes) if probes else None,
+        attacks_section(attacks) if attacks else None,
+        raters_section(report),
+        conformal_section(report),
+        policy_section(report),
+        disagreements_section(report),
+        runs_section(report),
+        Section(name="reading", title="How to read this", short="Reading", points=READING),
+        Section(name="misuse", title="What it must not be used for", short="Not for", points=MISUSE),
+        _provenance(report),
+    )
+    names = report.data.models
+    models = f"{len(names)} model{'s' if len(names) > 1 else ''}: {', '.join(names)}"
     return Page(
-        title=f"How far to trust {part(result, 'judge').get('name') or 'a judge'}",
-        subtitle=_subtitle(part(result, "data")),
-        verdict=(*_verdict(result), *(f"{line}." for line in say_flags(result.get("flagged")))),
-        facts=tuple(_facts(result)),
-        sections=(*made, *_reading(), *_provenance(result)),
+        title=f"How far to trust {report.judge.name}",
+        subtitle=f"{_say_data(report)}; {models}",
+        verdict=(*say_verdict(report), *(f"{line}." for line in say_flags(report.flagged))),
+        facts=tuple(_facts(report)),
+        sections=tuple(section for section in sections if section is not None),
         foot="All figures are in report.json beside this page.",
     )
 
 
-def _subtitle(data: Row) -> str:
-    if not data:
-        return "No data were given."
-    counts = [f"{data.get(key) or 0:,} {words}" for key, words in _COUNTED.items()]
-    models = data.get("models") or []
-    named = f"; {len(models)} model{'s' if len(models) > 1 else ''}: {', '.join(map(str, models))}"
-    return f"{' '.join(counts)}{named if models else ''}"
+def _say_data(report: CalibrationReport) -> str:
+    data = report.data
+    return f"{data.ratings:,} ratings of {data.responses:,} responses by {data.raters:,} people"
 
 
-_COUNTED = {"ratings": "ratings of", "responses": "responses by", "raters": "people"}
-
-
-def _verdict(result: Row) -> Iterator[str]:
-    sentences = result.get("verdict")
-    if sentences:
-        yield from [sentences] if isinstance(sentences, str) else map(str, sentences)
-        return
-    qwk = part(part(result, "agreement"), "qwk")
-    if qwk.get("value") is None:
-        yield "Nothing can be said of this judge: its agreement with people is undefined."
+def _facts(report: CalibrationReport) -> Iterator[tuple[str, str, str]]:
+    ceiling = report.ceiling
+    yield _fact("Weighted kappa with people", report.agreement[report.headline])
+    if ceiling.not_identifiable:
+        reach = number(ceiling.bounds[0].second_person.qwk)
+        yield "A second person would reach", reach, "supposed, not measured"
     else:
-        yield f"This judge agrees with people by a weighted kappa of {show_estimate(qwk)}."
+        yield _fact("A person against the others", ceiling.person_against_rest)
+    yield _fact("Order of models (tau)", report.over_models.means.tau)
+    if (worth := report.between.as_exact_as) is not None:
+        yield "On an unrated model as exact as", number(worth, 0), "ratings of it"
+    if unscored := report.data.unscored:
+        reasons = ", ".join(f"{reason} ({count:,})" for reason, count in unscored.items())
+        yield "Unscored", f"{sum(unscored.values()):,}", reasons
 
 
-def _facts(result: Row) -> Iterator[tuple[str, str, str]]:
-    metrics, ceiling = part(result, "agreement"), part(result, "ceiling")
-    if metrics:
-        found = part(metrics, headline_of(result))
-        yield "Weighted kappa with people", number_of(found.get("value")), _interval(found)
-    if ceiling.get("not_identifiable"):
-        for bound in rows(ceiling, "bounds")[:1]:
-            reach = number_of(part(bound, "second_person").get("qwk"))
-            yield "A second person would reach", reach, "supposed, not measured"
-    elif ceiling:
-        found = part(ceiling, "person_against_rest")
-        yield "A person against the others", number_of(found.get("value")), _interval(found)
-    tau = part(part(result, "over_models"), "tau")
-    if tau:
-        yield "Order of models (tau)", number_of(tau.get("value")), _interval(tau)
-    worth = worth_of(part(result, "between"))
-    if worth is not None:
-        yield "On an unrated model as exact as", number_of(worth, 0), "ratings of it"
-    unscored = part(part(result, "data"), "unscored")
-    if unscored:
-        reasons = ", ".join(f"{reason} ({number_of(count, 0)})" for reason, count in unscored.items())
-        yield "Unscored", f"{total(unscored):,}", reasons
+def _fact(name: str, estimate: Estimate) -> tuple[str, str, str]:
+    value, low, high = ends_of(estimate)
+    return name, number(value), "" if low is None else f"{number(low)} to {number(high)}"
 
 
-def _interval(found: Row) -> str:
-    if found.get("low") is None or found.get("high") is None:
-        return ""
-    return f"{number_of(found['low'])} to {number_of(found['high'])}"
-
-
-def _reading() -> Iterator[Section]:
-    yield Section(name="reading", title="How to read this", short="Reading", points=READING)
-    yield Section(name="misuse", title="What it must not be used for", short="Not for", points=MISUSE)
-
-
-def _provenance(result: Row) -> Iterator[Section]:
+def _provenance(report: CalibrationReport) -> Section:
     """Where every figure comes from: the judge, the data, the seed, and hashes where given."""
-    data = {key: value for key, value in part(result, "data").items() if key not in LEFT_OUT}
-    named = {"judge": part(result, "judge"), "": data, "calibration": part(result, "calibration")}
-    facts = {key: value for name, found in named.items() for key, value in _flat(found, name).items()}
-    if not facts:
-        return
-    table = Table_sections(
+    data = {key: value for key, value in to_plain(report.data).items() if key not in TOLD_ELSEWHERE}
+    parts = {"judge": to_plain(report.judge), "": data, "calibration": to_plain(report.calibration)}
+    facts = {key: value for name, part in parts.items() for key, value in _flat(part, name).items()}
+    table = Table(
         caption="What was calibrated, on what, and how",
         head=("fact", "value"),
-        rows=tuple(row_of(name, value) for name, value in facts.items()),
+        rows=tuple(row(name, value) for name, value in facts.items()),
         words=frozenset({0, 1}),
     )
-    yield Section(name="provenance", title="Where the figures come from", short="Provenance", tables=(table,))
+    return Section(
+        name="provenance", title="Where the figures come from", short="Provenance", tables=(table,)
+    )
 
 
-def _flat(found: Mapping[str, Any], name: str) -> dict[str, str]:
+def _flat(facts: Mapping[str, Any], name: str) -> dict[str, str]:
     """Nested facts as one list of names and texts; what is empty is left out."""
     flat: dict[str, str] = {}
-    for key, value in found.items():
+    for key, value in facts.items():
         full = f"{name} {key}".strip().replace("_", " ")
         if isinstance(value, Mapping):
             flat |= _flat(value, full)
@@ -341,3 +173,158 @@ def _flat(found: Mapping[str, Any], name: str) -> dict[str, str]:
         elif value not in (None, ""):
             flat[full] = str(value)
     return flat
+
+
+def print_report(report: CalibrationReport, written: Sequence[Path]) -> None:
+    """Print the verdict, the runs beside baselines and people, the models and the audits in 80 columns."""
+    console = open_screen()
+    for sentence in say_verdict(report):
+        lines = textwrap.wrap(printable(sentence), max(40, min(console.width, 100) - 2))
+        console.print(Text("\n  ".join([f"- {lines[0]}", *lines[1:]])), soft_wrap=True)
+    for grid in (_runs(report), _models(report), _audits(report)):
+        if grid.row_count:
+            console.print()
+            print_table(console, grid)
+    data, about = report.data, report.calibration
+    _print_notes(
+        f"{_say_data(report)}; 95 % intervals, {data.draws:,} draws of {data.cluster_count:,} "
+        f"{PLURALS[data.clusters]}",
+        f"calibration {about.digest[:12]}, until {about.expires}",
+        *say_flags(report.flagged),
+        *(f"written {path}" for path in written),
+    )
+
+
+def _print_notes(*notes: str) -> None:
+    console = open_screen()
+    for note in notes:
+        console.print(Text(printable(note)), style="dim", soft_wrap=True)
+
+
+def _grid(*head: str) -> Grid:
+    grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for place, name in enumerate(head):
+        grid.add_column(name, justify="right" if place else "left", overflow="fold")
+    return grid
+
+
+def _runs(report: CalibrationReport) -> Grid:
+    has_costs = any(run.usd_per_1000 or run.seconds_per_1000 for run in report.runs)
+    grid = _grid("", *METRICS.values(), *(["USD/1,000", "s/1,000"] if has_costs else []))
+    for run in report.runs:
+        cells = [_short(run.metrics.get(name), has_interval=not has_costs) for name in METRICS]
+        costs = [_cost(run.usd_per_1000), _cost(run.seconds_per_1000)]
+        grid.add_row(_name(run.name), *cells, *(costs if has_costs else []))
+    return grid
+
+
+def _models(report: CalibrationReport) -> Grid:
+    """The last column, Good or the mean."""
+    column = report.data.columns[-1]
+    scale, digits = (100, 1) if report.data.has_shares else (1, 2)
+
+    def level(value: AnyEstimate, missing: str = "-") -> str:
+        return missing if value is None else show(value, scale=scale, digits=digits, glue="\n")
+
+    grid = _grid(f"model ({column})", "people", "judge", "corrected", "by", "had nobody rated it", "n")
+    for item in report.models:
+        grid.add_row(
+            _name(item.model),
+            level(item.crowd[column]),
+            level(item.judge.get(column)),
+            level(item.corrected.get(column), missing="refused"),
+            item.how,
+            level(item.left_out.get(column)) + (" missed" if item.covered.get(column) is False else ""),
+            f"{item.ratings:,}",
+        )
+    return grid
+
+
+def _audits(report: CalibrationReport) -> Grid:
+    """The general audits, and of single models and emotions those that found something."""
+    grid = _grid("bias", "effect, in points", "could find", "verdict")
+    for item in report.bias.findings:
+        if not item.about or item.verdict == "found":
+            grid.add_row(
+                _name(f"{item.audit} ({item.about})" if item.about else item.audit),
+                _short(item.effect, has_interval=True),
+                f"{item.detectable:.2f}" if isfinite(item.detectable) else "-",
+                item.verdict,
+            )
+    return grid
+
+
+def _short(estimate: Estimate | None, *, has_interval: bool) -> str:
+    if estimate is None or not isfinite(estimate.value):
+        return "-"
+    return show(estimate if has_interval else estimate.value, digits=2, zero=False, glue="\n")
+
+
+def _cost(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}" if value < 100 else f"{value:,.0f}"
+
+
+def _name(name: str) -> Text:
+    clean = printable(name)
+    short = clean if len(clean) <= WIDEST_NAME else f"{clean[: WIDEST_NAME - 1]}\N{HORIZONTAL ELLIPSIS}"
+    return Text(short)
+
+
+def print_trial_calibration(calibration: Calibration, path: Path, *, as_json: bool) -> None:
+    """Print what a calibration from trials would have said of each model, had that model been new."""
+    models = left_out_models(calibration)
+    if as_json:
+        print(
+            json.dumps(
+                {"digest": calibration.digest, "file": str(path), "models": to_plain(models)}, indent=2
+            )
+        )
+        return
+    grid = _grid("left out", *calibration.between, "inside")
+    for item in models:
+        levels = item.columns.values()
+        cells = [
+            f"{show(at.level, scale=100, digits=1, glue=chr(10))}\ncrowd {100 * at.crowd:.1f}"
+            for at in levels
+        ]
+        grid.add_row(_name(item.model), *cells, f"{sum(at.covered for at in levels)} of {len(levels)}")
+    print_table(open_screen(), grid)
+    spread = calibration.lines[list(calibration.between)[-1]]["between_sd"]
+    _print_notes(
+        f"judge {calibration.judge} {calibration.version}, {calibration.count:,} ratings",
+        f"map {calibration.mapping['kind']}; spread between models "
+        f"{'undefined' if spread is None else f'{100 * spread:.1f} points'}",
+        f"calibration {calibration.digest[:12]}, until {calibration.expires}",
+        f"written {path}",
+    )
+
+
+def print_self_test(found: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print the coverage of the intervals on data whose answer is known."""
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    console = open_screen()
+    grid = _grid("ratings", "raters", "shares", "differences", "new model", "both", "judge alone")
+    for world in found["rows"]:
+        grid.add_row(
+            str(world["ratings"]),
+            str(world["raters"]),
+            *(_range(world[key]) for key in ("shares", "differences")),
+            *(f"{100 * world[key]:.1f}" for key in ("unrated_good", "both_good")),
+            _range(world["naive_shares"]),
+        )
+    print_table(console, grid)
+    lines = [f"per cent of 95 % intervals that hold the truth, {found['draws']:,} draws"]
+    if bias := found["bias"]:
+        lines.append(
+            f"a planted bias of {bias['effect']:.2f} is found in {100 * bias['found']:.0f} % "
+            f"(stated {100 * bias['stated']:.0f} %); one not there in {100 * bias['false_alarms']:.0f} %"
+        )
+    lines += [f"problem: {problem}" for problem in found["problems"]] or ["passed"]
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
+
+
+def _range(shares: Mapping[str, float]) -> str:
+    return f"{100 * min(shares.values()):.1f}-{100 * max(shares.values()):.1f}"

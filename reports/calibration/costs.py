@@ -1,25 +1,17 @@
 """What it takes: sections on how many ratings settle a comparison, and on what agreement costs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Literal
 
-from data.text import (
-    METRIC_NAMES,
-    Row,
-    estimate,
-    headline_of,
-    is_share,
-    number,
-    part,
-    rows,
-    show_estimate,
-    text_of,
-    worth_of,
-)
-from reports.charts import Look, Spot, frontier
+from calibration.fit import CalibrationReport, RunRow
+from data.text import AnyEstimate, number, show_estimate
+from reports.calibration.agreement import METRIC_NAMES, as_matched
+from reports.charts import Look, Spot, frontier, mark
 from reports.page import Figure, Section, Table, row
 
 LOOKS: dict[str, Look] = {"judge": "judge", "baseline": "rival", "people": "people"}
-SAID = "Judges, baselines and people together. The dotted line is the best to be had for a given cost."
+EXPLAINED = "Judges, baselines and people together. The dotted line is the best to be had for a given cost."
 KEY = (
     ("judge", "a judge"),
     ("rival", "a baseline"),
@@ -27,16 +19,15 @@ KEY = (
     ("reference", "people, where their cost is unknown"),
 )
 TABLE_METRICS = ("qwk_matched", "qwk", "spearman", "balanced_accuracy")
+Cost = Literal["usd_per_1000", "seconds_per_1000"]
+UNITS: dict[Cost, str] = {"usd_per_1000": "US dollars", "seconds_per_1000": "seconds"}
 
 
-def planning_section(result: Row) -> Section | None:
+def planning_section(report: CalibrationReport) -> Section:
     """How many ratings settle a comparison, with the judge and without."""
-    plans = rows(result, "planning")
-    if not plans:
-        return None
-    shares = is_share(part(result, "data").get("columns") or [])
+    shares = report.data.has_shares
     scale, digits, unit = (100, 0, " points") if shares else (1, 2, "")
-    worth = worth_of(part(result, "between"))
+    worth = report.between.as_exact_as
     told = f"On a model nobody rated, this judge is as exact as {number(worth, 0)} ratings of it would be."
     return Section(
         name="planning",
@@ -61,100 +52,82 @@ def planning_section(result: Row) -> Section | None:
                 ),
                 rows=tuple(
                     row(
-                        number(plan.get("difference"), digits, scale=scale) + unit,
-                        f"{number(plan.get('power'), 0, scale=100)} %",
-                        *(number(plan.get(key), 0) for key in ("people_only", "with_judge", "with_line")),
-                        number(plan.get("line_detects"), 1 if shares else 2, scale=scale) + unit,
+                        number(plan.difference, digits, scale=scale) + unit,
+                        f"{number(plan.power, 0, scale=100)} %",
+                        *(number(count, 0) for count in (plan.people_only, plan.with_judge, plan.with_line)),
+                        number(plan.line_detects, 1 if shares else 2, scale=scale) + unit,
                     )
-                    for plan in plans
+                    for plan in report.planning
                 ),
             ),
         ),
     )
 
 
-def runs_section(result: Row) -> Section | None:
+def runs_section(report: CalibrationReport) -> Section | None:
     """Several judges by agreement, money and time, with baselines and people in the same table."""
-    runs = rows(result, "runs")
-    if sum(run.get("kind") == "judge" for run in runs) < 2 and not any(
-        run.get(key) is not None
-        for run in runs
-        if run.get("kind") == "judge"
-        for key in ("usd_per_1000", "seconds_per_1000")
-    ):
-        return None
-    metric = headline_of(result)
-    costs = (("usd_per_1000", "US dollars"), ("seconds_per_1000", "seconds"))
+    runs = report.runs
+    judges = [run for run in runs if run.kind == "judge"]
     figures = [
-        _frontier(runs, key, unit, metric)
-        for key, unit in costs
-        if any(run.get(key) is not None for run in runs if run.get("kind") == "judge")
+        _frontier(runs, cost, report.headline)
+        for cost in UNITS
+        if any(getattr(run, cost) is not None for run in judges)
     ]
+    if len(judges) < 2 and not figures:
+        return None
     return Section(
         name="runs",
         title="What agreement costs",
         short="Costs",
-        text=(SAID,) if figures else (),
+        text=(EXPLAINED,) if figures else (),
         key=KEY if figures else (),
         figures=tuple(figures),
         tables=(_run_table(runs),),
-        notes=tuple(f"{text_of(run, 'name')}: {run['note']}." for run in runs if run.get("note")),
+        notes=tuple(f"{run.name}: {run.note}." for run in runs if run.note),
     )
 
 
-def _run_table(runs: Sequence[Row]) -> Table:
-    shown = [name for name in TABLE_METRICS if any(name in part(run, "metrics") for run in runs)]
+def _run_table(runs: Sequence[RunRow]) -> Table:
+    shown = [name for name in TABLE_METRICS if any(name in run.metrics for run in runs)]
     return Table(
         caption="Agreement with people, and cost per 1,000 responses",
         head=("who", *(METRIC_NAMES[name] for name in shown), "US dollars", "seconds", "ratings"),
         rows=tuple(
             row(
-                _who(run),
+                f"{run.name} (baseline)" if run.kind == "baseline" else run.name,
                 *(show_estimate(_matched(run).get(name)) for name in shown),
-                number(run.get("usd_per_1000")),
-                number(run.get("seconds_per_1000"), 1),
-                run.get("n") or "none",
+                number(run.usd_per_1000),
+                number(run.seconds_per_1000, 1),
+                run.n or "none",
             )
             for run in runs
         ),
     )
 
 
-def _who(run: Row) -> str:
-    kind = run.get("kind")
-    return f"{text_of(run, 'name')} (baseline)" if kind == "baseline" else text_of(run, "name")
+def _matched(run: RunRow) -> Mapping[str, AnyEstimate]:
+    return as_matched(run.metrics) if run.kind == "people" else run.metrics
 
 
-def _matched(run: Row) -> Row:
-    """People's labels are as frequent as ratings: their kappa is the same by label and by order."""
-    metrics = part(run, "metrics")
-    if run.get("kind") == "people" and "qwk" in metrics:
-        return {"qwk_matched": metrics["qwk"], **metrics}
-    return metrics
-
-
-def _frontier(runs: Sequence[Row], key: str, unit: str, metric: str) -> Figure:
+def _frontier(runs: Sequence[RunRow], cost: Cost, metric: str) -> Figure:
+    unit, name = UNITS[cost], METRIC_NAMES[metric]
     spots = [
         Spot(
-            name=text_of(run, "name"),
-            look=LOOKS.get(text_of(run, "kind"), "judge"),
-            cost=run.get(key),
-            **estimate(_matched(run).get(metric)),
+            name=run.name, cost=getattr(run, cost), **asdict(mark(LOOKS[run.kind], _matched(run).get(metric)))
         )
         for run in runs
     ]
-    name = METRIC_NAMES.get(metric, metric)
     return Figure(
         caption=f"{unit[0].upper()}{unit[1:]} per 1,000 responses",
         svg=frontier(
             spots,
-            name=f"runs-{key.replace('_', '-')}",
+            name=f"runs-{cost.replace('_', '-')}",
             title=f"{name} against {unit} per 1,000 responses",
             description="; ".join(
                 f"{spot.name}: {number(spot.cost)} {unit}, {number(spot.value)}" for spot in spots
             ),
             axis=f"{unit} per 1,000 responses",
             value_axis=name,
-            tick=lambda cost: "free" if not cost and key.startswith("usd") else f"{cost:,.10g}",
+            tick=lambda value: "free" if not value and cost == "usd_per_1000" else f"{value:,.10g}",
         ),
     )

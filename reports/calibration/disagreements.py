@@ -1,8 +1,8 @@
 """Where judge and people part: sections on emotions, label policy and the worst disagreements."""
 
-from collections.abc import Iterator, Sequence
-
-from data.text import UNDEFINED, Row, number, part, rows, show_estimate, text_of
+from calibration.bias.slices import Disagreement, EmotionCell, EmotionRow, EmotionTable
+from calibration.fit import CalibrationReport
+from data.text import number, show_estimate
 from reports.page import Cell, Example, Section, Table, Tile, row
 
 FEWEST = 30  # ratings of an emotion below which its difference says nothing and stays grey
@@ -14,112 +14,97 @@ REACH = 1.96  # standard errors to either side in a 95 % interval
 MOST_EXAMPLES = 4  # on either side
 
 
-def emotions_section(result: Row) -> Section | None:
+def emotions_section(report: CalibrationReport) -> Section | None:
     """A heat map of the judge's level less the crowd's, by emotion."""
-    found = part(result, "by_emotion")
-    emotions = rows(found, "emotions")
-    if not emotions:
+    table = report.by_emotion
+    if table is None:
         return None
-    level = str(found.get("level", "share of Good"))
-    ordered = sorted(emotions, key=lambda item: (not _is_enough(item), -(item.get("difference") or 0.0)))
-    unit = "points of per cent" if level != "mean" else "points of the scale"
+    ordered = sorted(
+        table.emotions, key=lambda item: (not _is_enough(item.overall), -(item.overall.difference or 0.0))
+    )
+    unit = "points of per cent" if table.level != "mean" else "points of the scale"
     return Section(
         name="emotions",
         title="Emotion by emotion",
         short="Emotions",
         text=(
-            f"Judge less crowd, {level}, in {unit}: orange where the judge is kinder than people, blue where "
-            f"it is harsher, hatched where there are fewer than {FEWEST} ratings. Of {len(emotions)} "
-            f"emotions, about {max(1, round(len(emotions) / 20))} would stray beyond the margin by chance.",
+            f"Judge less crowd, {table.level}, in {unit}: orange where the judge is kinder than people, blue "
+            f"where it is harsher, hatched where there are fewer than {FEWEST} ratings. Of {len(ordered)} "
+            f"emotions, about {max(1, round(len(ordered) / 20))} would stray beyond the margin by chance.",
         ),
-        tiles=tuple(_tile(item, level) for item in ordered),
-        tables=tuple(_emotion_table(found, ordered, level)),
+        tiles=tuple(_tile(item, table.level) for item in ordered),
+        tables=(_emotion_table(table, ordered),),
     )
 
 
-def _is_enough(cell: Row) -> bool:
-    return (cell.get("n") or 0) >= FEWEST and cell.get("difference") is not None
+def _is_enough(cell: EmotionCell) -> bool:
+    return cell.n >= FEWEST
 
 
-def _difference(cell: Row, level: str) -> str:
-    scale, digits = (1, 2) if level == "mean" else (100, 1)
-    return number(cell.get("difference"), digits, scale=scale, sign=True)
-
-
-def _tint(cell: Row, level: str) -> float | None:
+def _difference(cell: EmotionCell, level: str) -> str:
     if not _is_enough(cell):
+        return "too few"
+    scale, digits = (1, 2) if level == "mean" else (100, 1)
+    return number(cell.difference, digits, scale=scale, sign=True)
+
+
+def _tint(cell: EmotionCell, level: str) -> float | None:
+    if not _is_enough(cell) or cell.difference is None:
         return None
-    return max(-1.0, min(1.0, float(cell["difference"]) / FULL_TINT.get(level, 0.5)))
+    return max(-1.0, min(1.0, cell.difference / FULL_TINT[level]))
 
 
-def _tile(item: Row, level: str) -> Tile:
-    error = item.get("standard_error")
+def _tile(item: EmotionRow, level: str) -> Tile:
+    cell = item.overall
     scale, digits = (1, 2) if level == "mean" else (100, 1)
     margin = ""
-    if _is_enough(item) and error is not None:
-        margin = f"\N{PLUS-MINUS SIGN}{number(REACH * error, digits, scale=scale)}"
+    if _is_enough(cell) and cell.standard_error is not None:
+        margin = f"\N{PLUS-MINUS SIGN}{number(REACH * cell.standard_error, digits, scale=scale)}"
     return Tile(
-        name=text_of(item, "emotion"),
-        figure=_difference(item, level) if _is_enough(item) else "too few",
+        name=item.emotion,
+        figure=_difference(cell, level),
         margin=margin,
-        count=f"n {item.get('n') or 0:,}",
-        tint=_tint(item, level),
+        count=f"n {cell.n:,}",
+        tint=_tint(cell, level),
     )
 
 
-def _emotion_table(found: Row, emotions: Sequence[Row], level: str) -> Iterator[Table]:
-    models = [str(name) for name in found.get("models") or []]
-    if models:
-        yield Table(
-            caption="The same by model (judge less crowd)",
-            head=("emotion", "all", *models),
-            rows=tuple(
-                row(
-                    text_of(item, "emotion"),
-                    *(
-                        Cell(_difference(cell, level) if _is_enough(cell) else "too few", _tint(cell, level))
-                        for cell in [item, *rows(item, "models")]
-                    ),
-                )
-                for item in emotions
-            ),
-            is_folded=True,
-        )
+def _emotion_table(table: EmotionTable, ordered: list[EmotionRow]) -> Table:
+    return Table(
+        caption="The same by model (judge less crowd)",
+        head=("emotion", "all", *table.models),
+        rows=tuple(
+            row(
+                item.emotion,
+                *(
+                    Cell(_difference(cell, table.level), _tint(cell, table.level))
+                    for cell in (item.overall, *item.models)
+                ),
+            )
+            for item in ordered
+        ),
+        is_folded=True,
+    )
 
 
-def policy_section(result: Row) -> Section | None:
+def policy_section(report: CalibrationReport) -> Section | None:
     """The same judgments with Okay counted strictly or leniently."""
-    found = part(result, "policy")
-    policies = {name: part(found, name) for name in ("strict", "lenient") if part(found, name)}
-    if not policies:
+    if report.policy is None:
         return None
-    names = list(
-        dict.fromkeys(
-            text_of(item, "model") for policy in policies.values() for item in rows(policy, "models")
-        )
-    )
-    levels = {
-        name: {text_of(item, "model"): item for item in rows(policy, "models")}
-        for name, policy in policies.items()
-    }
-    same = found.get("same_order")
-    verdict = {
-        True: "The judge's order of models is the same either way.",
-        False: "The judge's order of models depends on it.",
-    }
+    policies = {"strict": report.policy.strict, "lenient": report.policy.lenient}
+    shares = zip(report.policy.strict.models, report.policy.lenient.models, strict=True)
     return Section(
         name="policy",
         title="Does it matter how Okay is counted?",
         short="Label policy",
         text=(
-            verdict.get(same, "")
-            if isinstance(same, bool)
-            else "Whether the order of models depends on it is undefined.",
+            "The judge's order of models is the same either way."
+            if report.policy.same_order
+            else "The judge's order of models depends on it.",
         ),
         points=tuple(
-            f"{name.capitalize()}, {policy.get('says', '')}: people's order is "
-            f"{', '.join(map(str, policy.get('order_people') or ['undefined']))}; the judge's is "
-            f"{', '.join(map(str, policy.get('order_judge') or ['undefined']))}."
+            f"{name.capitalize()}, {policy.says}: people's order is {', '.join(policy.order_people)}; "
+            f"the judge's is {', '.join(policy.order_judge)}."
             for name, policy in policies.items()
         ),
         tables=(
@@ -128,14 +113,13 @@ def policy_section(result: Row) -> Section | None:
                 head=("model", *(f"{name}, {who}" for name in policies for who in ("crowd", "judge"))),
                 rows=tuple(
                     row(
-                        model,
+                        strict.model,
                         *(
-                            number(levels[name].get(model, {}).get(who), 1, scale=100)
-                            for name in policies
-                            for who in ("crowd", "judge")
+                            number(share, 1, scale=100)
+                            for share in (strict.crowd, strict.judge, lenient.crowd, lenient.judge)
                         ),
                     )
-                    for model in names
+                    for strict, lenient in shares
                 ),
             ),
             Table(
@@ -144,30 +128,24 @@ def policy_section(result: Row) -> Section | None:
                 rows=tuple(
                     row(
                         metric.replace("_", " "),
-                        *(
-                            show_estimate(part(policy, "agreement").get(metric))
-                            for policy in policies.values()
-                        ),
+                        *(show_estimate(policy.agreement[metric]) for policy in policies.values()),
                     )
-                    for metric in dict.fromkeys(
-                        key for policy in policies.values() for key in part(policy, "agreement")
-                    )
+                    for metric in report.policy.strict.agreement
                 ),
             ),
         ),
     )
 
 
-def disagreements_section(result: Row) -> Section | None:
+def disagreements_section(report: CalibrationReport) -> Section | None:
     """Where the judge was surest of something else than people said."""
-    found = part(result, "disagreements")
-    sides = {"too_kind": "Too kind", "too_harsh": "Too harsh"}
+    sides = {"Too kind": report.disagreements.too_kind, "Too harsh": report.disagreements.too_harsh}
     examples = tuple(
-        _example(item, words) for side, words in sides.items() for item in rows(found, side)[:MOST_EXAMPLES]
+        _example(item, title) for title, worst in sides.items() for item in worst[:MOST_EXAMPLES]
     )
     if not examples:
         return None
-    total = sum(len(rows(found, side)) for side in sides)
+    total = sum(map(len, sides.values()))
     return Section(
         name="disagreements",
         title="The worst disagreements",
@@ -181,20 +159,19 @@ def disagreements_section(result: Row) -> Section | None:
     )
 
 
-def _example(item: Row, title: str) -> Example:
-    said = ", ".join(map(str, item.get("ratings") or [UNDEFINED]))
-    chances = part(item, "probabilities").items()
+def _example(item: Disagreement, title: str) -> Example:
+    chances = (item.probabilities or {}).items()
     facts = [
-        ("score", number(item.get("score"))),
+        ("score", number(item.score)),
         ("chances", ", ".join(f"{label} {number(value, 0, scale=100)} %" for label, value in chances)),
-        ("emotion", item.get("emotion")),
-        ("model", item.get("model")),
-        ("response", item.get("id")),
-        ("the judge's reason", item.get("rationale")),
+        ("emotion", item.emotion),
+        ("model", item.model),
+        ("response", item.id),
+        ("the judge's reason", item.rationale),
     ]
     return Example(
-        title=f"{title}: people say {said}, the judge {text_of(item, 'label')}",
-        facts=tuple((name, str(value)) for name, value in facts if value),
-        prompt=item.get("prompt"),
-        response=item.get("response"),
+        title=f"{title}: people say {', '.join(item.ratings)}, the judge {item.label}",
+        facts=tuple((name, value) for name, value in facts if value),
+        prompt=item.prompt,
+        response=item.response,
     )

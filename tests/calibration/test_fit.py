@@ -1,8 +1,10 @@
 """Calibrations on data with known answers: recorded language models, the shipped ones, and plain words."""
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -12,16 +14,21 @@ import numpy as np
 import pytest
 from repository import ROOT
 
+import calibration
 from calibration.artifact import Calibration, find_calibration, read_calibration
-from calibration.fit import Options, calibrate
-from calibration.from_trials import left_out_rows
-from calibration.shares.correction import correct_shares
+from calibration.estimate import Estimate
+from calibration.fit import Options, calibrate_judged
+from calibration.from_trials import left_out_models
+from calibration.shares.correction import Refused, correct_shares
 from calibration.shares.tally import Tally
+from data.errors import UserError
 from data.importers import import_source
 from data.judgments import Judged, parse_scale, people_only, read_judged, with_exchanges
-from data.records import LABELS, Exchange, Judgment, Rating, judgment_of
+from data.records import LABELS, Exchange, Judgment, Rating, judgment_of, to_plain
+from data.tables import read_ratings, write_rows
 from judge.base import load_judge
-from judge.score_file import setting_sets
+from judge.score_file import add_prediction_set
+from reports.calibration.verdict import say_verdict
 
 DATA = Path(os.environ.get("EMPATHY_DATA", ROOT.parent / "shared" / "data"))
 QUICK = Options(draws=40)
@@ -59,50 +66,58 @@ def world(seed: int = 0, kindness: float = 0.0) -> tuple[Judged, list[Rating], d
     return judged("knows", said), ratings, truth
 
 
+def holds(estimate: Estimate, value: float) -> bool:
+    return estimate.interval is not None and estimate.interval.low <= value <= estimate.interval.high
+
+
 def test_a_judge_that_is_too_kind_is_corrected() -> None:
     run, ratings, truth = world(seed=1, kindness=0.08)
-    report = calibrate([run], ratings, options=QUICK).report
-    held = {"corrected": 0, "left_out": 0}
-    for row in report["models"]:
-        share = truth[row["model"]]
-        assert row["judge"]["Good"] > share + 0.05
-        assert row["corrected"]["Good"]["value"] == pytest.approx(share, abs=0.06)
-        for kind in held:
-            held[kind] += row[kind]["Good"]["low"] <= share <= row[kind]["Good"]["high"]
-    assert min(held.values()) >= 5, "of six 95 % intervals one may miss"
-    kindness = next(item for item in report["bias"]["findings"] if item["audit"] == "level")
-    assert (kindness["verdict"], kindness["effect"]["value"] > 0) == ("found", True)
-    assert report["between"]["lines"]["Good"]["slope"] == pytest.approx(1, abs=0.15)
-    assert report["between"]["as_exact_as"] < report["between"]["worth_in_ratings"], (
+    report = calibrate_judged([run], ratings, options=QUICK).report
+    corrected = left_out = 0
+    for row in report.models:
+        share = truth[row.model]
+        assert row.judge["Good"] > share + 0.05
+        assert row.corrected["Good"].value == pytest.approx(share, abs=0.06)
+        corrected += holds(row.corrected["Good"], share)
+        left_out += holds(row.left_out["Good"], share)
+    assert min(corrected, left_out) >= 5, "of six 95 % intervals one may miss"
+    kindness = next(item for item in report.bias.findings if item.audit == "level")
+    assert (kindness.verdict, kindness.effect.value > 0) == ("found", True)
+    assert report.between.lines["Good"].line.slope == pytest.approx(1, abs=0.15)
+    assert report.between.as_exact_as is not None
+    assert report.between.as_exact_as < report.between.worth_in_ratings, (
         "what the interval shows is never more than what its median spread promises"
     )
 
 
 def test_an_honest_judge_is_left_alone() -> None:
     run, ratings, _ = world()
-    report = calibrate([run], ratings, options=QUICK).report
-    assert report["mapping"]["chosen"] == "identity"
-    assert report["conformal"]["coverage"]["value"] == pytest.approx(0.9, abs=0.03)
-    assert report["reliability"]["before"]["ece"] < 0.06
-    assert report["over_models"]["tau"]["value"] == 1
-    assert len(report["conformal"]["ask_first"]) == 20
-    assert report["headline"] == "qwk_matched"
+    report = calibrate_judged([run], ratings, options=QUICK).report
+    assert report.mapping.chosen == "identity"
+    assert report.conformal.assessed.coverage.value == pytest.approx(0.9, abs=0.03)
+    assert report.reliability.before is not None and report.reliability.before.ece < 0.06
+    assert report.over_models.means.tau.value == 1
+    assert len(report.conformal.ask_first) == 20
+    assert report.headline == "qwk_matched"
 
 
 def test_a_model_left_out_of_the_line_is_judged_by_the_others() -> None:
     run, ratings, _ = world()
-    report = calibrate([run], ratings, options=Options(draws=40, leave_out=("m0",))).report
-    assert "m0" not in report["between"]["lines"]["Good"]["models"]
-    row = next(row for row in report["models"] if row["model"] == "m0")
-    assert row["ratings"] == 200, "its own ratings count all the same"
+    report = calibrate_judged([run], ratings, options=Options(draws=40, leave_out=("m0",))).report
+    assert "m0" not in report.between.lines["Good"].calibrated.models
+    row = next(row for row in report.models if row.model == "m0")
+    assert row.ratings == 200, "its own ratings count all the same"
+    everyone = Options(draws=40, leave_out=tuple(f"m{number}" for number in range(6)))
+    with pytest.raises(UserError, match="no model is left"):
+        calibrate_judged([run], ratings, options=everyone)
 
 
 def test_responses_nobody_rated_are_asked_about_first() -> None:
     run, ratings, _ = world()
-    report = calibrate([run], ratings[:-50], options=QUICK).report
+    report = calibrate_judged([run], ratings[:-50], options=QUICK).report
     unrated = {rating.id for rating in ratings[-50:]}
-    assert {item["id"] for item in report["conformal"]["ask_first"]} <= unrated
-    assert report["data"]["unrated"] == 50
+    assert {item.id for item in report.conformal.ask_first} <= unrated
+    assert report.data.unrated == 50
 
 
 def test_unscored_responses_are_counted_and_said() -> None:
@@ -112,17 +127,32 @@ def test_unscored_responses_are_counted_and_said() -> None:
         id=first.id, model=first.model, content="", prompt_digest=first.prompt_digest, unscored="refused: no"
     )
     some = Judged(name="some", judgments=(silent, *rest[1:]))
-    report = calibrate([some], ratings, options=QUICK).report
-    assert report["data"]["unscored"] == {"refused": 1}
-    assert report["data"]["unjudged"] == 1
-    assert "1 rated responses without a score and 1 the judge was not given" in report["verdict"][-1]
+    report = calibrate_judged([some], ratings, options=QUICK).report
+    assert report.data.unscored == {"refused": 1}
+    assert report.data.unjudged == 1
+    assert "1 rated responses without a score and 1 the judge was not given" in say_verdict(report)[-1]
+
+
+def test_files_are_calibrated_as_records_are(tmp_path: Path) -> None:
+    run, ratings, _ = world()
+    rows = [{"id": item.id, "model": item.model, **(item.probabilities or {})} for item in run.judgments]
+    write_rows(tmp_path / "knows.csv", rows)
+    write_rows(tmp_path / "ratings.jsonl", ratings)
+    result = calibration.calibrate(tmp_path / "knows.csv", tmp_path / "ratings.jsonl", options=QUICK)
+    (again,) = read_judged(tmp_path / "knows.csv", scale=LABELS)
+    expected = calibrate_judged([again], list(read_ratings(tmp_path / "ratings.jsonl")), options=QUICK)
+    assert to_plain(result.report) == to_plain(expected.report)
+    written = result.write(tmp_path / "out")
+    assert [path.name for path in written] == ["calibration.json", "report.json"]
+    assert calibration.read_calibration(written[0]) == result.calibration
+    assert json.loads(written[1].read_text()) == to_plain(result.report)
 
 
 def test_the_same_seed_makes_the_same_report_and_digest() -> None:
     run, ratings, _ = world()
     today = date(2030, 1, 1)
-    one, two = (calibrate([run], ratings, options=QUICK, today=today) for _ in range(2))
-    assert one.report == two.report
+    one, two = (calibrate_judged([run], ratings, options=QUICK, today=today) for _ in range(2))
+    assert to_plain(one.report) == to_plain(two.report)
     assert one.calibration.digest == two.calibration.digest
     assert one.calibration.expires == today + timedelta(days=90)
 
@@ -151,8 +181,6 @@ EXPERTS = {
 
 @pytest.fixture(scope="module")
 def experts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
-    from data.tables import write_rows
-
     if not (DATA / "judging-empathy").exists():
         pytest.skip("the judging-empathy data are not here")
     imported = import_source("judging-empathy", DATA / "judging-empathy")
@@ -171,11 +199,11 @@ def test_recorded_language_models_meet_the_experts(
     runs = read_judged(path, scale=levels, judges=names, dimension=dimension)
     people = people_only(imported.ratings, raters=("expert1", "expert2", "expert3"))
     options = Options(scale=levels, dimension=dimension, is_median=True, draws=20)
-    report = calibrate(runs, people, options=options).report
-    found = tuple(round(row["metrics"]["qwk"]["value"], 2) for row in report["runs"][:3])
+    report = calibrate_judged(runs, people, options=options).report
+    found = tuple(round(row.metrics["qwk"].value, 2) for row in report.runs[:3])
     assert found == EXPERTS[dimension, scale]
-    assert report["ceiling"]["not_identifiable"] is None
-    assert report["ceiling"]["alternative"]["is_passed"] is not None
+    assert report.ceiling.not_identifiable is None
+    assert report.ceiling.alternative is not None and report.ceiling.alternative.is_passed is not None
 
 
 @pytest.fixture(params=["classifier", "classifier-large"])
@@ -184,14 +212,15 @@ def shipped(request: pytest.FixtureRequest) -> Calibration:
 
 
 def test_the_shipped_calibrations_cover_every_model_left_out(shipped: Calibration) -> None:
-    rows = {row["model"]: row["columns"] for row in left_out_rows(shipped)}
+    rows = {item.model: item.columns for item in left_out_models(shipped)}
     assert {"gpt-4", "gpt-4-plain", "llama-2-70b-chat", "gemini-1.0-pro"} <= set(rows)
     for model, columns in rows.items():
         assert list(columns) == list(LABELS)
         for label, cell in columns.items():
-            assert cell["covered"], (model, label)
-            assert 0 < cell["crowd_error"] < 0.03, "the crowd's own error is told"
-        assert columns["Good"]["high"] - columns["Good"]["low"] < 0.45
+            assert cell.covered, (model, label)
+            assert 0 < cell.crowd_error < 0.03, "the crowd's own error is told"
+        interval = columns["Good"].level.interval
+        assert interval is not None and interval.high - interval.low < 0.45
     assert shipped.count == 8000
 
 
@@ -204,37 +233,33 @@ def test_the_shipped_calibrations_are_of_the_shipped_judges(shipped: Calibration
 
 
 def test_sets_leave_what_the_judge_said() -> None:
-    calibration = read_calibration(ROOT / "judge" / "weights" / "classifier" / "calibration.json")
-    kept: list[Judgment] = []
-
-    class Kept:
-        def keep(self, position: int, judgment: Judgment) -> None:
-            kept.append(judgment)
-
-    run: Any = Kept()
+    shipped = read_calibration(ROOT / "judge" / "weights" / "classifier" / "calibration.json")
     plain = load_judge("majority").judge(Exchange(id="1", prompt="p", response="r"))
     silent = replace(plain, label=None, probabilities=None, score=None, unscored="refused")
-    found = find_calibration(load_judge("classifier"), None, today=calibration.created)
-    for judgment in (plain, silent):
-        setting_sets(run, found).keep(0, judgment)
-    assert kept[0].set and set(kept[0].set) <= set(LABELS)
-    assert replace(kept[0], set=None) == plain
-    assert kept[1] == silent
-    assert setting_sets(run, None) is run
+    with_set = add_prediction_set(plain, shipped)
+    assert with_set.set and set(with_set.set) <= set(LABELS)
+    assert replace(with_set, set=None) == plain
+    assert add_prediction_set(silent, shipped) == silent
+
+
+def width(shares: Mapping[str, Estimate] | Refused) -> float:
+    assert not isinstance(shares, Refused)
+    interval = shares["Good"].interval
+    assert interval is not None
+    return interval.high - interval.low
 
 
 def test_a_name_in_the_line_is_taken_out_of_it() -> None:
     """What was rated under a name is not what is judged now: a known name gives no narrower interval."""
-    calibration = read_calibration(ROOT / "judge" / "weights" / "classifier" / "calibration.json")
+    shipped = read_calibration(ROOT / "judge" / "weights" / "classifier" / "calibration.json")
     tally = Tally()
     for model in ("gpt-4", "new"):
         for number in range(50):
             exchange = Exchange(id=f"{model}{number}", prompt=str(number), response="r", model=model)
             good = 0.6 + 0.001 * (number % 5)
             tally.add(judgment_of(exchange, {"Bad": 0.09, "Okay": 0.91 - good, "Good": good}))
-    found = correct_shares(tally, calibration)
-    known, new = (found[name]["corrected"]["Good"] for name in ("gpt-4", "new"))
-    assert known["high"] - known["low"] > new["high"] - new["low"]
+    found = correct_shares(tally, shipped)
+    assert width(found["gpt-4"]) > width(found["new"])
 
 
 def test_a_calibration_is_applied_without_scipy() -> None:
@@ -242,10 +267,20 @@ def test_a_calibration_is_applied_without_scipy() -> None:
     program = (
         "import sys\n"
         "for name in ('scipy', 'sklearn', 'ppi_py', 'krippendorff'): sys.modules[name] = None\n"
-        "sys.path[:0] = ['.', 'tests']\n"
-        "from test_nightly_calibrating import *\n"
-        "test_a_name_in_the_line_is_taken_out_of_it()\n"
-        "test_sets_leave_what_the_judge_said()\n"
+        "from calibration import read_calibration\n"
+        "from calibration.shares.correction import correct_shares\n"
+        "from calibration.shares.tally import Tally\n"
+        "from data.records import Exchange, judgment_of\n"
+        "from judge.score_file import add_prediction_set\n"
+        "from pathlib import Path\n"
+        "calibration = read_calibration(Path('judge/weights/classifier/calibration.json'))\n"
+        "tally = Tally()\n"
+        "for number in range(50):\n"
+        "    exchange = Exchange(id=str(number), prompt=str(number), response='r', model='new')\n"
+        "    judgment = judgment_of(exchange, {'Bad': 0.1, 'Okay': 0.3, 'Good': 0.6})\n"
+        "    assert add_prediction_set(judgment, calibration).set\n"
+        "    tally.add(judgment)\n"
+        "assert correct_shares(tally, calibration)['new']\n"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from calibrated import three_raters
 from click.testing import CliRunner
 from servers import Answer, Call, ScriptedServer, answer, answer_chat, find_smollm2, start_llama_server
 
@@ -213,7 +214,7 @@ def test_the_page_fits_into_80_columns(
     obeyed: Gamed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    print_page(attacks_page(obeyed.as_dict()))
+    print_page(attacks_page(obeyed))
     told = capsys.readouterr().out
     assert max(map(len, told.splitlines())) <= 80
     assert "more than the limit of 5" in " ".join(told.split())
@@ -224,11 +225,10 @@ def test_the_page_fits_into_80_columns(
 def test_a_report_has_a_section_of_attacks_where_there_were_any() -> None:
     judge = KnownJudge(lambda exchange: "Good" if "Good" in exchange.response else "Bad")
     found = run_attacks(judge, catalogue=small())
-    page = make_page({"attacks": found.as_dict()})
-    section = next(section for section in page.sections if section.name == "attacks")
+    pages = [make_page(three_raters().report, attacks=attacks) for attacks in (found, None)]
+    (section,) = [section for page in pages for section in page.sections if section.name == "attacks"]
     assert [table.caption for table in section.tables][1] == "The 6 worst attacks"
-    assert "Bad replies dressed up as good ones" in as_markdown(page)
-    assert all(section.name != "attacks" for section in make_page({}).sections)
+    assert "Bad replies dressed up as good ones" in as_markdown(pages[0])
 
 
 def test_the_command_attacks_a_judge_by_name() -> None:

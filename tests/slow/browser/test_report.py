@@ -2,13 +2,14 @@
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from results import full_result, identified
+from calibrated import calibrate_world, make_world, one_rater, probed, single_rating, three_raters
 
-from reports.html import write_report
+from reports import write_report
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = shutil.which("chromium")
@@ -32,13 +33,10 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With long names and a text that would break the page if it could."""
-    result = full_result()
-    result["models"][0]["model"] = "meta-llama/Llama-3.3-70B-Instruct-Turbo-with-a-very-long-name"
-    result["disagreements"]["too_kind"][0]["response"] = (
-        "<script>fetch('/x')</script>\u202e" + "unbroken" * 60
-    )
-    return write_report(result, tmp_path_factory.mktemp("report"))[0]
+    """With long names and texts that would break the page if they could."""
+    beside = "-Instruct-Turbo-with-a-very-long-name<script>fetch('/x')</script>\u202e"
+    result = calibrate_world(make_world(beside=beside, long="unbroken" * 60))
+    return write_report(result, tmp_path_factory.mktemp("report"), probes=probed())[0]
 
 
 @pytest.fixture
@@ -100,9 +98,15 @@ def test_names_and_figures_of_a_chart_do_not_touch(visit: Any) -> None:
 def test_axe_finds_no_barrier(visit: Any, tmp_path: Path, width: int, scheme: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
     # One person rated each response or several did; few emotions, since axe looks at every cell.
-    result = full_result() if scheme == "light" else identified(full_result())
-    del result["by_emotion"]["emotions"][5:], result["bias"]["findings"][8:]
-    for name, shown in {"full": result, "empty": {}}.items():
+    full = one_rater() if scheme == "light" else three_raters()
+    emotions, bias = full.report.by_emotion, full.report.bias
+    assert emotions is not None
+    few = replace(
+        full.report,
+        by_emotion=replace(emotions, emotions=emotions.emotions[:5]),
+        bias=replace(bias, findings=bias.findings[:8]),
+    )
+    for name, shown in {"full": replace(full, report=few), "hollow": single_rating()}.items():
         page = visit(width=width, scheme=scheme, path=write_report(shown, tmp_path / name)[0])
         page.evaluate(OPEN_ALL)
         found = axe.Axe().run(page).response["violations"]

@@ -1,0 +1,124 @@
+"""What `calibrate` makes of made-up judges and ratings, with every part a report can have."""
+
+from functools import cache
+
+import numpy as np
+
+from calibration.fit import CalibrationResult, Options, calibrate_judged
+from data.judgments import Judged, recorded_judgment
+from data.records import EMOTIONS, LABELS, Exchange, Judgment, Rating, judgment_of
+from judge.base import load_judge
+from judge.robustness.probes import run_probes
+from reports.calibration.bias import ProbedJudge
+
+GOOD_SHARES = {"ada": 0.7, "bea/2": 0.5, "cyd": 0.3}
+RARE = "sad"  # the emotion with too few ratings to be told
+World = tuple[list[Judged], list[Rating], dict[str, Exchange]]
+
+
+def make_world(*, raters: int = 1, prompts: int = 11, beside: str = "", long: str = "") -> World:
+    """Make up three rated models, one that no line reaches, a judge that knows and one that guesses.
+
+    Of each emotion there are `prompts`, each answered by all; each reply is rated by so many `raters`, with 0
+    by somebody who rates nothing else. What stands `beside` every name and text, and what makes a response
+    `long`, is for the page to bear.
+    """
+    chance = np.random.default_rng(0)
+    exchanges, ratings, knows, guesses = {}, [], [], []
+    for number in range(prompts * len(EMOTIONS)):
+        emotion = EMOTIONS[number % len(EMOTIONS)]
+        if emotion == RARE and number >= 3 * len(EMOTIONS):
+            continue
+        for model, share in {**GOOD_SHARES, "dot": 0.01}.items():
+            good = float(np.clip(share + chance.normal(0, 0.05 if share > 0.1 else 0.001), 0.005, 0.95))
+            exchange = Exchange(
+                id=f"{number}-{model}{beside}",
+                prompt=f"prompt {number}{beside}",
+                response="so sorry " * (1 + round(10 * good)) + beside + long,
+                model=f"{model}{beside}",
+                emotion=f"{emotion}{beside}",
+            )
+            exchanges[exchange.id] = exchange
+            parts = {"Bad": 0.4 * (1 - good), "Okay": 0.6 * (1 - good), "Good": good}
+            knows.append(judgment_of(exchange, parts))
+            guesses.append(judgment_of(exchange, {label: 1 / len(LABELS) for label in LABELS}))
+            for rater in range(max(1, raters) if model in GOOD_SHARES else 0):
+                rating = 1 + int(chance.choice(len(LABELS), p=list(parts.values())))
+                name = f"{model} {number % 15 if raters else number}{beside}"
+                if raters > 1:
+                    name = f"rater {rater}{beside}"
+                ratings.append(Rating(id=exchange.id, rater=name, rating=rating))
+    knows[0] = _unscored(knows[0], f"refused{beside}: no")
+    judges = [
+        Judged(
+            name=f"tiny{beside}",
+            judgments=tuple(knows),
+            version="3",
+            rubric="r1",
+            source=f"run{beside}",
+            cost=0.12,
+            seconds=8.0,
+        ),
+        Judged(name=f"guess{beside}", judgments=tuple(guesses), source="table"),
+    ]
+    return judges, ratings, exchanges
+
+
+def _unscored(judgment: Judgment, reason: str) -> Judgment:
+    return Judgment(
+        id=judgment.id,
+        model=judgment.model,
+        content=judgment.content,
+        prompt_digest=judgment.prompt_digest,
+        unscored=reason,
+    )
+
+
+def calibrate_world(world: World) -> CalibrationResult:
+    """Calibrate the first judge of a world, with few draws."""
+    judges, ratings, exchanges = world
+    return calibrate_judged(judges, ratings, exchanges=exchanges, options=Options(draws=40))
+
+
+@cache
+def one_rater() -> CalibrationResult:
+    """One person rated each response: how far people agree is not identifiable."""
+    return calibrate_world(make_world())
+
+
+@cache
+def three_raters() -> CalibrationResult:
+    """Three people rated every response."""
+    return calibrate_world(make_world(raters=3, prompts=2))
+
+
+@cache
+def on_five_levels() -> CalibrationResult:
+    """Scores from 1 to 5 and no probabilities: models have means, not shares."""
+    _, ratings, exchanges = make_world(raters=0, prompts=3)
+    scale = tuple("12345")
+    ratings = [Rating(id=item.id, rater=item.rater, rating=2 * item.rating - 1) for item in ratings]
+    judgments = tuple(
+        recorded_judgment(item.id, item.model, item.prompt, said=1 + len(item.response) % 5, scale=scale)
+        for item in exchanges.values()
+    )
+    options = Options(scale=scale, draws=40)
+    return calibrate_judged([Judged(name="tool", judgments=judgments)], ratings, options=options)
+
+
+@cache
+def single_rating() -> CalibrationResult:
+    """One rating of one response: hardly anything is defined."""
+    judges, ratings, _ = make_world()
+    one = Judged(name="tiny", judgments=judges[0].judgments[1:2])
+    rated = [item for item in ratings if item.id == one.judgments[0].id]
+    return calibrate_judged([one], rated, options=Options(draws=40))
+
+
+@cache
+def probed() -> ProbedJudge:
+    """What rewriting replies does to the judge that counts words."""
+    _, _, exchanges = make_world()
+    judge = load_judge("length")
+    results = run_probes(judge, list(exchanges.values()), limit=20)
+    return ProbedJudge(judge=judge.name, version=judge.version, results=tuple(results))
