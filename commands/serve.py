@@ -90,9 +90,8 @@ def serve(
         judge = served.judge
 
         def say_ready() -> None:
-            click.echo(
-                f"serving {judge.name} {judge.version} at {url_of(listening)}; {served.found.says}", err=True
-            )
+            about = f"{judge.name} {judge.version} at {url_of(listening)}; {served.calibration.says}"
+            click.echo(f"serving {about}", err=True)
 
         app = make_app(
             served,

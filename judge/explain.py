@@ -48,10 +48,13 @@ class Explanation:
     unscored: str | None = None
 
 
-def explain(judge: Judge, exchange: Exchange, *, whole: Judgment | None = None) -> Explanation:
+def explain(
+    judge: Judge, exchange: Exchange, *, whole: Judgment | None = None, threads: int | None = None
+) -> Explanation:
     """Judge a reply without each of its sentences, or of its clauses or words where it is a single one.
 
-    `whole` is the judgment of the whole reply, where it is known; else the judge is asked for it.
+    `whole` is the judgment of the whole reply, where it is known; else the judge is asked for it. It is asked
+    on so many `threads`, or on as many as it takes.
     """
     whole = whole or judge.judge(exchange)
     texts = split_reply(exchange.response)
@@ -64,7 +67,7 @@ def explain(judge: Judge, exchange: Exchange, *, whole: Judgment | None = None) 
         score = judge.judge(replace(exchange, response=rest)).score
         return None if score is None else round(whole.score - score, 6)
 
-    with ThreadPoolExecutor(judge.concurrency) as pool:
+    with ThreadPoolExecutor(threads or judge.concurrency) as pool:
         effects = list(pool.map(effect_of, without))
     return Explanation(
         id=exchange.id,

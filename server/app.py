@@ -284,7 +284,7 @@ def _add_others(app: FastAPI, judging: Judging) -> None:
 
     def describe_model() -> dict[str, Any]:
         about = {"id": served.judge.name, "object": "model", "created": 0, "owned_by": "empathy-judge"}
-        return about | {"version": served.judge.version, "calibration": served.found.digest}
+        return about | {"version": served.judge.version, "calibration": served.calibration.digest}
 
     @app.get("/", include_in_schema=False)
     async def page() -> Response:

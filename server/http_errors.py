@@ -26,7 +26,7 @@ class Refused(Exception):
         self.headers = dict(headers or {})
 
     def response(self) -> Response:
-        """What is sent."""
+        """Make what is sent."""
         kind = KINDS.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
         error = {"message": self.message, "type": kind, "param": self.param, "code": self.code}
         # Escaped to ASCII: the message may quote a lone surrogate, which UTF-8 cannot hold.

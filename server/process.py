@@ -24,7 +24,7 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Without raising the signals again at the end, as uvicorn does: an end in order is no failure."""
+        """Do not raise the signals again at the end, as uvicorn does: an end in order is no failure."""
         is_main = current_thread() is main_thread()  # no other can listen to signals
         signals = (signal.SIGINT, signal.SIGTERM) if is_main else ()
         before = {sig: signal.signal(sig, self.handle_exit) for sig in signals}
@@ -36,16 +36,16 @@ class Server(uvicorn.Server):
 
 
 def open_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens; port 0 is any that is free."""
+    """Open a socket that listens; port 0 is any that is free."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listening = socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         # Python adds the address to the system's own words; a name that is not found has a number below 0.
         number = error.errno or 0
-        said = os.strerror(number) if number > 0 else error.strerror or str(error)
+        why = os.strerror(number) if number > 0 else error.strerror or str(error)
         raise OperationalError(
-            f"{host}, port {port}: {said.lower()}; choose another with --host or --port"
+            f"{host}, port {port}: {why.lower()}; choose another with --host or --port"
         ) from error
     # asyncio does this only for sockets made by name of the protocol; without it an answer waits for 40 ms.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -53,13 +53,13 @@ def open_socket(host: str, port: int) -> socket.socket:
 
 
 def url_of(listening: socket.socket) -> str:
-    """Where it can be reached."""
+    """Say where a socket can be reached."""
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def make_server(app: Any) -> Server:
-    """A server without an access log: what people wrote is nobody's business."""
+    """Make a server without an access log: what people wrote is nobody's business."""
     config = uvicorn.Config(
         app,
         http="h11",

@@ -111,8 +111,8 @@ async def _read(request: Request, most: int) -> bytes:
     return b"".join(parts)
 
 
-def parse_object(content: bytes) -> dict[str, Any]:
-    """JSON without what parsers read in different ways: duplicate keys, NaN, numbers past all bounds.
+def parse_object(body: bytes) -> dict[str, Any]:
+    """Parse JSON without what parsers read in different ways: duplicate keys, NaN, numbers past all bounds.
 
     >>> parse_object(b'{"a": [1, "x"]}')
     {'a': [1, 'x']}
@@ -121,8 +121,8 @@ def parse_object(content: bytes) -> dict[str, Any]:
     server.http_errors.Refused: not JSON that can be read: the key 'a' stands twice in one object
     """
     try:
-        found = json.loads(
-            content.decode("utf-8"),
+        content = json.loads(
+            body.decode("utf-8"),
             object_pairs_hook=_once,
             parse_constant=_no_number,
             parse_float=_finite,
@@ -132,21 +132,21 @@ def parse_object(content: bytes) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise Refused(400, f"not JSON: {error.msg} at character {error.pos}") from None
     except (ValueError, RecursionError) as error:
-        said = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise Refused(400, f"not JSON that can be read: {said}") from None
-    if not isinstance(found, dict):
-        raise Refused(400, f"a JSON object was expected, not {type(found).__name__}")
-    _check_depth(found)
-    return found
+        why = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise Refused(400, f"not JSON that can be read: {why}") from None
+    if not isinstance(content, dict):
+        raise Refused(400, f"a JSON object was expected, not {type(content).__name__}")
+    _check_depth(content)
+    return content
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise ValueError(f"the key {twice[:40]!r} stands twice in one object")
-    return found
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            raise ValueError(f"the key {key[:40]!r} stands twice in one object")
+        seen.add(key)
+    return dict(pairs)
 
 
 def _no_number(name: str) -> float:
@@ -160,14 +160,14 @@ def _finite(text: str) -> float:
     return number
 
 
-def _check_depth(found: Any) -> None:
-    """Level by level, since a recursion could itself go too deep."""
-    level = [found]
+def _check_depth(content: Any) -> None:
+    """Look level by level, since a recursion could itself go too deep."""
+    level = [content]
     for _ in range(MOST_DEPTH):
         level = [
             item
-            for held in level
-            for item in (held.values() if isinstance(held, dict) else held)
+            for container in level
+            for item in (container.values() if isinstance(container, dict) else container)
             if isinstance(item, dict | list)
         ]
         if not level:
@@ -188,7 +188,7 @@ HEADINGS: Final = {FEELS: "emotion", SITUATION: "situation", SAID: "prompt", REP
 
 
 def read_input(given: Any, *, place: str) -> Exchange:
-    """The exchange in what `/v1/decisions` calls input and `/v1/systemone` state."""
+    """Read the exchange in what `/v1/decisions` calls input and `/v1/systemone` state."""
     if isinstance(given, list):
         return _read_messages(given, place)
     row = given if isinstance(given, Mapping) else read_text(given)
@@ -198,7 +198,7 @@ def read_input(given: Any, *, place: str) -> Exchange:
 
 
 def read_row(row: Mapping[str, Any], *, place: str, number: int = 1) -> Exchange:
-    """An exchange from our fields, with the checks that a file's rows go through."""
+    """Read an exchange from our fields, with the checks that a file's rows go through."""
     try:
         return read_exchange(dict(row), line=number)
     except UserError as error:
@@ -207,7 +207,7 @@ def read_row(row: Mapping[str, Any], *, place: str, number: int = 1) -> Exchange
 
 
 def read_text(text: str) -> dict[str, Any] | None:
-    """The row in a text that is our fenced exchange or a JSON object; None where it is neither.
+    """Read the row in a text that is our fenced exchange or a JSON object; None where it is neither.
 
     >>> read_text('{"prompt": "I won!", "response": "Lovely!"}')
     {'prompt': 'I won!', 'response': 'Lovely!'}
@@ -227,11 +227,11 @@ def _read_fenced(inside: str, mark: str) -> dict[str, Any]:
     # Split at the headings: a text in front of the first, headings and texts in turn.
     pieces = re.split(rf"^--- {mark} (.+) ---\n", inside, flags=re.MULTILINE)
     for heading, text in zip(pieces[1::2], pieces[2::2], strict=True):
-        said = text.removesuffix("\n")
+        words = text.removesuffix("\n")
         if heading.startswith(EARLIER):
-            dialogue.append({"speaker": heading.removeprefix(EARLIER), "text": said})
+            dialogue.append({"speaker": heading.removeprefix(EARLIER), "text": words})
         elif heading in HEADINGS:
-            row[HEADINGS[heading]] = said
+            row[HEADINGS[heading]] = words
     return row | ({"dialogue": dialogue} if dialogue else {})
 
 

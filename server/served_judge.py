@@ -31,12 +31,12 @@ class ServedJudge:
         if not endpoints_of(judge):
             judge.judge(PROBE)  # opens a local network now: the first request need not wait for it
 
-    def _take(self, found: Found) -> None:
-        self._found = found
-        self._digest = found.digest  # kept, since it is reckoned anew each time it is asked for
+    def _take(self, calibration: Found) -> None:
+        self._calibration = calibration
+        self._digest = calibration.digest  # kept, since it is reckoned anew each time it is asked for
 
     @property
-    def found(self) -> Found:
+    def calibration(self) -> Found:
         """The calibration as of today."""
         with self._lock:
             if (day := self._today()) != self._day:
@@ -45,30 +45,31 @@ class ServedJudge:
                     self._take(find_calibration(self.judge, self._wanted, today=day))
                 except StaleCalibration as error:
                     self._take(Found(calibration=None, says=f"no calibration fits: {error}"))
-            return self._found
+            return self._calibration
 
     @property
     def about(self) -> dict[str, Any]:
         """What stands beside every judgment."""
-        says = self.found.says
+        note = self.calibration.says
         caveat = getattr(self.judge, "caveat", "")
         return {
             "judge": {"name": self.judge.name, "version": self.judge.version},
             "calibration": self._digest,
-            "note": says,
+            "note": note,
             "caveats": [caveat] if caveat else [],
         }
 
     def ask(self, exchange: Exchange) -> Judgment:
         """The judgment with its set, the same as in a run."""
         judgment = self.judge.judge(exchange)
-        calibration = self._found.calibration
+        calibration = self._calibration.calibration
         return add_prediction_set(judgment, calibration) if calibration else judgment
 
     def explained_row(self, exchange: Exchange) -> Row:
-        """The same with what each part of the reply does to the score."""
+        """The judgment as a row, with what each part of the reply does to the score."""
         judgment = self.ask(exchange)
-        explanation = explain(_OneThread(self.judge), exchange, whole=judgment)
+        # One thread: the queue has enough of them.
+        explanation = explain(self.judge, exchange, whole=judgment, threads=1)
         return {**to_row(judgment), "parts": [asdict(part) for part in explanation.parts]}
 
     @property
@@ -80,17 +81,3 @@ class ServedJudge:
 def count_judgments(exchange: Exchange) -> int:
     """How many judgments an explanation takes: one of the whole, and one without each part."""
     return 1 + len(split_reply(exchange.response))
-
-
-class _OneThread:
-    """A judge that is explained on the thread it is asked on: the queue has threads enough."""
-
-    concurrency = 1
-
-    def __init__(self, judge: Judge) -> None:
-        self.name, self.version, self.rubric, self.judge = (
-            judge.name,
-            judge.version,
-            judge.rubric,
-            judge.judge,
-        )
