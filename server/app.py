@@ -127,9 +127,9 @@ def make_app(
     app.add_exception_handler(RequestValidationError, _send_refused)
     app.add_exception_handler(HTTPException, _send_refused)
     app.openapi = cache(lambda: _describe(app, served))  # type: ignore[method-assign]
-    judging = Judging(served, queue, limits, metrics)
-    _add_judging(app, judging)
-    _add_others(app, judging)
+    service = JudgmentService(served, queue, limits, metrics)
+    _add_judging(app, service)
+    _add_others(app, service)
     return app
 
 
@@ -158,7 +158,7 @@ def _describe(app: FastAPI, served: ServedJudge) -> dict[str, Any]:
     return described
 
 
-class Judging:
+class JudgmentService:
     """Has the exchanges of requests judged by the threads of the queue."""
 
     def __init__(self, served: ServedJudge, queue: Queue, limits: Limits, metrics: Metrics) -> None:
@@ -245,24 +245,24 @@ def _task(served: ServedJudge, exchange: Exchange, is_explained: bool) -> Task:
     return Task(lambda: to_row(served.ask(exchange)))
 
 
-def _add_judging(app: FastAPI, judging: Judging) -> None:
+def _add_judging(app: FastAPI, service: JudgmentService) -> None:
     """Add the three ways to ask for judgments."""
 
     @app.post("/v1/score", **_gives(ScoreAnswer))
     async def score(request: Request, asked: ScoreRequest) -> Response:
-        rows = await judging.score(request, asked)
-        return _send_json({**judging.served.about, "judgments": rows})
+        rows = await service.score(request, asked)
+        return _send_json({**service.served.about, "judgments": rows})
 
     @app.post("/v1/decisions", **_gives(decisions.Decision))
     async def decide(request: Request, asked: decisions.DecisionRequest) -> Response:
         questions = decisions.read_questions(asked)
-        answers, tokens = await judging.answer(request, asked.model, questions, asked.input, place="input")
+        answers, tokens = await service.answer(request, asked.model, questions, asked.input, place="input")
         return _send_json(decisions.write_decision(asked, answers, tokens))
 
     @app.post("/v1/systemone", **_gives(systemone.SystemOneAnswer))
     async def decide_systemone(request: Request, asked: systemone.SystemOneRequest) -> Response:
         questions = systemone.read_questions(asked)
-        answers, tokens = await judging.answer(request, asked.model, questions, asked.state, place="state")
+        answers, tokens = await service.answer(request, asked.model, questions, asked.state, place="state")
         return _send_json(systemone.write_systemone(asked, answers, tokens))
 
 
@@ -278,9 +278,9 @@ def _send_json(row: dict[str, Any]) -> Response:
     return Response(to_json(row), media_type="application/json")
 
 
-def _add_others(app: FastAPI, judging: Judging) -> None:
+def _add_others(app: FastAPI, service: JudgmentService) -> None:
     """Add the page, the list of models, and what operators look at."""
-    served = judging.served
+    served = service.served
 
     def describe_model() -> dict[str, Any]:
         about = {"id": served.judge.name, "object": "model", "created": 0, "owned_by": "empathy-judge"}
@@ -306,7 +306,7 @@ def _add_others(app: FastAPI, judging: Judging) -> None:
 
     @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
-        return PlainTextResponse(judging.metrics.write())
+        return PlainTextResponse(service.metrics.write())
 
 
 # The page to try the judge: one HTML file that asks nobody but the server it came from.

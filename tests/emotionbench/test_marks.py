@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable
 from random import Random
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -77,16 +76,13 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_every_form_is_read(form: str) -> None:
-    found = read_marks(FORMS[form], READER)
-    assert dict(found.marks) == TRUE
-    assert found.problem == ""
+def test_every_form_is_read() -> None:
+    read = {form: read_marks(text, READER) for form, text in FORMS.items()}
+    assert not {form: found for form, found in read.items() if dict(found.marks) != TRUE or found.problem}
 
 
-@pytest.mark.parametrize(
-    ("text", "marks"),
-    [
+def test_what_is_no_sure_mark_is_missing() -> None:
+    cases: list[tuple[str, dict[int, int]]] = [
         ("1. 10\n2. 4", {2: 4}),  # the original's parser made 0 of it
         ("1. 4/10\n2. 3", {2: 3}),  # of another scale
         ("1. 3.5\n2. 2", {2: 2}),
@@ -111,12 +107,10 @@ def test_every_form_is_read(form: str) -> None:
         ("2.", {}),
         ("I feel 4 of 5 today, thank you for asking.", {}),
         ("1. " + "x" * 5000 + " 4", {}),
-    ],
-)
-def test_what_is_no_sure_mark_is_missing(text: str, marks: dict[int, int]) -> None:
-    found = read_marks(text, READER)
-    assert dict(found.marks) == marks
-    assert found.problem
+    ]
+    read = {text: read_marks(text, READER) for text, _ in cases}
+    assert not {text: read[text] for text, marks in cases if read[text].marks != marks}
+    assert all(found.problem for found in read.values())
 
 
 def test_items_with_numbers_of_their_own_are_read_by_what_comes_last() -> None:
@@ -126,33 +120,28 @@ def test_items_with_numbers_of_their_own_are_read_by_what_comes_last() -> None:
     assert dict(read_marks(bare, FROM_ZERO).marks) == {n: (0, 3, 1)[(n - 1) % 3] for n in range(1, 22)}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_refusal_is_told_as_one() -> None:
+    texts = (
         "I'm sorry, but I can't help with that.",
         "As an AI language model, I do not have feelings.",
         "I cannot rate my emotions, since I have none.",
         "I don\u2019t experience emotions.",
         "I must decline to answer.",
-    ],
-)
-def test_a_refusal_is_told_as_one(text: str) -> None:
-    found = read_marks(text, READER)
-    assert found.problem.startswith("refused") and not found.marks
+    )
+    assert {(found.problem, *found.marks) for found in (read_marks(text, READER) for text in texts)} == {
+        ("refused",)
+    }
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("", "empty answer"),
-        (" \n ", "empty answer"),
-        ("<think>1. 4", "empty answer"),
-        ("Sure!", "no marks"),
-        ("1. 4", "incomplete: 19 of 20 marks missing"),
-    ],
-)
-def test_the_reason_is_told(text: str, problem: str) -> None:
-    assert read_marks(text, READER).problem == problem
+def test_the_reason_is_told() -> None:
+    problems = {
+        "": "empty answer",
+        " \n ": "empty answer",
+        "<think>1. 4": "empty answer",
+        "Sure!": "no marks",
+        "1. 4": "incomplete: 19 of 20 marks missing",
+    }
+    assert {text: read_marks(text, READER).problem for text in problems} == problems
 
 
 READERS = (READER, FROM_ZERO, Reader(count=52, low=1, high=5), Reader(count=24, low=1, high=7, items=WORDS))
@@ -272,12 +261,6 @@ def test_any_marks_come_back(marks: list[int], form: str) -> None:
     assert list(read_marks(text, READER).marks.values()) == marks
 
 
-@pytest.mark.parametrize(
-    "text", ["{" * 100_000, "[1," * 30_000, "1" * 100_000, "1. " * 40_000, "4 - " * 30_000, "a: " * 40_000]
-)
-def test_an_answer_without_end_is_read_in_no_time(text: str) -> None:
-    from time import process_time
-
-    start = process_time()
-    check(text, READER)
-    assert process_time() - start < 2
+def test_an_answer_without_end_is_read() -> None:
+    for piece in ("{", "[1,", "1", "1. ", "4 - ", "a: "):
+        check(piece * (120_000 // len(piece)), READER)

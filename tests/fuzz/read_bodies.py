@@ -7,13 +7,13 @@ from door import Target
 
 
 @cache
-def _judging() -> Any:
+def _service() -> Any:
     from judge.base import load_judge
-    from server.app import Judging, Limits
+    from server.app import JudgmentService, Limits
     from server.served_judge import ServedJudge
 
     unused: Any = None  # neither queue nor metrics: what is read here is judged at once
-    return Judging(ServedJudge(load_judge("length"), "none"), unused, Limits(), unused)
+    return JudgmentService(ServedJudge(load_judge("length"), "none"), unused, Limits(), unused)
 
 
 def _read(data: bytes, kind: Any) -> Any:
@@ -34,9 +34,9 @@ def _score(data: bytes) -> Any:
     from data.tables import to_row
     from server.requests import ScoreRequest
 
-    judging = _judging()
-    exchanges = judging.read_exchanges(_read(data, ScoreRequest).exchanges)
-    return [to_row(judging.served.ask(exchange)) for exchange in exchanges]
+    service = _service()
+    exchanges = service.read_exchanges(_read(data, ScoreRequest).exchanges)
+    return [to_row(service.served.ask(exchange)) for exchange in exchanges]
 
 
 def _decisions(data: bytes) -> Any:
@@ -57,7 +57,7 @@ def _answer(questions: Any, given: Any, place: str) -> Any:
     from server.questions import answer_question, check_questions
     from server.requests import read_input
 
-    served = _judging().served
+    served = _service().served
     check_questions(questions, served)
     judgment = served.ask(read_input(given, place=place))
     return [answer_question(question, judgment, served) for question in questions]
