@@ -132,9 +132,9 @@ def _of_value(value: Any, reader: Reader) -> ItemMarks:
     if marks:
         return marks
     inner = [
-        marks
+        nested
         for part in value.values()
-        if isinstance(part, Mapping | list) and (marks := _of_value(part, reader))
+        if isinstance(part, Mapping | list) and (nested := _of_value(part, reader))
     ]
     return inner[0] if len(inner) == 1 else {}
 

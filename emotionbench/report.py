@@ -250,10 +250,10 @@ def _test_table(model: ModelAlignment) -> Table:
             test = shift.tests.get("clustered")
             ends = f"{_signed(test.low)} to {_signed(test.high)}" if test and isfinite(test.low) else ""
             rows.append(row(about.name, scale, *tests, ends, *effects))
-    tests = (f"{name} p (q)" for name in TESTS)
+    names = (f"{name} p (q)" for name in TESTS)
     return Table(
         caption="Tests and effect sizes",
-        head=("", "sub-scale", *tests, "clustered 95 %", "g", "dz", "in people's SD"),
+        head=("", "sub-scale", *names, "clustered 95 %", "g", "dz", "in people's SD"),
         rows=tuple(rows),
         words=frozenset({0, 1}),
         is_folded=True,

@@ -16,6 +16,7 @@ from data.records import to_plain
 from emotionbench.alignment import (
     Bounds,
     ModelAlignment,
+    SheetLevel,
     ShiftRow,
     agrees,
     align_means,
@@ -174,6 +175,7 @@ def test_refusals_are_counted_by_factor_and_bound_the_change() -> None:
     first, second = find(result, "Guilt-0"), find(result, "Guilt-1")
     assert (first.missing, second.missing) == ({"refused": 1}, {"incomplete": 1})
     negative = first.scales["negative"]
+    assert isinstance(negative.evoked, SheetLevel)
     assert (negative.evoked.n, negative.evoked.incomplete) == (3, 1)
     assert negative.change == 30, "of the sheets that are whole"
     assert negative.bounds == Bounds((3 * 40 + 10) / 4 - 10, (3 * 40 + 50) / 4 - 10)
