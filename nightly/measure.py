@@ -13,9 +13,11 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Final
 
 from calibration.artifact import CALIBRATION_FILE, NONE, Found, find_calibration
+from calibration.comparison.published_models import DESIGN_EFFECTS, PAPER
 from data.errors import OperationalError, StaleCalibration, UserError
 from data.records import LABELS, UNNAMED_MODEL, Judgment
 from data.runs import OnProgress, discard_run
@@ -69,8 +71,11 @@ class NightSetup:
 
     @property
     def design_effect(self) -> float:
-        """How many of a crowd's labels count as one independent label."""
-        return 1.0
+        """How many of a crowd's labels count as one: by the calibration, else the study's mean for Good."""
+        calibration = self.found.calibration
+        if calibration is None:
+            return fmean(DESIGN_EFFECTS[name][-1] for name in PAPER)
+        return max(1.0, calibration.design_effect or 1.0)
 
     @property
     def calibration(self) -> str | None:

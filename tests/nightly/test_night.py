@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from simulated import ANCHORS, CURT, GATES, NOW, PROMPTS, World, start_world
 
+from calibration.comparison.published_models import DESIGN_EFFECTS, PAPER
+from calibration.shares.planning import plan_ratings
 from data.errors import OperationalError, UserError
 from nightly.changes import judge_shift
 from nightly.config import read_config
@@ -200,6 +202,11 @@ def test_floors_and_inconclusive_gates(world: World) -> None:
     assert found["proud"].outcome == "pass"
     assert found["angry"].outcome == "inconclusive"
     assert found["angry"].sentence.endswith("would tell.")
+    share = (found["angry"].value or 0.0) / 100
+    # A crowd's labels are not independent: without a calibration, as in the study.
+    effect = np.mean([DESIGN_EFFECTS[name][-1] for name in PAPER])
+    plan = plan_ratings(0.6 - share, spread=share * (1 - share), design_effect=float(effect))
+    assert found["angry"].labels == np.ceil(plan.people_only / 2)
     assert world.run("2026-12-01").exit_code == 1
 
 
