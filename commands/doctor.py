@@ -15,30 +15,27 @@ WHERE = {
 
 @click.command()
 @click.argument("files", type=FILE, nargs=-1, metavar="[FILE.toml]...")
-@click.option("--ask", is_flag=True, help="Ask each endpoint one question; that may cost a little money.")
 @click.option("--json", "as_json", is_flag=True, help="Print the checks as JSON.")
 @click.pass_context
-def doctor(ctx: click.Context, files: tuple[Path, ...], ask: bool, as_json: bool) -> None:
+def doctor(ctx: click.Context, files: tuple[Path, ...], as_json: bool) -> None:
     """Check that all is there that judging needs, and say what to do where it is not.
 
     Looks at packages, weights, calibrations and the disk, and has the default judge judge a response whose
     answer is known. FILES are TOML files of judges, models or nights: keys, servers and databases they name
-    are looked at too. Without --ask nothing is sent that could cost money. The exit code is 5 if one fails.
+    are looked at too. Nothing is sent that could cost money. The exit code is 5 if one fails.
 
     \b
     Examples:
       empathy-judge doctor
-      empathy-judge doctor prompted.toml nightly.toml --ask
+      empathy-judge doctor prompted.toml nightly.toml
     """
     from datetime import date
     from itertools import chain
 
-    from commands.shared.checks import check_file, check_house, print_checks
+    from commands.shared.checks import check_file, check_installation, print_checks
 
-    named = (check for path in files for check in check_file(path, ask=ask))
-    ctx.exit(
-        print_checks(chain(check_house(today=date.today(), folder=Path("runs")), named), as_json=as_json)
-    )
+    installed = check_installation(today=date.today(), folder=Path("runs"))
+    ctx.exit(print_checks(chain(installed, *map(check_file, files)), as_json=as_json))
 
 
 @click.command()

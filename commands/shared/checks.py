@@ -1,7 +1,6 @@
-"""Whether all is there that judging needs: packages, weights, calibrations, disk; a line for each."""
+"""What `doctor` looks at: packages, weights, calibrations, disk, keys, servers and the history."""
 
 import json
-import re
 import shutil
 import sys
 import tempfile
@@ -12,13 +11,12 @@ from datetime import date, timedelta
 from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
-from time import monotonic
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
-from data.errors import UserError
+from data.errors import UserError, install_hint
 from data.files import read_toml
-from data.records import Exchange
-from judge.llm.answer_prompts import ModelConfig, Responder, read_model_config
+from data.records import Exchange, to_plain
+from judge.llm.answer_prompts import Responder, read_model_config
 from judge.llm.endpoint import Endpoint
 
 Status = Literal["ok", "warn", "fail"]
@@ -27,6 +25,7 @@ WEIGHTS: Final = ROOT / "judge" / "weights"
 SHIPPED: Final = ("classifier", "classifier-large")
 GIGABYTE: Final = 1 << 30
 MERGED: Final = 1.5 * GIGABYTE  # what merging the large judge takes while it is at work
+SECONDS: Final = 10.0  # that a server may take to answer
 LITTLE: Final = 0.2 * GIGABYTE
 SOON: Final = timedelta(days=30)
 # One exchange, and what the default judge of one version says of it.
@@ -38,12 +37,6 @@ SAMPLE: Final = Exchange(
 )
 KNOWN: Final = {"7d31ae001142": (0.131598, 0.361196, 0.507206)}
 CLOSE, ODD = 1e-3, 0.05  # another processor may round int8 a little differently; more is damage
-COMPARE: Final = {
-    ">=": lambda found, asked: found >= asked,
-    "==": lambda found, asked: found == asked,
-    "<": lambda found, asked: found < asked,
-    "!=": lambda found, asked: found != asked,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +49,7 @@ class Check:
     way_out: str = ""
 
 
-def check_house(*, today: date, folder: Path) -> Iterator[Check]:
+def check_installation(*, today: date, folder: Path) -> Iterator[Check]:
     """All that can be looked at without a network; `folder` is where runs would go."""
     yield from check_packages()
     for name in SHIPPED:
@@ -85,31 +78,32 @@ def shipped_versions() -> Iterator[str]:
 
 def check_packages() -> Iterator[Check]:
     """Python and every package against what pyproject.toml asks for."""
-    found = ".".join(map(str, sys.version_info[:3]))
+    from packaging.specifiers import SpecifierSet
+
+    version = ".".join(map(str, sys.version_info[:3]))
     python, needed, extras = _read_requirements()
-    if _fits(found, python):
-        yield Check(name="python", status="ok", says=found)
+    if version in SpecifierSet(python):
+        yield Check(name="python", status="ok", says=version)
     else:
-        yield Check(
-            name="python", status="fail", says=f"{found}, and {python} is needed", way_out="install it"
-        )
-    problems = list(filter(None, map(_problem_of, needed)))
-    way_out = "pip install -c constraints.txt -e ."
-    if problems:
-        yield Check(name="packages", status="fail", says="; ".join(problems), way_out=way_out)
+        says = f"{version}, and {python} is needed"
+        yield Check(name="python", status="fail", says=says, way_out="install it")
+    missing, unfit = _look_for(needed)
+    if missing or unfit:
+        says = "; ".join([*(f"{name} missing" for name in missing), *unfit])
+        yield Check(name="packages", status="fail", says=says, way_out=install_hint())
     else:
         yield Check(name="packages", status="ok", says=f"all {len(needed)} fit")
     for extra, wanted in extras.items():
-        problems = list(filter(None, map(_problem_of, wanted)))
-        way_out = f"pip install -c constraints.txt -e '.[{extra}]'"
-        missing = [problem for problem in problems if problem.endswith("missing")]
-        if not problems:
-            yield Check(name=f"extra {extra}", status="ok", says=f"all {len(wanted)} packages fit")
-        elif len(missing) == len(problems):
-            says = f"optional, not installed: {', '.join(item.split()[0] for item in missing)}"
-            yield Check(name=f"extra {extra}", status="ok", says=says, way_out=way_out)
+        name, way_out = f"extra {extra}", install_hint(extra)
+        missing, unfit = _look_for(wanted)
+        if unfit:
+            says = "; ".join([*(f"{package} missing" for package in missing), *unfit])
+            yield Check(name=name, status="warn", says=says, way_out=way_out)
+        elif missing:
+            says = f"optional, not installed: {', '.join(missing)}"
+            yield Check(name=name, status="ok", says=says, way_out=way_out)
         else:
-            yield Check(name=f"extra {extra}", status="warn", says="; ".join(problems), way_out=way_out)
+            yield Check(name=name, status="ok", says=f"all {len(wanted)} packages fit")
 
 
 def check_judge(name: str, *, today: date) -> Iterator[Check]:
@@ -169,7 +163,7 @@ def check_cache() -> Check:
         judge = LargeClassifierJudge()
     except UserError as error:
         return Check(name=name, status="warn", says=str(error))
-    folder = judge.cache / f"{judge.name}-{judge.version}"
+    folder = judge.merged_folder
     if folder.exists():
         size = sum(item.stat().st_size for item in folder.iterdir()) / GIGABYTE
         return Check(name=name, status="ok", says=f"merged, {size:.1f} GB in {folder}")
@@ -210,56 +204,42 @@ def _nearest(folder: Path) -> Path:
 
 def _read_requirements() -> tuple[str, list[str], dict[str, list[str]]]:
     """What Python and which packages are needed, and by which extra: as the source or the package says."""
+    from packaging.requirements import Requirement
+
     source = ROOT / "pyproject.toml"
     if source.exists():
         project = tomllib.loads(source.read_text(encoding="utf-8"))["project"]
         extras = {name: items for name, items in project["optional-dependencies"].items() if name != "test"}
         return project["requires-python"], project["dependencies"], extras
     about = metadata.metadata("empathy-judge")
-    needed: list[str] = []
-    by_extra: dict[str, list[str]] = {}
-    for line in about.get_all("Requires-Dist") or ():
-        named, _, condition = line.partition(";")
-        extra = re.search(r"extra == ['\"](\w+)['\"]", condition)
-        (by_extra.setdefault(extra[1], []) if extra else needed).append(named.strip())
-    by_extra.pop("test", None)
+    lines = about.get_all("Requires-Dist") or ()
+    by_extra: dict[str, list[str]] = {
+        extra: [line for line in lines if f'"{extra}"' in str(Requirement(line).marker)]
+        for extra in about.get_all("Provides-Extra") or ()
+        if extra != "test"
+    }
+    needed = [line for line in lines if "extra ==" not in str(Requirement(line).marker or "")]
     return about["Requires-Python"] or ">=3", needed, by_extra
 
 
-def _problem_of(requirement: str) -> str | None:
-    """What is wrong with an installed package; None where it fits."""
-    matched = re.match(r"([\w.-]+)(?:\[[\w,]+\])?\s*(.*)", requirement)
-    assert matched is not None
-    name, asked = matched.groups()
-    try:
-        found = metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return f"{name} missing"
-    return None if _fits(found, asked) else f"{name} {found} does not fit {asked}"
+def _look_for(requirements: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The names of packages that are missing, and what is wrong with those that do not fit."""
+    from packaging.requirements import Requirement
 
-
-def _fits(found: str, asked: str) -> bool:
-    """Whether a version is as asked for; by hand, since `packaging` is not needed to judge.
-
-    >>> _fits("2.13.0+cpu", "==2.13.0"), _fits("0.9", ">=0.28,<1"), _fits("3.12", ">=3.11")
-    (True, False, True)
-    """
-    for part in filter(None, (item.strip() for item in asked.split(","))):
-        matched = re.match(r"(>=|==|<|!=)\s*([\d.]+)", part)
-        if matched and not COMPARE[matched[1]](_numbers(found), _numbers(matched[2])):
-            return False
-    return True
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    numbers = [int(part) for part in re.match(r"[\d.]*", version)[0].split(".") if part]  # type: ignore[index]
-    while numbers and not numbers[-1]:
-        numbers.pop()  # 2.0 is 2
-    return tuple(numbers)
+    missing, unfit = [], []
+    for asked in map(Requirement, requirements):
+        try:
+            version = metadata.version(asked.name)
+        except metadata.PackageNotFoundError:
+            missing.append(asked.name)
+            continue
+        if not asked.specifier.contains(version, prereleases=True):
+            unfit.append(f"{asked.name} {version} does not fit {asked.specifier}")
+    return missing, unfit
 
 
 def print_checks(checks: Iterable[Check], *, as_json: bool) -> int:
-    """Each check as it is done, or all as JSON; the exit code is 5 where one failed."""
+    """Print each check as it is done, or all as JSON; the exit code is 5 where one failed."""
     from rich.text import Text
 
     from data.text import printable
@@ -272,72 +252,43 @@ def print_checks(checks: Iterable[Check], *, as_json: bool) -> int:
         done.append(check)
         if not as_json:
             line = Text(f"{check.status:<5} ", style=colours[check.status])
-            said = f"{check.name}: {check.says}" + (f"; {check.way_out}" if check.way_out else "")
-            console.print(line + Text(printable(said), style=""), soft_wrap=True)
+            words = f"{check.name}: {check.says}" + (f"; {check.way_out}" if check.way_out else "")
+            console.print(line + Text(printable(words), style=""), soft_wrap=True)
     failed = sum(check.status == "fail" for check in done)
     if as_json:
-        print(json.dumps({"checks": [_row(check) for check in done], "failed": failed}, indent=2))
+        print(json.dumps({"checks": to_plain(done), "failed": failed}, indent=2))
     else:
         warned = sum(check.status == "warn" for check in done)
         console.print(f"{len(done)} checks: {failed} failed, {warned} to look at", style="bold")
     return 5 if failed else 0
 
 
-def _row(check: Check) -> dict[str, Any]:
-    return {name: getattr(check, name) for name in check.__slots__}
-
-
-# Whether what a TOML file names can be reached: keys, servers, models, history; nothing is paid unasked.
-
-ASK = "ask it once, which may cost money: --ask"
-SECONDS = 10.0
-SHOWN = 3
-
-
-def check_file(path: Path, *, ask: bool) -> Iterator[Check]:
-    """All that a judge's, a model's or a night's file names."""
+def check_file(path: Path) -> Iterator[Check]:
+    """All that a judge's, a model's or a night's file names; nothing is sent that could cost money."""
     try:
         table = read_toml(path)
         if "models" in table:
-            yield from _check_night(path, ask=ask)
+            yield from _check_night(path)
         elif "kind" in table:
-            yield from check_judge_named(str(path), ask=ask)
+            yield from check_judge_file(str(path))
         else:
-            yield from _check_model(path, ask=ask)
+            yield check_endpoint(Responder(read_model_config(path)).endpoint)
     except UserError as error:
         yield Check(name=str(path), status="fail", says=str(error))
 
 
-def check_judge_named(name: str, *, ask: bool) -> Iterator[Check]:
-    """A judge by its name or file: whether it loads, its endpoints, and one judgment if it may be asked."""
+def check_judge_file(name: str) -> Iterator[Check]:
+    """A judge by its file: whether it loads, and whether its servers answer."""
     from judge.base import load_judge
     from judge.panel import endpoints_of
 
     judge = load_judge(name)
     yield Check(name=name, status="ok", says=f"judge {judge.name} {judge.version}")
-    endpoints = endpoints_of(judge)
-    is_reached = True
-    for endpoint in endpoints:
-        for check in check_endpoint(endpoint, ask=ask):
-            is_reached = is_reached and check.status != "fail"
-            yield check
-    if not (ask and endpoints and is_reached):
-        return
-    started = monotonic()
-    try:
-        said = judge.judge(SAMPLE)
-    finally:
-        for endpoint in endpoints:
-            endpoint.close()
-    took = f"{monotonic() - started:.2f} s, USD {sum(item.spent for item in endpoints):.6f}"
-    if said.unscored:
-        yield Check(name=f"{name}: a question", status="fail", says=f"unscored: {said.unscored}; {took}")
-    else:
-        yield Check(name=f"{name}: a question", status="ok", says=f"answered {said.label} in {took}")
+    yield from map(check_endpoint, endpoints_of(judge))
 
 
-def check_endpoint(endpoint: Endpoint, *, ask: bool) -> Iterator[Check]:
-    """The key, the server, and whether it lists the model; listing costs nothing."""
+def check_endpoint(endpoint: Endpoint) -> Check:
+    """Whether the key is set, and the server answers when it is asked for its models, which costs nothing."""
     from judge.llm.endpoint import Connections
     from judge.llm.keys import Key
 
@@ -345,76 +296,31 @@ def check_endpoint(endpoint: Endpoint, *, ask: bool) -> Iterator[Check]:
     try:
         key = Key(endpoint.key_env)
     except UserError as error:
-        yield Check(name=name, status="fail", says=str(error))
-        return
+        return Check(name=name, status="fail", says=str(error))
     connections = Connections(base_url=endpoint.base_url, key=key, timeout=min(SECONDS, endpoint.timeout))
-    started = monotonic()
     try:
         answer = connections.send(lambda client: client.models.with_raw_response.list())
     finally:
         connections.close()
-    took = f"{1000 * (monotonic() - started):.0f} ms"
-    if answer.body is None:
-        if answer.is_unreachable or not answer.status:
-            way_out = "is the server running, and the address right?"
-            yield Check(name=name, status="fail", says=answer.problem, way_out=way_out)
-        elif answer.status in (401, 403):
-            way_out = f"check the variable {endpoint.key_env}" if endpoint.key_env else "set key_env"
-            yield Check(name=name, status="fail", says=answer.problem, way_out=way_out)
-        else:
-            says = f"reached in {took}; it does not list its models ({answer.problem})"
-            yield Check(name=name, status="warn", says=says, way_out="" if ask else ASK)
-        return
-    rows = answer.body.get("data")
-    listed = [str(row.get("id")) for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-    if endpoint.model in listed:
-        yield Check(name=name, status="ok", says=f"reached in {took}, and the model is listed")
-    else:
-        some = ", ".join(listed[:SHOWN]) or "none"
-        yield Check(
-            name=name,
-            status="warn",
-            says=f"reached in {took}; the model is not listed, but {some}",
-            way_out=ASK,
-        )
+    if answer.is_unreachable or not answer.status:
+        way_out = "is the server running, and the address right?"
+        return Check(name=name, status="fail", says=answer.problem, way_out=way_out)
+    if answer.status in (401, 403):
+        way_out = f"check the variable {endpoint.key_env}" if endpoint.key_env else "set key_env"
+        return Check(name=name, status="fail", says=answer.problem, way_out=way_out)
+    return Check(name=name, status="ok", says="the server answers")
 
 
-def _check_model(path: Path, *, ask: bool) -> Iterator[Check]:
-    yield from _check_responder(read_model_config(path), str(path), ask=ask)
-
-
-def _check_responder(config: ModelConfig, name: str, *, ask: bool) -> Iterator[Check]:
-    responder = Responder(config)
-    is_reached = True
-    for check in check_endpoint(responder.endpoint, ask=ask):
-        is_reached = is_reached and check.status != "fail"
-        yield check
-    if not (ask and is_reached):
-        return
-    started = monotonic()
-    try:
-        row = responder.respond(SAMPLE)
-    finally:
-        responder.endpoint.close()
-    took = f"{monotonic() - started:.2f} s, USD {responder.endpoint.spent:.6f}"
-    failed = row.get("failed")
-    yield Check(
-        name=f"{name}: a prompt",
-        status="fail" if failed else "ok",
-        says=f"{failed or 'answered'}; {took}",
-    )
-
-
-def _check_night(path: Path, *, ask: bool) -> Iterator[Check]:
+def _check_night(path: Path) -> Iterator[Check]:
     from nightly.config import read_config
 
     config = read_config(path)
     yield Check(name=str(path), status="ok", says=f"models: {len(config.models)}, gates: {len(config.gates)}")
     if config.judge.endswith(".toml"):
-        yield from check_judge_named(config.judge, ask=ask)
+        yield from check_judge_file(config.judge)
     for model in config.models:
         if model.endpoint is not None:
-            yield from _check_responder(model.endpoint, model.name, ask=ask)
+            yield check_endpoint(Responder(model.endpoint).endpoint)
     yield check_history(config.history)
 
 

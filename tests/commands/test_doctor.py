@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from servers import Call, LoopbackServer, answer
+from servers import LoopbackServer
 
 import cli
 from commands.shared.checks import (
     KNOWN,
     ROOT,
     Check,
+    check_cache,
     check_disk,
     check_file,
     check_history,
@@ -29,8 +30,8 @@ from commands.shared.checks import (
     check_sample,
     check_writing,
 )
-from data.records import LABELS
 from judge.classifier.judge import ClassifierJudge
+from judge.classifier.large import LargeClassifierJudge
 
 SECRET = "sk-abcdefghijklmnop"
 
@@ -129,6 +130,18 @@ def test_packages_that_are_old_or_missing(tmp_path: Path, monkeypatch: pytest.Mo
     assert "'.[prompted]'" in found["extra prompted"].way_out
 
 
+def test_the_large_judge_s_cache_is_looked_for_where_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert check_cache().says.startswith("not merged yet")
+    judge = LargeClassifierJudge()
+    judge.merged_folder.mkdir(parents=True)
+    (judge.merged_folder / "model.onnx").write_bytes(b"weights")
+    assert judge.merged_folder.is_relative_to(tmp_path)
+    assert (check_cache().status, check_cache().says.startswith("merged, ")) == ("ok", True)
+
+
 Reply = Callable[[str, str, Any], tuple[int, Any]]
 
 
@@ -159,15 +172,9 @@ def serve(reply: Reply) -> Iterator[tuple[str, list[tuple[str, str]]]]:
         yield server.base_url, asked
 
 
-def lists(*models: str) -> Reply:
-    """Lists these models, and answers what it is asked."""
-
-    def reply(method: str, path: str, body: Any) -> tuple[int, Any]:
-        if method == "GET":
-            return 200, {"data": [{"id": name} for name in models]}
-        return 200, answer(Call(number=0, path=path, headers={}, body=body, repeat=0)).body
-
-    return reply
+def lists(method: str, path: str, body: Any) -> tuple[int, Any]:
+    """Lists one model."""
+    return 200, {"data": [{"id": "m"}]}
 
 
 def write_judge(base_url: str, **more: str) -> Path:
@@ -178,49 +185,32 @@ def write_judge(base_url: str, **more: str) -> Path:
     return path
 
 
-def look(path: Path, *, ask: bool = False) -> dict[str, Check]:
-    return {check.name: check for check in check_file(path, ask=ask)}
+def look(path: Path) -> dict[str, Check]:
+    return {check.name: check for check in check_file(path)}
 
 
-def test_a_server_that_lists_the_model_is_fine_and_asked_for_nothing_else() -> None:
-    with serve(lists("m", "n")) as (base_url, asked):
-        found = look(write_judge(base_url))[f"{base_url}, model m"]
-    assert found.status == "ok"
-    assert "the model is listed" in found.says
-    assert asked == [("GET", "/v1/models")], "what could cost money is not sent"
+def test_a_server_that_answers_is_fine_and_asked_for_nothing_that_costs() -> None:
+    for reply in (
+        lambda method, path, body: (200, {"data": [{"id": "m"}]}),
+        lambda method, path, body: (404, {"error": {"message": "no such page"}}),
+    ):
+        with serve(reply) as (base_url, asked):
+            found = look(write_judge(base_url))
+        assert found["judge.toml"].status == "ok", "it loads"
+        assert found[f"{base_url}, model m"].status == "ok"
+        assert asked == [("GET", "/v1/models")]
 
 
-def test_a_model_that_is_not_listed_is_to_look_at() -> None:
-    with serve(lists("other")) as (base_url, _):
-        found = look(write_judge(base_url))[f"{base_url}, model m"]
-    assert found.status == "warn"
-    assert "not listed, but other" in found.says
-
-
-def test_a_server_without_a_list_is_to_look_at() -> None:
-    with serve(lambda method, path, body: (404, {"error": {"message": "no such page"}})) as (base_url, _):
-        found = look(write_judge(base_url))[f"{base_url}, model m"]
-    assert (found.status, found.way_out) == ("warn", "ask it once, which may cost money: --ask")
-
-
-def test_with_ask_one_typed_question_is_put_and_its_answer_told() -> None:
-    with serve(lists("m")) as (base_url, asked):
-        found = look(write_judge(base_url), ask=True)["judge.toml: a question"]
-    assert asked == [("GET", "/v1/models"), ("POST", "/v1/decisions")]
-    assert found.status == "ok", found
-    assert found.says.split()[:2] in (["answered", label] for label in LABELS)
-
-
-def test_a_model_is_asked_for_one_reply() -> None:
-    with serve(lists("m")) as (base_url, asked):
+def test_a_model_file_is_looked_at_too() -> None:
+    with serve(lambda method, path, body: (200, {"data": []})) as (base_url, asked):
         Path("model.toml").write_text(f"model = 'm'\nbase_url = '{base_url}'\nretries = 0\n")
-        found = look(Path("model.toml"), ask=True)["model.toml: a prompt"]
-    assert found.status == "ok", found
-    assert asked == [("GET", "/v1/models"), ("POST", "/v1/chat/completions")]
+        found = look(Path("model.toml"))
+    assert [check.status for check in found.values()] == ["ok"]
+    assert asked == [("GET", "/v1/models")]
 
 
 def test_a_server_that_is_not_there_fails_with_the_way_out() -> None:
-    with serve(lists("m")) as (base_url, _):
+    with serve(lists) as (base_url, _):
         path = write_judge(base_url)
     done = doctor(path)
     assert done.exit_code == 5
@@ -244,7 +234,7 @@ def test_a_key_is_looked_for_and_never_shown(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_night_is_looked_through_with_its_models_and_history() -> None:
-    with serve(lists("m")) as (base_url, asked):
+    with serve(lists) as (base_url, asked):
         Path("nightly.toml").write_text(
             f"[[models]]\nname = 'mine'\nmodel = 'm'\nbase_url = '{base_url}'\n[gates]\ngood_share_drop = 5\n"
         )
