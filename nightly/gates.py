@@ -156,8 +156,12 @@ def gravest(outcomes: Iterable[Outcome]) -> Outcome | None:
     >>> gravest(["pass", "inconclusive", "regression"]), gravest([])
     ('regression', None)
     """
-    order = list(EXIT_CODES)
-    return max(outcomes, key=lambda name: order.index(name) if name in order else 0, default=None)
+    return max(outcomes, key=severity, default=None)
+
+
+def severity(outcome: Outcome) -> int:
+    """The place of an outcome among all, from the least grave on."""
+    return list(EXIT_CODES).index(outcome) if outcome in EXIT_CODES else 0
 
 
 def _expand(gates: Sequence[Gate], model: CheckedModel) -> Iterable[Gate]:

@@ -99,16 +99,10 @@ def _marked(item: JudgedResponse) -> str | None:
 
 
 def _parts(highlights: Any) -> list[Part]:
-    """Pairs of text and effect, or objects with these keys; nothing where it is something else."""
-    if isinstance(highlights, dict):
-        highlights = highlights.get("parts")
-    if not isinstance(highlights, list):
-        return []
+    """Pairs of text and effect; nothing where it is something else, in a history that somebody changed."""
     parts = []
-    for row in highlights:
-        pair = (row.get("text"), row.get("effect")) if isinstance(row, dict) else row
-        if not isinstance(pair, list | tuple) or len(pair) != 2 or not isinstance(pair[0], str):
+    for pair in highlights if isinstance(highlights, list) else ():
+        if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str):
             return []
-        effect = float(pair[1]) if isinstance(pair[1], int | float) else None
-        parts.append(Part(pair[0], effect))
+        parts.append(Part(pair[0], float(pair[1]) if isinstance(pair[1], int | float) else None))
     return parts

@@ -135,12 +135,10 @@ def succession(nights: Sequence[Night]) -> tuple[Night, ...]:
     return tuple(night for night in nights if night.config in kept)
 
 
-def share(result: ModelResult | None, kind: Kind, label: str = "Good") -> ShareResult | None:
-    """A label's share, or None where it has no value."""
-    if result is None:
-        return None
-    known = (result.corrected if kind == "corrected" else result.raw).get(label)
-    return known if known is not None and known.share is not None else None
+def share_of(result: ModelResult | None, kind: Kind, label: str = "Good") -> ShareResult:
+    """A label's share; that of a night without one has no value."""
+    shares = {} if result is None else result.corrected if kind == "corrected" else result.raw
+    return shares.get(label, ShareResult(share=None))
 
 
 def unscored_share(result: ModelResult) -> float | None:
@@ -180,7 +178,7 @@ def _model(
     if newest is None:
         return None
     # One kind for the whole line: a step from corrected to raw would look like a change of the model.
-    kind: Kind = "corrected" if share(newest, "corrected") else "raw"
+    kind: Kind = "raw" if share_of(newest, "corrected").share is None else "corrected"
     return Model(name=name, slug=slug(name), kind=kind, points=tuple(row), findings=findings)
 
 

@@ -1,11 +1,10 @@
 """The dashboard's figures as plain values: charts with a place for each night, tables and headlines."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from data.records import LABELS, POSITIVE_EMOTIONS
-from data.text import UNDEFINED
+from data.text import UNDEFINED, interval, money, number, percent, points, signed
 from nightly.dashboard.series import (
     FOUND_NIGHTS,
     AnchorShift,
@@ -13,11 +12,11 @@ from nightly.dashboard.series import (
     Model,
     NightSeries,
     changes,
-    share,
+    share_of,
     unscored_share,
 )
 from nightly.emotions import PooledShare
-from nightly.gates import gravest
+from nightly.gates import gravest, severity
 from nightly.schema import FINE, GateResult, ModelResult, ShareResult
 from reports.charts import element, span
 
@@ -81,13 +80,13 @@ def health_data(series: NightSeries) -> dict[str, Any]:
     }
 
 
-def line(points: Iterable[ModelResult | None], kind: Kind, label: str) -> dict[str, list[float | None]]:
+def line(nights: Iterable[ModelResult | None], kind: Kind, label: str) -> dict[str, list[float | None]]:
     """One label's shares and interval ends in per cent, a place for each night."""
-    found = [share(point, kind, label) for point in points]
+    shares = [share_of(point, kind, label) for point in nights]
     return {
-        "value": [hundredths(item.share) if item else None for item in found],
-        "low": [hundredths(item.low) if item else None for item in found],
-        "high": [hundredths(item.high) if item else None for item in found],
+        "value": [hundredths(item.share) for item in shares],
+        "low": [hundredths(item.low) for item in shares],
+        "high": [hundredths(item.high) for item in shares],
     }
 
 
@@ -104,18 +103,6 @@ def regressions(model: Model) -> list[dict[str, Any]]:
     ]
 
 
-def points(part: float | None) -> str:
-    """A change in points, with its sign.
-
-    >>> points(0.0371), points(-0.0001), points(None)
-    ('+3.7', '0.0', 'undefined')
-    """
-    if part is None or not math.isfinite(part):
-        return UNDEFINED
-    rounded = round(100 * part, 1)
-    return f"{rounded:+.1f}".replace("-", "\N{MINUS SIGN}") if rounded else "0.0"
-
-
 def hundredths(part: float | None) -> float | None:
     """In per cent, as exactly as a chart can show."""
     return None if part is None else round(100 * part, 2)
@@ -124,12 +111,10 @@ def hundredths(part: float | None) -> float | None:
 def _tell_shift(shift: AnchorShift | None, moved: int, nights: int) -> str:
     if shift is None:
         return "No anchors have been judged: the judge's changes cannot be told from the models'."
-    found = shift.change.as_dict()
-    ends = "" if found["low"] is None else f" [{points(found['low'])}, {points(found['high'])}]"
-    said = "is shown to have moved" if shift.is_shown else "is not shown to have moved"
+    verdict = "is shown to have moved" if shift.is_shown else "is not shown to have moved"
     return (
-        f"The judge {said}: on {shift.count:,} anchors its Good probability is "
-        f"{points(shift.change.value)}{ends} points from that of {shift.since}. "
+        f"The judge {verdict}: on {shift.count:,} anchors its Good probability is "
+        f"{points(shift.change)} points from that of {shift.since}. "
         f"It is shown to have moved on {moved:,} of {nights:,} nights."
     )
 
@@ -159,14 +144,14 @@ def headline(series: NightSeries) -> dict[str, Any]:
         "more": max(0, len(found) - TOLD),
         "facts": [
             ("Models", f"{len(present):,}", f"of {len(series.models):,} ever seen"),
-            ("Responses judged", f"{judged:,}", f"{percent(series.health.unscored[-1])} unscored"),
+            ("Responses judged", f"{judged:,}", f"{per_cent(series.health.unscored[-1])} unscored"),
             ("Gates passed", f"{passed:,} of {len(series.tonight):,}", "tonight"),
             (
                 "Judge's shift on anchors",
-                points(shift.change.value if shift else None),
+                signed(shift.change.value if shift else None),
                 "points of Good since " + (shift.since if shift else "ever"),
             ),
-            ("Cost", dollars(series.health.cost[-1]), _whose_cost(present)),
+            ("Cost", money(series.health.cost[-1]), _whose_cost(present)),
             ("Nights", f"{len(series.nights):,}", f"since {series.nights[0].night}"),
         ],
     }
@@ -188,17 +173,17 @@ def model_rows(series: NightSeries) -> list[dict[str, Any]]:
                 "slug": model.slug,
                 "outcome": outcome,
                 "kind": model.kind,
-                "good": share_text(share(shown, model.kind)),
-                "bad": share_text(share(shown, model.kind, "Bad")),
+                "good": share_text(share_of(shown, model.kind)),
+                "bad": share_text(share_of(shown, model.kind, "Bad")),
                 "spark": sparkline(model),
-                "unscored": percent(unscored_share(shown)),
-                "cost": dollars(shown.cost),
+                "unscored": per_cent(unscored_share(shown)),
+                "cost": money(shown.cost),
                 "regressions": len(regressions),
                 "since": series.nights[regressions[-1]].night if regressions else "",
                 "nights": sum(point is not None for point in model.points),
                 "keys": {
-                    "good": _value(share(shown, model.kind)),
-                    "bad": _value(share(shown, model.kind, "Bad")),
+                    "good": share_of(shown, model.kind).share,
+                    "bad": share_of(shown, model.kind, "Bad").share,
                     "unscored": unscored_share(shown),
                     "cost": shown.cost,
                 },
@@ -244,13 +229,13 @@ def latest_facts(series: NightSeries, model: Model) -> list[tuple[str, str, str]
     shown = model.newest
     facts = []
     for label in reversed(LABELS):
-        found = share(shown, model.kind, label)
+        share = share_of(shown, model.kind, label)
         how = "corrected" if model.kind == "corrected" else "as judged"
-        facts.append((f"{label} share", percent(_value(found)), f"{_interval(found)} {how}".strip()))
+        facts.append((f"{label} share", per_cent(share.share), f"{_ends(share)} {how}"))
     count = len(model.regressions)
     when = f"last on {series.nights[model.regressions[-1]].night}" if count else "so far"
-    facts.append(("Judged", f"{shown.n:,}", f"{percent(unscored_share(shown))} unscored"))
-    facts.append(("Cost", dollars(shown.cost), "that night"))
+    facts.append(("Judged", f"{shown.n:,}", f"{per_cent(unscored_share(shown))} unscored"))
+    facts.append(("Cost", money(shown.cost), "that night"))
     facts.append(("Nights with a regression", f"{count:,}", when))
     return facts
 
@@ -266,11 +251,11 @@ def night_rows(series: NightSeries, model: Model, links: Mapping[str, str]) -> l
             {
                 "night": night,
                 "link": links.get(night),
-                "shares": [share_text(share(result, model.kind, label)) for label in reversed(LABELS)],
-                "raw": share_text(share(result, "raw")),
+                "shares": [share_text(share_of(result, model.kind, label)) for label in reversed(LABELS)],
+                "raw": share_text(share_of(result, "raw")),
                 "n": f"{result.n:,}",
-                "unscored": percent(unscored_share(result)),
-                "cost": dollars(result.cost),
+                "unscored": per_cent(unscored_share(result)),
+                "cost": money(result.cost),
                 "found": gravest(item.outcome for item in model.findings[at]) if at in model.findings else "",
             }
         )
@@ -291,7 +276,7 @@ def log_rows(series: NightSeries, model: Model, links: Mapping[str, str]) -> lis
 
 def sparkline(model: Model) -> str:
     """The newest nights' Good share as a small drawing; the figures stand beside it."""
-    values = [_value(share(point, model.kind)) for point in model.points[-SPARK_NIGHTS:]]
+    values = [share_of(point, model.kind).share for point in model.points[-SPARK_NIGHTS:]]
     known = [(at, value) for at, value in enumerate(values) if value is not None]
     low, high = span([value for _, value in known], least=0.1)
     width, height = 96.0, 26.0
@@ -315,34 +300,24 @@ def sparkline(model: Model) -> str:
     )
 
 
-def share_text(found: ShareResult | None) -> str:
+def share_text(share: ShareResult) -> str:
     """A share in per cent with its interval.
 
-    >>> share_text(ShareResult(share=0.613, low=0.55, high=0.67)), share_text(None)
+    >>> share_text(ShareResult(share=0.613, low=0.55, high=0.67)), share_text(ShareResult(share=None))
     ('61.3 [55.0, 67.0]', 'undefined')
     """
-    return f"{100 * (found.share or 0.0):.1f} {_interval(found)}".strip() if found else UNDEFINED
+    return UNDEFINED if share.share is None else f"{percent(share.share)} {_ends(share)}"
 
 
-def percent(part: float | None) -> str:
-    return UNDEFINED if part is None else f"{100 * part:.1f} %"
+def per_cent(part: float | None) -> str:
+    """A part of a whole, with its unit."""
+    return UNDEFINED if part is None else f"{percent(part)} %"
 
 
-def dollars(cost: float | None) -> str:
-    """Money, as exact as it is small.
-
-    >>> dollars(12.345), dollars(0.00123), dollars(0.0), dollars(None)
-    ('$12.35', '$0.0012', '$0.00', 'undefined')
-    """
-    if cost is None:
-        return UNDEFINED
-    return f"${cost:,.2f}" if cost >= 0.1 or not cost else f"${cost:.4f}"
-
-
-def _interval(found: ShareResult | None) -> str:
-    if found is None or found.low is None or found.high is None:
+def _ends(share: ShareResult) -> str:
+    if share.low is None or share.high is None:
         return "no interval"
-    return f"[{100 * found.low:.1f}, {100 * found.high:.1f}]"
+    return interval(share.low, share.high, 1, scale=100)
 
 
 def _whose_cost(present: Sequence[ModelResult]) -> str:
@@ -351,15 +326,10 @@ def _whose_cost(present: Sequence[ModelResult]) -> str:
 
 
 def _cell_text(cell: PooledShare) -> str:
-    interval = cell.interval()
-    ends = f"[{100 * interval.low:.0f}, {100 * interval.high:.0f}]"
-    return f"{100 * cell.share:.0f} {ends}, {cell.prompts:.0f} prompts"
+    ends = cell.interval()
+    shown = f"{number(cell.share, 0, scale=100)} {interval(ends.low, ends.high, 0, scale=100)}"
+    return f"{shown}, {cell.prompts:.0f} prompts"
 
 
 def _gravest_first(item: GateResult) -> tuple[int, str]:
-    order = ("regression", "failed", "stale", "inconclusive")
-    return order.index(item.outcome) if item.outcome in order else len(order), item.model
-
-
-def _value(found: ShareResult | None) -> float | None:
-    return found.share if found else None
+    return -severity(item.outcome), item.model
