@@ -66,7 +66,7 @@ class Change:
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON; null is undefined."""
-        split = {label: to_plain(drift) for label, drift in self.drifts.items()}
+        split: dict[str, Any] = {label: to_plain(drift) for label, drift in self.drifts.items()}
         return {"night": self.night, "prompts": self.prompts, **split}
 
 

@@ -8,7 +8,7 @@ place, and a number that is none (nan) as nothing, so that both give back the sa
 import sqlite3
 import sys
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, fields
 from json import JSONDecodeError
@@ -448,7 +448,7 @@ def _read_nights(connection: Connection, config: str | None, last: int | None) -
     return {row["id"]: _night(row) for row in reversed(rows)}
 
 
-def _gate(row: Mapping[str, Any]) -> GateResult:
+def _gate(row: Any) -> GateResult:
     named = {item.name: row[item.name] for item in fields(GateResult)}
     return GateResult(**named | {"emotions": tuple(row["emotions"] or ())})
 

@@ -144,7 +144,7 @@ class Night:
     judge: str
     judge_version: str
     calibration: str | None = None
-    status: str
+    status: Outcome
     details: Mapping[str, Any] = field(default_factory=dict)
 
 

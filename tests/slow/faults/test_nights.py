@@ -1,4 +1,4 @@
-"""Nights under bad stars: two at once, and clocks put back over midnight and summer time."""
+"""Nights under bad stars: killed at every step, two at once, and clocks put back over midnight."""
 
 import json
 import os
@@ -12,10 +12,10 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from faults import tally
 from repository import ROOT
-from simulated import World, start_world
+from simulated import CURT, PROMPTS, World, start_world
 
 import cli
 from calibration.artifact import Calibration, JudgeIdentity, misfit
@@ -26,6 +26,7 @@ from nightly.night import run_night
 from nightly.output import FinishedNight
 
 CLI = ROOT / "cli.py"
+REGRESSED = frozenset(("bob", feeling) for feeling in CURT)
 NOW = ("--now", "2026-12-01T02:00:00+00:00")
 
 
@@ -187,3 +188,66 @@ def test_a_run_is_taken_away_in_one_step(tmp_path: Path, monkeypatch: pytest.Mon
     assert not folder.exists(), "never half of it"
     with open_run(folder, ScorePlan(judge="j", version="1", rubric="r", input="i")):
         assert [item.name for item in tmp_path.iterdir()] == ["run"], "what was left of it is gone as well"
+
+
+# The steps of a night in their order, and how often each is called before the process dies there.
+STEPS = (
+    ("judge.llm.decision:DecisionJudge.judge", 5),  # among the anchors
+    ("judge.llm.answer_prompts:Responder.respond", 7),  # among the first model's answers
+    ("judge.llm.decision:DecisionJudge.judge", 5),  # among its judgments
+    ("judge.llm.answer_prompts:Responder.respond", 1),  # before the second model
+    ("nightly.night:check_gates", 1),
+    ("nightly.history:_forget_judgments", 1),  # within the transaction
+    ("nightly.night:build_dashboard", 1),
+)
+KILLED = """
+import importlib, os, sys
+place, count = sys.argv[1], int(sys.argv[2])
+module, _, name = place.partition(":")
+owner = importlib.import_module(module)
+*parts, last = name.split(".")
+for part in parts:
+    owner = getattr(owner, part)
+real = getattr(owner, last)
+def fatal(*arguments, **options):
+    global count
+    count -= 1
+    if count <= 0:
+        os.kill(os.getpid(), 9)
+    return real(*arguments, **options)
+setattr(owner, last, fatal)
+import cli
+cli.main(sys.argv[3:])
+"""
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli.main, ["nightly", *map(str, arguments)], terminal_width=80)
+
+
+def test_a_kill_at_any_step_and_a_rerun_end_in_the_same_history(world: World) -> None:
+    unbroken = World(world.folder / "unbroken", server=world.server)
+    unbroken.folder.mkdir()
+    for place in (world, unbroken):
+        config = place.write(head='dashboard = "site"\n')
+        assert run(config, "--night", "2026-12-01", *NOW).exit_code == 0
+    world.mood, world.curt = "2", REGRESSED
+    assert run(config, "--night", "2026-12-02", *NOW).exit_code == 1
+    world.asked.clear()
+    arguments = ["nightly", str(world.folder / "n.toml"), "--night", "2026-12-02", *NOW]
+    for place, count in STEPS:
+        killed = subprocess.run(
+            [sys.executable, "-c", KILLED, place, str(count), *arguments],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            timeout=120,
+        )
+        assert killed.returncode == -signal.SIGKILL, (place, killed.stderr.decode())
+    done = run(*arguments[1:])
+    assert done.exit_code == 1, done.output
+    assert world.export() == unbroken.export()
+    assert world.asked["ann"] <= PROMPTS + 4, "at most the calls in flight are made twice"
+    pages = [sorted((place.folder / "site").iterdir()) for place in (world, unbroken)]
+    assert [page.name for page in pages[0]] == [page.name for page in pages[1]]
+    for one, other in zip(*pages, strict=True):
+        assert one.read_bytes() == other.read_bytes(), one.name
