@@ -2,17 +2,21 @@
 
 `{{ name }}` is filled in the site only. What stands between `<!-- filled: name -->` and `<!-- end -->` is
 kept in the page, to be read without a site: `python docs/fill.py --write` writes it anew, and a test holds it
-to what would be written. `python docs/fill.py` prints every figure.
+to what would be written. `python docs/fill.py` prints every figure; `python docs/fill.py --picture` scores
+the samples as `make demo` does and draws the README's picture of them, docs/assets/shares.svg.
 """
 
+import json
 import re
 import sys
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 DOCS = Path(__file__).parent
+PICTURE = DOCS / "assets" / "shares.svg"
 # The repository itself and this folder: a site is built from a checkout, installed or not.
 sys.path[:0] = [str(DOCS.parent), str(DOCS)]
 
@@ -76,8 +80,21 @@ def stale() -> dict[Path, str]:
     return {path: text for path, text in fresh.items() if text != pages[path]}
 
 
+def draw_demo() -> str:
+    """Draw the README's picture, from a new run over the samples."""
+    from cli import main
+
+    with TemporaryDirectory() as folder:
+        samples = DOCS.parent / "data" / "samples" / "responses.jsonl"
+        main(["score", str(samples), "--out", f"{folder}/run"], standalone_mode=False)
+        summary = json.loads(Path(folder, "run", "summary.json").read_text(encoding="utf-8"))
+    return plots.demo_picture(summary) + "\n"
+
+
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--write"]:
+    if sys.argv[1:] == ["--picture"]:
+        PICTURE.write_text(draw_demo(), encoding="utf-8")
+    elif sys.argv[1:] == ["--write"]:
         for path, text in stale().items():
             path.write_text(text, encoding="utf-8")
             print(f"written {path}")

@@ -1,9 +1,11 @@
 """The drawings of the explanation pages; colours come from the site's style sheet, docs/assets/plots.css."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+from data.text import percent
 from filling.figures import (
     GOOD,
     Z,
@@ -19,6 +21,7 @@ from filling.figures import (
 from reports.charts import Line, Mark, drawing, element, interval_dots, shape, ticks, words
 
 Point = tuple[float, float]
+ENDS: Final = {"value": "share", "low": "low", "high": "high"}  # of a mark, and in a summary
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 560, 300, 52, 12, 16, 46  # of a chart with two axes
 RATINGS: Final = (*range(10, 100, 5), *range(100, 601, 20))
 
@@ -107,6 +110,62 @@ def known_and_unknown() -> str:
         description="For each model: people's share with its interval, the judge's where it was trained on "
         "other replies of that model, and where it was trained without that model.",
         tick=lambda value: f"{value:g}",
+    )
+
+
+PICTURE_WIDTH, PICTURE_EDGE, PICTURE_HEAD = 720, 24, 44  # pixels; the head holds the title
+# A picture in a README sees neither the page's style sheet nor its colours: it brings a ground of its own.
+PICTURE_STYLE = """
+svg { --ink: #1c2026; --soft: #555c68; --rule: #dfdcd3; --faint: #eeece6; --judge: #1f5f9e; --paper: #fbfaf7 }
+@media (prefers-color-scheme: dark) {
+svg { --ink: #e9e6df; --soft: #a8adb6; --rule: #454d59; --faint: #2b313a; --judge: #78b7ee; --paper: #14171c }
+}
+text { font: 15px system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-serif; fill: var(--ink); }
+.tick { fill: var(--soft); font-size: 13px; }
+.title { font-size: 16px; font-weight: 600; }
+.ground { fill: var(--paper); stroke: var(--rule); }
+.grid { stroke: var(--faint); }
+.track { stroke: var(--rule); }
+.band { fill: var(--soft); fill-opacity: .18; }
+.whisker { stroke: var(--judge); stroke-width: 4; stroke-linecap: round; stroke-opacity: .55; }
+.mark { fill: var(--judge); stroke: var(--paper); stroke-width: 1.5; }
+"""
+
+
+def demo_picture(summary: Mapping[str, Any]) -> str:
+    """Draw the demo's models for the README: their shares of Good, and which level is refused."""
+    lines, told = [], []
+    for model in summary["models"]:
+        share = (model["corrected"] or {}).get(GOOD)
+        mark = Mark(look="judge", **{key: share and 100 * share[name] for key, name in ENDS.items()})
+        figure = percent(share) if share else "refused: unlike the rated"
+        band = None if share else (0.0, 100.0)  # it may lie anywhere
+        lines.append(Line(name=model["model"], figure=figure, marks=(mark,), band=band))
+        told.append(f"{model['model']} {figure}")
+    title = "Share of Good ratings to expect, in per cent, with 95 % intervals"
+    dots = interval_dots(
+        lines,
+        name="shares",
+        title=title,
+        description="; ".join(told),
+        tick=lambda value: f"{value:g}",
+        domain=(0, 100),
+    )
+    size = re.search(r'height="(\d+)"', dots)
+    assert size is not None
+    height, inner = PICTURE_HEAD + int(size[1]) + PICTURE_EDGE // 2, PICTURE_WIDTH - 2 * PICTURE_EDGE
+    place = f'x="{PICTURE_EDGE}" y="{PICTURE_HEAD}" width="{inner}"'
+    ground = element("rect", x=0.5, y=0.5, width=PICTURE_WIDTH - 1, height=height - 1, rx=8, class_="ground")
+    return element(
+        "svg",
+        element("style", PICTURE_STYLE),
+        ground,
+        words(title, x=PICTURE_EDGE, y=32, class_="title"),
+        dots.replace('width="100%"', place, 1),
+        xmlns="http://www.w3.org/2000/svg",
+        width=PICTURE_WIDTH,
+        height=height,
+        viewBox=f"0 0 {PICTURE_WIDTH} {height}",
     )
 
 

@@ -53,6 +53,15 @@ def test_drawings_are_whole_and_can_be_heard(fill: ModuleType) -> None:
         assert not re.search(r"\b(nan|inf)\b", draw())
 
 
+def test_the_readme_says_what_its_picture_shows(fill: ModuleType) -> None:
+    root = ET.fromstring(fill.PICTURE.read_text(encoding="utf-8"))
+    (shown,) = [item.text for item in root.iter() if item.tag.endswith("desc")]
+    alt = re.search(r"!\[(.*)\]\(docs/assets/shares.svg\)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert alt is not None and shown is not None
+    assert re.findall(r"[\d.]+", alt[1].replace(" %", "")) == re.findall(r"[\d.]+", shown)
+    assert all(name in alt[1] for name in re.findall(r"demo-\w+", shown))
+
+
 def test_the_words_about_tau_fit_the_judge(fill: ModuleType) -> None:
     """Where this fails after a new training, docs/explanation/tau.md needs other words."""
     known, unknown = (fill.figures.evaluation(name) for name in ("raters-apart", "model-apart"))
