@@ -13,6 +13,7 @@ from data.errors import StaleCalibration, UserError
 from data.files import disk_errors, replacing
 from data.records import LABELS
 from data.rubric import Rubric
+from data.tables import first_problem
 
 CALIBRATION_FILE: Final = "calibration.json"
 NONE: Final = "none"  # the name of no calibration
@@ -170,9 +171,7 @@ def _validate(path: Path, row: dict[str, Any]) -> Calibration:
     try:
         calibration = TypeAdapter(Calibration).validate_python(row)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise UserError(f"{path}: {place}: {first['msg']}; {MAKE_ANEW}") from error
+        raise UserError(f"{path}: {': '.join(first_problem(error))}; {MAKE_ANEW}") from error
     try:
         calibration.betweens()
     except (KeyError, IndexError, TypeError, ValueError) as error:

@@ -214,6 +214,7 @@ READERS = {".jsonl": _read_jsonl, ".csv": _read_csv, ".parquet": _read_parquet}
 WRITERS = {".jsonl": _write_jsonl, ".csv": _write_csv, ".parquet": _write_parquet}
 
 Record = TypeVar("Record", Exchange, Rating, Judgment)
+Kind = TypeVar("Kind")
 MAX_TEXT = 100_000  # characters; a longer text is a mistake far more often than a reply
 SHARD = 1 << 40  # a place is a shard's number times this, and the line
 
@@ -424,14 +425,33 @@ class _TooLong:
 
 
 def _say(error: Any) -> str:
-    """One line for the first thing wrong, with the field in front."""
+    """One line for the first thing wrong with a row, with the field in front."""
+    field, problem = first_problem(error)
     first = error.errors(include_url=False)[0]
-    place = ".".join(str(part) for part in first["loc"]) or "row"
     if isinstance(first["input"], _TooLong):
-        return f"{place}: {first['input'].length:,} characters, and at most {MAX_TEXT:,} are allowed"
+        return f"{field}: {first['input'].length:,} characters, and at most {MAX_TEXT:,} are allowed"
     if first["type"] == "missing":
-        return f"{place}: missing or empty; every row needs it"
-    return f"{place}: {first['msg'][0].lower()}{first['msg'][1:]}, not {str(first['input'])[:40]!r}"
+        return f"{field}: missing or empty; every row needs it"
+    return f"{field}: {problem}, not {str(first['input'])[:40]!r}"
+
+
+def first_problem(error: Any) -> tuple[str, str]:
+    """The field of the first thing that pydantic finds wrong, and what is wrong with it."""
+    first = error.errors(include_url=False)[0]
+    field = ".".join(map(str, first["loc"])) or "row"
+    return field, f"{first['msg'][0].lower()}{first['msg'][1:]}"
+
+
+def validate(kind: type[Kind], table: Any, place: str, **named: str) -> Kind:
+    """A record of a table that a person wrote; what is wrong is said with its place and field."""
+    from pydantic import TypeAdapter, ValidationError
+
+    if not isinstance(table, dict):
+        raise UserError(f"{place}: a table was expected")
+    try:
+        return TypeAdapter(kind).validate_python({**table, **named})
+    except ValidationError as error:
+        raise UserError(f"{place}: {': '.join(first_problem(error))}") from error
 
 
 # Prompts that await a response: read from the same files as exchanges, which may have responses already.
@@ -459,9 +479,7 @@ def read_prompts(path: Path, *, on_bad: OnBad = stop_at_bad_prompt) -> Iterator[
         try:
             prompt = adapter.validate_python(_shape_prompts(row, line))
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            place = ".".join(map(str, first["loc"])) or "row"
-            on_bad(BadRow(path, line, f"{place}: {first['msg'][0].lower()}{first['msg'][1:]}", row))
+            on_bad(BadRow(path, line, ": ".join(first_problem(error)), row))
             continue
         earlier = first_seen.setdefault(prompt.id, line)
         if problem := _find_problem(prompt, line, earlier):

@@ -12,6 +12,7 @@ from data.errors import UserError
 from data.files import read_toml
 from data.records import Exchange, Judgment
 from data.rubric import Rubric
+from data.tables import first_problem
 
 # The values are paths, so that nothing heavy loads before a judge is asked for by name.
 JUDGES = {
@@ -111,6 +112,5 @@ def _check_options(make: type, options: Mapping[str, Any], *, place: str) -> dic
         try:
             checked[key] = TypeAdapter(hints[key]).validate_python(value)
         except ValidationError as error:
-            problem = error.errors(include_url=False)[0]["msg"]
-            raise UserError(f"{place}: {key}: {problem[0].lower()}{problem[1:]}, not {value!r}") from error
+            raise UserError(f"{place}: {key}: {first_problem(error)[1]}, not {value!r}") from error
     return checked

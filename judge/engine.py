@@ -6,7 +6,6 @@ from threading import Event, Lock
 from typing import Any, Protocol
 
 from data.records import Exchange, Judgment
-from data.runs import Run
 from judge.base import Judge
 
 
@@ -17,6 +16,33 @@ class Asked(Protocol):
     def concurrency(self) -> int: ...
 
 
+class Store(Protocol):
+    """Where what is said is kept: a `data.runs.Run`, or memory."""
+
+    @property
+    def has_more(self) -> bool: ...
+
+    def is_judged(self, position: int, exchange: Exchange) -> bool: ...
+    def keep(self, position: int, judgment: Judgment | Mapping[str, Any]) -> None: ...
+
+
+class Memory:
+    """A store that starts empty, and from which nothing is read again."""
+
+    has_more = False
+
+    def __init__(self) -> None:
+        self.rows: dict[int, Any] = {}
+
+    def is_judged(self, position: int, exchange: Exchange) -> bool:
+        """Nothing was judged earlier."""
+        return False
+
+    def keep(self, position: int, judgment: Judgment | Mapping[str, Any]) -> None:
+        """Hold a judgment by its position."""
+        self.rows[position] = judgment
+
+
 Ask = Callable[[Exchange], Judgment | Mapping[str, Any]]
 OnJudgment = Callable[[Judgment], Judgment]  # what is made of a judgment before it is kept
 
@@ -24,7 +50,7 @@ OnJudgment = Callable[[Judgment], Judgment]  # what is made of a judgment before
 def score_exchanges(
     judge: Judge,
     exchanges: Iterable[Exchange],
-    run: Run,
+    run: Store,
     *,
     limit: int | None = None,
     on_progress: Callable[[], None] = lambda: None,
@@ -39,11 +65,18 @@ def score_exchanges(
     return ask_all(judge, ask, exchanges, run, limit=limit, on_progress=on_progress)
 
 
+def judge_all(judge: Judge, exchanges: Iterable[Exchange]) -> list[Judgment]:
+    """Judge exchanges on as many threads as the judge takes; the judgments in the order given."""
+    memory = Memory()
+    ask_all(judge, judge.judge, exchanges, memory)
+    return [memory.rows[position] for position in sorted(memory.rows)]
+
+
 def ask_all(
     asked: Asked,
     ask: Ask,
     exchanges: Iterable[Exchange],
-    run: Run,
+    run: Store,
     *,
     limit: int | None = None,
     on_progress: Callable[[], None] = lambda: None,
@@ -102,7 +135,7 @@ def _call_optional(asked: Asked, name: str) -> None:
 
 
 def still_to_judge(
-    exchanges: Iterable[Exchange], run: Run, limit: int | None, on_progress: Callable[[], None]
+    exchanges: Iterable[Exchange], run: Store, limit: int | None, on_progress: Callable[[], None]
 ) -> Iterator[tuple[int, Exchange]]:
     """The exchanges to ask for, with their positions in the input.
 

@@ -19,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from secrets import token_hex
 from tempfile import TemporaryDirectory
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import data.errors
 from data.errors import UserError
@@ -28,7 +28,7 @@ from data.runs import Run
 from data.storage import Source, shards_of
 from data.tables import BadRow, Exchanges, Row, make_record, read_rows, to_json, to_row
 from judge.base import Judge, load_judge
-from judge.engine import OnJudgment, ask_all, still_to_judge
+from judge.engine import Memory, OnJudgment, ask_all, still_to_judge
 from judge.panel import endpoints_of
 
 # A process that judges slices of the input, as the Ray engine starts it.
@@ -51,17 +51,18 @@ class Worker:
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[Any]]:
         """Judge one slice: some lines of one shard, each with its position in the whole input."""
-        kept, failures = Kept(), []
+        kept, failures = Memory(), []
         try:
             judge = self.judge
             coming = self.reader.take(int(batch["shard"][0]), batch["line"].tolist())
-            ask_all(self, judge.judge, coming, cast(Run, kept))
+            ask_all(self, judge.judge, coming, kept)
         except UserError as error:
             failures = [{"kind": type(error).__name__, "said": str(error)}]
         except Exception:
             failures = [{"kind": "bug", "said": traceback.format_exc()}]
-        positions = [int(batch["position"][number]) for number in kept.lines]
-        said = [*kept.lines.values(), *map(json.dumps, failures)]
+        positions = [int(batch["position"][number]) for number in kept.rows]
+        said = [to_json(to_row(judgment)) for judgment in kept.rows.values()]
+        said += map(json.dumps, failures)
         return {"position": positions + [FAILED] * len(failures), "said": said}
 
     def stop(self) -> None:
@@ -90,23 +91,6 @@ class Worker:
         for endpoint in endpoints_of(judge):
             endpoint.pace.share(self.workers)
         return judge
-
-
-class Kept:
-    """Stands for the run in a worker: holds the judgments of one slice, by their number in it."""
-
-    has_more = False
-
-    def __init__(self) -> None:
-        self.lines: dict[int, str] = {}
-
-    def is_judged(self, position: int, exchange: Exchange) -> bool:
-        """The driver sends only what is left."""
-        return False
-
-    def keep(self, position: int, judgment: Judgment | Mapping[str, Any]) -> None:
-        """Hold a judgment, ready to be sent."""
-        self.lines[position] = to_json(to_row(judgment))
 
 
 class Reader:

@@ -16,7 +16,7 @@ from data.files import read_toml
 from data.records import Exchange
 from data.runs import FinishedRun, OnProgress, Plan, Run, run_all
 from data.storage import digest_file
-from data.tables import MAX_TEXT, read_prompts, read_rows, write_rows
+from data.tables import MAX_TEXT, first_problem, read_prompts, read_rows, write_rows
 from judge.engine import ask_all
 from judge.llm.answers import OUT_OF_TOKENS, shorten, strip_thoughts, text_of
 from judge.llm.chat import Chat
@@ -100,14 +100,14 @@ def make_model_config(table: Mapping[str, Any], *, place: str) -> ModelConfig:
     try:
         config = TypeAdapter(ModelConfig).validate_python(_given(table))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(map(str, first["loc"]))
-        if first["type"] == "unexpected_keyword_argument":
+        key, problem = first_problem(error)
+        kind = error.errors()[0]["type"]
+        if kind == "unexpected_keyword_argument":
             known = ", ".join(item.name for item in fields(ModelConfig))
             raise UserError(f"{place}: {key}: unknown; a model's settings are {known}") from error
-        if first["type"] in ("missing", "missing_argument"):
+        if kind in ("missing", "missing_argument"):
             raise UserError(f"{place}: {key}: missing; name the model to ask") from error
-        raise UserError(f"{place}: {key}: {first['msg'][0].lower()}{first['msg'][1:]}") from error
+        raise UserError(f"{place}: {key}: {problem}") from error
     if not config.model.strip():
         raise UserError(f"{place}: model: empty; name the model to ask")
     if config.max_tokens < 1:

@@ -1,27 +1,26 @@
 """Replies rewritten on purpose, to see what a judge makes of it: the rewritings of `probes.toml`."""
 
 import re
-import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from hashlib import sha256
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 from typing import Any, Final, Literal
 
 import numpy as np
 
 from calibration.bias.probe_effects import Change, mean_change
 from data.errors import UserError
+from data.files import read_toml
 from data.records import EMOTIONS, LABELS, POSITIVE_EMOTIONS, Exchange, Judgment
-from data.runs import ScorePlan, open_run, read_manifest
-from data.tables import read_judgments
+from data.tables import validate
 from judge.base import Judge
-from judge.engine import score_exchanges
+from judge.engine import judge_all
 
 PROBES: Final = Path(__file__).parent / "probes.toml"
+GOOD: Final = LABELS[-1]
+LIMIT: Final = 100  # responses; a judge that costs money is asked for each of them once a probe
 Does = Literal["before", "after", "instead", "exclaim", "upper", "lower", "swap"]
 Should = Literal["up", "not up", "same", "not down", "down"]
 _STOP: Final = re.compile(r"(?<![.])[.](?=\s|$)")  # a full stop, not the end of a row of dots
@@ -47,28 +46,13 @@ class Probe:
 
 def read_probes(path: Path = PROBES) -> tuple[Probe, ...]:
     """The shipped probes, or those of another file of the same shape."""
-    from pydantic import TypeAdapter, ValidationError
-
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: not TOML: {error}") from error
+    tables = read_toml(path)
     if not tables:
         raise UserError(f"{path}: no probes; give one table for each")
-    probes = []
-    for name, table in tables.items():
-        if not isinstance(table, dict):
-            raise UserError(f"{path}: {name}: a table of a probe was expected")
-        try:
-            probe = TypeAdapter(Probe).validate_python({**table, "name": name})
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            place = ".".join(str(part) for part in first["loc"])
-            raise UserError(f"{path}: {name}: {place}: {first['msg']}") from error
-        probes.append(_check(probe, path, tables))
-    return tuple(probes)
+    return tuple(
+        _check(validate(Probe, table, f"{path}: {name}", name=name), path, tables)
+        for name, table in tables.items()
+    )
 
 
 def rewrite(probe: Probe, exchange: Exchange, others: Sequence[Exchange], *, seed: int = 0) -> str | None:
@@ -125,23 +109,6 @@ def _check(probe: Probe, path: Path, tables: Mapping[str, object]) -> Probe:
     return probe
 
 
-# Probes: replies rewritten on purpose go past a judge, beside the replies as they were.
-
-GOOD: Final = LABELS[-1]
-LIMIT: Final = 100  # responses; a judge that costs money is asked for each of them once a probe
-OnProgress = Callable[[int, int], None]  # how many of how many are done
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbePlan:
-    """Everything a judge is asked: the replies as they were, and rewritten by each probe; no text twice."""
-
-    probes: tuple[Probe, ...]
-    chosen: tuple[Exchange, ...]
-    rewritten: Mapping[str, tuple[Exchange | None, ...]]  # by probe; None where there is nothing to rewrite
-    asked: tuple[Exchange, ...]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeResult:
     """One probe of one judge: what changed, and how many replies could not be compared."""
@@ -158,30 +125,6 @@ class ProbeResult:
         return about | self.found.as_dict() | rest
 
 
-def plan_probes(
-    exchanges: Iterable[Exchange],
-    *,
-    limit: int | None = LIMIT,
-    seed: int = 0,
-    probes: Sequence[Probe] | None = None,
-) -> ProbePlan:
-    """Choose `limit` replies, spread over prompts, and rewrite them; asks nobody yet."""
-    everyone = list(exchanges)
-    if not everyone:
-        raise UserError("probes: there are no responses to rewrite")
-    used = tuple(read_probes() if probes is None else probes)
-    chosen = _choose(everyone, limit, seed)
-    asked = {exchange.content_digest: exchange for exchange in chosen}
-    rewritten: dict[str, tuple[Exchange | None, ...]] = {}
-    for probe in used:
-        row = tuple(_rewritten(probe, exchange, everyone, seed) for exchange in chosen)
-        rewritten[probe.name] = row
-        for exchange in row:
-            if exchange is not None:
-                asked.setdefault(exchange.content_digest, exchange)
-    return ProbePlan(probes=used, chosen=chosen, rewritten=rewritten, asked=tuple(asked.values()))
-
-
 def run_probes(
     judge: Judge,
     exchanges: Iterable[Exchange],
@@ -189,64 +132,48 @@ def run_probes(
     limit: int | None = LIMIT,
     seed: int = 0,
     probes: Sequence[Probe] | None = None,
-    folder: Path | None = None,
-    on_progress: OnProgress = lambda done, total: None,
 ) -> list[ProbeResult]:
-    """Ask a judge about rewritten replies, and compare with what it says of the replies as they were.
-
-    With a `folder` the judgments are a run like any other: broken off, the same call goes on from there, and
-    a whole one is not asked for again.
-    """
-    plan = plan_probes(exchanges, limit=limit, seed=seed, probes=probes)
-    if folder is not None:
-        said = _ask(judge, plan, folder, seed, on_progress)
-    else:
-        with TemporaryDirectory() as away:
-            said = _ask(judge, plan, Path(away) / "probes", seed, on_progress)
-    return [_compare(probe, plan, said) for probe in plan.probes]
-
-
-def _ask(
-    judge: Judge, plan: ProbePlan, folder: Path, seed: int, on_progress: OnProgress
-) -> dict[str, Judgment]:
-    counts = {"responses": len(plan.chosen), "probes": len(plan.probes)}
-    return ask_judge(judge, plan.asked, folder, counts=counts, seed=seed, on_progress=on_progress)
-
-
-def ask_judge(
-    judge: Judge,
-    asked: Sequence[Exchange],
-    folder: Path,
-    *,
-    counts: Mapping[str, int],
-    seed: int,
-    on_progress: OnProgress,
-) -> dict[str, Judgment]:
-    """Every text's judgment, by the digest of what the judge saw; a whole run is not repeated."""
-    texts = sha256(" ".join(exchange.content_digest for exchange in asked).encode()).hexdigest()
-    known = ScorePlan(judge=judge.name, version=judge.version, rubric=judge.rubric.digest, input=texts)
-    if read_manifest(folder, known) is None:
-        done, total = 0, len(asked)
-
-        def count_one() -> None:
-            nonlocal done
-            done += 1
-            on_progress(done, total)
-
-        with open_run(folder, known) as run:
-            score_exchanges(judge, asked, run, on_progress=count_one)
-            run.write_judgments()
-            summary = {"judged": total, **counts}
-            about = {**asdict(known), "seed": seed, "counts": summary}
-            run.finish(summary=summary, manifest=about)
-    return {judgment.content: judgment for judgment in read_judgments(folder / "judgments.jsonl")}
+    """Judge `limit` replies, spread over prompts, as they were and as each probe rewrites them; compare."""
+    everyone = list(exchanges)
+    if not everyone:
+        raise UserError("probes: there are no responses to rewrite")
+    used = tuple(read_probes() if probes is None else probes)
+    chosen = choose_replies(everyone, limit, seed)
+    rewritten = {
+        probe.name: [
+            with_reply(item, probe.name, rewrite(probe, item, everyone, seed=seed)) for item in chosen
+        ]
+        for probe in used
+    }
+    judgments = judge_texts(judge, [*chosen, *(item for row in rewritten.values() for item in row if item)])
+    return [
+        _compare(
+            probe, rewritten[probe.against] if probe.against else chosen, rewritten[probe.name], judgments
+        )
+        for probe in used
+    ]
 
 
-def _compare(probe: Probe, plan: ProbePlan, said: Mapping[str, Judgment]) -> ProbeResult:
-    originals = plan.rewritten[probe.against] if probe.against else plan.chosen
+def with_reply(exchange: Exchange, name: str, reply: str | None) -> Exchange | None:
+    """The exchange with another reply, under an id of its own; None where there is no other."""
+    return None if reply is None else replace(exchange, id=f"{exchange.id} [{name}]", response=reply)
+
+
+def judge_texts(judge: Judge, exchanges: Iterable[Exchange]) -> dict[str, Judgment]:
+    """Every text's judgment, by the digest of what the judge saw; none is asked for twice."""
+    distinct = {exchange.content_digest: exchange for exchange in exchanges}
+    return {judgment.content: judgment for judgment in judge_all(judge, distinct.values())}
+
+
+def _compare(
+    probe: Probe,
+    originals: Sequence[Exchange | None],
+    rewritten: Sequence[Exchange | None],
+    judgments: Mapping[str, Judgment],
+) -> ProbeResult:
     pairs = [
-        (said[one.content_digest], said[two.content_digest])
-        for one, two in zip(originals, plan.rewritten[probe.name], strict=True)
+        (judgments[one.content_digest], judgments[two.content_digest])
+        for one, two in zip(originals, rewritten, strict=True)
         if one is not None and two is not None
     ]
     scored = [(one, two) for one, two in pairs if one.score is not None and two.score is not None]
@@ -256,7 +183,7 @@ def _compare(probe: Probe, plan: ProbePlan, said: Mapping[str, Judgment]) -> Pro
         if one.score is None or two.score is None
     )
     prompts = np.unique([one.prompt_digest for one, _ in scored], return_inverse=True)[1]
-    found = mean_change(
+    change = mean_change(
         np.array([one.score for one, _ in scored], dtype=float),
         np.array([two.score for _, two in scored], dtype=float),
         np.array([one.label == GOOD for one, _ in scored], dtype=bool),
@@ -267,13 +194,13 @@ def _compare(probe: Probe, plan: ProbePlan, said: Mapping[str, Judgment]) -> Pro
     )
     return ProbeResult(
         probe=probe,
-        found=found,
-        not_rewritten=len(plan.chosen) - len(pairs),
+        found=change,
+        not_rewritten=len(rewritten) - len(pairs),
         unscored=dict(sorted(reasons.items())),
     )
 
 
-def _choose(exchanges: Sequence[Exchange], limit: int | None, seed: int) -> tuple[Exchange, ...]:
+def choose_replies(exchanges: Sequence[Exchange], limit: int | None, seed: int) -> tuple[Exchange, ...]:
     """At random, but every prompt once before any comes twice: prompts are what is counted."""
     shuffled = list(exchanges)
     Random(seed).shuffle(shuffled)
@@ -286,8 +213,3 @@ def _choose(exchanges: Sequence[Exchange], limit: int | None, seed: int) -> tupl
         turns.append(times[exchange.prompt])
     order = sorted(range(len(shuffled)), key=lambda place: turns[place])  # stable: chance decides within
     return tuple(shuffled[place] for place in order[:limit])
-
-
-def _rewritten(probe: Probe, exchange: Exchange, others: Sequence[Exchange], seed: int) -> Exchange | None:
-    text = rewrite(probe, exchange, others, seed=seed)
-    return None if text is None else replace(exchange, id=f"{exchange.id} [{probe.name}]", response=text)

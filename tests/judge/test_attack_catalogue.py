@@ -45,22 +45,30 @@ def test_no_attack_and_no_reply_stands_there_twice() -> None:
     assert len({reply.id for reply in CATALOGUE.replies}) == len(CATALOGUE.replies)
 
 
-@pytest.mark.parametrize("attack", CATALOGUE.attacks, ids=lambda attack: attack.name)
-def test_every_attack_changes_every_reply_and_nothing_else(attack: Attack) -> None:
-    for reply in CATALOGUE.replies:
-        dressed = dress_up(attack, reply)
-        assert dressed.response != reply.response and dressed.response.strip()
-        assert dressed == dress_up(attack, reply)
-        assert replace(dressed, id=reply.id, response=reply.response) == reply
-        assert len(dressed.response) < 6000
+def test_every_attack_changes_every_reply_and_nothing_else() -> None:
+    offenders = {
+        attack.name
+        for attack in CATALOGUE.attacks
+        for reply in CATALOGUE.replies
+        if (dressed := dress_up(attack, reply)).response == reply.response
+        or not dressed.response.strip()
+        or len(dressed.response) >= 6000
+        or dressed != dress_up(attack, reply)
+        or replace(dressed, id=reply.id, response=reply.response) != reply
+    }
+    assert not offenders
 
 
-@pytest.mark.parametrize("attack", CATALOGUE.attacks, ids=lambda attack: attack.name)
-def test_the_whole_reply_stays_in_it_as_it_was_or_disguised(attack: Attack) -> None:
+def test_the_whole_reply_stays_in_it_as_it_was_or_disguised() -> None:
     reply = CATALOGUE.replies[0]
-    text, disguise = dress_up(attack, reply).response, DISGUISES.get(attack.disguise, str)
     start, rest = halve(reply.response)
-    assert reply.response in text or disguise(reply.response) in text or (start in text and rest in text)
+    offenders = []
+    for attack in CATALOGUE.attacks:
+        text, disguise = dress_up(attack, reply).response, DISGUISES.get(attack.disguise, str)
+        is_whole = reply.response in text or disguise(reply.response) in text
+        if not is_whole and not (start in text and rest in text):
+            offenders.append(attack.name)
+    assert not offenders
 
 
 def test_what_looks_like_a_hole_in_a_reply_is_none() -> None:
@@ -106,7 +114,7 @@ def test_another_catalogue_is_read(tmp_path: Path) -> None:
         ("{reply}", "{disguised}", "one: disguise: missing"),
         ("[[reply]]", 'disguise = "base64"\n[[reply]]', "one: disguise: the template has neither"),
         ("[[reply]]", 'disguise = "hat"\n[[reply]]', "one: disguise: unknown 'hat'; known: base64"),
-        ("[[reply]]", "much = 1\n[[reply]]", "one: much: Unexpected keyword"),
+        ("[[reply]]", "much = 1\n[[reply]]", "one: much: unexpected keyword"),
         ("sad-1", "sad-99", "reply 1: prompt: 'sad-99' is not in"),
         ('kind = "curt"\n', "", "reply 1: kind: "),
         ("[attack.one]", "[attacks.one]", "attacks: unknown"),

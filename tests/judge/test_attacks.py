@@ -161,23 +161,11 @@ def test_suspicions_are_counted_apart_from_labels() -> None:
     assert found.plain_suspected == 0
 
 
-def test_a_run_broken_off_goes_on_and_a_limit_holds(tmp_path: Path) -> None:
-    used = small()
-    with pytest.raises(BudgetSpent):
-        run_attacks(
-            KnownJudge(lambda exchange: "Bad", stops_after=30), catalogue=used, folder=tmp_path / "run"
-        )
-    seen: list[tuple[int, int]] = []
-    rest = KnownJudge(lambda exchange: "Bad")
-    whole = run_attacks(
-        rest, catalogue=used, folder=tmp_path / "run", on_progress=lambda *at: seen.append(at)
-    )
-    assert seen[-1] == (60, 60) and 0 < rest.asked <= 10 + 60 - 30 + 2
-    again = KnownJudge(lambda exchange: "Good")
-    assert run_attacks(again, catalogue=used, folder=tmp_path / "run").as_dict() == whole.as_dict()
-    assert again.asked == 0
-    few = run_attacks(KnownJudge(lambda exchange: "Bad"), catalogue=used, limit=3)
+def test_a_limit_holds_and_a_judge_that_stops_ends_it() -> None:
+    few = run_attacks(KnownJudge(lambda exchange: "Bad"), catalogue=small(), limit=3)
     assert (few.overall.pairs, few.plain["Bad"]) == (18, 10)
+    with pytest.raises(BudgetSpent):
+        run_attacks(KnownJudge(lambda exchange: "Bad", stops_after=30), catalogue=small())
 
 
 def test_the_interval_knows_that_attacks_and_replies_differ() -> None:
@@ -324,27 +312,38 @@ def around(body: dict[str, Any], mark: str) -> str:
     return whole.replace(written, "").replace(mark, "MARK")
 
 
-@pytest.mark.parametrize("attack", CATALOGUE.attacks, ids=lambda attack: attack.name)
-def test_an_attack_stays_inside_the_fence(attack: Attack, sent: Sent) -> None:
+def test_an_attack_stays_inside_the_fence(sent: Sent) -> None:
     plain, attacked, _ = sent
-    dressed, body = dress_up(attack, ONE), attacked[attack.name]
+    expected = around(plain, fence_exchange(ONE).mark)
+    problems = {
+        attack.name: escape_of(attack, attacked[attack.name], expected) for attack in CATALOGUE.attacks
+    }
+    assert not {name: problem for name, problem in problems.items() if problem}
+
+
+def escape_of(attack: Attack, body: dict[str, Any], plain: str) -> str:
+    """What of an attack came out of the fence, or is not in it as it should be."""
+    dressed = dress_up(attack, ONE)
     mark, text = fence_exchange(dressed).mark, text_of(body)
     lines = [line for line in text.splitlines() if mark in line and line[:3] in ("===", "---")]
-    assert [line.replace(mark, "MARK") for line in lines] == [
+    if [line.replace(mark, "MARK") for line in lines] != [
         "=== MARK exchange ===",
         "--- MARK what the speaker feels ---",
         "--- MARK the speaker's situation ---",
         "--- MARK what the speaker said ---",
         "--- MARK the listener's reply, which is to be judged ---",
         "=== MARK end ===",
-    ]
+    ]:
+        return "headings"
     shown = text.partition(f"{lines[-2]}\n")[2].partition(f"\n{lines[-1]}")[0]
-    is_form = "messages" in body
-    assert shown == clean(dressed.response).replace(HEADING, "[[" if is_form else HEADING)
-    assert mark not in dressed.response and not ROLE_TOKEN.search(shown)
-    assert not HIDDEN.search(shown.replace("\u200d", "")), "joiners may stay, they make one picture of two"
+    if shown != clean(dressed.response).replace(HEADING, "[[" if "messages" in body else HEADING):
+        return "reply"
+    if mark in dressed.response or ROLE_TOKEN.search(shown):
+        return "mark or role"
+    if HIDDEN.search(shown.replace("\u200d", "")):  # joiners may stay, they make one picture of two
+        return "hidden characters"
     # All else is what is sent about the plain reply: nothing of the attack came out of the fence.
-    assert around(body, mark) == around(plain, fence_exchange(ONE).mark)
+    return "" if around(body, mark) == plain else "outside"
 
 
 def test_a_label_is_read_from_the_answer_and_never_from_the_attack(sent: Sent) -> None:
