@@ -102,7 +102,7 @@ def score(
     from judge.base import load_judge
     from judge.llm.batch import BatchUnderWay
     from judge.panel import limit_cost, spent_by
-    from judge.score_file import explain_responses, find_responses, score_file
+    from judge.scored_run import explain_responses, find_responses, score_file
     from reports.progress import progress
     from reports.share_table import print_scored
 

@@ -1,1 +1,25 @@
-"""Asks and predicts: the judges, the engine that runs them, and their training."""
+"""Who says Bad, Okay or Good: judges, what takes exchanges past them, and how they are made."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from judge.base import Judge, load_judge
+
+if TYPE_CHECKING:
+    from judge.explanation import explain
+    from judge.scored_run import ScoredRun, score_file
+
+__all__ = ["Judge", "ScoredRun", "explain", "load_judge", "score_file"]
+
+_LATER = {
+    "ScoredRun": "judge.scored_run",
+    "score_file": "judge.scored_run",
+    "explain": "judge.explanation",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load what is heavy when it is first asked for."""
+    if name in _LATER:
+        return getattr(import_module(_LATER[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -25,11 +25,11 @@ from data.storage import digest_file
 from data.tables import read_exchanges, read_judgments, write_rows
 from data.text import slug
 from judge.base import Judge, load_judge
-from judge.explain import explain
+from judge.explanation import explain
 from judge.llm.answer_prompts import Responder, plan_responses, respond_to, say_counts
 from judge.llm.limits import Budget
 from judge.panel import endpoints_of
-from judge.score_file import ScoredRun, plan_run, score_file
+from judge.scored_run import ScoredRun, plan_run, score_file
 from nightly.config import ModelEntry, NightlyConfig
 from nightly.schema import AnchorResult, JudgedResponse
 

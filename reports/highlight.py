@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from data.text import number, printable
-from judge.explain import Explanation, Part
+from judge.explanation import Explanation, Part
 
 STRONGEST = 0.5  # points of score that give the full colour; the same for all replies, so that they compare
 GREEN, RED = (46, 158, 91), (214, 69, 65)

@@ -8,8 +8,8 @@ from typing import Any
 from data.judgments import say_flags
 from data.records import LABELS
 from data.text import percent
-from judge.explain import Explanation
-from judge.score_file import ScoredRun
+from judge.explanation import Explanation
+from judge.scored_run import ScoredRun
 from reports.highlight import print_explanations
 from reports.page import Table, row
 from reports.terminal import open_screen, print_lines, print_tables

@@ -11,9 +11,9 @@ from data.errors import StaleCalibration
 from data.records import Exchange, Judgment
 from data.tables import Row, to_row
 from judge.base import Judge
-from judge.explain import explain, split_reply
+from judge.explanation import explain, split_reply
 from judge.panel import endpoints_of
-from judge.score_file import add_prediction_set
+from judge.scored_run import add_prediction_set
 
 PROBE = Exchange(id="", prompt="I lost my keys.", response="Oh no! Where did you see them last?")
 

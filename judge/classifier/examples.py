@@ -7,7 +7,7 @@ from pathlib import Path
 
 from data.errors import UserError
 from data.records import LABELS, Exchange, Rating
-from judge.explain import split_reply
+from judge.explanation import split_reply
 
 DISMISSALS = Path(__file__).parent / "dismissals.txt"
 # What people would say of a reply that belongs to another prompt, or brushes the speaker off. Nobody rated

@@ -14,7 +14,7 @@ from typing import Any
 
 from data.records import POSITIVE_EMOTIONS
 from judge.classifier.examples import DISMISSED, MISMATCHED, Example, read_dismissals
-from judge.explain import split_reply
+from judge.explanation import split_reply
 
 HERE = Path(__file__).parent
 # Ours, as those of `judge.examples`: no disguise makes an unkind reply kind; kind phrases alone get about

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from data.records import LABELS
 from data.text import slug
-from judge.explain import Explanation, Part
+from judge.explanation import Explanation, Part
 from nightly.dashboard.series import NightSeries
 from nightly.history import History
 from nightly.schema import JudgedResponse, Night

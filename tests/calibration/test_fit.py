@@ -27,7 +27,7 @@ from data.judgments import Judged, parse_scale, people_only, read_judged, with_e
 from data.records import LABELS, Exchange, Judgment, Rating, judgment_of, to_plain
 from data.tables import read_ratings, write_rows
 from judge.base import load_judge
-from judge.score_file import add_prediction_set
+from judge.scored_run import add_prediction_set
 from reports.calibration.verdict import say_verdict
 
 DATA = Path(os.environ.get("EMPATHY_DATA", ROOT.parent / "shared" / "data"))
@@ -271,7 +271,7 @@ def test_a_calibration_is_applied_without_scipy() -> None:
         "from calibration.shares.correction import correct_shares\n"
         "from calibration.shares.tally import Tally\n"
         "from data.records import Exchange, judgment_of\n"
-        "from judge.score_file import add_prediction_set\n"
+        "from judge.scored_run import add_prediction_set\n"
         "from pathlib import Path\n"
         "calibration = read_calibration(Path('judge/weights/classifier/calibration.json'))\n"
         "tally = Tally()\n"

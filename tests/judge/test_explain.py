@@ -19,7 +19,7 @@ from commands.score import score
 from commands.shared.options import command_line
 from data.records import Exchange, Judgment, unscored
 from data.rubric import Rubric, read_rubric
-from judge.explain import MOST_PARTS, Explanation, Part, explain, split_reply
+from judge.explanation import MOST_PARTS, Explanation, Part, explain, split_reply
 from reports.highlight import as_html, print_explanations
 
 Write = Callable[..., Path]

@@ -18,7 +18,7 @@ from data.tables import read_judgments, write_rows
 from judge.base import load_judge
 from judge.llm.fencing import fence_exchange
 from judge.panel import PanelJudge, Weights, combine, digest_weights, endpoints_of, limit_cost
-from judge.score_file import score_file
+from judge.scored_run import score_file
 
 Write = Callable[..., Path]
 EXCHANGE = Exchange(id="1", prompt="My dog died.", response="I am so sorry.", emotion="sad")

@@ -20,7 +20,7 @@ from data.errors import UserError
 from data.records import LABELS, Exchange
 from data.tables import read_exchanges
 from judge.base import load_judge
-from judge.explain import explain
+from judge.explanation import explain
 from judge.llm.decision import DecisionJudge
 from judge.llm.fencing import fence_exchange
 from server.served_judge import ServedJudge

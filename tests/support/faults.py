@@ -31,7 +31,7 @@ LOADED = (
     "httpx",
     "rich",
     "sqlalchemy.dialects.sqlite",
-    "judge.score_file",
+    "judge.scored_run",
     "reports.share_table",
 )
 SPENDS = ("open", "write", "os.mkdir")  # what a full disk refuses; it lets names change and files go

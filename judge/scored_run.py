@@ -25,7 +25,7 @@ from data.storage import Source, check_source, digest_source, find_source
 from data.tables import BadRow, Exchanges, read_exchanges, read_judgments, stop_at_bad_row, survey_exchanges
 from judge.base import Judge
 from judge.engine import score_exchanges
-from judge.explain import Explanation, explain
+from judge.explanation import Explanation, explain
 
 AUTO = "auto"
 CAVEAT = "Intervals cover the choice of prompts only, not the judge's own errors."
