@@ -138,9 +138,10 @@ def _check_baseline(history: History, setup: NightSetup) -> None:
         return
     record = history.night(config.name, pinned)
     if record is None:
-        known = ", ".join(night.night for night in history.nights(config=config.name, last=5)) or "none yet"
+        newest = ", ".join(night.night for night in history.nights(config=config.name, last=5)) or "none yet"
         raise UserError(
-            f"{config.path}: baseline: no night {pinned!r} of {config.name!r} in the history; newest: {known}"
+            f"{config.path}: baseline: no night {pinned!r} of {config.name!r} in the history; "
+            f"newest: {newest}"
         )
     if record.models and not record.judgments:
         raise UserError(

@@ -27,7 +27,7 @@ config = "gpt.toml"
 name = "mine"
 responses = "answers/{night}.jsonl"
 
-[gates]                             # see nightly.limits
+[gates]                             # see nightly.gates
 good_share_drop = 5
 
 [outputs]
@@ -134,7 +134,7 @@ class _Table:
 
 
 def read_config(path: Path) -> NightlyConfig:
-    """The configuration in a file; what is wrong in it is named with its place and the way out."""
+    """Read the configuration in a file; what is wrong in it is named with its place and the way out."""
     given = read_toml(path)
     table, folder = _check(given, path), path.parent
     config = NightlyConfig(
@@ -164,7 +164,7 @@ def read_config(path: Path) -> NightlyConfig:
 
 
 def check_name(name: str, place: str) -> str:
-    """A name that can stand in a folder's, and in the history.
+    """Check that a name can stand in a folder's, and in the history.
 
     >>> check_name("2026-11-15", "--night")
     '2026-11-15'
@@ -185,9 +185,9 @@ def _check(given: Mapping[str, Any], path: Path) -> _Table:
         first = error.errors(include_url=False)[0]
         key = ".".join(map(str, first["loc"]))
         if first["type"] == "unexpected_keyword_argument":
-            owner: type = _Outputs if key.startswith("outputs.") else _Table
-            known = ", ".join(item.name for item in fields(owner))
-            raise UserError(f"{path}: {key}: unknown; known: {known}") from error
+            table: type = _Outputs if key.startswith("outputs.") else _Table
+            keys = ", ".join(item.name for item in fields(table))
+            raise UserError(f"{path}: {key}: unknown; known: {keys}") from error
         if first["type"] in ("missing", "missing_argument"):
             raise UserError(f"{path}: {key}: missing; name at least one in a table [[models]]") from error
         raise UserError(f"{path}: {key}: {first['msg'][0].lower()}{first['msg'][1:]}") from error
@@ -218,14 +218,14 @@ def _check_values(config: NightlyConfig) -> None:
 
 
 def _models(tables: list[dict[str, Any]], path: Path) -> tuple[ModelEntry, ...]:
-    found: dict[str, ModelEntry] = {}
+    entries: dict[str, ModelEntry] = {}
     for number, table in enumerate(tables, start=1):
         place = f"{path}: models, number {number}"
         entry = _model(table, place, path.parent)
-        if entry.name in found:
+        if entry.name in entries:
             raise UserError(f"{place}: the name {entry.name!r} is taken; give each model its own name")
-        found[entry.name] = entry
-    return tuple(found.values())
+        entries[entry.name] = entry
+    return tuple(entries.values())
 
 
 def _model(table: dict[str, Any], place: str, folder: Path) -> ModelEntry:

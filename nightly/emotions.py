@@ -1,11 +1,13 @@
 """A model's Good share under one emotion, pooled over the newest nights, since one night has few prompts."""
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
+from calibration.cluster import wilson_interval
 from calibration.estimate import Interval
 from calibration.monitoring.confidence_sequence import ALPHA
 from data.records import LABELS
@@ -28,12 +30,9 @@ class PooledShare:
         """
         from scipy.special import ndtri
 
-        # By hand, since libraries want whole counts.
-        normal, count = float(ndtri(1 - ALPHA / (2 * looks))), self.prompts
-        middle = (self.share + normal**2 / (2 * count)) / (1 + normal**2 / count)
-        spread = max(0.0, self.share * (1 - self.share)) / count + normal**2 / (4 * count**2)
-        reach = normal / (1 + normal**2 / count) * math.sqrt(spread)
-        return Interval(max(0.0, middle - reach), min(1.0, middle + reach))
+        normal = float(ndtri(1 - ALPHA / (2 * looks)))
+        low, high = wilson_interval(np.array(self.share), np.array(self.prompts), normal)
+        return Interval(float(low), float(high))
 
 
 def pool(rows: Sequence[EmotionResult]) -> PooledShare | None:

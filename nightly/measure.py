@@ -52,7 +52,7 @@ class NightSetup:
     config: NightlyConfig
     night: str
     judge: Judge
-    found: Found
+    correction: Found
     stale: str | None
     budget: Budget
     clock: Clock
@@ -72,7 +72,7 @@ class NightSetup:
     @property
     def design_effect(self) -> float:
         """How many of a crowd's labels count as one: by the calibration, else the study's mean for Good."""
-        calibration = self.found.calibration
+        calibration = self.correction.calibration
         if calibration is None:
             return fmean(DESIGN_EFFECTS[name][-1] for name in PAPER)
         return max(1.0, calibration.design_effect or 1.0)
@@ -80,7 +80,7 @@ class NightSetup:
     @property
     def calibration(self) -> str | None:
         """Where the calibration lies, for those who read it themselves; None where there is none."""
-        if self.found.calibration is None:
+        if self.correction.calibration is None:
             return None
         return self.config.calibration or str(Path(getattr(self.judge, "folder", "")) / CALIBRATION_FILE)
 
@@ -123,12 +123,12 @@ def set_up_night(
     budget = Budget(config.max_cost)
     for endpoint in endpoints_of(judge):
         endpoint.budget = budget
-    found, stale = _find(judge, config.calibration, date_of(night, clock))
+    correction, stale = _find_calibration(judge, config.calibration, date_of(night, clock))
     return NightSetup(
         config=config,
         night=night,
         judge=judge,
-        found=found,
+        correction=correction,
         stale=stale,
         budget=budget,
         clock=clock,
@@ -145,14 +145,14 @@ def date_of(night: str, clock: Clock) -> date:
         return clock().date()
 
 
-def _find(judge: Judge, wanted: str | None, today: date) -> tuple[Found, str | None]:
+def _find_calibration(judge: Judge, wanted: str | None, today: date) -> tuple[Found, str | None]:
     """A night goes on without its calibration, and says so."""
     try:
-        found = find_calibration(judge, wanted, today=today)
+        correction = find_calibration(judge, wanted, today=today)
     except StaleCalibration as error:
         return Found(calibration=None, says=str(error)), str(error)
-    is_missed = found.calibration is None and wanted != NONE
-    return found, f'{found.says}; or do without: calibration = "none"' if is_missed else None
+    is_missed = correction.calibration is None and wanted != NONE
+    return correction, f'{correction.says}; or do without: calibration = "none"' if is_missed else None
 
 
 def measure(entry: ModelEntry, setup: NightSetup) -> MeasuredModel:
@@ -202,8 +202,8 @@ def _take(entry: ModelEntry, setup: NightSetup, folder: Path) -> tuple[Path, Map
     every = list(read_exchanges(source))
     rows = [replace(item, model=entry.name) for item in every if item.model in (entry.name, UNNAMED_MODEL)]
     if not rows:
-        known = ", ".join(sorted({item.model for item in every})[:5]) or "none"
-        raise UserError(f"{source}: no response by {entry.name!r}; models there: {known}; use such a name")
+        names = ", ".join(sorted({item.model for item in every})[:5]) or "none"
+        raise UserError(f"{source}: no response by {entry.name!r}; models there: {names}; use such a name")
     write_rows(taken, rows)
     return taken, FREE
 
@@ -230,13 +230,13 @@ def _ask(entry: ModelEntry, setup: NightSetup, folder: Path) -> tuple[Path, Mapp
 
 
 def _score(responses: Path, setup: NightSetup, folder: Path, who: str) -> ScoredRun:
-    plan = plan_run(responses, setup.judge, calibration=setup.found.digest)
+    plan = plan_run(responses, setup.judge, calibration=setup.correction.digest)
     with setup.show_progress(f"judging {who}", "judged") as on_progress:
         run = score_file(
             responses,
             judge=setup.judge,
             out=folder / f"judged-{plan.digest[:8]}",
-            calibration=setup.found,
+            calibration=setup.correction,
             on_progress=on_progress,
         )
     if not run.summary["counts"]["judged"]:

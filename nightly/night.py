@@ -106,11 +106,11 @@ def make_record(history: History, setup: NightSetup) -> tuple[NightRecord, set[s
         finished=max(started, setup.clock()).isoformat(),  # a clock may be put back
         judge=setup.judge.name,
         judge_version=setup.judge.version,
-        calibration=setup.found.digest,
+        calibration=setup.correction.digest,
         status=_status(gates, failed),
         details={
             "settings": config.digest,
-            "calibration": setup.found.says,
+            "calibration": setup.correction.says,
             "stale": setup.stale,
             "judge_moved": next((model.moved for model in checked if model.moved), None),
             "anchors_cost": anchors_cost,
@@ -140,7 +140,7 @@ def measure_all(setup: NightSetup) -> tuple[dict[str, MeasuredModel], dict[str, 
 
 def compare_with_study(setup: NightSetup, measured: Sequence[MeasuredModel]) -> list[dict[str, str]]:
     """A sentence for each model and each model of the crowd study; none without a calibration."""
-    if not measured or not setup.config.study or setup.found.calibration is None:
+    if not measured or not setup.config.study or setup.correction.calibration is None:
         return []
     question = Question(
         paths=tuple(item.run.folder for item in measured),

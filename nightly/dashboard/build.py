@@ -110,9 +110,9 @@ def _files(series: NightSeries, responses: list[ResponsePage]) -> Iterator[tuple
         pages.setdefault(page.model, []).append(page)
     for page in responses:
         emotions = sorted({item.judged.emotion for item in page.responses if item.judged.emotion})
-        own = [(other.night.night, other.name) for other in pages[page.model]]
+        nights = [(other.night.night, other.name) for other in pages[page.model]]
         slug = next((model.slug for model in series.models if model.name == page.model), None)
-        yield page.name, render("responses", page=page, emotions=emotions, own=own, slug=slug)
+        yield page.name, render("responses", page=page, emotions=emotions, nights=nights, slug=slug)
     for at, model in enumerate(series.models):
         links = {page.night.night: page.name for page in pages.get(model.name, [])}
         yield (
@@ -174,12 +174,9 @@ def _index_page(render: Any, series: NightSeries, responses: Iterable[ResponsePa
 
 
 def _neighbours(series: NightSeries, at: int) -> list[tuple[str, str, str]]:
-    found = []
-    if at > 0:
-        found.append(("Previous", series.models[at - 1].name, series.models[at - 1].slug))
-    if at + 1 < len(series.models):
-        found.append(("Next", series.models[at + 1].name, series.models[at + 1].slug))
-    return found
+    before, after = series.models[:at][-1:], series.models[at + 1 :][:1]
+    beside = [*(("Previous", model) for model in before), *(("Next", model) for model in after)]
+    return [(way, model.name, model.slug) for way, model in beside]
 
 
 def as_data(data: Mapping[str, Any]) -> str:

@@ -132,7 +132,7 @@ def headline(series: NightSeries) -> dict[str, Any]:
     if not series.nights:
         return {"status": "", "night": "", "found": [], "more": 0, "facts": []}
     night = series.nights[-1]
-    found = sorted((item for item in series.tonight if item.outcome not in FINE), key=_gravest_first)
+    findings = sorted((item for item in series.tonight if item.outcome not in FINE), key=_gravest_first)
     present = [result for model in series.models if (result := model.points[-1]) is not None]
     judged = sum(result.n for result in present)
     passed = sum(1 for item in series.tonight if item.outcome == "pass")
@@ -140,8 +140,8 @@ def headline(series: NightSeries) -> dict[str, Any]:
     return {
         "status": night.status or gravest(item.outcome for item in series.tonight) or "no gate",
         "night": night.night,
-        "found": [(item.outcome, item.sentence or item.gate) for item in found[:TOLD]],
-        "more": max(0, len(found) - TOLD),
+        "found": [(item.outcome, item.sentence or item.gate) for item in findings[:TOLD]],
+        "more": max(0, len(findings) - TOLD),
         "facts": [
             ("Models", f"{len(present):,}", f"of {len(series.models):,} ever seen"),
             ("Responses judged", f"{judged:,}", f"{per_cent(series.health.unscored[-1])} unscored"),
@@ -212,14 +212,14 @@ def emotion_grid(series: NightSeries) -> dict[str, Any]:
         return sum(held) / len(held)
 
     emotions = sorted(names, key=lambda name: (name in POSITIVE_EMOTIONS, mean(name), name))
-    found = [[cells.get((model.name, emotion)) for emotion in emotions] for model in models]
+    rows = [[cells.get((model.name, emotion)) for emotion in emotions] for model in models]
     return {
         "models": [model.name for model in models],
         "pages": [f"model-{model.slug}.html" for model in models],
         "emotions": emotions,
         "positive": sum(name in POSITIVE_EMOTIONS for name in emotions),
-        "values": [[cell and hundredths(cell.share) for cell in row] for row in found],
-        "texts": [[cell and _cell_text(cell) for cell in row] for row in found],
+        "values": [[cell and hundredths(cell.share) for cell in row] for row in rows],
+        "texts": [[cell and _cell_text(cell) for cell in row] for row in rows],
         "nights": series.pooled,
     }
 
@@ -321,8 +321,8 @@ def _ends(share: ShareResult) -> str:
 
 
 def _whose_cost(present: Sequence[ModelResult]) -> str:
-    known = sum(1 for result in present if result.cost is not None)
-    return "tonight, all models" if known == len(present) else f"tonight, of {known:,} models where known"
+    priced = sum(1 for result in present if result.cost is not None)
+    return "tonight, all models" if priced == len(present) else f"tonight, of {priced:,} models where known"
 
 
 def _cell_text(cell: PooledShare) -> str:
