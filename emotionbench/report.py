@@ -6,11 +6,17 @@ from math import isfinite, isnan
 from pathlib import Path
 from typing import Any, Final
 
-from rich.table import Table as Grid
-from rich.text import Text
-
-from data.text import UNDEFINED, interval, number, printable
-from emotionbench.alignment import Alignment, BareMean, Likeness, ModelAlignment, SheetLevel, Shift, ShiftRow
+from data.text import interval, number
+from emotionbench.alignment import (
+    PANAS,
+    Alignment,
+    BareMean,
+    Likeness,
+    ModelAlignment,
+    SheetLevel,
+    Shift,
+    ShiftRow,
+)
 from emotionbench.norms import AFFECTS, PrintedFigure
 from emotionbench.questionnaires import read_questionnaire
 from emotionbench.sheets import PEOPLE
@@ -18,11 +24,12 @@ from emotionbench.shift_tests import AdjustedTest, Test
 from reports.charts import Slope, draw_slopes
 from reports.html import write_page
 from reports.page import Cell, Figure, Page, Section, Table, row
-from reports.terminal import open_screen, print_table
+from reports.terminal import open_screen, print_lines, print_page
 
+TITLE: Final = "How feelings move, beside people's"
 TESTS: Final = ("published", "clustered", "paired")
+NO_CHANGE: Final = "\N{EN DASH}"  # for an arrow
 QUANTITIES: Final = {"change": "change", "default": "default", "default_sd": "SD of the default"}
-DASH: Final = "\N{EN DASH}"  # what a table in the terminal has room for where a figure is undefined
 READING: Final = (
     "The default is what is answered without a situation, evoked what is answered with one in mind. The "
     "change is the difference of their means; an arrow marks one that the published test calls significant.",
@@ -42,80 +49,76 @@ def write_alignment(result: Alignment, folder: Path) -> list[Path]:
 
 
 def print_alignment(result: Alignment, *, factors: bool, as_json: bool, report: Path | None) -> None:
-    """Print the result as JSON, or a table for each model with what one must know to read it."""
+    """Print the result as JSON, or as a short page: a table for each model, and how to read it."""
     if as_json:
         content = {**result.to_json(), "report": str(report) if report else None}
         print(json.dumps(content, indent=2, allow_nan=False))
         return
-    console = open_screen()
-    for model in result.models:
-        console.print(Text(f"{printable(_label(model))}, {model.scale}", style="bold"))
-        console.print(Text(_say_default(model)))
-        rows = model.rows_of("overall", "emotion", *(["factor"] if factors else []))
-        print_table(console, _affect_grid(rows) if model.scale == "PANAS" else _scale_grid(rows))
-        for line in (*_findings(model), *(f"beware: {warning}" for warning in model.warnings)):
-            console.print(Text(printable(line)), style="dim")
-        console.print()
-    if result.contradicted:
-        held = result.checked - len(result.contradicted)
-        console.print(Text(f"printed figures that the data contradict ({held:,} others hold):"))
-        for line in _say_contradicted(result):
-            console.print(Text(printable(f"  {line}")), style="dim")
-    for note in result.notes:
-        console.print(Text(note), style="dim")
+    screen = open_screen()
+    print_page(_short_page(result, factors=factors), screen)
     if report:
-        console.print(Text(printable(str(report))), style="dim", soft_wrap=True)
+        print_lines([str(report)], screen)
 
 
-def _affect_grid(rows: Sequence[ShiftRow]) -> Grid:
-    """Both affects side by side: evoked, the change from the default, and people's change."""
-    grid = _grid(
-        ["", "n"], [head for affect in AFFECTS for head in (f"{affect}\nevoked (SD)", "\nchange", "\npeople")]
+def _short_page(result: Alignment, *, factors: bool) -> Page:
+    """The page without figures, tests and, unless they are asked for, factors."""
+    levels = ("overall", "emotion", "factor") if factors else ("overall", "emotion")
+    models = (
+        Section(
+            name="model",
+            title=f"{_label(model)}, {model.scale}",
+            short="",
+            text=(_say_default(model),),
+            tables=((_affect_table if model.scale == PANAS else _scale_table)(model.rows_of(*levels)),),
+            notes=(*_findings(model), *(f"beware: {warning}" for warning in model.warnings)),
+        )
+        for model in result.models
     )
+    reading = Section(name="reading", title="How to read this", short="", notes=tuple(result.notes))
+    sections = (*models, *_contradicted_section(result), reading)
+    return Page(title=TITLE, subtitle=_subtitle(result), verdict=(), sections=sections)
+
+
+def _affect_table(rows: Sequence[ShiftRow]) -> Table:
+    """Both affects side by side: evoked, the change from the default, and people's change."""
+    head = ["", "n"]
+    for affect in AFFECTS:
+        head += [f"{affect}\nevoked (SD)", "\nchange", "\npeople"]
+    lines = []
     for about in rows:
-        cells = [about.name, _count(about)]
+        cells: list[Any] = [about.name, about.sheets]
         for shift in (about.scales[affect] for affect in AFFECTS):
-            people = number(shift.people["change"], 1, sign=True) if shift.people else DASH
-            cells += [_dashed(_show_level(shift.evoked)), _dashed(_show_change(shift)), people]
-        grid.add_row(*map(Text, cells))
-    return grid
+            people = _signed(shift.people["change"]) if shift.people else None
+            cells += [_show_level(shift.evoked), _show_change(shift), people]
+        lines.append(row(*cells))
+    return Table(caption="", head=tuple(head), rows=tuple(lines))
 
 
-def _scale_grid(rows: Sequence[ShiftRow]) -> Grid:
+def _scale_table(rows: Sequence[ShiftRow]) -> Table:
     """A line for each sub-scale."""
-    grid = _grid(["", "sub-scale", "n"], ["default (SD)", "evoked (SD)", "change"])
-    is_one_emotion = sum(about.level == "emotion" for about in rows) == 1  # then it is the same as overall
-    for about in rows:
-        for scale, shift in about.scales.items() if not (is_one_emotion and about.level == "emotion") else ():
-            shown = _show_level(shift.default), _show_level(shift.evoked), _show_change(shift)
-            grid.add_row(*map(Text, (about.name, scale, _count(about), *map(_dashed, shown))))
-    return grid
-
-
-def _grid(names: Sequence[str], figures: Sequence[str]) -> Grid:
-    grid = Grid(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for name in names:
-        grid.add_column(name, justify="right" if name == "n" else "left", overflow="fold")
-    for name in figures:
-        grid.add_column(name, justify="right", no_wrap=True)
-    return grid
-
-
-def _count(about: ShiftRow) -> str:
-    return DASH if about.sheets is None else f"{about.sheets:,}"
-
-
-def _dashed(text: str) -> str:
-    return DASH if text == UNDEFINED else text
+    if sum(about.level == "emotion" for about in rows) == 1:
+        rows = [about for about in rows if about.level != "emotion"]  # the same as overall
+    lines = [
+        row(
+            about.name,
+            scale,
+            about.sheets,
+            *map(_show_level, (shift.default, shift.evoked)),
+            _show_change(shift),
+        )
+        for about in rows
+        for scale, shift in about.scales.items()
+    ]
+    head = ("", "sub-scale", "n", "default (SD)", "evoked (SD)", "change")
+    return Table(caption="", head=head, rows=tuple(lines), words=frozenset({0, 1}))
 
 
 def make_alignment_page(result: Alignment) -> Page:
     """Make the page of a result."""
-    names = [_label(model) for model in result.models]
     return Page(
         kind="Alignment report",
-        title="How feelings move, beside people's",
-        subtitle=f"{len(set(names))} reported: {', '.join(dict.fromkeys(names))}",
+        title=TITLE,
+        subtitle=_subtitle(result),
         verdict=tuple(_verdict(result)) or ("No model here can be held against people.",),
         facts=tuple(_facts(result)),
         sections=(
@@ -127,6 +130,11 @@ def make_alignment_page(result: Alignment) -> Page:
         ),
         foot="All figures are in report.json beside this page.",
     )
+
+
+def _subtitle(result: Alignment) -> str:
+    names = dict.fromkeys(map(_label, result.models))
+    return f"{len(names)} reported: {', '.join(names)}"
 
 
 def _facts(result: Alignment) -> Iterator[tuple[str, str, str]]:
@@ -176,7 +184,7 @@ def _model_section(model: ModelAlignment, place: int) -> Section:
 def _figures(model: ModelAlignment, name: str) -> Iterator[Figure]:
     """A drawing for each emotion, with every sub-scale of PANAS or the first one of another scale."""
     questionnaire = read_questionnaire(model.scale)
-    scales = list(questionnaire.scales) if model.scale == "PANAS" else list(questionnaire.scales)[:1]
+    scales = list(questionnaire.scales) if model.scale == PANAS else list(questionnaire.scales)[:1]
     for place, about in enumerate(model.rows_of("emotion")):
         shifts = {scale: about.scales[scale] for scale in scales}
         levels = (
@@ -308,7 +316,7 @@ def _show_level(level: SheetLevel | BareMean) -> str:
 
 def _show_change(shift: Shift) -> str:
     """A change with its arrow, where the published test finds one; a dash where it finds none."""
-    return f"{shift.arrow.replace('-', DASH)} {_signed(shift.change)}".strip()
+    return f"{shift.arrow.replace('-', NO_CHANGE)} {_signed(shift.change)}".strip()
 
 
 def _signed(value: float) -> str:

@@ -55,7 +55,7 @@ def test_run_then_report(tmp_path: Path) -> None:
     told = align("report", "run", "--out", "report")
     assert told.exit_code == 0, told.output
     assert all(len(line) <= 80 for line in told.stdout.splitlines())
-    assert re.search(r"^Anger +30 +20\.0 \(0\.0\) ↓ ", told.stdout, re.MULTILINE)
+    assert re.search(r"^Anger +30 +20\.0 \(0\.0\) +↓ ", told.stdout, re.MULTILINE)
     assert "by factor: Depression-5 2 of 6" in told.stdout
     assert "the overall change (negative) lies between" in " ".join(told.stdout.split())
     assert "The situations are ours" in told.stdout
