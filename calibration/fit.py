@@ -1,11 +1,11 @@
 """`calibrate()`: everything that is said of a judge, and the calibration that corrects it.
 
 Levels of a model are its shares of Bad, Okay and Good (0 to 1), on other scales its `mean` in the scale's own
-numbers. `CalibrationReport` is the result; its fields, in order, are those of report.json.
+numbers. `CalibrationReport` is the result, and its `as_dict` what report.json holds.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from hashlib import sha256
@@ -19,7 +19,6 @@ from calibration.agreement.alt_test import EPSILON
 from calibration.agreement.ceiling import PILOT_KAPPA, Ceiling, ceiling
 from calibration.agreement.judge_vs_people import Agreement, agreement
 from calibration.agreement.metrics import calibration_error, log_losses
-from calibration.agreement.model_levels import ModelLevel, ModelMeans
 from calibration.agreement.rater_model import RaterModel, fit_rater_model
 from calibration.artifact import CALIBRATION_FILE, Calibration, JudgeIdentity, write_calibration
 from calibration.bias.audits import Finding, audit, response_facts
@@ -45,22 +44,16 @@ from calibration.probabilities.conformal import (
 from calibration.probabilities.maps import (
     FOLDS,
     Choice,
-    HeldOutLoss,
-    LabelMap,
     choose_map,
     fit_map,
     fold_of,
 )
 from calibration.probabilities.reliability import Bin, BrierParts, brier_parts, reliability_curve
 from calibration.shares.model_table import (
-    BetweenModels,
     ModelFit,
-    ModelRow,
-    between_models,
     columns_of,
     fit_models,
     judged_values,
-    model_rows,
     plan_comparisons,
     rated_models,
 )
@@ -97,16 +90,6 @@ class CalibratedJudge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CalibrationFacts:
-    """The calibration that was made; `ratings` is the digest of the rating set."""
-
-    digest: str
-    created: date
-    expires: date
-    ratings: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RatedData:
     """What was calibrated on, and how: `clusters` were resampled; `columns` are those of a model's level.
 
@@ -135,35 +118,6 @@ class RatedData:
     def has_shares(self) -> bool:
         """Whether levels are shares of labels, which are told in per cent, or means on a scale."""
         return self.scale == LABELS
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OverModels:
-    """Models' means by people and by the judge, and on Bad, Okay, Good their shares."""
-
-    means: ModelMeans
-    shares: tuple[ModelLevel, ...] | None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Put the shares beside the means."""
-        return {**to_plain(self.means), "shares": self.shares}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Confusion:
-    """How often which label was given: people's down, the judge's across."""
-
-    labels: tuple[str, ...]
-    rows: tuple[tuple[int, ...], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Baseline:
-    """A judge that knows next to nothing."""
-
-    name: str
-    about: str
-    metrics: Metrics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,16 +153,6 @@ class Reliability:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChosenMap:
-    """The map chosen for the judge's probabilities, and how every kind did on clusters it had not seen."""
-
-    chosen: str
-    map: LabelMap
-    folds: int
-    losses: Mapping[str, HeldOutLoss]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class UnsureResponse:
     """A response that people had better be asked about: its set of labels and their probabilities."""
 
@@ -219,80 +163,89 @@ class UnsureResponse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PredictionSets:
-    """How often sets of labels hold the rating, and the responses to ask people about first."""
-
-    assessed: SetReport
-    thresholds: Thresholds
-    ask_first: tuple[UnsureResponse, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Put thresholds and responses beside the assessment."""
-        return {**to_plain(self.assessed), "thresholds": self.thresholds, "ask_first": self.ask_first}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BiasAudits:
-    """What each audit of the judge's errors found, and what it could have found."""
-
-    findings: tuple[Finding, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationReport:
-    """All that is said of one judge; `runs` also has those it was compared with.
+    """All that is said of one judge, and its `calibration`; `runs` also has those it was compared with.
 
     `headline` is the metric of `agreement` to lead with. `policy` is None on other scales than Bad, Okay,
     Good, `by_emotion` without exchanges; `flagged` counts speakers who may be in danger, None where there are
-    none.
+    none. `ask_first` are the responses to ask people about.
     """
 
     headline: str
     judge: CalibratedJudge
     flagged: Mapping[str, Any] | None
-    calibration: CalibrationFacts
+    calibration: Calibration
     data: RatedData
-    agreement: Metrics
-    over_models: OverModels
-    confusion: Confusion
-    baselines: tuple[Baseline, ...]
+    agreement: Agreement
     ceiling: Ceiling
     runs: tuple[RunRow, ...]
     reliability: Reliability
-    mapping: ChosenMap
-    conformal: PredictionSets
-    models: tuple[ModelRow, ...]
-    between: BetweenModels
+    mapping: Choice
+    sets: SetReport
+    thresholds: Thresholds
+    ask_first: tuple[UnsureResponse, ...]
+    models: ModelFit
     planning: tuple[RatingsPlan, ...]
     rater_model: RaterModel
     policy: LabelPolicies | None
     by_emotion: EmotionTable | None
-    bias: BiasAudits
+    findings: tuple[Finding, ...]
     disagreements: Disagreements
 
+    @property
+    def baselines(self) -> tuple[RunRow, ...]:
+        """The judges that know next to nothing."""
+        return tuple(run for run in self.runs if run.kind == "baseline")
+
     def as_dict(self) -> dict[str, Any]:
-        """Leave `flagged` out where nobody is."""
-        parts = {item.name: getattr(self, item.name) for item in fields(self)}
-        return {name: part for name, part in parts.items() if name != "flagged" or part}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalibrationResult:
-    """The report on the first run, and its calibration."""
-
-    report: CalibrationReport
-    calibration: Calibration
+        """Name everything as report.json does; flags are left out where there are none."""
+        made, agreed = self.calibration, self.agreement
+        return {
+            "headline": self.headline,
+            "judge": self.judge,
+            **({"flagged": self.flagged} if self.flagged else {}),
+            "calibration": {
+                "digest": made.digest,
+                "created": made.created,
+                "expires": made.expires,
+                "ratings": made.ratings,
+            },
+            "data": self.data,
+            "agreement": agreed.metrics,
+            "over_models": {**to_plain(agreed.means), "shares": agreed.shares},
+            "confusion": {"labels": agreed.scale, "rows": agreed.confusion},
+            "baselines": [
+                {"name": run.name, "about": run.note, "metrics": run.metrics} for run in self.baselines
+            ],
+            "ceiling": self.ceiling,
+            "runs": self.runs,
+            "reliability": self.reliability,
+            "mapping": {"chosen": self.mapping.map.kind, **to_plain(self.mapping)},
+            "conformal": {
+                **to_plain(self.sets),
+                "thresholds": self.thresholds,
+                "ask_first": self.ask_first,
+            },
+            "models": self.models.rows,
+            "between": self.models,
+            "planning": self.planning,
+            "rater_model": self.rater_model,
+            "policy": self.policy,
+            "by_emotion": self.by_emotion,
+            "bias": {"findings": self.findings},
+            "disagreements": self.disagreements,
+        }
 
     def write(self, folder: str | PathLike[str]) -> list[Path]:
         """Write calibration.json and report.json; `reports.write_report` adds the verdict and the pages."""
-        place = Path(folder)
-        with disk_errors(place):
-            place.mkdir(parents=True, exist_ok=True)
-            write_calibration(place / CALIBRATION_FILE, self.calibration)
-            with replacing(place / "report.json") as partial:
-                text = json.dumps(to_plain(self.report), indent=2, allow_nan=False)
+        files = [Path(folder) / CALIBRATION_FILE, Path(folder) / "report.json"]
+        with disk_errors(Path(folder)):
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            write_calibration(files[0], self.calibration)
+            with replacing(files[1]) as partial:
+                text = json.dumps(to_plain(self), indent=2, allow_nan=False)
                 partial.write_text(f"{text}\n", encoding="utf-8")
-        return [place / CALIBRATION_FILE, place / "report.json"]
+        return files
 
 
 # How it is made.
@@ -332,7 +285,7 @@ def calibrate(
     judges: Sequence[str] = (),
     raters: Sequence[str] = (),
     options: Options | None = None,
-) -> CalibrationResult:
+) -> CalibrationReport:
     """Calibrate the judge of a run against people's ratings; of several runs the first, beside the others.
 
     A run is a folder, or another tool's table; `judges` names those to take of a table that has several.
@@ -363,7 +316,7 @@ def calibrate_judged(
     exchanges: Mapping[str, Exchange] | None = None,
     options: Options | None = None,
     today: date | None = None,
-) -> CalibrationResult:
+) -> CalibrationReport:
     """Calibrate the first of several judges that were read already."""
     options = options or Options()
     texts = exchanges or {}
@@ -382,7 +335,6 @@ def calibrate_judged(
         days=options.days,
     )
     agreements = [_agree(item.reference, options) for item in joined]
-    baselines = _baselines(first, options)
     people = ceiling(
         paired,
         rng=np.random.default_rng(options.seed),
@@ -391,50 +343,40 @@ def calibrate_judged(
         epsilon=options.epsilon,
     )
     words, emotion = response_facts(texts.values())
-    report = CalibrationReport(
+    return CalibrationReport(
         # Of a judge that gives probabilities the order counts: most of its likeliest labels are the commonest
         # one, and kappa by label would be near 0 however well it ranks.
         headline="qwk" if reference.probabilities is None else "qwk_matched",
         judge=CalibratedJudge(**{item.name: getattr(judged, item.name) for item in fields(CalibratedJudge)}),
         flagged=find_flags(judged.judgments).get("flagged"),
-        calibration=CalibrationFacts(
-            digest=calibration.digest,
-            created=calibration.created,
-            expires=calibration.expires,
-            ratings=calibration.ratings,
-        ),
+        calibration=calibration,
         data=_data(paired, agreements[0], options),
-        agreement=agreements[0].metrics,
-        over_models=OverModels(means=agreements[0].means, shares=agreements[0].shares),
-        confusion=Confusion(labels=agreements[0].scale, rows=agreements[0].confusion),
-        baselines=tuple(
-            Baseline(name=name, about=BASELINES[name], metrics=item.metrics)
-            for name, item in baselines.items()
-        ),
+        agreement=agreements[0],
         ceiling=people,
         runs=(
             *(_judge_row(item.judged, agreed) for item, agreed in zip(joined, agreements, strict=True)),
-            *(_baseline_row(name, item) for name, item in baselines.items()),
+            *_baseline_rows(first, options),
             _people_row(people),
         ),
         reliability=_reliability(reference, response_fit),
-        mapping=ChosenMap(
-            chosen=response_fit.choice.map.kind,
-            map=response_fit.choice.map,
-            folds=response_fit.choice.folds,
-            losses=response_fit.choice.losses,
+        mapping=response_fit.choice,
+        sets=cross_assess_sets(
+            response_fit.held_out,
+            reference.rating,
+            clusters_of(reference),
+            rng=np.random.default_rng(options.seed),
+            labels=reference.scale,
         ),
-        conformal=_prediction_sets(reference, response_fit, judged.judgments, seed=options.seed),
-        models=model_rows(model_fit),
-        between=between_models(model_fit),
+        thresholds=response_fit.thresholds,
+        ask_first=_ask_first(reference, response_fit, judged.judgments),
+        models=model_fit,
         planning=plan_comparisons(model_fit, reference.scale),
         rater_model=_rater_model(paired, ratings, options),
         policy=label_policies(reference, seed=options.seed, draws=options.draws),
         by_emotion=by_emotion(reference, texts),
-        bias=BiasAudits(findings=audit(paired, words=words or None, emotion=emotion or None)),
+        findings=audit(paired, words=words or None, emotion=emotion or None),
         disagreements=worst_disagreements(paired, {item.id: item for item in judged.judgments}, texts),
     )
-    return CalibrationResult(report=report, calibration=calibration)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -492,10 +434,22 @@ def _agree(paired: Paired, options: Options) -> Agreement:
 # Baselines, and everybody as a row of one table.
 
 
-def _baselines(joined: _Joined, options: Options) -> dict[str, Agreement]:
+def _baseline_rows(joined: _Joined, options: Options) -> Iterator[RunRow]:
+    """Judge by the commonest label and by length: they ask nobody and take no time worth a digit."""
     length = length_baseline(joined.reference, joined.exchanges, rng=np.random.default_rng(options.seed))
     judges = {"majority": majority_baseline(joined.reference), "length": length}
-    return {name: _agree(paired, options) for name, paired in judges.items() if paired is not None}
+    for name, paired in judges.items():
+        if paired is not None:
+            agreed = _agree(paired, options)
+            yield RunRow(
+                name=name,
+                kind="baseline",
+                note=BASELINES[name],
+                n=agreed.ratings,
+                metrics=agreed.metrics,
+                usd_per_1000=0.0,
+                seconds_per_1000=0.0,
+            )
 
 
 def majority_baseline(paired: Paired) -> Paired:
@@ -554,19 +508,6 @@ def _judge_row(judged: Judged, agreed: Agreement) -> RunRow:
         metrics=agreed.metrics,
         usd_per_1000=judged.per_thousand(judged.cost),
         seconds_per_1000=judged.per_thousand(judged.seconds),
-    )
-
-
-def _baseline_row(name: str, agreed: Agreement) -> RunRow:
-    """A baseline asks nobody and takes no time worth a digit."""
-    return RunRow(
-        name=name,
-        kind="baseline",
-        note=BASELINES[name],
-        n=agreed.ratings,
-        metrics=agreed.metrics,
-        usd_per_1000=0.0,
-        seconds_per_1000=0.0,
     )
 
 
@@ -636,21 +577,6 @@ def _stage(paired: Paired, probabilities: Floats) -> ReliabilityStage:
         ece=calibration_error(is_top, probabilities[:, -1]),
         brier=brier_parts(paired.rating, probabilities),
         log_loss=float(log_losses(paired.rating, probabilities).mean()),
-    )
-
-
-def _prediction_sets(
-    paired: Paired, fit: ResponseFit, judgments: Sequence[Judgment], *, seed: int
-) -> PredictionSets:
-    assessed = cross_assess_sets(
-        fit.held_out,
-        paired.rating,
-        clusters_of(paired),
-        rng=np.random.default_rng(seed),
-        labels=paired.scale,
-    )
-    return PredictionSets(
-        assessed=assessed, thresholds=fit.thresholds, ask_first=_ask_first(paired, fit, judgments)
     )
 
 

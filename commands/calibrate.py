@@ -12,7 +12,7 @@ from commands.shared.options import FILE, complete_judge
 from data.errors import UserError
 
 if TYPE_CHECKING:
-    from calibration.fit import CalibrationResult, Options
+    from calibration.fit import CalibrationReport, Options
     from judge.robustness.attacks import Gamed
     from reports.calibration.bias import ProbedJudge
 
@@ -183,27 +183,26 @@ def calibrate_runs(
     from data.files import disk_errors
     from reports.calibration.calibration_page import plain_report, print_report, write_report
 
-    result = calibrate(runs, ratings, exchanges=exchanges, judges=judges, raters=raters, options=options)
+    report = calibrate(runs, ratings, exchanges=exchanges, judges=judges, raters=raters, options=options)
     probes = _probe(probe, exchanges, options.seed) if probe else None
     attacks = _attack(attack, options.seed) if attack else None
-    folder = out or Path("calibrations") / _folder_name(result)
+    folder = out or Path("calibrations") / _folder_name(report)
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    write_calibration(folder / CALIBRATION_FILE, result.calibration)
-    written = write_report(result, folder, probes=probes, attacks=attacks)
+    write_calibration(folder / CALIBRATION_FILE, report.calibration)
+    written = write_report(report, folder, probes=probes, attacks=attacks)
     if as_json:
-        plain = plain_report(result.report, probes=probes, attacks=attacks)
+        plain = plain_report(report, probes=probes, attacks=attacks)
         print(json.dumps(plain, indent=2, allow_nan=False))
     else:
-        print_report(result.report, [folder / CALIBRATION_FILE, *written])
+        print_report(report, [folder / CALIBRATION_FILE, *written])
     # Undefined, or known of so few that nobody can say how exactly.
-    return INCONCLUSIVE if result.report.agreement[result.report.headline].interval is None else 0
+    return INCONCLUSIVE if report.agreement.metrics[report.headline].interval is None else 0
 
 
-def _folder_name(result: "CalibrationResult") -> str:
-    judge = result.report.judge
-    source = Path(judge.source).stem
-    return source if judge.name == source else f"{source}-{judge.name}".replace("/", "-")
+def _folder_name(report: "CalibrationReport") -> str:
+    name, source = report.judge.name, Path(report.judge.source).stem
+    return source if name == source else f"{source}-{name}".replace("/", "-")
 
 
 def _probe(name: str, exchanges: Path | None, seed: int) -> "ProbedJudge":

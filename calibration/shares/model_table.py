@@ -96,58 +96,8 @@ def _levels(items: Sequence[Judgment], paired: Paired) -> Floats:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelFit:
-    """RatedModel models, the line through them and the correction of each: all that is fitted, fitted once.
-
-    `calibrated` and `lines` have an entry for each of the `columns`.
-    """
-
-    models: Mapping[str, RatedModel]
-    columns: tuple[str, ...]
-    calibrated: Mapping[str, CalibratedModels]
-    lines: Mapping[str, Line]
-    corrections: tuple[ModelCorrection, ...]
-
-    @property
-    def design_effect(self) -> float:
-        """How many ratings of raters' batches count as one independent rating, over all models."""
-        effects = [item.design_effect for item in self.corrections if np.isfinite(item.design_effect)]
-        return float(np.mean(effects)) if effects else 1.0
-
-    @property
-    def spread(self) -> float:
-        """The mean variance of single ratings of one model, in the last column."""
-        spreads = [float(rated.value[:, -1].var()) for rated in self.models.values() if len(rated.item)]
-        return float(np.mean(spreads)) if spreads else float("nan")
-
-
-def fit_models(models: Mapping[str, RatedModel], *, leave_out: Sequence[str] = ()) -> ModelFit:
-    """Draw the line through the models, and correct each by the others.
-
-    All rated models are in the line, people's replies too, unless left out by name. A new model is a language
-    model, yet the study's differ by so little that a line through them alone holds for a range of two points
-    of Good; people's replies, which the judge misses by no more than it misses a language model, are what
-    tells how it follows a lower level.
-    """
-    if unknown := sorted(set(leave_out) - set(models)):
-        raise UserError(f"--leave-out: no model {unknown[0]!r}; known: {', '.join(sorted(models))}")
-    in_line = {name: rated for name, rated in models.items() if name not in leave_out}
-    if not in_line:
-        raise UserError("--leave-out: no model is left to draw the line through")
-    calibrated = calibrated_models(in_line)
-    columns = LABELS if len(calibrated) == len(LABELS) else MEAN
-    return ModelFit(
-        models=models,
-        columns=columns,
-        calibrated=dict(zip(columns, calibrated, strict=True)),
-        lines={name: fit_line(column) for name, column in zip(columns, calibrated, strict=True)},
-        corrections=correct(models, calibrated=calibrated, names=columns),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRow:
-    """A model's level by column: the judge's own, the crowd's, the corrected one, each told apart.
+    """A model's level by column: the judge's own, the crowd's and the corrected one.
 
     `left_out` is what the line through the other models says of a rated model, had nobody rated it, and
     `covered` whether its interval holds the crowd's level. `corrected` is empty where `how` is "refused".
@@ -168,16 +118,76 @@ class ModelRow:
     covered: Mapping[str, bool | None]
 
 
-def model_rows(fit: ModelFit) -> tuple[ModelRow, ...]:
-    """One row for each model, in the fit's order."""
-    return tuple(_row(item, fit) for item in fit.corrections)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFit:
+    """The models corrected, the line through them by column, and what it is worth on a model nobody rated.
+
+    `design_effect` is how many ratings of raters' batches count as one independent rating, over all models;
+    `spread` the mean variance of single ratings of one model and `correlation` that of ratings and judgments
+    within models, both in the last column. `worth_in_ratings` is by the line's spread; `as_exact_as` is how
+    many ratings would give an interval as wide as that of a model left out of the line.
+    """
+
+    columns: tuple[str, ...]
+    calibrated: Mapping[str, CalibratedModels]
+    lines: Mapping[str, Line]
+    rows: tuple[ModelRow, ...]
+    within_slope: float
+    design_effect: float
+    spread: float
+    correlation: float
+    worth_in_ratings: float
+    as_exact_as: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Tell of the lines and their worth; the models are told by themselves."""
+        lines = {
+            name: {**to_plain(self.calibrated[name]), **to_plain(line), "range": self.calibrated[name].range}
+            for name, line in self.lines.items()
+        }
+        worth = ("within_slope", "design_effect", "worth_in_ratings", "as_exact_as")
+        return {"columns": self.columns, "lines": lines, **{name: getattr(self, name) for name in worth}}
 
 
-def _row(correction: ModelCorrection, fit: ModelFit) -> ModelRow:
-    rated = fit.models[correction.model]
-    means = rated.value.mean(axis=0).tolist() if len(rated.item) else [None] * len(fit.columns)
-    crowd: dict[str, float | None] = dict(zip(fit.columns, means, strict=True))
-    left_out = _left_out(correction.model, rated, fit.calibrated)
+def fit_models(models: Mapping[str, RatedModel], *, leave_out: Sequence[str] = ()) -> ModelFit:
+    """Draw the line through the models, and correct each by the others.
+
+    All rated models are in the line, people's replies too, unless left out by name. A new model is a language
+    model, yet the study's differ by so little that a line through them alone holds for a range of two points
+    of Good; people's replies, which the judge misses by no more than it misses a language model, are what
+    tells how it follows a lower level.
+    """
+    if unknown := sorted(set(leave_out) - set(models)):
+        raise UserError(f"--leave-out: no model {unknown[0]!r}; known: {', '.join(sorted(models))}")
+    in_line = {name: rated for name, rated in models.items() if name not in leave_out}
+    if not in_line:
+        raise UserError("--leave-out: no model is left to draw the line through")
+    of_columns = calibrated_models(in_line)
+    columns = LABELS if len(of_columns) == len(LABELS) else MEAN
+    calibrated = dict(zip(columns, of_columns, strict=True))
+    corrections = correct(models, calibrated=of_columns, names=columns)
+    effects = [item.design_effect for item in corrections if np.isfinite(item.design_effect)]
+    effect = float(np.mean(effects)) if effects else 1.0
+    spreads = [float(rated.value[:, -1].var()) for rated in models.values() if len(rated.item)]
+    spread = float(np.mean(spreads)) if spreads else float("nan")
+    return ModelFit(
+        columns=columns,
+        calibrated=calibrated,
+        lines={name: fit_line(column) for name, column in calibrated.items()},
+        rows=tuple(_row(item, models[item.model], calibrated) for item in corrections),
+        within_slope=within_slope(models),
+        design_effect=effect,
+        spread=spread,
+        correlation=_correlation(models),
+        worth_in_ratings=judge_worth(of_columns[-1], design_effect=effect, spread=spread),
+        as_exact_as=_as_exact_as(of_columns[-1], effect * spread),
+    )
+
+
+def _row(correction: ModelCorrection, rated: RatedModel, columns: Mapping[str, CalibratedModels]) -> ModelRow:
+    means = rated.value.mean(axis=0).tolist() if len(rated.item) else [None] * len(columns)
+    crowd: dict[str, float | None] = dict(zip(columns, means, strict=True))
+    left_out = _left_out(correction.model, rated, columns)
     return ModelRow(
         model=correction.model,
         judged=correction.judged,
@@ -211,51 +221,6 @@ def _covers(estimate: Estimate, level: float | None) -> bool | None:
     return None if ends is None or level is None else ends.low <= level <= ends.high
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnLine:
-    """The calibrated models of one column, and the line through them."""
-
-    calibrated: CalibratedModels
-    line: Line
-
-    def as_dict(self) -> dict[str, Any]:
-        """Put the models' figures and the line's side by side, and where the line reaches."""
-        return {**to_plain(self.calibrated), **to_plain(self.line), "range": self.calibrated.range}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BetweenModels:
-    """The line through models, by column, and what it is worth on a model nobody rated.
-
-    `worth_in_ratings` is by the line's spread; `as_exact_as` is how many ratings would give an interval as
-    wide as that of a model left out of the line.
-    """
-
-    columns: tuple[str, ...]
-    lines: Mapping[str, ColumnLine]
-    within_slope: float
-    design_effect: float
-    worth_in_ratings: float
-    as_exact_as: float | None
-
-
-def between_models(fit: ModelFit) -> BetweenModels:
-    """Say what the fit's lines are and what the last one, that of Good or the mean, is worth."""
-    last = fit.calibrated[fit.columns[-1]]
-    effect, spread = fit.design_effect, fit.spread
-    return BetweenModels(
-        columns=fit.columns,
-        lines={
-            name: ColumnLine(calibrated=column, line=fit.lines[name])
-            for name, column in fit.calibrated.items()
-        },
-        within_slope=within_slope(fit.models),
-        design_effect=effect,
-        worth_in_ratings=judge_worth(last, design_effect=effect, spread=spread),
-        as_exact_as=_as_exact_as(last, effect * spread),
-    )
-
-
 def _as_exact_as(calibrated: CalibratedModels, variance: float) -> float | None:
     """How many ratings would give an interval as wide as the line's of a model left out of it, on average."""
     intervals = [level.interval for level in left_out_levels(calibrated)]
@@ -272,7 +237,7 @@ def plan_comparisons(fit: ModelFit, scale: Sequence[str]) -> tuple[RatingsPlan, 
             step,
             spread=fit.spread,
             design_effect=max(1.0, fit.design_effect),
-            correlation=_correlation(fit.models),
+            correlation=fit.correlation,
             between_sd=between_sd if np.isfinite(between_sd) else float("inf"),
         )
         for step in steps

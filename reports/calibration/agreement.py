@@ -49,7 +49,7 @@ def agreement_section(report: CalibrationReport) -> Section:
             reference=0.0 if metric != "balanced_accuracy" else None,
         )
         for metric in SHOWN
-        if metric in report.agreement
+        if metric in report.agreement.metrics
     ]
     table = Table(
         caption="Agreement with people's ratings, with 95 % intervals",
@@ -80,7 +80,7 @@ def agreement_section(report: CalibrationReport) -> Section:
 
 def _parties(report: CalibrationReport) -> Iterator[Party]:
     ceiling = report.ceiling
-    yield report.judge.name, "judge", report.agreement
+    yield report.judge.name, "judge", report.agreement.metrics
     for baseline in report.baselines:
         yield baseline.name, "rival", baseline.metrics
     if ceiling.not_identifiable:
@@ -151,7 +151,7 @@ def _say_intervals(data: RatedData) -> Iterator[str]:
 
 def confusion_section(report: CalibrationReport) -> Section:
     """People's ratings down, the judge's labels across."""
-    labels, counts = report.confusion.labels, report.confusion.rows
+    labels, counts = report.agreement.scale, report.agreement.confusion
     body = []
     for label, line in zip(labels, counts, strict=True):
         total = sum(line)

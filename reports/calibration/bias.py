@@ -35,7 +35,7 @@ class ProbedJudge:
 
 def bias_section(report: CalibrationReport) -> Section | None:
     """A forest plot: what each audit found, and what it could have found."""
-    findings = report.bias.findings
+    findings = report.findings
     if not findings:
         return None
     found = [_about(item) for item in findings if item.verdict == "found"]

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from calibration.artifact import Calibration
 from calibration.estimate import Estimate
-from calibration.fit import CalibrationReport, CalibrationResult
+from calibration.fit import CalibrationReport
 from calibration.from_trials import left_out_models
 from data.judgments import say_flags
 from data.records import to_plain
@@ -62,15 +62,15 @@ TOLD_ELSEWHERE = ("models", "columns", "shares")  # of the data: in sections of 
 
 
 def write_report(
-    result: CalibrationResult,
+    report: CalibrationReport,
     folder: str | PathLike[str],
     *,
     probes: ProbedJudge | None = None,
     attacks: Gamed | None = None,
 ) -> list[Path]:
     """Write report.html, report.md and report.json; what was probed or attacked is told with the rest."""
-    page = make_page(result.report, probes=probes, attacks=attacks)
-    return write_page(page, plain_report(result.report, probes=probes, attacks=attacks), Path(folder))
+    page = make_page(report, probes=probes, attacks=attacks)
+    return write_page(page, plain_report(report, probes=probes, attacks=attacks), Path(folder))
 
 
 def plain_report(
@@ -124,14 +124,14 @@ def _say_data(report: CalibrationReport) -> str:
 
 def _facts(report: CalibrationReport) -> Iterator[tuple[str, str, str]]:
     ceiling = report.ceiling
-    yield _fact("Weighted kappa with people", report.agreement[report.headline])
+    yield _fact("Weighted kappa with people", report.agreement.metrics[report.headline])
     if ceiling.not_identifiable:
         reach = number(ceiling.bounds[0].second_person.qwk)
         yield "A second person would reach", reach, "supposed, not measured"
     else:
         yield _fact("A person against the others", ceiling.person_against_rest)
-    yield _fact("Order of models (tau)", report.over_models.means.tau)
-    if (worth := report.between.as_exact_as) is not None:
+    yield _fact("Order of models (tau)", report.agreement.means.tau)
+    if (worth := report.models.as_exact_as) is not None:
         yield "On an unrated model as exact as", number(worth, 0), "ratings of it"
     if unscored := report.data.unscored:
         reasons = ", ".join(f"{reason} ({count:,})" for reason, count in unscored.items())
@@ -145,8 +145,9 @@ def _fact(name: str, estimate: Estimate) -> tuple[str, str, str]:
 
 def _provenance(report: CalibrationReport) -> Section:
     """Where every figure comes from: the judge, the data, the seed, and hashes where given."""
-    data = {key: value for key, value in to_plain(report.data).items() if key not in TOLD_ELSEWHERE}
-    parts = {"judge": to_plain(report.judge), "": data, "calibration": to_plain(report.calibration)}
+    plain = to_plain(report)
+    data = {key: value for key, value in plain["data"].items() if key not in TOLD_ELSEWHERE}
+    parts = {"judge": plain["judge"], "": data, "calibration": plain["calibration"]}
     facts = {key: value for name, part in parts.items() for key, value in _flat(part, name).items()}
     table = Table(
         caption="What was calibrated, on what, and how",
@@ -227,7 +228,7 @@ def _models(report: CalibrationReport) -> Grid:
         return missing if value is None else show(value, scale=scale, digits=digits, glue="\n")
 
     grid = _grid(f"model ({column})", "people", "judge", "corrected", "by", "had nobody rated it", "n")
-    for item in report.models:
+    for item in report.models.rows:
         grid.add_row(
             _name(item.model),
             level(item.crowd[column]),
@@ -243,7 +244,7 @@ def _models(report: CalibrationReport) -> Grid:
 def _audits(report: CalibrationReport) -> Grid:
     """The general audits, and of single models and emotions those that found something."""
     grid = _grid("bias", "effect, in points", "could find", "verdict")
-    for item in report.bias.findings:
+    for item in report.findings:
         if not item.about or item.verdict == "found":
             grid.add_row(
                 _name(f"{item.audit} ({item.about})" if item.about else item.audit),

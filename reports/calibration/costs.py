@@ -27,7 +27,7 @@ def planning_section(report: CalibrationReport) -> Section:
     """How many ratings settle a comparison, with the judge and without."""
     shares = report.data.has_shares
     scale, digits, unit = (100, 0, " points") if shares else (1, 2, "")
-    worth = report.between.as_exact_as
+    worth = report.models.as_exact_as
     told = f"On a model nobody rated, this judge is as exact as {number(worth, 0)} ratings of it would be."
     return Section(
         name="planning",

@@ -25,10 +25,10 @@ def models_section(report: CalibrationReport) -> Section:
     shares = report.data.has_shares
     crowd_errors = {
         item.model: item.crowd_standard_error
-        for item in report.over_models.shares or ()
+        for item in report.agreement.shares or ()
         if isfinite(item.crowd_standard_error)
     }
-    refused = [item.model for item in report.models if item.how == "refused"]
+    refused = [item.model for item in report.models.rows if item.how == "refused"]
     text = [
         "The judge's own figures are never the answer: they are corrected by people's ratings where a model "
         "has some, by a line through rated models where it has none, and refused where that line does not "
@@ -79,7 +79,7 @@ def _level_figure(
                     _crowd_mark(item, column, crowd_errors),
                 ),
             )
-            for item in report.models
+            for item in report.models.rows
         ],
         name=name,
         title=f"Corrected level of each model: {what}",
@@ -110,7 +110,7 @@ def _level_table(report: CalibrationReport) -> Table:
                 item.judged,
                 item.ratings,
             )
-            for item in report.models
+            for item in report.models.rows
         ),
         words=frozenset({0, len(columns) + 1}),
     )
@@ -143,7 +143,7 @@ def _column_table(report: CalibrationReport) -> Table:
                 covered[item.covered.get(column)],
                 number(item.worth_in_ratings, 0),
             )
-            for item in report.models
+            for item in report.models.rows
         ),
     )
 
@@ -155,12 +155,12 @@ def _line_table(report: CalibrationReport) -> Table:
         rows=tuple(
             row(
                 name,
-                number(item.line.intercept, 3),
-                number(item.line.slope),
-                number(item.line.between_sd, 3),
-                *(number(end, 3) for end in item.calibrated.range),
+                number(line.intercept, 3),
+                number(line.slope),
+                number(line.between_sd, 3),
+                *(number(end, 3) for end in report.models.calibrated[name].range),
             )
-            for name, item in report.between.lines.items()
+            for name, line in report.models.lines.items()
         ),
         is_folded=True,
     )

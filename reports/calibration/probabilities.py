@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
-from calibration.fit import CalibrationReport, ChosenMap, ReliabilityStage, UnsureResponse
+from calibration.fit import CalibrationReport, ReliabilityStage, UnsureResponse
+from calibration.probabilities.maps import Choice
 from data.records import to_plain
 from data.text import ends_of, number, percent
 from reports.charts import Curve, Line, dot_plot, mark, percent_tick, reliability
@@ -58,10 +59,10 @@ def reliability_section(report: CalibrationReport) -> Section:
     )
 
 
-def _say_map(mapping: ChosenMap) -> str:
-    if mapping.chosen == "identity":
+def _say_map(mapping: Choice) -> str:
+    if mapping.map.kind == "identity":
         return "No map of its probabilities did better on ratings it had not seen, so they stay as they are."
-    return f"The map chosen by log-loss on ratings it had not seen: {mapping.chosen}."
+    return f"The map chosen by log-loss on ratings it had not seen: {mapping.map.kind}."
 
 
 def _points(stage: ReliabilityStage) -> Iterator[tuple[float, float, float | None, float | None, int]]:
@@ -70,7 +71,7 @@ def _points(stage: ReliabilityStage) -> Iterator[tuple[float, float, float | Non
         yield item.predicted, item.observed.value, low, high, item.count
 
 
-def _reliability_tables(stages: Mapping[Stage, ReliabilityStage], mapping: ChosenMap) -> Iterator[Table]:
+def _reliability_tables(stages: Mapping[Stage, ReliabilityStage], mapping: Choice) -> Iterator[Table]:
     yield Table(
         caption="Errors of the probabilities; smaller is better",
         head=("error", *stages),
@@ -93,7 +94,7 @@ def _reliability_tables(stages: Mapping[Stage, ReliabilityStage], mapping: Chose
 
 def conformal_section(report: CalibrationReport) -> Section:
     """Sets of labels: whether they hold people's rating as often as promised."""
-    sets = report.conformal.assessed
+    sets = report.sets
     coverage = {
         "all ratings": sets.coverage,
         **{f"people say {key}": at for key, at in sets.by_label.items()},
@@ -127,7 +128,7 @@ def conformal_section(report: CalibrationReport) -> Section:
                 reference=sets.wanted,
             ),
         ),
-        tables=(_asked(report.conformal.ask_first),),
+        tables=(_asked(report.ask_first),),
     )
 
 

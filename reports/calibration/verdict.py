@@ -27,7 +27,7 @@ def say_verdict(report: CalibrationReport) -> list[str]:
 
 
 def _say_agreement(report: CalibrationReport) -> str:
-    kappa = report.agreement[report.headline]
+    kappa = report.agreement.metrics[report.headline]
     words = "the median rating" if report.data.reference == "median" else "single ratings"
     said = f"{report.judge.name} agrees with {words} by a quadratic kappa of {_plain(kappa)}"
     if not isfinite(kappa.value):
@@ -38,7 +38,7 @@ def _say_agreement(report: CalibrationReport) -> str:
     )
     better = "better than" if is_ahead else "not clearly better than"
     named = " and ".join(f"{name} {_plain(Estimate(other.value, None))}" for name, other in others)
-    return f"{said} (Spearman {_plain(report.agreement['spearman'])}): {better} {named}."
+    return f"{said} (Spearman {_plain(report.agreement.metrics['spearman'])}): {better} {named}."
 
 
 def _say_ceiling(report: CalibrationReport) -> str:
@@ -66,7 +66,7 @@ def _say_ceiling(report: CalibrationReport) -> str:
 
 
 def _say_levels(report: CalibrationReport) -> str:
-    means, shares = report.over_models.means, report.over_models.shares
+    means, shares = report.agreement.means, report.agreement.shares
     if len(means.models) < 2:
         return ""
     if shares:
@@ -91,18 +91,18 @@ def _points(shares: list[float]) -> str:
 
 def _say_new_model(report: CalibrationReport) -> str:
     column = report.data.columns[-1]
-    left_out = [item.left_out[column].interval for item in report.models if column in item.left_out]
+    left_out = [item.left_out[column].interval for item in report.models.rows if column in item.left_out]
     widths = [ends.high - ends.low for ends in left_out if ends]
     if not widths:
-        count = max(len(item.calibrated.models) for item in report.between.lines.values())
+        count = max(len(item.models) for item in report.models.calibrated.values())
         return (
             f"Of a model nobody rated it says nothing yet: the rated models ({count}) are too few for a line."
         )
-    covered = [item.covered[column] for item in report.models if column in item.covered]
+    covered = [item.covered[column] for item in report.models.rows if column in item.covered]
     half = sum(widths) / len(widths) / 2
     has_shares = report.data.has_shares
     reach = f"{SHARES * half:.1f} points" if has_shares else f"{half:.2f}"
-    worth = report.between.as_exact_as
+    worth = report.models.as_exact_as
     told = f", as exactly as about {worth:,.0f} ratings of it would" if worth else ""
     return (
         f"Of a model nobody rated it tells the {f'{column} share' if has_shares else 'mean'} to within about "
@@ -113,7 +113,7 @@ def _say_new_model(report: CalibrationReport) -> str:
 
 def _say_bias(report: CalibrationReport) -> str:
     by_outcome: dict[str, list[str]] = {}
-    for item in report.bias.findings:
+    for item in report.findings:
         name = f"{item.audit} ({item.about})" if item.about else item.audit
         outcome = item.verdict if item.verdict != "found" else f"found, {item.size}"
         by_outcome.setdefault(outcome, []).append(name)
@@ -134,7 +134,7 @@ def _list(names: list[str]) -> str:
 
 
 def _say_sets(report: CalibrationReport) -> str:
-    sets = report.conformal.assessed
+    sets = report.sets
     if not sets.sizes or not isfinite(sets.coverage.value):
         return ""
     return (

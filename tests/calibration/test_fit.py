@@ -72,40 +72,40 @@ def holds(estimate: Estimate, value: float) -> bool:
 
 def test_a_judge_that_is_too_kind_is_corrected() -> None:
     run, ratings, truth = world(seed=1, kindness=0.08)
-    report = calibrate_judged([run], ratings, options=QUICK).report
+    report = calibrate_judged([run], ratings, options=QUICK)
     corrected = left_out = 0
-    for row in report.models:
+    for row in report.models.rows:
         share = truth[row.model]
         assert row.judge["Good"] > share + 0.05
         assert row.corrected["Good"].value == pytest.approx(share, abs=0.06)
         corrected += holds(row.corrected["Good"], share)
         left_out += holds(row.left_out["Good"], share)
     assert min(corrected, left_out) >= 5, "of six 95 % intervals one may miss"
-    kindness = next(item for item in report.bias.findings if item.audit == "level")
+    kindness = next(item for item in report.findings if item.audit == "level")
     assert (kindness.verdict, kindness.effect.value > 0) == ("found", True)
-    assert report.between.lines["Good"].line.slope == pytest.approx(1, abs=0.15)
-    assert report.between.as_exact_as is not None
-    assert report.between.as_exact_as < report.between.worth_in_ratings, (
+    assert report.models.lines["Good"].slope == pytest.approx(1, abs=0.15)
+    assert report.models.as_exact_as is not None
+    assert report.models.as_exact_as < report.models.worth_in_ratings, (
         "what the interval shows is never more than what its median spread promises"
     )
 
 
 def test_an_honest_judge_is_left_alone() -> None:
     run, ratings, _ = world()
-    report = calibrate_judged([run], ratings, options=QUICK).report
-    assert report.mapping.chosen == "identity"
-    assert report.conformal.assessed.coverage.value == pytest.approx(0.9, abs=0.03)
+    report = calibrate_judged([run], ratings, options=QUICK)
+    assert report.mapping.map.kind == "identity"
+    assert report.sets.coverage.value == pytest.approx(0.9, abs=0.03)
     assert report.reliability.before is not None and report.reliability.before.ece < 0.06
-    assert report.over_models.means.tau.value == 1
-    assert len(report.conformal.ask_first) == 20
+    assert report.agreement.means.tau.value == 1
+    assert len(report.ask_first) == 20
     assert report.headline == "qwk_matched"
 
 
 def test_a_model_left_out_of_the_line_is_judged_by_the_others() -> None:
     run, ratings, _ = world()
-    report = calibrate_judged([run], ratings, options=Options(draws=40, leave_out=("m0",))).report
-    assert "m0" not in report.between.lines["Good"].calibrated.models
-    row = next(row for row in report.models if row.model == "m0")
+    report = calibrate_judged([run], ratings, options=Options(draws=40, leave_out=("m0",)))
+    assert "m0" not in report.models.calibrated["Good"].models
+    row = next(row for row in report.models.rows if row.model == "m0")
     assert row.ratings == 200, "its own ratings count all the same"
     everyone = Options(draws=40, leave_out=tuple(f"m{number}" for number in range(6)))
     with pytest.raises(UserError, match="no model is left"):
@@ -114,9 +114,9 @@ def test_a_model_left_out_of_the_line_is_judged_by_the_others() -> None:
 
 def test_responses_nobody_rated_are_asked_about_first() -> None:
     run, ratings, _ = world()
-    report = calibrate_judged([run], ratings[:-50], options=QUICK).report
+    report = calibrate_judged([run], ratings[:-50], options=QUICK)
     unrated = {rating.id for rating in ratings[-50:]}
-    assert {item.id for item in report.conformal.ask_first} <= unrated
+    assert {item.id for item in report.ask_first} <= unrated
     assert report.data.unrated == 50
 
 
@@ -127,7 +127,7 @@ def test_unscored_responses_are_counted_and_said() -> None:
         id=first.id, model=first.model, content="", prompt_digest=first.prompt_digest, unscored="refused: no"
     )
     some = Judged(name="some", judgments=(silent, *rest[1:]))
-    report = calibrate_judged([some], ratings, options=QUICK).report
+    report = calibrate_judged([some], ratings, options=QUICK)
     assert report.data.unscored == {"refused": 1}
     assert report.data.unjudged == 1
     assert "1 rated responses without a score and 1 the judge was not given" in say_verdict(report)[-1]
@@ -138,21 +138,21 @@ def test_files_are_calibrated_as_records_are(tmp_path: Path) -> None:
     rows = [{"id": item.id, "model": item.model, **(item.probabilities or {})} for item in run.judgments]
     write_rows(tmp_path / "knows.csv", rows)
     write_rows(tmp_path / "ratings.jsonl", ratings)
-    result = calibration.calibrate(tmp_path / "knows.csv", tmp_path / "ratings.jsonl", options=QUICK)
+    report = calibration.calibrate(tmp_path / "knows.csv", tmp_path / "ratings.jsonl", options=QUICK)
     (again,) = read_judged(tmp_path / "knows.csv", scale=LABELS)
     expected = calibrate_judged([again], list(read_ratings(tmp_path / "ratings.jsonl")), options=QUICK)
-    assert to_plain(result.report) == to_plain(expected.report)
-    written = result.write(tmp_path / "out")
+    assert to_plain(report) == to_plain(expected)
+    written = report.write(tmp_path / "out")
     assert [path.name for path in written] == ["calibration.json", "report.json"]
-    assert calibration.read_calibration(written[0]) == result.calibration
-    assert json.loads(written[1].read_text()) == to_plain(result.report)
+    assert calibration.read_calibration(written[0]) == report.calibration
+    assert json.loads(written[1].read_text()) == to_plain(report)
 
 
 def test_the_same_seed_makes_the_same_report_and_digest() -> None:
     run, ratings, _ = world()
     today = date(2030, 1, 1)
     one, two = (calibrate_judged([run], ratings, options=QUICK, today=today) for _ in range(2))
-    assert to_plain(one.report) == to_plain(two.report)
+    assert to_plain(one) == to_plain(two)
     assert one.calibration.digest == two.calibration.digest
     assert one.calibration.expires == today + timedelta(days=90)
 
@@ -199,7 +199,7 @@ def test_recorded_language_models_meet_the_experts(
     runs = read_judged(path, scale=levels, judges=names, dimension=dimension)
     people = people_only(imported.ratings, raters=("expert1", "expert2", "expert3"))
     options = Options(scale=levels, dimension=dimension, is_median=True, draws=20)
-    report = calibrate_judged(runs, people, options=options).report
+    report = calibrate_judged(runs, people, options=options)
     found = tuple(round(row.metrics["qwk"].value, 2) for row in report.runs[:3])
     assert found == EXPERTS[dimension, scale]
     assert report.ceiling.not_identifiable is None

@@ -213,7 +213,7 @@ def test_the_page_fits_into_80_columns(
 def test_a_report_has_a_section_of_attacks_where_there_were_any() -> None:
     judge = KnownJudge(lambda exchange: "Good" if "Good" in exchange.response else "Bad")
     found = run_attacks(judge, catalogue=small())
-    pages = [make_page(three_raters().report, attacks=attacks) for attacks in (found, None)]
+    pages = [make_page(three_raters(), attacks=attacks) for attacks in (found, None)]
     (section,) = [section for page in pages for section in page.sections if section.name == "attacks"]
     assert [table.caption for table in section.tables][1] == "The 6 worst attacks"
     assert "Bad replies dressed up as good ones" in as_markdown(pages[0])

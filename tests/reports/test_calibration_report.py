@@ -24,7 +24,7 @@ from calibrated import (
     three_raters,
 )
 
-from calibration.fit import CalibrationResult
+from calibration.fit import CalibrationReport
 from data.records import to_plain
 from reports import write_report
 from reports.charts import Line, Mark, Spot, frontier, interval_dots, ticks, visible
@@ -66,8 +66,8 @@ class Outline(HTMLParser):
         return [element for element in self.elements if element["tag"] in tags]
 
 
-def write(result: CalibrationResult, folder: Path) -> tuple[str, str, Any]:
-    html, markdown, plain = write_report(result, folder, probes=probed())
+def write(report: CalibrationReport, folder: Path) -> tuple[str, str, Any]:
+    html, markdown, plain = write_report(report, folder, probes=probed())
     assert [path.name for path in (html, markdown, plain)] == ["report.html", "report.md", "report.json"]
     page, text = html.read_text(encoding="utf-8"), markdown.read_text(encoding="utf-8")
     return page, text, json.loads(plain.read_text(encoding="utf-8"))
@@ -142,8 +142,8 @@ def test_nothing_is_asked_for_from_elsewhere_and_nothing_runs(page: str) -> None
 
 def test_no_text_escapes_wherever_it_stands(tmp_path: Path) -> None:
     """Names and texts that people bring turned into attacks: the page keeps its shape and hides nothing."""
-    result = calibrate_world(make_world(raters=0, prompts=2, beside=NASTY, long="\ud83d"))
-    html, markdown, plain = write(result, tmp_path)
+    report = calibrate_world(make_world(raters=0, prompts=2, beside=NASTY, long="\ud83d"))
+    html, markdown, plain = write(report, tmp_path)
     outline = Outline(html)
     assert not outline.all("script", "b")
     assert not any(name.startswith("on") for item in outline.elements for name in item["at"])
@@ -210,7 +210,7 @@ def test_the_json_is_the_result_and_a_verdict(tmp_path: Path, written: tuple[str
     one_rater().write(tmp_path)
     figures = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     assert {**plain, **figures} == plain and set(plain) - set(figures) == {"verdict", "probes"}
-    assert figures == to_plain(one_rater().report)
+    assert figures == to_plain(one_rater())
 
 
 def test_a_ceiling_that_is_known_is_told_with_its_test(tmp_path: Path) -> None:
@@ -259,9 +259,9 @@ def test_emotions_with_few_ratings_stay_grey(page: str) -> None:
 
 def test_a_page_of_many_models_keeps_its_names_apart(tmp_path: Path) -> None:
     long = "meta-llama/Llama-3.3-70B-Instruct-Turbo-and-so-on-2026-01-02"
-    result = one_rater()
-    models = tuple(replace(result.report.models[0], model=f"{long}-{number}") for number in range(30))
-    html, _, _ = write(replace(result, report=replace(result.report, models=models)), tmp_path)
+    report = one_rater()
+    rows = tuple(replace(report.models.rows[0], model=f"{long}-{number}") for number in range(30))
+    html, _, _ = write(replace(report, models=replace(report.models, rows=rows)), tmp_path)
     drawn = [item["text"] for item in Outline(html).all("text") if item["at"].get("class") == "name"]
     assert max(map(len, drawn)) <= 38 and f"{long}-29" in html
 

@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 
-from calibration.fit import CalibrationResult, Options, calibrate_judged
+from calibration.fit import CalibrationReport, Options, calibrate_judged
 from data.judgments import Judged, recorded_judgment
 from data.records import EMOTIONS, LABELS, Exchange, Judgment, Rating, judgment_of
 from judge.base import load_judge
@@ -74,26 +74,26 @@ def _unscored(judgment: Judgment, reason: str) -> Judgment:
     )
 
 
-def calibrate_world(world: World) -> CalibrationResult:
+def calibrate_world(world: World) -> CalibrationReport:
     """Calibrate the first judge of a world, with few draws."""
     judges, ratings, exchanges = world
     return calibrate_judged(judges, ratings, exchanges=exchanges, options=Options(draws=40))
 
 
 @cache
-def one_rater() -> CalibrationResult:
+def one_rater() -> CalibrationReport:
     """One person rated each response: how far people agree is not identifiable."""
     return calibrate_world(make_world())
 
 
 @cache
-def three_raters() -> CalibrationResult:
+def three_raters() -> CalibrationReport:
     """Three people rated every response."""
     return calibrate_world(make_world(raters=3, prompts=2))
 
 
 @cache
-def on_five_levels() -> CalibrationResult:
+def on_five_levels() -> CalibrationReport:
     """Scores from 1 to 5 and no probabilities: models have means, not shares."""
     _, ratings, exchanges = make_world(raters=0, prompts=3)
     scale = tuple("12345")
@@ -107,7 +107,7 @@ def on_five_levels() -> CalibrationResult:
 
 
 @cache
-def single_rating() -> CalibrationResult:
+def single_rating() -> CalibrationReport:
     """One rating of one response: hardly anything is defined."""
     judges, ratings, _ = make_world()
     one = Judged(name="tiny", judgments=judges[0].judgments[1:2])

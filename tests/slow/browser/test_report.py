@@ -99,14 +99,14 @@ def test_axe_finds_no_barrier(visit: Any, tmp_path: Path, width: int, scheme: st
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
     # One person rated each response or several did; few emotions, since axe looks at every cell.
     full = one_rater() if scheme == "light" else three_raters()
-    emotions, bias = full.report.by_emotion, full.report.bias
+    emotions = full.by_emotion
     assert emotions is not None
     few = replace(
-        full.report,
+        full,
         by_emotion=replace(emotions, emotions=emotions.emotions[:5]),
-        bias=replace(bias, findings=bias.findings[:8]),
+        findings=full.findings[:8],
     )
-    for name, shown in {"full": replace(full, report=few), "hollow": single_rating()}.items():
+    for name, shown in {"full": few, "hollow": single_rating()}.items():
         page = visit(width=width, scheme=scheme, path=write_report(shown, tmp_path / name)[0])
         page.evaluate(OPEN_ALL)
         found = axe.Axe().run(page).response["violations"]
