@@ -9,11 +9,10 @@ import click
 from calibration.comparison.compare_runs import ComparedRuns, Question
 from calibration.comparison.compare_runs import compare as compare_models
 from commands.shared.options import FILE
-from data.files import disk_errors, replacing
 from data.records import to_plain
 from judge.base import WEIGHTS
 from reports.comparison import compared_runs_row, runs_page
-from reports.markdown import as_markdown
+from reports.markdown import as_markdown, write_texts
 from reports.study_tables import ratings_page
 from reports.terminal import print_page, working
 
@@ -97,9 +96,4 @@ def compare(
     else:
         print_page(page)
     if out is not None:
-        texts = {"report.md": as_markdown(page), "report.json": json.dumps(result, indent=2) + "\n"}
-        with disk_errors(out):
-            out.mkdir(parents=True, exist_ok=True)
-            for name, text in texts.items():
-                with replacing(out / name) as partial:
-                    partial.write_text(text, encoding="utf-8")
+        write_texts({"report.md": as_markdown(page), "report.json": json.dumps(result, indent=2) + "\n"}, out)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from xml.etree import ElementTree
 
 from data.judgments import say_flags
-from data.text import printable
+from data.text import percent, points, printable
 from nightly.config import NightlyConfig
 from nightly.gates import EXIT_CODES, gravest
 from nightly.schema import FINE, GateResult, ModelResult, NightRecord, Outcome, ShareResult
@@ -30,7 +30,6 @@ COMMANDS: Final[dict[Outcome, str]] = {
     "stale": "warning",
     "inconclusive": "warning",
 }
-UNDEFINED: Final = "\N{EN DASH}"
 GATE_KEYS: Final = ("gate", "model", "subject", "outcome", "value", "limit", "sentence")
 FINDING_KEYS: Final = (
     *("limit", "outcome", "sentence", "value", "low", "high"),
@@ -220,22 +219,11 @@ def _row(model: ModelResult, record: NightRecord) -> list[str]:
 
 
 def _share(share: ShareResult | None) -> str:
-    if share is None or share.share is None:
-        return UNDEFINED
-    return _interval(f"{100 * share.share:.1f}", share.low, share.high, "")
+    return percent(asdict(share) if share else None, glue="\n")
 
 
 def _change(change: Mapping[str, Any] | None) -> str:
-    total = change["good"]["total"] if change else None
-    if total is None or total["value"] is None:
-        return UNDEFINED
-    return _interval(f"{100 * total['value']:+.1f}", total["low"], total["high"], "+")
-
-
-def _interval(text: str, low: float | None, high: float | None, sign: str) -> str:
-    if low is None or high is None:
-        return text
-    return f"{text}\n[{100 * low:{sign}.1f}, {100 * high:{sign}.1f}]"
+    return points(change["good"]["total"] if change else None, glue="\n")
 
 
 def _history(config: NightlyConfig) -> str:

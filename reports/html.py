@@ -7,9 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data.files import disk_errors, replacing
 from reports.charts import element, shape, visible
-from reports.markdown import as_markdown
+from reports.markdown import as_markdown, write_texts
 from reports.page import Page
 
 if TYPE_CHECKING:
@@ -28,22 +27,17 @@ def write_page(page: Page, result: Mapping[str, Any], folder: Path) -> list[Path
         # Escaped to ASCII: nothing in it can turn the line around in an editor or a terminal.
         "report.json": json.dumps(result, indent=2, allow_nan=False) + "\n",
     }
-    with disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in files.items():
-            with replacing(folder / name) as partial:
-                partial.write_text(text, encoding="utf-8")
-    return [folder / name for name in files]
+    return write_texts(files, folder)
 
 
 def as_page(page: Page) -> str:
-    """One HTML file that asks for nothing else and runs no script."""
+    """Make one HTML file that asks for nothing else and runs no script."""
     return str(_template().render(page=page, key_mark=_key_mark, tint=_tint)) + "\n"
 
 
 @cache
 def _template() -> "Template":
-    """Read and compiled once: that takes longer than filling it."""
+    """Read and compile the template once: that takes longer than filling it."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -59,7 +53,7 @@ def _template() -> "Template":
 
 
 def _is_bare(value: object) -> bool:
-    """Text that is no markup; a name out of an array is of a class of its own."""
+    """Tell text from markup; a name out of an array is of a class of its own."""
     return isinstance(value, str) and not hasattr(value, "__html__")
 
 

@@ -1,8 +1,10 @@
-"""A report as Markdown; what people and models wrote stays text, whatever it looks like."""
+"""A page as Markdown; what people and models wrote stays text, whatever it looks like."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
+from data.files import disk_errors, replacing
 from reports.charts import visible
 from reports.page import Example, Page, Section, Table
 
@@ -12,7 +14,7 @@ _START = re.compile(r"^(\s*(?:\d+(?=[.)](?:\s|$)))?)([-+=]|(?<=\d)[.)])", re.MUL
 
 
 def plain(text: str) -> str:
-    r"""Text that Markdown shows as it is, on one line.
+    r"""Escape text so that Markdown shows it as it is, on one line.
 
     >>> plain("**Hi** <b>\n- see https://a.b | c")
     '\\*\\*Hi\\*\\* \\<b\\> - see https\\://a.b \\| c'
@@ -23,7 +25,7 @@ def plain(text: str) -> str:
 
 
 def as_markdown(page: Page) -> str:
-    """The page's text, tables and examples; its figures are in the tables."""
+    """Write out the page's text, tables and examples; its figures are in the tables."""
     lines = [f"# {plain(page.title)}", "", plain(page.subtitle), "", "## Verdict", ""]
     for sentence in page.verdict:
         lines += [plain(sentence), ""]
@@ -34,6 +36,16 @@ def as_markdown(page: Page) -> str:
     for section in page.sections:
         lines += _section(section)
     return "\n".join([*lines, plain(page.foot), ""])
+
+
+def write_texts(files: Mapping[str, str], folder: Path) -> list[Path]:
+    """Write a report's files, each whole or not at all."""
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            with replacing(folder / name) as partial:
+                partial.write_text(text, encoding="utf-8")
+    return [folder / name for name in files]
 
 
 def _section(section: Section) -> Iterator[str]:

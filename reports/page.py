@@ -1,9 +1,9 @@
-"""What a report is made of, before it is HTML or Markdown: sections of text, figures, tables and examples."""
+"""A report before it is HTML, Markdown or terminal text: sections of text, figures, tables and examples."""
 
 from dataclasses import dataclass
 from typing import Any
 
-from data.text import UNDEFINED
+from data.text import UNDEFINED, count
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Page:
 
 
 def row(*cells: Any) -> tuple[Cell, ...]:
-    """A row of a table from texts, counts and cells; None is undefined.
+    """Make a row of a table from texts, counts and cells; None is undefined.
 
     >>> [cell.text for cell in row("gpt-4", 1200, None)]
     ['gpt-4', '1,200', 'undefined']
@@ -100,4 +100,4 @@ def row(*cells: Any) -> tuple[Cell, ...]:
 def _text(value: Any) -> str:
     if value is None:
         return UNDEFINED
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    return count(value) if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""How long a run will take and what it will cost: said once, measured on its own first responses."""
+"""The progress of a run on stderr, and once a forecast of its time and cost from its first responses."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ class Forecast:
         self._is_said = False
 
     def note(self, done: int, total: int) -> None:
-        """So many of so many are done."""
+        """Take note that so many of so many are done."""
         if self._is_said:
             return
         now = self._clock()
@@ -63,7 +63,7 @@ STEP_EVERY = 5.0  # likewise while a network is trained, where a step takes long
 def progress(
     doing: str = "scoring", done: str = "scored", *, spent: Callable[[], float] = lambda: 0.0
 ) -> Iterator[OnProgress]:
-    """Shows progress on stderr: a bar on a terminal, else a line now and then, and none for a short run.
+    """Show progress on stderr: a bar on a terminal, else a line now and then, and none for a short run.
 
     A long run, or one that costs money (`spent` says how much so far, in USD), is foretold.
     """
@@ -100,7 +100,7 @@ def _log_progress(done: str, forecast: Forecast) -> OnProgress:
 
 @contextmanager
 def steps() -> Iterator[tuple[Callable[[str, int, int], None], Callable[[int, int], None]]]:
-    """Shows a training on stderr: which part it is at, and how far that has come."""
+    """Show a training on stderr: which part it is at, and how far that has come."""
     last, began, part = monotonic(), monotonic(), ""
 
     def on_split(name: str, number: int, total: int) -> None:
