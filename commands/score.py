@@ -101,7 +101,7 @@ def score(
     from data.storage import check_source, find_source
     from judge.base import load_judge
     from judge.llm.batch import BatchUnderWay
-    from judge.panel import limit_cost, spent_by
+    from judge.llm.endpoint import limit_cost, spent_by
     from judge.scored_run import explain_responses, find_responses, score_file
     from reports.progress import progress
     from reports.share_table import print_scored
@@ -152,7 +152,7 @@ def _choose_engine(
     """What takes the exchanges past the judge; options that do not go together are refused."""
     from judge.engine import score_exchanges
     from judge.llm.batch import score_batch
-    from judge.panel import endpoints_of
+    from judge.llm.endpoint import endpoints_of
 
     if engine == "plain" and workers is not None:
         raise UserError("--workers is for --engine ray; in one process a judge has its own threads")

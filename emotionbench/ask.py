@@ -15,9 +15,10 @@ from data.tables import read_rows
 from emotionbench.marks import Reader, read_marks
 from emotionbench.questionnaires import Questionnaire
 from emotionbench.situations import Situation
-from judge.llm.answer_prompts import AskedModel, ModelConfig, usage_of
+from judge.llm.answer_prompts import AskedModel, ModelConfig
 from judge.llm.answers import OUT_OF_TOKENS, shorten, text_of
 from judge.llm.endpoint import CallFailed
+from judge.llm.limits import lasting_usage
 
 IMAGINE: Final = (
     "Put yourself in the place of the person whom this happens to, and stay there while you answer:"
@@ -180,7 +181,7 @@ class SelfReporter(AskedModel):
             missing = f"no answer: {failure.reason}"
             return row | {"marks": {}, "missing": missing, **raw, "usage": failure.usage}
         filled = read_filled(reply.body, questionnaire, blank.extra["order"])
-        return row | self.describe_reply(reply) | filled | {"usage": usage_of(reply)}
+        return row | self.describe_reply(reply) | filled | {"usage": lasting_usage(reply.usage)}
 
 
 class Replayer:

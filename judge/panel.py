@@ -4,23 +4,23 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from math import isfinite, log
+from math import isfinite, nan
 from pathlib import Path
-from statistics import median
 from threading import BoundedSemaphore
 from typing import Any, Final, Literal
 
+from calibration.probabilities.stacking import Stack, mean_probabilities, median_probabilities
 from data.errors import UserError
 from data.files import disk_errors
 from data.records import LABELS, Exchange, Judgment, judgment_of, unscored
 from judge.base import Judge, load_judge
-from judge.baselines import softmax
-from judge.llm.endpoint import Endpoint
-from judge.llm.limits import Budget
+from judge.llm.endpoint import share_budget
+from judge.llm.limits import add_usage
 
-# What judges made of other judges share: how these are found, named, asked, paid for and stopped.
-
-INJECTION = "suspected injection: "
+FORMAT: Final = 1
+FIT_AGAIN: Final = "fit it again with `stack`"
+INJECTION: Final = "suspected injection: "
+Probabilities = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,33 +60,6 @@ def load_members(names: Sequence[str]) -> list[Member]:
     return members
 
 
-def endpoints_of(judge: Judge) -> list[Endpoint]:
-    """Every endpoint a judge asks, its own and those of its members."""
-    own = getattr(judge, "endpoint", None)
-    members = getattr(judge, "members", ())
-    return [*([own] if own else []), *(found for item in members for found in endpoints_of(item.judge))]
-
-
-def share_budget(judges: Iterable[Judge]) -> None:
-    """Let all endpoints of these judges spend from one purse."""
-    budget = Budget()
-    for judge in judges:
-        for endpoint in endpoints_of(judge):
-            endpoint.budget = budget
-
-
-def limit_cost(judge: Judge, max_cost: float | None) -> None:
-    """Let a judge spend no more than so many USD in this process; one that asks no server spends nothing."""
-    for endpoint in endpoints_of(judge):
-        endpoint.max_cost = max_cost
-
-
-def spent_by(judge: Judge) -> float:
-    """USD so far, in this process; members that share a purse are counted once."""
-    budgets = {id(endpoint.budget): endpoint.budget for endpoint in endpoints_of(judge)}
-    return sum(budget.spent for budget in budgets.values())
-
-
 def stop_all(members: Iterable[Member]) -> None:
     """Forward `stop`."""
     _call_all(members, "stop")
@@ -95,19 +68,6 @@ def stop_all(members: Iterable[Member]) -> None:
 def close_all(members: Iterable[Member]) -> None:
     """Forward `close`."""
     _call_all(members, "close")
-
-
-def add_usage(used: Iterable[Mapping[str, float] | None]) -> dict[str, float] | None:
-    """What several judgments took together.
-
-    >>> add_usage([{"cost": 1.0}, None, {"cost": 0.5, "input_tokens": 7.0}])
-    {'cost': 1.5, 'input_tokens': 7.0}
-    """
-    total: dict[str, float] = {}
-    for usage in used:
-        for name, amount in (usage or {}).items():
-            total[name] = round(total.get(name, 0.0) + amount, 9)
-    return total or None
 
 
 def split_rationale(rationale: str | None) -> tuple[list[str], str]:
@@ -132,20 +92,11 @@ def _call_all(members: Iterable[Member], name: str) -> None:
             method()
 
 
-FORMAT: Final = 1
-LEAST_PROBABILITY: Final = 1e-6  # judgments are written to six digits: a 0 may stand for anything below this
-FIT_AGAIN: Final = "fit it again with `stack`"
-Probabilities = Mapping[str, float]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """Stacking weights as `stack` fitted them; `members` are the versions of the judges, in order."""
+    """Stacking weights as the command `stack` fitted them, for judges in the order of the panel."""
 
-    members: tuple[str, ...]
-    weights: tuple[float, ...]
-    biases: tuple[float, ...]
-    centres: tuple[tuple[float, ...], ...]  # stands in for the log-probabilities of a judge that gave none
+    stack: Stack
     digest: str
 
 
@@ -182,15 +133,15 @@ class PanelJudge:
         self.concurrency = max(member.judge.concurrency for member in self.members)
         self.weights = read_weights(Path(weights), self.members) if weights else None
         versions = [[member.judge.name, member.judge.version] for member in self.members]
-        known = [self.name, versions, combine, allow_missing, self.weights.digest if self.weights else ""]
-        self.version = sha256(json.dumps(known).encode()).hexdigest()[:12]
+        rule = [combine, allow_missing, self.weights.digest if self.weights else ""]
+        self.version = sha256(json.dumps([self.name, versions, *rule]).encode()).hexdigest()[:12]
 
     @property
     def caveat(self) -> str:
         """What the members warn of, each warning once."""
-        said = (getattr(member.judge, "caveat", "") for member in self.members)
-        own = "Judges that err alike count as fewer than they are: `stack` says as how many."
-        return " ".join(dict.fromkeys([*filter(None, said), own]))
+        caveats = [getattr(member.judge, "caveat", "") for member in self.members]
+        caveats.append("Judges that err alike count as fewer than they are: `stack` says as how many.")
+        return " ".join(dict.fromkeys(filter(None, caveats)))
 
     def judge(self, exchange: Exchange) -> Judgment:
         judgments: list[Judgment] = []
@@ -203,12 +154,12 @@ class PanelJudge:
                 if not self.allow_missing:
                     break  # whatever the others say, it stays unscored: they need not be paid for
         if missing and (not self.allow_missing or len(missing) == len(judgments)):
-            found = unscored(exchange, missing[0])
+            panel = unscored(exchange, missing[0])
         else:
             said = [judgment.probabilities for judgment in judgments]
-            found = judgment_of(exchange, combine(said, self.combine, self.weights))
-        usage = add_usage(judgment.usage for judgment in judgments)
-        return replace(found, rationale=_tell(self.members, judgments), usage=usage)
+            panel = judgment_of(exchange, combine(said, self.combine, self.weights))
+        usage = add_usage(judgment.usage for judgment in judgments) or None
+        return replace(panel, rationale=_tell(self.members, judgments), usage=usage)
 
     def stop(self) -> None:
         """End all waiting of all members."""
@@ -228,25 +179,13 @@ def combine(said: Sequence[Probabilities | None], how: str, weights: Weights | N
     >>> combine([sure, torn, sure], "median")
     {'Bad': 0.0, 'Okay': 0.0, 'Good': 1.0}
     """
-    given = [item for item in said if item is not None]
+    missing = dict.fromkeys(LABELS, nan)
+    tables = [[[(item or missing)[label] for label in LABELS] for item in said]]
     if weights is not None:
-        return _stack(said, weights)
-    if how == "mean":
-        return {label: sum(item[label] for item in given) / len(given) for label in LABELS}
-    # Medians of P(label or better) are as ordered as the labels, so what lies between them is never negative;
-    # those of single labels need not even add up.
-    above = [median(sum(item[name] for name in LABELS[place:]) for item in given) for place in range(1, 3)]
-    ends = [1.0, *above, 0.0]
-    return {label: max(0.0, ends[place] - ends[place + 1]) for place, label in enumerate(LABELS)}
-
-
-def _stack(said: Sequence[Probabilities | None], weights: Weights) -> Probabilities:
-    logits = list(weights.biases)
-    for item, weight, centre in zip(said, weights.weights, weights.centres, strict=True):
-        for place, label in enumerate(LABELS):
-            spoken = log(max(item[label], LEAST_PROBABILITY)) if item is not None else centre[place]
-            logits[place] += weight * spoken
-    return dict(zip(LABELS, softmax(logits), strict=True))
+        combined = weights.stack.apply(tables)
+    else:
+        combined = mean_probabilities(tables) if how == "mean" else median_probabilities(tables)
+    return dict(zip(LABELS, combined[0].tolist(), strict=True))
 
 
 def read_weights(path: Path, members: Sequence[Member]) -> Weights:
@@ -278,13 +217,12 @@ def read_weights(path: Path, members: Sequence[Member]) -> Weights:
     if row.get("rubric") != members[0].judge.rubric.digest:
         raise UserError(f"{path}: fitted for another rubric; {FIT_AGAIN}")
     places = [fitted.index(version) for version in versions]
-    return Weights(
-        members=tuple(versions),
+    stack = Stack(
         weights=tuple(weights[place] for place in places),
         biases=biases,
         centres=tuple(centres[place] for place in places),
-        digest=stated,
     )
+    return Weights(stack=stack, digest=stated)
 
 
 def digest_weights(row: Mapping[str, Any]) -> str:

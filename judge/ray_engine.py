@@ -29,7 +29,7 @@ from data.storage import Source, shards_of
 from data.tables import BadRow, Exchanges, Row, make_record, read_rows, to_json, to_row
 from judge.base import Judge, load_judge
 from judge.engine import Memory, OnJudgment, ask_all, still_to_judge
-from judge.panel import endpoints_of
+from judge.llm.endpoint import endpoints_of
 
 # A process that judges slices of the input, as the Ray engine starts it.
 

@@ -27,8 +27,8 @@ from data.text import slug
 from judge.base import Judge, load_judge
 from judge.explanation import explain
 from judge.llm.answer_prompts import Responder, plan_responses, respond_to, say_counts
+from judge.llm.endpoint import endpoints_of
 from judge.llm.limits import Budget
-from judge.panel import endpoints_of
 from judge.scored_run import ScoredRun, plan_run, score_file
 from nightly.config import ModelEntry, NightlyConfig
 from nightly.schema import AnchorResult, JudgedResponse

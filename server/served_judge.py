@@ -12,7 +12,7 @@ from data.records import Exchange, Judgment
 from data.tables import Row, to_row
 from judge.base import Judge
 from judge.explanation import explain, split_reply
-from judge.panel import endpoints_of
+from judge.llm.endpoint import endpoints_of
 from judge.scored_run import add_prediction_set
 
 PROBE = Exchange(id="", prompt="I lost my keys.", response="Oh no! Where did you see them last?")

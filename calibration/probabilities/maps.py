@@ -55,7 +55,7 @@ def _fit_temperature(values: Floats, ratings: Integers, levels: int) -> dict[str
 
 
 def _apply_temperature(values: Floats, parameters: Parameters, levels: int) -> Floats:
-    return _softmax(_logs(values) / parameters["temperature"])
+    return softmax(_logs(values) / parameters["temperature"])
 
 
 def _fit_vector(values: Floats, ratings: Integers, levels: int) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def _fit_vector(values: Floats, ratings: Integers, levels: int) -> dict[str, Any
 
 
 def _apply_vector(values: Floats, parameters: Parameters, levels: int) -> Floats:
-    return _softmax(_logs(values) * np.array(parameters["weights"]) + np.array(parameters["biases"]))
+    return softmax(_logs(values) * np.array(parameters["weights"]) + np.array(parameters["biases"]))
 
 
 def _fit_proportional(scores: Floats, ratings: Integers, levels: int) -> dict[str, Any]:
@@ -199,7 +199,8 @@ def _logs(probabilities: Floats) -> Floats:
     return logs
 
 
-def _softmax(logits: Floats) -> Floats:
+def softmax(logits: Floats) -> Floats:
+    """Probabilities in the ratio of the exponentials, row by row."""
     # Applied in `score`, which runs where scipy is not installed; so is `_above`.
     powers = np.exp(logits - logits.max(axis=1, keepdims=True))
     found: Floats = powers / powers.sum(axis=1, keepdims=True)

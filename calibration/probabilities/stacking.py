@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from calibration.agreement.metrics import LEAST_PROBABILITY, log_losses
 from calibration.bootstrap import Statistic, ratio, resample_clusters, sample
 from calibration.estimate import Estimate, Floats, Integers, finite_or_none
-from calibration.probabilities.maps import FOLDS, fold_of
+from calibration.probabilities.maps import FOLDS, fold_of, softmax
 from data.errors import UserError
 from data.records import LABELS
 
@@ -135,10 +135,8 @@ class Stack:
 
     def apply(self, tables: ArrayLike) -> Floats:
         """(rows, levels) from the judges' probabilities, (rows, judges, levels); nan where there are none."""
-        from scipy.special import softmax
-
         logs = _logs(np.asarray(tables, dtype=float), np.array(self.centres))
-        found: Floats = softmax(_logits(logs, np.array(self.weights), np.array(self.biases)), axis=1)
+        found: Floats = softmax(_logits(logs, np.array(self.weights), np.array(self.biases)))
         return found
 
     def as_dict(self) -> dict[str, Any]:

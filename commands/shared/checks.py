@@ -280,7 +280,7 @@ def check_file(path: Path) -> Iterator[Check]:
 def check_judge_file(name: str) -> Iterator[Check]:
     """A judge by its file: whether it loads, and whether its servers answer."""
     from judge.base import load_judge
-    from judge.panel import endpoints_of
+    from judge.llm.endpoint import endpoints_of
 
     judge = load_judge(name)
     yield Check(name=name, status="ok", says=f"judge {judge.name} {judge.version}")

@@ -21,6 +21,7 @@ from judge.engine import ask_all
 from judge.llm.answers import OUT_OF_TOKENS, shorten, strip_thoughts, text_of
 from judge.llm.chat import Chat
 from judge.llm.endpoint import CallFailed, Endpoint, Reply
+from judge.llm.limits import lasting_usage
 
 Style = Literal["empathy", "plain"]
 USUAL_WORDS, MOST_WORDS = 28, 97  # what the study told its models; taken from people's replies
@@ -161,11 +162,6 @@ class AskedModel:
         self.endpoint.close()
 
 
-def usage_of(reply: Reply) -> dict[str, float]:
-    """What an answer took, without seconds and tries: a broken run ends with the rows of an unbroken one."""
-    return {key: value for key, value in reply.usage.items() if key not in ("seconds", "calls")}
-
-
 class Responder(AskedModel):
     """Asks one model for its reply to each prompt."""
 
@@ -184,7 +180,12 @@ class Responder(AskedModel):
         except CallFailed as failure:
             raw = {"raw": shorten(failure.raw)} if failure.raw else {}
             return row | {"failed": failure.reason, **raw, "usage": failure.usage}
-        return row | self.describe_reply(reply) | read_response(reply.body) | {"usage": usage_of(reply)}
+        return (
+            row
+            | self.describe_reply(reply)
+            | read_response(reply.body)
+            | {"usage": lasting_usage(reply.usage)}
+        )
 
 
 def write_messages(prompt: Exchange, *, style: Style = "empathy") -> list[dict[str, str]]:

@@ -11,6 +11,7 @@ from data.records import LABELS, Exchange, Judgment, judgment_of, unscored
 from data.rubric import Rubric, read_rubric
 from judge.llm.endpoint import CallFailed, Endpoint, Reply
 from judge.llm.fencing import Fenced, fence_exchange
+from judge.llm.limits import add_usage, lasting_usage
 
 READING = 1  # raised whenever the same answer would be read in another way
 OVERALL = "empathy"  # the name of the question about the whole; a component must not bear it
@@ -80,7 +81,7 @@ class DecisionJudge:
         judgment = self._ask(exchange, fenced)
         if judgment.unscored and self.reask:
             again = self._ask(exchange, fenced)
-            judgment = replace(again, usage=_add(judgment.usage, again.usage))
+            judgment = replace(again, usage=add_usage([judgment.usage, again.usage]) or None)
         return judgment
 
     @property
@@ -134,8 +135,7 @@ class DecisionJudge:
         if isinstance(reply, CallFailed):
             told = _tell(fenced, reply.raw[:RAW])
             return replace(unscored(exchange, reply.reason), rationale=told, usage=reply.usage or None)
-        # Seconds and tries are left out: judgments of a broken and of an unbroken run are the same.
-        usage = {name: value for name, value in reply.usage.items() if name not in ("seconds", "calls")}
+        usage = lasting_usage(reply.usage)
         read = read_systemone if self.protocol == "systemone" else read_decisions
         try:
             decided = read(reply.body, self.rubric)
@@ -259,8 +259,3 @@ def _component(meaning: str) -> str:
 def _tell(fenced: Fenced, rest: str = "") -> str | None:
     """Write the rationale: a line a suspected injection, then the answer where it could not be used."""
     return "\n".join([*(f"suspected injection: {item}" for item in fenced.suspicions), rest]).strip() or None
-
-
-def _add(first: Mapping[str, float] | None, second: Mapping[str, float] | None) -> dict[str, float] | None:
-    names = [*(first or {}), *(name for name in second or {} if name not in (first or {}))]
-    return {name: (first or {}).get(name, 0.0) + (second or {}).get(name, 0.0) for name in names} or None

@@ -1,7 +1,7 @@
 """The one network seam: OpenAI's client to any compatible server, within our limits of time, size, money."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, replace
@@ -13,7 +13,8 @@ from time import monotonic, time
 from typing import Any
 from urllib.parse import urlsplit
 
-from data.errors import OperationalError, UserError
+from data.errors import OperationalError, UserError, install_hint
+from judge.base import Judge
 from judge.llm.fencing import SURROGATE
 from judge.llm.keys import Key, check_key_name
 from judge.llm.limits import (
@@ -171,7 +172,7 @@ def _import_openai() -> Any:
     try:
         import openai
     except ImportError:
-        raise UserError("asking a server needs openai: install the extra packages named `prompted`") from None
+        raise UserError(f"asking a server needs openai: {install_hint('prompted')}") from None
     return openai
 
 
@@ -501,6 +502,35 @@ class Endpoint:
         used = read_tokens(body)
         tokens = {"input_tokens": used.input, "output_tokens": used.output} if used else {}
         return tokens | ({"cost": round(cost, 9)} if self.prices else {}) | about
+
+
+def endpoints_of(judge: Judge) -> list[Endpoint]:
+    """List every endpoint that a judge or one of its members asks."""
+    endpoint, members = getattr(judge, "endpoint", None), getattr(judge, "members", ())
+    return [
+        *([endpoint] if endpoint else []),
+        *(each for member in members for each in endpoints_of(member.judge)),
+    ]
+
+
+def share_budget(judges: Iterable[Judge]) -> None:
+    """Let all endpoints of these judges spend from one budget."""
+    budget = Budget()
+    for judge in judges:
+        for endpoint in endpoints_of(judge):
+            endpoint.budget = budget
+
+
+def limit_cost(judge: Judge, max_cost: float | None) -> None:
+    """Let a judge spend no more than so many USD in this process; one that asks no server spends nothing."""
+    for endpoint in endpoints_of(judge):
+        endpoint.max_cost = max_cost
+
+
+def spent_by(judge: Judge) -> float:
+    """USD so far, in this process; members that share a budget are counted once."""
+    budgets = {id(endpoint.budget): endpoint.budget for endpoint in endpoints_of(judge)}
+    return sum(budget.spent for budget in budgets.values())
 
 
 def _after(problem: str, tries: int) -> str:

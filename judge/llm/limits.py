@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from math import isfinite
@@ -221,6 +221,24 @@ def read_tokens(body: Mapping[str, Any]) -> Tokens | None:
     cached = _count(details, "cached_tokens") if isinstance(details, Mapping) else None
     written = _count(usage, "output_tokens", "completion_tokens")
     return Tokens(input=read, output=written or 0.0, cached=min(cached or 0.0, read))
+
+
+def add_usage(used: Iterable[Mapping[str, float] | None]) -> dict[str, float]:
+    """Sum what several calls or judgments took.
+
+    >>> add_usage([{"cost": 1.0}, None, {"cost": 0.5, "input_tokens": 7.0}])
+    {'cost': 1.5, 'input_tokens': 7.0}
+    """
+    total: dict[str, float] = {}
+    for usage in used:
+        for name, amount in (usage or {}).items():
+            total[name] = round(total.get(name, 0.0) + amount, 9)
+    return total
+
+
+def lasting_usage(usage: Mapping[str, float]) -> dict[str, float]:
+    """Leave out seconds and tries, so that a broken run ends with the same rows as an unbroken one."""
+    return {name: amount for name, amount in usage.items() if name not in ("seconds", "calls")}
 
 
 def _count(table: Mapping[str, Any], *names: str) -> float | None:

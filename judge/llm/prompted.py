@@ -15,9 +15,9 @@ from judge.llm.answers import OUT_OF_TOKENS, Answer, Unusable, read_answer, samp
 from judge.llm.chat import PATH, Chat
 from judge.llm.endpoint import CallFailed, Endpoint, Reply
 from judge.llm.fencing import Fenced
+from judge.llm.limits import add_usage, lasting_usage
 from judge.llm.program import REASON, Form, Mode, default_program, make_form, present, read_program
 
-Usage = dict[str, float]
 CAVEAT: Final = "Nobody measured how far this judge's shares are from people's: calibrate it on ratings."
 
 
@@ -29,7 +29,7 @@ class Outcome:
     probabilities: Mapping[str, float] | None = None
     unusable: Unusable | None = None
     note: str = ""
-    usage: Usage = field(default_factory=dict)
+    usage: Mapping[str, float] = field(default_factory=dict)
 
 
 class PromptedJudge:
@@ -156,15 +156,9 @@ class PromptedJudge:
 
     def read_replies(self, exchange: Exchange, replies: Sequence[Reply | CallFailed]) -> Judgment:
         """The judgment that follows from the replies to `write_requests`, in its order."""
-        usage: Usage = {}
-        found: list[Answer | Unusable] = []
-        for reply in replies:
-            usage = _add(usage, reply.usage)
-            if isinstance(reply, CallFailed):
-                found.append(Unusable(reason=reply.reason, raw=shorten(reply.raw)))
-            else:
-                found.append(read_answer(reply.body, self.form))
-        return self._tell(exchange, present(exchange), self._conclude(found, self.form, usage))
+        answers = [_read(reply, self.form) for reply in replies]
+        usage = add_usage(reply.usage for reply in replies)
+        return self._tell(exchange, present(exchange), self._conclude(answers, self.form, usage))
 
     def _tell(self, exchange: Exchange, fenced: Fenced, outcome: Outcome) -> Judgment:
         words = [f"suspected injection: {item}" for item in fenced.suspicions] + [outcome.note]
@@ -176,9 +170,7 @@ class PromptedJudge:
             judgment = judgment_of(exchange, outcome.probabilities)
             words.append(self._rationale(outcome.fields))
         rationale = "\n".join(filter(None, words))
-        # Without seconds and tries, so that a broken run ends with the same judgments as an unbroken one.
-        usage = {key: value for key, value in outcome.usage.items() if key not in ("seconds", "calls")}
-        return replace(judgment, rationale=rationale or None, usage=usage or None)
+        return replace(judgment, rationale=rationale or None, usage=lasting_usage(outcome.usage) or None)
 
     def stop(self) -> None:
         """End all waiting for other tries."""
@@ -190,18 +182,16 @@ class PromptedJudge:
 
     def ask(self, texts: Mapping[str, str], form: Form) -> Outcome:
         """What a form's answers say of one exchange; tuning tries its candidates out through this, too."""
-        usage: Usage = {}
-        found: list[Answer | Unusable] = []
-        for number in range(self.samples):
-            answer, used = self._ask_once(texts, form, self.seed + number)
-            usage = _add(usage, used)
-            found.append(answer)
-        return self._conclude(found, form, usage)
+        samples = [self._ask_once(texts, form, self.seed + number) for number in range(self.samples)]
+        usage = add_usage(usage for _, usage in samples)
+        return self._conclude([answer for answer, _ in samples], form, usage)
 
-    def _conclude(self, found: Sequence[Answer | Unusable], form: Form, usage: Usage) -> Outcome:
-        """What the samples say together; nothing, where half of them or more are unusable."""
-        answers = [item for item in found if isinstance(item, Answer)]
-        failures = [item for item in found if isinstance(item, Unusable)]
+    def _conclude(
+        self, samples: Sequence[Answer | Unusable], form: Form, usage: Mapping[str, float]
+    ) -> Outcome:
+        """Say what the samples say together; nothing, where half of them or more are unusable."""
+        answers = [item for item in samples if isinstance(item, Answer)]
+        failures = [item for item in samples if isinstance(item, Unusable)]
         note = ""
         if failures and self.samples > 1:
             note = f"{len(failures)} of {self.samples} samples gave no label: {failures[0].reason}"
@@ -210,41 +200,44 @@ class PromptedJudge:
         return replace(self._weigh(answers, form), note=note, usage=usage)
 
     def _weigh(self, answers: list[Answer], form: Form) -> Outcome:
-        """The probabilities that follow from answers, and the fields of one that gave the likeliest label."""
+        """Take probabilities from answers, and the fields of one that gave the likeliest label."""
         given = [answer.probabilities for answer in answers if answer.probabilities is not None]
         if self.samples > 1 and self.probabilities != "logprobs":
-            found = sample_probabilities([answer.label for answer in answers], form.labels)
+            weights = sample_probabilities([answer.label for answer in answers], form.labels)
         elif given and self.probabilities != "none":
-            found = {label: sum(item[label] for item in given) / len(given) for label in form.labels}
+            weights = {label: sum(item[label] for item in given) / len(given) for label in form.labels}
         elif self.probabilities == "logprobs":
             reason = 'no logprobs: the server gave none; use samples, or probabilities = "none"'
             return Outcome(unusable=Unusable(reason=reason, raw=shorten(json.dumps(dict(answers[0].fields)))))
         else:
-            found = {label: float(label == answers[0].label) for label in form.labels}
-        likeliest = max(form.labels, key=found.__getitem__)
-        said = next((answer for answer in answers if answer.label == likeliest), answers[0])
-        return Outcome(fields=said.fields, probabilities=found)
+            weights = {label: float(label == answers[0].label) for label in form.labels}
+        likeliest = max(form.labels, key=weights.__getitem__)
+        shown = next((answer for answer in answers if answer.label == likeliest), answers[0])
+        return Outcome(fields=shown.fields, probabilities=weights)
 
-    def _ask_once(self, texts: Mapping[str, str], form: Form, seed: int) -> tuple[Answer | Unusable, Usage]:
-        """One answer, and where it cannot be read and a re-ask is allowed, the next."""
+    def _ask_once(
+        self, texts: Mapping[str, str], form: Form, seed: int
+    ) -> tuple[Answer | Unusable, dict[str, float]]:
+        """Ask for one answer, and where it cannot be read and a re-ask is allowed, for the next."""
         messages, times = form.messages(texts), 1
-        usage: Usage = {}
-        found: Answer | Unusable = Unusable(reason="not asked")
+        usages: list[Mapping[str, float]] = []
+        answer: Answer | Unusable = Unusable(reason="not asked")
         for _ in range(1 + self.reask):
+            reply: Reply | CallFailed
             try:
                 reply = self.chat.ask(messages, schema=form.schema, seed=seed, times=times)
             except CallFailed as failure:
-                return Unusable(reason=failure.reason, raw=shorten(failure.raw)), _add(usage, failure.usage)
-            usage = _add(usage, reply.usage)
-            found = read_answer(reply.body, form)
-            if isinstance(found, Answer):
+                reply = failure
+            usages.append(reply.usage)
+            answer = _read(reply, form)
+            if isinstance(answer, Answer) or isinstance(reply, CallFailed):
                 break
             # A model that ran out of tokens needs room; any other needs to hear what was wrong.
-            if OUT_OF_TOKENS in found.reason:
+            if OUT_OF_TOKENS in answer.reason:
                 times = 2
             else:
-                messages = form.messages(texts) + form.ask_again(found.raw, found.reason.partition(":")[0])
-        return found, usage
+                messages = form.messages(texts) + form.ask_again(answer.raw, answer.reason.partition(":")[0])
+        return answer, add_usage(usages)
 
     def _rationale(self, fields: Mapping[str, str]) -> str:
         """The reason, behind the labels of the components where these were asked for."""
@@ -252,5 +245,7 @@ class PromptedJudge:
         return f"{', '.join(parts)}. {fields[REASON]}" if parts else fields[REASON]
 
 
-def _add(total: Mapping[str, float], used: Mapping[str, float]) -> Usage:
-    return {key: total.get(key, 0.0) + used.get(key, 0.0) for key in {**total, **used}}
+def _read(reply: Reply | CallFailed, form: Form) -> Answer | Unusable:
+    if isinstance(reply, CallFailed):
+        return Unusable(reason=reply.reason, raw=shorten(reply.raw))
+    return read_answer(reply.body, form)

@@ -4,10 +4,13 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from math import log, nan
+from math import log
 from threading import Lock
 from typing import Final, Literal
 
+import numpy as np
+
+from calibration.agreement.metrics import kappa, table_of
 from data.errors import BudgetSpent, UserError
 from data.records import LABELS, Exchange
 from judge.classifier.examples import Example
@@ -216,7 +219,9 @@ class Tryout:
         pairs = [(self.ledger.get((digest, item.text)), rating) for item in rated for rating in item.ratings]
         if metric == "log_loss":
             return sum(log(probability_of(outcome, rating)) for outcome, rating in pairs) / len(pairs)
-        return quadratic_kappa([(rating_of(outcome, rating), rating) for outcome, rating in pairs])
+        labels = np.array([rating_of(outcome, rating) for outcome, rating in pairs])
+        table = table_of(labels, np.array([rating for _, rating in pairs]), len(LABELS))
+        return float(kappa(table[None], "quadratic")[0])
 
 
 def rating_of(outcome: Outcome | None, rating: int) -> int:
@@ -254,20 +259,3 @@ def credit(outcome: Outcome, ratings: Sequence[int], metric: MetricName) -> floa
     else:
         parts = [1 - log(probability_of(outcome, rating)) / log(LEAST) for rating in ratings]
     return sum(parts) / len(parts)
-
-
-def quadratic_kappa(pairs: Sequence[tuple[int, int]]) -> float:
-    """Cohen's kappa with quadratic weights; nan when undefined.
-
-    By hand: this room may not use `calibration`, and sklearn is no part of what judging needs.
-
-    >>> round(quadratic_kappa([(1, 1), (2, 2), (2, 3), (3, 3)]), 3)
-    0.8
-    """
-    observed = sum((one - two) ** 2 for one, two in pairs) * len(pairs)
-    firsts = {value: sum(one == value for one, _ in pairs) for value in range(1, len(LABELS) + 1)}
-    seconds = {value: sum(two == value for _, two in pairs) for value in range(1, len(LABELS) + 1)}
-    expected = sum(
-        (one - two) ** 2 * count * other for one, count in firsts.items() for two, other in seconds.items()
-    )
-    return 1 - observed / expected if expected else nan

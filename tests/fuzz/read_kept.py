@@ -28,7 +28,8 @@ def sealed(data: bytes, name: str, seal: str, **canonical: Any) -> Path:
 
 def read_calibration(data: bytes) -> None:
     from calibration.artifact import read_calibration
-    from judge.cascade import read_sets
+    from judge.base import load_judge
+    from judge.cascade import read_fitting
 
     written(data, "plain-calibration.json")
     for path in (
@@ -38,7 +39,7 @@ def read_calibration(data: bytes) -> None:
         with suppress(UserError):
             read_calibration(path).betweens()
         with suppress(UserError):
-            read_sets(path).labels({"Bad": 0.2, "Okay": 0.3, "Good": 0.5})
+            read_fitting(path, load_judge("length"))
 
 
 def read_program(data: bytes) -> None:

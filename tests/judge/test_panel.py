@@ -1,4 +1,4 @@
-"""A panel of judges: known combinations, members that fail, one purse, and weights fitted on ratings."""
+"""A panel of judges: known combinations, members that fail, one budget, and weights fitted on ratings."""
 
 import json
 from collections.abc import Callable
@@ -11,13 +11,13 @@ from click.testing import CliRunner, Result
 from servers import Answer, Call, ScriptedServer, answer, known_probabilities
 
 import cli
-from calibration.probabilities.stacking import fit_stack, mean_probabilities, median_probabilities
 from data.errors import BudgetSpent, UserError
 from data.records import LABELS, Exchange, Rating
 from data.tables import read_judgments, write_rows
 from judge.base import load_judge
+from judge.llm.endpoint import endpoints_of, limit_cost
 from judge.llm.fencing import fence_exchange
-from judge.panel import PanelJudge, Weights, combine, digest_weights, endpoints_of, limit_cost
+from judge.panel import PanelJudge, combine, digest_weights
 from judge.scored_run import score_file
 
 Write = Callable[..., Path]
@@ -52,30 +52,13 @@ def score(*arguments: object) -> Result:
     return CliRunner().invoke(cli.main, ["score", *map(str, arguments)], terminal_width=100)
 
 
-def test_the_rules_agree_with_those_of_calibration() -> None:
-    rng = np.random.default_rng(0)
-    tables = rng.dirichlet([0.6, 0.6, 0.6], size=(300, 3))
-    said = [[dict(zip(LABELS, map(float, row), strict=True)) for row in rows] for rows in tables]
-    stack = fit_stack(tables, 1 + rng.integers(3, size=300))
-    weights = Weights(
-        members=("a", "b", "c"),
-        weights=stack.weights,
-        biases=stack.biases,
-        centres=stack.centres,
-        digest="",
-    )
-    known = {
-        "mean": mean_probabilities(tables),
-        "median": median_probabilities(tables),
-        "stacked": stack.apply(tables),
-    }
-    for how, expected in known.items():
-        found = [combine(rows, how, weights if how == "stacked" else None) for rows in said]
-        assert np.array([list(item.values()) for item in found]) == pytest.approx(expected, abs=1e-9)
-    missing = tables.copy()
-    missing[:, 1] = np.nan
-    found = [combine([one, None, three], "stacked", weights) for one, _, three in said]
-    assert np.array([list(item.values()) for item in found]) == pytest.approx(stack.apply(missing), abs=1e-9)
+@pytest.mark.parametrize("how", ["mean", "median"])
+def test_a_member_that_says_nothing_changes_nothing(how: str) -> None:
+    """What is combined stays a distribution, zeros without a sign."""
+    sure, torn = {"Bad": 0.0, "Okay": 0.0, "Good": 1.0}, {"Bad": 0.0, "Okay": 0.25, "Good": 0.75}
+    combined = combine([sure, None, torn], how)
+    assert combined == combine([sure, torn], how) == {"Bad": 0.0, "Okay": 0.125, "Good": 0.875}
+    assert json.dumps(combined["Bad"]) == "0.0"
 
 
 def test_a_panel_keeps_what_each_member_said_and_sums_what_it_took() -> None:
@@ -155,7 +138,7 @@ def test_a_run_counts_its_unscored_and_a_second_makes_no_call(write_responses: W
     assert len(list(read_judgments(Path("run/judgments.jsonl")))) == 60
 
 
-def test_members_share_one_purse(write_responses: Write) -> None:
+def test_members_share_one_budget(write_responses: Write) -> None:
     with ScriptedServer(answer) as server:
         names = [write_priced(f"m{n}.toml", server, model=f"m{n}", concurrency=1) for n in range(2)]
         judge = load_judge(write_toml("panel.toml", kind="panel", judges=names))
