@@ -55,24 +55,28 @@ class CascadeJudge:
     @property
     def caveat(self) -> str:
         """What the members warn of."""
-        said = [getattr(member.judge, "caveat", "") for member in self.members]
-        return " ".join(dict.fromkeys(filter(None, said)))
+        caveats = [getattr(member.judge, "caveat", "") for member in self.members]
+        return " ".join(dict.fromkeys(filter(None, caveats)))
 
     def judge(self, exchange: Exchange) -> Judgment:
         quick = self.first.ask(exchange)
         left = self._left_open(quick)
         if len(left) == 1:
-            told = _tell(quick, f"decided by {self.first.name}")
             return replace(
-                quick, set=left if self.calibration else None, rationale=told, decided_by=self.first.name
+                quick,
+                set=left if self.calibration else None,
+                rationale=_tell(quick, f"decided by {self.first.name}"),
+                decided_by=self.first.name,
             )
         judgment = self.second.ask(exchange)
-        said = ", ".join(f"{label} {value:.3f}" for label, value in (quick.probabilities or {}).items())
-        why = f"left open by {self.first.name}: {', '.join(left)} ({said})" if said else quick.unscored
+        why = quick.unscored
+        if given := quick.probabilities:
+            chances = ", ".join(f"{label} {value:.3f}" for label, value in given.items())
+            why = f"left open by {self.first.name}: {', '.join(left)} ({chances})"
         return replace(
             judgment,
             # The set still holds the crowd's rating as often as it says, whoever decides among its labels.
-            set=left if self.calibration and said else None,
+            set=left if self.calibration and given else None,
             rationale=_tell(judgment, f"decided by {self.second.name}; {why}"),
             usage=add_usage([quick.usage, judgment.usage]) or None,
             decided_by=self.second.name,
@@ -113,7 +117,7 @@ class CascadeJudge:
 
 
 def read_fitting(path: Path, judge: Judge) -> Calibration:
-    """Read the calibration whose prediction sets decide; refused where it has none, or is for another judge."""
+    """Read the calibration whose prediction sets decide; refused without any, or for another judge."""
     calibration = read_calibration(path)
     is_ours = calibration.mapping.get("kind") in FROM_PROBABILITIES
     try:  # once before it is needed: a map without its numbers is found now

@@ -156,8 +156,8 @@ class PanelJudge:
         if missing and (not self.allow_missing or len(missing) == len(judgments)):
             panel = unscored(exchange, missing[0])
         else:
-            said = [judgment.probabilities for judgment in judgments]
-            panel = judgment_of(exchange, combine(said, self.combine, self.weights))
+            given = [judgment.probabilities for judgment in judgments]
+            panel = judgment_of(exchange, combine(given, self.combine, self.weights))
         usage = add_usage(judgment.usage for judgment in judgments) or None
         return replace(panel, rationale=_tell(self.members, judgments), usage=usage)
 
@@ -170,7 +170,7 @@ class PanelJudge:
         close_all(self.members)
 
 
-def combine(said: Sequence[Probabilities | None], how: str, weights: Weights | None = None) -> Probabilities:
+def combine(given: Sequence[Probabilities | None], how: str, weights: Weights | None = None) -> Probabilities:
     """One probability for every label from those of several judges, of whom one at least gave some.
 
     >>> sure, torn = {"Bad": 0.0, "Okay": 0.0, "Good": 1.0}, {"Bad": 0.5, "Okay": 0.5, "Good": 0.0}
@@ -180,7 +180,7 @@ def combine(said: Sequence[Probabilities | None], how: str, weights: Weights | N
     {'Bad': 0.0, 'Okay': 0.0, 'Good': 1.0}
     """
     missing = dict.fromkeys(LABELS, nan)
-    tables = [[[(item or missing)[label] for label in LABELS] for item in said]]
+    tables = [[[(item or missing)[label] for label in LABELS] for item in given]]
     if weights is not None:
         combined = weights.stack.apply(tables)
     else:

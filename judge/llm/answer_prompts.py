@@ -1,4 +1,12 @@
-"""A model answers prompts as the models of the crowd study did: told what empathy is, and how long to be."""
+"""A model answers prompts as the models of the crowd study did: told what empathy is, and how long to be.
+
+Its answers to a file of prompts are a folder that `score` goes on from; `data.runs` says how such a folder
+survives whatever interrupts it:
+
+    answers.jsonl    what came of every prompt: a response, or why there is none
+    responses.jsonl  the responses alone, as `score` reads them
+    manifest.json    who answered under which settings, how many failed and why; written last
+"""
 
 import json
 import re
@@ -23,6 +31,7 @@ from judge.llm.chat import Chat
 from judge.llm.endpoint import CallFailed, Endpoint, Reply
 from judge.llm.limits import lasting_usage
 
+ANSWERS, RESPONSES = "answers", "responses.jsonl"
 Style = Literal["empathy", "plain"]
 USUAL_WORDS, MOST_WORDS = 28, 97  # what the study told its models; taken from people's replies
 DEFINITION: Final = (
@@ -104,8 +113,8 @@ def make_model_config(table: Mapping[str, Any], *, place: str) -> ModelConfig:
         key, problem = first_problem(error)
         kind = error.errors()[0]["type"]
         if kind == "unexpected_keyword_argument":
-            known = ", ".join(item.name for item in fields(ModelConfig))
-            raise UserError(f"{place}: {key}: unknown; a model's settings are {known}") from error
+            settings = ", ".join(item.name for item in fields(ModelConfig))
+            raise UserError(f"{place}: {key}: unknown; a model's settings are {settings}") from error
         if kind in ("missing", "missing_argument"):
             raise UserError(f"{place}: {key}: missing; name the model to ask") from error
         raise UserError(f"{place}: {key}: {problem}") from error
@@ -169,8 +178,8 @@ class Responder(AskedModel):
     def version(self) -> str:
         """A digest of all that decides a response; where the server stands does not."""
         probe = write_messages(Exchange(id="", prompt="prompt", response=""), style=self.config.style)
-        known = [self.config.model, probe, self.decoding]
-        return sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:12]
+        decisive = [self.config.model, probe, self.decoding]
+        return sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:12]
 
     def respond(self, prompt: Exchange) -> dict[str, Any]:
         """One row of a run: `response`, or else `failed` with the reason and what was said `raw`."""
@@ -222,16 +231,16 @@ def read_response(body: Mapping[str, Any]) -> dict[str, str]:
     try:
         choice = body["choices"][0]
         message, finish = choice["message"], choice.get("finish_reason")
-        said, refusal = text_of(message.get("content")), text_of(message.get("refusal"))
+        content, refusal = text_of(message.get("content")), text_of(message.get("refusal"))
     except (KeyError, IndexError, TypeError, AttributeError):
         return _failed("no answer: the server sent no message", json.dumps(body))
-    text = strip_thoughts(said)
+    text = strip_thoughts(content)
     if refusal or finish == "content_filter":
-        return _failed("refused: by the server", refusal or said)
+        return _failed("refused: by the server", refusal or content)
     if finish == "length":
-        return _failed(f"cut short: {OUT_OF_TOKENS}", said)
+        return _failed(f"cut short: {OUT_OF_TOKENS}", content)
     if not text:
-        thoughts = said or text_of(message.get("reasoning_content") or message.get("reasoning"))
+        thoughts = content or text_of(message.get("reasoning_content") or message.get("reasoning"))
         return _failed(f"empty: {'nothing but thoughts' if thoughts else 'no text'}", thoughts)
     if len(text) > MAX_TEXT:
         return _failed(f"too long: more than {MAX_TEXT:,} characters", text)
@@ -246,17 +255,6 @@ def _failed(reason: str, raw: str) -> dict[str, str]:
 
 def _given(table: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in table.items() if value is not None}
-
-
-# A model's answers to a file of prompts, as a folder that `score` goes on from.
-#
-#     answers.jsonl    what came of every prompt: a response, or why there is none
-#     responses.jsonl  the responses alone, as `score` reads them
-#     manifest.json    who answered under which settings, how many failed and why; written last
-#
-# `data.runs` says how such a folder survives whatever interrupts it.
-
-ANSWERS, RESPONSES = "answers", "responses.jsonl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,23 +51,23 @@ def read_answer(body: Mapping[str, Any], form: Form) -> Answer | Unusable:
     except (KeyError, IndexError, TypeError, AttributeError):
         return Unusable(reason="no answer: the server sent no message", raw=shorten(json.dumps(body)))
     if refusal or finish == "content_filter":
-        said = refusal or text
-        return Unusable(reason=f"refused: {shorten(said or 'by a content filter', 80)}", raw=shorten(said))
+        text = refusal or text
+        return Unusable(reason=f"refused: {shorten(text or 'by a content filter', 80)}", raw=shorten(text))
     answer = strip_thoughts(text)[:READ_CHARACTERS]
     if not answer:
         thoughts = text or text_of(message.get("reasoning_content") or message.get("reasoning"))
         why = OUT_OF_TOKENS if finish == "length" else "nothing but thoughts" if thoughts else "no text"
         return Unusable(reason=f"empty answer: {why}", raw=shorten(thoughts))
-    found = _parse(answer, form, is_cut=finish == "length")
-    if isinstance(found, Unusable):
-        return found
-    label, given = found[form.decides], choice.get("logprobs")
+    fields = _parse(answer, form, is_cut=finish == "length")
+    if isinstance(fields, Unusable):
+        return fields
+    label, given = fields[form.decides], choice.get("logprobs")
     tokens = given.get("content") if isinstance(given, Mapping) else None
     try:
         probabilities = label_probabilities(tokens or (), form, label)
     except (KeyError, TypeError, ValueError, OverflowError):  # not in the shape OpenAI gave them
         probabilities = None
-    return Answer(label=label, fields=found, probabilities=probabilities)
+    return Answer(label=label, fields=fields, probabilities=probabilities)
 
 
 def _parse(text: str, form: Form, *, is_cut: bool) -> dict[str, str] | Unusable:
@@ -82,8 +82,8 @@ def _parse(text: str, form: Form, *, is_cut: bool) -> dict[str, str] | Unusable:
         return form.parse(text)
     except Exception:  # not only DSPy's own: the repair of JSON it relies on asserts on some texts
         pass
-    if labels and (said := json.loads(labels.pop())) not in form.labels:
-        return Unusable(reason=f"off the scale: {shorten(str(said), 60)!r}", raw=raw)
+    if labels and (label := json.loads(labels.pop())) not in form.labels:
+        return Unusable(reason=f"off the scale: {shorten(str(label), 60)!r}", raw=raw)
     if objects:
         return Unusable(reason=f"off the form: {shorten(text, 80)}", raw=raw)
     kind = "refused" if REFUSAL.search(text) else "no JSON"
@@ -112,7 +112,7 @@ def shorten(text: str, length: int = RAW_CHARACTERS) -> str:
 
 
 def label_probabilities(
-    tokens: Sequence[Mapping[str, Any]], form: Form, said: str
+    tokens: Sequence[Mapping[str, Any]], form: Form, label: str
 ) -> dict[str, float] | None:
     """What the server's logprobs give each label, made to sum to 1 over those allowed; None without them.
 
@@ -127,7 +127,7 @@ def label_probabilities(
         return None
     number, offset = start
     weights = dict.fromkeys(form.labels, 0.0)
-    known, mass, least = "", 1.0, 0.0
+    written, mass, least = "", 1.0, 0.0
     begun: list[str] = []
     listed: dict[str, float] = {}
     while number < len(tokens):
@@ -136,15 +136,15 @@ def label_probabilities(
         listed = _alternatives(token)
         least = mass * exp(min(listed.values()))
         for text, logprob in listed.items():
-            if text.startswith(before) and len(begun := _begun(known + text[offset:], form.labels)) == 1:
+            if text.startswith(before) and len(begun := _begun(written + text[offset:], form.labels)) == 1:
                 weights[begun[0]] += mass * exp(logprob)
-        known += chosen
-        if len(begun := _begun(known, form.labels)) <= 1:
+        written += chosen
+        if len(begun := _begun(written, form.labels)) <= 1:
             break
         mass *= exp(token["logprob"])
         number, offset = number + 1, 0
     # Other tokens than the label's own: the field was found in the wrong place. One token: no alternatives.
-    if begun != [said] or len(listed) < 2:
+    if begun != [label] or len(listed) < 2:
         return None
     weights = {label: weight or least for label, weight in weights.items()}
     return {label: weight / sum(weights.values()) for label, weight in weights.items()}
@@ -175,7 +175,7 @@ def _alternatives(token: Mapping[str, Any]) -> dict[str, float]:
     return {str(token["token"]): float(token["logprob"])} | listed
 
 
-def sample_probabilities(said: Sequence[str], labels: Sequence[str]) -> dict[str, float]:
+def sample_probabilities(drawn: Sequence[str], labels: Sequence[str]) -> dict[str, float]:
     """Each label's part of the samples, after one more sample spread evenly over the labels.
 
     Without that a label nobody drew would get probability 0, which a log-loss never forgives. One sample in
@@ -185,8 +185,8 @@ def sample_probabilities(said: Sequence[str], labels: Sequence[str]) -> dict[str
     >>> sample_probabilities(["Good", "Good", "Bad"], ["Bad", "Okay", "Good"])
     {'Bad': 0.3333333333333333, 'Okay': 0.08333333333333333, 'Good': 0.5833333333333334}
     """
-    counts = Counter(said)
-    return {label: (counts[label] + 1 / len(labels)) / (len(said) + 1) for label in labels}
+    counts = Counter(drawn)
+    return {label: (counts[label] + 1 / len(labels)) / (len(drawn) + 1) for label in labels}
 
 
 def _objects(text: str) -> Iterator[Mapping[str, Any]]:
@@ -195,11 +195,11 @@ def _objects(text: str) -> Iterator[Mapping[str, Any]]:
     start = text.find("{")
     while start >= 0:
         try:
-            found, end = decoder.raw_decode(text, start)
+            item, end = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
             end = start + 1
         else:
-            yield found
+            yield item
         start = text.find("{", end)
 
 

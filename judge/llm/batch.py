@@ -190,8 +190,8 @@ def _reply(row: Mapping[str, Any], endpoint: Endpoint, discount: float) -> Reply
         return CallFailed("batch: a line without an answer", raw)
     body, status = response.get("body"), response.get("status_code")
     if status != 200:
-        said = complaint(body)[:160]
-        return CallFailed(f"HTTP {status}: {said}" if said else f"HTTP {status}", raw)
+        message = complaint(body)[:160]
+        return CallFailed(f"HTTP {status}: {message}" if message else f"HTTP {status}", raw)
     if not isinstance(body, dict):
         return CallFailed("not JSON: a line without an object", raw)
     used = read_tokens(body)
@@ -398,9 +398,9 @@ class Batch:
         part.done = 0
         self._save()
         errors = (batch.get("errors") or {}).get("data") or [{}]
-        said = self.transfer.key.hide_quoted(str(errors[0].get("message") or "no reason given"))[:300]
+        message = self.transfer.key.hide_quoted(str(errors[0].get("message") or "no reason given"))[:300]
         raise OperationalError(
-            f"{self.state.base_url}: the batch {batch_id} failed: {said}; none of it was asked. "
+            f"{self.state.base_url}: the batch {batch_id} failed: {message}; none of it was asked. "
             "The same command submits it again"
         )
 

@@ -113,8 +113,8 @@ class Chat:
             "seed": "seed" in body,
             "schema": "response_format" in body,
         }
-        said = f"{failure.reason} {failure.raw}".lower()
+        complaint = f"{failure.reason} {failure.raw}".lower()
         for name, words in NAMED_BY.items():
-            if sent[name] and name in self.optional and any(word in said for word in words):
+            if sent[name] and name in self.optional and any(word in complaint for word in words):
                 return name
         return "schema" if sent["schema"] and "schema" in self.optional else None

@@ -177,8 +177,8 @@ def read_decisions(body: Mapping[str, Any], rubric: Rubric) -> Decided:
     names = [OVERALL, *rubric.components]
     answers = body.get("answers")
     if not isinstance(answers, list) or len(answers) != len(names):
-        found = f"{len(answers)} answers" if isinstance(answers, list) else "no answers"
-        raise Unusable(f"{found} to {len(names)} questions")
+        count = f"{len(answers)} answers" if isinstance(answers, list) else "no answers"
+        raise Unusable(f"{count} to {len(names)} questions")
     for name, answer in zip(names, answers, strict=True):
         if not isinstance(answer, dict) or answer.get("name") not in (None, name):
             raise Unusable("answers are not in the order of the questions")

@@ -197,8 +197,8 @@ def read_attempt(status: int, text: str, key: Key, *, retry_after: float | None 
     if is_good:  # some gateways answer 200 and put the failure, with its status, inside
         code = body["error"].get("code")
         status = code if isinstance(code, int) and 400 <= code < 600 else 400
-    said = key.hide_quoted(_shorten(complaint(body) or attempt.text))
-    problem = f"HTTP {status}: {said}" if said else f"HTTP {status}"
+    message = key.hide_quoted(_shorten(complaint(body) or attempt.text))
+    problem = f"HTTP {status}: {message}" if message else f"HTTP {status}"
     return replace(attempt, status=status, problem=problem, is_passing=status in PASSING)
 
 
@@ -253,11 +253,11 @@ def complaint(body: Any) -> str:
     """Find what a server says is wrong, in the places where servers say it."""
     if not isinstance(body, dict):
         return ""
-    for said in (body.get("error"), body.get("detail"), body.get("message")):
-        if isinstance(said, dict):
-            said = said.get("message")
-        if said:
-            return said if isinstance(said, str) else json.dumps(said)
+    for message in (body.get("error"), body.get("detail"), body.get("message")):
+        if isinstance(message, dict):
+            message = message.get("message")
+        if message:
+            return message if isinstance(message, str) else json.dumps(message)
     return ""
 
 
@@ -506,11 +506,11 @@ class Endpoint:
 
 def endpoints_of(judge: Judge) -> list[Endpoint]:
     """List every endpoint that a judge or one of its members asks."""
-    endpoint, members = getattr(judge, "endpoint", None), getattr(judge, "members", ())
-    return [
-        *([endpoint] if endpoint else []),
-        *(each for member in members for each in endpoints_of(member.judge)),
-    ]
+    endpoint = getattr(judge, "endpoint", None)
+    endpoints = [endpoint] if endpoint else []
+    for member in getattr(judge, "members", ()):
+        endpoints += endpoints_of(member.judge)
+    return endpoints
 
 
 def share_budget(judges: Iterable[Judge]) -> None:
@@ -539,8 +539,8 @@ def _after(problem: str, tries: int) -> str:
     >>> _after("HTTP 500: out of memory", 6), _after("timed out", 1)
     ('HTTP 500 after 6 tries: out of memory', 'timed out')
     """
-    what, colon, said = problem.partition(": ")
-    return f"{what} after {tries} tries{colon}{said}" if tries > 1 else problem
+    what, colon, rest = problem.partition(": ")
+    return f"{what} after {tries} tries{colon}{rest}" if tries > 1 else problem
 
 
 def _check_numbers(**numbers: float) -> None:

@@ -110,10 +110,10 @@ def fence_exchange(exchange: Exchange) -> Fenced:
     for head, text, _ in parts:
         lines += [f"--- {mark} {head} ---", text]
     lines.append(f"=== {mark} end ===")
-    found = {reason for _, text, raw in parts for reason in suspect(raw, text)}
+    suspicions = {reason for _, text, raw in parts for reason in suspect(raw, text)}
     reasons = (ASKS_FOR_A_LABEL, IMITATES_THE_FENCE, ROLE_TOKENS, HIDDEN_CHARACTERS)
     return Fenced(
-        text="\n".join(lines), mark=mark, suspicions=tuple(item for item in reasons if item in found)
+        text="\n".join(lines), mark=mark, suspicions=tuple(item for item in reasons if item in suspicions)
     )
 
 

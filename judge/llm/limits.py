@@ -184,8 +184,8 @@ def find_prices(model: str, *, kind: str = "chat") -> Prices | None:
     """
     plain = model.rpartition("/")[2]
     table = _read_table()[kind]
-    found = table.get(plain) or table.get(DATED.sub("", plain))
-    return Prices(**found) if found else None
+    prices = table.get(plain) or table.get(DATED.sub("", plain))
+    return Prices(**prices) if prices else None
 
 
 def check_prices(prices: Mapping[str, float]) -> Prices:

@@ -1,4 +1,4 @@
-"""What a prompted judge asks: a DSPy signature made from the rubric, and the messages that follow from it."""
+"""What a prompted judge asks: a DSPy signature made from the rubric, its messages, files of tuned ones."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from pathlib import Path
 from string import Template
 from typing import Any, Final, Literal
 
-from data.errors import UserError
+from data.errors import UserError, install_hint
 from data.files import disk_errors, replacing
 from data.records import LABELS, Exchange
 from data.rubric import Rubric
@@ -20,6 +20,11 @@ from judge.llm.fencing import Fenced, fence_exchange
 PROMPTS: Final = Path(__file__).parents[1] / "prompts"
 HEADING: Final = "[[ ##"  # of a field, in the messages DSPy writes
 REASON: Final = "reason"  # the field every mode asks for first, so that the label follows from it
+FORMAT: Final = 1  # of the file of a tuned program
+NOTE: Final = (
+    "The demos are exchanges from the ratings this program was tuned on, with what people called them: "
+    "whoever gets this file gets those texts. Change nothing by hand: a changed file is refused."
+)
 Mode = Literal["direct", "analytic"]
 Demo = Mapping[str, str]
 
@@ -58,10 +63,10 @@ class Form:
         parts = [texts[part] if number % 2 else part for number, part in enumerate(self.last)]
         return [*map(dict, self.fixed), {"role": "user", "content": "".join(parts)}]
 
-    def ask_again(self, said: str, problem: str) -> list[dict[str, str]]:
+    def ask_again(self, answer: str, problem: str) -> list[dict[str, str]]:
         """What follows an answer that could not be read."""
         request = {"role": "user", "content": Template(self.again).safe_substitute(problem=problem)}
-        return [{"role": "assistant", "content": said}, request] if said else [request]
+        return [{"role": "assistant", "content": answer}, request] if answer else [request]
 
     def parse(self, text: str) -> dict[str, str]:
         """The answer's fields; raises DSPy's `AdapterParseError` where one is missing or off its scale."""
@@ -106,7 +111,7 @@ def read_wording(mode: Mode) -> dict[str, Any]:
 def make_form(program: Program, rubric: Rubric, *, reason_characters: int = 0) -> Form:
     """The messages DSPy makes of a program, made once: only the exchange differs from call to call."""
     if find_spec("dspy") is None:
-        raise UserError("prompted judges need dspy: install the extra packages named `prompted`")
+        raise UserError(f"prompted judges need dspy: {install_hint('prompted')}")
     from dspy import JSONAdapter
 
     wording = read_wording(program.mode)
@@ -173,15 +178,6 @@ def _as_list(items: Mapping[str, str]) -> str:
     return "\n".join(f"- {name}: {' '.join(text.split())}" for name, text in items.items())
 
 
-# The file of a tuned program: readable, and known by the hash of its content.
-
-FORMAT: Final = 1
-NOTE: Final = (
-    "The demos are exchanges from the ratings this program was tuned on, with what people called them: "
-    "whoever gets this file gets those texts. Change nothing by hand: a changed file is refused."
-)
-
-
 def write_program(path: Path, program: Program, *, rubric: Rubric, about: Mapping[str, Any]) -> str:
     """Keep a tuned program with all that is known `about` it; returns the file's own hash.
 
@@ -232,8 +228,8 @@ def read_program(path: Path, rubric: Rubric, mode: Mode) -> Program:
     return Program(mode=mode, instructions=content["instructions"], demos=demos, digest=stated)
 
 
-def _are_demos(found: Any) -> bool:
-    rows = found if isinstance(found, list) else [None]
+def _are_demos(value: Any) -> bool:
+    rows = value if isinstance(value, list) else [None]
     return all(isinstance(row, dict) and all(isinstance(text, str) for text in row.values()) for row in rows)
 
 

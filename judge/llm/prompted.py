@@ -137,8 +137,8 @@ class PromptedJudge:
         decoding = [self.chat.temperature, self.chat.max_tokens, self.chat.logprobs, self.chat.schema]
         how = [self.samples, self.probabilities, self.seed, self.reask, dict(self.chat.extra_body)]
         source = [self.program.digest, self.rubric.digest]
-        known = [self.name, self.model, self.mode, asked, decoding, how, source]
-        return sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:12]
+        decisive = [self.name, self.model, self.mode, asked, decoding, how, source]
+        return sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:12]
 
     def judge(self, exchange: Exchange) -> Judgment:
         fenced = present(exchange)

@@ -20,6 +20,9 @@ from judge.llm.prompted import PromptedJudge
 from judge.tuning.search import Method, search
 from judge.tuning.tryout import Meter, MetricName, Parts, Rated, Tryout, merge_ratings, split_rated
 
+METRICS = ("qwk", "log_loss")
+DRAWS = 2000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuned:
@@ -129,12 +132,6 @@ def _spending(
         judge.endpoint.max_cost = before
 
 
-# The command `optimize`: tunes a prompted judge and measures it, before and after, on held-out ratings.
-
-METRICS = ("qwk", "log_loss")
-DRAWS = 2000
-
-
 def tune(
     exchanges: Path,
     ratings: Path,
@@ -230,19 +227,19 @@ def measure_rows(rows: Sequence[Mapping[str, Any]], *, seed: int = 0, draws: int
     drawn = resample_clusters(
         len(names), rng=np.random.default_rng(seed), draws=draws if len(names) > 1 else 0
     )
-    found: dict[str, dict[str, Sampled]] = {}
+    measured: dict[str, dict[str, Sampled]] = {}
     for name in ("before", "after"):
         probabilities = np.array([row["predictions"][name] for row in both], dtype=float)
         statistics = {
             "qwk": kappa_of(rating, 1 + probabilities.argmax(axis=1), "quadratic"),
             "log_loss": mean_of(log_losses(rating, probabilities)),
         }
-        found[name] = sample(statistics, batches, drawn)
+        measured[name] = sample(statistics, batches, drawn)
     return counts | {
         metric: {
-            "before": found["before"][metric].estimate().as_dict(),
-            "after": found["after"][metric].estimate().as_dict(),
-            "difference": (found["after"][metric] - found["before"][metric]).estimate().as_dict(),
+            "before": measured["before"][metric].estimate().as_dict(),
+            "after": measured["after"][metric].estimate().as_dict(),
+            "difference": (measured["after"][metric] - measured["before"][metric]).estimate().as_dict(),
         }
         for metric in METRICS
     }

@@ -17,15 +17,16 @@ from judge.llm.program import Program, make_signature
 from judge.llm.prompted import Outcome, PromptedJudge
 from judge.tuning.tryout import Meter, MetricName, Parts, Rated, Tryout, credit, label_of
 
-# The same endpoint as a DSPy language model, for optimizers that have a model write instructions.
-
 LEAST_TOKENS: Final = 1024  # a set of instructions is longer than a judgment
 # Not the model's own name, out of which DSPy would read rules that are for the endpoint to keep.
 NAME: Final = "judge/proposals"
+NOISY: Final = ("dspy", "optuna", "gepa")
+SILENT: Final = logging.CRITICAL + 1
+Method = Literal["bootstrap", "mipro", "gepa"]
 
 
 def make_proposer(judge: PromptedJudge, meter: Meter) -> Any:
-    """A `dspy.LM` that goes through the judge's endpoint, is counted by the meter and caches nothing."""
+    """Make a `dspy.LM` that writes instructions: through the judge's endpoint, metered, without a cache."""
     import dspy
 
     chat = replace(
@@ -75,11 +76,6 @@ class Engine:
 
     def close(self) -> None:
         """The endpoint is the judge's, and stays open."""
-
-
-Method = Literal["bootstrap", "mipro", "gepa"]
-NOISY: Final = ("dspy", "optuna", "gepa")
-SILENT: Final = logging.CRITICAL + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,10 +158,10 @@ def make_student(tryout: Tryout, program: Program) -> Any:
         def forward(self, exchange: str) -> Any:
             outcome = ask(self.decide, exchange)
             fields = dict.fromkeys(self.decide.signature.output_fields, "") | dict(outcome.fields)
-            said = dspy.Prediction(**fields)
+            prediction = dspy.Prediction(**fields)
             # Here the optimizers look for what a predictor was asked and said.
             if dspy.settings.trace is not None:
-                dspy.settings.trace.append((self.decide, {"exchange": exchange}, said))
+                dspy.settings.trace.append((self.decide, {"exchange": exchange}, prediction))
             return dspy.Prediction(**fields, outcome=outcome)
 
     return Student()
@@ -187,7 +183,7 @@ def _bootstrap(task: Search) -> None:
     from dspy.teleprompt import BootstrapFewShotWithRandomSearch
 
     random.Random(task.seed).shuffle(task.learn)
-    found = BootstrapFewShotWithRandomSearch(
+    optimizer = BootstrapFewShotWithRandomSearch(
         metric=_mark(task.metric),
         max_bootstrapped_demos=task.demos,
         max_labeled_demos=task.demos,
@@ -195,7 +191,7 @@ def _bootstrap(task: Search) -> None:
         num_threads=task.tryout.judge.concurrency,
         max_errors=1,  # our calls raise only where nothing is left to do
     )
-    found.compile(task.student, trainset=task.learn, valset=task.choose)
+    optimizer.compile(task.student, trainset=task.learn, valset=task.choose)
 
 
 def _mipro(task: Search) -> None:
@@ -204,7 +200,7 @@ def _mipro(task: Search) -> None:
     from dspy.teleprompt import MIPROv2
 
     trials = max(2, min(30, task.calls_left // len(task.choose)))
-    found = MIPROv2(
+    optimizer = MIPROv2(
         metric=_mark(task.metric),
         prompt_model=dspy.settings.lm,
         task_model=dspy.settings.lm,
@@ -217,7 +213,7 @@ def _mipro(task: Search) -> None:
         seed=task.seed,
     )
     # Not program-aware: the proposer would read our plumbing, which says nothing of the task.
-    found.compile(
+    optimizer.compile(
         task.student,
         trainset=task.learn,
         valset=task.choose,
@@ -234,7 +230,7 @@ def _gepa(task: Search) -> None:
 
     most = task.calls_left + len(task.choose)  # the first look at those to choose by is known already
     meter = task.tryout.meter
-    found = GEPA(
+    optimizer = GEPA(
         metric=_mark_with_words(task.metric),
         max_metric_calls=most,
         reflection_lm=dspy.settings.lm,
@@ -242,7 +238,7 @@ def _gepa(task: Search) -> None:
         seed=task.seed,
         gepa_kwargs={"stop_callbacks": [lambda state: meter.ended is not None]},
     )
-    found.compile(task.student, trainset=task.learn, valset=task.choose)
+    optimizer.compile(task.student, trainset=task.learn, valset=task.choose)
 
 
 def _mark(metric: MetricName) -> Callable[..., float]:
@@ -261,13 +257,13 @@ def _mark_with_words(metric: MetricName) -> Callable[..., Any]:
     def mark(example: Any, prediction: Any, trace: Any = None, name: Any = None, steps: Any = None) -> Any:
         outcome = prediction.outcome
         people = ", ".join(LABELS[rating - 1] for rating in example.ratings)
-        said = (
+        answer = (
             f"you said {label_of(outcome)}"
             if not outcome.unusable
             else f"no label: {outcome.unusable.reason}"
         )
         score = credit(outcome, example.ratings, metric)
-        return dspy.Prediction(score=score, feedback=f"People said {people}; {said}.")
+        return dspy.Prediction(score=score, feedback=f"People said {people}; {answer}.")
 
     return mark
 

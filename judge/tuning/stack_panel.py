@@ -58,12 +58,12 @@ def fit_panel(runs: Sequence[Path], ratings: Path, out: Path, *, seed: int = 0) 
         "ratings_file": digest_file(ratings),
         "seed": seed,
     }
-    found = {**row, "sha256": digest_weights(json.loads(json.dumps(row)))}
+    sealed = {**row, "sha256": digest_weights(json.loads(json.dumps(row)))}
     with disk_errors(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         with replacing(out) as partial:
-            partial.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    return found
+            partial.write_text(json.dumps(sealed, indent=1) + "\n", encoding="utf-8")
+    return sealed
 
 
 def read_panel(runs: Sequence[Path], ratings: Sequence[Rating]) -> Panel:
@@ -76,12 +76,12 @@ def read_panel(runs: Sequence[Path], ratings: Sequence[Rating]) -> Panel:
         raise UserError("two of these runs are of one and the same judge; name each judge's run once")
     if len({plan["rubric"] for plan in plans}) > 1:
         raise UserError("these runs are by different rubrics and cannot be combined")
-    said = [{item.id: item for item in read_judgments(run / "judgments.jsonl")} for run in runs]
-    _check_same(said, runs)
-    rated = [rating for rating in ratings if rating.id in said[0] and rating.dimension == "empathy"]
+    judgments = [{item.id: item for item in read_judgments(run / "judgments.jsonl")} for run in runs]
+    _check_same(judgments, runs)
+    rated = [rating for rating in ratings if rating.id in judgments[0] and rating.dimension == "empathy"]
     if wrong := next((item for item in rated if item.rating not in (1, 2, 3)), None):
         raise UserError(f"the rating {wrong.rating:g} of {wrong.id!r} is not one of 1, 2 and 3")
-    tables = np.array([[_probabilities(judge[item.id]) for judge in said] for item in rated])
+    tables = np.array([[_probabilities(judge[item.id]) for judge in judgments] for item in rated])
     tables = tables.reshape(len(rated), len(runs), len(LABELS))
     there = np.isfinite(tables[:, :, 0])
     kept = there.any(axis=1)
@@ -117,10 +117,10 @@ def _read_plan(run: Path) -> dict[str, str]:
     return plan
 
 
-def _check_same(said: Sequence[Mapping[str, Judgment]], runs: Sequence[Path]) -> None:
+def _check_same(judgments: Sequence[Mapping[str, Judgment]], runs: Sequence[Path]) -> None:
     """Every run must have judged the same responses; which is which is known by id and content."""
-    first = {key: item.content for key, item in said[0].items()}
-    for judged, run in zip(said[1:], runs[1:], strict=True):
+    first = {key: item.content for key, item in judgments[0].items()}
+    for judged, run in zip(judgments[1:], runs[1:], strict=True):
         if {key: item.content for key, item in judged.items()} != first:
             raise UserError(
                 f"{run}: judged other responses than {runs[0]}; score the same file with each judge"

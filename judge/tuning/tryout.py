@@ -17,7 +17,8 @@ from judge.classifier.examples import Example
 from judge.llm.program import Form, Program, candidate_digest, make_form, present
 from judge.llm.prompted import Outcome, PromptedJudge
 
-# Rated exchanges for tuning a prompted judge, in parts that share no prompt.
+MetricName = Literal["qwk", "log_loss"]
+LEAST: Final = 0.01  # a lower probability costs no more than this: one rater's slip must not decide a tuning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +55,9 @@ class Parts:
 
 def merge_ratings(examples: Sequence[Example]) -> list[Rated]:
     """One entry for each exchange, with the ratings of all its raters."""
-    found: dict[str, list[Example]] = {}
+    by_content: dict[str, list[Example]] = {}
     for example in examples:
-        found.setdefault(example.exchange.content_digest, []).append(example)
+        by_content.setdefault(example.exchange.content_digest, []).append(example)
     return [
         Rated(
             exchange=items[0].exchange,
@@ -65,7 +66,7 @@ def merge_ratings(examples: Sequence[Example]) -> list[Rated]:
             batches=tuple(item.batch for item in items),
             group=items[0].group,
         )
-        for items in found.values()
+        for items in by_content.values()
     ]
 
 
@@ -90,18 +91,18 @@ def split_rated(rated: Sequence[Rated], *, held_out_part: float, seed: int) -> P
 
 def _clusters(rated: Sequence[Rated], *, batches_apart: bool) -> list[list[Rated]]:
     """Exchanges tied together by a prompt or a batch, directly or through others."""
-    found: list[tuple[set[str], list[Rated]]] = []
+    clusters: list[tuple[set[str], list[Rated]]] = []
     for item in rated:
         ties = {f"prompt {item.group}"}
         if batches_apart:
             ties |= {f"batch {name}" for name in item.batches}
         members = [item]
-        for cluster in [cluster for cluster in found if cluster[0] & ties]:
+        for cluster in [cluster for cluster in clusters if cluster[0] & ties]:
             ties |= cluster[0]
             members = cluster[1] + members
-            found.remove(cluster)
-        found.append((ties, members))
-    return [members for _, members in found]
+            clusters.remove(cluster)
+        clusters.append((ties, members))
+    return [members for _, members in clusters]
 
 
 def _take(clusters: list[list[Rated]], size: float, *, leave: int) -> list[Rated]:
@@ -110,10 +111,6 @@ def _take(clusters: list[list[Rated]], size: float, *, leave: int) -> list[Rated
     while len(clusters) > leave and (not taken or len(taken) + len(clusters[-1]) / 2 < size):
         taken += clusters.pop()
     return taken
-
-
-MetricName = Literal["qwk", "log_loss"]
-LEAST: Final = 0.01  # a lower probability costs no more than this: one rater's slip must not decide a tuning
 
 
 class Spent(Exception):
@@ -170,14 +167,14 @@ class Tryout:
     def ask(self, program: Program, text: str) -> Outcome:
         """What the judge says with this program; asked twice, it is not asked again."""
         digest = self.register(program)
-        known = self.ledger.get((digest, text))
-        if known is None:
+        outcome = self.ledger.get((digest, text))
+        if outcome is None:
             form = self.forms[digest]
-            known = self.meter.call(
+            outcome = self.meter.call(
                 lambda: self.judge.ask({"exchange": text}, form), most=self.judge.most_calls
             )
-            self.ledger[digest, text] = known
-        return known
+            self.ledger[digest, text] = outcome
+        return outcome
 
     def register(self, program: Program) -> str:
         """Make a candidate known; returns the digest that names it."""
