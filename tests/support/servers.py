@@ -1,4 +1,4 @@
-"""A server on the loopback that answers by a script, for every fault there is; the real ones beside it."""
+"""A server on the loopback that answers by a script, for every fault there is."""
 
 import json
 from collections import Counter
@@ -10,26 +10,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Any, Self
-
-from real_servers import find_smollm2, start_llama_server, start_slow_server, start_systemone_server
-
-__all__ = [
-    "Answer",
-    "Call",
-    "Script",
-    "ScriptedServer",
-    "answer",
-    "answer_chat",
-    "answer_decisions",
-    "answer_systemone",
-    "find_smollm2",
-    "flaky",
-    "known_component",
-    "known_probabilities",
-    "start_llama_server",
-    "start_slow_server",
-    "start_systemone_server",
-]
 
 LONGEST_HANG = 30.0  # seconds; no test waits longer, and a forgotten one ends
 MOST_CALLS = 100_000

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from real_servers import find_smollm2, start_llama_server
 from repository import ROOT
-from servers import Answer, Call, ScriptedServer, find_smollm2, start_llama_server
+from servers import Answer, Call, ScriptedServer
 
 import cli
 

