@@ -1,8 +1,12 @@
-"""Bootstrap intervals for statistics of responses that come in clusters."""
+"""The cluster bootstrap: draws of whole clusters, statistics over all draws at once, percentile intervals.
+
+Everything slow (sorting, tabulating) happens once, when a statistic is made for its rows. What comes back is
+a function from counts, how often each draw takes each row, to the statistic in each draw. The plain value is
+the one draw that takes every row once, so a statistic and its interval can never follow two formulas.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +14,7 @@ from numpy.typing import NDArray
 from calibration.estimate import CONFIDENCE, Estimate, Floats, Integers, Interval
 
 Draws = NDArray[np.uint16]  # how often each draw (row) takes each cluster (column)
+Statistic = Callable[[Floats], Floats]  # counts (draws, rows) -> the statistic in each draw, (draws,)
 CELLS_AT_ONCE = 1 << 20  # bounds the memory of a step to some 10 MB, however many clusters there are
 
 
@@ -51,6 +56,13 @@ def resample_clusters(clusters: int, *, rng: np.random.Generator, draws: int = 2
     return drawn
 
 
+def sum_draws(sums: Floats, drawn: Draws) -> Floats:
+    """Add up the clusters of each draw, (clusters, columns) -> (draws, columns)."""
+    step = max(1, CELLS_AT_ONCE // max(1, drawn.shape[1]))
+    parts = [drawn[start : start + step].astype(float) @ sums for start in range(0, len(drawn), step)]
+    return np.vstack(parts) if parts else np.zeros((0, sums.shape[1]))
+
+
 def mean_intervals(sums: Floats, counts: Floats, drawn: Draws) -> list[Interval] | None:
     """Intervals of `sums.sum(0) / counts.sum()`, the means of several quantities over all responses.
 
@@ -60,28 +72,12 @@ def mean_intervals(sums: Floats, counts: Floats, drawn: Draws) -> list[Interval]
     """
     if len(counts) < 2:
         return None
-    both = np.column_stack([sums, counts])
-    step = max(1, CELLS_AT_ONCE // len(counts))
-    totals = np.vstack(
-        [drawn[start : start + step].astype(float) @ both for start in range(0, len(drawn), step)]
-    )
+    totals = sum_draws(np.column_stack([sums, counts]), drawn)
     totals = totals[totals[:, -1] > 0]
     means = totals[:, :-1] / totals[:, -1:]
     tail = (1 - CONFIDENCE) / 2
     lows, highs = np.quantile(means, [tail, 1 - tail], axis=0)
     return [Interval(float(low), float(high)) for low, high in zip(lows, highs, strict=True)]
-
-
-# Statistics of agreement over many bootstrap draws at once.
-#
-# Everything slow (sorting, tabulating) happens once, when a statistic is made for its rows. What comes
-# back is
-# a function from counts, how often each draw takes each row, to the statistic in each draw. The plain
-# value is
-# the one draw that takes every row once, so a statistic and its interval can never follow two formulas.
-
-Statistic = Callable[[Floats], Floats]  # counts (draws, rows) -> the statistic in each draw, (draws,)
-Weights = Literal["quadratic", "linear"] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +101,17 @@ def value_of(statistic: Statistic, rows: int) -> float:
 
 
 def sample(statistics: Mapping[str, Statistic], clusters: Integers, drawn: Draws) -> dict[str, Sampled]:
-    """Every statistic and its draws; `clusters` is each row's column in `drawn`, (draws, clusters)."""
-    found = {name: np.empty(len(drawn)) for name in statistics}
+    """Compute every statistic and its draws; `clusters` is each row's column in `drawn`."""
+    draws = {name: np.empty(len(drawn)) for name in statistics}
     step = max(1, CELLS_AT_ONCE // max(1, len(clusters)))
     for start in range(0, len(drawn), step):
         counts = drawn[start : start + step][:, clusters].astype(float)
         for name, statistic in statistics.items():
-            found[name][start : start + step] = statistic(counts)
-    rows = len(clusters)
-    return {name: Sampled(value_of(statistics[name], rows), draws) for name, draws in found.items()}
+            draws[name][start : start + step] = statistic(counts)
+    return {
+        name: Sampled(value_of(statistic, len(clusters)), draws[name])
+        for name, statistic in statistics.items()
+    }
 
 
 def ratio(above: Floats, below: Floats) -> Floats:
@@ -124,11 +122,5 @@ def ratio(above: Floats, below: Floats) -> Floats:
 
 
 def mean_of(values: Floats) -> Statistic:
+    """The mean of a column."""
     return lambda counts: ratio(counts @ values, counts.sum(axis=1))
-
-
-def _cells(ratings: NDArray[Any], labels: NDArray[Any]) -> tuple[Floats, Floats]:
-    """The values in use, and which cell of the table rating by label each row falls in, (rows, cells)."""
-    values, codes = np.unique(np.concatenate([ratings, labels]), return_inverse=True)
-    cell = codes[: len(ratings)] * len(values) + codes[len(ratings) :]
-    return values.astype(float), (cell[:, None] == np.arange(len(values) ** 2)).astype(float)

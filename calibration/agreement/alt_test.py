@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.agreement.metrics import sum_clusters, sum_draws
-from calibration.bootstrap import Draws, Sampled, ratio
+from calibration.bootstrap import Draws, Sampled, ratio, sum_draws
+from calibration.cluster import cluster_sums
 from calibration.estimate import Estimate, Floats, Integers, finite_or_none
 
 MIN_RATERS: Final = 3
@@ -162,7 +162,7 @@ def _advantage(wins: list[tuple[Integers, Floats]], clusters: Integers, drawn: D
     value = float(np.mean([own.mean() for _, own in wins]))
     means = []
     for items, own in wins:
-        sums = sum_clusters(np.column_stack([own, np.ones(len(own))]), clusters[items], drawn.shape[1])
+        sums = cluster_sums(clusters[items], np.column_stack([own, np.ones(len(own))]), drawn.shape[1])
         won, size = sum_draws(sums, drawn).T
         means.append(ratio(won, size))
     return Sampled(value, np.mean(means, axis=0)).estimate()

@@ -15,6 +15,7 @@ import numpy as np
 from calibration.agreement.alt_test import EPSILON, AlternativeTest, alternative_test
 from calibration.agreement.metrics import (
     Scaling,
+    Weights,
     alpha,
     balanced_accuracy,
     cohen_kappa,
@@ -23,29 +24,19 @@ from calibration.agreement.metrics import (
     gwet_ac,
     gwet_many,
     gwet_sums,
-    icc,
     icc_one,
     kappa,
     krippendorff_alpha,
     level_counts,
     one_way_sums,
-    sum_clusters,
-    sum_draws,
     table_of,
     tables_of,
 )
-from calibration.bootstrap import Draws, Sampled, Weights, ratio, resample_clusters
+from calibration.bootstrap import Draws, Sampled, ratio, resample_clusters, sum_draws
+from calibration.cluster import cluster_sums
 from calibration.estimate import Estimate, Floats, Integers, finite_or_none
 from calibration.pairing import Paired
 from data.errors import UserError
-
-# What agreement with single ratings can at most be, given how far two people would agree.
-#
-# The model: every response has a quality, every rating is that quality plus the rater's own noise, both
-# normal,
-# cut into levels where the observed shares say. The noise is what makes two raters agree by the given kappa.
-# Integrated over a grid of qualities, which is the simulation with infinitely many ratings and no chance
-# in it.
 
 PILOT_KAPPA: Final = 0.2817  # weighted, of the crowd study's pilot; with which weights is not known
 GRID: Final = 20_000
@@ -97,6 +88,10 @@ def reliability_bound(
     shares: Sequence[float] | Floats, *, reliability: float = PILOT_KAPPA, weights: Weights = "quadratic"
 ) -> Bound:
     """The bound for ratings with these shares of levels, were two people to agree by this Cohen's kappa.
+
+    Every response has a quality, every rating is that quality plus the rater's own noise, both normal, cut
+    into levels where the observed shares say. The noise is what makes two raters agree by the given kappa.
+    Integrated over a grid of qualities, which is the simulation with infinitely many ratings.
 
     >>> bound = reliability_bound([0.1111, 0.3116, 0.5773])
     >>> round(bound.perfect.exact, 2), round(bound.second_person.exact, 2)
@@ -345,7 +340,7 @@ def _people(grid: RatingGrid, drawn: Draws) -> dict[str, Estimate]:
     counts = level_counts(table, levels)
 
     def draws_of(rows: Floats) -> Floats:
-        return sum_draws(sum_clusters(rows, grid.clusters, drawn.shape[1]), drawn)
+        return sum_draws(cluster_sums(grid.clusters, rows, drawn.shape[1]), drawn)
 
     tables = draws_of(coincidences_of(counts).reshape(len(counts), -1)).reshape(-1, levels, levels)
     found = {"pairwise_qwk": _pairwise(grid, drawn)}
@@ -355,7 +350,8 @@ def _people(grid: RatingGrid, drawn: Draws) -> dict[str, Estimate]:
     for name, weights in COEFFICIENTS.items():
         value = gwet_ac(table, weights, levels=levels)
         found[name] = Sampled(value, gwet_many(draws_of(gwet_sums(counts, weights)), weights))
-    found["icc"] = Sampled(icc(table, "1"), icc_one(draws_of(one_way_sums(table))))
+    sums = one_way_sums(table)
+    found["icc"] = Sampled(float(icc_one(sums.sum(axis=0)[None])[0]), icc_one(draws_of(sums)))
     return {name: item.estimate() for name, item in found.items()}
 
 
@@ -370,7 +366,7 @@ def _pairwise(grid: RatingGrid, drawn: Draws) -> Sampled:
         items = here[one] & here[two]
         first, second = grid.table[one, items], grid.table[two, items]
         found = kappa(tables_of(first, second, grid.levels, grid.clusters[items], drawn), "quadratic")
-        values.append(cohen_kappa(first.astype(int), second.astype(int), levels=grid.levels))
+        values.append(cohen_kappa(first.astype(int), second.astype(int), "quadratic", levels=grid.levels))
         total += np.nan_to_num(found)
         defined += np.isfinite(found)
     known = [value for value in values if np.isfinite(value)]

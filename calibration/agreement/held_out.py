@@ -2,6 +2,10 @@
 
 A batch is ten prompts; of each model one person rated the ten responses. Whole batches are resampled, for all
 models together: responses share a rater, and models share prompts.
+
+Labels are made of probabilities by rules that use no rating of the split they label. The likeliest label is
+Good for almost every response (most ratings are), which would tell us about the crowd's mean and little about
+the judge; each rule takes that out in its own way.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,10 +17,10 @@ from numpy.typing import NDArray
 
 from calibration.agreement.metrics import (
     BINS,
+    TABLE_STATISTICS,
     auc_of,
-    balanced_accuracy_of,
     calibration_error_of,
-    kappa_of,
+    from_table,
     log_losses,
     positions,
     spearman_of,
@@ -35,11 +39,6 @@ from calibration.bootstrap import Draws, Sampled, Statistic, mean_of, resample_c
 from calibration.estimate import CONFIDENCE, Estimate, Floats, Integers
 from data.errors import UserError
 from data.records import LABELS
-
-# From probabilities to labels, by rules that use no rating of the split they label.
-#
-# The likeliest label is Good for almost every response (most ratings are), which would tell us about the
-# crowd's mean and little about the judge. Each rule takes that out in its own way.
 
 RATINGS = np.arange(1, len(LABELS) + 1)
 
@@ -268,10 +267,18 @@ def _response_statistics(held_out: HeldOut) -> dict[str, Statistic]:
     ratings, probabilities, split = held_out.rating, held_out.probabilities, held_out.split
     scores = expected_scores(probabilities)
     good, bad = ratings == GOOD + 1, ratings == 1
+    labels = {
+        "qwk": labels_by_frequency(scores, ratings, split),
+        "balanced_accuracy": labels_by_lift(probabilities, split),
+    }
+    by_label = {
+        name: from_table(TABLE_STATISTICS[name], ratings, given, len(LABELS))
+        for name, given in labels.items()
+    }
     return {
-        "qwk": kappa_of(ratings, labels_by_frequency(scores, ratings, split), "quadratic"),
+        "qwk": by_label["qwk"],
         "spearman": spearman_of(ratings.astype(float), scores),
-        "balanced_accuracy": balanced_accuracy_of(ratings, labels_by_lift(probabilities, split)),
+        "balanced_accuracy": by_label["balanced_accuracy"],
         "auc_good": auc_of(good, probabilities[:, GOOD]),
         "auc_bad": auc_of(bad, probabilities[:, 0]),
         "log_loss": mean_of(log_losses(ratings, probabilities)),

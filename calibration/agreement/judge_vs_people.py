@@ -1,10 +1,10 @@
 """A judge beside people: every metric of agreement, with intervals over whole clusters of ratings.
 
-Values come from scikit-learn, krippendorff and scipy, draws from `calibration.counts`.
+Values come from scikit-learn, krippendorff and scipy, draws from count tables.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -18,13 +18,12 @@ from calibration.agreement.metrics import (
     point_value,
     positions,
     spearman_of,
-    sum_clusters,
-    sum_draws,
     table_of,
     tables_of,
 )
 from calibration.agreement.model_levels import ModelLevel, ModelMeans, model_levels, model_means, tabulate
-from calibration.bootstrap import Draws, Sampled, Statistic, resample_clusters, sample
+from calibration.bootstrap import Draws, Sampled, Statistic, resample_clusters, sample, sum_draws
+from calibration.cluster import cluster_sums
 from calibration.estimate import Estimate, Floats, Integers
 from calibration.pairing import Cluster, Paired
 from data.records import LABELS
@@ -93,7 +92,7 @@ def agreement(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) ->
     kind, codes = _clusters(paired)
     count = int(codes.max()) + 1 if len(codes) else 0
     drawn = resample_clusters(count, rng=rng, draws=draws if count > 1 else 0)
-    found = _label_metrics(paired, codes, drawn) | _score_metrics(paired, codes, drawn)
+    metrics = _label_metrics(paired, codes, drawn) | _score_metrics(paired, codes, drawn)
     table = table_of(paired.rating, paired.label, paired.levels)
     return Agreement(
         scale=paired.scale,
@@ -103,7 +102,7 @@ def agreement(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) ->
         clusters=kind,
         cluster_count=count,
         draws=len(drawn),
-        metrics={name: item.estimate() for name, item in found.items()},
+        metrics={name: item.estimate() for name, item in metrics.items()},
         confusion=tuple(tuple(int(cell) for cell in row) for row in table),
         means=model_means(paired.model, paired.rating, paired.score, codes, drawn),
         shares=_shares(paired, codes, drawn),
@@ -133,62 +132,60 @@ def _clusters(paired: Paired) -> tuple[Cluster, Integers]:
 def _label_metrics(paired: Paired, codes: Integers, drawn: Draws) -> dict[str, Sampled]:
     levels, ratings = paired.levels, paired.rating
     tables = tables_of(ratings, paired.label, levels, codes, drawn)
-    found = {
+    metrics = {
         name: Sampled(point_value(name, ratings, paired.label, levels), statistic(tables))
         for name, statistic in TABLE_STATISTICS.items()
     }
     if len(paired):
         cut = matched_labels(ratings, paired.score, levels)
-        own = TABLE_STATISTICS["qwk"](tables_of(ratings, cut, levels, codes, drawn))
-        found["qwk_matched"] = Sampled(point_value("qwk", ratings, cut, levels), own)
-    return found
+        draws = TABLE_STATISTICS["qwk"](tables_of(ratings, cut, levels, codes, drawn))
+        metrics["qwk_matched"] = Sampled(point_value("qwk", ratings, cut, levels), draws)
+    return metrics
 
 
 def _score_metrics(paired: Paired, codes: Integers, drawn: Draws) -> dict[str, Sampled]:
     ratings, scores = paired.rating.astype(float), paired.score
     ranked = _ranked(ratings, scores, codes, drawn)
     sums = icc_sums(ratings, scores, (paired.levels + 1) / 2)
-    each = sum_draws(sum_clusters(sums, codes, drawn.shape[1]), drawn)
+    each = sum_draws(cluster_sums(codes, sums, drawn.shape[1]), drawn)
     value = float(icc_two(sums.sum(axis=0)[None])[0])
     return ranked | {"icc": Sampled(value, icc_two(each))}
 
 
 def _ranked(ratings: Floats, scores: Floats, codes: Integers, drawn: Draws) -> dict[str, Sampled]:
-    """Rank correlations; where scores repeat, rows alike are counted together."""
+    """Rank correlations, their values by scipy; where scores repeat, rows alike are counted together."""
     cells, rows = np.unique(np.column_stack([ratings, scores]), axis=0, return_inverse=True)
     if len(cells) > MAX_CELLS:
-        return _by_scipy(sample(_rank_statistics(ratings, scores), codes, drawn), ratings, scores)
-    kinds = drawn.shape[1]
-    counted = np.bincount(codes * len(cells) + rows.ravel(), minlength=kinds * len(cells))
-    counts = sum_draws(counted.reshape(kinds, len(cells)).astype(float), drawn)
-    whole = counted.reshape(kinds, len(cells)).sum(axis=0)[None].astype(float)
-    found = {
-        name: Sampled(float(statistic(whole)[0]), statistic(counts))
-        for name, statistic in _rank_statistics(cells[:, 0], cells[:, 1]).items()
+        sampled = sample(_rank_statistics(ratings, scores), codes, drawn)
+    else:
+        kinds = drawn.shape[1]
+        counted = np.bincount(codes * len(cells) + rows.ravel(), minlength=kinds * len(cells))
+        clusters = counted.reshape(kinds, len(cells)).astype(float)
+        counts, whole = sum_draws(clusters, drawn), clusters.sum(axis=0)[None]
+        sampled = {
+            name: Sampled(float(statistic(whole)[0]), statistic(counts))
+            for name, statistic in _rank_statistics(cells[:, 0], cells[:, 1]).items()
+        }
+    from scipy import stats
+
+    library = {"spearman": stats.spearmanr, "kendall": stats.kendalltau}
+    # Asked only where there is an answer: scipy warns where there is none.
+    return {
+        name: replace(item, value=float(library[name](ratings, scores).statistic))
+        if np.isfinite(item.value)
+        else item
+        for name, item in sampled.items()
     }
-    return _by_scipy(found, ratings, scores)
 
 
 def _rank_statistics(ratings: Floats, scores: Floats) -> dict[str, Statistic]:
     return {"spearman": spearman_of(ratings, scores), "kendall": kendall_of(ratings, scores)}
 
 
-def _by_scipy(found: Mapping[str, Sampled], ratings: Floats, scores: Floats) -> dict[str, Sampled]:
-    from scipy import stats
-
-    library = {"spearman": stats.spearmanr, "kendall": stats.kendalltau}
-    return {
-        name: Sampled(float(library[name](ratings, scores).statistic), item.draws)
-        if np.isfinite(item.value)
-        else item
-        for name, item in found.items()
-    }
-
-
 def _shares(paired: Paired, codes: Integers, drawn: Draws) -> tuple[ModelLevel, ...] | None:
     if paired.scale != LABELS:
         return None
-    said = paired.probabilities
-    if said is None:
-        said = (paired.label[:, None] == np.arange(1, paired.levels + 1)).astype(float)
-    return model_levels(tabulate(paired.model, codes, paired.rating, said, drawn))
+    probabilities = paired.probabilities
+    if probabilities is None:
+        probabilities = (paired.label[:, None] == np.arange(1, paired.levels + 1)).astype(float)
+    return model_levels(tabulate(paired.model, codes, paired.rating, probabilities, drawn))

@@ -1,9 +1,10 @@
-"""Statistics of agreement from count tables, over many bootstrap draws at once.
+"""Statistics of agreement: of a judge with people, and of people among themselves.
 
 Two parties give a table of how often the one said a while the other said b, (draws, k, k); a draw is a sum of
-its clusters' tables, so thousands of draws are one matrix product. Whatever is undefined is nan. By hand,
-since the libraries take one data set at a time; `calibration.interrater` has their values, and the tests
-hold the two together.
+its clusters' tables, so thousands of draws are one matrix product. The draws are by hand, since the libraries
+take one data set at a time; single values come from scikit-learn, krippendorff and scipy where they have
+them, and the tests hold the two together. `*_error`: smaller is better; of all else, more. Whatever is
+undefined is nan; nothing raises or warns on degenerate ratings.
 """
 
 from collections.abc import Callable
@@ -13,222 +14,28 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.bootstrap import CELLS_AT_ONCE, Draws, Statistic, Weights, _cells, mean_of, ratio, value_of
+from calibration.bootstrap import Draws, Statistic, mean_of, ratio, sum_draws, value_of
 from calibration.estimate import Floats, Integers
 
-
-def kappa_of(ratings: NDArray[Any], labels: NDArray[Any], weights: Weights) -> Statistic:
-    """Cohen's kappa: 1 - observed / expected disagreement; from -1 to 1, where 0 is chance.
-
-    A pair x, y disagrees by (x - y)^2 with quadratic `weights`, by |x - y| with linear ones, and by 1, if it
-    differs at all, with None. "Expected" is over all pairs of one's ratings with the other's labels.
-    Undefined when both gave one and the same value throughout.
-    """
-    values, cells = _cells(ratings, labels)
-    gaps = np.abs(values[:, None] - values[None, :])
-    distance = {"quadratic": gaps**2, "linear": gaps, None: (gaps > 0).astype(float)}[weights]
-
-    def kappa(counts: Floats) -> Floats:
-        table = (counts @ cells).reshape(-1, len(values), len(values))
-        observed = (table * distance).sum(axis=(1, 2)) * table.sum(axis=(1, 2))
-        expected = ((table.sum(axis=2) @ distance) * table.sum(axis=1)).sum(axis=1)
-        return 1 - ratio(observed, expected)
-
-    return kappa
-
-
-def balanced_accuracy_of(ratings: NDArray[Any], labels: NDArray[Any]) -> Statistic:
-    """The mean over ratings that occur of the part of them the label hits; from 0 to 1.
-
-    With k ratings chance is 1 / k. Undefined when only one rating occurs: there is nothing to balance.
-    """
-    values, cells = _cells(ratings, labels)
-
-    def balanced_accuracy(counts: Floats) -> Floats:
-        table = (counts @ cells).reshape(-1, len(values), len(values))
-        recalls = ratio(np.diagonal(table, axis1=1, axis2=2), table.sum(axis=2))
-        rated = ~np.isnan(recalls)
-        total, kinds = np.where(rated, recalls, 0).sum(axis=1), rated.sum(axis=1).astype(float)
-        return ratio(total, np.where(kinds > 1, kinds, 0.0))
-
-    return balanced_accuracy
-
-
-def auc_of(positive: NDArray[np.bool_], scores: Floats) -> Statistic:
-    """How often a positive scores above a negative, a tie counting half (Mann-Whitney); from 0 to 1.
-
-    0.5 is chance. Undefined when all or none are positive.
-    """
-    ties = _ties(scores)
-
-    def auc(counts: Floats) -> Floats:
-        above = ties.sums(counts * positive)
-        below = ties.sums(counts * ~positive)
-        wins = (above * (below.cumsum(axis=1) - below / 2)).sum(axis=1)
-        return ratio(wins, above.sum(axis=1) * below.sum(axis=1))
-
-    return auc
-
-
-def spearman_of(first: Floats, second: Floats) -> Statistic:
-    one, two = _ties(first), _ties(second)
-    return lambda counts: correlation(one.ranks(counts), two.ranks(counts), counts)
-
-
-def calibration_error_of(positive: NDArray[np.bool_], probabilities: Floats, bins: int) -> Statistic:
-    # Bins are cut once, over all rows; a draw that cut its own would also measure how the cuts jump.
-    number = (positions(probabilities) * bins).astype(np.intp)
-    excess = (probabilities - positive)[:, None] * (number[:, None] == np.arange(bins))
-    return lambda counts: ratio(np.abs(counts @ excess).sum(axis=1), counts.sum(axis=1))
-
-
-def correlation(first: Floats, second: Floats, counts: Floats) -> Floats:
-    """Pearson's r over the last axis, each pair taken `counts` times."""
-    total = counts.sum(axis=1)
-    one = first - ratio((counts * first).sum(axis=1), total)[:, None]
-    two = second - ratio((counts * second).sum(axis=1), total)[:, None]
-    squares = (counts * one**2).sum(axis=1) * (counts * two**2).sum(axis=1)
-    return ratio((counts * one * two).sum(axis=1), np.sqrt(squares))
-
-
-def kendall(first: Floats, second: Floats) -> Floats:
-    """Kendall's tau-b over the last axis, (draws, rows) -> (draws,); takes all pairs, so tens of rows."""
-    one = np.sign(first[:, :, None] - first[:, None, :])
-    two = np.sign(second[:, :, None] - second[:, None, :])
-    untied = (one**2).sum(axis=(1, 2)) * (two**2).sum(axis=(1, 2))
-    return ratio((one * two).sum(axis=(1, 2)), np.sqrt(untied))
-
-
-def positions(values: Floats) -> Floats:
-    """Where each value stands among all, strictly between 0 and 1; equal values stand at the same place.
-
-    >>> positions(np.array([5.0, 1.0, 5.0, 9.0])).tolist()
-    [0.5, 0.125, 0.5, 0.875]
-    """
-    ranks: Floats = _ties(values).ranks(np.ones((1, len(values))))[0]
-    return (ranks - 0.5) / max(1, len(values))
-
-
-@dataclass(frozen=True, slots=True)
-class _Ties:
-    """Rows in groups of equal value, the groups in ascending order."""
-
-    order: Integers  # rows, sorted
-    starts: Integers  # where each group begins in `order`
-    group: Integers  # each row's group
-
-    def sums(self, counts: Floats) -> Floats:
-        ordered = counts[:, self.order]
-        return (
-            ordered if len(self.starts) == len(self.order) else np.add.reduceat(ordered, self.starts, axis=1)
-        )
-
-    def ranks(self, counts: Floats) -> Floats:
-        """Each row's average rank, (draws, rows), among rows that are there `counts` times."""
-        sums = self.sums(counts)
-        ranks: Floats = (sums.cumsum(axis=1) - (sums - 1) / 2)[:, self.group]
-        return ranks
-
-
-def _ties(values: Floats) -> _Ties:
-    _, group, sizes = np.unique(values, return_inverse=True, return_counts=True)
-    return _Ties(np.argsort(group, kind="stable"), np.cumsum(sizes) - sizes, group)
-
-
-# How far a judge and the crowd agree: one pure function per statistic.
-#
-# By hand, because sklearn.metrics takes 2.9 s to import and has no weights for bootstrap counts; the sums are
-# in `calibration.resampling`, where intervals come from. `*_error`: smaller is better; of all else, more.
-# Where
-# a statistic is undefined it is nan; none raises or warns on degenerate ratings.
-
-LEAST_PROBABILITY: Final = 1e-6  # judgments are written to six digits: a 0 may stand for anything below this
-BINS: Final = 10
-
-
-def spearman(first: ArrayLike, second: ArrayLike) -> float:
-    """Pearson's correlation of the ranks, where equal values share their average rank; from -1 to 1.
-
-    Undefined when either is constant.
-
-    >>> spearman([1, 2, 3, 3], [0.1, 0.4, 0.5, 0.5])
-    1.0
-    >>> spearman([1, 2, 3], [7, 7, 7])
-    nan
-    """
-    one, two = _floats(first), _floats(second)
-    return value_of(spearman_of(one, two), len(one))
-
-
-def brier_error(ratings: ArrayLike, probabilities: ArrayLike) -> float:
-    """The mean squared distance between the probabilities and the rating as 0s and a 1; from 0 to 2.
-
-    Undefined without ratings.
-
-    >>> round(brier_error([1, 3], [[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]]), 3)
-    0.22
-    """
-    table = _floats(probabilities)
-    hits = np.asarray(ratings)[:, None] == np.arange(1, table.shape[-1] + 1) if table.size else table
-    return value_of(mean_of(((table - hits) ** 2).sum(axis=-1)), len(table))
-
-
-def calibration_error(positive: ArrayLike, probabilities: ArrayLike, bins: int = BINS) -> float:
-    """The mean over responses of |mean probability - positive part| in the response's bin; from 0 to 1.
-
-    The responses are sorted by probability and cut into `bins` bins of equal count; equal probabilities stay
-    together, in the bin of their middle, so bins may differ in size or stand empty. Chance alone keeps a
-    perfect judge above 0, by about 0.8 sqrt(bins p (1 - p) / n): compare judges on the same responses only.
-    Undefined without responses.
-
-    >>> round(calibration_error([True, False, True, True], [0.2, 0.2, 0.9, 0.9], bins=2), 3)
-    0.2
-    """
-    outcome = np.asarray(positive, dtype=bool)
-    return value_of(calibration_error_of(outcome, _floats(probabilities), bins), len(outcome))
-
-
-def log_losses(ratings: NDArray[Any], probabilities: Floats) -> Floats:
-    """The log-loss of each response, (rows,)."""
-    if not probabilities.size:
-        return np.zeros(0)
-    given = np.take_along_axis(probabilities, ratings[:, None].astype(np.intp) - 1, axis=1)[:, 0]
-    return -np.log(np.maximum(given, LEAST_PROBABILITY))
-
-
-def _floats(values: ArrayLike) -> Floats:
-    return np.asarray(values, dtype=float)
-
-
+Weights = Literal["quadratic", "linear"] | None
 Scaling = Literal["nominal", "ordinal", "interval"]
 TableStatistic = Callable[[Floats], Floats]  # (draws, k, k) -> (draws,)
-
-
-def sum_clusters(values: Floats, clusters: Integers, size: int) -> Floats:
-    """Rows summed by cluster, (rows, columns) -> (size, columns)."""
-    columns = [np.bincount(clusters, values[:, column], size) for column in range(values.shape[1])]
-    return np.column_stack(columns).astype(float)
-
-
-def sum_draws(sums: Floats, drawn: Draws) -> Floats:
-    """What each draw adds up to, (clusters, columns) -> (draws, columns)."""
-    step = max(1, CELLS_AT_ONCE // max(1, drawn.shape[1]))
-    parts = [drawn[start : start + step].astype(float) @ sums for start in range(0, len(drawn), step)]
-    return np.vstack(parts) if parts else np.zeros((0, sums.shape[1]))
+LEAST_PROBABILITY: Final = 1e-6  # judgments are written to six digits: a 0 may stand for anything below this
+BINS: Final = 10
 
 
 def tables_of(
     first: NDArray[Any], second: NDArray[Any], levels: int, clusters: Integers, drawn: Draws
 ) -> Floats:
     """The table of two columns of positions 1..k in each draw, (draws, k, k)."""
-    cells = levels * (np.asarray(first, dtype=np.intp) - 1) + np.asarray(second, dtype=np.intp) - 1
+    cells = _cells(first, second, levels)
     kinds = drawn.shape[1]
     counted = np.bincount(clusters * levels**2 + cells, minlength=kinds * levels**2)
     return sum_draws(counted.reshape(kinds, levels**2).astype(float), drawn).reshape(-1, levels, levels)
 
 
 def table_of(first: NDArray[Any], second: NDArray[Any], levels: int) -> Floats:
-    """The same of all rows, (k, k): the first's positions down, the second's across.
+    """The table of all rows, (k, k): the first's positions down, the second's across.
 
     >>> table_of(np.array([1, 2, 2]), np.array([1, 1, 2]), 2).tolist()
     [[1.0, 0.0], [1.0, 1.0]]
@@ -238,6 +45,20 @@ def table_of(first: NDArray[Any], second: NDArray[Any], levels: int) -> Floats:
     return table
 
 
+def from_table(
+    statistic: TableStatistic, first: NDArray[Any], second: NDArray[Any], levels: int
+) -> Statistic:
+    """A statistic of tables as one of rows, for draws that take rows of other statistics too."""
+    inside = (_cells(first, second, levels)[:, None] == np.arange(levels**2)).astype(float)
+    return lambda counts: statistic((counts @ inside).reshape(-1, levels, levels))
+
+
+def _cells(first: NDArray[Any], second: NDArray[Any], levels: int) -> Integers:
+    """Which cell of the table each row falls in."""
+    cells: Integers = levels * (np.asarray(first, dtype=np.intp) - 1) + np.asarray(second, dtype=np.intp) - 1
+    return cells
+
+
 def exact(tables: Floats) -> Floats:
     """The part of rows in which both say the same."""
     return ratio(np.trace(tables, axis1=1, axis2=2), tables.sum(axis=(1, 2)))
@@ -245,19 +66,24 @@ def exact(tables: Floats) -> Floats:
 
 def balanced_accuracy(tables: Floats) -> Floats:
     """The mean over levels the first gave of the part of them the second hit; nan with one such level."""
-    recalls = ratio(_diagonal(tables), tables.sum(axis=2))
+    recalls = ratio(np.diagonal(tables, axis1=1, axis2=2), tables.sum(axis=2))
     kinds = np.isfinite(recalls).sum(axis=1).astype(float)
     return ratio(np.nansum(recalls, axis=1), np.where(kinds > 1, kinds, 0.0))
 
 
 def macro_f1(tables: Floats) -> Floats:
     """The mean over levels either gave of 2 hits / (given by the one + given by the other)."""
-    scores = ratio(2 * _diagonal(tables), tables.sum(axis=2) + tables.sum(axis=1))
+    scores = ratio(2 * np.diagonal(tables, axis1=1, axis2=2), tables.sum(axis=2) + tables.sum(axis=1))
     return ratio(np.nansum(scores, axis=1), np.isfinite(scores).sum(axis=1).astype(float))
 
 
 def kappa(tables: Floats, weights: Weights) -> Floats:
-    """Cohen's kappa over the whole scale: neighbouring levels are one apart, whether or not they occur."""
+    """Cohen's kappa: 1 - observed / expected disagreement; from -1 to 1, where 0 is chance.
+
+    Levels x and y disagree by (x - y)^2 with quadratic `weights`, by |x - y| with linear ones, and by 1, if
+    they differ at all, with None; neighbouring levels are one apart, whether or not they occur. "Expected" is
+    over all pairs of one's ratings with the other's. Undefined when both gave one level throughout.
+    """
     distance = distances(tables.shape[1], weights)
     observed = (tables * distance).sum(axis=(1, 2)) * tables.sum(axis=(1, 2))
     expected = ((tables.sum(axis=2) @ distance) * tables.sum(axis=1)).sum(axis=1)
@@ -339,6 +165,64 @@ def coincidences_of(counts: Floats) -> Floats:
     return shared
 
 
+def _alpha_of_two(scaling: Scaling) -> TableStatistic:
+    return lambda tables: alpha(tables + tables.transpose(0, 2, 1), scaling)
+
+
+TABLE_STATISTICS: Final[dict[str, TableStatistic]] = {
+    "exact": exact,
+    "balanced_accuracy": balanced_accuracy,
+    "macro_f1": macro_f1,
+    "kappa": lambda tables: kappa(tables, None),
+    "kappa_linear": lambda tables: kappa(tables, "linear"),
+    "qwk": lambda tables: kappa(tables, "quadratic"),
+    "alpha_nominal": _alpha_of_two("nominal"),
+    "alpha_ordinal": _alpha_of_two("ordinal"),
+    "alpha_interval": _alpha_of_two("interval"),
+    "ac1": lambda tables: gwet(tables, None),
+    "ac2": lambda tables: gwet(tables, "quadratic"),
+}
+
+
+def auc_of(positive: NDArray[np.bool_], scores: Floats) -> Statistic:
+    """How often a positive scores above a negative, a tie counting half (Mann-Whitney); from 0 to 1.
+
+    0.5 is chance. Undefined when all or none are positive.
+    """
+    ties = _ties(scores)
+
+    def auc(counts: Floats) -> Floats:
+        above = ties.sums(counts * positive)
+        below = ties.sums(counts * ~positive)
+        wins = (above * (below.cumsum(axis=1) - below / 2)).sum(axis=1)
+        return ratio(wins, above.sum(axis=1) * below.sum(axis=1))
+
+    return auc
+
+
+def spearman_of(first: Floats, second: Floats) -> Statistic:
+    """Pearson's correlation of the ranks, where equal values share their average rank."""
+    one, two = _ties(first), _ties(second)
+    return lambda counts: correlation(one.ranks(counts), two.ranks(counts), counts)
+
+
+def calibration_error_of(positive: NDArray[np.bool_], probabilities: Floats, bins: int) -> Statistic:
+    """The mean over rows of |mean probability - positive part| in the row's bin; see `calibration_error`."""
+    # Bins are cut once, over all rows; a draw that cut its own would also measure how the cuts jump.
+    number = (positions(probabilities) * bins).astype(np.intp)
+    excess = (probabilities - positive)[:, None] * (number[:, None] == np.arange(bins))
+    return lambda counts: ratio(np.abs(counts @ excess).sum(axis=1), counts.sum(axis=1))
+
+
+def correlation(first: Floats, second: Floats, counts: Floats) -> Floats:
+    """Pearson's r over the last axis, each pair taken `counts` times."""
+    total = counts.sum(axis=1)
+    one = first - ratio((counts * first).sum(axis=1), total)[:, None]
+    two = second - ratio((counts * second).sum(axis=1), total)[:, None]
+    squares = (counts * one**2).sum(axis=1) * (counts * two**2).sum(axis=1)
+    return ratio((counts * one * two).sum(axis=1), np.sqrt(squares))
+
+
 def kendall_of(ratings: NDArray[Any], scores: Floats) -> Statistic:
     """Tau-b of ratings on a few levels with scores of any kind."""
     levels = np.unique(ratings)
@@ -407,38 +291,94 @@ def icc_one(sums: Floats) -> Floats:
     return ratio(between - within, np.where(squares - ratio(total**2, count) > 1e-12 * squares, below, 0.0))
 
 
-def _diagonal(tables: Floats) -> Floats:
-    return np.diagonal(tables, axis1=1, axis2=2)
+def positions(values: Floats) -> Floats:
+    """Where each value stands among all, strictly between 0 and 1; equal values stand at the same place.
+
+    >>> positions(np.array([5.0, 1.0, 5.0, 9.0])).tolist()
+    [0.5, 0.125, 0.5, 0.875]
+    """
+    ranks: Floats = _ties(values).ranks(np.ones((1, len(values))))[0]
+    return (ranks - 0.5) / max(1, len(values))
 
 
-def _alpha_of_two(scaling: Scaling) -> TableStatistic:
-    return lambda tables: alpha(tables + tables.transpose(0, 2, 1), scaling)
+@dataclass(frozen=True, slots=True)
+class _Ties:
+    """Rows in groups of equal value, the groups in ascending order."""
+
+    order: Integers  # rows, sorted
+    starts: Integers  # where each group begins in `order`
+    group: Integers  # each row's group
+
+    def sums(self, counts: Floats) -> Floats:
+        ordered = counts[:, self.order]
+        return (
+            ordered if len(self.starts) == len(self.order) else np.add.reduceat(ordered, self.starts, axis=1)
+        )
+
+    def ranks(self, counts: Floats) -> Floats:
+        """Each row's average rank, (draws, rows), among rows that are there `counts` times."""
+        sums = self.sums(counts)
+        ranks: Floats = (sums.cumsum(axis=1) - (sums - 1) / 2)[:, self.group]
+        return ranks
 
 
-TABLE_STATISTICS: Final[dict[str, TableStatistic]] = {
-    "exact": exact,
-    "balanced_accuracy": balanced_accuracy,
-    "macro_f1": macro_f1,
-    "kappa": lambda tables: kappa(tables, None),
-    "kappa_linear": lambda tables: kappa(tables, "linear"),
-    "qwk": lambda tables: kappa(tables, "quadratic"),
-    "alpha_nominal": _alpha_of_two("nominal"),
-    "alpha_ordinal": _alpha_of_two("ordinal"),
-    "alpha_interval": _alpha_of_two("interval"),
-    "ac1": lambda tables: gwet(tables, None),
-    "ac2": lambda tables: gwet(tables, "quadratic"),
-}
+def _ties(values: Floats) -> _Ties:
+    _, group, sizes = np.unique(values, return_inverse=True, return_counts=True)
+    return _Ties(np.argsort(group, kind="stable"), np.cumsum(sizes) - sizes, group)
 
 
-# How reliable ratings are, between two parties or among any number of people.
-#
-# Values come from scikit-learn and krippendorff where they have them. A table of ratings is (raters,
-# items), of
-# positions 1..k, with nan where somebody did not rate. Whatever is undefined is nan; nothing raises or
-# warns on
-# degenerate ratings.
+def spearman(first: ArrayLike, second: ArrayLike) -> float:
+    """Pearson's correlation of the ranks, where equal values share their average rank; from -1 to 1.
 
-IccKind = Literal["1", "A1", "C1"]
+    Undefined when either is constant.
+
+    >>> spearman([1, 2, 3, 3], [0.1, 0.4, 0.5, 0.5])
+    1.0
+    >>> spearman([1, 2, 3], [7, 7, 7])
+    nan
+    """
+    one, two = _floats(first), _floats(second)
+    return value_of(spearman_of(one, two), len(one))
+
+
+def brier_error(ratings: ArrayLike, probabilities: ArrayLike) -> float:
+    """The mean squared distance between the probabilities and the rating as 0s and a 1; from 0 to 2.
+
+    Undefined without ratings.
+
+    >>> round(brier_error([1, 3], [[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]]), 3)
+    0.22
+    """
+    table = _floats(probabilities)
+    hits = np.asarray(ratings)[:, None] == np.arange(1, table.shape[-1] + 1) if table.size else table
+    return value_of(mean_of(((table - hits) ** 2).sum(axis=-1)), len(table))
+
+
+def calibration_error(positive: ArrayLike, probabilities: ArrayLike, bins: int = BINS) -> float:
+    """The mean over responses of |mean probability - positive part| in the response's bin; from 0 to 1.
+
+    The responses are sorted by probability and cut into `bins` bins of equal count; equal probabilities stay
+    together, in the bin of their middle, so bins may differ in size or stand empty. Chance alone keeps a
+    perfect judge above 0, by about 0.8 sqrt(bins p (1 - p) / n): compare judges on the same responses only.
+    Undefined without responses.
+
+    >>> round(calibration_error([True, False, True, True], [0.2, 0.2, 0.9, 0.9], bins=2), 3)
+    0.2
+    """
+    outcome = np.asarray(positive, dtype=bool)
+    return value_of(calibration_error_of(outcome, _floats(probabilities), bins), len(outcome))
+
+
+def log_losses(ratings: NDArray[Any], probabilities: Floats) -> Floats:
+    """The log-loss of each response, (rows,)."""
+    if not probabilities.size:
+        return np.zeros(0)
+    given = np.take_along_axis(probabilities, ratings[:, None].astype(np.intp) - 1, axis=1)[:, 0]
+    return -np.log(np.maximum(given, LEAST_PROBABILITY))
+
+
+def _floats(values: ArrayLike) -> Floats:
+    return np.asarray(values, dtype=float)
 
 
 def point_value(name: str, ratings: NDArray[Any], labels: NDArray[Any], levels: int) -> float:
@@ -449,33 +389,29 @@ def point_value(name: str, ratings: NDArray[Any], labels: NDArray[Any], levels: 
     return library(ratings, labels, levels) if library and np.isfinite(own) else own
 
 
-def cohen_kappa(
-    first: ArrayLike, second: ArrayLike, weights: Weights = "quadratic", *, levels: int | None = None
-) -> float:
-    """Cohen's kappa by scikit-learn, over a scale of 1 to `levels`, or without it over the levels that occur.
+def cohen_kappa(first: ArrayLike, second: ArrayLike, weights: Weights, *, levels: int) -> float:
+    """Cohen's kappa by scikit-learn, over the whole scale from 1 to `levels`.
 
-    The second way is what scikit-learn does by itself, and many papers with it: levels that nobody used are
-    taken out, so 3 and 5 become neighbours where there is no 4. Only the first keeps the scale.
+    Left to itself scikit-learn, and many papers with it, takes levels out that nobody used, so that 3 and 5
+    become neighbours where there is no 4.
 
-    >>> first, second = [1, 2, 5, 5], [1, 5, 5, 5]
-    >>> round(cohen_kappa(first, second, levels=5), 3), round(cohen_kappa(first, second), 3)
-    (0.667, 0.833)
+    >>> round(cohen_kappa([1, 2, 5, 5], [1, 5, 5, 5], "quadratic", levels=5), 3)
+    0.667
     """
     one, two = np.asarray(first), np.asarray(second)
     if not one.size or len(np.unique(np.concatenate([one, two]))) < 2:
         return float("nan")
     from sklearn.metrics import cohen_kappa_score
 
-    scale = np.arange(1, levels + 1) if levels is not None else None
-    return float(cohen_kappa_score(one, two, weights=weights, labels=scale))
+    return float(cohen_kappa_score(one, two, weights=weights, labels=np.arange(1, levels + 1)))
 
 
-def krippendorff_alpha(table: ArrayLike, scaling: Scaling = "ordinal", *, levels: int | None = None) -> float:
-    """Krippendorff's alpha of a table with gaps, by the library of that name.
+def krippendorff_alpha(table: ArrayLike, scaling: Scaling, *, levels: int) -> float:
+    """Krippendorff's alpha of a (raters, items) table of positions, nan where somebody did not rate.
 
-    Undefined when no item has two ratings, or when all that have show one and the same level.
+    By the library of that name. Undefined when no item has two ratings, or when all that have show one level.
 
-    >>> round(krippendorff_alpha([[1, 2, 3, 3], [1, 2, 2, np.nan]], "nominal"), 3)
+    >>> round(krippendorff_alpha([[1, 2, 3, 3], [1, 2, 2, np.nan]], "nominal", levels=3), 3)
     0.545
     """
     rated = np.asarray(table, dtype=float)
@@ -484,54 +420,25 @@ def krippendorff_alpha(table: ArrayLike, scaling: Scaling = "ordinal", *, levels
         return float("nan")
     import krippendorff
 
-    domain = list(range(1, counts.shape[1] + 1))
+    domain = list(range(1, levels + 1))
     return float(krippendorff.alpha(rated, value_domain=domain, level_of_measurement=scaling))
 
 
-def gwet_ac(table: ArrayLike, weights: Weights = None, *, levels: int | None = None) -> float:
-    """Gwet's AC1, or with `weights` AC2, of a table with gaps; for want of a library by hand.
+def gwet_ac(table: ArrayLike, weights: Weights, *, levels: int) -> float:
+    """Gwet's AC1, or with `weights` AC2, of a (raters, items) table with gaps.
 
-    Undefined when no item has two ratings.
+    By hand: irrCAC, which has it, wants a numpy below 2. Undefined when no item has two ratings.
 
-    >>> round(gwet_ac([[1] * 118 + [1] * 5 + [2] * 2, [1] * 118 + [2] * 5 + [1] * 2]), 4)
+    >>> round(gwet_ac([[1] * 118 + [1] * 5 + [2] * 2, [1] * 118 + [2] * 5 + [1] * 2], None, levels=2), 4)
     0.9408
     """
     counts = level_counts(np.asarray(table, dtype=float), levels)
     return float(gwet_many(gwet_sums(counts, weights).sum(axis=0)[None], weights)[0])
 
 
-def icc(table: ArrayLike, kind: IccKind = "A1") -> float:
-    """The intraclass correlation of a single rating (McGraw and Wong); by hand, for want of a library.
-
-    "1": one-way, each item rated by people of its own, gaps welcome. "A1": two-way, the same people rated
-    all items, and their levels count. "C1": two-way, and they do not. The last two leave out items with gaps.
-    Undefined with fewer than two items or raters, and when all ratings are alike.
-
-    >>> round(icc([[1, 2, 3, 3], [2, 3, 4, 4]], "C1"), 3), round(icc([[1, 2, 3, 3], [2, 3, 4, 4]], "A1"), 3)
-    (1.0, 0.647)
-    """
-    rated = np.asarray(table, dtype=float)
-    if kind == "1":
-        return float(icc_one(one_way_sums(rated).sum(axis=0)[None])[0])
-    whole = rated[:, np.isfinite(rated).all(axis=0)]
-    raters, items = whole.shape
-    if raters < 2 or items < 2 or np.ptp(whole) == 0:
-        return float("nan")
-    centred = whole - whole.mean()
-    between = raters * (centred.mean(axis=0) ** 2).sum() / (items - 1)
-    parties = items * (centred.mean(axis=1) ** 2).sum() / (raters - 1)
-    apart = centred - centred.mean(axis=0) - centred.mean(axis=1)[:, None]
-    within = (apart**2).sum() / ((items - 1) * (raters - 1))
-    shift = raters * (parties - within) / items if kind == "A1" else 0.0
-    return float(ratio(np.array(between - within), np.array(between + (raters - 1) * within + shift)))
-
-
-def level_counts(table: Floats, levels: int | None = None) -> Floats:
+def level_counts(table: Floats, levels: int) -> Floats:
     """How often each item was given each level, (raters, items) -> (items, k)."""
-    top = levels or (int(np.nanmax(table)) if np.isfinite(table).any() else 2)
-    # Two at least: with a single level nothing could ever disagree.
-    columns = [(table == level).sum(axis=0) for level in range(1, max(top, 2) + 1)]
-    return np.stack(columns, axis=1).astype(float)
+    return np.stack([(table == level).sum(axis=0) for level in range(1, levels + 1)], axis=1).astype(float)
 
 
 _Library = Callable[[NDArray[Any], NDArray[Any], int], float]

@@ -1,4 +1,4 @@
-"""Each model's level, its share of Good responses: by the crowd, by a judge, and by a guess.
+"""Each model's level, its share of Good responses or its mean: by people, by a judge, and by a guess.
 
 Intervals resample rating batches and nothing else. They say how far other raters and prompts could have moved
 a number, not how far other models could: with a handful of models that is the larger doubt. Noise also pushes
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.agreement.metrics import kendall, sum_clusters, sum_draws
-from calibration.bootstrap import Draws, Sampled, ratio
+from calibration.bootstrap import Draws, Sampled, ratio, sum_draws
+from calibration.cluster import cluster_sums
 from calibration.estimate import Estimate, Floats, Integers, finite_or_none
 from data.records import LABELS
 
@@ -118,14 +118,14 @@ class ModelTable:
         return ratio(drawn @ sums[:, :, GOOD], np.where(varies, drawn @ self.counts, 0.0))
 
     def standard_errors(self, sums: Floats) -> Floats:
-        """Of each model's sums[..., Good] over its responses, from the spread between batches; (models,)."""
+        """Standard errors of each model's share of Good, from the spread between batches; (models,)."""
         batches = (self.counts > 0).sum(axis=0).astype(float)
-        apart = sums[:, :, GOOD] - self.counts * self.shares(sums)[:, GOOD]
-        errors: Floats = np.sqrt(ratio(batches, batches - 1) * (apart**2).sum(axis=0)) / self.rows
+        residuals = sums[:, :, GOOD] - self.counts * self.shares(sums)[:, GOOD]
+        errors: Floats = np.sqrt(ratio(batches, batches - 1) * (residuals**2).sum(axis=0)) / self.rows
         return errors
 
     def binomial_variances(self) -> Floats:
-        """Of each model's Good share, were every rating independent; (models,)."""
+        """Variances of each model's share of Good, were every rating independent; (models,)."""
         good = self.shares(self.crowd)[:, GOOD]
         variances: Floats = good * (1 - good) / self.rows
         return variances
@@ -134,7 +134,7 @@ class ModelTable:
 def tabulate(
     model: NDArray[Any], batches: Integers, ratings: NDArray[Any], probabilities: Floats, drawn: Draws
 ) -> ModelTable:
-    """The table of one judge; `batches` is each row's column in `drawn`."""
+    """Sum up one judge's rows; `batches` is each row's column in `drawn`."""
     names, codes = np.unique(model, return_inverse=True)
     shape = (drawn.shape[1], len(names))
     cells = batches * len(names) + codes
@@ -157,7 +157,7 @@ def model_levels(table: ModelTable) -> tuple[ModelLevel, ...]:
     crowd, judge = table.shares(table.crowd), table.shares(table.judge)
     draws = table.good_draws(table.judge) - table.good_draws(table.crowd)
     crowd_errors = table.standard_errors(table.crowd)
-    own_errors = table.standard_errors(table.judge - table.crowd)
+    error_errors = table.standard_errors(table.judge - table.crowd)
     effects = ratio(crowd_errors**2, table.binomial_variances())
     levels = [
         ModelLevel(
@@ -168,7 +168,7 @@ def model_levels(table: ModelTable) -> tuple[ModelLevel, ...]:
             judge=dict(zip(LABELS, judge[index].tolist(), strict=True)),
             share_error=Sampled(float((judge - crowd)[index, GOOD]), draws[:, index]).estimate(),
             crowd_standard_error=float(crowd_errors[index]),
-            error_standard_error=float(own_errors[index]),
+            error_standard_error=float(error_errors[index]),
             design_effect=float(effects[index]),
         )
         for index, name in enumerate(table.models)
@@ -221,14 +221,12 @@ def worth_in_ratings(share: float, design_effect: float, between_sd: float) -> f
 
 
 def _level_values(crowd: Floats, judge: Floats, chosen: Sequence[int]) -> dict[str, Floats]:
-    """From Good shares, (draws, models), the estimates in each draw."""
-    errors = np.abs(judge - crowd)[:, chosen]
-    # Rounded: a judge that says the same of all models ties them, though its sums differ in the last bit.
-    ranked, said = np.round(crowd[:, chosen], 12), np.round(judge[:, chosen], 12)
+    """From Good shares, (draws, models), make the estimates of each draw."""
+    over = _over_models(crowd[:, chosen], judge[:, chosen])
     return {
-        "mean_share_error": errors.mean(axis=1),
-        "worst_share_error": errors.max(axis=1),
-        "tau": np.where(np.isnan(errors).any(axis=1), np.nan, kendall(ranked, said)),
+        "mean_share_error": over["mean_error"],
+        "worst_share_error": over["worst_error"],
+        "tau": over["tau"],
         "guess_error": _guess_errors(crowd)[:, chosen].mean(axis=1),
         "guess_error_among": _guess_errors(crowd[:, chosen]).mean(axis=1),
     }
@@ -239,11 +237,6 @@ def _guess_errors(shares: Floats) -> Floats:
     others = float(shares.shape[1] - 1)
     guesses = ratio(shares.sum(axis=1, keepdims=True) - shares, np.full(shares.shape, others))
     return np.abs(guesses - shares)
-
-
-# Each model's mean rating: by people and by a judge, on any scale; see `calibration.levels` for shares.
-#
-# Intervals resample clusters of ratings, never models: with a handful of models that is the larger doubt.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,7 +290,7 @@ def model_means(
     names, codes = np.unique(model, return_inverse=True)
     here = (codes[:, None] == np.arange(len(names))).astype(float)
     parts = np.hstack([here, here * np.asarray(ratings, dtype=float)[:, None], here * scores[:, None]])
-    sums = sum_clusters(parts, clusters, drawn.shape[1]) if len(codes) else np.zeros((drawn.shape[1], 0))
+    sums = cluster_sums(clusters, parts, drawn.shape[1])
     people, judge, sizes = _means(sums.sum(axis=0)[None], len(names))
     drawn_people, drawn_judge, _ = _means(sum_draws(sums, drawn), len(names))
     errors, drawn_errors = judge - people, drawn_judge - drawn_people
@@ -318,16 +311,28 @@ def model_means(
     )
 
 
+def kendall(first: Floats, second: Floats) -> Floats:
+    """Kendall's tau-b over the last axis, (draws, models) -> (draws,); takes all pairs, so tens of models."""
+    one, two = _signs(first), _signs(second)
+    untied = (one**2).sum(axis=(1, 2)) * (two**2).sum(axis=(1, 2))
+    return ratio((one * two).sum(axis=(1, 2)), np.sqrt(untied))
+
+
 def pairwise_order(first: Floats, second: Floats) -> Floats:
-    """Over the last axis, (draws, models) -> (draws,); undefined when the first ties all pairs.
+    """The part of the first's untied pairs in the second's order, over the last axis; a tie counts half.
 
     >>> pairwise_order(np.array([[1.0, 2.0, 3.0]]), np.array([[1.0, 3.0, 2.0]])).round(3).tolist()
     [0.667]
     """
-    one = np.sign(first[:, :, None] - first[:, None, :])
-    two = np.sign(second[:, :, None] - second[:, None, :])
+    one, two = _signs(first), _signs(second)
     agreed = ((one * two + 1) / 2 * (one != 0)).sum(axis=(1, 2))
     return ratio(agreed, (one != 0).sum(axis=(1, 2)).astype(float))
+
+
+def _signs(values: Floats) -> Floats:
+    """Which of each two models is the higher, (draws, models, models)."""
+    signs: Floats = np.sign(values[:, :, None] - values[:, None, :])
+    return signs
 
 
 def _means(sums: Floats, models: int) -> tuple[Floats, Floats, Floats]:
@@ -336,14 +341,17 @@ def _means(sums: Floats, models: int) -> tuple[Floats, Floats, Floats]:
 
 
 def _over_models(people: Floats, judge: Floats) -> dict[str, Floats]:
+    """From levels, (draws, models), how far off the judge is, and how far in the same order."""
     if not people.shape[1]:
-        return dict.fromkeys(_ESTIMATES, np.full(len(people), np.nan))
+        names = ("mean_error", "worst_error", "tau", "pairwise_order")
+        return dict.fromkeys(names, np.full(len(people), np.nan))
     errors = np.abs(judge - people)
-    # Rounded: means that are equal may differ in the last bit, and are a tie all the same.
+    # Rounded: a judge that says the same of all models ties them, though its sums differ in the last bit.
     one, two = np.round(people, 12), np.round(judge, 12)
     missing = np.isnan(errors).any(axis=1)  # a draw without ratings of some model has no order of them
-    found = (errors.mean(axis=1), errors.max(axis=1), kendall(one, two), pairwise_order(one, two))
-    return {name: np.where(missing, np.nan, values) for name, values in zip(_ESTIMATES, found, strict=True)}
-
-
-_ESTIMATES: Sequence[str] = ("mean_error", "worst_error", "tau", "pairwise_order")
+    return {
+        "mean_error": errors.mean(axis=1),
+        "worst_error": errors.max(axis=1),
+        "tau": np.where(missing, np.nan, kendall(one, two)),
+        "pairwise_order": np.where(missing, np.nan, pairwise_order(one, two)),
+    }

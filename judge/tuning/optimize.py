@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from calibration.agreement.metrics import kappa_of, log_losses
+from calibration.agreement.metrics import TABLE_STATISTICS, from_table, log_losses
 from calibration.bootstrap import Sampled, mean_of, resample_clusters, sample
 from data.errors import UserError
 from data.records import LABELS
@@ -231,7 +231,7 @@ def measure_rows(rows: Sequence[Mapping[str, Any]], *, seed: int = 0, draws: int
     for name in ("before", "after"):
         probabilities = np.array([row["predictions"][name] for row in both], dtype=float)
         statistics = {
-            "qwk": kappa_of(rating, 1 + probabilities.argmax(axis=1), "quadratic"),
+            "qwk": from_table(TABLE_STATISTICS["qwk"], rating, 1 + probabilities.argmax(axis=1), len(LABELS)),
             "log_loss": mean_of(log_losses(rating, probabilities)),
         }
         measured[name] = sample(statistics, batches, drawn)

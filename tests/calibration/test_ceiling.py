@@ -18,6 +18,7 @@ from calibration.pairing import Paired, pair
 from data.errors import UserError
 from data.importers import import_source
 from data.judgments import judgments_by, parse_scale
+from data.records import to_plain
 
 STUDY_SHARES = (0.1111, 0.3116, 0.5773)  # of Bad, Okay and Good among the crowd study's 10,000 ratings
 
@@ -121,7 +122,7 @@ def test_too_few_people_or_responses_have_no_answer(shape: tuple[int, int]) -> N
     found = alternative(np.ones(shape), np.ones(shape[1]))
     assert found.is_passed is None
     assert found.undefined is not None and "3 are needed" in found.undefined
-    json.dumps(found.as_dict(), allow_nan=False)
+    json.dumps(to_plain(found), allow_nan=False)
 
 
 # --- Several people.
@@ -136,13 +137,15 @@ def test_people_s_agreement_is_the_libraries() -> None:
         for one, two in combinations(range(4), 2)
     ]
     assert found.people["pairwise_qwk"].value == pytest.approx(np.mean(both))
-    assert found.people["alpha_ordinal"].value == pytest.approx(krippendorff_alpha(table, "ordinal"))
+    assert found.people["alpha_ordinal"].value == pytest.approx(
+        krippendorff_alpha(table, "ordinal", levels=5)
+    )
     for name, estimate in found.people.items():
         assert estimate.interval is not None, name
         assert estimate.interval.low < estimate.value < estimate.interval.high, name
     assert (found.raters, found.responses, found.shared) == (4, 80, 80)
     assert found.not_identifiable is None and found.bounds == ()
-    json.dumps(found.as_dict(), allow_nan=False)
+    json.dumps(to_plain(found), allow_nan=False)
 
 
 def test_leaving_a_person_out_by_hand() -> None:
@@ -181,7 +184,7 @@ def test_people_who_all_say_the_same_have_no_kappa() -> None:
     assert math.isnan(found.people["pairwise_qwk"].value)
     assert math.isnan(found.gap.value)
     assert found.people["ac1"].value == 1
-    json.dumps(found.as_dict(), allow_nan=False)
+    json.dumps(to_plain(found), allow_nan=False)
 
 
 def test_experts_and_language_models_of_judging_empathy() -> None:
@@ -227,7 +230,7 @@ def test_one_rating_each_is_not_identifiable_and_says_so() -> None:
     assert found.people == {} and found.alternative is None and math.isnan(found.gap.value)
     assert [bound.weights for bound in found.bounds] == ["quadratic", "linear"]
     assert found.bounds[0].shares == pytest.approx(np.bincount(single().rating)[1:] / 600)
-    json.dumps(found.as_dict(), allow_nan=False)
+    json.dumps(to_plain(found), allow_nan=False)
 
 
 def test_a_handful_rated_twice_is_not_enough() -> None:

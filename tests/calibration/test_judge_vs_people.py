@@ -3,7 +3,6 @@
 import json
 import math
 
-import krippendorff
 import numpy as np
 import pytest
 from repository import SHARED
@@ -11,27 +10,13 @@ from scipy import stats
 from sklearn import metrics
 
 from calibration.agreement.judge_vs_people import MAX_CELLS, agreement, matched_labels
-from calibration.agreement.metrics import (
-    TABLE_STATISTICS,
-    Scaling,
-    cohen_kappa,
-    gwet_ac,
-    icc,
-    icc_sums,
-    icc_two,
-    kendall_of,
-    tables_of,
-)
+from calibration.agreement.metrics import cohen_kappa
 from calibration.agreement.model_levels import tabulate
-from calibration.bootstrap import resample_clusters
 from calibration.pairing import Paired, median_ratings, pair
 from data.importers import import_source
 from data.importers.intake import Imported
 from data.judgments import judgments_by, parse_scale
-from data.records import Rating
-
-SEEDS = range(5)
-SCALINGS: tuple[Scaling, ...] = ("nominal", "ordinal", "interval")
+from data.records import Rating, to_plain
 
 
 def some_paired(
@@ -59,51 +44,6 @@ def some_paired(
     )
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("levels", [2, 3, 5])
-def test_tables_give_what_the_libraries_give(seed: int, levels: int) -> None:
-    """In every draw: the rows it takes, as often as it takes them, given to the library."""
-    paired = some_paired(seed, 60, levels)
-    ratings, labels, codes = paired.rating, paired.label, paired.clusters()
-    drawn = resample_clusters(15, rng=np.random.default_rng(seed), draws=8)
-    tables = tables_of(ratings, labels, levels, codes, drawn)
-    ours = {name: statistic(tables) for name, statistic in TABLE_STATISTICS.items()}
-    scale = list(range(1, levels + 1))
-    for draw, counts in enumerate(drawn[:, codes]):
-        first, second = ratings.repeat(counts), labels.repeat(counts)
-        theirs = {
-            "exact": metrics.accuracy_score(first, second),
-            "macro_f1": metrics.f1_score(first, second, average="macro", zero_division=0.0),
-            "balanced_accuracy": metrics.recall_score(
-                first, second, labels=np.unique(first), average="macro", zero_division=0.0
-            ),
-        }
-        for name, weights in (("kappa", None), ("kappa_linear", "linear"), ("qwk", "quadratic")):
-            theirs[name] = metrics.cohen_kappa_score(first, second, weights=weights, labels=scale)
-        for scaling in SCALINGS:
-            theirs[f"alpha_{scaling}"] = krippendorff.alpha(
-                [first, second], level_of_measurement=scaling, value_domain=scale
-            )
-        theirs |= {"ac1": gwet_ac([first, second], levels=levels)}
-        theirs |= {"ac2": gwet_ac([first, second], "quadratic", levels=levels)}
-        assert theirs.keys() == ours.keys()
-        for name, value in theirs.items():
-            assert ours[name][draw] == pytest.approx(value, abs=1e-9), name
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_score_statistics_give_what_scipy_gives(seed: int) -> None:
-    paired = some_paired(seed, is_coarse=bool(seed % 2))
-    ratings, scores = paired.rating.astype(float), paired.score
-    counts = np.random.default_rng(seed).integers(0, 4, size=(6, len(paired)))
-    tau = kendall_of(ratings, scores)(counts.astype(float))
-    both = icc_two(counts.astype(float) @ icc_sums(ratings, scores, 2.0))
-    for draw, row in enumerate(counts):
-        first, second = ratings.repeat(row), scores.repeat(row)
-        assert tau[draw] == pytest.approx(stats.kendalltau(first, second).statistic, abs=1e-9)
-        assert both[draw] == pytest.approx(icc([first, second], "A1"), abs=1e-9)
-
-
 @pytest.mark.parametrize("is_coarse", [False, True])
 def test_agreement_s_values_are_the_libraries_and_its_intervals_hold_them(is_coarse: bool) -> None:
     paired = some_paired(1, 900, is_coarse=is_coarse)
@@ -115,14 +55,13 @@ def test_agreement_s_values_are_the_libraries_and_its_intervals_hold_them(is_coa
     assert values["macro_f1"] == metrics.f1_score(ratings, labels, average="macro")
     assert values["spearman"] == stats.spearmanr(ratings, scores).statistic
     assert values["kendall"] == stats.kendalltau(ratings, scores).statistic
-    assert values["icc"] == pytest.approx(icc([ratings, scores], "A1"))
     assert np.array(found.confusion).tolist() == metrics.confusion_matrix(ratings, labels).tolist()
     for name, estimate in found.metrics.items():
         assert estimate.interval is not None, name
         assert estimate.interval.low <= estimate.value <= estimate.interval.high, name
     assert found.shares is not None
     assert {level.model for level in found.shares} == {"ada", "bea", "cyd"}
-    json.dumps(found.as_dict(), allow_nan=False)
+    json.dumps(to_plain(found), allow_nan=False)
 
 
 def test_rows_alike_counted_together_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +78,7 @@ def test_rows_alike_counted_together_change_nothing(monkeypatch: pytest.MonkeyPa
 
 
 def test_chance_is_seeded() -> None:
-    one, two = (agreement(some_paired(3), rng=np.random.default_rng(7), draws=50).as_dict() for _ in range(2))
+    one, two = (to_plain(agreement(some_paired(3), rng=np.random.default_rng(7), draws=50)) for _ in range(2))
     assert one == two
 
 
@@ -198,7 +137,7 @@ def test_agreement_of_a_judge_that_says_one_thing(rating: list[int]) -> None:
     assert math.isnan(found.metrics["kendall"].value)
     assert found.metrics["qwk"].value == pytest.approx(math.nan if rating[0] == 3 else 0, nan_ok=True)
     assert found.metrics["exact"].value == np.mean(np.array(rating) == 3)
-    json.dumps(found.as_dict(), allow_nan=False)
+    json.dumps(to_plain(found), allow_nan=False)
 
 
 def test_agreement_on_a_single_rating() -> None:
@@ -256,30 +195,32 @@ def expert_pair(ratings: list[Rating], one: str, two: str) -> list[list[int]]:
     return [[held[who][key] for key in sorted(held[one])] for who in (one, two)]
 
 
-@pytest.mark.parametrize(("dataset", "dimension"), KUMAR)
-def test_kumar_s_kappas_between_experts_and_of_language_models(
-    judging_empathy: Imported, dataset: str, dimension: str
-) -> None:
-    scale = parse_scale(KUMAR_SCALES[dataset])
-    own = [
-        rating
-        for rating in judging_empathy.ratings
-        if rating.extra["dataset"] == dataset and rating.dimension == dimension
-    ]
+def test_kumar_s_kappas_between_experts_and_of_language_models(judging_empathy: Imported) -> None:
+    """As published: by scikit-learn over the levels that occur, so that one leaves a level out."""
     pairs = (("expert1", "expert2"), ("expert2", "expert3"), ("expert3", "expert1"))
-    between = [round(cohen_kappa(*expert_pair(own, *two)), 2) for two in pairs]
-    experts = [rating for rating in own if rating.rater in EXPERTS]
-    beside = []
-    for judge in LANGUAGE_MODELS:
-        judgments = judgments_by(own, rater=judge, scale=scale, dimension=dimension)
-        medians = median_ratings(pair(judgments, experts, scale=scale, dimension=dimension))
-        found = agreement(medians, rng=np.random.default_rng(0), draws=20)
-        beside.append(round(found.metrics["qwk"].value, 2))
-    assert tuple(between + beside) == KUMAR[dataset, dimension]
+    differing = {}
+    for (dataset, dimension), published in KUMAR.items():
+        scale = parse_scale(KUMAR_SCALES[dataset])
+        ratings = [
+            rating
+            for rating in judging_empathy.ratings
+            if rating.extra["dataset"] == dataset and rating.dimension == dimension
+        ]
+        values = [
+            metrics.cohen_kappa_score(*expert_pair(ratings, *two), weights="quadratic") for two in pairs
+        ]
+        experts = [rating for rating in ratings if rating.rater in EXPERTS]
+        for judge in LANGUAGE_MODELS:
+            judgments = judgments_by(ratings, rater=judge, scale=scale, dimension=dimension)
+            medians = median_ratings(pair(judgments, experts, scale=scale, dimension=dimension))
+            values.append(agreement(medians, rng=np.random.default_rng(0), draws=20).metrics["qwk"].value)
+        if (found := tuple(round(value, 2) for value in values)) != published:
+            differing[dataset, dimension] = found
+    assert not differing
 
 
 def test_one_published_kappa_left_a_level_out(judging_empathy: Imported) -> None:
     """Nobody gave a 4 for `self_oriented`, so 3 and 5 were taken for neighbours: .82, on the scale .79."""
-    own = [rating for rating in judging_empathy.ratings if rating.dimension == "self_oriented"]
-    ratings = expert_pair(own, "expert1", "expert2")
-    assert round(cohen_kappa(*ratings, levels=5), 2) == 0.79
+    ratings = [rating for rating in judging_empathy.ratings if rating.dimension == "self_oriented"]
+    one, two = expert_pair(ratings, "expert1", "expert2")
+    assert round(cohen_kappa(one, two, "quadratic", levels=5), 2) == 0.79
