@@ -120,14 +120,17 @@ def calibrate(
       empathy-judge calibrate runs/a runs/b ratings.jsonl --out compared
       empathy-judge calibrate --self-test
     """
-    from calibration.fit import DRAWS, Options
+    from calibration import fit
+    from calibration.artifact import CALIBRATION_FILE, write_calibration
+    from data.files import disk_errors
     from data.judgments import parse_scale
+    from reports.calibration.calibration_page import plain_report, print_report, write_report
 
     if self_test:
         ctx.exit(run_self_test(seed=seed, draws=draws or SELF_TEST_DRAWS, as_json=as_json))
     if attack and not runs and not trials:
         ctx.exit(attack_judge(attack, seed=seed, as_json=as_json))
-    options = Options(
+    options = fit.Options(
         scale=parse_scale(scale),
         dimension=dimension,
         is_median=is_median,
@@ -137,7 +140,7 @@ def calibrate(
         leave_out=leave_out,
         days=valid_days,
         seed=seed,
-        draws=draws or DRAWS,
+        draws=draws or fit.DRAWS,
     )
     if trials:
         if len(judges) != 1 or runs:
@@ -148,44 +151,11 @@ def calibrate(
         return
     if len(runs) < 2:
         raise UserError("calibrate: give one or more runs and then the ratings: calibrate RUN... RATINGS")
-    ctx.exit(
-        calibrate_runs(
-            runs[:-1],
-            runs[-1],
-            options=options,
-            exchanges=exchanges,
-            judges=judges,
-            raters=raters,
-            probe=probe,
-            attack=attack,
-            out=out,
-            as_json=as_json,
-        )
+    report = fit.calibrate(
+        runs[:-1], runs[-1], exchanges=exchanges, judges=judges, raters=raters, options=options
     )
-
-
-def calibrate_runs(
-    runs: Sequence[Path],
-    ratings: Path,
-    *,
-    options: "Options",
-    exchanges: Path | None,
-    judges: Sequence[str],
-    raters: Sequence[str],
-    probe: str | None,
-    attack: str | None,
-    out: Path | None,
-    as_json: bool,
-) -> int:
-    """Calibrate, write calibration.json and the reports, and print; return the exit code."""
-    from calibration.artifact import CALIBRATION_FILE, write_calibration
-    from calibration.fit import calibrate
-    from data.files import disk_errors
-    from reports.calibration.calibration_page import plain_report, print_report, write_report
-
-    report = calibrate(runs, ratings, exchanges=exchanges, judges=judges, raters=raters, options=options)
-    probes = _probe(probe, exchanges, options.seed) if probe else None
-    attacks = _attack(attack, options.seed) if attack else None
+    probes = _probe(probe, exchanges, seed) if probe else None
+    attacks = _attack(attack, seed) if attack else None
     folder = out or Path("calibrations") / _folder_name(report)
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -197,7 +167,8 @@ def calibrate_runs(
     else:
         print_report(report, [folder / CALIBRATION_FILE, *written])
     # Undefined, or known of so few that nobody can say how exactly.
-    return INCONCLUSIVE if report.agreement.metrics[report.headline].interval is None else 0
+    if report.agreement.metrics[report.headline].interval is None:
+        ctx.exit(INCONCLUSIVE)
 
 
 def _folder_name(report: "CalibrationReport") -> str:

@@ -28,7 +28,7 @@ from reports.calibration.probabilities import conformal_section, reliability_sec
 from reports.calibration.verdict import say_verdict
 from reports.html import write_page
 from reports.page import Page, Section, Table, row
-from reports.terminal import open_screen, print_table
+from reports.terminal import open_screen, print_lines, print_table
 
 METRICS: Final = {
     "qwk": "QWK",
@@ -187,19 +187,14 @@ def print_report(report: CalibrationReport, written: Sequence[Path]) -> None:
             console.print()
             print_table(console, grid)
     data, about = report.data, report.calibration
-    _print_notes(
+    notes = [
         f"{_say_data(report)}; 95 % intervals, {data.draws:,} draws of {data.cluster_count:,} "
         f"{PLURALS[data.clusters]}",
         f"calibration {about.digest[:12]}, until {about.expires}",
         *say_flags(report.flagged),
         *(f"written {path}" for path in written),
-    )
-
-
-def _print_notes(*notes: str) -> None:
-    console = open_screen()
-    for note in notes:
-        console.print(Text(printable(note)), style="dim", soft_wrap=True)
+    ]
+    print_lines(notes, console)
 
 
 def _grid(*head: str) -> Grid:
@@ -289,15 +284,17 @@ def print_trial_calibration(calibration: Calibration, path: Path, *, as_json: bo
             for at in levels
         ]
         grid.add_row(_name(item.model), *cells, f"{sum(at.covered for at in levels)} of {len(levels)}")
-    print_table(open_screen(), grid)
+    screen = open_screen()
+    print_table(screen, grid)
     spread = calibration.lines[list(calibration.between)[-1]]["between_sd"]
-    _print_notes(
+    notes = [
         f"judge {calibration.judge} {calibration.version}, {calibration.count:,} ratings",
         f"map {calibration.mapping['kind']}; spread between models "
         f"{'undefined' if spread is None else f'{100 * spread:.1f} points'}",
         f"calibration {calibration.digest[:12]}, until {calibration.expires}",
         f"written {path}",
-    )
+    ]
+    print_lines(notes, screen)
 
 
 def print_self_test(found: Mapping[str, Any], *, as_json: bool) -> None:
@@ -323,8 +320,7 @@ def print_self_test(found: Mapping[str, Any], *, as_json: bool) -> None:
             f"(stated {100 * bias['stated']:.0f} %); one not there in {100 * bias['false_alarms']:.0f} %"
         )
     lines += [f"problem: {problem}" for problem in found["problems"]] or ["passed"]
-    for line in lines:
-        console.print(Text(line), soft_wrap=True)
+    print_lines(lines, console, style="")
 
 
 def _range(shares: Mapping[str, float]) -> str:
