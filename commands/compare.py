@@ -6,15 +6,7 @@ from pathlib import Path
 
 import click
 
-from calibration.comparison.compare_runs import ComparedRuns, Question
-from calibration.comparison.compare_runs import compare as compare_models
 from commands.shared.options import FILE
-from data.records import to_plain
-from judge.base import WEIGHTS
-from reports.comparison import compared_runs_row, runs_page
-from reports.markdown import as_markdown, write_texts
-from reports.study_tables import ratings_page
-from reports.terminal import print_page, working
 
 
 @click.command()
@@ -71,6 +63,15 @@ def compare(
       empathy-judge compare runs/mine --baseline study:human --baseline study:gpt-4
       empathy-judge compare ratings.csv --baseline human --models gpt-4,gemini-1.0-pro
     """
+    from calibration.comparison.compare_runs import ComparedRuns, Question
+    from calibration.comparison.compare_runs import compare as compare_models
+    from data.records import to_plain
+    from judge.base import WEIGHTS
+    from reports.comparison import compared_runs_row, runs_page
+    from reports.markdown import as_markdown, write_texts
+    from reports.study_tables import ratings_page
+    from reports.terminal import print_page, working
+
     question = Question(
         paths=runs,
         baselines=baselines,

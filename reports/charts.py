@@ -558,8 +558,12 @@ def draw_slopes(
     """
     field, (low, high) = SLOPES, domain
     parts = [field.level(field.y(value, domain), f"{value:g}") for value in ticks(low, high, most=5)]
+
+    def place(value: float) -> float:
+        return field.y(min(high, max(low, value)), domain)
+
     ends = [
-        (slope, *(field.y(min(high, max(low, value)), domain) for value in (slope.default, slope.evoked)))
+        (slope, place(slope.default), place(slope.evoked))
         for slope in slopes
         if slope.default is not None and slope.evoked is not None
     ]

@@ -111,7 +111,7 @@ def _tests(table: GroupTable) -> Table:
             signed(item.points, 2),
             *_test(item.yates),
             *_test(item.full),
-            number(item.yates and item.yates.effect, 3),
+            number(item.yates.effect if item.yates else None, 3),
         )
         for item in table.rows[1:]
     ]
