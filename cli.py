@@ -1,4 +1,4 @@
-"""The door: finds the command, and turns errors into words and an exit code."""
+"""Find the command, and turn errors into words and an exit code."""
 
 import errno
 from importlib import import_module
@@ -28,7 +28,7 @@ COMMANDS = {
     "completion": "commands.doctor:completion",
 }
 EXTRAS = {  # what each extra of pyproject.toml brings that a command may miss
-    "calibrate": ("scipy", "sklearn", "krippendorff", "ppi_py", "jinja2"),
+    "calibrate": ("scipy", "sklearn", "krippendorff", "jinja2"),
     "nightly": ("sqlalchemy", "plotly", "openpyxl", "psycopg"),
     "prompted": ("dspy", "optuna", "gepa"),
     "serve": ("fastapi", "uvicorn", "prometheus_client"),

@@ -58,8 +58,9 @@ from calibration.shares.model_table import (
     rated_models,
 )
 from calibration.shares.planning import RatingsPlan
+from data.crisis import find_flags
 from data.files import disk_errors, replacing
-from data.judgments import Judged, find_flags, people_only, read_judged, with_exchanges
+from data.judgments import Judged, people_only, read_judged, with_exchanges
 from data.records import LABELS, Exchange, Judgment, Rating, to_plain
 from data.tables import read_exchanges, read_ratings
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.shared.options import FILE, interruptible
+from commands.shared.options import FILE, interruptible, model_options
 from data.text import printable
 
 if TYPE_CHECKING:
@@ -19,13 +19,7 @@ def align() -> None:
 
 
 @align.command("run")
-@click.option("--model-config", type=FILE, help="A TOML file: model, base_url, key_env, temperature ...")
-@click.option("--model", help="The model to ask, as its server calls it.")
-@click.option("--base-url", help="An OpenAI-compatible server, such as http://127.0.0.1:8000/v1.")
-@click.option("--key-env", metavar="NAME", help="The variable that holds the key; never the key itself.")
-@click.option("--name", help="What the sheets call the model.  [default: the model]")
-@click.option("--temperature", type=click.FloatRange(min=0), help="[default: 0]")
-@click.option("--max-tokens", type=click.IntRange(min=1), help="[default: 512]")
+@model_options("sheets")
 @click.option("--concurrency", type=click.IntRange(min=1), help="Calls at a time.  [default: 32]")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds.  [default: 60]")
 @click.option(

@@ -6,27 +6,22 @@ from typing import Any
 
 import click
 
-from commands.shared.options import FILE, interruptible
+from commands.shared.options import FILE, interruptible, model_options
 from data.errors import OperationalError, UserError
 from judge.llm.answer_prompts import MOST_WORDS, Responded, say_counts
 
 
 @click.command()
 @click.argument("prompts", type=FILE, required=False)
-@click.option(
-    "--model-config", type=FILE, help="A TOML file: model, base_url, key_env, style, temperature ..."
+@model_options(
+    "responses",
+    click.option(
+        "--style",
+        type=click.Choice(["empathy", "plain"]),
+        help="Tell the model what empathy is, as the study did, or leave that out.  [default: empathy]",
+    ),
+    settings="style, temperature",
 )
-@click.option("--model", help="The model to ask, as its server calls it.")
-@click.option("--base-url", help="An OpenAI-compatible server, such as http://127.0.0.1:8000/v1.")
-@click.option("--key-env", metavar="NAME", help="The variable that holds the key; never the key itself.")
-@click.option("--name", help="What the responses call the model.  [default: the model]")
-@click.option(
-    "--style",
-    type=click.Choice(["empathy", "plain"]),
-    help="Tell the model what empathy is, as the study did, or leave that out.  [default: empathy]",
-)
-@click.option("--temperature", type=click.FloatRange(min=0), help="[default: 0]")
-@click.option("--max-tokens", type=click.IntRange(min=1), help="[default: 512]")
 @click.option("--seed", type=click.IntRange(min=0), help="[default: 0]")
 @click.option("--out", type=FILE, help="The folder.  [default: responses/<file>-<model>-<digest>]")
 @click.option("--limit", type=click.IntRange(min=1), help="Ask for no more than the first N prompts.")

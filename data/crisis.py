@@ -6,10 +6,12 @@ flag never means that nobody is in danger. A flag changes no label.
 
 import re
 import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Protocol
 
 from data.files import read_toml
 
@@ -17,7 +19,71 @@ PATTERNS: Final = Path(__file__).with_suffix(".toml")
 PART: Final = re.compile("<([A-Z]+)>")
 MARKS: Final = re.compile("[\u0300-\u036f\u0610-\u061a\u064b-\u065f\u0670\u00ad\u200b-\u200f\u2060\ufe0f]")
 SPACED: Final = "".join(chr(n) if chr(n).isalnum() else " " for n in range(128))  # punctuation off
+KEPT: Final = 100  # ids in a summary
+SHOWN: Final = 5  # ids in a line
 QUOTES: Final = re.compile("['\u2018\u2019\u02bc\u0060\u00b4]")
+
+
+class Flagged(Protocol):
+    """A judgment, as far as it is looked at here."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def flag(self) -> str | None: ...
+
+
+class Flags:
+    """The flagged ones among judgments that come by."""
+
+    def __init__(self) -> None:
+        self.dangers: Counter[str] = Counter()
+        self.ids: list[str] = []
+
+    def add(self, judgment: Flagged) -> None:
+        """Count a judgment in."""
+        if judgment.flag is not None:
+            self.dangers[judgment.flag] += 1
+            if len(self.ids) < KEPT:
+                self.ids.append(judgment.id)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Their number, how many of each danger, and the first ids."""
+        return {
+            "count": self.dangers.total(),
+            "dangers": dict(sorted(self.dangers.items())),
+            "ids": list(self.ids),
+        }
+
+
+def find_flags(judgments: Iterable[Flagged]) -> dict[str, Any]:
+    """A report's part about the flagged ones among judgments; empty where none is."""
+    flags = Flags()
+    for judgment in judgments:
+        flags.add(judgment)
+    return {"flagged": flags.as_dict()} if flags.ids else {}
+
+
+def say_flags(flagged: Mapping[str, Any] | None) -> list[str]:
+    """A line about flagged responses; none where none is flagged, or a run is older than flags are.
+
+    >>> say_flags({"count": 1, "dangers": {"suicide": 1}, "ids": ["7"]})  # doctest: +ELLIPSIS
+    ['1 response answers somebody who may be in danger: id 7; read it, the judge cannot ...']
+    >>> say_flags({"count": 0, "dangers": {}, "ids": []}), say_flags(None)
+    ([], [])
+    """
+    count = flagged["count"] if flagged else 0
+    if not flagged or not count:
+        return []
+    shown = ", ".join(flagged["ids"][:SHOWN])
+    more = f" and {count - SHOWN:,} more (flag in judgments.jsonl)" if count > SHOWN else ""
+    who = "somebody who may be in danger"
+    if count == 1:
+        return [f"1 response answers {who}: id {shown}; read it, the judge cannot tell whether it is safe"]
+    return [
+        f"{count:,} responses answer {who}: ids {shown}{more}; "
+        "read them, the judge cannot tell whether they are safe"
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,9 +28,8 @@ from typing import Any
 
 from data.errors import OperationalError, UserError
 from data.files import disk_errors, explain, locked, replacing, sync
-from data.places import Places
 from data.records import Exchange, Judgment
-from data.tables import BadRow, judgment_check, to_json, to_row
+from data.tables import BadRow, judgment_check, short_key, to_json, to_row
 
 SYNC_SECONDS = 1.0  # a power cut costs this much work at most; a killed process costs none
 BUSY = "process {process} is at work in this folder; wait until it is done, or name another folder with --out"
@@ -129,7 +128,7 @@ class Run:
         """Whether an earlier stretch judged this exchange; if so its judgment goes to `position`."""
         if not self._earlier:
             return False
-        offset = self._earlier.pop(_key(exchange.id, exchange.content_digest))
+        offset = self._earlier.pop(_key(exchange.id, exchange.content_digest), None)
         if offset is not None:
             self._place(position, offset)
         return offset is not None
@@ -140,18 +139,18 @@ class Run:
         A plain row does as well, if it bears the `id` and `content` of its exchange.
         """
         line = f"{to_json(to_row(judgment))}\n".encode()
-        with disk_errors(self.folder):
-            try:
-                _write_all(self._stream, line)
-            except OSError:
-                # A full disk takes half a line: the next one, of another thread, must not be joined to it.
-                os.truncate(self._journal, self._end)
-                raise
-            self._place(position, self._end)
-            self._end += len(line)
-            if monotonic() - self._synced > SYNC_SECONDS:
+        try:
+            _write_all(self._stream, line)
+        except OSError as error:
+            # A full disk takes half a line: the next one, of another thread, must not be joined to it.
+            os.truncate(self._journal, self._end)
+            raise OperationalError(f"{self.folder}: {explain(error)}") from error
+        self._place(position, self._end)
+        self._end += len(line)
+        if monotonic() - self._synced > SYNC_SECONDS:
+            with disk_errors(self.folder):
                 os.fsync(self._stream)
-                self._synced = monotonic()
+            self._synced = monotonic()
 
     def set_aside(self, bad: BadRow) -> None:
         """Keep a row that could not be read, with its line and what was wrong."""
@@ -295,12 +294,12 @@ def _check_plan(folder: Path, plan: Plan) -> None:
 
 def _take_up(
     journal: Path, judgments: Path, is_whole: Callable[[dict[str, Any]], bool]
-) -> tuple[Places, int]:
+) -> tuple[dict[bytes, int], int]:
     """Where each judgment of an earlier stretch starts, and where the journal ends."""
     if not journal.exists() and judgments.exists():
         os.replace(judgments, journal)  # a whole run that is asked for more: its judgments stay
         sync(journal.parent)
-    earlier, end = Places(), 0
+    earlier, end = dict[bytes, int](), 0
     if not journal.exists():
         return earlier, end
     with journal.open("rb") as lines:
@@ -311,7 +310,7 @@ def _take_up(
                 row = json.loads(line)
                 key = _key(row["id"], row["content"])
                 if is_whole(row):
-                    earlier.put(key, end)
+                    earlier[key] = end
             except (ValueError, KeyError, TypeError, RecursionError):
                 pass  # spoilt by a power cut, or another version's: its exchange is simply asked again
             end += len(line)
@@ -319,8 +318,8 @@ def _take_up(
     return earlier, end
 
 
-def _key(identity: str, content: str) -> str:
-    return f"{content} {identity}"
+def _key(identity: str, content: str) -> bytes:
+    return short_key(f"{content} {identity}")
 
 
 def _write_all(stream: int, data: bytes) -> None:

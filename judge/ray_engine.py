@@ -31,8 +31,6 @@ from judge.base import Judge, load_judge
 from judge.engine import Memory, OnJudgment, ask_all, still_to_judge
 from judge.llm.endpoint import endpoints_of
 
-# A process that judges slices of the input, as the Ray engine starts it.
-
 FAILED: Final = -1  # the position of what is no judgment, but says why there is none
 
 

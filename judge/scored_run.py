@@ -17,8 +17,8 @@ from calibration.probabilities.conformal import prediction_sets, thresholds_from
 from calibration.probabilities.maps import map_from_dict
 from calibration.shares.correction import Refused, correct_shares
 from calibration.shares.tally import Tally, model_shares
+from data.crisis import Flags
 from data.errors import UserError
-from data.judgments import Flags
 from data.records import LABELS, Exchange, Judgment
 from data.runs import FinishedRun, OnProgress, Run, ScorePlan, read_summary, run_all
 from data.storage import Source, check_source, digest_source, find_source

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 from xml.etree import ElementTree
 
-from data.judgments import say_flags
+from data.crisis import say_flags
 from data.text import percent, points, printable
 from nightly.config import NightlyConfig
 from nightly.gates import EXIT_CODES, gravest

@@ -8,7 +8,7 @@ from calibration.comparison.differences import ALPHA, Difference
 from calibration.comparison.judged_models import Level
 from calibration.comparison.published_models import is_published
 from calibration.estimate import Estimate, Interval
-from data.judgments import say_flags
+from data.crisis import say_flags
 from data.records import LABELS, to_plain
 from data.text import UNDEFINED, interval, listed, p_value, percent, points, signed
 from reports.page import Page, Section, Table, row

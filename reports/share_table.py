@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from data.judgments import say_flags
+from data.crisis import say_flags
 from data.records import LABELS
 from data.text import percent
 from judge.explanation import Explanation

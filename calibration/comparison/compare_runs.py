@@ -23,8 +23,9 @@ from calibration.comparison.judged_models import (
 from calibration.comparison.published_models import is_published, published
 from calibration.comparison.ratings import ALL, Comparison, compare_file
 from calibration.multiple_testing import tie_letters
+from data.crisis import find_flags
 from data.errors import UserError
-from data.judgments import Judged, find_flags
+from data.judgments import Judged
 from data.tables import read_ratings
 
 

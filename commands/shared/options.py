@@ -1,8 +1,9 @@
 """What every command line shares."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import reduce
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +13,27 @@ from click.shell_completion import CompletionItem
 from data.errors import Interrupted
 
 FILE: Final = click.Path(path_type=Path)
+Decorator = Callable[[Callable[..., None]], Callable[..., None]]
+
+
+def model_options(rows: str, *more: Decorator, settings: str = "temperature") -> Decorator:
+    """The options that say which model is asked; `rows` bear its name, and `more` stand below that one."""
+    options: list[Decorator] = [
+        click.option(
+            "--model-config", type=FILE, help=f"A TOML file: model, base_url, key_env, {settings} ..."
+        ),
+        click.option("--model", help="The model to ask, as its server calls it."),
+        click.option("--base-url", help="An OpenAI-compatible server, such as http://127.0.0.1:8000/v1."),
+        click.option(
+            "--key-env", metavar="NAME", help="The variable that holds the key; never the key itself."
+        ),
+        click.option("--name", help=f"What the {rows} call the model.  [default: the model]"),
+        *more,
+        click.option("--temperature", type=click.FloatRange(min=0), help="[default: 0]"),
+        click.option("--max-tokens", type=click.IntRange(min=1), help="[default: 512]"),
+    ]
+    # The last decorator is the first option in the help.
+    return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
 
 
 def complete_judge(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from judge.classifier.judge import MODEL, TOKENIZER, import_onnxruntime
 from judge.classifier.network import JudgeNetwork
-from judge.classifier.preprocessing import STYLE, Wording
+from judge.classifier.preprocessing import STYLE, Tokeniser
 
 
 class Alone(nn.Module):
@@ -31,14 +31,14 @@ class Alone(nn.Module):
 
 
 def export_onnx(
-    networks: Sequence[JudgeNetwork], wording: Wording, folder: Path, *, int8: bool = True
+    networks: Sequence[JudgeNetwork], tokeniser: Tokeniser, folder: Path, *, int8: bool = True
 ) -> Path:
     """Write `model.onnx` and `tokenizer.json` into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     _export(networks, folder / MODEL)
     if int8:
         quantize_onnx(folder / MODEL)
-    wording.tokenizer.save(str(folder / TOKENIZER), pretty=False)
+    tokeniser.tokenizer.save(str(folder / TOKENIZER), pretty=False)
     return folder / MODEL
 
 

@@ -14,10 +14,10 @@ from data.records import LABELS, Exchange, Judgment, judgment_of
 from data.rubric import read_rubric
 from judge.classifier.preprocessing import (
     RESPONSE_TOKENS,
+    Tokeniser,
     Tokens,
-    Wording,
-    as_seen,
-    count_style,
+    normalise,
+    style_features,
     windows,
     write_context,
 )
@@ -60,8 +60,8 @@ class ClassifierJudge:
         return self.folder
 
     @cached_property
-    def wording(self) -> Wording:
-        return Wording.read(self.merged / TOKENIZER, is_decoder=self.card.get("is_decoder", False))
+    def tokeniser(self) -> Tokeniser:
+        return Tokeniser.read(self.merged / TOKENIZER, is_decoder=self.card.get("is_decoder", False))
 
     @cached_property
     def session(self) -> Any:
@@ -72,7 +72,7 @@ class ClassifierJudge:
         return onnxruntime.InferenceSession(self.merged / MODEL, options, providers=["CPUExecutionProvider"])
 
     def judge(self, exchange: Exchange) -> Judgment:
-        seen = as_seen(exchange.response)
+        seen = normalise(exchange.response)
         probabilities, note = self._read(exchange, seen)
         judgment = judgment_of(exchange, dict(zip(LABELS, probabilities, strict=True)))
         found = sorted(set(suspect(exchange.response, seen)))
@@ -81,7 +81,7 @@ class ClassifierJudge:
 
     def predict(self, exchange: Exchange) -> list[float]:
         """Probabilities of Bad, Okay and Good."""
-        return self._read(exchange, as_seen(exchange.response))[0]
+        return self._read(exchange, normalise(exchange.response))[0]
 
     def _read(self, exchange: Exchange, seen: str) -> tuple[list[float], str]:
         """Probabilities, and a word where the reply is longer than the network reads at once.
@@ -90,13 +90,13 @@ class ClassifierJudge:
         else enough kind words in front of it would hide it.
         """
         with self.loading:  # once, however many threads come first
-            wording, _ = self.wording, self.session
+            tokeniser, _ = self.tokeniser, self.session
         context = write_context(exchange)
-        tokens = wording.encode(context, seen)
+        tokens = tokeniser.encode(context, seen)
         first = self._run(tokens, seen)
         if not tokens.cut:
             return first, ""
-        parts = [first, *(self._run(wording.encode(context, part), part) for part in windows(seen))]
+        parts = [first, *(self._run(tokeniser.encode(context, part), part) for part in windows(seen))]
         worst = max(parts, key=lambda part: part[0])
         return (worst, SPOILT) if worst[0] == max(worst) else (first, LONG)
 
@@ -106,7 +106,7 @@ class ClassifierJudge:
         inputs = {
             "ids": np.array([tokens.ids], dtype=np.int64),
             "segments": np.array([tokens.segments], dtype=np.int64),
-            "style": np.array([count_style(text)], dtype=np.float32),
+            "style": np.array([style_features(text)], dtype=np.float32),
         }
         (probabilities,) = self.session.run(None, inputs)
         return [float(part) for part in probabilities[0]]

@@ -1,4 +1,4 @@
-"""The two things one does with rated exchanges: put a recipe to the test, and make a judge of it."""
+"""Make a judge to ship: read rated exchanges, train, export to ONNX, and write a card of what is known."""
 
 import json
 import tomllib
@@ -29,8 +29,6 @@ from judge.classifier.trials import (
     measure_trial,
     plan_training,
 )
-
-# Makes a judge to ship: trained networks, their ONNX form, and a card that says what is known of it.
 
 NETWORK = "network-{}.safetensors"
 PLAN = "plan.json"
@@ -64,7 +62,7 @@ def make_judge(
         change, names = _export_into(folder, trained, exchanges), (MODEL, TOKENIZER)
     card = {
         "files": hash_files(folder, names),
-        "is_decoder": trained.wording.is_decoder,
+        "is_decoder": trained.tokeniser.is_decoder,
         **about,
         "recipe": asdict(recipe),
         "trained_on": describe(examples),
@@ -106,7 +104,7 @@ def export(trained: Trained, folder: Path, exchanges: Sequence[Exchange]) -> dic
 
     chosen = exchanges[:: max(1, len(exchanges) // COMPARED)]
     exact = trained.predict(chosen, batch_size=1)
-    full_precision = export_onnx(trained.networks, trained.wording, folder, int8=False).read_bytes()
+    full_precision = export_onnx(trained.networks, trained.tokeniser, folder, int8=False).read_bytes()
     quantize_onnx(folder / MODEL)
     rounded = _predict_exported(trained, folder, chosen)
     # Rounding takes some of the level with it, which can be given back.
@@ -127,7 +125,7 @@ def export(trained: Trained, folder: Path, exchanges: Sequence[Exchange]) -> dic
 
 def _predict_exported(trained: Trained, folder: Path, exchanges: Sequence[Exchange]) -> np.ndarray:
     """Through the judge itself, on a card that says no more than it must."""
-    card = {"files": hash_files(folder), "caveat": "", "is_decoder": trained.wording.is_decoder}
+    card = {"files": hash_files(folder), "caveat": "", "is_decoder": trained.tokeniser.is_decoder}
     (folder / CARD).write_text(json.dumps(card), encoding="utf-8")
     judge = ClassifierJudge(weights=str(folder))
     return np.array([judge.predict(exchange) for exchange in exchanges])
@@ -164,9 +162,6 @@ def _take_up(folder: Path, plan: dict[str, Any], recipe: Recipe) -> Trained | No
         raise UserError(f"{folder}: holds a judge of another recipe or other ratings; give another --out")
     found = [load_network(recipe, folder / NETWORK.format(number)) for number in range(recipe.seeds)]
     return Trained([network for network, _ in found], found[0][1])
-
-
-# A judge's card in words: what it was trained on, how it did, and what it must not be trusted with.
 
 
 def state_caveat(evidence: Mapping[str, Any]) -> str:

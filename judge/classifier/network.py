@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from data.errors import UserError
-from judge.classifier.preprocessing import STYLE, Wording
+from judge.classifier.preprocessing import STYLE, Tokeniser
 from judge.classifier.recipe import Recipe
 
 BASES = {
@@ -109,15 +109,15 @@ class JudgeNetwork(nn.Module):
         return self.read(self.dropout(self.pool(ids, mask, segments).float()), style)
 
 
-def make_network(recipe: Recipe) -> tuple[JudgeNetwork, Wording]:
+def make_network(recipe: Recipe) -> tuple[JudgeNetwork, Tokeniser]:
     """An untrained network as a recipe asks for it."""
-    base, wording = load_base(recipe.base)
+    base, tokeniser = load_base(recipe.base)
     network = JudgeNetwork(
-        base, is_decoder=wording.is_decoder, dropout=recipe.dropout, ordinal=recipe.ordinal
+        base, is_decoder=tokeniser.is_decoder, dropout=recipe.dropout, ordinal=recipe.ordinal
     )
     if recipe.rank:
         add_low_rank(network.base, recipe.rank)
-    return network, wording
+    return network, tokeniser
 
 
 def save_network(network: JudgeNetwork, path: Path) -> None:
@@ -131,12 +131,12 @@ def save_network(network: JudgeNetwork, path: Path) -> None:
     save_file({name: tensor.cpu().contiguous() for name, tensor in state.items()}, path)
 
 
-def load_network(recipe: Recipe, path: Path) -> tuple[JudgeNetwork, Wording]:
+def load_network(recipe: Recipe, path: Path) -> tuple[JudgeNetwork, Tokeniser]:
     """A network as `save_network` left it."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    network, wording = make_network(recipe)
+    network, tokeniser = make_network(recipe)
     try:
         state = {name: tensor.float() for name, tensor in load_file(path).items()}
     except (OSError, SafetensorError) as error:
@@ -146,10 +146,10 @@ def load_network(recipe: Recipe, path: Path) -> tuple[JudgeNetwork, Wording]:
     missing, unknown = network.load_state_dict(state, strict=False)
     if unknown or (missing and not recipe.rank):
         raise UserError(f"{path}: was not made by this recipe; train again, or install again")
-    return network.eval(), wording
+    return network.eval(), tokeniser
 
 
-def load_base(name: str) -> tuple[Any, Wording]:
+def load_base(name: str) -> tuple[Any, Tokeniser]:
     """A base by the name of the package that carries it, or any transformers folder by its path."""
     from transformers import AutoModel
     from transformers.utils.logging import disable_progress_bar
@@ -168,7 +168,7 @@ def load_base(name: str) -> tuple[Any, Wording]:
     kind = base.config.model_type
     if kind in OTHER_ENCODERS:
         raise UserError(f"{folder}: a {kind} base; encoders must be of the kind {' or '.join(ENCODERS)}")
-    return base, Wording(_load_tokenizer(folder, weights), is_decoder=kind not in ENCODERS)
+    return base, Tokeniser(_load_tokenizer(folder, weights), is_decoder=kind not in ENCODERS)
 
 
 def find_base(name: str) -> Path:

@@ -1,4 +1,4 @@
-"""A reply as a person sees it, whatever was done to it so that a network sees something else."""
+"""How a classifier reads an exchange, in training and scoring: normalised, its style counted, tokenised."""
 
 import math
 import random
@@ -28,10 +28,10 @@ _END: Final = re.compile(r"(?<=[.!?…。！？])\s+|\n+")  # noqa: RUF001
 _AGAIN: Final = re.compile(r"(?i)\b(\w+)(?:[\s,;!.#*-]+\1\b){3,}")
 
 
-def as_seen(text: str) -> str:
-    """Without what nobody sees, in the letters it seems to be written in, and nothing said over and over.
+def normalise(text: str) -> str:
+    """A reply as a person sees it: without hidden characters, look-alike letters and endless repeats.
 
-    >>> as_seen("I c\u0430re. I c\u200bare. I care. Love love love LOVE!")
+    >>> normalise("I c\u0430re. I c\u200bare. I care. Love love love LOVE!")
     'I care. Love!'
     """
     text = _FONT.sub(lambda found: unicodedata.normalize("NFKC", found[0]), clean(text))
@@ -79,11 +79,8 @@ def _heard(sentence: str) -> str:
     return " ".join(_WORD.findall(sentence.casefold())) or sentence
 
 
-# How a reply is written, in a few counts: what separates one model's manner from another's.
-#
-# Seeing them beside the text helps a judge with an unseen model a little, within noise
-# (`docs/experiments.md`).
-
+# What separates one model's manner from another's. Seeing these counts beside the text helps a judge with an
+# unseen model a little, within noise (`docs/experiments.md`).
 STYLE = (
     "length",
     "sentence_length",
@@ -112,10 +109,10 @@ _ADVICE = re.compile(
 )
 
 
-def count_style(response: str) -> tuple[float, ...]:
+def style_features(response: str) -> tuple[float, ...]:
     """One number for every name in `STYLE`, each of the order of one.
 
-    >>> dict(zip(STYLE, count_style("Oh no! Are you okay?")))["questions"]
+    >>> dict(zip(STYLE, style_features("Oh no! Are you okay?")))["questions"]
     1.0
     """
     words = max(1, len(_STYLE_WORD.findall(response)))
@@ -136,8 +133,6 @@ def count_style(response: str) -> tuple[float, ...]:
         float(response[:1].islower() or " i " in response),
     )
 
-
-# An exchange as the token ids a classifier reads: the same code in training and in scoring.
 
 CONTEXT_TOKENS = 128  # the end of the context is kept, since it is nearest to the reply
 RESPONSE_TOKENS = 160  # the start of the reply is kept; the study's longest has about 140
@@ -169,7 +164,7 @@ def write_context(exchange: Exchange, *, chance: random.Random | None = None, dr
     return "\n".join(parts)
 
 
-class Wording:
+class Tokeniser:
     """Turns exchanges into tokens for one kind of base: a pair for encoders, one text for decoders."""
 
     def __init__(self, tokenizer: Any, *, is_decoder: bool) -> None:
@@ -179,7 +174,7 @@ class Wording:
         self.is_decoder = is_decoder
 
     @classmethod
-    def read(cls, path: Path, *, is_decoder: bool) -> "Wording":
+    def read(cls, path: Path, *, is_decoder: bool) -> "Tokeniser":
         """From a `tokenizer.json`."""
         from tokenizers import Tokenizer
 

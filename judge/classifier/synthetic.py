@@ -17,7 +17,7 @@ from judge.classifier.examples import DISMISSED, MISMATCHED, Example, read_dismi
 from judge.explanation import split_reply
 
 HERE = Path(__file__).parent
-# Ours, as those of `judge.examples`: no disguise makes an unkind reply kind; kind phrases alone get about
+# Ours, as those of `examples`: no disguise makes an unkind reply kind; kind phrases alone get about
 # what the judge gave them before it met any disguise.
 DISGUISED = (0.85, 0.12, 0.03)
 PHRASES = (0.20, 0.37, 0.43)

@@ -1,4 +1,7 @@
-"""Fine-tunes a base into a classifier of Bad, Okay and Good; the same code on CPU and CUDA."""
+"""Fine-tune a base into a classifier of Bad, Okay and Good: the teacher, the network, then its level.
+
+The same code trains on CPU and CUDA.
+"""
 
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +16,7 @@ from torch.nn import functional
 from data.records import Exchange
 from judge.classifier.examples import Example, cut_pieces, make_dismissals, make_mismatched, soften
 from judge.classifier.network import JudgeNetwork, make_network
-from judge.classifier.preprocessing import STYLE, Tokens, Wording, count_style, write_context
+from judge.classifier.preprocessing import STYLE, Tokeniser, Tokens, style_features, write_context
 from judge.classifier.recipe import Recipe, read_recipe
 from judge.classifier.synthetic import make_disguised
 
@@ -38,18 +41,20 @@ class Trained:
     """Networks trained alike from different seeds, whose probabilities are averaged."""
 
     networks: list[JudgeNetwork]
-    wording: Wording
+    tokeniser: Tokeniser
 
     def predict(self, exchanges: Sequence[Exchange], *, batch_size: int = 128) -> np.ndarray:
         """Probabilities of Bad, Okay and Good: [exchanges, 3]."""
-        tokens = [self.wording.encode(write_context(item), item.response) for item in exchanges]
+        tokens = [self.tokeniser.encode(write_context(item), item.response) for item in exchanges]
         order = sorted(range(len(tokens)), key=lambda index: len(tokens[index].ids))
         answer = np.zeros((len(tokens), 3))
         device = next(self.networks[0].parameters()).device
         for start in range(0, len(order), batch_size):
             chosen = order[start : start + batch_size]
             ids, mask, segments = pad_tokens([tokens[index] for index in chosen], device)
-            style = torch.tensor([count_style(exchanges[index].response) for index in chosen], device=device)
+            style = torch.tensor(
+                [style_features(exchanges[index].response) for index in chosen], device=device
+            )
             for network in self.networks:
                 network.eval()
                 with torch.no_grad(), _precision(device):
@@ -64,19 +69,19 @@ def fine_tune(
     """Train `recipe.seeds` networks on the examples and those the recipe makes of them."""
     networks = []
     for number in range(recipe.seeds):
-        network, wording = _fine_tune_once(
+        network, tokeniser = _fine_tune_once(
             examples, replace(recipe, seed=recipe.seed + number), device, progress
         )
         networks.append(network)
-    return Trained(networks, wording)
+    return Trained(networks, tokeniser)
 
 
 def _fine_tune_once(
     examples: Sequence[Example], recipe: Recipe, device: str, progress: Progress | None
-) -> tuple[JudgeNetwork, Wording]:
+) -> tuple[JudgeNetwork, Tokeniser]:
     torch.manual_seed(recipe.seed)
     chance = random.Random(recipe.seed)
-    network, wording = make_network(recipe)
+    network, tokeniser = make_network(recipe)
     if recipe.rank and device.startswith("cuda"):
         for parameter in network.base.parameters():
             if not parameter.requires_grad:  # frozen weights need no more than the precision they are used in
@@ -94,7 +99,7 @@ def _fine_tune_once(
         lesson += make_dismissals(examples, dismissed, chance)
         lesson += make_disguised(examples, disguised, chance)
         network.train()
-        for batch in make_batches(lesson, wording, recipe, effects, chance, device):
+        for batch in make_batches(lesson, tokeniser, recipe, effects, chance, device):
             with _precision(torch.device(device)):
                 loss = compute_loss(network, effects, batch)
             optimizer.zero_grad(set_to_none=True)
@@ -105,7 +110,7 @@ def _fine_tune_once(
             done += 1
             if progress:
                 progress(done, steps)
-    return network.eval(), wording
+    return network.eval(), tokeniser
 
 
 class Effects(nn.Module):
@@ -161,7 +166,7 @@ def compute_loss(network: JudgeNetwork, effects: Effects, batch: Batch) -> Tenso
 
 def make_batches(
     examples: Sequence[Example],
-    wording: Wording,
+    tokeniser: Tokeniser,
     recipe: Recipe,
     effects: Effects,
     chance: random.Random,
@@ -169,7 +174,7 @@ def make_batches(
 ) -> Iterator[Batch]:
     """One epoch in random order; texts of like length lie together so that little is padded."""
     tokens = [
-        wording.encode(
+        tokeniser.encode(
             write_context(e.exchange, chance=chance, drop=recipe.drop_context), e.exchange.response
         )
         for e in examples
@@ -188,7 +193,7 @@ def make_batches(
         ids, mask, segments = pad_tokens(
             [tokens[index] for index in order[start : start + recipe.batch_size]], torch.device(device)
         )
-        style = [count_style(e.exchange.response) if recipe.style else (0.0,) * len(STYLE) for e in chosen]
+        style = [style_features(e.exchange.response) if recipe.style else (0.0,) * len(STYLE) for e in chosen]
         target = [e.target for e in chosen]
         yield Batch(
             ids,
@@ -234,8 +239,6 @@ def _precision(device: torch.device) -> torch.autocast:
     # bf16 halves the time on CUDA and only slows a CPU down.
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda")
 
-
-# From a recipe to a judge: the teacher first where there is one, then the network, then its level.
 
 SETTLED_ON = 2000  # rated replies are enough to find two numbers
 
@@ -291,7 +294,7 @@ def settle(trained: Trained, examples: Sequence[Example], sharpness: float) -> T
     sample = random.Random(5).sample(rated, min(SETTLED_ON, len(rated)))
     shares = np.mean([example.target for example in sample], axis=0)
     for network in trained.networks:
-        alone = Trained([network], trained.wording)
+        alone = Trained([network], trained.tokeniser)
         logits = np.log(alone.predict([example.exchange for example in sample]) + 1e-6)
         bias = match_shares(sharpness * logits, shares)
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""A protocol from ratings to figures: trains (judge), measures (calibration), prints."""
+"""Put a recipe to the test: train on part of the ratings, predict the rest, and measure it beside rivals."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,8 +16,6 @@ from data.files import replacing
 from data.records import LABELS, Exchange
 from judge.classifier.examples import Example
 from judge.classifier.recipe import Recipe, read_recipe
-
-# How a classifier is put to the test: trained on one part of the ratings, asked about the other.
 
 FOLDS = 5
 
@@ -79,14 +77,7 @@ def without_context(example: Example) -> Example:
     return replace(example, exchange=replace(example.exchange, emotion=None, situation=None))
 
 
-# What a judge must beat, fitted on the same training part: the trivial, the old-fashioned and the oracle.
-
 Predict = Callable[[Sequence[Example], Sequence[Example]], np.ndarray]
-
-
-def predict_rival(name: str, train: Sequence[Example], test: Sequence[Example]) -> np.ndarray:
-    """Probabilities of Bad, Okay and Good for the test part: [test, 3]."""
-    return RIVALS[name](train, test)
 
 
 def _predict_majority(train: Sequence[Example], test: Sequence[Example]) -> np.ndarray:
@@ -128,7 +119,8 @@ def _predict_arm(train: Sequence[Example], test: Sequence[Example]) -> np.ndarra
     return np.array([known.get(example.exchange.model, overall) for example in test])
 
 
-# The oracle is what no judge may be: it is told whose reply it sees.
+# What a judge must beat, fitted on the same training part: [test, 3] probabilities of Bad, Okay and Good. The
+# oracle is what no judge may be: it is told whose reply it sees.
 RIVALS: dict[str, Predict] = {
     "majority": _predict_majority,
     "length": _predict_length,
@@ -170,8 +162,6 @@ def _ratings(examples: Sequence[Example]) -> np.ndarray:
 def _shares(examples: Sequence[Example]) -> np.ndarray:
     return np.asarray(np.mean([example.target for example in examples], axis=0))
 
-
-# A protocol, run: one training per split, its held-out predictions kept, so that a broken trial goes on.
 
 BARE = "judge, bare"  # without emotion and situation, as most people's files come
 OnSplit = Callable[[str, int, int], None]  # the split's name, its number, how many there are
@@ -223,7 +213,7 @@ def _predict_split(
 
 def held_out_rows(split: Split, predictions: dict[str, np.ndarray]) -> list[dict[str, Any]]:
     """One row for each held-out rating: what people said, and what everyone predicted."""
-    predictions = predictions | {name: predict_rival(name, split.train, split.test) for name in RIVALS}
+    predictions = predictions | {name: predict(split.train, split.test) for name, predict in RIVALS.items()}
     rows = []
     for index, example in enumerate(split.test):
         rating = LABELS[example.target.index(max(example.target))]

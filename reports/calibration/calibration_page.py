@@ -15,7 +15,7 @@ from calibration.artifact import Calibration
 from calibration.estimate import Estimate
 from calibration.fit import CalibrationReport
 from calibration.from_trials import left_out_models
-from data.judgments import say_flags
+from data.crisis import say_flags
 from data.records import to_plain
 from data.text import AnyEstimate, ends_of, number, printable, show
 from judge.robustness.attacks import Gamed

@@ -63,18 +63,18 @@ def plain_torch(exchanges: list[Any]) -> Callable[[int], float]:
     import torch
 
     from judge.classifier.network import make_network
-    from judge.classifier.preprocessing import count_style, write_context
+    from judge.classifier.preprocessing import style_features, write_context
     from judge.classifier.recipe import read_recipe
 
     torch.set_num_threads(len(os.sched_getaffinity(0)))
-    network, wording = make_network(read_recipe("default"))
+    network, tokeniser = make_network(read_recipe("default"))
     network.eval()
 
     def work(batch: int) -> float:
         began = perf_counter()
         for start in range(0, len(exchanges), batch):
             part = exchanges[start : start + batch]
-            tokens = [wording.encode(write_context(item), item.response) for item in part]
+            tokens = [tokeniser.encode(write_context(item), item.response) for item in part]
             ids = [torch.tensor(item.ids) for item in tokens]
             padded, segments, mask = (
                 torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
@@ -84,7 +84,7 @@ def plain_torch(exchanges: list[Any]) -> Callable[[int], float]:
                     [torch.ones_like(row) for row in ids],
                 )
             )
-            style = torch.tensor([count_style(item.response) for item in part])
+            style = torch.tensor([style_features(item.response) for item in part])
             with torch.inference_mode():
                 network(padded, mask, segments, style).softmax(dim=-1).tolist()
         return len(exchanges) / (perf_counter() - began)

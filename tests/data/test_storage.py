@@ -8,13 +8,10 @@ from pathlib import Path
 import fsspec
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from rows import make_rows, write_shards
 
 import cli
 from data.errors import OperationalError, UserError
-from data.places import Places
 from data.storage import Remote, Shards, check_source, digest_source, find_source
 from data.tables import BadRow, read_exchanges, write_rows
 
@@ -242,28 +239,3 @@ def test_the_default_folder_bears_the_shards_name(tmp_path: Path, monkeypatch: p
     (run,) = os.listdir("runs")
     assert run.startswith("night-length-"), "and both ways of naming them find the same run"
     assert isinstance(find_source("night"), Shards)
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(["note", "put", "pop"]), st.integers(0, 40), st.integers(0, 9))))
-def test_places_are_a_dictionary(steps: list[tuple[str, int, int]]) -> None:
-    places, held = Places(), dict[str, int]()
-    for step, number, place in steps:
-        text = f"\ud800{number}"
-        if step == "note":
-            assert places.note(text, place) == held.setdefault(text, place)
-        elif step == "put":
-            places.put(text, place)
-            held[text] = place
-        else:
-            assert places.pop(text) == held.pop(text, None)
-        assert len(places) == len(held)
-
-
-def test_places_grow() -> None:
-    places = Places()
-    for number in range(20_000):
-        assert places.note(f"r{number}", number) == number
-    assert all(places.note(f"r{number}", 0) == number for number in range(20_000))
-    assert all(places.pop(f"r{number}") == number for number in range(20_000))
-    assert not places

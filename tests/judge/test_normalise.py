@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from repository import SAMPLES
 
 from data.tables import read_exchanges
-from judge.classifier.preprocessing import WINDOW, as_seen, windows
+from judge.classifier.preprocessing import WINDOW, normalise, windows
 
 
 @pytest.mark.parametrize(
@@ -23,13 +23,13 @@ from judge.classifier.preprocessing import WINDOW, as_seen, windows
     ],
 )
 def test_what_hides_a_reply_is_undone(written: str, seen: str) -> None:
-    assert as_seen(written) == seen
+    assert normalise(written) == seen
 
 
 @pytest.mark.parametrize("name", ["responses.jsonl", "wry.jsonl"])
 def test_ordinary_replies_are_left_as_they_are(name: str) -> None:
     for exchange in read_exchanges(SAMPLES / name):
-        assert as_seen(exchange.response) == exchange.response
+        assert normalise(exchange.response) == exchange.response
 
 
 @given(st.lists(st.text(alphabet="ab. !\n", min_size=1, max_size=9), max_size=400))
@@ -42,4 +42,4 @@ def test_windows_hold_every_word_once_and_none_too_many(parts: list[str]) -> Non
 
 @given(st.text(max_size=200))
 def test_seen_twice_is_seen_once(text: str) -> None:
-    assert as_seen(as_seen(text)) == as_seen(text)
+    assert normalise(normalise(text)) == normalise(text)

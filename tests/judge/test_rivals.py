@@ -8,7 +8,7 @@ import pytest
 from data.records import Exchange
 from judge.baselines import softmax
 from judge.classifier.examples import Example
-from judge.classifier.trials import RIVALS, fit_length, predict_rival
+from judge.classifier.trials import RIVALS, fit_length
 
 BAD, OKAY, GOOD = np.eye(3).tolist()
 
@@ -27,18 +27,18 @@ TEST = [made("two words", BAD, "a"), made("one two three four five six seven eig
 
 
 def test_majority_says_the_shares_of_the_training_part() -> None:
-    assert predict_rival("majority", TRAIN, TEST).tolist() == [[0.25, 0.25, 0.5]] * 2
+    assert RIVALS["majority"](TRAIN, TEST).tolist() == [[0.25, 0.25, 0.5]] * 2
 
 
 def test_the_oracle_says_each_models_own_shares_and_of_a_new_one_those_of_all() -> None:
-    assert predict_rival("arm oracle", TRAIN, TEST).tolist() == [[0.5, 0.5, 0.0], [0.25, 0.25, 0.5]]
+    assert RIVALS["arm oracle"](TRAIN, TEST).tolist() == [[0.5, 0.5, 0.0], [0.25, 0.25, 0.5]]
 
 
 def test_length_follows_the_number_of_words_and_nothing_else() -> None:
-    short, long = predict_rival("length", TRAIN, TEST)
+    short, long = RIVALS["length"](TRAIN, TEST)
     assert short.argmax() == 0
     assert long.argmax() == 2
-    same = predict_rival("length", TRAIN, [made("zwei Worte", GOOD)])
+    same = RIVALS["length"](TRAIN, [made("zwei Worte", GOOD)])
     assert same[0] == pytest.approx(short)
 
 
@@ -49,14 +49,14 @@ def test_the_fitted_coefficients_are_those_of_the_length_judge() -> None:
         for e in TEST
     ]
     assert list(found) == ["bias", "slope"]
-    assert np.array(by_hand) == pytest.approx(predict_rival("length", TRAIN, TEST), abs=1e-5)
+    assert np.array(by_hand) == pytest.approx(RIVALS["length"](TRAIN, TEST), abs=1e-5)
 
 
 def test_words_tell_what_length_cannot() -> None:
     train = [
         made(f"{word} reply", target) for word, target in (("warm", GOOD), ("cold", BAD)) for _ in range(20)
     ]
-    found = predict_rival("TF-IDF", train, [made("warm", GOOD), made("cold", BAD)])
+    found = RIVALS["TF-IDF"](train, [made("warm", GOOD), made("cold", BAD)])
     assert found.argmax(axis=1).tolist() == [2, 0]
 
 
@@ -67,7 +67,7 @@ def test_words_tell_what_length_cannot() -> None:
 def test_every_rival_gives_three_probabilities_whatever_the_training_part_lacks(
     name: str, train: list[Example]
 ) -> None:
-    found = predict_rival(name, train, TEST)
+    found = RIVALS[name](train, TEST)
     assert found.shape == (2, 3)
     assert found.sum(axis=1) == pytest.approx(1)
     lacking = np.mean([example.target for example in train], axis=0) == 0
@@ -80,5 +80,5 @@ def test_without_a_label_there_are_no_coefficients() -> None:
 
 def test_length_counts_as_the_shipped_length_judge_does() -> None:
     """An empty reply counts as one word, in training as in scoring."""
-    empty, one = predict_rival("length", TRAIN, [made("", BAD), made("word", BAD)])
+    empty, one = RIVALS["length"](TRAIN, [made("", BAD), made("word", BAD)])
     assert empty == pytest.approx(one)

@@ -22,7 +22,7 @@ from judge.classifier.export import Alone, export_onnx
 from judge.classifier.judge import CARD, ClassifierJudge
 from judge.classifier.make import describe, hash_files, make_judge
 from judge.classifier.network import make_network
-from judge.classifier.preprocessing import count_style, write_context
+from judge.classifier.preprocessing import style_features, write_context
 from judge.classifier.recipe import Recipe
 from judge.classifier.training import Trained, fine_tune, pad_tokens
 
@@ -32,9 +32,9 @@ ABOUT = {"name": "mine", "caveat": "None was measured."}
 @pytest.fixture(scope="module")
 def kept(made_judge: tuple[Path, Result], tiny_recipe: Recipe) -> Trained:
     """The network that lies in the made judge's folder."""
-    network, wording = make_network(tiny_recipe)
+    network, tokeniser = make_network(tiny_recipe)
     network.load_state_dict(load_file(made_judge[0] / "network-0.safetensors"))
-    return Trained([network.eval()], wording)
+    return Trained([network.eval()], tokeniser)
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_a_decoder_in_full_precision_says_what_torch_says(
     """With low-rank changes and an ordinal head: all that is asked of a network, at once."""
     recipe = replace(tiny_recipe, base=str(tiny_decoder), rank=2, ordinal=True, epochs=1)
     trained = fine_tune(examples[:32], recipe)
-    export_onnx(trained.networks, trained.wording, tmp_path, int8=False)
+    export_onnx(trained.networks, trained.tokeniser, tmp_path, int8=False)
     card = {"files": hash_files(tmp_path), "caveat": "", "is_decoder": True}
     (tmp_path / CARD).write_text(json.dumps(card))
     assert said_by(tmp_path, exchanges[:30]) == pytest.approx(trained.predict(exchanges[:30]), abs=1e-4)
@@ -120,10 +120,10 @@ def test_what_is_exported_of_two_networks_is_their_mean(
 ) -> None:
     trained = fine_tune(examples[:32], replace(tiny_recipe, epochs=1, seeds=2))
     exchange = exchanges[0]
-    tokens = trained.wording.encode(write_context(exchange), exchange.response)
+    tokens = trained.tokeniser.encode(write_context(exchange), exchange.response)
     ids, _, segments = pad_tokens([tokens], torch.device("cpu"))
     with torch.no_grad():
-        said = Alone(trained.networks)(ids, segments, torch.tensor([count_style(exchange.response)]))
+        said = Alone(trained.networks)(ids, segments, torch.tensor([style_features(exchange.response)]))
     assert said.numpy() == pytest.approx(trained.predict([exchange]), abs=1e-6)
 
 

@@ -63,10 +63,10 @@ def is_harsh(rater: str) -> bool:
     return int(rater.split("-")[1]) % 2 == 1
 
 
-def batch_of(examples: list[Example], recipe: Recipe, wording: Any) -> Any:
+def batch_of(examples: list[Example], recipe: Recipe, tokeniser: Any) -> Any:
     effects = Effects(examples, recipe)
     recipe = replace(recipe, batch_size=len(examples))
-    (batch,) = make_batches(examples, wording, recipe, effects, random.Random(0), "cpu")
+    (batch,) = make_batches(examples, tokeniser, recipe, effects, random.Random(0), "cpu")
     return effects, batch
 
 
@@ -116,11 +116,11 @@ class OddlyHashed(str):
 def test_the_order_of_examples_does_not_depend_on_the_process(lesson: list[Example], brief: Recipe) -> None:
     recipe = brief
     odd = [replace(example, group=OddlyHashed(example.group)) for example in lesson]
-    wording = load_base(recipe.base)[1]
+    tokeniser = load_base(recipe.base)[1]
     ids = [
         [
             batch.ids.tolist()
-            for batch in make_batches(part, wording, recipe, Effects(part, recipe), random.Random(0), "cpu")
+            for batch in make_batches(part, tokeniser, recipe, Effects(part, recipe), random.Random(0), "cpu")
         ]
         for part in (lesson, odd)
     ]
