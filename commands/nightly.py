@@ -110,6 +110,15 @@ def dashboard(history: str, out: Path, nights: int | None, as_json: bool) -> Non
     Example:
       empathy-judge dashboard nights.sqlite --out site
     """
-    from nightly.dashboard.build import build_and_print
+    import json
 
-    build_and_print(history, out, nights=nights, as_json=as_json)
+    from nightly.dashboard.build import build_dashboard
+    from nightly.history import open_history
+
+    with open_history(history, must_exist=True) as opened:
+        files = build_dashboard(opened, out, nights=nights)
+    size = sum(path.stat().st_size for path in files)
+    if as_json:
+        click.echo(json.dumps({"index": str(out / "index.html"), "files": len(files), "bytes": size}))
+    else:
+        click.echo(f"{len(files):,} files, {size / 1e6:.1f} MB; open {out / 'index.html'}")

@@ -177,6 +177,12 @@ class ModelResult:
     seconds: float | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def unscored_share(self) -> float | None:
+        """The part of all that was to be judged that got no judgment."""
+        missing = sum(self.unscored.values())
+        return missing / (self.n + missing) if self.n + missing else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmotionResult:

@@ -6,33 +6,38 @@ once. Data stands in the pages themselves, since a page opened from disk may not
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
 from data.errors import UserError, install_hint
 from data.files import disk_errors, replacing
-from nightly.dashboard.responses import ResponsePage, read_responses
-from nightly.dashboard.series import NightSeries, read_series
+from data.text import money
+from nightly.dashboard.responses import ResponsePage, chances, marked, read_responses, snippet
+from nightly.dashboard.series import NightSeries, read_series, share_of
 from nightly.dashboard.views import (
-    FACTS_NIGHTS,
     emotion_grid,
-    headline,
+    facts_tonight,
+    findings_tonight,
     health_data,
     latest_facts,
     log_rows,
     model_data,
-    model_rows,
-    most_urgent,
     night_rows,
+    outcome_tonight,
+    per_cent,
+    share_text,
+    sparkline,
     trend_data,
 )
-from nightly.history import History, open_history
+from nightly.history import History
 from reports.charts import visible
 from reports.html import TEMPLATES as REPORT_TEMPLATES
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 LIST: Final = "dashboard-files.json"  # what we wrote, so that the next build takes its own leavings away
+FACTS_NIGHTS: Final = 14  # nights in the table of nights
 OURS: Final = re.compile(r"(?:index|judge|model-[\w.-]+|responses-[\w.-]+)\.html")
 
 
@@ -66,19 +71,6 @@ def _write_list(folder: Path, names: set[str]) -> None:
         partial.write_text(json.dumps(sorted(names), indent=0) + "\n", encoding="utf-8")
 
 
-def build_and_print(place: str, folder: Path, *, nights: int | None = None, as_json: bool = False) -> None:
-    """The command: build, and say where to look."""
-    import click
-
-    with open_history(place, must_exist=True) as history:
-        files = build_dashboard(history, folder, nights=nights)
-    size = sum(path.stat().st_size for path in files)
-    if as_json:
-        click.echo(json.dumps({"index": str(folder / "index.html"), "files": len(files), "bytes": size}))
-    else:
-        click.echo(f"{len(files):,} files, {size / 1e6:.1f} MB; open {folder / 'index.html'}")
-
-
 def _check_folder(folder: Path) -> set[str]:
     """The pages of an earlier build."""
     try:
@@ -97,86 +89,73 @@ def _check_folder(folder: Path) -> set[str]:
 
 
 def _files(series: NightSeries, responses: list[ResponsePage]) -> Iterator[tuple[str, str]]:
-    yield "plotly.min.js", _library()
-    style = [
-        path.read_text(encoding="utf-8")
-        for path in (REPORT_TEMPLATES / "report.css", TEMPLATES / "dashboard.css")
-    ]
-    yield "dashboard.css", "\n".join(style)
-    yield "dashboard.js", (TEMPLATES / "dashboard.js").read_text(encoding="utf-8")
-    render = _renderer()
-    pages: dict[str, list[ResponsePage]] = {}
-    for page in responses:
-        pages.setdefault(page.model, []).append(page)
-    for page in responses:
-        emotions = sorted({item.judged.emotion for item in page.responses if item.judged.emotion})
-        nights = [(other.night.night, other.name) for other in pages[page.model]]
-        slug = next((model.slug for model in series.models if model.name == page.model), None)
-        yield page.name, render("responses", page=page, emotions=emotions, nights=nights, slug=slug)
-    for at, model in enumerate(series.models):
-        links = {page.night.night: page.name for page in pages.get(model.name, [])}
-        yield (
-            f"model-{model.slug}.html",
-            render(
-                "model",
-                model=model,
-                facts=latest_facts(series, model),
-                log=log_rows(series, model, links),
-                rows=night_rows(series, model, links),
-                links=links,
-                others=_neighbours(series, at),
-                data=as_data(model_data(series, model)),
-            ),
-        )
-    yield "judge.html", _judge_page(render, series)
-    yield "index.html", _index_page(render, series, responses)
-
-
-def _library() -> str:
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
         raise UserError(
             f"the package plotly, which draws the charts, is missing; {install_hint('nightly')}"
         ) from None
-    return str(get_plotlyjs())
-
-
-def _judge_page(render: Any, series: NightSeries) -> str:
-    data = health_data(series)
-    return str(render("judge", health=series.health, data=as_data(data), told=data["told"]))
-
-
-def _index_page(render: Any, series: NightSeries, responses: Iterable[ResponsePage]) -> str:
-    links: dict[str, list[tuple[str, str]]] = {}
+    yield "plotly.min.js", str(get_plotlyjs())
+    styles = (REPORT_TEMPLATES / "report.css", TEMPLATES / "dashboard.css")
+    yield "dashboard.css", "\n".join(path.read_text(encoding="utf-8") for path in styles)
+    yield "dashboard.js", (TEMPLATES / "dashboard.js").read_text(encoding="utf-8")
+    render = _renderer()
+    models, nights = series.models, series.nights
+    links: dict[str, dict[str, str]] = {}
     for page in responses:
-        links.setdefault(page.night.night, []).append((page.model, page.name))
-    grid, rows = emotion_grid(series), model_rows(series)
-    return str(
+        links.setdefault(page.model.name, {})[page.night.night] = page.name
+    for page in responses:
+        yield page.name, render("responses", page=page, links=links[page.model.name])
+    for at, model in enumerate(models):
+        yield (
+            model.page,
+            render(
+                "model",
+                model=model,
+                facts=latest_facts(series, model),
+                log=log_rows(series, model),
+                rows=night_rows(series, model),
+                links=links.get(model.name, {}),
+                before=models[:at][-1:],
+                after=models[at + 1 :][:1],
+                data=as_data(model_data(series, model)),
+            ),
+        )
+    spans = groupby(nights, key=lambda night: (night.judge, night.judge_version, night.calibration))
+    newest_first = [list(span) for _, span in spans][::-1]
+    health = health_data(series)
+    yield (
+        "judge.html",
+        render("judge", spans=newest_first, series=series, told=health["told"], data=as_data(health)),
+    )
+    grid = emotion_grid(series)
+    outcomes = [outcome_tonight(series, model) for model in models]
+    yield (
+        "index.html",
         render(
             "index",
             series=series,
-            head=headline(series),
-            rows=rows,
-            first=most_urgent(rows),
+            findings=findings_tonight(series),
+            facts=facts_tonight(series),
+            outcomes=outcomes,
+            # The trend shown first: the gravest outcome tonight, then the newest regression.
+            first=max(
+                range(len(models)),
+                key=lambda at: (outcomes[at] == "regression", models[at].regressions[-1:]),
+                default=0,
+            ),
             grid=grid,
             nights=[
                 (
                     night,
-                    sum(at in model.regressions for model in series.models),
-                    links.get(night.night, []),
+                    sum(at in model.regressions for model in models),
+                    [page for page in responses if page.night is night],
                 )
-                for at, night in list(enumerate(series.nights))[: -FACTS_NIGHTS - 1 : -1]
+                for at, night in list(enumerate(nights))[: -FACTS_NIGHTS - 1 : -1]
             ],
             data=as_data({"trend": trend_data(series), "emotions": grid}),
-        )
+        ),
     )
-
-
-def _neighbours(series: NightSeries, at: int) -> list[tuple[str, str, str]]:
-    before, after = series.models[:at][-1:], series.models[at + 1 :][:1]
-    beside = [*(("Previous", model) for model in before), *(("Next", model) for model in after)]
-    return [(way, model.name, model.slug) for way, model in beside]
 
 
 def as_data(data: Mapping[str, Any]) -> str:
@@ -210,6 +189,8 @@ def _renderer() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    used = (chances, marked, money, per_cent, share_of, share_text, snippet, sparkline)
+    environment.globals.update({function.__name__: function for function in used})
 
     def render(name: str, **context: Any) -> str:
         return environment.get_template(f"dashboard-{name}.html.j2").render(**context) + "\n"

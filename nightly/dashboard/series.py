@@ -1,9 +1,9 @@
 """What the history says, gathered for the dashboard: models' nights, what gates found, the judge's health."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import chain, pairwise
 from typing import Any, Final, Literal
 
 from calibration.estimate import Estimate
@@ -11,15 +11,7 @@ from calibration.monitoring.drift import paired_change
 from data.text import slug
 from nightly.emotions import POOLED_NIGHTS, PooledShare, pool
 from nightly.history import History
-from nightly.schema import (
-    AnchorResult,
-    EmotionResult,
-    GateResult,
-    ModelNight,
-    ModelResult,
-    Night,
-    ShareResult,
-)
+from nightly.schema import AnchorResult, EmotionResult, GateResult, ModelResult, Night, ShareResult
 
 Kind = Literal["corrected", "raw"]
 FOUND_NIGHTS: Final = 60  # nights of which more than regressions is told
@@ -30,10 +22,14 @@ class Model:
     """A model over the nights; `points` has one place for each night, None where it took no part."""
 
     name: str
-    slug: str
     kind: Kind
     points: tuple[ModelResult | None, ...]
-    findings: Mapping[int, tuple[GateResult, ...]]
+    findings: Mapping[int, Sequence[GateResult]]
+
+    @property
+    def page(self) -> str:
+        """The file of its page."""
+        return f"model-{slug(self.name)}.html"
 
     @property
     def newest(self) -> ModelResult:
@@ -52,7 +48,6 @@ class Model:
 class AnchorShift:
     """How far the judge's Good probability on the anchors is from the first night they were judged on."""
 
-    anchors: str
     since: str
     count: int
     change: Estimate
@@ -60,21 +55,19 @@ class AnchorShift:
     @property
     def is_shown(self) -> bool:
         """Whether the whole interval lies on one side of nothing."""
-        return self.change.interval is not None and not (
-            self.change.interval.low <= 0 <= self.change.interval.high
-        )
+        ends = self.change.interval
+        return ends is not None and not ends.low <= 0 <= ends.high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeHealth:
-    """One place for each night; None where nothing is known. `reasons` counts all that was left unscored."""
+class NightHealth:
+    """The judge on one night; None where nothing is known. `reasons` counts all that was left unscored."""
 
-    shifts: tuple[AnchorShift | None, ...]
-    unscored: tuple[float | None, ...]
-    reasons: tuple[Mapping[str, int], ...]
-    cost: tuple[float | None, ...]
-    per_thousand: tuple[float | None, ...]
-    spans: tuple[dict[str, Any], ...]
+    shift: AnchorShift | None
+    unscored: float | None
+    reasons: Mapping[str, int]
+    cost: float | None
+    per_thousand: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +83,7 @@ class NightSeries:
     tonight: tuple[GateResult, ...]
     emotions: Mapping[tuple[str, str], PooledShare]
     pooled: int
-    health: JudgeHealth
+    health: tuple[NightHealth, ...]
 
 
 def read_series(history: History, *, last: int | None = None) -> NightSeries:
@@ -98,23 +91,38 @@ def read_series(history: History, *, last: int | None = None) -> NightSeries:
     every = history.nights(last=last)
     nights = succession(every)
     places = {(night.config, night.night): at for at, night in enumerate(nights)}
-    findings = _read_findings(history, places, last)
-    rows = (
-        _model(name, points, places, findings.get(name, {}))
-        for name, points in history.all_series(last=last).items()
-    )
-    models = tuple(model for model in rows if model is not None)
-    newest = history.latest(config=nights[-1].config) if nights else None
-    emotions, pooled = _pool(history, places)
+    findings: defaultdict[str, dict[int, list[GateResult]]] = defaultdict(dict)
+    for night, item in history.gates_not_fine(last=min(last or FOUND_NIGHTS, FOUND_NIGHTS)):
+        at = places.get((night.config, night.night))
+        if at is not None:
+            findings[item.model].setdefault(at, []).append(item)
+    models = []
+    for name, points in history.all_series(last=last).items():
+        results = {places.get((point.night.config, point.night.night)): point.result for point in points}
+        row = tuple(map(results.get, range(len(nights))))
+        newest = next((result for result in reversed(row) if result is not None), None)
+        if newest is not None:
+            # One kind for the whole line: a step from corrected to raw would look like a change of the model.
+            kind: Kind = "raw" if share_of(newest, "corrected").share is None else "corrected"
+            listed = dict(sorted(findings[name].items()))
+            models.append(Model(name=name, kind=kind, points=row, findings=listed))
+    record = history.latest(config=nights[-1].config) if nights else None
+    # Nights of other configs may stand between ours.
+    recent = history.emotions(last=2 * POOLED_NIGHTS)
+    counted = [rows for night, rows in recent if (night.config, night.night) in places][-POOLED_NIGHTS:]
+    held: defaultdict[tuple[str, str], list[EmotionResult]] = defaultdict(list)
+    for row_ in chain.from_iterable(counted):
+        held[row_.model, row_.emotion].append(row_)
     anchors = {(night.config, night.night): items for night, items in history.anchors(last=last)}
+    shifts = judge_shifts([anchors.get((night.config, night.night), []) for night in nights], nights)
     return NightSeries(
         nights=nights,
         left_out=len(every) - len(nights),
-        models=models,
-        tonight=newest.gates if newest else (),
-        emotions=emotions,
-        pooled=pooled,
-        health=_health(nights, models, [anchors.get((night.config, night.night), []) for night in nights]),
+        models=tuple(models),
+        tonight=record.gates if record else (),
+        emotions={key: pooled for key, rows in held.items() if (pooled := pool(rows)) is not None},
+        pooled=len(counted),
+        health=tuple(_health(models, at, shift) for at, shift in enumerate(shifts)),
     )
 
 
@@ -141,12 +149,6 @@ def share_of(result: ModelResult | None, kind: Kind, label: str = "Good") -> Sha
     return shares.get(label, ShareResult(share=None))
 
 
-def unscored_share(result: ModelResult) -> float | None:
-    """The part of all that was to be judged that got no judgment."""
-    missing = sum(result.unscored.values())
-    return missing / (result.n + missing) if result.n + missing else None
-
-
 def changes(nights: Sequence[Night]) -> list[dict[str, Any]]:
     """Nights from which on something else was measured with: another judge, calibration or config."""
     marks = []
@@ -163,123 +165,37 @@ def changes(nights: Sequence[Night]) -> list[dict[str, Any]]:
     return marks
 
 
-def _model(
-    name: str,
-    points: Iterable[ModelNight],
-    places: Mapping[tuple[str, str], int],
-    findings: Mapping[int, tuple[GateResult, ...]],
-) -> Model | None:
-    row: list[ModelResult | None] = [None] * len(places)
-    for point in points:
-        at = places.get((point.night.config, point.night.night))
-        if at is not None:
-            row[at] = point.result
-    newest = next((result for result in reversed(row) if result is not None), None)
-    if newest is None:
-        return None
-    # One kind for the whole line: a step from corrected to raw would look like a change of the model.
-    kind: Kind = "raw" if share_of(newest, "corrected").share is None else "corrected"
-    return Model(name=name, slug=slug(name), kind=kind, points=tuple(row), findings=findings)
-
-
-def _read_findings(
-    history: History, places: Mapping[tuple[str, str], int], last: int | None
-) -> dict[str, dict[int, tuple[GateResult, ...]]]:
-    """By model and night: all regressions, and of the newest nights whatever else was not fine."""
-    findings: defaultdict[str, dict[int, tuple[GateResult, ...]]] = defaultdict(dict)
-    for night, item in history.gates_not_fine(last=FOUND_NIGHTS if last is None else min(last, FOUND_NIGHTS)):
-        at = places.get((night.config, night.night))
-        if at is not None:
-            findings[item.model][at] = (*findings[item.model].get(at, ()), item)
-    return {model: dict(sorted(nights.items())) for model, nights in findings.items()}
-
-
-def _pool(
-    history: History, places: Mapping[tuple[str, str], int]
-) -> tuple[dict[tuple[str, str], PooledShare], int]:
-    # Nights of other configs may stand between ours.
-    recent = [
-        rows
-        for night, rows in history.emotions(last=2 * POOLED_NIGHTS)
-        if (night.config, night.night) in places
-    ][-POOLED_NIGHTS:]
-    held: defaultdict[tuple[str, str], list[EmotionResult]] = defaultdict(list)
-    for row in (row for rows in recent for row in rows):
-        held[row.model, row.emotion].append(row)
-    pooled = {key: pool(rows) for key, rows in held.items()}
-    return {key: share for key, share in pooled.items() if share is not None}, len(recent)
-
-
-def _health(
-    nights: Sequence[Night], models: Sequence[Model], anchors: Sequence[Sequence[AnchorResult]]
-) -> JudgeHealth:
-    unscored: list[float | None] = []
-    reasons, cost, per_thousand = [], [], []
-    for at in range(len(nights)):
-        present = [result for model in models if (result := model.points[at]) is not None]
-        counted: Counter[str] = Counter()
-        for result in present:
-            counted.update(result.unscored)
-        judged = sum(result.n for result in present)
-        asked = judged + counted.total()
-        unscored.append(counted.total() / asked if asked else None)
-        reasons.append(dict(counted.most_common()))
-        costs = [result.cost for result in present if result.cost is not None]
-        cost.append(sum(costs) if costs else None)
-        # Only where every model's cost is known: a part of the money over all responses would be too little.
-        is_whole = costs and len(costs) == len(present) and judged
-        per_thousand.append(1000 * sum(costs) / judged if is_whole else None)
-    return JudgeHealth(
-        shifts=judge_shifts(anchors, nights),
-        unscored=tuple(unscored),
-        reasons=tuple(reasons),
-        cost=tuple(cost),
-        per_thousand=tuple(per_thousand),
-        spans=tuple(_spans(nights)),
+def _health(models: Sequence[Model], at: int, shift: AnchorShift | None) -> NightHealth:
+    results = [result for model in models if (result := model.points[at]) is not None]
+    reasons: Counter[str] = Counter()
+    for result in results:
+        reasons.update(result.unscored)
+    judged = sum(result.n for result in results)
+    asked = judged + reasons.total()
+    costs = [result.cost for result in results if result.cost is not None]
+    # Only where every model's cost is known: a part of the money over all responses would be too little.
+    is_whole = costs and len(costs) == len(results) and judged
+    return NightHealth(
+        shift=shift,
+        unscored=reasons.total() / asked if asked else None,
+        reasons=dict(reasons.most_common()),
+        cost=sum(costs) if costs else None,
+        per_thousand=1000 * sum(costs) / judged if is_whole else None,
     )
 
 
 def judge_shifts(
     anchors: Sequence[Sequence[AnchorResult]], nights: Sequence[Night]
-) -> tuple[AnchorShift | None, ...]:
+) -> Iterator[AnchorShift | None]:
     """Each night's anchors against the first night of the same set; all nights' intervals hold at once."""
     first: dict[str, tuple[str, dict[str, float]]] = {}
-    shifts: list[AnchorShift | None] = []
     looks = max(1, sum(1 for rows in anchors if rows))
     for rows, night in zip(anchors, nights, strict=True):
         good = {row.item: row.good for row in rows if row.good is not None}
         if not good:
-            shifts.append(None)
+            yield None
             continue
-        digest = rows[0].anchors
-        since, before = first.setdefault(digest, (night.night, good))
+        since, before = first.setdefault(rows[0].anchors, (night.night, good))
         differences = [good[item] - before[item] for item in sorted(good.keys() & before.keys())]
-        shifts.append(
-            AnchorShift(
-                anchors=digest,
-                since=since,
-                count=len(differences),
-                change=paired_change(differences, looks=looks),
-            )
-        )
-    return tuple(shifts)
-
-
-def _spans(nights: Sequence[Night]) -> list[dict[str, Any]]:
-    """Stretches of nights judged by one judge under one calibration, newest first."""
-    spans = []
-    for (judge, version, calibration), group in groupby(
-        nights, key=lambda night: (night.judge, night.judge_version, night.calibration)
-    ):
-        held = list(group)
-        spans.append(
-            {
-                "judge": judge,
-                "version": version,
-                "calibration": calibration,
-                "first": held[0].night,
-                "last": held[-1].night,
-                "nights": len(held),
-            }
-        )
-    return spans[::-1]
+        change = paired_change(differences, looks=looks)
+        yield AnchorShift(since=since, count=len(differences), change=change)

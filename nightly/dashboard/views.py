@@ -1,31 +1,20 @@
 """The dashboard's figures as plain values: charts with a place for each night, tables and headlines."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any, Final
 
 from data.records import LABELS, POSITIVE_EMOTIONS
 from data.text import UNDEFINED, interval, money, number, percent, points, signed
-from nightly.dashboard.series import (
-    FOUND_NIGHTS,
-    AnchorShift,
-    Kind,
-    Model,
-    NightSeries,
-    changes,
-    share_of,
-    unscored_share,
-)
+from nightly.dashboard.series import FOUND_NIGHTS, Kind, Model, NightSeries, changes, share_of
 from nightly.emotions import PooledShare
 from nightly.gates import gravest, severity
-from nightly.schema import FINE, GateResult, ModelResult, ShareResult
+from nightly.schema import FINE, GateResult, ModelResult, Outcome, ShareResult
 from reports.charts import element, span
 
 KINDS: Final[tuple[Kind, ...]] = ("corrected", "raw")
-FACTS_NIGHTS: Final = 14  # nights in the table of nights
 TABLE_NIGHTS: Final = FOUND_NIGHTS  # in a model's table; the chart has all of them
 LOGGED: Final = 100  # findings listed for a model
 SPARK_NIGHTS: Final = 30
-TOLD: Final = 6  # findings at the top of the first page
 
 
 def trend_data(series: NightSeries) -> dict[str, Any]:
@@ -36,7 +25,7 @@ def trend_data(series: NightSeries) -> dict[str, Any]:
         "models": [
             {
                 "name": model.name,
-                "page": f"model-{model.slug}.html",
+                "page": model.page,
                 "kind": model.kind,
                 **line(model.points, model.kind, "Good"),
                 "found": regressions(model),
@@ -61,22 +50,29 @@ def model_data(series: NightSeries, model: Model) -> dict[str, Any]:
 
 def health_data(series: NightSeries) -> dict[str, Any]:
     """The judge's shift in points, what was unscored in per cent, dollars for a thousand responses."""
-    shifts = [shift.change.as_dict() if shift else None for shift in series.health.shifts]
-    moved = [at for at, shift in enumerate(series.health.shifts) if shift and shift.is_shown]
-    shift = next((item for item in reversed(series.health.shifts) if item), None)
+    shifts = [night.shift for night in series.health]
+    ends = [shift.change.as_dict() if shift else {} for shift in shifts]
+    moved = [at for at, shift in enumerate(shifts) if shift and shift.is_shown]
+    told = "No anchors have been judged: the judge's changes cannot be told from the models'."
+    if newest := next((shift for shift in reversed(shifts) if shift), None):
+        told = (
+            f"The judge {'is shown' if newest.is_shown else 'is not shown'} to have moved: on "
+            f"{newest.count:,} anchors its Good probability is {points(newest.change)} points from that of "
+            f"{newest.since}. It is shown to have moved on {len(moved):,} of {len(series.nights):,} nights."
+        )
     return {
         "nights": [night.night for night in series.nights],
         "changes": changes(series.nights),
-        "shift": {
-            key: [hundredths(item[key]) if item else None for item in shifts]
-            for key in ("value", "low", "high")
-        },
+        "shift": {key: [hundredths(item.get(key)) for item in ends] for key in ("value", "low", "high")},
         "moved": moved,
-        "unscored": [hundredths(value) for value in series.health.unscored],
-        "reasons": [_reasons(counted) for counted in series.health.reasons],
-        "cost": [_rounded(value) for value in series.health.cost],
-        "per_thousand": [_rounded(value) for value in series.health.per_thousand],
-        "told": _tell_shift(shift, len(moved), len(series.nights)),
+        "unscored": [hundredths(night.unscored) for night in series.health],
+        "reasons": [
+            ", ".join(f"{reason} {count:,}" for reason, count in list(night.reasons.items())[:4])
+            for night in series.health
+        ],
+        "cost": [_rounded(night.cost) for night in series.health],
+        "per_thousand": [_rounded(night.per_thousand) for night in series.health],
+        "told": told,
     }
 
 
@@ -108,97 +104,50 @@ def hundredths(part: float | None) -> float | None:
     return None if part is None else round(100 * part, 2)
 
 
-def _tell_shift(shift: AnchorShift | None, moved: int, nights: int) -> str:
-    if shift is None:
-        return "No anchors have been judged: the judge's changes cannot be told from the models'."
-    verdict = "is shown to have moved" if shift.is_shown else "is not shown to have moved"
-    return (
-        f"The judge {verdict}: on {shift.count:,} anchors its Good probability is "
-        f"{points(shift.change)} points from that of {shift.since}. "
-        f"It is shown to have moved on {moved:,} of {nights:,} nights."
-    )
-
-
-def _reasons(counted: Mapping[str, int]) -> str:
-    return ", ".join(f"{reason} {count:,}" for reason, count in list(counted.items())[:4])
-
-
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 6)
 
 
-def headline(series: NightSeries) -> dict[str, Any]:
-    """What stands at the top: the newest night's outcome, what its gates found, and a few counts."""
+def findings_tonight(series: NightSeries) -> list[GateResult]:
+    """What gates found on the newest night, the gravest first."""
+    return sorted((item for item in series.tonight if item.outcome not in FINE), key=_gravest_first)
+
+
+def facts_tonight(series: NightSeries) -> list[tuple[str, str, str]]:
+    """A few counts of the newest night."""
     if not series.nights:
-        return {"status": "", "night": "", "found": [], "more": 0, "facts": []}
-    night = series.nights[-1]
-    findings = sorted((item for item in series.tonight if item.outcome not in FINE), key=_gravest_first)
-    present = [result for model in series.models if (result := model.points[-1]) is not None]
-    judged = sum(result.n for result in present)
-    passed = sum(1 for item in series.tonight if item.outcome == "pass")
-    shift = series.health.shifts[-1]
-    return {
-        "status": night.status or gravest(item.outcome for item in series.tonight) or "no gate",
-        "night": night.night,
-        "found": [(item.outcome, item.sentence or item.gate) for item in findings[:TOLD]],
-        "more": max(0, len(findings) - TOLD),
-        "facts": [
-            ("Models", f"{len(present):,}", f"of {len(series.models):,} ever seen"),
-            ("Responses judged", f"{judged:,}", f"{per_cent(series.health.unscored[-1])} unscored"),
-            ("Gates passed", f"{passed:,} of {len(series.tonight):,}", "tonight"),
-            (
-                "Judge's shift on anchors",
-                signed(shift.change.value if shift else None),
-                "points of Good since " + (shift.since if shift else "ever"),
-            ),
-            ("Cost", money(series.health.cost[-1]), _whose_cost(present)),
-            ("Nights", f"{len(series.nights):,}", f"since {series.nights[0].night}"),
-        ],
-    }
+        return []
+    results = [result for model in series.models if (result := model.points[-1]) is not None]
+    priced = sum(result.cost is not None for result in results)
+    passed = sum(item.outcome == "pass" for item in series.tonight)
+    health = series.health[-1]
+    return [
+        ("Models", f"{len(results):,}", f"of {len(series.models):,} ever seen"),
+        (
+            "Responses judged",
+            f"{sum(result.n for result in results):,}",
+            f"{per_cent(health.unscored)} unscored",
+        ),
+        ("Gates passed", f"{passed:,} of {len(series.tonight):,}", "tonight"),
+        (
+            "Judge's shift on anchors",
+            signed(health.shift.change.value if health.shift else None),
+            "points of Good since " + (health.shift.since if health.shift else "ever"),
+        ),
+        (
+            "Cost",
+            money(health.cost),
+            "tonight, all models" if priced == len(results) else f"tonight, of {priced:,} models where known",
+        ),
+        ("Nights", f"{len(series.nights):,}", f"since {series.nights[0].night}"),
+    ]
 
 
-def model_rows(series: NightSeries) -> list[dict[str, Any]]:
-    """The table of models; each figure with the number to sort it by."""
-    last = len(series.nights) - 1
-    rows = []
-    for model in series.models:
-        result = model.points[last]
-        outcomes = [item.outcome for item in series.tonight if item.model == model.name]
-        outcome = (gravest(outcomes) or "no gate") if result is not None else "not run"
-        shown = result or model.newest
-        regressions = model.regressions
-        rows.append(
-            {
-                "name": model.name,
-                "slug": model.slug,
-                "outcome": outcome,
-                "kind": model.kind,
-                "good": share_text(share_of(shown, model.kind)),
-                "bad": share_text(share_of(shown, model.kind, "Bad")),
-                "spark": sparkline(model),
-                "unscored": per_cent(unscored_share(shown)),
-                "cost": money(shown.cost),
-                "regressions": len(regressions),
-                "since": series.nights[regressions[-1]].night if regressions else "",
-                "nights": sum(point is not None for point in model.points),
-                "keys": {
-                    "good": share_of(shown, model.kind).share,
-                    "bad": share_of(shown, model.kind, "Bad").share,
-                    "unscored": unscored_share(shown),
-                    "cost": shown.cost,
-                },
-            }
-        )
-    return rows
-
-
-def most_urgent(rows: Sequence[Mapping[str, Any]]) -> int:
-    """The row whose trend is shown first: the gravest outcome tonight, then the newest regression."""
-
-    def urgency(at: int) -> tuple[bool, str]:
-        return rows[at]["outcome"] == "regression", rows[at]["since"]
-
-    return max(range(len(rows)), key=urgency, default=0)
+def outcome_tonight(series: NightSeries, model: Model) -> str:
+    """The gravest that gates said of a model on the newest night."""
+    if model.points[-1] is None:
+        return "not run"
+    return gravest(item.outcome for item in series.tonight if item.model == model.name) or "no gate"
 
 
 def emotion_grid(series: NightSeries) -> dict[str, Any]:
@@ -215,7 +164,7 @@ def emotion_grid(series: NightSeries) -> dict[str, Any]:
     rows = [[cells.get((model.name, emotion)) for emotion in emotions] for model in models]
     return {
         "models": [model.name for model in models],
-        "pages": [f"model-{model.slug}.html" for model in models],
+        "pages": [model.page for model in models],
         "emotions": emotions,
         "positive": sum(name in POSITIVE_EMOTIONS for name in emotions),
         "values": [[cell and hundredths(cell.share) for cell in row] for row in rows],
@@ -226,52 +175,38 @@ def emotion_grid(series: NightSeries) -> dict[str, Any]:
 
 def latest_facts(series: NightSeries, model: Model) -> list[tuple[str, str, str]]:
     """The figures at the top of a model's page, of its newest night."""
-    shown = model.newest
-    facts = []
-    for label in reversed(LABELS):
-        share = share_of(shown, model.kind, label)
-        how = "corrected" if model.kind == "corrected" else "as judged"
-        facts.append((f"{label} share", per_cent(share.share), f"{_ends(share)} {how}"))
+    shown, how = model.newest, "corrected" if model.kind == "corrected" else "as judged"
+    shares = [(label, share_of(shown, model.kind, label)) for label in reversed(LABELS)]
     count = len(model.regressions)
     when = f"last on {series.nights[model.regressions[-1]].night}" if count else "so far"
-    facts.append(("Judged", f"{shown.n:,}", f"{per_cent(unscored_share(shown))} unscored"))
-    facts.append(("Cost", money(shown.cost), "that night"))
-    facts.append(("Nights with a regression", f"{count:,}", when))
-    return facts
+    return [
+        *((f"{label} share", per_cent(share.share), f"{_ends(share)} {how}") for label, share in shares),
+        ("Judged", f"{shown.n:,}", f"{per_cent(shown.unscored_share)} unscored"),
+        ("Cost", money(shown.cost), "that night"),
+        ("Nights with a regression", f"{count:,}", when),
+    ]
 
 
-def night_rows(series: NightSeries, model: Model, links: Mapping[str, str]) -> list[dict[str, Any]]:
-    """A model's newest nights, newest first."""
-    rows = []
-    for at, result in reversed(list(enumerate(model.points))[-TABLE_NIGHTS:]):
-        if result is None:
-            continue
-        night = series.nights[at].night
-        rows.append(
-            {
-                "night": night,
-                "link": links.get(night),
-                "shares": [share_text(share_of(result, model.kind, label)) for label in reversed(LABELS)],
-                "raw": share_text(share_of(result, "raw")),
-                "n": f"{result.n:,}",
-                "unscored": per_cent(unscored_share(result)),
-                "cost": money(result.cost),
-                "found": gravest(item.outcome for item in model.findings[at]) if at in model.findings else "",
-            }
-        )
-    return rows
+def night_rows(series: NightSeries, model: Model) -> list[tuple[str, ModelResult, Outcome | None]]:
+    """A model's newest nights, newest first, and the gravest that gates found on each."""
+    newest = list(enumerate(model.points))[: -TABLE_NIGHTS - 1 : -1]
+    return [
+        (series.nights[at].night, result, gravest(item.outcome for item in model.findings.get(at, ())))
+        for at, result in newest
+        if result is not None
+    ]
 
 
-def log_rows(series: NightSeries, model: Model, links: Mapping[str, str]) -> list[dict[str, Any]]:
+def log_rows(series: NightSeries, model: Model) -> list[tuple[str, GateResult]]:
     """What gates found on a model, newest first."""
     rows = [
-        {"night": series.nights[at].night, "outcome": item.outcome, "sentence": item.sentence or item.gate}
+        (series.nights[at].night, item)
         for at in sorted(model.findings, reverse=True)
         for item in sorted(model.findings[at], key=_gravest_first)
         # With a floor for each emotion a night has dozens of these; what they say is of that night only.
         if item.outcome != "inconclusive" or at == len(series.nights) - 1
     ]
-    return [row | {"link": links.get(row["night"])} for row in rows[:LOGGED]]
+    return rows[:LOGGED]
 
 
 def sparkline(model: Model) -> str:
@@ -318,11 +253,6 @@ def _ends(share: ShareResult) -> str:
     if share.low is None or share.high is None:
         return "no interval"
     return interval(share.low, share.high, 1, scale=100)
-
-
-def _whose_cost(present: Sequence[ModelResult]) -> str:
-    priced = sum(1 for result in present if result.cost is not None)
-    return "tonight, all models" if priced == len(present) else f"tonight, of {priced:,} models where known"
 
 
 def _cell_text(cell: PooledShare) -> str:

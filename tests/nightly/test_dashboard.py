@@ -21,7 +21,7 @@ from histories import (
 import cli
 from data.text import slug
 from nightly.dashboard.build import LIST, build_dashboard
-from nightly.dashboard.responses import show
+from nightly.dashboard.responses import marked
 from nightly.dashboard.series import judge_shifts, read_series, succession
 from nightly.history import open_history
 from nightly.schema import AnchorResult, JudgedResponse, ModelResult, Night, NightRecord, ShareResult
@@ -197,11 +197,11 @@ def test_marks_of_another_text_are_not_shown() -> None:
     item = JudgedResponse(
         model="m", id="1", prompt="p", response="One. Two.", highlights=[["One. ", 0.1], ["Two.", None]]
     )
-    assert (show(item).marked or "").count("<mark") == 2
+    assert (marked(item) or "").count("<mark") == 2
     for odd in ([["Other.", 0.1]], "text", [["One. Two."]], [[1, 2]], {"parts": None}, [], 7):
-        assert show(replace(item, highlights=odd)).marked is None
+        assert marked(replace(item, highlights=odd)) is None
     hidden = replace(item, response="a\u202eb", highlights=[["a\u202eb", 0.1]])
-    assert "[U+202E]" in (show(hidden).marked or "")
+    assert "[U+202E]" in (marked(hidden) or "")
 
 
 def test_nights_of_a_config_that_ran_beside_are_left_out() -> None:
