@@ -1,9 +1,7 @@
 """A cheap judge first, and a dear one only where the first leaves more than one label open."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 
 from calibration.artifact import MAKE_ANEW, Calibration, read_calibration
@@ -12,13 +10,13 @@ from data.errors import UserError
 from data.records import LABELS, Exchange, Judgment, judgment_of
 from judge.base import Judge
 from judge.llm.limits import add_usage
-from judge.panel import close_all, load_members, split_rationale, stop_all
+from judge.panel import CompositeJudge, split_rationale
 from judge.scored_run import add_prediction_set
 
 PROBE = Exchange(id="", prompt="I lost my keys.", response="Oh no!")
 
 
-class CascadeJudge:
+class CascadeJudge(CompositeJudge):
     """Asks `first`, the local classifier unless named; `second` only where the first is not sure enough.
 
     Sure is a prediction set of one label, made with the thresholds of `calibration` (a `calibration.json`
@@ -42,21 +40,11 @@ class CascadeJudge:
             raise UserError('second: missing; name the judge to ask when in doubt: second = "prompted.toml"')
         if not 0 <= ask_below <= 1:
             raise UserError(f"ask_below: {ask_below} is no probability")
-        self.members = load_members([first, second])
+        super().__init__([first, second])
         self.first, self.second = self.members
         self.ask_below = ask_below
-        self.rubric = self.first.judge.rubric
-        self.concurrency = max(member.judge.concurrency for member in self.members)
         self.calibration = read_fitting(Path(calibration), self.first.judge) if calibration else None
-        rule = self.calibration.digest if self.calibration else ask_below
-        versions = [[member.judge.name, member.judge.version] for member in self.members]
-        self.version = sha256(json.dumps([self.name, versions, rule]).encode()).hexdigest()[:12]
-
-    @property
-    def caveat(self) -> str:
-        """What the members warn of."""
-        caveats = [getattr(member.judge, "caveat", "") for member in self.members]
-        return " ".join(dict.fromkeys(filter(None, caveats)))
+        self.version = self.digest(self.calibration.digest if self.calibration else ask_below)
 
     def judge(self, exchange: Exchange) -> Judgment:
         quick = self.first.ask(exchange)
@@ -81,14 +69,6 @@ class CascadeJudge:
             usage=add_usage([quick.usage, judgment.usage]) or None,
             decided_by=self.second.name,
         )
-
-    def stop(self) -> None:
-        """End all waiting of both judges."""
-        stop_all(self.members)
-
-    def close(self) -> None:
-        """Let go of all connections."""
-        close_all(self.members)
 
     def report(self, judgments: Iterable[Judgment]) -> list[str]:
         """How often the second judge was asked in a run, and what not asking it saved."""
@@ -143,6 +123,6 @@ def read_fitting(path: Path, judge: Judge) -> Calibration:
 
 
 def _tell(judgment: Judgment, who: str) -> str:
-    """Suspected injections, then who decided and why, then what that judge said."""
+    """Write the rationale: suspected injections, then who decided and why, then what that judge said."""
     suspicions, rest = split_rationale(judgment.rationale)
     return "\n".join([*suspicions, who, *([rest] if rest else [])])

@@ -108,7 +108,7 @@ def ask_all(
     try:
         return _work_together(work, asked, stop)
     finally:
-        _call_optional(asked, "close")
+        call_optional(asked, "close")
 
 
 def _work_together(work: Callable[[], int], asked: Asked, stop: Event) -> int:
@@ -121,13 +121,13 @@ def _work_together(work: Callable[[], int], asked: Asked, stop: Event) -> int:
             stop.set()
             failed = [worker for worker in workers if worker.done() and worker.exception()]
             if failed or not all(worker.done() for worker in workers):
-                _call_optional(asked, "stop")
+                call_optional(asked, "stop")
     for worker in failed:
         worker.result()  # raised first: others may have failed only because they were stopped then
     return sum(worker.result() for worker in workers)
 
 
-def _call_optional(asked: Asked, name: str) -> None:
+def call_optional(asked: Asked, name: str) -> None:
     """Call `stop` or `close` where it is defined."""
     method = getattr(asked, name, None)
     if method is not None:

@@ -1,7 +1,7 @@
 """Several judges as one: their probabilities combined, and what each of them said kept beside the result."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from math import isfinite, nan
@@ -14,6 +14,7 @@ from data.errors import UserError
 from data.files import disk_errors
 from data.records import LABELS, Exchange, Judgment, judgment_of, unscored
 from judge.base import Judge, load_judge
+from judge.engine import call_optional
 from judge.llm.endpoint import share_budget
 from judge.llm.limits import add_usage
 
@@ -33,13 +34,13 @@ class Member:
     places: BoundedSemaphore = field(repr=False)
 
     def ask(self, exchange: Exchange) -> Judgment:
-        """Its judgment, in turn with the other threads."""
+        """Ask for its judgment, in turn with the other threads."""
         with self.places:
             return self.judge.judge(exchange)
 
 
 def load_members(names: Sequence[str]) -> list[Member]:
-    """Judges by name or TOML file, under names of their own, who share rubric and budget."""
+    """Load judges by name or TOML file, under names of their own; they share rubric and budget."""
     members: list[Member] = []
     for given in names:
         judge = load_judge(given)
@@ -60,18 +61,41 @@ def load_members(names: Sequence[str]) -> list[Member]:
     return members
 
 
-def stop_all(members: Iterable[Member]) -> None:
-    """Forward `stop`."""
-    _call_all(members, "stop")
+class CompositeJudge:
+    """A judge made of others: by their rubric, from one budget, on as many threads as one of them takes."""
 
+    name: str
+    caveats: tuple[str, ...] = ()
 
-def close_all(members: Iterable[Member]) -> None:
-    """Forward `close`."""
-    _call_all(members, "close")
+    def __init__(self, judges: Sequence[str]) -> None:
+        self.members = load_members(judges)
+        self.rubric = self.members[0].judge.rubric
+        self.concurrency = max(member.judge.concurrency for member in self.members)
+
+    @property
+    def caveat(self) -> str:
+        """What the members warn of, each warning once."""
+        warnings = [getattr(member.judge, "caveat", "") for member in self.members]
+        return " ".join(dict.fromkeys(filter(None, [*warnings, *self.caveats])))
+
+    def digest(self, *rule: object) -> str:
+        """Name the version that follows from the members and the rule by which they judge together."""
+        versions = [[member.judge.name, member.judge.version] for member in self.members]
+        return sha256(json.dumps([self.name, versions, *rule]).encode()).hexdigest()[:12]
+
+    def stop(self) -> None:
+        """End all waiting of the members."""
+        for member in self.members:
+            call_optional(member.judge, "stop")
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        for member in self.members:
+            call_optional(member.judge, "close")
 
 
 def split_rationale(rationale: str | None) -> tuple[list[str], str]:
-    """The lines about suspected injections, and the rest.
+    """Split off the lines about suspected injections.
 
     >>> split_rationale("suspected injection: role tokens\\nIt is kind.")
     (['suspected injection: role tokens'], 'It is kind.')
@@ -85,13 +109,6 @@ def _is_same(one: Judge, other: Judge) -> bool:
     return (one.name, one.version) == (other.name, other.version)
 
 
-def _call_all(members: Iterable[Member], name: str) -> None:
-    for member in members:
-        method = getattr(member.judge, name, None)  # which not every judge has
-        if method is not None:
-            method()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
     """Stacking weights as the command `stack` fitted them, for judges in the order of the panel."""
@@ -100,7 +117,7 @@ class Weights:
     digest: str
 
 
-class PanelJudge:
+class PanelJudge(CompositeJudge):
     """Asks every one of `judges`, names or TOML files, and combines what they say.
 
     `combine`: the mean of their probabilities; the median, of P(Okay or better) and P(Good), which no single
@@ -112,6 +129,7 @@ class PanelJudge:
 
     name = "panel"
     files = ("judges", "weights")
+    caveats = ("Judges that err alike count as fewer than they are: `stack` says as how many.",)
 
     def __init__(
         self,
@@ -127,21 +145,10 @@ class PanelJudge:
             raise UserError(
                 'weights: a file that `stack` made belongs to combine = "stacked", and to nothing else'
             )
-        self.members = load_members(judges or ())
+        super().__init__(judges or ())
         self.combine, self.allow_missing = combine, allow_missing
-        self.rubric = self.members[0].judge.rubric
-        self.concurrency = max(member.judge.concurrency for member in self.members)
         self.weights = read_weights(Path(weights), self.members) if weights else None
-        versions = [[member.judge.name, member.judge.version] for member in self.members]
-        rule = [combine, allow_missing, self.weights.digest if self.weights else ""]
-        self.version = sha256(json.dumps([self.name, versions, *rule]).encode()).hexdigest()[:12]
-
-    @property
-    def caveat(self) -> str:
-        """What the members warn of, each warning once."""
-        caveats = [getattr(member.judge, "caveat", "") for member in self.members]
-        caveats.append("Judges that err alike count as fewer than they are: `stack` says as how many.")
-        return " ".join(dict.fromkeys(filter(None, caveats)))
+        self.version = self.digest(combine, allow_missing, self.weights.digest if self.weights else "")
 
     def judge(self, exchange: Exchange) -> Judgment:
         judgments: list[Judgment] = []
@@ -160,14 +167,6 @@ class PanelJudge:
             panel = judgment_of(exchange, combine(given, self.combine, self.weights))
         usage = add_usage(judgment.usage for judgment in judgments) or None
         return replace(panel, rationale=_tell(self.members, judgments), usage=usage)
-
-    def stop(self) -> None:
-        """End all waiting of all members."""
-        stop_all(self.members)
-
-    def close(self) -> None:
-        """Let go of all connections."""
-        close_all(self.members)
 
 
 def combine(given: Sequence[Probabilities | None], how: str, weights: Weights | None = None) -> Probabilities:

@@ -340,7 +340,7 @@ def say_counts(counts: Mapping[str, int]) -> str:
 
 
 def _answers(manifest: Mapping[str, Any], folder: Path, *, limit: int | None) -> bool:
-    """Whether a whole run already holds what is asked for, and its responses are as they were written."""
+    """Tell whether a whole run holds what is asked for, and its responses are as they were written."""
     path = folder / RESPONSES
     try:
         reached, digest = manifest["limit"], manifest["responses"]

@@ -267,7 +267,7 @@ class Batch:
 
     @property
     def has_work(self) -> bool:
-        """Whether anything is under way or still to be asked; the latter is written down here."""
+        """Tell whether anything is under way or still to be asked; the latter is written down here."""
         if not self.state.open and (wanted := self._wanted()):
             self._ask_first(wanted[0])
             if wanted[1:]:
@@ -424,7 +424,7 @@ class Batch:
         self._clear(part)
 
     def _is_whole(self, path: Path, digest: str) -> bool:
-        """Whether answers fetched by an earlier command lie there unharmed."""
+        """Tell whether answers fetched by an earlier command lie there unharmed."""
         return bool(digest) and path.exists() and digest_file(path) == digest
 
     def _clear(self, part: Part) -> None:

@@ -47,7 +47,7 @@ class Chat:
         seed: int | None = None,
         times: int = 1,
     ) -> Reply:
-        """The server's answer, of at most `times` the usual length; raises `CallFailed` without one."""
+        """Ask for an answer of at most `times` the usual length; raises `CallFailed` without one."""
         first: CallFailed | None = None
         refused = self.refused
         while True:
@@ -74,7 +74,7 @@ class Chat:
         schema: Mapping[str, Any] | None = None,
         seed: int | None = None,
     ) -> dict[str, Any]:
-        """A request as `ask` would send it, as far as is known what the server refuses."""
+        """Write a request as `ask` would send it, as far as we know what the server refuses."""
         return self._body(messages, schema, seed, 1, self.refused)
 
     def _body(
@@ -103,18 +103,12 @@ class Chat:
         return body | dict(self.extra_body)
 
     def _find_refused(self, failure: CallFailed, body: Mapping[str, Any]) -> str | None:
-        """The parameter to try without: the one the server names, or else the schema."""
+        """Find the parameter to try without: the one the server names, or else the schema."""
         if not failure.reason.startswith(REJECTED):
             return None
-        sent = {
-            "max_tokens": "max_tokens" in body,
-            "logprobs": "logprobs" in body,
-            "temperature": "temperature" in body,
-            "seed": "seed" in body,
-            "schema": "response_format" in body,
-        }
+        sent = {name for name in self.optional if ("response_format" if name == "schema" else name) in body}
         complaint = f"{failure.reason} {failure.raw}".lower()
         for name, words in NAMED_BY.items():
-            if sent[name] and name in self.optional and any(word in complaint for word in words):
+            if name in sent and any(word in complaint for word in words):
                 return name
-        return "schema" if sent["schema"] and "schema" in self.optional else None
+        return "schema" if "schema" in sent else None

@@ -110,7 +110,7 @@ class DecisionJudge:
         return f"/{self.protocol}"
 
     def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]:
-        """The same for a batch, which asks about all exchanges at once."""
+        """Write what is sent in a batch, which asks about all exchanges at once."""
         if self.reask:
             raise UserError("--batch: not with reask, which asks one thing after another")
         return [self.write_request(fence_exchange(exchange))]

@@ -33,18 +33,18 @@ class Key:
         return {"Authorization": f"Bearer {self._value}"} if self._value else {}
 
     def hide(self, text: str) -> str:
-        """The text of a server, without our key."""
+        """Hide our key in the text of a server."""
         if len(self._value) >= SHORTEST:
             packed = b64encode(self._value.encode()).decode().rstrip("=")
             text = text.replace(self._value, HIDDEN).replace(packed, HIDDEN)
         return text
 
     def hide_quoted(self, text: str) -> str:
-        """The same for a complaint, in which a server may quote parts of the key."""
+        """Hide the key in a complaint, in which a server may quote parts of it."""
         return QUOTED.sub(HIDDEN, self.hide(text))
 
     def hide_in(self, value: Any) -> Any:
-        """The same for a parsed answer: an escape could have kept the key from being seen in its text."""
+        """Hide the key in a parsed answer: an escape could have kept it from being seen in the text."""
         if isinstance(value, str):
             return self.hide(value)
         if isinstance(value, list):

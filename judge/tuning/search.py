@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from data.errors import UserError
 from data.records import LABELS
 from judge.llm.chat import Chat
-from judge.llm.endpoint import CallFailed, Reply
+from judge.llm.endpoint import CallFailed
 from judge.llm.program import Program, make_signature
 from judge.llm.prompted import Outcome, PromptedJudge
 from judge.tuning.tryout import Meter, MetricName, Parts, Rated, Tryout, credit, label_of
@@ -36,28 +36,17 @@ def make_proposer(judge: PromptedJudge, meter: Meter) -> Any:
         logprobs=False,
         optional=frozenset({"max_tokens", "temperature", "seed", "schema"}),
     )
-
-    def post(ask: Callable[[], Reply]) -> Reply:
-        replies: list[Reply] = []
-
-        def counted() -> Outcome:
-            replies.append(ask())
-            return Outcome(usage=dict(replies[0].usage))
-
-        meter.call(counted, most=1)
-        return replies[0]
-
-    return dspy.LM(NAME, engine=Engine(chat, post), cache=False, num_retries=0)
+    return dspy.LM(NAME, engine=Engine(chat, meter), cache=False, num_retries=0)
 
 
 class Engine:
-    """One request of DSPy's, one call of ours."""
+    """Makes one call of ours from one request of DSPy's."""
 
     supports_response_schema = True
     supported_params = ("response_format", "temperature", "max_tokens")
 
-    def __init__(self, chat: Chat, post: Callable[[Callable[[], Reply]], Reply]) -> None:
-        self.chat, self.post = chat, post
+    def __init__(self, chat: Chat, meter: Meter) -> None:
+        self.chat, self.meter = chat, meter
 
     def complete(self, request: Any) -> Any:
         from dspy.lm15 import InvalidRequestError, response_from_openai_chat
@@ -69,7 +58,7 @@ class Engine:
             messages.insert(0, {"role": "system", "content": text})
         schema = (request.config.response_format or {}).get("schema")
         try:
-            reply = self.post(lambda: self.chat.ask(messages, schema=schema))
+            reply = self.meter.call(lambda: self.chat.ask(messages, schema=schema), most=1)
         except CallFailed as failure:
             raise InvalidRequestError(failure.reason) from failure
         return response_from_openai_chat(reply.body, model=request.model)

@@ -1,12 +1,12 @@
 """Candidate programs tried out on rated exchanges, within a budget, each question asked once."""
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from math import log
 from threading import Lock
-from typing import Final, Literal
+from typing import Final, Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -113,6 +113,16 @@ def _take(clusters: list[list[Rated]], size: float, *, leave: int) -> list[Rated
     return taken
 
 
+class HasUsage(Protocol):
+    """What came of one or more calls, and what these took."""
+
+    @property
+    def usage(self) -> Mapping[str, float]: ...
+
+
+Answered = TypeVar("Answered", bound=HasUsage)
+
+
 class Spent(Exception):
     """The calls or the money given for a tuning are used up."""
 
@@ -126,7 +136,7 @@ class Meter:
     ended: Exception | None = None
     lock: Lock = field(default_factory=Lock)
 
-    def call(self, ask: Callable[[], Outcome], *, most: int) -> Outcome:
+    def call(self, ask: Callable[[], Answered], *, most: int) -> Answered:
         """Ask, if the `most` calls this may take are still there."""
         with self.lock:
             if self.calls + most > self.limit:
