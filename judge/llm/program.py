@@ -1,4 +1,4 @@
-"""What a prompted judge asks: a DSPy signature made from the rubric, its messages, files of tuned ones."""
+"""What a prompted judge asks: a DSPy signature made from the rubric, and the messages that follow from it."""
 
 import json
 import re
