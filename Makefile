@@ -10,8 +10,9 @@ FAST_EXTRAS = calibrate nightly prompted serve test
 EXTRAS = $(FAST_EXTRAS) check docs ray stores train
 
 BIN := .venv/bin
-# -qq: a private index in pip's settings makes it warn once a package; errors are still said.
-INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
+# -qq: a private index in pip's settings makes it warn once a package; errors are still said. --no-compile: half of the
+# time went into byte code of modules that nobody imports; Python writes it at the first import.
+INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile
 
 # The tests ask no model hub for anything, and tokenizers does not warn about processes that fork.
 export HF_HUB_OFFLINE := 1
