@@ -28,8 +28,9 @@ from typing import Any
 
 from data.errors import OperationalError, UserError
 from data.files import disk_errors, explain, locked, replacing, sync
+from data.places import Places
 from data.records import Exchange, Judgment
-from data.tables import BadRow, judgment_check, short_key, to_json, to_row
+from data.tables import BadRow, judgment_check, to_json, to_row
 
 SYNC_SECONDS = 1.0  # a power cut costs this much work at most; a killed process costs none
 BUSY = "process {process} is at work in this folder; wait until it is done, or name another folder with --out"
@@ -128,7 +129,7 @@ class Run:
         """Whether an earlier stretch judged this exchange; if so its judgment goes to `position`."""
         if not self._earlier:
             return False
-        offset = self._earlier.pop(_key(exchange.id, exchange.content_digest), None)
+        offset = self._earlier.pop(_key(exchange.id, exchange.content_digest))
         if offset is not None:
             self._place(position, offset)
         return offset is not None
@@ -294,12 +295,12 @@ def _check_plan(folder: Path, plan: Plan) -> None:
 
 def _take_up(
     journal: Path, judgments: Path, is_whole: Callable[[dict[str, Any]], bool]
-) -> tuple[dict[bytes, int], int]:
+) -> tuple[Places, int]:
     """Where each judgment of an earlier stretch starts, and where the journal ends."""
     if not journal.exists() and judgments.exists():
         os.replace(judgments, journal)  # a whole run that is asked for more: its judgments stay
         sync(journal.parent)
-    earlier, end = dict[bytes, int](), 0
+    earlier, end = Places(), 0
     if not journal.exists():
         return earlier, end
     with journal.open("rb") as lines:
@@ -310,7 +311,7 @@ def _take_up(
                 row = json.loads(line)
                 key = _key(row["id"], row["content"])
                 if is_whole(row):
-                    earlier[key] = end
+                    earlier.put(key, end)
             except (ValueError, KeyError, TypeError, RecursionError):
                 pass  # spoilt by a power cut, or another version's: its exchange is simply asked again
             end += len(line)
@@ -318,8 +319,8 @@ def _take_up(
     return earlier, end
 
 
-def _key(identity: str, content: str) -> bytes:
-    return short_key(f"{content} {identity}")
+def _key(identity: str, content: str) -> str:
+    return f"{content} {identity}"
 
 
 def _write_all(stream: int, data: bytes) -> None:

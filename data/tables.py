@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
-from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Final, TextIO, TypeVar
 
 from data.errors import UserError
 from data.files import disk_errors, replacing
+from data.places import Places
 from data.records import LABELS, Exchange, Judgment, Rating
 from data.storage import (
     BLOCK,
@@ -250,12 +250,12 @@ class Exchanges:
         self.shard = self.line = 0
 
     def __iter__(self) -> Iterator[Exchange]:
-        shards, seen = shards_of(self.source), dict[bytes, int]()
+        shards, seen = shards_of(self.source), Places()
         for shard, (name, table) in enumerate(shards):
             on_bad = _in_shard(name, self._on_bad)
             for line, exchange, raw in _read_records(table, Exchange, on_bad, name, self._digests):
                 place = shard * SHARD + line
-                earlier = seen.setdefault(short_key(exchange.id), place)
+                earlier = seen.note(exchange.id, place)
                 if earlier == place:
                     self.shard, self.line = shard, line
                     yield exchange
@@ -265,11 +265,6 @@ class Exchanges:
                     there += f" of {shards[earlier // SHARD][0]}"
                 problem = f"id: {exchange.id!r} stands at {there} already"
                 on_bad(BadRow(table, line, f"{problem}; give each response its own id, or none", raw))
-
-
-def short_key(text: str) -> bytes:
-    """What stands for a text where a million of them are held; no two texts share it."""
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _in_shard(name: str, on_bad: OnBad) -> OnBad:
