@@ -9,7 +9,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -143,8 +143,31 @@ def run_alignment(
 
     def conclude(run: Run) -> tuple[dict[str, Any], None]:
         rows = [row for _, row in read_rows(run.judgments)]
-        write_sheets(folder / SHEETS, _sheets(rows, plan))
-        return {**_describe(reporter), **_count(rows), "wall_seconds": run.seconds}, None
+        sheets = (
+            Sheet(
+                model=plan.model,
+                scale=plan.scale,
+                marks={int(item): mark for item, mark in row["marks"].items()},
+                variant=plan.variant,
+                **{key: row.get(key) for key in ("factor", "situation", "pair", "missing")},
+            )
+            for row in rows
+        )
+        write_sheets(folder / SHEETS, sheets)
+        asked = None if isinstance(reporter, Replayer) else reporter
+        missing = Counter(str(row["missing"]).partition(":")[0] for row in rows if "missing" in row)
+        incomplete = sum("missing" in row and bool(row["marks"]) for row in rows)
+        complete = len(rows) - missing.total()
+        return {
+            "asked_for": asked and asked.config.model,
+            "base_url": asked and asked.endpoint.base_url,
+            "decoding": asked and asked.decoding,
+            "counts": {"sheets": len(rows), "complete": complete, "incomplete": incomplete},
+            "missing": dict(sorted(missing.items())),
+            **count_served(rows),
+            **sum_usage(rows),
+            "wall_seconds": run.seconds,
+        }, None
 
     return run_all(
         folder,
@@ -174,38 +197,3 @@ def import_files(paths: Sequence[Path], out: Path) -> dict[str, dict[str, int]]:
     results = {path: import_results(path) for path in paths}
     write_sheets(out, (sheet for result in results.values() for sheet in result.sheets))
     return {str(path): dict(result.counts) for path, result in results.items()}
-
-
-def _sheets(rows: Iterable[Mapping[str, Any]], plan: AlignPlan) -> Iterator[Sheet]:
-    for row in rows:
-        yield Sheet(
-            model=plan.model,
-            scale=plan.scale,
-            marks={int(item): mark for item, mark in row["marks"].items()},
-            factor=row.get("factor"),
-            situation=row.get("situation"),
-            pair=row.get("pair"),
-            variant=plan.variant,
-            missing=row.get("missing"),
-        )
-
-
-def _describe(reporter: SelfReporter | Replayer) -> dict[str, Any]:
-    if isinstance(reporter, Replayer):
-        return {"asked_for": None, "base_url": None, "decoding": None}
-    return {
-        "asked_for": reporter.config.model,
-        "base_url": reporter.endpoint.base_url,
-        "decoding": reporter.decoding,
-    }
-
-
-def _count(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    missing = Counter(str(row["missing"]).partition(":")[0] for row in rows if "missing" in row)
-    some = sum("missing" in row and bool(row["marks"]) for row in rows)
-    return {
-        "counts": {"sheets": len(rows), "complete": len(rows) - missing.total(), "incomplete": some},
-        "missing": dict(sorted(missing.items())),
-        **count_served(rows),
-        **sum_usage(rows),
-    }

@@ -47,7 +47,6 @@ ONE_CROWD: Final = (
 )
 
 Norms = Mapping[str, NormRow]
-Level = tuple[str, str]  # overall, emotion or factor, and its name
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +190,11 @@ def align(paths: Sequence[Path], *, alpha: float = ALPHA, seed: int = 0) -> Alig
         if model == PEOPLE and scale == PANAS:
             norms = _norms_of(models[-1])
     checked = check_printed(models, read_printed(), norms)
+    notes = [ONE_CROWD]
+    if any(isinstance(sheet, Sheet) and "/own-" in (sheet.situation or "") for sheet in sheets):
+        notes.append(OWN_SITUATIONS)
+    if any("positive" in sheet.variant for sheet in sheets):
+        notes.append(POSITIVE)
     return Alignment(
         alpha=alpha,
         models=models,
@@ -198,7 +202,7 @@ def align(paths: Sequence[Path], *, alpha: float = ALPHA, seed: int = 0) -> Alig
         ceiling=CEILING,
         checked=len(checked),
         contradicted=[figure for figure in checked if not figure.holds],
-        notes=_notes(sheets),
+        notes=notes,
     )
 
 
@@ -214,7 +218,8 @@ def align_sheets(
     scored = [ScoredSheet(sheet, score_marks(questionnaire, sheet.marks)) for sheet in sheets]
     first = scored[0].sheet
     default = [item for item in scored if item.sheet.factor is None]
-    groups = _group_sheets(scored)
+    levels = {scale: _measure_level(default, scale) for scale in questionnaire.scales}
+    groups = _group_sheets(scored, default)
     rows = [
         ShiftRow(
             level=group.level,
@@ -231,6 +236,13 @@ def align_sheets(
         for group in groups
     ]
     _adjust(rows)
+    halves = None
+    if first.model == PEOPLE:
+        factors = [group for group in groups if group.level == "factor"]
+        halves = {
+            scale: split_half([[*_pair_changes(group, scale).values()] for group in factors], seed=seed)
+            for scale in questionnaire.scales
+        }
     return ModelAlignment(
         model=first.model,
         variant=first.variant,
@@ -238,11 +250,11 @@ def align_sheets(
         sheets=len(scored),
         alpha=alpha,
         missing=_count_missing(scored),
-        default={scale: _measure_level(default, scale) for scale in questionnaire.scales},
+        default=levels,
         rows=rows,
-        agreement=_agreement(first, rows, norms),
-        split_half=_reliability(groups, questionnaire, seed) if first.model == PEOPLE else None,
-        warnings=_warn_of_sheets(default, scored, questionnaire),
+        agreement=_agreement(first, rows),
+        split_half=halves,
+        warnings=_warn_of_sheets(levels, scored, questionnaire),
     )
 
 
@@ -253,19 +265,18 @@ def align_means(means: Sequence[Means], questionnaire: Questionnaire, *, norms: 
     default = {scale: control.get(scale, nan) for scale in scales}
     overall = [item.means for item in means if item.is_overall]
     by_factor = {item.factor: item.means for item in means if item.factor}
-    groups: dict[Level, list[Mapping[str, float]]] = {("overall", OVERALL): overall} if overall else {}
-    for factor, found in by_factor.items():
-        groups.setdefault(("emotion", emotion_of(factor)), []).append(found)
-    groups |= {("factor", factor): [found] for factor, found in by_factor.items()}
+    groups = {("overall", OVERALL): overall} if overall else {}
+    for key, members in _group_factors(by_factor).items():
+        groups[key] = [by_factor[factor] for factor in members]
     rows = [
         ShiftRow(
             level=level,
             name=name,
             title=FACTOR_NAMES.get(name, name),
             scales={
-                scale: _compare_means(
-                    default[scale],
-                    float(np.mean([item[scale] for item in group])),
+                scale: _make_shift(
+                    BareMean(default[scale]),
+                    BareMean(float(np.mean([item[scale] for item in group]))),
                     _norm(norms, name, scale),
                 )
                 for scale in scales
@@ -279,7 +290,7 @@ def align_means(means: Sequence[Means], questionnaire: Questionnaire, *, norms: 
         scale=questionnaire.name,
         default={scale: BareMean(mean) for scale, mean in default.items()},
         rows=rows,
-        agreement=_agreement(first, rows, norms),
+        agreement=_agreement(first, rows),
         warnings=[
             "means only: no SD, number or test can be told, and an emotion is the mean of its factors",
             *_warn_of_ends(default, questionnaire),
@@ -312,28 +323,29 @@ class SheetGroup:
         return self.evoked[0].sheet.model == PEOPLE
 
 
-def _group_sheets(scored: Sequence[ScoredSheet]) -> list[SheetGroup]:
+def _group_factors(factors: Iterable[str]) -> dict[tuple[str, str], list[str]]:
+    """The factors of each emotion, then each factor alone, by level and name."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for factor in factors:
+        groups.setdefault(("emotion", emotion_of(factor)), []).append(factor)
+    return groups | {("factor", factor): [factor] for factor in factors}
+
+
+def _group_sheets(scored: Sequence[ScoredSheet], default: Sequence[ScoredSheet]) -> list[SheetGroup]:
     """Overall, then each emotion, then each factor, in the benchmark's order and then as they come.
 
     A person's default is their own; a model's is the same for every situation.
     """
-    default = [item for item in scored if item.sheet.factor is None]
     named = {item.sheet.factor for item in scored if item.sheet.factor is not None}
     factors = [key for key in FACTOR_NAMES if key in named] + sorted(named - set(FACTOR_NAMES))
-    groups: dict[Level, list[ScoredSheet]] = {("overall", OVERALL): []} if named else {}
-    groups |= {("emotion", emotion_of(factor)): [] for factor in factors}
-    groups |= {("factor", factor): [] for factor in factors}
-    for item in scored:
-        if (factor := item.sheet.factor) is not None:
-            for key in (("overall", OVERALL), ("emotion", emotion_of(factor)), ("factor", factor)):
-                groups[key].append(item)
-    made = []
-    for (level, name), evoked in groups.items():
-        pairs = {item.sheet.pair for item in evoked}
-        is_people = evoked[0].sheet.model == PEOPLE
-        held_against = [item for item in default if item.sheet.pair in pairs] if is_people else default
-        made.append(SheetGroup(level=level, name=name, evoked=evoked, default=held_against))
-    return made
+    groups = []
+    for (level, name), members in {("overall", OVERALL): factors, **_group_factors(factors)}.items():
+        if evoked := [item for item in scored if item.sheet.factor in members]:
+            group = SheetGroup(level=level, name=name, evoked=evoked, default=default)
+            pairs = {item.sheet.pair for item in evoked}
+            paired = [item for item in default if item.sheet.pair in pairs]
+            groups.append(replace(group, default=paired) if group.is_people else group)
+    return groups
 
 
 def _measure_level(sheets: Sequence[ScoredSheet], scale: str) -> SheetLevel:
@@ -369,39 +381,43 @@ def _count_missing(sheets: Sequence[ScoredSheet]) -> dict[str, int]:
 
 def _measure_shift(group: SheetGroup, scale: str, norm: Norm | None, *, alpha: float) -> Shift:
     default, evoked = (_measure_level(sheets, scale) for sheets in (group.default, group.evoked))
-    change = evoked.mean - default.mean
     by_pair = _pair_changes(group, scale)
     changes = list(by_pair.values())
     paired = paired_test(changes)
     published = paired if group.is_people else published_test(evoked, default, alpha=alpha)
-    return Shift(
-        default=default,
-        evoked=evoked,
-        change=change,
+    return _make_shift(
+        default,
+        evoked,
+        norm,
         change_sd=spread(changes).sd if group.is_people else nan,
         bounds=Bounds(evoked.low - default.high, evoked.high - default.low),
-        arrow=arrow(change, published.p, alpha=alpha),
+        arrow=arrow(evoked.mean - default.mean, published.p, alpha=alpha),
         tests={
             "published": published,
             "paired": paired,
             "clustered": _test_clusters(group, scale, by_pair),
         },
-        effects={
-            "g": hedges_g(evoked, default),
-            "dz": standardised_change(changes),
-            "in_people_sd": _in_people_sd(change, norm),
-        },
-        people=_people(norm),
+        effects={"g": hedges_g(evoked, default), "dz": standardised_change(changes)},
     )
 
 
-def _compare_means(default: float, evoked: float, norm: Norm | None) -> Shift:
+def _make_shift(
+    default: SheetLevel | BareMean,
+    evoked: SheetLevel | BareMean,
+    norm: Norm | None,
+    *,
+    effects: Mapping[str, float] | None = None,
+    **measures: Any,
+) -> Shift:
+    change = evoked.mean - default.mean
+    in_people_sd = change / norm.change_sd if norm and norm.change_sd else nan
     return Shift(
-        default=BareMean(default),
-        evoked=BareMean(evoked),
-        change=evoked - default,
-        effects={"in_people_sd": _in_people_sd(evoked - default, norm)},
-        people=_people(norm),
+        default=default,
+        evoked=evoked,
+        change=change,
+        effects={**(effects or {}), "in_people_sd": in_people_sd},
+        people={"default": norm.default, "evoked": norm.evoked, "change": norm.change} if norm else None,
+        **measures,
     )
 
 
@@ -432,34 +448,26 @@ def _norm(norms: Norms, name: str, scale: str) -> Norm | None:
     return norms[name].norms.get(scale) if name in norms else None
 
 
-def _in_people_sd(change: float, norm: Norm | None) -> float:
-    return change / norm.change_sd if norm and norm.change_sd else nan
-
-
-def _people(norm: Norm | None) -> dict[str, float] | None:
-    return {"default": norm.default, "evoked": norm.evoked, "change": norm.change} if norm else None
-
-
 # Whether feelings move as people's do: in the same order over factors, and to the same level.
 
 
-def _agreement(first: Sheet | Means, rows: Sequence[ShiftRow], norms: Norms) -> dict[str, Likeness] | None:
+def _agreement(first: Sheet | Means, rows: Sequence[ShiftRow]) -> dict[str, Likeness] | None:
     """Rank and level against people; not for people themselves, nor for situations that go well."""
     if first.model == PEOPLE or first.scale != PANAS or "positive" in first.variant:
         return None
-    factors = [row for row in rows if row.level == "factor" and row.name in norms]
-    return {
-        scale: likeness(
-            {row.name: (row.scales[scale].evoked.mean, row.scales[scale].change) for row in factors},
+    agreement = {}
+    for scale, ceiling in CEILING.items():
+        shifts = {row.name: row.scales[scale] for row in rows if row.level == "factor"}
+        agreement[scale] = likeness(
+            {name: (shift.evoked.mean, shift.change) for name, shift in shifts.items()},
             {
-                row.name: (norm.evoked, norm.change)
-                for row in factors
-                if (norm := norms[row.name].norms[scale])
+                name: (shift.people["evoked"], shift.people["change"])
+                for name, shift in shifts.items()
+                if shift.people
             },
             ceiling=ceiling,
         )
-        for scale, ceiling in CEILING.items()
-    }
+    return agreement
 
 
 def likeness(
@@ -479,7 +487,11 @@ def likeness(
     shared = [name for name in people if name in model and np.isfinite([*model[name], *people[name]]).all()]
     ours, theirs = (np.array([side[name] for name in shared]).reshape(-1, 2) for side in (model, people))
     rank = spearman(ours[:, 1], theirs[:, 1]) if len(shared) >= FEWEST_FACTORS else nan
-    low, high = _rank_interval(rank, len(shared))
+    low = high = nan
+    if abs(rank) < 1 and len(shared) > FEWEST_FACTORS:
+        # Fisher's z with the variance of Bonett and Wright (2000); by hand, as scipy has none for ranks.
+        reach = 1.959964 * sqrt((1 + rank**2 / 2) / (len(shared) - 3))
+        low, high = tanh(atanh(rank) - reach), tanh(atanh(rank) + reach)
     differences = ours - theirs if shared else np.full((1, 2), nan)
     return Likeness(
         factors=len(shared),
@@ -493,21 +505,13 @@ def likeness(
     )
 
 
-def _rank_interval(rank: float, count: int) -> tuple[float, float]:
-    """Fisher's z with the variance of Bonett and Wright (2000); by hand, as scipy has none for ranks."""
-    if not abs(rank) < 1 or count <= FEWEST_FACTORS:
-        return nan, nan
-    reach = 1.959964 * sqrt((1 + rank**2 / 2) / (count - 3))
-    return tanh(atanh(rank) - reach), tanh(atanh(rank) + reach)
-
-
-def split_half(changes: Mapping[str, Sequence[float]], *, seed: int = 0) -> float:
+def split_half(changes: Sequence[Sequence[float]], *, seed: int = 0) -> float:
     """How well two halves of the people agree in the factors' mean changes, as all of them would.
 
     The mean over random halves of Pearson's correlation, stepped up by Spearman and Brown; nan where a factor
     has fewer than two people.
     """
-    values = [np.asarray(item, dtype=float) for item in changes.values()]
+    values = [np.asarray(item, dtype=float) for item in changes]
     if len(values) < FEWEST_FACTORS or min(map(len, values)) < 2:
         return nan
     rng = np.random.default_rng(seed)
@@ -520,32 +524,20 @@ def split_half(changes: Mapping[str, Sequence[float]], *, seed: int = 0) -> floa
     return 2 * half / (1 + half)
 
 
-def _reliability(groups: Sequence[SheetGroup], questionnaire: Questionnaire, seed: int) -> dict[str, float]:
-    """How well two halves of these people agree with each other over the factors, by sub-scale."""
-    factors = [group for group in groups if group.level == "factor"]
-    return {
-        scale: split_half(
-            {group.name: list(_pair_changes(group, scale).values()) for group in factors}, seed=seed
-        )
-        for scale in questionnaire.scales
-    }
-
-
 # What makes a change of feelings hard to read: defaults at the end of a scale, marks that are missing.
 
 
 def _warn_of_sheets(
-    default: Sequence[ScoredSheet], scored: Sequence[ScoredSheet], questionnaire: Questionnaire
+    levels: Mapping[str, SheetLevel], scored: Sequence[ScoredSheet], questionnaire: Questionnaire
 ) -> list[str]:
-    levels = {scale: _measure_level(default, scale) for scale in questionnaire.scales}
     warnings = _warn_of_ends({scale: level.mean for scale, level in levels.items()}, questionnaire)
-    fewest = min((level.n for level in levels.values()), default=0)
+    fewest = min(level.n for level in levels.values())
     if fewest < 2:
         warnings.append(f"{fewest} default sheets are complete: no change can be tested; ask for at least 2")
     elif all(level.sd == 0 for level in levels.values()):
         warnings.append("the default never varies: its SD of 0 makes any change look certain")
     straight = sum(len(set(i.sheet.marks.values())) == 1 and len(i.sheet.marks) > 1 for i in scored)
-    if scored and straight > NEAR_END * len(scored):
+    if straight > NEAR_END * len(scored):
         warnings.append(f"{straight:,} of {len(scored):,} sheets bear the same mark throughout")
     lacking = sum(bool(item.sheet.missing) for item in scored)
     if lacking:
@@ -569,15 +561,6 @@ def _warn_of_ends(default: Mapping[str, float], questionnaire: Questionnaire) ->
     ]
 
 
-def _notes(sheets: Sequence[Sheet | Means]) -> list[str]:
-    notes = [ONE_CROWD]
-    if any(isinstance(sheet, Sheet) and "/own-" in (sheet.situation or "") for sheet in sheets):
-        notes.append(OWN_SITUATIONS)
-    if any("positive" in sheet.variant for sheet in sheets):
-        notes.append(POSITIVE)
-    return notes
-
-
 # People's own sheets as norms, and printed figures held against the data they were reckoned from.
 
 
@@ -598,34 +581,25 @@ def check_printed(
     People's are checked by their sheets where these are at hand, else by the norms reckoned from them.
     """
     shifts = {
-        (found.model.casefold(), found.scale, row.name, scale): shift.norm
-        for found in models
-        if not found.variant
-        for row in found.rows
+        (model.model.casefold(), model.scale, row.name, scale): shift.norm
+        for model in models
+        if not model.variant
+        for row in model.rows
         for scale, shift in row.scales.items()
     }
     checked = []
     for figure in printed:
-        norm = shifts.get((figure.who.casefold(), figure.scale, figure.name, figure.subscale))
-        value = getattr(norm, figure.quantity) if norm else nan
-        if isnan(value) and figure.who == PEOPLE:
-            value = getattr(_norm(norms, figure.name, figure.subscale), figure.quantity, nan)
+        shift = shifts.get((figure.who.casefold(), figure.scale, figure.name, figure.subscale))
+        value = getattr(shift, figure.quantity, nan)
+        first = None
+        if figure.who == PEOPLE:
+            norm, first = (_norm(norms, name, figure.subscale) for name in (figure.name, f"{figure.name}-0"))
+            value = getattr(norm, figure.quantity, nan) if isnan(value) else value
         if not isnan(value):
-            checked.append(_check(figure, value, norms))
+            holds = agrees(figure.printed, value)
+            is_first = bool(first) and figure.quantity == "change" and agrees(figure.printed, first.change)
+            checked.append(replace(figure, found=value, holds=holds, is_first_factor=not holds and is_first))
     return checked
-
-
-def _check(figure: PrintedFigure, found: float, norms: Norms) -> PrintedFigure:
-    holds = agrees(figure.printed, found)
-    first = _norm(norms, f"{figure.name}-0", figure.subscale)
-    is_first_factor = (
-        not holds
-        and figure.who == PEOPLE
-        and figure.quantity == "change"
-        and first is not None
-        and agrees(figure.printed, first.change)
-    )
-    return replace(figure, found=found, holds=holds, is_first_factor=is_first_factor)
 
 
 def agrees(printed: str, found: float) -> bool:

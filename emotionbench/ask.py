@@ -112,19 +112,16 @@ def write_sheet(
     elif len(questionnaire.anchors) == 1:
         ends = questionnaire.anchors[0]
         parts.append(f"The marks go from {low} ({ends.low}) to {high} ({ends.high}).")
-    lines = (f"{number}. {_item(questionnaire, item)}" for number, item in enumerate(order, start=1))
+    lines = []
+    for number, item in enumerate(order, start=1):
+        text = questionnaire.texts[item - 1]
+        if len(questionnaire.anchors) > 1:  # what marks mean differs from item to item
+            ends = next(anchors for anchors in questionnaire.anchors if item in anchors.items)
+            text += f" ({low} = {ends.low}, {high} = {ends.high})"
+        lines.append(f"{number}. {text}")
     parts.append("\n".join(lines))
     parts.append(FORM.format(count=questionnaire.items, low=low, high=high))
     return "\n\n".join(parts)
-
-
-def _item(questionnaire: Questionnaire, item: int) -> str:
-    """Its words, and what its marks mean where that differs from item to item."""
-    text = questionnaire.texts[item - 1]
-    if len(questionnaire.anchors) < 2:
-        return text
-    ends = next(anchors for anchors in questionnaire.anchors if item in anchors.items)
-    return f"{text} ({questionnaire.low} = {ends.low}, {questionnaire.high} = {ends.high})"
 
 
 def sheet_schema(questionnaire: Questionnaire) -> dict[str, Any]:
@@ -137,15 +134,16 @@ def sheet_schema(questionnaire: Questionnaire) -> dict[str, Any]:
 
 def read_sheet(answer: str, questionnaire: Questionnaire, order: Sequence[int]) -> dict[str, Any]:
     """`marks` by the items' own numbers, and why some are `missing`."""
-    texts = [questionnaire.texts[item - 1] for item in order] if questionnaire.texts else []
-    reader = Reader(
-        count=questionnaire.items,
-        low=questionnaire.low,
-        high=questionnaire.high,
-        levels=questionnaire.levels,
-        items=texts,
+    read = read_marks(
+        answer,
+        Reader(
+            count=questionnaire.items,
+            low=questionnaire.low,
+            high=questionnaire.high,
+            levels=questionnaire.levels,
+            items=[questionnaire.texts[item - 1] for item in order],
+        ),
     )
-    read = read_marks(answer, reader)
     marks = {str(item): mark for item, mark in sorted((order[n - 1], mark) for n, mark in read.marks.items())}
     return {"marks": marks} | ({"missing": read.problem} if read.problem else {})
 

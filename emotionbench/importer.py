@@ -3,11 +3,11 @@
 What a file lacks is told, not guessed: a column that is empty or not there becomes a sheet without marks.
 """
 
-import csv
 import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +15,7 @@ from typing import Any, Final
 from data.errors import UserError
 from emotionbench.questionnaires import Questionnaire, questionnaire_names, read_questionnaire
 from emotionbench.sheets import PEOPLE, Means, Sheet
-from emotionbench.situations import FACTOR_NAMES, find_emotion, find_factor
+from emotionbench.situations import FACTOR_NAMES, find_emotion, find_factor, read_cells
 
 # Three digits at most: the cells a file lets expect are counted up to the largest number in it.
 COLUMN: Final = re.compile(r"(.+?)_(?:scenario-([0-9]{1,3})_)?test-([0-9]{1,3})_order-([0-9]{1,3})")
@@ -48,36 +48,33 @@ def import_results(path: Path) -> ImportedSheets:
 
 def _import_testing(path: Path) -> ImportedSheets:
     model, key = _read_name(path)
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            rows = list(csv.reader(stream))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path}: not CSV in UTF-8: {error}") from error
+    rows = read_cells(path)
     head = rows[0] if rows else []
     answers = rows[2:]  # the row between holds the prompt and the situations
-    orders = {
-        int(name.removeprefix("order-")): _read_order([_at(row, column) for row in answers], key)
-        for column, name in enumerate(head)
-        if re.fullmatch("order-[0-9]{1,3}", name)
-    }
+    orders: dict[int, list[int]] = {}
     sheets: dict[Cell, Sheet] = {}
     strange = 0
-    for column, name in enumerate(head):
-        if re.fullmatch("(question|order)-[0-9]+", name) or not name.strip():
+    # Columns of orders first: those of answers are read by them.
+    for column, name in sorted(enumerate(head), key=lambda item: not item[1].startswith("order-")):
+        texts = [_at(row, column) for row in answers]
+        if match := re.fullmatch("order-([0-9]{1,3})", name):
+            numbers = [int(text.strip()) for text in texts if text.strip().isdecimal() and len(text) < 9]
+            # It counts only where it names each item once.
+            orders[int(match[1])] = numbers if sorted(numbers) == list(range(1, key.items + 1)) else []
+        elif re.fullmatch("(question|order)-[0-9]+", name) or not name.strip():
             continue
-        cell = _read_column(name)
-        if cell is None:
+        elif cell := _read_column(name):
+            order = orders.get(cell[3]) or range(1, key.items + 1)
+            sheets[cell] = _sheet(model, key, cell, zip(order, texts, strict=False))
+        else:
             strange += 1
-            continue
-        order = orders.get(cell[3]) or range(1, key.items + 1)
-        sheets[cell] = _sheet(
-            model, key, cell, zip(order, (_at(row, column) for row in answers), strict=False)
-        )
     if not sheets:
         raise UserError(f"{path}: no columns such as 'General_test-0_order-0'; is it a results file?")
     for cell in _find_absent(sheets):
         sheets[cell] = _sheet(model, key, cell, None)
-    return _count([sheets[cell] for cell in sorted(sheets, key=_place)], key, strange)
+    places = [GENERAL, *FACTOR_NAMES]
+    in_order = sorted(sheets, key=lambda cell: (places.index(cell[0]), *cell[1:]))
+    return _count([sheets[cell] for cell in in_order], key, strange)
 
 
 def _read_name(path: Path) -> tuple[str, Questionnaire]:
@@ -103,12 +100,6 @@ def _read_column(name: str) -> Cell | None:
         return (GENERAL, 0, test, order) if who == GENERAL else None
     factor = find_factor(who.rpartition("-")[0], who)
     return None if factor is None else (factor, int(scenario), test, order)
-
-
-def _read_order(texts: Sequence[str], key: Questionnaire) -> list[int] | None:
-    """The items in the order asked; None where the column does not name each item once."""
-    numbers = [int(text.strip()) for text in texts if text.strip().isdecimal() and len(text) < 9]
-    return numbers if sorted(numbers) == list(range(1, key.items + 1)) else None
 
 
 def _sheet(model: str, key: Questionnaire, cell: Cell, answers: Any) -> Sheet:
@@ -147,11 +138,6 @@ def _find_absent(cells: Collection[Cell]) -> Iterator[Cell]:
                         yield cell
 
 
-def _place(cell: Cell) -> tuple[int, int, int, int]:
-    factors = [GENERAL, *FACTOR_NAMES]
-    return factors.index(cell[0]), *cell[1:]
-
-
 def _count(sheets: Sequence[Sheet], key: Questionnaire, strange: int = 0) -> ImportedSheets:
     kinds = Counter(
         "complete" if not sheet.missing else sheet.missing if not sheet.marks else "incomplete"
@@ -176,7 +162,13 @@ def _import_crowd(path: Path) -> ImportedSheets:
     if head is None:
         raise UserError(f"{path}: sheet Raw: no row 'Info' with one person in each column")
     key = read_questionnaire("PANAS")
-    blocks = _find_blocks(rows, key)
+    # The rows of the default items and of the evoked ones, which come after them, by their words.
+    numbers = {word: number for number, word in enumerate(key.texts, start=1)}
+    blocks: tuple[dict[int, tuple[Any, ...]], ...] = ({}, {})
+    for row in rows:
+        word = str(_at(row, 1) or "").rpartition(" - ")[2].strip().casefold()
+        if (item := numbers.get(word)) is not None:
+            blocks[item in blocks[0]].setdefault(item, row)
     sheets: list[Sheet] = []
     strange = 0
     for column in range(2, len(head)):
@@ -187,7 +179,10 @@ def _import_crowd(path: Path) -> ImportedSheets:
             continue
         cell = (factor, int(match[3]) - 1, 0, 0)
         for block, place in zip(blocks, ((GENERAL, 0, 0, 0), cell), strict=True):
-            given = [(item, "" if (mark := _at(row, column)) is None else str(mark)) for item, row in block]
+            given = [
+                (item, "" if (mark := _at(row, column)) is None else str(mark))
+                for item, row in sorted(block.items())
+            ]
             sheets.append(replace(_sheet(PEOPLE, key, place, given), pair=f"person-{column - 1}"))
     if not sheets:
         raise UserError(f"{path}: sheet Raw: no person's column such as 'Angry_F1S1'")
@@ -201,30 +196,13 @@ def _read_workbook(path: Path) -> list[tuple[Any, ...]]:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
     except Exception as error:  # a damaged workbook breaks this library in a dozen ways
         raise UserError(f"{path}: not a workbook: {error}") from error
-    try:
+    with closing(book):
         if "Raw" not in book.sheetnames:
             raise UserError(f"{path}: no sheet 'Raw'; it has {', '.join(book.sheetnames)}")
-        return [tuple(row) for row in book["Raw"].iter_rows(values_only=True)]
-    except UserError:
-        raise
-    except Exception as error:
-        raise UserError(f"{path}: sheet Raw: cannot be read: {error}") from error
-    finally:
-        book.close()
-
-
-def _find_blocks(
-    rows: Sequence[tuple[Any, ...]], key: Questionnaire
-) -> tuple[list[tuple[int, tuple[Any, ...]]], list[tuple[int, tuple[Any, ...]]]]:
-    """The rows of the default items and of the evoked ones, which come after them, by their words."""
-    numbers = {word: number for number, word in enumerate(key.texts, start=1)}
-    default: dict[int, tuple[Any, ...]] = {}
-    evoked: dict[int, tuple[Any, ...]] = {}
-    for row in rows:
-        word = str(_at(row, 1) or "").rpartition(" - ")[2].strip().casefold()
-        if (item := numbers.get(word)) is not None:
-            (evoked if item in default else default).setdefault(item, row)
-    return sorted(default.items()), sorted(evoked.items())
+        try:
+            return [tuple(row) for row in book["Raw"].iter_rows(values_only=True)]
+        except Exception as error:
+            raise UserError(f"{path}: sheet Raw: cannot be read: {error}") from error
 
 
 def _import_leaderboard(path: Path) -> ImportedSheets:
@@ -236,7 +214,9 @@ def _import_leaderboard(path: Path) -> ImportedSheets:
     strange = 0
     for model, parts in (content if isinstance(content, Mapping) else {}).items():
         for name, part in (parts if isinstance(parts, Mapping) else {}).items():
-            for factor, given in part.items() if _is_emotion(part) else [(None, part)]:
+            inner = part.values() if isinstance(part, Mapping) else ()
+            is_emotion = any(isinstance(item, Mapping) for item in inner)
+            for factor, given in part.items() if is_emotion else [(None, part)]:
                 item = _read_means(str(model), str(name), factor, given)
                 strange += item is None
                 means += [item] if item else []
@@ -244,16 +224,9 @@ def _import_leaderboard(path: Path) -> ImportedSheets:
         raise UserError(
             f"{path}: no model's means; the leaderboard's data.json has them, metadata.json has not"
         )
-    counts = {
-        "means": len(means),
-        "models": len({item.model for item in means}),
-        "unknown entries": strange,
-    }
+    models = len({item.model for item in means})
+    counts = {"means": len(means), "models": models, "unknown entries": strange}
     return ImportedSheets(sheets=tuple(means), counts=counts)
-
-
-def _is_emotion(part: Any) -> bool:
-    return isinstance(part, Mapping) and any(isinstance(item, Mapping) for item in part.values())
 
 
 def _read_means(model: str, name: str, factor: Any, given: Any) -> Means | None:

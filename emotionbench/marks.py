@@ -33,6 +33,7 @@ REFUSAL: Final = re.compile(
     r"|\bas an? (?:AI|language model|assistant)\b|\bI decline\b",
     re.IGNORECASE,
 )
+BRACKET: Final = re.compile(r"[{\[]")
 LONGEST_LINE: Final = 600  # characters; a longer one is prose
 
 
@@ -84,17 +85,13 @@ def read_marks(text: str, reader: Reader) -> Marks:
         for item, mark in sorted(given.items())
         if 1 <= item <= reader.count and reader.is_mark(mark)
     }
-    return Marks(marks, _find_problem(answer, marks, reader))
-
-
-def _find_problem(answer: str, marks: Mapping[int, int], reader: Reader) -> str:
     if len(marks) == reader.count:
-        return ""
+        return Marks(marks)
     if not answer.strip():
-        return "empty answer"
+        return Marks(marks, "empty answer")
     if not marks:
-        return "refused" if REFUSAL.search(answer) else "no marks"
-    return f"incomplete: {reader.count - len(marks)} of {reader.count} marks missing"
+        return Marks(marks, "refused" if REFUSAL.search(answer) else "no marks")
+    return Marks(marks, f"incomplete: {reader.count - len(marks)} of {reader.count} marks missing")
 
 
 ItemMarks = Mapping[int, int]  # by the number of the item
@@ -102,75 +99,54 @@ ItemMarks = Mapping[int, int]  # by the number of the item
 
 def _read_json(answer: str, reader: Reader) -> ItemMarks:
     """Read the first JSON value that gives any marks."""
-    decoder = json.JSONDecoder()
-    start, tries = _next_bracket(answer, 0), 0
-    while start >= 0 and tries < 200:  # a text of nothing but brackets must not take forever
-        tries += 1
+    decoder, end = json.JSONDecoder(), 0
+    for _ in range(200):  # a text of nothing but brackets must not take forever
+        bracket = BRACKET.search(answer, end)
+        if bracket is None:
+            break
         try:
-            value, end = decoder.raw_decode(answer, start)
+            value, end = decoder.raw_decode(answer, bracket.start())
             if marks := _of_value(value, reader):
                 return marks
         except (ValueError, RecursionError):
-            end = start + 1
-        start = _next_bracket(answer, end)
+            end = bracket.end()
     return {}
 
 
-def _next_bracket(answer: str, start: int) -> int:
-    places = [place for place in (answer.find("{", start), answer.find("[", start)) if place >= 0]
-    return min(places, default=-1)
-
-
 def _of_value(value: Any, reader: Reader) -> ItemMarks:
-    if isinstance(value, list):
-        return _of_list(value, reader)
-    if not isinstance(value, Mapping):
-        return {}
-    names = {_plain(text): place for place, text in enumerate(reader.items, start=1)}
-    pairs = [(_item_of(key, names), _of_json_mark(mark, reader)) for key, mark in value.items()]
-    marks = _settle((item, mark) for item, mark in pairs if item is not None)
-    if marks:
+    """Read an object with a mark for each item, or one within it; or a list of marks, or of rows.
+
+    In a row such as {"item": 3, "mark": 4} the first value names the item, the last one marks it.
+    """
+    pairs: list[tuple[Any, Any]] = []
+    if isinstance(value, Mapping):
+        pairs += value.items()
+    elif isinstance(value, list):
+        rows = [row for row in value if isinstance(row, Mapping)]
+        if not rows:
+            return _in_order([_of_json_mark(mark, reader) for mark in value], reader)
+        for row in rows:
+            names = [*row.values()] if len(row) > 1 else [*row]
+            pairs += zip(names[:1], [*row.values()][-1:], strict=True)
+    places = {_plain(text): place for place, text in enumerate(reader.items, start=1)}
+    marks = _settle(
+        (place, _of_json_mark(mark, reader))
+        for name, mark in pairs
+        if (place := _item_of(name, places)) is not None
+    )
+    if marks or not isinstance(value, Mapping):
         return marks
-    inner = [
-        nested
-        for part in value.values()
-        if isinstance(part, Mapping | list) and (nested := _of_value(part, reader))
-    ]
+    inner = [nested for part in value.values() if (nested := _of_value(part, reader))]
     return inner[0] if len(inner) == 1 else {}
 
 
-def _of_list(values: list[Any], reader: Reader) -> ItemMarks:
-    """Read marks in their order, if there is one for each item; or a row for each, that names its item."""
-    rows = [value for value in values if isinstance(value, Mapping)]
-    if rows:
-        return _settle(pair for row in rows if (pair := _of_row(row, reader)) is not None)
-    marks = [_of_json_mark(value, reader) for value in values]
-    if len(marks) != reader.count:
-        return {}
-    return {place: mark for place, mark in enumerate(marks, start=1) if mark is not None}
-
-
-def _of_row(row: Mapping[str, Any], reader: Reader) -> tuple[int, int | None] | None:
-    """Read a row such as {"item": 3, "mark": 4}: the first value names the item, the second marks it."""
-    values = list(row.values())
-    names = {_plain(text): place for place, text in enumerate(reader.items, start=1)}
-    if len(values) == 1:
-        item, mark = next(iter(row)), values[0]
-    elif len(values) >= 2:
-        item, mark = values[0], values[-1]
-    else:
-        return None
-    place = _item_of(str(item), names)
-    return None if place is None else (place, _of_json_mark(mark, reader))
-
-
-def _item_of(key: Any, names: Mapping[str, int]) -> int | None:
-    text = str(key)[:LONGEST_LINE].strip()
+def _item_of(name: Any, places: Mapping[str, int]) -> int | None:
+    text = str(name)[:LONGEST_LINE].strip()
     if match := re.fullmatch(
         r"(?:item|question|statement|q|no)?[ _.#-]{0,2}([0-9]{1,3})[.):]?", text, re.IGNORECASE
     ):
         return int(match[1])
-    return names.get(_plain(text))
+    return places.get(_plain(text))
 
 
 def _of_json_mark(value: Any, reader: Reader) -> int | None:
@@ -214,18 +190,19 @@ def _read_list(answer: str, reader: Reader) -> ItemMarks:
     lines = [line.strip() for line in answer.splitlines() if line.strip() and len(line) <= LONGEST_LINE]
     bare = [line for line in lines if re.match(r"\W{0,6}[0-9]", line)] or lines
     if len(bare) == reader.count:
-        return _in_order(bare, reader)
+        return _in_order([_of_words(line, reader) for line in bare], reader)
     for line in reversed(lines):
         texts = [text for text in re.split(r"[,;|\s]+", line.strip(" .[]()")) if text]
         if len(texts) == reader.count and all(
             re.fullmatch(r"[-\u2212]?[0-9]{1,3}[.]?", text) for text in texts
         ):
-            return _in_order(texts, reader)
+            return _in_order([_of_words(text, reader) for text in texts], reader)
     return {}
 
 
-def _in_order(texts: Sequence[str], reader: Reader) -> ItemMarks:
-    marks = [_of_words(text, reader) for text in texts]
+def _in_order(marks: Sequence[int | None], reader: Reader) -> ItemMarks:
+    if len(marks) != reader.count:
+        return {}
     return {place: mark for place, mark in enumerate(marks, start=1) if mark is not None}
 
 
@@ -252,7 +229,16 @@ def _of_words(text: str, reader: Reader, *, are_numbers: bool = True) -> int | N
             return number if not numbers and reader.is_mark(number) else None
         if re.search(r"[0-9]", text):
             return None
-    named = _words_of(text, reader)
+    # The mark whose words the text holds, if it holds those of one only; longer words first.
+    words = {_plain(level): number for number, level in enumerate(reader.levels, start=reader.low)}
+    words |= {word: number for number, word in enumerate(NUMBER_WORDS) if word not in words}
+    rest = f" {_plain(text)} "
+    marks = set()
+    for word in sorted(words, key=len, reverse=True):
+        if word and f" {word} " in rest:
+            marks.add(words[word])
+            rest = rest.replace(f" {word} ", " ")
+    named = marks.pop() if len(marks) == 1 else None
     return named if named is not None and reader.is_mark(named) else None
 
 
@@ -265,19 +251,6 @@ def _numbers(text: str, reader: Reader) -> Iterator[int]:
     rest = RANGE.sub(lambda match: " " if re.sub(r"[^0-9]", "", match[0]) in ends else match[0], rest)
     for match in NUMBER.finditer(rest):
         yield _whole(match[1])
-
-
-def _words_of(text: str, reader: Reader) -> int | None:
-    """The mark whose words a text holds, if it holds those of one only; longer words first."""
-    words = {_plain(level): number for number, level in enumerate(reader.levels, start=reader.low)}
-    words |= {word: number for number, word in enumerate(NUMBER_WORDS) if word not in words}
-    rest = f" {_plain(text)} "
-    marks = set()
-    for word in sorted(words, key=len, reverse=True):
-        if word and f" {word} " in rest:
-            marks.add(words[word])
-            rest = rest.replace(f" {word} ", " ")
-    return marks.pop() if len(marks) == 1 else None
 
 
 def _whole(text: str) -> int:

@@ -1,11 +1,12 @@
 """How people's feelings moved, and which figures were printed about that."""
 
-import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import nan
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+
+from data.tables import read_rows
 
 HUMAN_NORMS: Final = Path(__file__).parent / "human-norms.csv"
 PRINTED: Final = Path(__file__).parent / "printed-figures.csv"
@@ -58,9 +59,18 @@ class PrintedFigure:
 def read_norms() -> dict[str, NormRow]:
     """Norms by name: Overall, the emotions, and the factors by their keys."""
     norms = {}
-    for row in _rows(HUMAN_NORMS):
+    for _, row in read_rows(HUMAN_NORMS):
         name = row["name"].split(" ", 1)[0]
-        by_affect = {affect: _read_norm(row, affect) for affect in AFFECTS}
+        by_affect = {
+            affect: Norm(
+                *(
+                    float(row[f"{part}_{affect}_{what}"])
+                    for part in ("default", "evoked", "change")
+                    for what in ("mean", "sd")
+                )
+            )
+            for affect in AFFECTS
+        }
         norms[name] = NormRow(
             level=row["level"].lower(), name=name, people=int(row["people"]), norms=by_affect
         )
@@ -69,16 +79,4 @@ def read_norms() -> dict[str, NormRow]:
 
 def read_printed() -> tuple[PrintedFigure, ...]:
     """Every printed figure we know of, not checked yet."""
-    return tuple(PrintedFigure(**row) for row in _rows(PRINTED))
-
-
-def _rows(path: Path) -> list[dict[str, Any]]:
-    with path.open(encoding="utf-8", newline="") as stream:
-        return list(csv.DictReader(stream))
-
-
-def _read_norm(row: Mapping[str, str], affect: str) -> Norm:
-    measures = ("default", "evoked", "change")
-    return Norm(
-        *(float(row[f"{measure}_{affect}_{what}"]) for measure in measures for what in ("mean", "sd"))
-    )
+    return tuple(PrintedFigure(**row) for _, row in read_rows(PRINTED))

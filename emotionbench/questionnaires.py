@@ -1,16 +1,16 @@
 """Questionnaires about feelings and how each is scored; all but PANAS read their items from your copy."""
 
 import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from hashlib import sha256
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal
 
 from data.errors import UserError
+from data.files import read_toml
+from data.tables import validate
 
 FOLDER: Final = Path(__file__).parent / "scales"
 Rule = Literal["sum", "double", "mean"]
@@ -106,7 +106,7 @@ def score_marks(questionnaire: Questionnaire, marks: Mapping[int, float]) -> dic
 
 def questionnaire_names() -> list[str]:
     """Name all questionnaires we have a key for, PANAS first."""
-    return sorted((key.name for key in _keys().values()), key=lambda name: (name != "PANAS", name))
+    return sorted((key.name for key in _keys()), key=lambda name: (name != "PANAS", name))
 
 
 def read_questionnaire(name: str, *, copy: Path | None = None) -> Questionnaire:
@@ -114,34 +114,31 @@ def read_questionnaire(name: str, *, copy: Path | None = None) -> Questionnaire:
 
     Without a copy, only PANAS has items.
     """
-    for key in _keys().values():
+    for key in _keys():
         if _is_called(key, name):
             return key if copy is None else _with_items(key, copy)
     raise UserError(f"unknown questionnaire {name!r}; known: {', '.join(questionnaire_names())}")
 
 
 @cache
-def _keys() -> Mapping[str, Questionnaire]:
-    return MappingProxyType({path.stem: _read_key(path) for path in sorted(FOLDER.glob("*.toml"))})
-
-
-def _read_key(path: Path) -> Questionnaire:
-    from pydantic import TypeAdapter, ValidationError
-
-    try:
-        key = TypeAdapter(Questionnaire).validate_python(tomllib.loads(path.read_text(encoding="utf-8")))
-    except (ValidationError, tomllib.TOMLDecodeError) as error:
-        raise UserError(f"{path}: not a scoring key: {error}") from error
-    numbers = set(range(1, key.items + 1))
-    named = {item for items in key.scales.values() for item in items} | key.reversed
-    if not named <= numbers or (key.texts and len(key.texts) != key.items):
-        raise UserError(f"{path}: its scales and texts do not fit {key.items} items")
-    return key
+def _keys() -> tuple[Questionnaire, ...]:
+    return tuple(
+        validate(Questionnaire, read_toml(path), str(path)) for path in sorted(FOLDER.glob("*.toml"))
+    )
 
 
 def _with_items(key: Questionnaire, copy: Path) -> Questionnaire:
     """The key with the texts of somebody's copy; whose scoring, if it has one, must be the same."""
-    entry = next((item for item in _read_copy(copy) if _is_called(key, str(item.get("name", "")))), None)
+    if not copy.exists():
+        raise UserError(f"{copy}: no such file; name your copy of questionnaires.json")
+    try:
+        entries = json.loads(copy.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{copy}: not JSON: {error}") from error
+    if not isinstance(entries, list):
+        raise UserError(f"{copy}: a list of questionnaires was expected")
+    tables = [entry for entry in entries if isinstance(entry, Mapping)]
+    entry = next((table for table in tables if _is_called(key, str(table.get("name", "")))), None)
     if entry is None:
         raise UserError(f"{copy}: holds no questionnaire {key.name!r}; its entries have a `name` each")
     questions = entry.get("questions")
@@ -156,18 +153,6 @@ def _with_items(key: Questionnaire, copy: Path) -> Questionnaire:
 
 def _is_called(key: Questionnaire, name: str) -> bool:
     return plain_name(name) in map(plain_name, (key.name, *key.aliases))
-
-
-def _read_copy(copy: Path) -> list[Mapping[str, Any]]:
-    try:
-        entries = json.loads(copy.read_text(encoding="utf-8-sig"))
-    except FileNotFoundError as error:
-        raise UserError(f"{copy}: no such file; name your copy of questionnaires.json") from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{copy}: not JSON: {error}") from error
-    if not isinstance(entries, list):
-        raise UserError(f"{copy}: a list of questionnaires was expected")
-    return [entry for entry in entries if isinstance(entry, Mapping)]
 
 
 def plain_name(name: str) -> str:

@@ -1,7 +1,7 @@
 """An alignment as a page and in the terminal: slopes for each emotion, tables, and what does not hold."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import isfinite, isnan
 from pathlib import Path
 from typing import Any, Final
@@ -11,16 +11,15 @@ from emotionbench.alignment import (
     PANAS,
     Alignment,
     BareMean,
-    Likeness,
     ModelAlignment,
     SheetLevel,
     Shift,
     ShiftRow,
 )
-from emotionbench.norms import AFFECTS, PrintedFigure
+from emotionbench.norms import AFFECTS
 from emotionbench.questionnaires import read_questionnaire
 from emotionbench.sheets import PEOPLE
-from emotionbench.shift_tests import AdjustedTest, Test
+from emotionbench.shift_tests import AdjustedTest
 from reports.charts import Slope, draw_slopes
 from reports.html import write_page
 from reports.page import Cell, Figure, Page, Section, Table, row
@@ -115,14 +114,37 @@ def _scale_table(rows: Sequence[ShiftRow]) -> Table:
 
 def make_alignment_page(result: Alignment) -> Page:
     """Make the page of a result."""
+    facts = []
+    if overall := result.people.get("Overall"):
+        changes = " / ".join(number(overall.norms[affect].change, 2, sign=True) for affect in AFFECTS)
+        facts.append(("People's change", changes, f"positive / negative, {overall.people:,} people"))
+    wrong = str(len(result.contradicted))
+    facts.append(("Printed figures contradicted", wrong, f"of {result.checked} checked"))
+    models = []
+    for place, model in enumerate(result.models, start=1):
+        title = f"{_label(model)} on {model.scale}"
+        figures = tuple(_figures(model, f"m{place}")) if model.model != PEOPLE else ()
+        findings = (f"{line[0].upper()}{line[1:]}." for line in _findings(model))
+        models.append(
+            Section(
+                name=f"model-{place}",
+                title=title,
+                short=title,
+                text=(f"{_say_default(model).capitalize()}.",),
+                points=(*(f"Beware: {warning}." for warning in model.warnings), *findings),
+                key=(("after", "the model"), ("before", "people")) if figures else (),
+                figures=figures,
+                tables=(_level_table(model), _level_table(model, is_factors=True), _test_table(model)),
+            )
+        )
     return Page(
         kind="Alignment report",
         title=TITLE,
         subtitle=_subtitle(result),
         verdict=tuple(_verdict(result)) or ("No model here can be held against people.",),
-        facts=tuple(_facts(result)),
+        facts=tuple(facts),
         sections=(
-            *(_model_section(model, place) for place, model in enumerate(result.models, start=1)),
+            *models,
             *_contradicted_section(result),
             Section(
                 name="reading", title="How to read this", short="Reading", points=(*READING, *result.notes)
@@ -135,13 +157,6 @@ def make_alignment_page(result: Alignment) -> Page:
 def _subtitle(result: Alignment) -> str:
     names = dict.fromkeys(map(_label, result.models))
     return f"{len(names)} reported: {', '.join(names)}"
-
-
-def _facts(result: Alignment) -> Iterator[tuple[str, str, str]]:
-    if overall := result.people.get("Overall"):
-        changes = " / ".join(number(overall.norms[affect].change, 2, sign=True) for affect in AFFECTS)
-        yield "People's change", changes, f"positive / negative, {overall.people:,} people"
-    yield "Printed figures contradicted", str(len(result.contradicted)), f"of {result.checked} checked"
 
 
 def _verdict(result: Alignment) -> Iterator[str]:
@@ -163,52 +178,30 @@ def _verdict(result: Alignment) -> Iterator[str]:
         )
 
 
-def _model_section(model: ModelAlignment, place: int) -> Section:
-    title = f"{_label(model)} on {model.scale}"
-    figures = tuple(_figures(model, f"m{place}")) if model.model != PEOPLE else ()
-    return Section(
-        name=f"model-{place}",
-        title=title,
-        short=title,
-        text=(f"{_say_default(model).capitalize()}.",),
-        points=(
-            *(f"Beware: {warning}." for warning in model.warnings),
-            *(f"{line[0].upper()}{line[1:]}." for line in _findings(model)),
-        ),
-        key=(("after", "the model"), ("before", "people")) if figures else (),
-        figures=figures,
-        tables=(_level_table(model), _level_table(model, is_factors=True), _test_table(model)),
-    )
-
-
 def _figures(model: ModelAlignment, name: str) -> Iterator[Figure]:
     """A drawing for each emotion, with every sub-scale of PANAS or the first one of another scale."""
     questionnaire = read_questionnaire(model.scale)
     scales = list(questionnaire.scales) if model.scale == PANAS else list(questionnaire.scales)[:1]
     for place, about in enumerate(model.rows_of("emotion")):
-        shifts = {scale: about.scales[scale] for scale in scales}
-        levels = (
-            f"{scale} from {number(shift.default.mean, 1)} to {number(shift.evoked.mean, 1)}"
-            for scale, shift in shifts.items()
-        )
+        levels, slopes = [], []
+        for scale in scales:
+            shift = about.scales[scale]
+            means = shift.default.mean, shift.evoked.mean
+            levels.append(f"{scale} from {number(means[0], 1)} to {number(means[1], 1)}")
+            default, evoked = (mean if isfinite(mean) else None for mean in means)
+            slopes.append(Slope(name=scale, look="after", default=default, evoked=evoked))
+            if people := shift.people:
+                default, evoked = people["default"], people["evoked"]
+                slopes.append(Slope(name=f"{scale}, people", look="before", default=default, evoked=evoked))
         yield Figure(
             caption=about.name,
             svg=draw_slopes(
-                [slope for scale, shift in shifts.items() for slope in _slopes(shift, scale)],
+                slopes,
                 name=f"{name}-slope-{place}",
                 title=f"{about.name}: {_label(model)}",
                 description="; ".join(levels),
                 domain=questionnaire.span(scales[0]),
             ),
-        )
-
-
-def _slopes(shift: Shift, scale: str) -> Iterator[Slope]:
-    ends = (mean if isfinite(mean) else None for mean in (shift.default.mean, shift.evoked.mean))
-    yield Slope(name=scale, look="after", default=next(ends), evoked=next(ends))
-    if people := shift.people:
-        yield Slope(
-            name=f"{scale}, people", look="before", default=people["default"], evoked=people["evoked"]
         )
 
 
@@ -219,45 +212,44 @@ def _level_table(model: ModelAlignment, *, is_factors: bool = False) -> Table:
     for scale in model.default:
         head += [f"{scale}: default (SD)", "evoked (SD)"] if is_people else [f"{scale}: evoked (SD)"]
         head += ["change", *(["bounds"] if lacks else []), *([] if is_people else ["people's change"])]
-    rows = model.rows_of("factor") if is_factors else model.rows_of("overall", "emotion")
+    rows = []
+    for about in model.rows_of("factor") if is_factors else model.rows_of("overall", "emotion"):
+        title = f"{about.name} {about.title}" if is_factors else about.name
+        cells: list[Any] = [title, about.sheets, *([sum(about.missing.values())] if lacks else [])]
+        for shift in about.scales.values():
+            tint = max(-1.0, min(1.0, shift.change / 30)) if isfinite(shift.change) else None
+            cells += [_show_level(shift.default)] if is_people else []
+            cells += [_show_level(shift.evoked), Cell(_show_change(shift), tint)]
+            if lacks:  # how far marks that are missing could move the change
+                low, high = shift.bounds.low, shift.bounds.high
+                cells.append(f"{_signed(low)} to {_signed(high)}" if high - low >= 1e-9 else "")
+            if not is_people:
+                cells.append(_signed(shift.people["change"]) if shift.people else "")
+        rows.append(row(*cells))
     held = "" if is_people else ", held against the default above"
     return Table(
         caption=f"{'By factor' if is_factors else 'Overall and by emotion'}{held}",
         head=tuple(head),
-        rows=tuple(_level_row(about, is_people=is_people, lacks=lacks) for about in rows),
+        rows=tuple(rows),
         is_folded=is_factors,
     )
-
-
-def _level_row(about: ShiftRow, *, is_people: bool, lacks: bool) -> tuple[Cell, ...]:
-    title = f"{about.name} {about.title}" if about.level == "factor" else about.name
-    cells: list[Any] = [title, about.sheets, *([sum(about.missing.values())] if lacks else [])]
-    for shift in about.scales.values():
-        tint = max(-1.0, min(1.0, shift.change / 30)) if isfinite(shift.change) else None
-        cells += [_show_level(shift.default)] if is_people else []
-        cells += [_show_level(shift.evoked), Cell(_show_change(shift), tint)]
-        cells += [_show_bounds(shift)] if lacks else []
-        if not is_people:
-            cells.append(number(shift.people["change"], 1, sign=True) if shift.people else "")
-    return row(*cells)
-
-
-def _show_bounds(shift: Shift) -> str:
-    """How far marks that are missing could move the change; empty where none are."""
-    low, high = shift.bounds.low, shift.bounds.high
-    return f"{_signed(low)} to {_signed(high)}" if high - low >= 1e-9 else ""
 
 
 def _test_table(model: ModelAlignment) -> Table:
     """Every test of every factor, with its q and the effect sizes."""
     rows = []
-    for about in model.rows_of("overall", "emotion", "factor"):
+    for about in model.rows:
         for scale, shift in about.scales.items():
-            tests = [_show_test(shift.tests.get(name)) for name in TESTS]
-            effects = [number(shift.effects.get(name), 2, sign=True) for name in ("g", "dz", "in_people_sd")]
+            cells: list[str | None] = []
+            for test in map(shift.tests.get, TESTS):
+                q = f" ({_small(test.q)})" if isinstance(test, AdjustedTest) and isfinite(test.q) else ""
+                cells.append(f"{_small(test.p)}{q}" if test and not isnan(test.p) else None)
             test = shift.tests.get("clustered")
-            ends = f"{_signed(test.low)} to {_signed(test.high)}" if test and isfinite(test.low) else ""
-            rows.append(row(about.name, scale, *tests, ends, *effects))
+            cells.append(
+                f"{_signed(test.low)} to {_signed(test.high)}" if test and isfinite(test.low) else ""
+            )
+            cells += [number(shift.effects.get(name), 2, sign=True) for name in ("g", "dz", "in_people_sd")]
+            rows.append(row(about.name, scale, *cells))
     names = (f"{name} p (q)" for name in TESTS)
     return Table(
         caption="Tests and effect sizes",
@@ -266,13 +258,6 @@ def _test_table(model: ModelAlignment) -> Table:
         words=frozenset({0, 1}),
         is_folded=True,
     )
-
-
-def _show_test(test: Test | None) -> str | None:
-    if not test or isnan(test.p):
-        return None
-    q = f" ({_small(test.q)})" if isinstance(test, AdjustedTest) and isfinite(test.q) else ""
-    return f"{_small(test.p)}{q}"
 
 
 def _small(value: float) -> str:
@@ -285,14 +270,26 @@ def _small(value: float) -> str:
 
 
 def _contradicted_section(result: Alignment) -> Iterator[Section]:
-    if result.contradicted:
+    """The printed figures that the data contradict, a line for each place they stand in."""
+    places: dict[str, list[str]] = {}
+    for figure in result.contradicted:
+        sign, decimals = figure.quantity == "change", len(figure.printed.partition(".")[2])
+        printed = number(float(figure.printed), decimals, sign=sign)
+        measured = number(figure.found, max(2, decimals), sign=sign)
+        why, what = "", f" {QUANTITIES[figure.quantity]}"
+        if figure.is_first_factor:
+            why, what = "each emotion's change is that of its first factor alone: ", ""
+        place = f"{figure.where}, {figure.who}, {figure.scale}: {why}"
+        line = f"{figure.name} {figure.subscale}{what} {printed} (data: {measured})"
+        places.setdefault(place, []).append(line)
+    if places:
         held = result.checked - len(result.contradicted)
         yield Section(
             name="contradicted",
             title="Printed figures that the data contradict",
             short="Contradicted",
             text=(f"Of {result.checked} printed figures that could be checked here, {held} hold.",),
-            points=tuple(_say_contradicted(result)),
+            points=tuple(f"{place}{'; '.join(lines)}" for place, lines in places.items()),
         )
 
 
@@ -336,37 +333,20 @@ def _say_default(model: ModelAlignment) -> str:
 
 def _findings(model: ModelAlignment) -> Iterator[str]:
     """Agreement with people, tests and missing marks, a line each."""
-    yield from _say_agreement(model.agreement or {})
-    yield from _say_tests(model)
-    if model.missing:
-        yield from _say_missing(model)
-
-
-def _say_agreement(agreement: Mapping[str, Likeness]) -> Iterator[str]:
-    """Rank and level, a line each; nothing where there are no people to compare with."""
-    if not agreement:
-        return
-    factors = max(about.factors for about in agreement.values())
-    ranks = ", ".join(f"{_show_rank(about)} {scale}" for scale, about in agreement.items())
-    ceilings = " and ".join(_short(about.ceiling) for about in agreement.values())
-    yield (
-        f"order of the {factors} factors' changes as people's (Spearman): {ranks}; "
-        f"two halves of the people reach {ceilings}"
-    )
-    levels = [
-        f"{number(about.level_error, 1)} {scale} ({_signed(about.level_bias)})"
-        for scale, about in agreement.items()
-    ]
-    yield f"level: evoked means off people's by (on average, and to which side): {', '.join(levels)}"
-
-
-def _show_rank(about: Likeness) -> str:
-    ends = f" {interval(about.low, about.high, zero=False)}" if isfinite(about.low) else ""
-    return f"{_short(about.rank)}{ends}"
-
-
-def _say_tests(model: ModelAlignment) -> Iterator[str]:
-    """How many factors moved by each test, before and after the correction for many tests."""
+    if agreement := model.agreement:
+        factors = max(about.factors for about in agreement.values())
+        ranks, levels = [], []
+        for scale, about in agreement.items():
+            ends = f" {interval(about.low, about.high, zero=False)}" if isfinite(about.low) else ""
+            ranks.append(f"{_short(about.rank)}{ends} {scale}")
+            levels.append(f"{number(about.level_error, 1)} {scale} ({_signed(about.level_bias)})")
+        ceilings = " and ".join(_short(about.ceiling) for about in agreement.values())
+        yield (
+            f"order of the {factors} factors' changes as people's (Spearman): {', '.join(ranks)}; "
+            f"two halves of the people reach {ceilings}"
+        )
+        yield f"level: evoked means off people's by (on average, and to which side): {', '.join(levels)}"
+    # How many factors moved by each test, before and after the correction for many tests.
     shifts = [shift for about in model.rows_of("factor") for shift in about.scales.values()]
     counts = []
     for name in TESTS:
@@ -376,6 +356,8 @@ def _say_tests(model: ModelAlignment) -> Iterator[str]:
             counts.append(f"{name} {plain} of {len(tests)} ({adjusted} after BH)")
     if counts:
         yield f"factors that moved at {model.alpha:g}: {'; '.join(counts)}"
+    if model.missing:
+        yield from _say_missing(model)
 
 
 def _say_missing(model: ModelAlignment) -> Iterator[str]:
@@ -394,25 +376,3 @@ def _say_missing(model: ModelAlignment) -> Iterator[str]:
             if isfinite(shift.bounds.low) and isfinite(shift.bounds.high):
                 ends = f"{_signed(shift.bounds.low)} and {_signed(shift.bounds.high)}"
                 yield f"whatever they would have held, the overall change ({scale}) lies between {ends}"
-
-
-def _say_contradicted(result: Alignment) -> list[str]:
-    """The printed figures that the data contradict, a line for each place they stand in."""
-    places: dict[tuple[str, str, str, bool], list[str]] = {}
-    for figure in result.contradicted:
-        key = (figure.where, figure.who, figure.scale, figure.is_first_factor)
-        places.setdefault(key, []).append(_show_contradicted(figure))
-    lines = []
-    for (where, who, scale, is_first_factor), figures in places.items():
-        why = "each emotion's change is that of its first factor alone: " if is_first_factor else ""
-        lines.append(f"{where}, {who}, {scale}: {why}{'; '.join(figures)}")
-    return lines
-
-
-def _show_contradicted(figure: PrintedFigure) -> str:
-    sign = figure.quantity == "change"
-    decimals = len(figure.printed.partition(".")[2])
-    printed = number(float(figure.printed), decimals, sign=sign)
-    found = number(figure.found, max(2, decimals), sign=sign)
-    what = "" if figure.is_first_factor else f" {QUANTITIES[figure.quantity]}"
-    return f"{figure.name} {figure.subscale}{what} {printed} (data: {found})"

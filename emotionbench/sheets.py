@@ -48,7 +48,15 @@ class Means:
 
 def write_sheets(path: Path, sheets: Iterable[Sheet | Means]) -> int:
     """Write one line each, without what is empty; returns the count."""
-    return write_rows(path, (_to_row(sheet) for sheet in sheets))
+
+    def to_row(sheet: Sheet | Means) -> dict[str, Any]:
+        row = {name: getattr(sheet, name) for name in sheet.__slots__}
+        row = {key: value for key, value in row.items() if value not in (None, "", False)}
+        if isinstance(sheet, Sheet):
+            row["marks"] = {str(item): mark for item, mark in sorted(sheet.marks.items())}
+        return row
+
+    return write_rows(path, map(to_row, sheets))
 
 
 def read_sheets(path: Path) -> list[Sheet | Means]:
@@ -71,11 +79,3 @@ def read_sheets(path: Path) -> list[Sheet | Means]:
     if not sheets:
         raise UserError(f"{path}: holds no sheets")
     return sheets
-
-
-def _to_row(sheet: Sheet | Means) -> dict[str, Any]:
-    row = {name: getattr(sheet, name) for name in sheet.__slots__}
-    kept = {key: value for key, value in row.items() if value not in (None, "", False)}
-    if isinstance(sheet, Sheet):
-        kept["marks"] = {str(item): mark for item, mark in sorted(sheet.marks.items())}
-    return kept

@@ -3,10 +3,11 @@
 import csv
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from data.errors import UserError
 from data.tables import read_rows
@@ -67,7 +68,6 @@ FACTOR_NAMES: Final = {
     f"{emotion}-{i}": name for emotion, names in FACTORS.items() for i, name in enumerate(names)
 }
 OTHER_NAMES: Final = {"angry": "Anger", "jealous": "Jealousy"}  # what the crowd's table calls them
-_NUMBERED: Final = re.compile(r"\s*([^\W\d_][\w ]*?)\s*-\s*([0-9]{1,3})\s*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,15 +109,19 @@ def find_factor(emotion: str, name: str) -> str | None:
     ('Jealousy-2', 'Anger-4', None)
     """
     emotion = find_emotion(emotion)
-    if match := _NUMBERED.fullmatch(name):
-        key = f"{find_emotion(match[1])}-{int(match[2])}"
-        return key if key in FACTOR_NAMES else None
+    key = _read_key(name)
     if name.strip().isdecimal() and len(name) < 9:
         key = f"{emotion}-{int(name)}"
+    if key:
         return key if key in FACTOR_NAMES else None
     wanted = plain_name(name)
     names = FACTORS.get(emotion, ())
     return next((f"{emotion}-{i}" for i, factor in enumerate(names) if plain_name(factor) == wanted), None)
+
+
+def _read_key(text: str) -> str | None:
+    match = re.fullmatch(r"\s*([^\W\d_][\w ]*?)\s*-\s*([0-9]{1,3})\s*", text)
+    return f"{find_emotion(match[1])}-{int(match[2])}" if match else None
 
 
 def read_situations(path: Path = OURS) -> tuple[Situation, ...]:
@@ -143,10 +147,10 @@ def choose_situations(
     if unknown:
         emotions_there = ", ".join(dict.fromkeys(situation.emotion for situation in situations))
         raise UserError(f"no situations for {min(unknown)!r}; there are some for {emotions_there}")
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     chosen = []
     for situation in situations:
-        counts[situation.factor] = counts.get(situation.factor, 0) + 1
+        counts[situation.factor] += 1
         is_wanted = not wanted or situation.emotion in wanted
         if is_wanted and (per_factor is None or counts[situation.factor] <= per_factor):
             chosen.append(situation)
@@ -155,19 +159,24 @@ def choose_situations(
 
 def _read_csv(path: Path) -> Iterator[Situation]:
     """Read a column for each factor: its key, its name, then the texts, as many as there are."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            rows = list(csv.reader(stream))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path}: not CSV in UTF-8: {error}") from error
-    for column, key in enumerate(rows[0] if rows else ()):
-        match = _NUMBERED.fullmatch(key)
-        if match is None:
+    rows = read_cells(path)
+    for column, name in enumerate(rows[0] if rows else ()):
+        key = _read_key(name)
+        if key is None:
             raise UserError(
-                f"{path.name}:1: {key[:40]!r}: expected an emotion and a number, such as 'Anger-0'"
+                f"{path.name}:1: {name[:40]!r}: expected an emotion and a number, such as 'Anger-0'"
             )
         texts = [row[column].strip() for row in rows[2:] if column < len(row)]
-        yield from _number(f"{find_emotion(match[1])}-{int(match[2])}", texts)
+        yield from _number(key, texts)
+
+
+def read_cells(path: Path) -> list[list[str]]:
+    """Read the cells of a CSV file of any shape, row by row."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            return list(csv.reader(stream))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path}: not CSV in UTF-8: {error}") from error
 
 
 def _read_json(path: Path) -> Iterator[Situation]:
@@ -189,7 +198,9 @@ def _read_jsonl(path: Path) -> Iterator[Situation]:
     for line, row in read_rows(path):
         identity = str(row.get("id") or row.get("situation_id") or "")
         text = row.get("text")
-        factor = _factor_of(row, identity)
+        name = str(row.get("factor") or "")
+        factor = _read_key(identity.partition("/")[0]) or _read_key(name)
+        factor = factor or find_factor(str(row.get("emotion") or ""), name)
         if not factor or not isinstance(text, str) or not text.strip():
             raise UserError(
                 f"{path.name}:{line}: a situation has an id such as 'Anger-0/1' or a factor, and a text"
@@ -199,13 +210,6 @@ def _read_jsonl(path: Path) -> Iterator[Situation]:
             raise UserError(f"{path.name}:{line}: id: {identity!r} stands there already")
         seen.add(identity)
         yield Situation(id=identity, factor=factor, text=text.strip())
-
-
-def _factor_of(row: Mapping[str, Any], identity: str) -> str | None:
-    for text in (identity.partition("/")[0], str(row.get("factor") or "")):
-        if match := _NUMBERED.fullmatch(text):
-            return f"{find_emotion(match[1])}-{int(match[2])}"
-    return find_factor(str(row.get("emotion") or ""), str(row.get("factor") or ""))
 
 
 def _number(factor: str, texts: list[str]) -> Iterator[Situation]:

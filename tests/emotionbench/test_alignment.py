@@ -245,11 +245,11 @@ def test_order_and_level_are_two_questions() -> None:
 def test_halves_of_the_people_agree_as_far_as_factors_differ() -> None:
     chance = np.random.default_rng(0)
     means = chance.normal(0, 1, 36)
-    changes = {str(place): list(chance.normal(mean, 3, 36)) for place, mean in enumerate(means)}
+    changes = [list(chance.normal(mean, 3, 36)) for mean in means]
     # Reliability of a mean of 36 with SD 3: 1 / (1 + 9 / 36) = .8.
     assert split_half(changes) == pytest.approx(0.8, abs=0.1)
     assert split_half(changes) == split_half(changes), "the halves follow from the seed"
-    assert isnan(split_half({"a": [1.0]}))
+    assert isnan(split_half([[1.0]]))
 
 
 def test_means_alone_are_told_without_tests() -> None:
