@@ -81,7 +81,7 @@ def floor_readings(
 ) -> dict[str, dict[str, Reading]]:
     """By model and emotion, the judge's Good share over the newest nights of the same judge."""
     earlier: defaultdict[tuple[str, str], list[EmotionResult]] = defaultdict(list)
-    for night, rows in history.emotions(config=setup.config.name, last=POOLED_NIGHTS):
+    for night, rows in history.results(EmotionResult, config=setup.config.name, last=POOLED_NIGHTS):
         is_same = (night.judge, night.judge_version) == (setup.judge.name, setup.judge.version)
         if night.night < setup.night and is_same:
             for row in rows:

@@ -8,7 +8,7 @@ place, and a number that is none (nan) as nothing, so that both give back the sa
 import sqlite3
 import sys
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, fields
 from json import JSONDecodeError
@@ -17,6 +17,7 @@ from time import monotonic, sleep
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import (
+    ColumnElement,
     Connection,
     Engine,
     Select,
@@ -24,6 +25,7 @@ from sqlalchemy import (
     create_engine,
     delete,
     event,
+    inspect,
     select,
     text,
 )
@@ -41,8 +43,10 @@ from nightly.schema import (
     FINE,
     GATES,
     JUDGMENTS,
+    METADATA,
     MODELS,
     NIGHTS,
+    SCHEMA,
     SHARES,
     VERSION,
     AnchorResult,
@@ -54,8 +58,6 @@ from nightly.schema import (
     Night,
     NightRecord,
     ShareResult,
-    create_tables,
-    read_version,
 )
 
 BUSY_SECONDS: Final = 30.0  # how long another process may write before we give up
@@ -164,9 +166,15 @@ def _begin_sqlite(connection: Connection) -> None:
 
 KEPT_NIGHTS: Final = 30  # nights of a config whose judgments are kept for looking into
 LOCK_KEY: Final = 0x656D7061  # PostgreSQL's advisory lock while the tables are made
-EXPORTS: Final = {"emotions": EMOTIONS, "anchors": ANCHORS, "gates": GATES, "judgments": JUDGMENTS}
-KINDS: Final = ("results", *EXPORTS)
-Row = TypeVar("Row", EmotionResult, AnchorResult)
+# By what a night's record calls them; they are exported under the same names.
+CHILDREN: Final[Mapping[str, tuple[Table, type]]] = {
+    "emotions": (EMOTIONS, EmotionResult),
+    "anchors": (ANCHORS, AnchorResult),
+    "gates": (GATES, GateResult),
+    "judgments": (JUDGMENTS, JudgedResponse),
+}
+KINDS: Final = ("results", *CHILDREN)
+Row = TypeVar("Row")
 
 
 class History:
@@ -195,11 +203,23 @@ class History:
             if instead:
                 same = (NIGHTS.c.config == record.config) & (NIGHTS.c.night == record.night)
                 connection.execute(delete(NIGHTS).where(same))
-            night_id = _insert_night(connection, record)
+            dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+            added = dialect.insert(NIGHTS).values(_row(record, Night))
+            added = added.on_conflict_do_nothing(index_elements=["config", "night"])
+            # None where the night is there already, be it from this very moment.
+            night_id = connection.scalar(added.returning(NIGHTS.c.id))
             if night_id is None:
                 return False
-            for table, rows in _children(record):
-                _insert(connection, table, night_id, rows)
+            shares = [
+                {"model": item.model, "kind": kind, "label": label, **_row(share)}
+                for item in record.models
+                for kind, by_label in (("raw", item.raw), ("corrected", item.corrected))
+                for label, share in by_label.items()
+            ]
+            tables = [(table, map(_row, getattr(record, name))) for name, (table, _) in CHILDREN.items()]
+            for table, rows in ((MODELS, map(_row, record.models)), (SHARES, shares), *tables):
+                if ready := [{"night_id": night_id, **row} for row in rows]:
+                    connection.execute(table.insert(), ready)
             _forget_judgments(connection, record.config, keep_judgments, pinned)
         return True
 
@@ -223,15 +243,17 @@ class History:
         with self.transaction() as connection:
             return _read_results(connection, _read_nights(connection, config, last))
 
-    def emotions(
-        self, *, config: str | None = None, last: int | None = None
-    ) -> list[tuple[Night, list[EmotionResult]]]:
-        """Each night's results by model and emotion, oldest night first."""
-        return self._read_children(EMOTIONS, EmotionResult, config, last)
-
-    def anchors(self, *, last: int | None = None) -> list[tuple[Night, list[AnchorResult]]]:
-        """What each night's judge said of the anchor set, oldest night first."""
-        return self._read_children(ANCHORS, AnchorResult, None, last)
+    def results(
+        self, record: type[Row], *, config: str | None = None, last: int | None = None
+    ) -> list[tuple[Night, list[Row]]]:
+        """Each night's records of one kind, such as `EmotionResult`, oldest night first."""
+        table = next(table for table, kind in CHILDREN.values() if kind is record)
+        with self.transaction() as connection:
+            nights = _read_nights(connection, config, last)
+            rows: defaultdict[int, list[Row]] = defaultdict(list)
+            for night_id, row in _read_rows(connection, table, nights):
+                rows[night_id].append(_make(record, row))
+        return [(night, rows[night_id]) for night_id, night in nights.items() if night_id in rows]
 
     def gates_not_fine(self, *, last: int | None = None) -> list[tuple[Night, GateResult]]:
         """All regressions, and of the newest nights whatever else was not fine."""
@@ -243,9 +265,8 @@ class History:
         )
         with self.transaction() as connection:
             nights = _read_nights(connection, None, None)
-            asked = select(GATES).where(is_told).order_by(*GATES.primary_key.columns)
-            rows = connection.execute(asked).mappings()
-            return [(nights[row["night_id"]], _gate(row)) for row in rows]
+            rows = _read_rows(connection, GATES, nights, is_told)
+            return [(nights[night_id], _make(GateResult, row)) for night_id, row in rows]
 
     def rows(
         self, kind: str = "results", *, config: str | None = None, last: int | None = None
@@ -258,7 +279,7 @@ class History:
             return
         with self.transaction() as connection:
             nights = _read_nights(connection, config, last)
-            for night_id, row in _read_rows(connection, EXPORTS[kind], nights):
+            for night_id, row in _read_rows(connection, CHILDREN[kind][0], nights):
                 yield {"night": nights[night_id].night, "config": nights[night_id].config, **row}
 
     @contextmanager
@@ -279,26 +300,13 @@ class History:
             night = _night(row)
             nights = {row["id"]: night}
             results = _read_results(connection, nights)
-            return NightRecord(
-                **{item.name: getattr(night, item.name) for item in fields(Night)},
-                models=tuple(point.result for points in results.values() for point in points),
-                emotions=tuple(EmotionResult(**row) for _, row in _read_rows(connection, EMOTIONS, nights)),
-                anchors=tuple(AnchorResult(**row) for _, row in _read_rows(connection, ANCHORS, nights)),
-                gates=tuple(_gate(row) for _, row in _read_rows(connection, GATES, nights)),
-                judgments=tuple(
-                    JudgedResponse(**row) for _, row in _read_rows(connection, JUDGMENTS, nights)
-                ),
-            )
-
-    def _read_children(
-        self, table: Table, kind: type[Row], config: str | None, last: int | None
-    ) -> list[tuple[Night, list[Row]]]:
-        with self.transaction() as connection:
-            nights = _read_nights(connection, config, last)
-            rows: defaultdict[int, list[Row]] = defaultdict(list)
-            for night_id, row in _read_rows(connection, table, nights):
-                rows[night_id].append(kind(**row))
-        return [(night, rows[night_id]) for night_id, night in nights.items() if night_id in rows]
+            children = {
+                name: tuple(_make(kind, row) for _, row in _read_rows(connection, table, nights))
+                for name, (table, kind) in CHILDREN.items()
+            }
+            about = {item.name: getattr(night, item.name) for item in fields(Night)}
+            models = tuple(point.result for points in results.values() for point in points)
+            return NightRecord(**about, models=models, **children)
 
 
 @contextmanager
@@ -350,7 +358,7 @@ def export_history(
 
 def _make_tables(history: History) -> None:
     with history.transaction() as connection:
-        version = read_version(connection)
+        version = _read_version(connection)
     if version not in (0, VERSION):
         age = "a newer" if version > VERSION else "an older"
         raise UserError(
@@ -362,47 +370,23 @@ def _make_tables(history: History) -> None:
         with history.transaction(writes=True) as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK_KEY})
-            create_tables(connection)
+            if _read_version(connection) == 0:  # else another process just made them
+                METADATA.create_all(connection)
+                connection.execute(SCHEMA.insert().values(version=VERSION))
 
 
-def _insert_night(connection: Connection, record: NightRecord) -> int | None:
-    """The new night's number; None where it is there already, be it from this very moment."""
-    row = {item.name: storable(getattr(record, item.name)) for item in fields(Night)}
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    statement = dialect.insert(NIGHTS).values(row).on_conflict_do_nothing(index_elements=["config", "night"])
-    night_id: int | None = connection.scalar(statement.returning(NIGHTS.c.id))
-    return night_id
+def _read_version(connection: Connection) -> int:
+    """The version of the tables; 0 where there are none yet."""
+    if not inspect(connection).has_table(SCHEMA.name):
+        return 0
+    return connection.scalar(select(SCHEMA.c.version)) or 0
 
 
-def _children(record: NightRecord) -> Iterator[tuple[Table, list[dict[str, Any]]]]:
-    yield MODELS, [_model_row(item) for item in record.models]
-    yield SHARES, [row for item in record.models for row in _share_rows(item)]
-    yield EMOTIONS, list(map(_row, record.emotions))
-    yield ANCHORS, list(map(_row, record.anchors))
-    yield GATES, list(map(_row, record.gates))
-    yield JUDGMENTS, list(map(_row, record.judgments))
-
-
-def _row(item: Any) -> dict[str, Any]:
+def _row(item: Any, record: type | None = None) -> dict[str, Any]:
+    """The values of an item as its table has them, or of that `record` of which it is an extension."""
     # By hand, since `asdict` copies every value and would take longer than all the rest.
-    return {name: getattr(item, name) for name in item.__slots__}
-
-
-def _model_row(item: ModelResult) -> dict[str, Any]:
-    row = {name: getattr(item, name) for name in ("model", "served", "responses", "n", "cost", "seconds")}
-    return row | {"unscored": dict(item.unscored), "details": dict(item.details)}
-
-
-def _share_rows(item: ModelResult) -> Iterator[dict[str, Any]]:
-    for kind, shares in (("raw", item.raw), ("corrected", item.corrected)):
-        for label, share in shares.items():
-            yield {"model": item.model, "kind": kind, "label": label, **_row(share)}
-
-
-def _insert(connection: Connection, table: Table, night_id: int, rows: Iterable[dict[str, Any]]) -> None:
-    ready = [{"night_id": night_id} | {key: storable(value) for key, value in row.items()} for row in rows]
-    if ready:
-        connection.execute(table.insert(), ready)
+    names = (record or type(item)).__slots__  # type: ignore[attr-defined]
+    return {name: storable(getattr(item, name)) for name in names if name not in ("raw", "corrected")}
 
 
 def _forget_judgments(connection: Connection, config: str, keep: int, pinned: Collection[str]) -> None:
@@ -429,7 +413,7 @@ def storable(value: Any) -> Any:
     if isinstance(value, float):  # numpy's are floats as well, and no database knows them
         number = float(value)
         return number if number - number == 0 else None
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {str(storable(key)): storable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [storable(item) for item in value]
@@ -448,25 +432,24 @@ def _read_nights(connection: Connection, config: str | None, last: int | None) -
     return {row["id"]: _night(row) for row in reversed(rows)}
 
 
-def _gate(row: Any) -> GateResult:
-    named = {item.name: row[item.name] for item in fields(GateResult)}
-    return GateResult(**named | {"emotions": tuple(row["emotions"] or ())})
+def _night(row: Mapping[str, Any]) -> Night:
+    return Night(**{item.name: row[item.name] for item in fields(Night)} | {"details": row["details"] or {}})
 
 
-def _night(row: Any) -> Night:
-    named = {item.name: row[item.name] for item in fields(Night)}
-    return Night(**named | {"details": row["details"] or {}})
+def _make(record: type[Row], row: dict[str, Any]) -> Row:
+    if record is GateResult:
+        row["emotions"] = tuple(row["emotions"] or ())
+    return record(**row)
 
 
 def _read_rows(
-    connection: Connection, table: Table, nights: dict[int, Night]
+    connection: Connection, table: Table, nights: dict[int, Night], *where: ColumnElement[bool]
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Rows of these nights in the order of their keys, each with the number of its night."""
     # From the first number to the last: a list of thousands would be too long a statement.
     among = table.c.night_id.between(min(nights, default=0), max(nights, default=-1))
-    asked = select(table).where(among).order_by(*table.primary_key.columns)
-    names = [column.name for column in table.columns]
-    assert names.pop(0) == "night_id"
+    asked = select(table).where(among, *where).order_by(*table.primary_key.columns)
+    names = table.columns.keys()[1:]
     for night_id, *values in connection.execute(asked):
         if night_id in nights:
             yield night_id, dict(zip(names, values, strict=True))

@@ -1,13 +1,12 @@
-"""The tables of the history, and the records of a night that it keeps and gives back."""
+"""The records of a night that the history keeps and gives back, and the tables they lie in."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal
 
 from sqlalchemy import (
     JSON,
     Column,
-    Connection,
     Double,
     ForeignKey,
     Index,
@@ -16,113 +15,8 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
-    inspect,
-    select,
 )
 from sqlalchemy.dialects import postgresql
-
-VERSION: Final = 3  # raise when a table changes: a history of other tables is refused, not read wrongly
-PREFIX: Final = "empathy_"  # a PostgreSQL database may be shared with others
-METADATA: Final = MetaData()
-# Sorted as SQLite sorts, whatever language the server speaks.
-TEXT: Final = Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
-
-
-def _text(name: str, *, key: bool = False) -> Column[str]:
-    return Column(name, TEXT, primary_key=key, nullable=False)
-
-
-def _optional(*names: str) -> list[Column[str]]:
-    return [Column(name, TEXT) for name in names]
-
-
-def _numbers(*names: str) -> list[Column[float]]:
-    return [Column(name, Double) for name in names]
-
-
-def _json(name: str) -> Column[Any]:
-    return Column(name, JSON(none_as_null=True))
-
-
-def _table(name: str, *columns: Any) -> Table:
-    """A table whose rows belong to a night, and go with it."""
-    night = ForeignKey(f"{PREFIX}nights.id", ondelete="CASCADE")
-    key = Column("night_id", Integer, night, primary_key=True, autoincrement=False)
-    return Table(PREFIX + name, METADATA, key, *columns)
-
-
-SCHEMA: Final = Table(f"{PREFIX}schema", METADATA, Column("version", Integer, nullable=False))
-NIGHTS: Final = Table(
-    f"{PREFIX}nights",
-    METADATA,
-    Column("id", Integer, primary_key=True),
-    *(_text(name) for name in ("config", "night", "started", "finished", "judge", "judge_version")),
-    *_optional("calibration"),
-    _text("status"),
-    _json("details"),
-    UniqueConstraint("config", "night"),
-)
-MODELS: Final = _table(
-    "models",
-    _text("model", key=True),
-    *_optional("served", "responses"),
-    Column("n", Integer, nullable=False),
-    _json("unscored"),
-    *_numbers("cost", "seconds"),
-    _json("details"),
-    Index(f"{PREFIX}models_by_model", "model", "night_id"),
-)
-SHARES: Final = _table(
-    "shares",
-    *(_text(name, key=True) for name in ("model", "kind", "label")),
-    *_numbers("share", "low", "high"),
-    _text("how"),
-)
-EMOTIONS: Final = _table(
-    "emotions",
-    *(_text(name, key=True) for name in ("model", "emotion")),
-    Column("n", Integer, nullable=False),
-    *_numbers("bad", "okay", "good"),
-)
-ANCHORS: Final = _table(
-    "anchors",
-    *(_text(name, key=True) for name in ("anchors", "item")),
-    *_numbers("score", "bad", "okay", "good"),
-)
-GATES: Final = _table(
-    "gates",
-    *(_text(name, key=True) for name in ("gate", "model", "subject")),
-    _text("outcome"),
-    *_numbers("value", "limit"),
-    _text("sentence"),
-    *_numbers("low", "high"),
-    *(Column(name, Integer) for name in ("labels", "nights")),
-    _json("emotions"),
-)
-JUDGMENTS: Final = _table(
-    "judgments",
-    *(_text(name, key=True) for name in ("model", "id")),
-    *(_text(name) for name in ("prompt", "response")),
-    *_optional("emotion", "situation", "label"),
-    *_numbers("score", "bad", "okay", "good"),
-    *_optional("rationale", "unscored"),
-    _json("highlights"),
-)
-
-
-def read_version(connection: Connection) -> int:
-    """The version of the history behind a connection; 0 where there is none yet."""
-    if not inspect(connection).has_table(SCHEMA.name):
-        return 0
-    return connection.scalar(select(SCHEMA.c.version)) or 0
-
-
-def create_tables(connection: Connection) -> None:
-    """Make the tables unless another process just did, inside the caller's transaction: all or none."""
-    if read_version(connection) == 0:
-        METADATA.create_all(connection)
-        connection.execute(SCHEMA.insert().values(version=VERSION))
-
 
 Kind = Literal["good_share_drop", "bad_share_rise", "floor", "max_cost", "max_unscored"]
 Against = Literal["baseline", "last night"]
@@ -284,3 +178,59 @@ class ModelNight:
 
     night: Night
     result: ModelResult
+
+
+VERSION: Final = 3  # raise when a table changes: a history of other tables is refused, not read wrongly
+PREFIX: Final = "empathy_"  # a PostgreSQL database may be shared with others
+METADATA: Final = MetaData()
+# Sorted as SQLite sorts, whatever language the server speaks.
+TEXT: Final = Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
+REQUIRED: Final = (str, int, Kind, Outcome)  # a number may always be undefined
+COLUMN_TYPES: Final[Mapping[Any, Any]] = {
+    **dict.fromkeys((str, str | None, Kind, Outcome), TEXT),
+    **dict.fromkeys((int, int | None), Integer()),
+    **dict.fromkeys((float, float | None), Double()),
+}
+
+
+def _columns(record: type, *keys: str) -> list[Column[Any]]:
+    """A column for each field but shares, which have a table; what is neither text nor number is JSON."""
+    return [
+        Column(
+            item.name,
+            COLUMN_TYPES.get(item.type, JSON(none_as_null=True)),
+            primary_key=item.name in keys,
+            nullable=item.type not in REQUIRED,
+        )
+        for item in fields(record)
+        if item.type != Mapping[str, ShareResult]
+    ]
+
+
+def _table(name: str, *columns: Any) -> Table:
+    """A table whose rows belong to a night, and go with it."""
+    night = ForeignKey(f"{PREFIX}nights.id", ondelete="CASCADE")
+    key = Column("night_id", Integer, night, primary_key=True, autoincrement=False)
+    return Table(PREFIX + name, METADATA, key, *columns)
+
+
+SCHEMA: Final = Table(f"{PREFIX}schema", METADATA, Column("version", Integer, nullable=False))
+NIGHTS: Final = Table(
+    f"{PREFIX}nights",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    *_columns(Night),
+    UniqueConstraint("config", "night"),
+)
+MODELS: Final = _table(
+    "models", *_columns(ModelResult, "model"), Index(f"{PREFIX}models_by_model", "model", "night_id")
+)
+SHARES: Final = _table(
+    "shares",
+    *(Column(name, TEXT, primary_key=True, nullable=False) for name in ("model", "kind", "label")),
+    *_columns(ShareResult),
+)
+EMOTIONS: Final = _table("emotions", *_columns(EmotionResult, "model", "emotion"))
+ANCHORS: Final = _table("anchors", *_columns(AnchorResult, "anchors", "item"))
+GATES: Final = _table("gates", *_columns(GateResult, "gate", "model", "subject"))
+JUDGMENTS: Final = _table("judgments", *_columns(JudgedResponse, "model", "id"))

@@ -108,12 +108,14 @@ def read_series(history: History, *, last: int | None = None) -> NightSeries:
             models.append(Model(name=name, kind=kind, points=row, findings=listed))
     record = history.latest(config=nights[-1].config) if nights else None
     # Nights of other configs may stand between ours.
-    recent = history.emotions(last=2 * POOLED_NIGHTS)
+    recent = history.results(EmotionResult, last=2 * POOLED_NIGHTS)
     counted = [rows for night, rows in recent if (night.config, night.night) in places][-POOLED_NIGHTS:]
     held: defaultdict[tuple[str, str], list[EmotionResult]] = defaultdict(list)
     for row_ in chain.from_iterable(counted):
         held[row_.model, row_.emotion].append(row_)
-    anchors = {(night.config, night.night): items for night, items in history.anchors(last=last)}
+    anchors = {
+        (night.config, night.night): items for night, items in history.results(AnchorResult, last=last)
+    }
     shifts = judge_shifts([anchors.get((night.config, night.night), []) for night in nights], nights)
     return NightSeries(
         nights=nights,

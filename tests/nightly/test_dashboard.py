@@ -24,7 +24,15 @@ from nightly.dashboard.build import LIST, build_dashboard
 from nightly.dashboard.responses import marked
 from nightly.dashboard.series import judge_shifts, read_series, succession
 from nightly.history import open_history
-from nightly.schema import AnchorResult, JudgedResponse, ModelResult, Night, NightRecord, ShareResult
+from nightly.schema import (
+    AnchorResult,
+    EmotionResult,
+    JudgedResponse,
+    ModelResult,
+    Night,
+    NightRecord,
+    ShareResult,
+)
 
 NIGHTS = 40
 
@@ -147,7 +155,7 @@ def test_emotions_are_pooled_and_their_intervals_count_prompts_once(past: Path, 
     assert "lonely" in grid["emotions"][:-14]
     with open_history(past) as history:
         cell = read_series(history).emotions["cyd", "lonely"]
-        rows = [row for _, rows in history.emotions(last=7) for row in rows]
+        rows = [row for _, rows in history.results(EmotionResult, last=7) for row in rows]
     good = sum(row.good for row in rows if (row.model, row.emotion) == ("cyd", "lonely"))
     assert cell.share == pytest.approx(good / 35)
     assert cell.prompts == 5

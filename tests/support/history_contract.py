@@ -16,7 +16,7 @@ from sqlalchemy import create_engine, text
 import cli
 from data.errors import UserError
 from nightly.history import KINDS, History, open_history
-from nightly.schema import JudgedResponse, ModelResult, ShareResult
+from nightly.schema import AnchorResult, EmotionResult, JudgedResponse, ModelResult, ShareResult
 
 
 def export(*arguments: object) -> Result:
@@ -92,8 +92,8 @@ class HistoryContract:
             assert latest.night == name_of(3)
             told = [(night.night, gate.gate) for night, gate in history.gates_not_fine(last=2)]
             assert told == [(name_of(3), "good_share_drop"), (name_of(9), "good_share_drop")]
-            assert [len(items) for _, items in history.anchors()] == [4, 4, 4, 4]
-            emotions = [item for _, items in history.emotions(config="c1") for item in items]
+            assert [len(items) for _, items in history.results(AnchorResult)] == [4, 4, 4, 4]
+            emotions = [item for _, items in history.results(EmotionResult, config="c1") for item in items]
             assert sum(item.good for item in emotions) == 3 * 64 * 2.5
 
     def test_judgments_are_kept_of_the_newest_nights_and_the_pinned(self, url: str) -> None:
