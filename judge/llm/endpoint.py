@@ -128,7 +128,7 @@ class Connections:
 
     def _set_key(self, request: Any) -> None:
         """Put our key into a request, or none; the client need not know it."""
-        del request.headers["Authorization"]
+        request.headers.pop("Authorization", None)
         request.headers.update(self._key.headers)
 
     def _limit_size(self, response: Any) -> None:
