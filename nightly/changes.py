@@ -245,7 +245,7 @@ def change_details(
         spread = dispersion(watch)
         details["watch"] = {
             "nights": watch.nights,
-            "alarm": alarm(watch, models=models).as_dict(),
+            "alarm": to_plain(alarm(watch, models=models)),
             "dispersion": round(spread, 3) if math.isfinite(spread) else None,
         }
         details["since_baseline"] = {

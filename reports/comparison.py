@@ -5,7 +5,7 @@ from typing import Any
 
 from calibration.comparison.compare_runs import ComparedRuns
 from calibration.comparison.differences import ALPHA, Difference
-from calibration.comparison.judged_models import Level
+from calibration.comparison.judged_models import JudgedLevel
 from calibration.comparison.published_models import is_published
 from calibration.estimate import Estimate, Interval
 from data.crisis import say_flags
@@ -254,7 +254,7 @@ def _pairs(pairs: Sequence[Difference]) -> Table:
     )
 
 
-def _at_worst(models: Sequence[Level], pairs: Sequence[Difference]) -> Section:
+def _at_worst(models: Sequence[JudgedLevel], pairs: Sequence[Difference]) -> Section:
     names = {model.model for model in models}
     levels = Table(
         caption="Per cent Good, were every unscored response not Good, or every one Good",
@@ -264,7 +264,7 @@ def _at_worst(models: Sequence[Level], pairs: Sequence[Difference]) -> Section:
                 model.model,
                 f"{model.unscored:,} of {model.unscored + model.judged:,}",
                 percent(model.shares.get("Good")),
-                _ends(model.extremes),
+                _ends(_extremes(model)),
             )
             for model in models
         ),
@@ -276,7 +276,7 @@ def _at_worst(models: Sequence[Level], pairs: Sequence[Difference]) -> Section:
             row(
                 _names(pair),
                 points(pair.shares.get("Good"), glue="\n"),
-                _ends(pair.extremes, sign=True),
+                _ends(_extremes(pair), sign=True),
                 _say_robust(pair),
             )
             for pair in pairs
@@ -300,6 +300,10 @@ def _say_robust(pair: Difference) -> str:
 
 def _names(pair: Difference) -> str:
     return f"{pair.one}\n\N{EN DASH} {pair.other}"
+
+
+def _extremes(item: JudgedLevel | Difference) -> Interval | None:
+    return Interval(*item.extremes) if item.extremes else None
 
 
 def _ends(ends: Interval | None, *, sign: bool = False) -> str:

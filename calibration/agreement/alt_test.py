@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from calibration.bootstrap import Draws, Sampled, ratio, sum_draws
 from calibration.cluster import cluster_sums
-from calibration.estimate import Estimate, Floats, Integers, finite_or_none
+from calibration.estimate import Estimate, Floats, Integers
 
 MIN_RATERS: Final = 3
 MIN_INSTANCES: Final = 30  # of a person's responses that others rated too; below it the t test is not sound
@@ -58,19 +58,14 @@ class AlternativeTest:
         return None if self.undefined else self.winning_rate >= WINNING
 
     def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined."""
+        """Say the answer first, and how nearness and correction are meant."""
+        before = ("is_passed", "winning_rate", "advantage", "epsilon")
+        after = ("too_few", "undefined", "trials")
         return {
-            "is_passed": self.is_passed,
-            "winning_rate": finite_or_none(self.winning_rate),
-            "advantage": self.advantage.as_dict(),
-            "epsilon": self.epsilon,
+            **{name: getattr(self, name) for name in before},
             "nearness": NEARNESS,
             "correction": CORRECTION,
-            "too_few": self.too_few,
-            "undefined": self.undefined,
-            "trials": [
-                {name: getattr(trial, name) for name in Trial.__dataclass_fields__} for trial in self.trials
-            ],
+            **{name: getattr(self, name) for name in after},
         }
 
 

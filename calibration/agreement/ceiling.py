@@ -6,7 +6,7 @@ that follows from a reliability known from elsewhere.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Final
 
@@ -34,7 +34,7 @@ from calibration.agreement.metrics import (
 )
 from calibration.bootstrap import Draws, Sampled, ratio, resample_clusters, sum_draws
 from calibration.cluster import cluster_sums
-from calibration.estimate import Estimate, Floats, Integers, finite_or_none
+from calibration.estimate import Estimate, Floats, Integers
 from calibration.pairing import Paired
 from data.errors import UserError
 
@@ -68,20 +68,6 @@ class Bound:
     correlation: float
     perfect: Reach
     second_person: Reach
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined."""
-        reaches = {"perfect": self.perfect, "second_person": self.second_person}
-        return {
-            "reliability": self.reliability,
-            "weights": self.weights,
-            "shares": list(self.shares),
-            "correlation": finite_or_none(self.correlation),
-            **{
-                name: {key: finite_or_none(value) for key, value in asdict(reach).items()}
-                for name, reach in reaches.items()
-            },
-        }
 
 
 def reliability_bound(
@@ -223,27 +209,6 @@ class Ceiling:
     gap: Estimate
     alternative: AlternativeTest | None
     bounds: tuple[Bound, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined."""
-        return {
-            **{name: getattr(self, name) for name in ("raters", "responses", "shared", "not_identifiable")},
-            "people": {name: estimate.as_dict() for name, estimate in self.people.items()},
-            "left_out": [
-                {
-                    "rater": item.rater,
-                    "responses": item.responses,
-                    "person": finite_or_none(item.person),
-                    "judge": finite_or_none(item.judge),
-                }
-                for item in self.left_out
-            ],
-            "person_against_rest": self.person_against_rest.as_dict(),
-            "judge_against_rest": self.judge_against_rest.as_dict(),
-            "gap": self.gap.as_dict(),
-            "alternative": self.alternative.as_dict() if self.alternative else None,
-            "bounds": [bound.as_dict() for bound in self.bounds],
-        }
 
 
 def ceiling(

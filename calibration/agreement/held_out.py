@@ -133,25 +133,12 @@ class Evaluation:
     responses: int
     batches: int
     draws: int
+    confidence: float = CONFIDENCE
     has_own_frequencies: bool
     per_response: Mapping[str, Estimate]
     models: tuple[ModelLevel, ...]
     all_models: Levels
     chosen_models: Levels | None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined."""
-        return {
-            "responses": self.responses,
-            "batches": self.batches,
-            "draws": self.draws,
-            "confidence": CONFIDENCE,
-            "has_own_frequencies": self.has_own_frequencies,
-            "per_response": {name: estimate.as_dict() for name, estimate in self.per_response.items()},
-            "models": [level.as_dict() for level in self.models],
-            "all_models": self.all_models.as_dict(),
-            "chosen_models": self.chosen_models.as_dict() if self.chosen_models else None,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,17 +148,6 @@ class Rivalry:
     judge: str
     evaluations: Mapping[str, Evaluation]
     differences: Mapping[str, Mapping[str, Estimate]]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined."""
-        return {
-            "judge": self.judge,
-            "evaluations": {name: item.as_dict() for name, item in self.evaluations.items()},
-            "differences": {
-                rival: {name: estimate.as_dict() for name, estimate in found.items()}
-                for rival, found in self.differences.items()
-            },
-        }
 
 
 def compare_rivals(

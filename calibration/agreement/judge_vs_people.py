@@ -47,35 +47,13 @@ class Agreement:
     clusters: Cluster
     cluster_count: int
     draws: int
+    unjudged: int
+    unrated: int
+    unscored: Mapping[str, int]
     metrics: Mapping[str, Estimate]
     confusion: tuple[tuple[int, ...], ...]
     means: ModelMeans
     shares: tuple[ModelLevel, ...] | None
-    unscored: Mapping[str, int]
-    unjudged: int
-    unrated: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined."""
-        plain = (
-            "ratings",
-            "responses",
-            "raters",
-            "clusters",
-            "cluster_count",
-            "draws",
-            "unjudged",
-            "unrated",
-        )
-        return {
-            "scale": list(self.scale),
-            **{name: getattr(self, name) for name in plain},
-            "unscored": dict(self.unscored),
-            "metrics": {name: estimate.as_dict() for name, estimate in self.metrics.items()},
-            "confusion": [list(row) for row in self.confusion],
-            "means": self.means.as_dict(),
-            "shares": [level.as_dict() for level in self.shares] if self.shares is not None else None,
-        }
 
 
 def agreement(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) -> Agreement:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from calibration.bootstrap import Draws, Sampled, ratio, sum_draws
 from calibration.cluster import cluster_sums
-from calibration.estimate import Estimate, Floats, Integers, finite_or_none
+from calibration.estimate import Estimate, Floats, Integers
 from data.records import LABELS
 
 GOOD = LABELS.index("Good")
@@ -39,20 +39,6 @@ class ModelLevel:
     crowd_standard_error: float
     error_standard_error: float
     design_effect: float
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined."""
-        return {
-            "model": self.model,
-            "ratings": self.ratings,
-            "batches": self.batches,
-            "crowd": dict(self.crowd),
-            "judge": dict(self.judge),
-            "share_error": self.share_error.as_dict(),
-            "crowd_standard_error": finite_or_none(self.crowd_standard_error),
-            "error_standard_error": finite_or_none(self.error_standard_error),
-            "design_effect": finite_or_none(self.design_effect),
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,16 +64,6 @@ class Levels:
     design_effect: float
     between_sd: float
     worth_in_ratings: float
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined, or beside a `between_sd` of 0 an infinite worth."""
-        estimates = ("mean_share_error", "worst_share_error", "tau", "guess_error", "guess_error_among")
-        numbers = ("design_effect", "between_sd", "worth_in_ratings")
-        return {
-            "models": list(self.models),
-            **{name: getattr(self, name).as_dict() for name in estimates},
-            **{name: finite_or_none(getattr(self, name)) for name in numbers},
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,16 +225,6 @@ class ModelMean:
     judge: float
     error: Estimate
 
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined."""
-        return {
-            "model": self.model,
-            "ratings": self.ratings,
-            "people": self.people,
-            "judge": self.judge,
-            "error": self.error.as_dict(),
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelMeans:
@@ -273,14 +239,6 @@ class ModelMeans:
     worst_error: Estimate
     tau: Estimate
     pairwise_order: Estimate
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined."""
-        estimates = ("mean_error", "worst_error", "tau", "pairwise_order")
-        return {
-            "models": [model.as_dict() for model in self.models],
-            **{name: getattr(self, name).as_dict() for name in estimates},
-        }
 
 
 def model_means(

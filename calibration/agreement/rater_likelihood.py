@@ -1,7 +1,7 @@
 """The likelihood of ordinal ratings by raters of differing severity: cumulative probit, severity integrated.
 
 By hand: statsmodels has ordered models without random effects and random effects without ordered outcomes,
-scipy and scikit-learn have neither. What the model says of ratings is told in `calibration.raters`.
+scipy and scikit-learn have neither. What the model says of ratings is told in `rater_model`.
 """
 
 from dataclasses import dataclass, replace
@@ -33,43 +33,43 @@ class Cells:
     starts: Integers  # where each rater's cells begin
     models: int
     levels: int
-    apart: bool  # models have their own noise and spread
+    by_model: bool  # models have their own noise and spread
 
     @property
     def spreads(self) -> int:
         """How many spreads there are."""
-        return self.models if self.apart else 1
+        return self.models if self.by_model else 1
 
     @property
     def spread(self) -> Integers:
         """Which spread a cell has."""
-        return self.model if self.apart else np.zeros_like(self.model)
+        return self.model if self.by_model else np.zeros_like(self.model)
 
     @property
     def sizes(self) -> tuple[int, int, int, int, int]:
         """How many parameters of each kind there are."""
-        noises = self.models - 1 if self.apart else 0
+        noises = self.models - 1 if self.by_model else 0
         return self.levels - 1, self.models - 1, self.slopes.shape[1], noises, self.spreads
 
     def split(self, parameters: Floats) -> list[Floats]:
         """The parameters by kind."""
         return np.split(parameters, np.cumsum(self.sizes)[:-1])
 
-    def unpack(self, parameters: Floats) -> "Meaning":
+    def unpack(self, parameters: Floats) -> "Parameters":
         """What the parameters stand for; the first model's effect is 0, its noise 1."""
         gaps, effects, slopes, noises, spreads = self.split(parameters)
         ones = np.ones(self.models)
-        return Meaning(
+        return Parameters(
             thresholds=gaps[0] + np.concatenate([[0.0], np.exp(gaps[1:]).cumsum()]),
             effects=np.append(0.0, effects),
             slopes=slopes,
-            noises=np.exp(np.append(0.0, noises)) if self.apart else ones,
+            noises=np.exp(np.append(0.0, noises)) if self.by_model else ones,
             spreads=spreads * ones,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Meaning:
+class Parameters:
     """Thresholds, slopes, and of each model the effect, the noise and, in units of that, the spread."""
 
     thresholds: Floats
@@ -95,7 +95,7 @@ def count_cells(
     *,
     models: int,
     levels: int,
-    apart: bool = False,
+    by_model: bool = False,
 ) -> Cells:
     """The cells of these ratings."""
     rows = np.column_stack([rater, model, level, slopes])
@@ -110,7 +110,7 @@ def count_cells(
         starts=starts,
         models=models,
         levels=levels,
-        apart=apart,
+        by_model=by_model,
     )
 
 
@@ -131,10 +131,13 @@ def log_likelihood(
     """The log-likelihood, its gradient, and each rater's mean and deviation of the standardised severity."""
     from scipy.special import logsumexp, ndtr
 
-    meant = cells.unpack(parameters)
-    edges = np.concatenate([[-np.inf], meant.thresholds, [np.inf]])
-    location, noise = meant.effects[cells.model] + cells.slopes @ meant.slopes, meant.noises[cells.model]
-    harsh = meant.spreads[cells.model][:, None] * nodes.places[cells.rater]
+    unpacked = cells.unpack(parameters)
+    edges = np.concatenate([[-np.inf], unpacked.thresholds, [np.inf]])
+    location, noise = (
+        unpacked.effects[cells.model] + cells.slopes @ unpacked.slopes,
+        unpacked.noises[cells.model],
+    )
+    harsh = unpacked.spreads[cells.model][:, None] * nodes.places[cells.rater]
     low = ((edges[cells.level] - location) / noise)[:, None] + harsh
     high = ((edges[cells.level + 1] - location) / noise)[:, None] + harsh
     # Above the middle the difference is taken between upper tails, where it loses no digits.
@@ -147,22 +150,24 @@ def log_likelihood(
     weight = cells.count[:, None] * posterior[cells.rater] / inside
     mean = (posterior * nodes.places).sum(axis=1)
     variance = (posterior * (nodes.places - mean[:, None]) ** 2).sum(axis=1)
-    pulls = weight * _density(low), weight * _density(high)
-    by_spread = ((pulls[1] - pulls[0]) * nodes.places[cells.rater]).sum(axis=1)
-    gradient = _gradient(cells, parameters, pulls[0].sum(axis=1), pulls[1].sum(axis=1), by_spread)
+    gains = weight * _density(low), weight * _density(high)
+    by_spread = ((gains[1] - gains[0]) * nodes.places[cells.rater]).sum(axis=1)
+    gradient = _gradient(cells, parameters, gains[0].sum(axis=1), gains[1].sum(axis=1), by_spread)
     return float(per_rater.sum()), gradient, (mean, np.sqrt(variance))
 
 
 def _gradient(cells: Cells, parameters: Floats, low: Floats, high: Floats, by_spread: Floats) -> Floats:
     """From how much each cell gains when its lower and its upper edge move, in units of its noise."""
-    meant, gaps = cells.unpack(parameters), cells.split(parameters)[0]
-    noise = meant.noises[cells.model]
+    unpacked, gaps = cells.unpack(parameters), cells.split(parameters)[0]
+    noise = unpacked.noises[cells.model]
     upper = np.bincount(cells.level, high / noise, cells.levels)[:-1]
     lower = np.bincount(cells.level, low / noise, cells.levels)[1:]
     above = (upper - lower)[::-1].cumsum()[::-1]  # a gap moves every threshold above it
     by_location = (low - high) / noise
-    location = meant.effects[cells.model] + cells.slopes @ meant.slopes
-    edges = np.concatenate([[0.0], meant.thresholds, [0.0]])  # the outermost are infinite, and gain nothing
+    location = unpacked.effects[cells.model] + cells.slopes @ unpacked.slopes
+    edges = np.concatenate(
+        [[0.0], unpacked.thresholds, [0.0]]
+    )  # the outermost are infinite, and gain nothing
     by_noise = (low * (edges[cells.level] - location) - high * (edges[cells.level + 1] - location)) / noise
     return np.concatenate(
         [
@@ -170,7 +175,7 @@ def _gradient(cells: Cells, parameters: Floats, low: Floats, high: Floats, by_sp
             above[1:] * np.exp(gaps[1:]),
             np.bincount(cells.model, by_location, cells.models)[1:],
             by_location @ cells.slopes,
-            np.bincount(cells.model, by_noise, cells.models)[1:] if cells.apart else [],
+            np.bincount(cells.model, by_noise, cells.models)[1:] if cells.by_model else [],
             np.bincount(cells.spread, by_spread, cells.spreads),
         ]
     )
@@ -180,8 +185,6 @@ def _density(values: Floats) -> Floats:
     dense: Floats = np.exp(-(values**2) / 2) / np.sqrt(2 * np.pi)
     return dense
 
-
-# The likeliest rater model: the search for it, its errors, and the shares that follow from it.
 
 ROUNDS: Final = 3  # of putting the nodes where the severities are, and fitting again
 STEPS: Final = 8  # of moving the nodes in; 2^-8 is the peak of tens of thousands of ratings
@@ -224,7 +227,7 @@ def maximise(cells: Cells, start: Fit, *, held: tuple[int, float] | None = None)
         bounds[held[0]] = (held[1], held[1])
         fit = replace(fit, parameters=np.clip(start.parameters, *np.array(bounds).T))
     for _ in range(ROUNDS):
-        nodes = settle(cells, fit.parameters)
+        nodes = place_at_severities(cells, fit.parameters)
 
         def loss(parameters: Floats, nodes: Nodes = nodes) -> tuple[float, Floats]:
             value, gradient, _ = log_likelihood(cells, parameters, nodes)
@@ -244,7 +247,7 @@ def maximise(cells: Cells, start: Fit, *, held: tuple[int, float] | None = None)
     return fit
 
 
-def settle(cells: Cells, parameters: Floats) -> Nodes:
+def place_at_severities(cells: Cells, parameters: Floats) -> Nodes:
     """Nodes where each rater's severity is found under these parameters."""
     raters = len(cells.starts)
     means, sds = np.zeros(raters), np.ones(raters)
@@ -304,10 +307,10 @@ def standard_shares(cells: Cells, parameters: Floats, population: Floats) -> Flo
     """
     from scipy.special import ndtr
 
-    meant = cells.unpack(parameters)
-    location = meant.effects[:, None] + population @ meant.slopes
-    wide = (meant.noises * np.sqrt(1 + meant.spreads**2))[:, None]
-    below = ndtr((meant.thresholds[:, None, None] - location) / wide).mean(axis=2)
+    unpacked = cells.unpack(parameters)
+    location = unpacked.effects[:, None] + population @ unpacked.slopes
+    wide = (unpacked.noises * np.sqrt(1 + unpacked.spreads**2))[:, None]
+    below = ndtr((unpacked.thresholds[:, None, None] - location) / wide).mean(axis=2)
     shares: Floats = np.diff(np.vstack([0 * below[:1], below, 0 * below[:1] + 1]), axis=0).T
     return shares
 

@@ -13,7 +13,7 @@ another, made only if Akaike's criterion finds no fault with it.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from calibration.agreement.rater_likelihood import (
     Cells,
     Fit,
-    Meaning,
+    Parameters,
     count_cells,
     covariance_of,
     maximise,
@@ -31,11 +31,9 @@ from calibration.agreement.rater_likelihood import (
     standard_shares,
     start_of,
 )
-from calibration.estimate import Estimate, Floats, Integers, Interval, finite_or_none
+from calibration.estimate import Estimate, Floats, Integers, Interval
 from data.errors import UserError
 from data.records import LABELS
-
-# Which ratings a rater model can use, and what of the model they identify.
 
 Spread = Literal["shared", "by model"]
 
@@ -87,7 +85,7 @@ def number_rows(
             population[rater],
             models=len(found),
             levels=len(levels),
-            apart=spread == "by model",
+            by_model=spread == "by model",
         ),
         names=tuple(name for name, does in zip(names, varies, strict=True) if does),
         constant=tuple(name for name, does in zip(names, varies, strict=True) if not does),
@@ -147,10 +145,6 @@ class Effect:
     value: float
     standard_error: float  # nan where undefined
 
-    def as_dict(self) -> dict[str, float | None]:
-        """Ready for JSON; null is undefined."""
-        return {"value": finite_or_none(self.value), "standard_error": finite_or_none(self.standard_error)}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaterModel:
@@ -169,44 +163,24 @@ class RaterModel:
     ratings: int
     raters: int
     left_out: int  # ratings without a covariate
-    raw: Mapping[str, Mapping[str, float]]
     undefined: str | None = None
     reference: str | None = None
     log_likelihood: float = math.nan
     spread: Spread | None = None
     aic: float = math.nan  # Akaike's criterion: smaller is better
     thresholds: tuple[float, ...] = ()
+    variance: Mapping[str, float] = field(default_factory=dict)
     severity_sd: Mapping[str, Estimate] = field(default_factory=dict)
     rater_share: Mapping[str, Estimate] = field(default_factory=dict)
-    variance: Mapping[str, float] = field(default_factory=dict)
     effects: Mapping[str, Effect] = field(default_factory=dict)
     covariates: Mapping[str, Effect] = field(default_factory=dict)
+    raw: Mapping[str, Mapping[str, float]]
     adjusted: Mapping[str, Mapping[str, Estimate]] = field(default_factory=dict)
     severities: Mapping[str, Effect] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined. Single raters are left out: a report has no use for them."""
-        return {
-            "ratings": self.ratings,
-            "raters": self.raters,
-            "left_out": self.left_out,
-            "undefined": self.undefined,
-            "reference": self.reference,
-            "log_likelihood": finite_or_none(self.log_likelihood),
-            "spread": self.spread,
-            "aic": finite_or_none(self.aic),
-            "thresholds": list(self.thresholds),
-            "variance": dict(self.variance),
-            **{
-                name: {key: item.as_dict() for key, item in getattr(self, name).items()}
-                for name in ("severity_sd", "rater_share", "effects", "covariates")
-            },
-            "raw": {model: dict(shares) for model, shares in self.raw.items()},
-            "adjusted": {
-                model: {label: share.as_dict() for label, share in shares.items()}
-                for model, shares in self.adjusted.items()
-            },
-        }
+        """Leave single raters out: a report has no use for them."""
+        return {item.name: getattr(self, item.name) for item in fields(self) if item.name != "severities"}
 
 
 def fit_rater_model(
@@ -271,24 +245,24 @@ def _aic(rows: Rows, fit: Fit) -> float:
 
 
 def _findings(rows: Rows, fit: Fit, labels: Sequence[str]) -> dict[str, Any]:
-    cells, meant = rows.cells, rows.cells.unpack(fit.parameters)
+    cells, unpacked = rows.cells, rows.cells.unpack(fit.parameters)
     covariance = covariance_of(cells, fit)
     errors = np.full(len(fit.parameters), np.nan) if covariance is None else np.sqrt(np.diag(covariance))
     _, of_effects, of_slopes, _, of_spreads = cells.split(errors)
     found = [_spread(cells, fit, which, float(error)) for which, error in enumerate(of_spreads)]
-    sds = dict(zip(rows.models, found if cells.apart else found * len(rows.models), strict=True))
+    sds = dict(zip(rows.models, found if cells.by_model else found * len(rows.models), strict=True))
     return {
         "reference": rows.models[0],
         "log_likelihood": fit.log_likelihood,
-        "spread": "by model" if cells.apart else "shared",
+        "spread": "by model" if cells.by_model else "shared",
         "aic": _aic(rows, fit),
-        "thresholds": tuple(meant.thresholds.tolist()),
+        "thresholds": tuple(unpacked.thresholds.tolist()),
         "severity_sd": sds,
         "rater_share": {name: _rater_share(sd) for name, sd in sds.items()},
-        "variance": _variance_parts(rows, meant),
-        "effects": _effects(rows.models, meant.effects, np.append(0.0, of_effects)),
+        "variance": _variance_parts(rows, unpacked),
+        "effects": _effects(rows.models, unpacked.effects, np.append(0.0, of_effects)),
         "covariates": dict.fromkeys(rows.constant, Effect(math.nan, math.nan))
-        | _effects(rows.names, meant.slopes / rows.scales, of_slopes / rows.scales),
+        | _effects(rows.names, unpacked.slopes / rows.scales, of_slopes / rows.scales),
         "adjusted": _adjusted(rows, fit, covariance, labels),
         "severities": _effects(rows.raters, *fit.severities),
     }
@@ -339,14 +313,14 @@ def _rater_share(sd: Estimate) -> Estimate:
     return Estimate(part, Interval(low, high))
 
 
-def _variance_parts(rows: Rows, meant: Meaning) -> dict[str, float]:
+def _variance_parts(rows: Rows, unpacked: Parameters) -> dict[str, float]:
     weights = np.bincount(rows.cells.model, rows.cells.count, len(rows.models))
-    middle = np.average(meant.effects, weights=weights)
+    middle = np.average(unpacked.effects, weights=weights)
     parts = {
-        "models": float(np.average((meant.effects - middle) ** 2, weights=weights)),
-        "covariates": float((rows.population @ meant.slopes).var()),
-        "severity": float(np.average((meant.spreads * meant.noises) ** 2, weights=weights)),
-        "noise": float(np.average(meant.noises**2, weights=weights)),
+        "models": float(np.average((unpacked.effects - middle) ** 2, weights=weights)),
+        "covariates": float((rows.population @ unpacked.slopes).var()),
+        "severity": float(np.average((unpacked.spreads * unpacked.noises) ** 2, weights=weights)),
+        "noise": float(np.average(unpacked.noises**2, weights=weights)),
     }
     return {name: part / sum(parts.values()) for name, part in parts.items()}
 

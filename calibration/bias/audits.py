@@ -11,19 +11,17 @@ could not have been found   it does not, and one as large as the threshold might
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibration.agreement.judge_vs_people import MIN_CLUSTERS
 from calibration.cluster import UNDEFINED_CONTRAST, Contrast, contrast
-from calibration.estimate import CONFIDENCE, Estimate, Floats, Integers, finite_or_none
+from calibration.estimate import CONFIDENCE, Estimate, Floats, Integers
 from calibration.multiple_testing import benjamini_hochberg
 from calibration.pairing import Cluster, Paired
 from data.records import EMOTIONS, POSITIVE_EMOTIONS, Exchange
-
-# What bias audits ask: which feature of a response the judge's error might go with, and within what.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -163,30 +161,18 @@ class Finding:
 
     audit: str
     about: str  # the model or the emotion; else empty
-    effect: Estimate
-    p: float
     looks: int
-    detectable: float
     threshold: float
     verdict: Outcome
     size: Size
     ratings: int
     clusters: Cluster
     cluster_count: int
+    what: str  # of `AUDITS`
+    effect: Estimate
+    p: float
+    detectable: float
     note: str = ""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined."""
-        plain = ("audit", "about", "looks", "threshold", "verdict", "size", "ratings", "clusters")
-        return {
-            **{name: getattr(self, name) for name in plain},
-            "cluster_count": self.cluster_count,
-            "what": AUDITS[self.audit],
-            "effect": self.effect.as_dict(),
-            "p": finite_or_none(self.p),
-            "detectable": finite_or_none(self.detectable),
-            "note": self.note,
-        }
 
 
 def audit(
@@ -256,6 +242,7 @@ def _answer_family(
             Finding(
                 audit=question.audit,
                 about=question.about,
+                what=AUDITS[question.audit],
                 effect=answer.estimate(),
                 p=p,
                 looks=len(family),

@@ -1,13 +1,13 @@
 """What a rewriting does to a judge's scores: the mean change over prompts, and what it could have shown."""
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibration.cluster import UNIT, Contrast, contrast, t_intervals
-from calibration.estimate import Estimate, Floats, Integers, Interval, finite_or_none
+from calibration.estimate import Estimate, Floats, Integers, Interval
 
 Result = Literal["passes", "fails", "cannot tell"]
 # Where the mean change must lie, as parts of the limit.
@@ -37,19 +37,6 @@ class Change:
     to_good: Estimate
     from_good: Estimate
     were_good: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined."""
-        return {
-            "change": self.change.as_dict(),
-            "detectable": finite_or_none(self.detectable),
-            "result": self.result,
-            "pairs": self.pairs,
-            "prompts": self.prompts,
-            "to_good": self.to_good.as_dict(),
-            "from_good": self.from_good.as_dict(),
-            "were_good": self.were_good,
-        }
 
 
 def mean_change(

@@ -11,8 +11,8 @@ from calibration.artifact import Found
 from calibration.comparison.differences import ALPHA, Difference, differences
 from calibration.comparison.judged_models import (
     ComparisonSettings,
+    JudgedLevel,
     JudgedModel,
-    Level,
     Published,
     find_corrector,
     in_order,
@@ -67,7 +67,7 @@ class ComparedRuns:
     judge: Judged
     corrector: Found
     margin: float
-    models: tuple[Level, ...]
+    models: tuple[JudgedLevel, ...]
     letters: Mapping[str, str]
     baselines: tuple[Published, ...]
     pairs: tuple[Difference, ...]
@@ -165,7 +165,7 @@ def _ground(corrector: Found, margin: float) -> ComparisonSettings:
 
 
 def _all_pairs(
-    levels: Sequence[Level], models: dict[str, JudgedModel]
+    levels: Sequence[JudgedLevel], models: dict[str, JudgedModel]
 ) -> list[tuple[JudgedModel, JudgedModel | Published]]:
     """Each two models once, the one with the larger share of Good first."""
     names = [level.model for level in levels]

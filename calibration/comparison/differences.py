@@ -28,11 +28,11 @@ from calibration.cluster import (
 )
 from calibration.comparison.judged_models import (
     GOOD,
-    NO_LINE,
+    UNCALIBRATED,
     ComparisonSettings,
     How,
+    JudgedLevel,
     JudgedModel,
-    Level,
     Published,
     judge_contrast,
     judged_level,
@@ -45,7 +45,6 @@ from calibration.estimate import (
     Floats,
     Integers,
     Interval,
-    finite_or_none,
     independent_difference,
 )
 from calibration.multiple_testing import holm
@@ -240,7 +239,7 @@ def _by_line(
     freedom = settings.freedom(one.known_as, other.known_as)
     found = {}
     for column, label in enumerate(LABELS):
-        line = line_without((settings.calibrated or NO_LINE)[column], one.known_as, other.known_as)
+        line = line_without((settings.calibrated or UNCALIBRATED)[column], one.known_as, other.known_as)
         targets = [target_of(item.rated, item.ppi, column) for item in (one, other)]
         if gap is None and all(target.is_rated for target in targets):  # together they say nothing exact
             targets = [replace(target, crowd=math.nan, noise=math.inf) for target in targets]
@@ -292,34 +291,22 @@ class Difference:
     other: str
     how: How
     reason: str | None
-    shares: Mapping[str, Estimate]
-    judge: Estimate
     shared_prompts: int
-    p: float
-    error: float  # the standard error of Good that the interval implies
-    detects: float
-    unit: Unit
     more: int | None = None
-    p_holm: float = math.nan
-    extremes: Interval | None = None
+    unit: Unit
     verdict: Verdict = "refused"
     is_robust: bool = True  # the verdict holds whatever the unscored responses were
+    p: float
+    p_holm: float = math.nan
+    error: float  # the standard error of Good that the interval implies
+    detects: float
+    shares: Mapping[str, Estimate]
+    judge: Estimate
+    extremes: tuple[float, float] | None = None
 
     @property
     def good(self) -> Estimate:
         return self.shares.get(GOOD, Estimate(math.nan, None))
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined."""
-        plain = ("one", "other", "how", "reason", "shared_prompts", "more", "unit", "verdict", "is_robust")
-        numbers = ("p", "p_holm", "error", "detects")
-        return {
-            **{name: getattr(self, name) for name in plain},
-            **{name: finite_or_none(getattr(self, name)) for name in numbers},
-            "shares": {label: share.as_dict() for label, share in self.shares.items()},
-            "judge": self.judge.as_dict(),
-            "extremes": [self.extremes.low, self.extremes.high] if self.extremes else None,
-        }
 
 
 def differences(
@@ -380,7 +367,9 @@ def _of_judged(one: JudgedModel, other: JudgedModel, settings: ComparisonSetting
     return _difference(one, other, estimate_difference(one, other, alone, settings), alone, shared)
 
 
-def _from_study(one: JudgedModel, level: Level, other: Published, settings: ComparisonSettings) -> Difference:
+def _from_study(
+    one: JudgedModel, level: JudgedLevel, other: Published, settings: ComparisonSettings
+) -> Difference:
     """A judged model against people's ratings of a published one: other raters, other prompts, no pairing."""
     few = few_raters(one) if level.how == "ratings" else None
     reason = "; ".join(filter(None, (level.reason, few))) or NOT_PEOPLE
@@ -421,17 +410,17 @@ def _difference(
     )
 
 
-def _extremes(item: Difference, levels: Mapping[str, Level]) -> Interval | None:
+def _extremes(item: Difference, levels: Mapping[str, JudgedLevel]) -> tuple[float, float] | None:
     """The interval of Good, widened at either end by the most that unscored responses could change."""
     ends = item.good.interval
     if ends is None:
         return None
     down, up = _room(levels.get(item.one))
     other_down, other_up = _room(levels.get(item.other))
-    return Interval(max(-1.0, ends.low - down - other_up), min(1.0, ends.high + up + other_down))
+    return max(-1.0, ends.low - down - other_up), min(1.0, ends.high + up + other_down)
 
 
-def _room(level: Level | None) -> tuple[float, float]:
+def _room(level: JudgedLevel | None) -> tuple[float, float]:
     """How far a share of Good could fall and rise were its unscored responses counted."""
     total = level.judged + level.unscored if level else 0
     if level is None or not total:
@@ -447,7 +436,7 @@ def _with_verdict(item: Difference, margin: float) -> Difference:
         return replace(item, verdict="no difference" if item.detects <= margin else "too few")
     is_up = item.good.value > 0
     ends = item.extremes
-    holds = ends is None or (ends.low > 0 if is_up else ends.high < 0)
+    holds = ends is None or (ends[0] > 0 if is_up else ends[1] < 0)
     return replace(item, verdict="better" if is_up else "worse", is_robust=holds)
 
 

@@ -35,14 +35,15 @@ from data.records import LABELS, Judgment, Rating
 from data.runs import read_summary
 
 How = Literal["ratings", "line", "both", "judge", "refused"]
+# What a correction calls its way, and a comparison.
 HOW: Final[Mapping[str, How]] = {
     "ratings": "ratings",
     "judge": "line",
     "both": "both",
-}  # a correction's, here
+}
 MARGIN: Final = 0.05  # the least difference of shares worth telling
 GOOD: Final = LABELS[-1]
-NO_LINE: Final = tuple(CalibratedModels(models=(), judge=(), crowd=(), noise=()) for _ in LABELS)
+UNCALIBRATED: Final = tuple(CalibratedModels(models=(), judge=(), crowd=(), noise=()) for _ in LABELS)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -107,7 +108,7 @@ class ComparisonSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
+class JudgedLevel:
     """One model's shares; `how` says on what they rest, `reason` why the line was refused, if it was.
 
     `extremes` is where the share of Good could lie, interval and all, were every unscored response not Good,
@@ -121,36 +122,23 @@ class Level:
     judged: int
     unscored: int
     ratings: int
-    extremes: Interval | None
+    extremes: tuple[float, float] | None
 
     @property
     def good(self) -> float:
         """The share of Good; nan where undefined."""
         return self.shares[GOOD].value if GOOD in self.shares else math.nan
 
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined."""
-        return {
-            "model": self.model,
-            "how": self.how,
-            "reason": self.reason,
-            "shares": {label: share.as_dict() for label, share in self.shares.items()},
-            "judged": self.judged,
-            "unscored": self.unscored,
-            "ratings": self.ratings,
-            "extremes": [self.extremes.low, self.extremes.high] if self.extremes else None,
-        }
 
-
-def judged_level(model: JudgedModel, settings: ComparisonSettings) -> Level:
+def judged_level(model: JudgedModel, settings: ComparisonSettings) -> JudgedLevel:
     """The model's shares: corrected, or the judge's own where nothing can correct them."""
-    corrected = correct({model.known_as: model.rated}, calibrated=settings.calibrated or NO_LINE)[0]
+    corrected = correct({model.known_as: model.rated}, calibrated=settings.calibrated or UNCALIBRATED)[0]
     how = HOW.get(corrected.how, "judge")
     shares, reason = corrected.levels, corrected.reason if settings.calibrated else None
     if how == "judge":
         shares = judge_shares(model.rated)
         how, reason = (how, reason) if shares else ("refused", "no response was scored")
-    return Level(
+    return JudgedLevel(
         model=model.name,
         how=how,
         reason=reason,
@@ -162,7 +150,7 @@ def judged_level(model: JudgedModel, settings: ComparisonSettings) -> Level:
     )
 
 
-def in_order(levels: Sequence[Level]) -> list[Level]:
+def in_order(levels: Sequence[JudgedLevel]) -> list[JudgedLevel]:
     """The largest share of Good first; those without one last."""
     return sorted(levels, key=lambda level: (-level.good if math.isfinite(level.good) else 2.0, level.model))
 
@@ -217,14 +205,11 @@ def _prompts(rated: RatedModel, whose: str) -> NDArray[Any]:
     return np.array([f"{whose}-{number}" for number in range(len(rated.judged))])
 
 
-def _extremes(share: Estimate | None, missing: float) -> Interval | None:
+def _extremes(share: Estimate | None, missing: float) -> tuple[float, float] | None:
     if share is None or not math.isfinite(share.value):
         return None
     low, high = (share.interval.low, share.interval.high) if share.interval else (share.value, share.value)
-    return Interval(low * (1 - missing), high * (1 - missing) + missing)
-
-
-# Judged runs as contenders: read, checked to be one judge's, joined with ratings and a calibration.
+    return low * (1 - missing), high * (1 - missing) + missing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

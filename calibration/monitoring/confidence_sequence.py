@@ -22,23 +22,17 @@ it, not before `NIGHTS / alpha` nights on average.
 night; enough prompts (100 or so) that a night's mean is near normal, and its variance is known from the
 prompts. That is asymptotic, not exact: the tests measure it with heavy-tailed and skewed noise.
 **Not covered:** nights that share a mood of their own (an endpoint that serves one of several models), for
-which `dispersion` is the warning; and prompts as a sample of all prompts, for which see `calibration.drift`.
+which `dispersion` is the warning; and prompts as a sample of all prompts, for which see `drift`.
 """
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.estimate import CONFIDENCE, Estimate, Floats, Interval, finite_or_none
-
-# An e-detector of drops over many nights, and the width of an interval that holds on all of them.
-#
-# Arithmetic for `calibration.sequences`, which says what is assumed. Arrays are (histories, nights), so
-# that a
-# thousand simulated years are one call.
+from calibration.estimate import CONFIDENCE, Estimate, Floats, Interval
 
 NOTHING: Final = 1e-9  # below this, means of equal numbers differ by rounding alone
 LEAST_VARIANCE: Final = 1e-10  # of a prompt's difference: answers that never vary leave no division by 0
@@ -46,7 +40,10 @@ LEAST_VARIANCE: Final = 1e-10  # of a prompt's difference: answers that never va
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Nights:
-    """Sums over prompts of many histories' nights; see `calibration.sequences.Watch` for one."""
+    """Sums over prompts of many histories' nights; `Watch` has those of one.
+
+    Arrays are (histories, nights), so that a thousand simulated years are one call.
+    """
 
     prompts: Floats  # (nights,)
     totals: Floats  # (histories, nights)
@@ -179,10 +176,6 @@ class Watch:
     def nights(self) -> int:
         return len(self.prompts)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
@@ -198,15 +191,6 @@ class Alarm:
     evidence: float
     since: int | None
     change: Estimate
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined or without limit."""
-        return {
-            "is_raised": self.is_raised,
-            "evidence": finite_or_none(self.evidence),
-            "since": self.since,
-            "change": self.change.as_dict(),
-        }
 
 
 def update(watch: Watch, differences: ArrayLike) -> Watch:

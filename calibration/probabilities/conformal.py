@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibration.cluster import clustered_share
-from calibration.estimate import Estimate, Floats, Integers, finite_or_none
+from calibration.estimate import Estimate, Floats, Integers
 from calibration.probabilities.maps import FOLDS, fold_of
 from data.errors import UserError
 from data.records import LABELS
@@ -39,15 +39,6 @@ class Thresholds:
     labels: tuple[str, ...]
     thresholds: tuple[float, ...]
     ratings: tuple[int, ...]  # how many ratings each threshold rests on
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        return {
-            "coverage": self.coverage,
-            "labels": list(self.labels),
-            "thresholds": list(self.thresholds),
-            "ratings": list(self.ratings),
-        }
 
 
 def thresholds_from_dict(found: Mapping[str, Any]) -> Thresholds:
@@ -71,16 +62,6 @@ class SetReport:
     by_label: Mapping[str, Estimate]
     mean_size: float
     sizes: tuple[float, ...]  # the part of sets with 1, 2, ... labels
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined."""
-        return {
-            "wanted": self.wanted,
-            "coverage": self.coverage.as_dict(),
-            "by_label": {label: estimate.as_dict() for label, estimate in self.by_label.items()},
-            "mean_size": finite_or_none(self.mean_size),
-            "sizes": list(self.sizes),
-        }
 
 
 def fit_thresholds(

@@ -1,7 +1,9 @@
-"""The kinds of maps from a judge's word to label probabilities: how each is fitted and applied.
+"""Maps from what a judge said to the probabilities of a crowd's labels, and the choice among them.
 
-By hand, because scikit-learn's calibrators wrap a classifier of its own, know no order of labels and are kept
-by pickle; the searches are scipy's.
+Maps are plain numbers, kept as JSON without loss. Simple ones come first in `KINDS`: a richer one is taken
+only if it is better by more than one standard error on clusters it has not seen. By hand, because
+scikit-learn's calibrators wrap a classifier of its own, know no order of labels and are kept by pickle; the
+searches are scipy's.
 """
 
 import math
@@ -14,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibration.agreement.metrics import LEAST_PROBABILITY, log_losses
 from calibration.cluster import one_way_variance
-from calibration.estimate import Floats, Integers, finite_or_none
+from calibration.estimate import Floats, Integers
 from data.errors import UserError
 from data.records import LABELS
 
@@ -247,12 +249,6 @@ def _smooth_shares(ratings: Integers, levels: int) -> Floats:
     return shares
 
 
-# From what a judge said to the probabilities of a crowd's labels: maps, and the choice among them.
-#
-# Maps are plain numbers: what `as_dict` gives goes to JSON and back without loss. Simple ones come first in
-# `KINDS`: a richer one is taken only if it is better by more than one standard error on clusters it has not
-# seen.
-
 FOLDS: Final = 5
 
 
@@ -266,11 +262,7 @@ class LabelMap:
 
     def apply(self, values: ArrayLike) -> Floats:
         """(rows, levels) from the judge's probabilities, (rows, levels), or its scores or labels, (rows,)."""
-        return KINDS[self.kind].apply(_said(values), self.parameters, self.levels)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        return {"kind": self.kind, "levels": self.levels, "parameters": dict(self.parameters)}
+        return KINDS[self.kind].apply(_as_values(values), self.parameters, self.levels)
 
 
 def map_from_dict(found: Mapping[str, Any]) -> LabelMap:
@@ -299,14 +291,6 @@ class HeldOutLoss:
     excess: float
     excess_error: float  # the standard error of `excess`, over clusters
 
-    def as_dict(self) -> dict[str, float | None]:
-        """Ready for JSON; null is undefined."""
-        return {
-            "loss": finite_or_none(self.loss),
-            "excess": finite_or_none(self.excess),
-            "excess_error": finite_or_none(self.excess_error),
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
@@ -316,20 +300,12 @@ class Choice:
     folds: int
     losses: Mapping[str, HeldOutLoss]
 
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        return {
-            "map": self.map.as_dict(),
-            "folds": self.folds,
-            "losses": {kind: loss.as_dict() for kind, loss in self.losses.items()},
-        }
-
 
 def fit_map(kind: str, values: ArrayLike, ratings: ArrayLike, *, levels: int = len(LABELS)) -> LabelMap:
     """A map of one kind, fitted on ratings 1 to `levels`."""
     if kind not in KINDS:
         raise UserError(f"unknown kind of map {kind!r}; known: {', '.join(KINDS)}")
-    said = _said(values)
+    said = _as_values(values)
     given = np.asarray(ratings, dtype=np.intp)
     return LabelMap(kind=kind, levels=levels, parameters=KINDS[kind].fit(said, given, levels))
 
@@ -349,7 +325,7 @@ def choose_map(
     difference, row by row and summed by cluster: what makes a row hard for both kinds cancels. With fewer
     than two clusters nothing can be held out, and the simplest kind is taken.
     """
-    said, given = _said(values), np.asarray(ratings, dtype=np.intp)
+    said, given = _as_values(values), np.asarray(ratings, dtype=np.intp)
     candidates = [kind for kind in KINDS if kind in _fitting(said)]
     names, number = np.unique(np.asarray(clusters), return_inverse=True)
     used = min(FOLDS, len(names))
@@ -409,7 +385,7 @@ def _fitting(values: NDArray[Any]) -> tuple[str, ...]:
     )
 
 
-def _said(values: ArrayLike) -> NDArray[Any]:
+def _as_values(values: ArrayLike) -> NDArray[Any]:
     """Numbers as floats, so that 2 and 2.0 are one label; words stay words."""
     found = np.asarray(values)
     return found.astype(float) if found.dtype.kind in "biuf" else found.astype(str)

@@ -4,7 +4,7 @@ The logit of a label is its bias plus the weighted sum of the judges' log-probab
 logistic regression in which a judge has one weight for all labels. With weights 1 / k and no biases that is
 the geometric mean of the judges; the ridge draws the fit there, so that few ratings cannot lead it far away.
 By hand, because scikit-learn's regression ties no weights across labels and shrinks to 0; the search is
-scipy's.
+scipy's. Judges that err together count as fewer: `panel_size` says as how many.
 """
 
 from collections.abc import Mapping
@@ -16,12 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibration.agreement.metrics import LEAST_PROBABILITY, log_losses
 from calibration.bootstrap import Statistic, ratio, resample_clusters, sample
-from calibration.estimate import Estimate, Floats, Integers, finite_or_none
+from calibration.estimate import Estimate, Floats, Integers
 from calibration.probabilities.maps import FOLDS, fold_of, softmax
 from data.errors import UserError
-from data.records import LABELS
-
-# How many independent judges a panel is worth: judges that err together count as fewer.
+from data.records import LABELS, to_plain
 
 DRAWS = 2000
 FLAT = 1e-12  # of the squares' mean, what rounding leaves of a variance that is 0
@@ -32,18 +30,9 @@ class PanelSize:
     """The panel's `judges`, the mean `correlation` of their errors, and how many judges they are worth."""
 
     judges: int
-    rows: int
+    ratings: int
     correlation: Estimate
     effective: Estimate
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined."""
-        return {
-            "judges": self.judges,
-            "ratings": self.rows,
-            "correlation": self.correlation.as_dict(),
-            "effective": self.effective.as_dict(),
-        }
 
 
 def panel_size(
@@ -70,7 +59,7 @@ def panel_size(
     found = sample({"r": correlation_of(table), "effective": effective_of(table)}, number, drawn)
     return PanelSize(
         judges=table.shape[1],
-        rows=len(table),
+        ratings=len(table),
         correlation=found["r"].estimate(),
         effective=found["effective"].estimate(),
     )
@@ -139,14 +128,6 @@ class Stack:
         found: Floats = softmax(_logits(logs, np.array(self.weights), np.array(self.biases)))
         return found
 
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        return {
-            "weights": list(self.weights),
-            "biases": list(self.biases),
-            "centres": [list(row) for row in self.centres],
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackChoice:
@@ -163,9 +144,8 @@ class StackChoice:
     losses: Mapping[str, float]
 
     def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined."""
-        losses = {name: finite_or_none(loss) for name, loss in self.losses.items()}
-        return {**self.stack.as_dict(), "ridge": self.ridge, "folds": self.folds, "losses": losses}
+        """Put the stack's numbers beside how they were chosen."""
+        return {**to_plain(self.stack), "ridge": self.ridge, "folds": self.folds, "losses": self.losses}
 
 
 def fit_stack(tables: ArrayLike, ratings: ArrayLike, *, ridge: float = RIDGES[1]) -> Stack:

@@ -8,7 +8,7 @@ shrinks as ratings arrive. Where the line does not reach, the level is refused a
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from calibration.agreement.model_levels import worth_in_ratings
 from calibration.artifact import Calibration
 from calibration.bootstrap import ratio
 from calibration.cluster import UNIT, sum_variance
-from calibration.estimate import Estimate, Floats, Interval, estimate_of, finite_or_none
+from calibration.estimate import Estimate, Floats, Interval, estimate_of
 from calibration.shares.ppi import PpiEstimate, RatedModel, judge_means, ppi_estimate
 from calibration.shares.tally import Tally
 from calibration.shares.transport import CalibratedModels, Target, fit_line, refusal, transport
@@ -45,21 +45,6 @@ class ModelCorrection:
     clusters: int
     design_effect: float
     worth_in_ratings: float
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined."""
-        return {
-            "model": self.model,
-            "how": self.how,
-            "reason": self.reason,
-            "levels": {name: level.as_dict() for name, level in self.levels.items()},
-            "judge": dict(self.judge),
-            "judged": self.judged,
-            "ratings": self.ratings,
-            "clusters": self.clusters,
-            "design_effect": finite_or_none(self.design_effect),
-            "worth_in_ratings": finite_or_none(self.worth_in_ratings),
-        }
 
 
 def calibrated_models(models: Mapping[str, RatedModel]) -> tuple[CalibratedModels, ...]:

@@ -13,7 +13,7 @@ import numpy as np
 from calibration.bias.probe_effects import Change, mean_change
 from data.errors import UserError
 from data.files import read_toml
-from data.records import EMOTIONS, LABELS, POSITIVE_EMOTIONS, Exchange, Judgment
+from data.records import EMOTIONS, LABELS, POSITIVE_EMOTIONS, Exchange, Judgment, to_plain
 from data.tables import validate
 from judge.base import Judge
 from judge.engine import judge_all
@@ -122,7 +122,7 @@ class ProbeResult:
         """Ready for JSON; null is undefined."""
         about = {name: getattr(self.probe, name) for name in ("name", "should", "limit", "why", "against")}
         rest = {"not_rewritten": self.not_rewritten, "unscored": dict(self.unscored)}
-        return about | self.found.as_dict() | rest
+        return about | to_plain(self.found) | rest
 
 
 def run_probes(

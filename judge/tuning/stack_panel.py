@@ -14,7 +14,7 @@ from calibration.estimate import Floats
 from calibration.probabilities.stacking import choose_stack, panel_size
 from data.errors import UserError
 from data.files import disk_errors, replacing
-from data.records import LABELS, Judgment, Rating
+from data.records import LABELS, Judgment, Rating, to_plain
 from data.storage import digest_file
 from data.tables import read_judgments, read_ratings
 from judge.panel import FORMAT, digest_weights
@@ -49,8 +49,8 @@ def fit_panel(runs: Sequence[Path], ratings: Path, out: Path, *, seed: int = 0) 
         "members": [dict(member) for member in panel.members],
         "rubric": panel.rubric,
         "labels": list(LABELS),
-        **choice.as_dict(),
-        "panel": size.as_dict(),
+        **to_plain(choice),
+        "panel": to_plain(size),
         "ratings": len(panel.ratings),
         "batches": len(np.unique(panel.clusters)),
         "unscored": list(panel.unscored),

@@ -20,7 +20,7 @@ from calibration.bias.probe_effects import mean_change
 from calibration.cluster import Contrast, contrast, reach
 from calibration.pairing import Paired
 from calibration.selftest import Planted, audit_planted, self_test
-from data.records import EMOTIONS, POSITIVE_EMOTIONS, Exchange
+from data.records import EMOTIONS, POSITIVE_EMOTIONS, Exchange, to_plain
 
 Facts = tuple[dict[str, int], dict[str, str]]
 
@@ -229,7 +229,7 @@ def test_missing_facts_are_undefined_and_say_so() -> None:
     for name in ("length", "author", "valence"):
         assert math.isnan(findings[name].effect.value) and findings[name].effect.interval is None
         assert findings[name].verdict == COULD_NOT and findings[name].note
-    row = json.loads(json.dumps([finding.as_dict() for finding in findings.values()], allow_nan=False))[1]
+    row = json.loads(json.dumps([to_plain(finding) for finding in findings.values()], allow_nan=False))[1]
     assert row["effect"] == {"value": None, "low": None, "high": None} and row["p"] is None
     alone = audit(paired.take(np.arange(1)), words=words)
     assert {finding.verdict for finding in alone} == {COULD_NOT}
@@ -299,4 +299,4 @@ def test_flips_are_counted_among_those_that_can_flip() -> None:
     assert (
         found.to_good.interval is not None and 0.1 < found.to_good.interval.high < 0.2
     )  # none seen, not none
-    assert json.dumps(found.as_dict(), allow_nan=False)
+    assert json.dumps(to_plain(found), allow_nan=False)

@@ -173,7 +173,7 @@ def test_row_order_does_not_matter() -> None:
     paired = paired_from(*crowd(people=3, judge=0.8, items=40))
     shuffled = paired.take(np.random.default_rng(1).permutation(len(paired)))
     one, two = (ceiling(item, rng=np.random.default_rng(0), draws=50) for item in (paired, shuffled))
-    assert one.as_dict() == two.as_dict()
+    assert to_plain(one) == to_plain(two)
 
 
 def test_people_who_all_say_the_same_have_no_kappa() -> None:
@@ -292,4 +292,4 @@ def test_bounds_at_the_edges() -> None:
     assert reliability_bound(STUDY_SHARES, reliability=0.9999).second_person.qwk > 0.99
     constant = reliability_bound([0, 0, 1])
     assert math.isnan(constant.perfect.exact)
-    json.dumps(constant.as_dict(), allow_nan=False)
+    json.dumps(to_plain(constant), allow_nan=False)

@@ -23,6 +23,7 @@ from calibration.monitoring.confidence_sequence import (
     noise,
     update,
 )
+from data.records import to_plain
 
 PROMPTS = 160
 SPREAD = 0.2  # over prompts, of the difference of two nights' Good probabilities
@@ -172,7 +173,7 @@ def test_an_alarm_names_the_night_and_the_size_and_stays_for_the_history() -> No
     # All nights together still hide it; what a gate looks at does not.
     assert current(after).value == pytest.approx(found.change.value)
     assert current(before).value == interval(before).value
-    json.dumps(found.as_dict())
+    json.dumps(to_plain(found))
 
 
 def test_a_rise_raises_no_alarm_and_is_seen_by_the_interval() -> None:
@@ -225,7 +226,7 @@ def test_too_little_is_undefined(watch: Watch) -> None:
     found = alarm(watch)
     assert not found.is_raised and math.isnan(found.evidence)
     assert interval(watch).interval is None and current(watch).interval is None
-    assert found.as_dict()["evidence"] is None
+    assert to_plain(found)["evidence"] is None
 
 
 def test_a_night_without_prompts_changes_nothing_but_the_count() -> None:

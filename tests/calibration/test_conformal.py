@@ -20,7 +20,7 @@ from calibration.probabilities.conformal import (
     thresholds_from_dict,
 )
 from data.errors import UserError
-from data.records import LABELS
+from data.records import LABELS, to_plain
 
 
 def drawn(rng: np.random.Generator, rows: int, skill: float = 1.0) -> tuple[Floats, Any]:
@@ -104,7 +104,7 @@ def test_cross_assessment_says_what_fresh_ratings_say() -> None:
         assert crossed.by_label[label].interval is not None
         assert crossed.by_label[label].value == pytest.approx(by_label[label], abs=0.05)
     assert sum(crossed.sizes) == pytest.approx(1)
-    json.dumps(crossed.as_dict(), allow_nan=False)
+    json.dumps(to_plain(crossed), allow_nan=False)
 
 
 @given(st.lists(st.lists(st.floats(0.001, 1), min_size=3, max_size=3), max_size=8), st.integers(0, 50))
@@ -140,8 +140,8 @@ def test_people_are_asked_about_the_least_certain_first() -> None:
 
 def test_thresholds_survive_json() -> None:
     found = fit_thresholds(*drawn(np.random.default_rng(5), 333))
-    assert thresholds_from_dict(json.loads(json.dumps(found.as_dict(), allow_nan=False))) == found
-    for broken in ({}, found.as_dict() | {"thresholds": [0.5]}, found.as_dict() | {"coverage": "much"}):
+    assert thresholds_from_dict(json.loads(json.dumps(to_plain(found), allow_nan=False))) == found
+    for broken in ({}, to_plain(found) | {"thresholds": [0.5]}, to_plain(found) | {"coverage": "much"}):
         with pytest.raises(UserError, match="fit the calibration again"):
             thresholds_from_dict(broken)
 
@@ -151,7 +151,7 @@ def test_nothing_to_calibrate_on_is_undefined_not_a_crash() -> None:
     assert nothing.thresholds == (1.0, 1.0, 1.0)
     one = cross_assess_sets([[0.1, 0.2, 0.7]] * 2, [3, 3], ["a", "a"], rng=np.random.default_rng(0))
     assert math.isnan(one.by_label["Good"].value)
-    json.dumps(one.as_dict(), allow_nan=False)
+    json.dumps(to_plain(one), allow_nan=False)
     with pytest.raises(UserError, match="between 0 and 1"):
         fit_thresholds([[0.1, 0.2, 0.7]], [3], coverage=90)
 

@@ -13,7 +13,7 @@ from calibration.selftest import World, draw_models
 from calibration.shares.correction import MEAN, calibrated_models, correct, judge_worth, project, within_slope
 from calibration.shares.planning import detectable_difference, plan_ratings
 from calibration.shares.ppi import RatedModel, judge_means, one_hot, ppi_estimate
-from data.records import LABELS
+from data.records import LABELS, to_plain
 
 
 def iid(rng: np.random.Generator, responses: int = 600, rated: int = 120) -> RatedModel:
@@ -190,7 +190,7 @@ def test_ratings_shrink_the_interval_of_a_model_and_shares_stay_shares() -> None
         assert interval is not None
         widths.append(interval.high - interval.low)
     assert widths == sorted(widths, reverse=True) and widths[-1] < 0.75 * widths[0]
-    assert found.worth_in_ratings > 0 and found.as_dict()["how"] == "both"
+    assert found.worth_in_ratings > 0 and to_plain(found)["how"] == "both"
 
 
 def test_out_of_the_calibrated_range_the_level_is_refused() -> None:

@@ -16,7 +16,7 @@ from calibration.comparison.judged_models import (
 from calibration.estimate import Estimate, Interval
 from calibration.shares.ppi import RatedModel, one_hot
 from calibration.shares.transport import CalibratedModels
-from data.records import LABELS
+from data.records import LABELS, to_plain
 
 NONE = np.zeros(0, dtype=np.intp)
 
@@ -189,7 +189,7 @@ def test_a_model_without_a_scored_response_cannot_be_compared() -> None:
         assert found.verdict == "refused" and found.reason
         assert judged_level(empty, settings).how == "refused"
         assert in_order([judged_level(empty, settings), judged_level(one, settings)])[0].model == "a"
-        found.as_dict()
+        to_plain(found)
 
 
 def test_one_prompt_alone_tells_nothing() -> None:
@@ -330,5 +330,5 @@ def test_p_is_below_five_per_cent_just_where_the_interval_leaves_zero_out() -> N
 
 def test_everything_goes_into_json() -> None:
     rng = np.random.default_rng(0)
-    found = compare(judged("a", 0.0, rng), judged("b", 0.0, rng)).as_dict()
+    found = to_plain(compare(judged("a", 0.0, rng), judged("b", 0.0, rng)))
     assert set(found["shares"]) == set(LABELS) and found["extremes"] is not None

@@ -23,6 +23,7 @@ from calibration.agreement.model_levels import model_levels, tabulate
 from calibration.bootstrap import resample_clusters
 from calibration.estimate import Estimate, Interval
 from data.errors import UserError
+from data.records import to_plain
 
 PER_RESPONSE = "qwk spearman balanced_accuracy auc_good auc_bad log_loss calibration_error".split()  # noqa: SIM905
 
@@ -144,8 +145,8 @@ def test_shares_and_their_standard_error_by_hand() -> None:
 def test_errors_within_noise_are_worth_infinitely_many_ratings_and_null_in_json() -> None:
     levels = evaluated(ratings_of({"a": "GG BB GB GB"}, judged=0.6)).all_models
     assert (levels.between_sd, levels.worth_in_ratings) == (0.0, math.inf)
-    assert levels.as_dict()["worth_in_ratings"] is None
-    assert levels.as_dict()["between_sd"] == 0.0
+    assert to_plain(levels)["worth_in_ratings"] is None
+    assert to_plain(levels)["between_sd"] == 0.0
 
 
 def test_the_guess_by_hand() -> None:
@@ -227,7 +228,7 @@ def test_a_model_with_one_batch_has_no_interval_though_others_do() -> None:
 
 
 def test_one_rating_throughout_is_undefined_and_says_null() -> None:
-    found = evaluated(ratings_of({"a": "GG GG GG", "b": "GG GG GG"}, judged=0.8)).as_dict()
+    found = to_plain(evaluated(ratings_of({"a": "GG GG GG", "b": "GG GG GG"}, judged=0.8)))
     for name in ("spearman", "balanced_accuracy", "auc_good", "auc_bad", "qwk"):
         assert found["per_response"][name] == {"value": None, "low": None, "high": None}
     assert found["per_response"]["log_loss"]["value"] == pytest.approx(-math.log(0.8))
@@ -237,8 +238,8 @@ def test_one_rating_throughout_is_undefined_and_says_null() -> None:
 
 def test_the_same_seed_gives_the_same_evaluation() -> None:
     held = simulated(np.random.default_rng(1), batches=10)
-    assert evaluated(held, seed=4, chosen=["a"]).as_dict() == evaluated(held, seed=4, chosen=["a"]).as_dict()
-    assert evaluated(held, seed=4).as_dict() != evaluated(held, seed=5).as_dict()
+    assert to_plain(evaluated(held, seed=4, chosen=["a"])) == to_plain(evaluated(held, seed=4, chosen=["a"]))
+    assert to_plain(evaluated(held, seed=4)) != to_plain(evaluated(held, seed=5))
 
 
 def test_row_order_does_not_matter() -> None:
@@ -266,8 +267,8 @@ def test_rivals_share_draws_so_that_differences_are_narrower_than_their_parts() 
     assert loss.interval.high < 0, "ours loses less, beyond doubt"
     assert width(loss) < width(found.evaluations["ours"].per_response["log_loss"])
     assert set(found.differences["blurred"]) == {*PER_RESPONSE, "mean_share_error", "worst_share_error"}
-    assert found.evaluations["ours"].as_dict() == evaluated(ours, chosen=["a", "b"]).as_dict()
-    assert json.loads(json.dumps(found.as_dict(), allow_nan=False)) == found.as_dict()
+    assert to_plain(found.evaluations["ours"]) == to_plain(evaluated(ours, chosen=["a", "b"]))
+    assert json.loads(json.dumps(to_plain(found), allow_nan=False)) == to_plain(found)
 
 
 def test_a_rival_that_says_the_same_of_all_has_no_rank_correlation_to_differ_in() -> None:

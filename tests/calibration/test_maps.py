@@ -24,6 +24,7 @@ from calibration.probabilities.maps import (
 )
 from calibration.probabilities.reliability import brier_parts, reliability_curve
 from data.errors import UserError
+from data.records import to_plain
 
 
 def drawn(seed: int, rows: int = 3000) -> tuple[Floats, Any, Any]:
@@ -175,7 +176,7 @@ def test_every_kind_gives_probabilities_and_survives_json(kind: str, rows: int) 
     found = fit_map(kind, values[:rows], ratings[:rows])
     made = found.apply(values)
     assert made.shape == (400, 3) and (made >= 0).all() and made.sum(axis=1) == pytest.approx(np.ones(400))
-    again = map_from_dict(json.loads(json.dumps(found.as_dict(), allow_nan=False)))
+    again = map_from_dict(json.loads(json.dumps(to_plain(found), allow_nan=False)))
     assert again == found and np.array_equal(again.apply(values), made)
     assert found.apply(values[:0]).shape == (0, 3)
 
@@ -195,7 +196,7 @@ def test_one_cluster_holds_nothing_out() -> None:
     assert choice.map.kind == "identity" and not choice.losses and choice.folds == 0
     assert choose(np.zeros((0, 3)), [], []).map.kind == "identity"
     assert choose(np.zeros(0), [], []).map.apply([1.0]) == pytest.approx(np.full((1, 3), 1 / 3))
-    json.dumps(choice.as_dict(), allow_nan=False)
+    json.dumps(to_plain(choice), allow_nan=False)
 
 
 def test_clusters_stay_together_and_folds_are_even() -> None:
@@ -242,7 +243,7 @@ def test_the_curve_has_the_bins_of_the_calibration_error() -> None:
     ]
     assert np.mean(covered) >= 0.8
     assert reliability_curve([], []) == ()
-    json.dumps([item.as_dict() for item in curve], allow_nan=False)
+    json.dumps([to_plain(item) for item in curve], allow_nan=False)
 
 
 def test_the_parts_of_the_brier_error_add_up() -> None:

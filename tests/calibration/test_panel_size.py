@@ -6,6 +6,7 @@ from numpy.typing import ArrayLike
 
 from calibration.probabilities.stacking import panel_size
 from data.errors import UserError
+from data.records import to_plain
 
 
 def errors_with(correlation: float, *, rows: int, judges: int, rng: np.random.Generator) -> np.ndarray:
@@ -57,7 +58,7 @@ def test_the_value_beside_its_interval_is_the_plain_one() -> None:
     assert found.effective.value == effective_judges(errors)
     assert found.effective.interval is not None
     assert found.effective.interval.low < found.effective.value < found.effective.interval.high
-    assert found.as_dict()["judges"] == 5
+    assert to_plain(found)["judges"] == 5
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from scipy import stats
 from calibration.agreement.rater_likelihood import count_cells, log_likelihood, place_nodes, settle
 from calibration.agreement.rater_model import RaterModel, fit_rater_model
 from data.errors import UserError
-from data.records import LABELS
+from data.records import LABELS, to_plain
 
 THRESHOLDS = np.array([-1.0, 0.2])
 EFFECTS = {"a": 0.0, "b": 0.5, "c": -0.3}
@@ -164,7 +164,7 @@ def test_the_order_of_rows_is_no_matter_and_json_takes_all() -> None:
     mixed = np.random.default_rng(0).permutation(len(rows["rating"]))
     one, two = fit(rows), fit({name: rows[name][mixed] for name in ("rating", "rater", "model")})
     assert one.log_likelihood == pytest.approx(two.log_likelihood, abs=1e-9)
-    assert json.loads(json.dumps(one.as_dict(), allow_nan=False))["reference"] == "a"
+    assert json.loads(json.dumps(to_plain(one), allow_nan=False))["reference"] == "a"
 
 
 # --- what cannot be told
@@ -185,7 +185,7 @@ def test_what_ratings_do_not_tell_is_undefined(rating: list[int], rater: str, mo
     found = fit_rater_model(np.array(rating, dtype=int), list(rater), list(model))
     assert found.undefined and not found.adjusted and not found.severity_sd
     assert found.ratings == len(rating)
-    json.dumps(found.as_dict(), allow_nan=False)
+    json.dumps(to_plain(found), allow_nan=False)
 
 
 def test_a_model_of_one_label_keeps_its_raw_shares() -> None:

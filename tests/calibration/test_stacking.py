@@ -14,6 +14,7 @@ from calibration.probabilities.stacking import (
     median_probabilities,
 )
 from data.errors import UserError
+from data.records import to_plain
 
 
 def make(
@@ -86,7 +87,7 @@ def test_few_clusters_no_ratings_and_labels_never_given() -> None:
     assert (alone.stack.apply(tables) > 0).all(), "a label nobody gave is not impossible"
     empty = fit_stack(np.zeros((0, 2, 3)), [])
     assert empty.weights == (0.5, 0.5)
-    json.dumps(alone.as_dict(), allow_nan=False)
+    json.dumps(to_plain(alone), allow_nan=False)
     with pytest.raises(UserError, match="by rating, judge and label"):
         fit_stack([[0.2, 0.8]], [1])
 

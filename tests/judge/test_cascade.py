@@ -16,7 +16,7 @@ from calibration.artifact import Calibration, write_calibration
 from calibration.probabilities.conformal import Thresholds, prediction_sets
 from calibration.probabilities.maps import LabelMap
 from data.errors import UserError
-from data.records import LABELS, Exchange
+from data.records import LABELS, Exchange, to_plain
 from data.tables import read_judgments
 from judge.base import load_judge
 from judge.cascade import CascadeJudge
@@ -59,8 +59,8 @@ def made_calibration(**options: Any) -> Calibration:
         "created": date(2026, 1, 1),
         "days": 90,
         "count": 27,
-        "mapping": LabelMap(kind="identity", levels=3, parameters={}).as_dict(),
-        "conformal": thresholds.as_dict(),
+        "mapping": to_plain(LabelMap(kind="identity", levels=3, parameters={})),
+        "conformal": to_plain(thresholds),
     }
     return Calibration(**{**known, **options})
 
