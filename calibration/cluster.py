@@ -15,7 +15,7 @@ NORMAL: Final = 1.959964  # standard errors to either side of a 95 % interval wi
 
 def one_way_variance(values: Floats, cluster: Integers) -> float:
     """The variance of a mean of values that come in clusters, numbered from 0; nan with fewer than two."""
-    sums = np.bincount(cluster, values - values.mean()) if len(values) else np.zeros(0)
+    sums: Floats = np.bincount(cluster, values - values.mean()).astype(float) if len(values) else np.zeros(0)
     if len(sums) < 2:
         return math.nan
     return float(sum_variance(sums[:, None])[0] / len(values) ** 2)

@@ -160,13 +160,13 @@ def test_unscored_responses_bound_the_level_and_the_difference() -> None:
     level = judged_level(one, ComparisonSettings())
     share = level.shares["Good"]
     assert share.interval is not None and level.extremes is not None
-    assert level.extremes.low == pytest.approx(0.9 * share.interval.low)
-    assert level.extremes.high == pytest.approx(0.9 * share.interval.high + 0.1)
+    assert level.extremes[0] == pytest.approx(0.9 * share.interval.low)
+    assert level.extremes[1] == pytest.approx(0.9 * share.interval.high + 0.1)
     found = compare(one, other)
     assert found.verdict == "better" and not found.is_robust
     assert found.good.interval is not None and found.extremes is not None
-    assert found.extremes.low == pytest.approx(found.good.interval.low - 0.1 * share.value)
-    assert found.extremes.high == pytest.approx(found.good.interval.high + 0.1 * (1 - share.value))
+    assert found.extremes[0] == pytest.approx(found.good.interval.low - 0.1 * share.value)
+    assert found.extremes[1] == pytest.approx(found.good.interval.high + 0.1 * (1 - share.value))
 
 
 def test_a_large_shift_holds_whatever_the_unscored_were() -> None:
