@@ -1,9 +1,12 @@
 """A report before it is HTML, Markdown or terminal text: sections of text, figures, tables and examples."""
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from data.text import UNDEFINED, count
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,24 @@ def row(*cells: Any) -> tuple[Cell, ...]:
     ['gpt-4', '1,200', 'undefined']
     """
     return tuple(cell if isinstance(cell, Cell) else Cell(_text(cell)) for cell in cells)
+
+
+def table_of(
+    items: Iterable[Item],
+    columns: Mapping[str, Callable[[Item], Any]],
+    *,
+    caption: str = "",
+    words: frozenset[int] = frozenset({0}),
+    is_folded: bool = False,
+) -> Table:
+    """Make a table with a row for each item; `columns` are what of it stands under each head.
+
+    >>> table = table_of([2, 3], {"number": str, "square": lambda number: number**2})
+    >>> table.head, [cell.text for cell in table.rows[1]]
+    (('number', 'square'), ['3', '9'])
+    """
+    rows = tuple(row(*(cell_of(item) for cell_of in columns.values())) for item in items)
+    return Table(caption=caption, head=tuple(columns), rows=rows, words=words, is_folded=is_folded)
 
 
 def _text(value: Any) -> str:

@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
-from calibration.agreement.alt_test import AlternativeTest
 from calibration.agreement.ceiling import Ceiling
-from calibration.fit import CalibrationReport, RatedData
+from calibration.fit import CalibrationReport
 from data.text import AnyEstimate, number, show_estimate
 from reports.charts import Line, Look, dot_plot, mark
 from reports.page import Cell, Section, Table, row
@@ -34,7 +33,7 @@ Party = tuple[str, Look, Mapping[str, AnyEstimate]]  # who is compared: name, lo
 
 def agreement_section(report: CalibrationReport) -> Section:
     """The judge's agreement with people between trivial baselines and what people themselves reach."""
-    parties = list(_parties(report))
+    parties, data = list(_parties(report)), report.data
     figures = [
         dot_plot(
             METRIC_NAMES[metric],
@@ -51,15 +50,32 @@ def agreement_section(report: CalibrationReport) -> Section:
         for metric in SHOWN
         if metric in report.agreement.metrics
     ]
-    table = Table(
-        caption="Agreement with people's ratings, with 95 % intervals",
-        head=("statistic", *(name for name, _, _ in parties)),
-        rows=tuple(
-            row(title, *(show_estimate(metrics.get(metric)) for _, _, metrics in parties))
-            for metric, title in METRIC_NAMES.items()
-            if any(metric in metrics for _, _, metrics in parties)
-        ),
-        is_folded=True,
+    tables = [
+        Table(
+            caption="Agreement with people's ratings, with 95 % intervals",
+            head=("statistic", *(name for name, _, _ in parties)),
+            rows=tuple(
+                row(title, *(show_estimate(metrics.get(metric)) for _, _, metrics in parties))
+                for metric, title in METRIC_NAMES.items()
+                if any(metric in metrics for _, _, metrics in parties)
+            ),
+            is_folded=True,
+        )
+    ]
+    if report.ceiling.left_out:
+        people = Table(
+            caption="Weighted kappa with the median of the others: each person, and the judge instead",
+            head=("person", "responses", "person", "judge"),
+            rows=tuple(
+                row(item.rater, item.responses, number(item.person), number(item.judge))
+                for item in report.ceiling.left_out
+            ),
+        )
+        tables.insert(0, people)
+    plural = f"{data.clusters}es" if data.clusters.endswith("ch") else f"{data.clusters}s"
+    intervals = (
+        f"Intervals: 95 %, from {data.draws:,} draws that resample {data.cluster_count:,} whole {plural}, "
+        f"since the ratings of one {data.clusters} are not independent."
     )
     return Section(
         name="agreement",
@@ -73,8 +89,8 @@ def agreement_section(report: CalibrationReport) -> Section:
             ("bound", "perfect knowledge: the most anyone can reach"),
         ),
         figures=tuple(figures),
-        tables=(*_people_tables(report.ceiling), table),
-        notes=tuple(_say_intervals(report.data)),
+        tables=tuple(tables),
+        notes=(intervals,) if data.draws else (),
     )
 
 
@@ -113,39 +129,15 @@ def _say_ceiling(ceiling: Ceiling) -> Iterator[str]:
             f"{show_estimate(ceiling.judge_against_rest)}; the judge is ahead by "
             f"{show_estimate(ceiling.gap)}."
         )
-    if ceiling.alternative:
-        yield _say_alternative(ceiling.alternative)
-
-
-def _say_alternative(test: AlternativeTest) -> str:
-    if test.undefined:
-        return f"The alternative-annotator test is undefined: {test.undefined}."
-    verdict = "passes" if test.is_passed else "does not pass"
-    return (
-        f"The judge {verdict} the alternative-annotator test: it does as well as "
-        f"{number(test.winning_rate, 0, scale=100)} % of the people in their own place, where half "
-        f"are needed (epsilon {number(test.epsilon)}); its mean advantage is {show_estimate(test.advantage)}."
-    )
-
-
-def _people_tables(ceiling: Ceiling) -> Iterator[Table]:
-    if ceiling.left_out:
-        yield Table(
-            caption="Weighted kappa with the median of the others: each person, and the judge instead",
-            head=("person", "responses", "person", "judge"),
-            rows=tuple(
-                row(item.rater, item.responses, number(item.person), number(item.judge))
-                for item in ceiling.left_out
-            ),
-        )
-
-
-def _say_intervals(data: RatedData) -> Iterator[str]:
-    if data.draws:
-        plural = f"{data.clusters}es" if data.clusters.endswith("ch") else f"{data.clusters}s"
+    test = ceiling.alternative
+    if test and test.undefined:
+        yield f"The alternative-annotator test is undefined: {test.undefined}."
+    elif test:
         yield (
-            f"Intervals: 95 %, from {data.draws:,} draws that resample {data.cluster_count:,} whole "
-            f"{plural}, since the ratings of one {data.clusters} are not independent."
+            f"The judge {'passes' if test.is_passed else 'does not pass'} the alternative-annotator test: it "
+            f"does as well as {number(test.winning_rate, 0, scale=100)} % of the people in their own place, "
+            f"where half are needed (epsilon {number(test.epsilon)}); its mean advantage is "
+            f"{show_estimate(test.advantage)}."
         )
 
 

@@ -11,7 +11,7 @@ from data.text import ends_of, listed, number, percent, show_estimate
 from judge.robustness.attacks import LIMIT, Flips, Gamed
 from judge.robustness.probes import ProbeResult
 from reports.charts import Line, Look, dot_plot, mark, signed_tick, span
-from reports.page import Figure, Page, Section, Table, row
+from reports.page import Figure, Page, Section, Table, row, table_of
 
 CAPTIONS = {"model": "One model against all others", "emotion": "One emotion against all others"}
 MOST_LINES = 20  # in one figure
@@ -53,7 +53,23 @@ def bias_section(report: CalibrationReport) -> Section | None:
         ),
         key=(("found", "found"), ("raw", "not found"), ("band", "too small to be found")),
         figures=tuple(_forests(findings)),
-        tables=(_bias_table(findings),),
+        tables=(
+            table_of(
+                findings,
+                {
+                    "audit": lambda item: f"{item.audit}: {item.about}" if item.about else item.audit,
+                    "effect": lambda item: show_estimate(item.effect, digits=3),
+                    "would have been found": lambda item: number(item.detectable, 3),
+                    "p, adjusted": lambda item: number(item.p, 3),
+                    "outcome": _outcome,
+                    "ratings": lambda item: item.ratings,
+                    "what it asks": lambda item: AUDITS[item.audit],
+                },
+                caption="Every audit, in points of score",
+                words=frozenset({0, 4, 6}),
+                is_folded=True,
+            ),
+        ),
     )
 
 
@@ -114,35 +130,6 @@ def _undetected(finding: Finding) -> tuple[float, float] | None:
     return (-finding.detectable, finding.detectable) if isfinite(finding.detectable) else None
 
 
-def _bias_table(findings: Sequence[Finding]) -> Table:
-    return Table(
-        caption="Every audit, in points of score",
-        head=(
-            "audit",
-            "effect",
-            "would have been found",
-            "p, adjusted",
-            "outcome",
-            "ratings",
-            "what it asks",
-        ),
-        rows=tuple(
-            row(
-                f"{item.audit}: {item.about}" if item.about else item.audit,
-                show_estimate(item.effect, digits=3),
-                number(item.detectable, 3),
-                number(item.p, 3),
-                _outcome(item),
-                item.ratings,
-                AUDITS[item.audit],
-            )
-            for item in findings
-        ),
-        words=frozenset({0, 4, 6}),
-        is_folded=True,
-    )
-
-
 def _outcome(finding: Finding) -> str:
     sizes = {"matters": ", large enough to matter", "small": ", too small to matter", "unclear": ""}
     size = sizes[finding.size] if finding.verdict == "found" else ""
@@ -178,9 +165,10 @@ def probes_section(probed: ProbedJudge) -> Section:
                         name=item.probe.name,
                         figure=f"{number(item.found.change.value, 2, sign=True)}, {item.found.result}",
                         marks=(mark(RESULTS[item.found.result], item.found.change),),
-                        band=_allowed(item),
+                        band=(low * item.probe.limit, high * item.probe.limit),
                     )
                     for item in probed.results
+                    for low, high in [ALLOWED[item.probe.should]]
                 ],
                 name="probes-figure",
                 title="Change of the judge's mean score under each rewriting",
@@ -188,48 +176,27 @@ def probes_section(probed: ProbedJudge) -> Section:
                 reference=0.0,
             ),
         ),
-        tables=(_probe_table(probed.results),),
-    )
-
-
-def _allowed(result: ProbeResult) -> tuple[float, float]:
-    """Where the change should lie."""
-    low, high = ALLOWED[result.probe.should]
-    return low * result.probe.limit, high * result.probe.limit
-
-
-def _probe_table(results: Sequence[ProbeResult]) -> Table:
-    return Table(
-        caption="Every probe: change of score, and per cent of labels that went to Good or away from it",
-        head=(
-            "probe",
-            "change",
-            "should go",
-            "limit",
-            "result",
-            "to Good",
-            "from Good",
-            "pairs",
-            "unscored",
-            "why",
+        tables=(
+            table_of(
+                probed.results,
+                {
+                    "probe": lambda item: item.probe.name,
+                    "change": lambda item: show_estimate(item.found.change),
+                    "should go": lambda item: item.probe.should,
+                    "limit": lambda item: number(item.probe.limit),
+                    "result": lambda item: item.found.result,
+                    "to Good": lambda item: percent(item.found.to_good),
+                    "from Good": lambda item: percent(item.found.from_good),
+                    "pairs": lambda item: item.found.pairs,
+                    "unscored": lambda item: sum(item.unscored.values()),
+                    "why": lambda item: item.probe.why,
+                },
+                caption="Every probe: change of score, and per cent of labels that went to Good or away from "
+                "it",
+                words=frozenset({0, 2, 4, 9}),
+                is_folded=True,
+            ),
         ),
-        rows=tuple(
-            row(
-                item.probe.name,
-                show_estimate(item.found.change),
-                item.probe.should,
-                number(item.probe.limit),
-                item.found.result,
-                percent(item.found.to_good),
-                percent(item.found.from_good),
-                item.found.pairs,
-                sum(item.unscored.values()),
-                item.probe.why,
-            )
-            for item in results
-        ),
-        words=frozenset({0, 2, 4, 9}),
-        is_folded=True,
     )
 
 
@@ -255,12 +222,32 @@ def attacks_page(gamed: Gamed) -> Page:
 
 def attacks_section(gamed: Gamed) -> Section:
     """Families of attacks and the worst attacks, with the part of Bad replies that each makes Good."""
+    overall = gamed.overall
+    told = (
+        f"{overall.attacks:,} attacks make {percent(overall.to_good)} per cent of "
+        f"them Good, {VERDICTS[gamed.result]} of {number(LIMIT, 0, scale=100)}; "
+        f"{percent(overall.not_bad)} per cent are no longer Bad, "
+        f"{overall.unscored:,} of {overall.pairs:,} unscored."
+    )
+    if not isfinite(overall.to_good.value):
+        told = "Nothing can be said of attacks: no reply that the judge calls Bad was judged again."
+    defined = [item for item in gamed.attacks if isfinite(item.to_good.value)]
+    worst = sorted(defined, key=lambda item: (-item.to_good.value, -item.not_bad.value))[:WORST]
+    kinds = Table(
+        caption="Plain replies the judge calls Bad",
+        head=("kind of reply", "called Bad", "of"),
+        rows=tuple(row(kind, bad, replies) for kind, (bad, replies) in gamed.bad_by_kind.items()),
+    )
+    flips = [
+        _flip_table("By family", "family", gamed.families),
+        _flip_table(f"The {len(worst)} worst attacks", "attack", worst),
+    ]
     return Section(
         name="attacks",
         title="Bad replies dressed up as good ones",
         short="Attacks",
-        text=(_say_plain(gamed), _say_overall(gamed)),
-        tables=(*_flips(gamed), _kinds(gamed)),
+        text=(_say_plain(gamed), told),
+        tables=(*(flips if worst else []), kinds),  # without any defined every line would be undefined
         notes=(
             "Per cent of the attacked replies that are scored; all of them were Bad before. "
             "Intervals of families draw attacks and replies anew, those of single attacks are exact.",
@@ -275,47 +262,17 @@ def _say_plain(gamed: Gamed) -> str:
     return f"{told}{unscored}; only the Bad ones are attacked."
 
 
-def _say_overall(gamed: Gamed) -> str:
-    overall = gamed.overall
-    if not isfinite(overall.to_good.value):
-        return "Nothing can be said of attacks: no reply that the judge calls Bad was judged again."
-    return (
-        f"{overall.attacks:,} attacks make {percent(overall.to_good)} per cent of "
-        f"them Good, {VERDICTS[gamed.result]} of {number(LIMIT, 0, scale=100)}; "
-        f"{percent(overall.not_bad)} per cent are no longer Bad, "
-        f"{overall.unscored:,} of {overall.pairs:,} unscored."
-    )
-
-
-def _flips(gamed: Gamed) -> Iterator[Table]:
-    """By family, and the worst attacks; neither where every line would be undefined."""
-    defined = [item for item in gamed.attacks if isfinite(item.to_good.value)]
-    worst = sorted(defined, key=lambda item: (-item.to_good.value, -item.not_bad.value))[:WORST]
-    if worst:
-        yield _table("By family", "family", gamed.families)
-        yield _table(f"The {len(worst)} worst attacks", "attack", worst)
-
-
-def _table(caption: str, name: str, flips: Sequence[Flips]) -> Table:
-    return Table(
+def _flip_table(caption: str, name: str, flips: Sequence[Flips]) -> Table:
+    return table_of(
+        flips,
+        {
+            name: lambda item: item.name,
+            "Good, %": lambda item: percent(item.to_good),
+            "not Bad, %": lambda item: number(item.not_bad.value, 1, scale=100),
+            "suspected, %": lambda item: (
+                number(item.suspected / item.pairs, 0, scale=100) if item.pairs else None
+            ),
+            "unscored": lambda item: item.unscored,
+        },
         caption=caption,
-        head=(name, "Good, %", "not Bad, %", "suspected, %", "unscored"),
-        rows=tuple(
-            row(
-                item.name,
-                percent(item.to_good),
-                number(item.not_bad.value, 1, scale=100),
-                number(item.suspected / item.pairs, 0, scale=100) if item.pairs else None,
-                item.unscored,
-            )
-            for item in flips
-        ),
-    )
-
-
-def _kinds(gamed: Gamed) -> Table:
-    return Table(
-        caption="Plain replies the judge calls Bad",
-        head=("kind of reply", "called Bad", "of"),
-        rows=tuple(row(kind, bad, replies) for kind, (bad, replies) in gamed.bad_by_kind.items()),
     )

@@ -8,16 +8,9 @@ from calibration.fit import CalibrationReport, RunRow
 from data.text import AnyEstimate, number, show_estimate
 from reports.calibration.agreement import METRIC_NAMES, as_matched
 from reports.charts import Look, Spot, frontier, mark
-from reports.page import Figure, Section, Table, row
+from reports.page import Figure, Section, Table, row, table_of
 
 LOOKS: dict[str, Look] = {"judge": "judge", "baseline": "rival", "people": "people"}
-EXPLAINED = "Judges, baselines and people together. The dotted line is the best to be had for a given cost."
-KEY = (
-    ("judge", "a judge"),
-    ("rival", "a baseline"),
-    ("people", "people"),
-    ("reference", "people, where their cost is unknown"),
-)
 TABLE_METRICS = ("qwk_matched", "qwk", "spearman", "balanced_accuracy")
 Cost = Literal["usd_per_1000", "seconds_per_1000"]
 UNITS: dict[Cost, str] = {"usd_per_1000": "US dollars", "seconds_per_1000": "seconds"}
@@ -25,8 +18,7 @@ UNITS: dict[Cost, str] = {"usd_per_1000": "US dollars", "seconds_per_1000": "sec
 
 def planning_section(report: CalibrationReport) -> Section:
     """How many ratings settle a comparison, with the judge and without."""
-    shares = report.data.has_shares
-    scale, digits, unit = (100, 0, " points") if shares else (1, 2, "")
+    scale, digits, finer, unit = (100, 0, 1, " points") if report.data.has_shares else (1, 2, 2, "")
     worth = report.models.as_exact_as
     told = f"On a model nobody rated, this judge is as exact as {number(worth, 0)} ratings of it would be."
     return Section(
@@ -40,25 +32,17 @@ def planning_section(report: CalibrationReport) -> Section:
             "models, would find with no rating at all.",
         ),
         tables=(
-            Table(
+            table_of(
+                report.planning,
+                {
+                    "difference": lambda plan: number(plan.difference, digits, scale=scale) + unit,
+                    "power": lambda plan: f"{number(plan.power, 0, scale=100)} %",
+                    "people only": lambda plan: number(plan.people_only, 0),
+                    "judge and ratings": lambda plan: number(plan.with_judge, 0),
+                    "and the line": lambda plan: number(plan.with_line, 0),
+                    "line alone finds": lambda plan: number(plan.line_detects, finer, scale=scale) + unit,
+                },
                 caption="Ratings of each model",
-                head=(
-                    "difference",
-                    "power",
-                    "people only",
-                    "judge and ratings",
-                    "and the line",
-                    "line alone finds",
-                ),
-                rows=tuple(
-                    row(
-                        number(plan.difference, digits, scale=scale) + unit,
-                        f"{number(plan.power, 0, scale=100)} %",
-                        *(number(count, 0) for count in (plan.people_only, plan.with_judge, plan.with_line)),
-                        number(plan.line_detects, 1 if shares else 2, scale=scale) + unit,
-                    )
-                    for plan in report.planning
-                ),
             ),
         ),
     )
@@ -75,21 +59,15 @@ def runs_section(report: CalibrationReport) -> Section | None:
     ]
     if len(judges) < 2 and not figures:
         return None
-    return Section(
-        name="runs",
-        title="What agreement costs",
-        short="Costs",
-        text=(EXPLAINED,) if figures else (),
-        key=KEY if figures else (),
-        figures=tuple(figures),
-        tables=(_run_table(runs),),
-        notes=tuple(f"{run.name}: {run.note}." for run in runs if run.note),
+    about = "Judges, baselines and people together. The dotted line is the best to be had for a given cost."
+    key = (
+        ("judge", "a judge"),
+        ("rival", "a baseline"),
+        ("people", "people"),
+        ("reference", "people, where their cost is unknown"),
     )
-
-
-def _run_table(runs: Sequence[RunRow]) -> Table:
     shown = [name for name in TABLE_METRICS if any(name in run.metrics for run in runs)]
-    return Table(
+    table = Table(
         caption="Agreement with people, and cost per 1,000 responses",
         head=("who", *(METRIC_NAMES[name] for name in shown), "US dollars", "seconds", "ratings"),
         rows=tuple(
@@ -102,6 +80,16 @@ def _run_table(runs: Sequence[RunRow]) -> Table:
             )
             for run in runs
         ),
+    )
+    return Section(
+        name="runs",
+        title="What agreement costs",
+        short="Costs",
+        text=(about,) if figures else (),
+        key=key if figures else (),
+        figures=tuple(figures),
+        tables=(table,),
+        notes=tuple(f"{run.name}: {run.note}." for run in runs if run.note),
     )
 
 

@@ -1,15 +1,16 @@
 """Where judge and people part: sections on emotions, label policy and the worst disagreements."""
 
-from calibration.bias.slices import Disagreement, EmotionCell, EmotionRow, EmotionTable
+from calibration.bias.slices import Disagreement, EmotionCell
 from calibration.fit import CalibrationReport
 from data.text import number, show_estimate
 from reports.page import Cell, Example, Section, Table, Tile, row
 
 FEWEST = 30  # ratings of an emotion below which its difference says nothing and stays grey
-FULL_TINT = {
-    "share of Good": 0.15,
-    "mean": 0.5,
-}  # the difference that has the full colour, the same in all reports
+# A difference's unit, scale and digits, and which has the full colour, the same in all reports.
+LEVELS = {
+    "share of Good": ("points of per cent", 100, 1, 0.15),
+    "mean": ("points of the scale", 1, 2, 0.5),
+}
 REACH = 1.96  # standard errors to either side in a 95 % interval
 MOST_EXAMPLES = 4  # on either side
 
@@ -19,10 +20,24 @@ def emotions_section(report: CalibrationReport) -> Section | None:
     table = report.by_emotion
     if table is None:
         return None
+    unit, scale, digits, full = LEVELS[table.level]
+
+    def figure(cell: EmotionCell) -> str:
+        return number(cell.difference, digits, scale=scale, sign=True) if cell.n >= FEWEST else "too few"
+
+    def margin(cell: EmotionCell) -> str:
+        if cell.n < FEWEST or cell.standard_error is None:
+            return ""
+        return f"\N{PLUS-MINUS SIGN}{number(REACH * cell.standard_error, digits, scale=scale)}"
+
+    def tint(cell: EmotionCell) -> float | None:
+        if cell.n < FEWEST or cell.difference is None:
+            return None
+        return max(-1.0, min(1.0, cell.difference / full))
+
     ordered = sorted(
-        table.emotions, key=lambda item: (not _is_enough(item.overall), -(item.overall.difference or 0.0))
+        table.emotions, key=lambda item: (item.overall.n < FEWEST, -(item.overall.difference or 0.0))
     )
-    unit = "points of per cent" if table.level != "mean" else "points of the scale"
     return Section(
         name="emotions",
         title="Emotion by emotion",
@@ -32,58 +47,31 @@ def emotions_section(report: CalibrationReport) -> Section | None:
             f"where it is harsher, hatched where there are fewer than {FEWEST} ratings. Of {len(ordered)} "
             f"emotions, about {max(1, round(len(ordered) / 20))} would stray beyond the margin by chance.",
         ),
-        tiles=tuple(_tile(item, table.level) for item in ordered),
-        tables=(_emotion_table(table, ordered),),
-    )
-
-
-def _is_enough(cell: EmotionCell) -> bool:
-    return cell.n >= FEWEST
-
-
-def _difference(cell: EmotionCell, level: str) -> str:
-    if not _is_enough(cell):
-        return "too few"
-    scale, digits = (1, 2) if level == "mean" else (100, 1)
-    return number(cell.difference, digits, scale=scale, sign=True)
-
-
-def _tint(cell: EmotionCell, level: str) -> float | None:
-    if not _is_enough(cell) or cell.difference is None:
-        return None
-    return max(-1.0, min(1.0, cell.difference / FULL_TINT[level]))
-
-
-def _tile(item: EmotionRow, level: str) -> Tile:
-    cell = item.overall
-    scale, digits = (1, 2) if level == "mean" else (100, 1)
-    margin = ""
-    if _is_enough(cell) and cell.standard_error is not None:
-        margin = f"\N{PLUS-MINUS SIGN}{number(REACH * cell.standard_error, digits, scale=scale)}"
-    return Tile(
-        name=item.emotion,
-        figure=_difference(cell, level),
-        margin=margin,
-        count=f"n {cell.n:,}",
-        tint=_tint(cell, level),
-    )
-
-
-def _emotion_table(table: EmotionTable, ordered: list[EmotionRow]) -> Table:
-    return Table(
-        caption="The same by model (judge less crowd)",
-        head=("emotion", "all", *table.models),
-        rows=tuple(
-            row(
-                item.emotion,
-                *(
-                    Cell(_difference(cell, table.level), _tint(cell, table.level))
-                    for cell in (item.overall, *item.models)
-                ),
+        tiles=tuple(
+            Tile(
+                name=item.emotion,
+                figure=figure(cell),
+                margin=margin(cell),
+                count=f"n {cell.n:,}",
+                tint=tint(cell),
             )
             for item in ordered
+            for cell in [item.overall]
         ),
-        is_folded=True,
+        tables=(
+            Table(
+                caption="The same by model (judge less crowd)",
+                head=("emotion", "all", *table.models),
+                rows=tuple(
+                    row(
+                        item.emotion,
+                        *(Cell(figure(cell), tint(cell)) for cell in (item.overall, *item.models)),
+                    )
+                    for item in ordered
+                ),
+                is_folded=True,
+            ),
+        ),
     )
 
 

@@ -1,14 +1,13 @@
 """What can be said of models: sections on their corrected levels and on the raters' part in them."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from math import isfinite
 
-from calibration.agreement.rater_model import RaterModel
 from calibration.fit import CalibrationReport
-from calibration.shares.model_table import ModelRow
 from data.text import UNDEFINED, listed, number, percent, show_estimate
-from reports.charts import Line, Mark, dot_plot, mark, percent_tick
-from reports.page import Figure, Section, Table, row
+from reports.charts import Line, dot_plot, mark, percent_tick
+from reports.page import Figure, Section, Table, row, table_of
 
 REACH = 1.96  # standard errors to either side in a 95 % interval
 HOW = {
@@ -21,8 +20,6 @@ HOW = {
 
 def models_section(report: CalibrationReport) -> Section:
     """Every model's corrected levels, beside what the judge alone and the crowd alone say."""
-    columns = report.data.columns
-    shares = report.data.has_shares
     crowd_errors = {
         item.model: item.crowd_standard_error
         for item in report.agreement.shares or ()
@@ -44,7 +41,7 @@ def models_section(report: CalibrationReport) -> Section:
         text.append(f"No level is given for {listed(refused)}; why is said in the table.")
     return Section(
         name="models",
-        title="Corrected shares of each model" if shares else "Corrected mean of each model",
+        title=f"Corrected {'shares' if report.data.has_shares else 'mean'} of each model",
         short="Models",
         text=tuple(text),
         key=(
@@ -54,9 +51,9 @@ def models_section(report: CalibrationReport) -> Section:
         ),
         figures=tuple(
             _level_figure(report, column, f"models-{position}", crowd_errors)
-            for position, column in enumerate(columns)
+            for position, column in enumerate(report.data.columns)
         ),
-        tables=(_level_table(report), _column_table(report), _line_table(report)),
+        tables=tuple(_model_tables(report)),
     )
 
 
@@ -65,103 +62,70 @@ def _level_figure(
 ) -> Figure:
     shares = report.data.has_shares
     what = f"{column}, per cent of responses" if shares else "mean"
+    lines = []
+    for item in report.models.rows:
+        corrected, crowd = item.corrected.get(column), item.crowd[column]
+        people, error = mark("people", crowd), crowd_errors.get(item.model)
+        if column == "Good" and crowd is not None and error is not None:
+            low, high = max(0.0, crowd - REACH * error), min(1.0, crowd + REACH * error)
+            people = replace(people, low=low, high=high)
+        figure = "refused" if item.how == "refused" else show_estimate(corrected, is_share=shares)
+        marks = (mark("judge", corrected), mark("raw", item.judge.get(column)), people)
+        lines.append(Line(name=item.model, figure=figure, marks=marks))
     return dot_plot(
         what,
-        [
-            Line(
-                name=item.model,
-                figure="refused"
-                if item.how == "refused"
-                else show_estimate(item.corrected.get(column), is_share=shares),
-                marks=(
-                    mark("judge", item.corrected.get(column)),
-                    mark("raw", item.judge.get(column)),
-                    _crowd_mark(item, column, crowd_errors),
-                ),
-            )
-            for item in report.models.rows
-        ],
+        lines,
         name=name,
         title=f"Corrected level of each model: {what}",
         tick=percent_tick if shares else (lambda value: f"{value:.3g}"),
     )
 
 
-def _crowd_mark(item: ModelRow, column: str, crowd_errors: Mapping[str, float]) -> Mark:
-    share, error = item.crowd[column], crowd_errors.get(item.model)
-    if column != "Good" or share is None or error is None:
-        return mark("people", share)
-    return Mark(
-        look="people", value=share, low=max(0.0, share - REACH * error), high=min(1.0, share + REACH * error)
-    )
-
-
-def _level_table(report: CalibrationReport) -> Table:
-    columns = report.data.columns
-    shares = report.data.has_shares
-    return Table(
+def _model_tables(report: CalibrationReport) -> Iterator[Table]:
+    """All corrected levels; the last column, Good or the mean, in full; and the lines."""
+    columns, shares, fit = report.data.columns, report.data.has_shares, report.models
+    column = columns[-1]
+    scale, digits = (100, 1) if shares else (1, 2)
+    covered = {None: UNDEFINED, True: "yes", False: "no"}
+    yield Table(
         caption="Corrected levels" + (" in per cent" if shares else "") + ", with 95 % intervals",
         head=("model", *columns, "comes from", "judged", "ratings"),
         rows=tuple(
             row(
                 item.model,
-                *(show_estimate(item.corrected.get(column), is_share=shares) for column in columns),
+                *(show_estimate(item.corrected.get(name), is_share=shares) for name in columns),
                 f"{HOW[item.how]}: {item.reason}" if item.reason else HOW[item.how],
                 item.judged,
                 item.ratings,
             )
-            for item in report.models.rows
+            for item in fit.rows
         ),
         words=frozenset({0, len(columns) + 1}),
     )
-
-
-def _column_table(report: CalibrationReport) -> Table:
-    """The last column, Good or the mean, in full."""
-    column = report.data.columns[-1]
-    shares = report.data.has_shares
-    scale, digits = (100, 1) if shares else (1, 2)
-    covered = {None: UNDEFINED, True: "yes", False: "no"}
-    return Table(
+    yield table_of(
+        fit.rows,
+        {
+            "model": lambda item: item.model,
+            "crowd": lambda item: number(item.crowd[column], digits, scale=scale),
+            "judge alone": lambda item: number(item.judge.get(column), digits, scale=scale),
+            "corrected": lambda item: show_estimate(item.corrected.get(column), is_share=shares),
+            "had nobody rated it": lambda item: show_estimate(item.left_out.get(column), is_share=shares),
+            "holds the crowd's": lambda item: covered[item.covered.get(column)],
+            "worth, in ratings": lambda item: number(item.worth_in_ratings, 0),
+        },
         caption=f"{column}: the crowd, the judge alone, and what could be said had nobody rated the model",
-        head=(
-            "model",
-            "crowd",
-            "judge alone",
-            "corrected",
-            "had nobody rated it",
-            "holds the crowd's",
-            "worth, in ratings",
-        ),
-        rows=tuple(
-            row(
-                item.model,
-                number(item.crowd[column], digits, scale=scale),
-                number(item.judge.get(column), digits, scale=scale),
-                show_estimate(item.corrected.get(column), is_share=shares),
-                show_estimate(item.left_out.get(column), is_share=shares),
-                covered[item.covered.get(column)],
-                number(item.worth_in_ratings, 0),
-            )
-            for item in report.models.rows
-        ),
     )
-
-
-def _line_table(report: CalibrationReport) -> Table:
-    return Table(
+    yield table_of(
+        fit.lines,
+        {
+            "level": str,
+            "intercept": lambda name: number(fit.lines[name].intercept, 3),
+            "slope": lambda name: number(fit.lines[name].slope),
+            "spread between models": lambda name: number(fit.lines[name].between_sd, 3),
+            "reaches from": lambda name: number(fit.calibrated[name].range[0], 3),
+            "to": lambda name: number(fit.calibrated[name].range[1], 3),
+        },
         caption="The line from the judge's level to the crowd's, through models",
-        head=("level", "intercept", "slope", "spread between models", "reaches from", "to"),
-        rows=tuple(
-            row(
-                name,
-                number(line.intercept, 3),
-                number(line.slope),
-                number(line.between_sd, 3),
-                *(number(end, 3) for end in report.models.calibrated[name].range),
-            )
-            for name, line in report.models.lines.items()
-        ),
         is_folded=True,
     )
 
@@ -185,6 +149,23 @@ def raters_section(report: CalibrationReport) -> Section:
         tick=percent_tick,
         reference=0.0,
     )
+    labels = list(next(iter(model.adjusted.values()), ()))
+    adjusted = Table(
+        caption="The crowd's shares in per cent, as rated and as all these raters together would have",
+        head=("model", *(f"{label}, {way}" for label in labels for way in ("as rated", "adjusted"))),
+        rows=tuple(
+            row(
+                name,
+                *(
+                    text
+                    for label in labels
+                    for text in (number(model.raw[name][label], 1, scale=100), percent(levels[label]))
+                ),
+            )
+            for name, levels in model.adjusted.items()
+        ),
+        is_folded=True,
+    )
     return Section(
         name="raters",
         title=title,
@@ -195,26 +176,5 @@ def raters_section(report: CalibrationReport) -> Section:
             "nothing of responses.",
         ),
         figures=(figure,) if model.rater_share else (),
-        tables=tuple(_adjusted(model)),
+        tables=(adjusted,) if model.adjusted else (),
     )
-
-
-def _adjusted(model: RaterModel) -> Iterator[Table]:
-    if model.adjusted:
-        labels = list(next(iter(model.adjusted.values())))
-        yield Table(
-            caption="The crowd's shares in per cent, as rated and as all these raters together would have",
-            head=("model", *(f"{label}, {way}" for label in labels for way in ("as rated", "adjusted"))),
-            rows=tuple(
-                row(
-                    name,
-                    *(
-                        text
-                        for label in labels
-                        for text in (number(model.raw[name][label], 1, scale=100), percent(levels[label]))
-                    ),
-                )
-                for name, levels in model.adjusted.items()
-            ),
-            is_folded=True,
-        )

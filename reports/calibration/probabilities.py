@@ -1,14 +1,13 @@
 """How sure a judge may be: sections on what its probabilities mean, and on sets of labels."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Literal
 
-from calibration.fit import CalibrationReport, ReliabilityStage, UnsureResponse
-from calibration.probabilities.maps import Choice
+from calibration.fit import CalibrationReport, ReliabilityStage
 from data.records import to_plain
 from data.text import ends_of, number, percent
 from reports.charts import Curve, Line, dot_plot, mark, percent_tick, reliability
-from reports.page import Figure, Section, Table, row
+from reports.page import Figure, Section, Table, row, table_of
 
 MOST_ASKED = 10
 Stage = Literal["before", "after"]
@@ -31,6 +30,31 @@ def reliability_section(report: CalibrationReport) -> Section:
         "before": "as the judge said it",
         "after": "as the judge said it" if is_same else "after the map",
     }
+    mapping = report.mapping
+    chosen = f"The map chosen by log-loss on ratings it had not seen: {mapping.map.kind}."
+    if mapping.map.kind == "identity":
+        chosen = (
+            "No map of its probabilities did better on ratings it had not seen, so they stay as they are."
+        )
+    errors = Table(
+        caption="Errors of the probabilities; smaller is better",
+        head=("error", *stages),
+        rows=tuple(
+            row(name, *(number(error_of(stage), 4) for stage in stages.values()))
+            for name, error_of in ERRORS.items()
+        ),
+    )
+    maps = table_of(
+        mapping.losses.items(),
+        {
+            "map": lambda item: item[0],
+            "log-loss": lambda item: number(item[1].loss, 4),
+            "above the best": lambda item: number(item[1].excess, 4),
+            "standard error": lambda item: number(item[1].excess_error, 4),
+        },
+        caption=f"Maps by log-loss on {mapping.folds:,} parts they were not fitted on",
+        is_folded=True,
+    )
     return Section(
         name="reliability",
         title="Do its probabilities mean what they say?",
@@ -38,7 +62,7 @@ def reliability_section(report: CalibrationReport) -> Section:
         is_beside=True,
         text=(
             f"Among responses of which the judge says {label} with 60 %, people should call 60 % {label}: "
-            f"points on the dashed diagonal. {_say_map(report.mapping)}",
+            f"points on the dashed diagonal. {chosen}",
         ),
         key=(*((name, words[name]) for name in drawn), ("reference", "said as often as seen")),
         figures=(
@@ -55,41 +79,14 @@ def reliability_section(report: CalibrationReport) -> Section:
                 ),
             ),
         ),
-        tables=tuple(_reliability_tables(stages, report.mapping)),
+        tables=(errors, maps) if mapping.losses else (errors,),
     )
-
-
-def _say_map(mapping: Choice) -> str:
-    if mapping.map.kind == "identity":
-        return "No map of its probabilities did better on ratings it had not seen, so they stay as they are."
-    return f"The map chosen by log-loss on ratings it had not seen: {mapping.map.kind}."
 
 
 def _points(stage: ReliabilityStage) -> Iterator[tuple[float, float, float | None, float | None, int]]:
     for item in stage.curve:
         _, low, high = ends_of(item.observed)
         yield item.predicted, item.observed.value, low, high, item.count
-
-
-def _reliability_tables(stages: Mapping[Stage, ReliabilityStage], mapping: Choice) -> Iterator[Table]:
-    yield Table(
-        caption="Errors of the probabilities; smaller is better",
-        head=("error", *stages),
-        rows=tuple(
-            row(name, *(number(error_of(stage), 4) for stage in stages.values()))
-            for name, error_of in ERRORS.items()
-        ),
-    )
-    if mapping.losses:
-        yield Table(
-            caption=f"Maps by log-loss on {mapping.folds:,} parts they were not fitted on",
-            head=("map", "log-loss", "above the best", "standard error"),
-            rows=tuple(
-                row(name, *(number(value, 4) for value in (item.loss, item.excess, item.excess_error)))
-                for name, item in mapping.losses.items()
-            ),
-            is_folded=True,
-        )
 
 
 def conformal_section(report: CalibrationReport) -> Section:
@@ -99,6 +96,7 @@ def conformal_section(report: CalibrationReport) -> Section:
         "all ratings": sets.coverage,
         **{f"people say {key}": at for key, at in sets.by_label.items()},
     }
+    labels, asked = report.data.scale, report.ask_first
     sizes = [
         f"{100 * share:.0f} % name {size} label{'s' if size > 1 else ''}"
         for size, share in enumerate(sets.sizes, 1)
@@ -128,24 +126,21 @@ def conformal_section(report: CalibrationReport) -> Section:
                 reference=sets.wanted,
             ),
         ),
-        tables=(_asked(report.ask_first),),
-    )
-
-
-def _asked(responses: tuple[UnsureResponse, ...]) -> Table:
-    labels = list(responses[0].probabilities)
-    return Table(
-        caption=f"Ask people about these first (all {len(responses)} are in report.json)",
-        head=("response", "model", "set", *labels),
-        rows=tuple(
-            row(
-                item.id,
-                item.model,
-                ", ".join(item.set),
-                *(number(item.probabilities[label]) for label in labels),
-            )
-            for item in responses[:MOST_ASKED]
+        tables=(
+            Table(
+                caption=f"Ask people about these first (all {len(asked)} are in report.json)",
+                head=("response", "model", "set", *labels),
+                rows=tuple(
+                    row(
+                        item.id,
+                        item.model,
+                        ", ".join(item.set),
+                        *(number(item.probabilities[label]) for label in labels),
+                    )
+                    for item in asked[:MOST_ASKED]
+                ),
+                words=frozenset({0, 1, 2}),
+                is_folded=True,
+            ),
         ),
-        words=frozenset({0, 1, 2}),
-        is_folded=True,
     )
