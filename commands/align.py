@@ -2,15 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from commands.shared.options import FILE, interruptible, model_options
 from data.text import printable
-
-if TYPE_CHECKING:
-    from data.runs import FinishedRun
 
 
 @click.group()
@@ -64,12 +61,8 @@ def align_run(*, out: Path | None, max_cost: float | None, as_json: bool, **opti
       empathy-judge align report alignments/llama-PANAS-1a2b3c4d
     """
     from data.runs import folder_name
-    from emotionbench.administer import (
-        check_filled,
-        make_reporter,
-        plan_alignment,
-        run_alignment,
-    )
+    from emotionbench.administer import check_filled, make_reporter, plan_alignment, run_alignment
+    from judge.llm.answer_prompts import say_counts
     from reports.progress import progress
 
     reporter = make_reporter(**options)
@@ -81,33 +74,26 @@ def align_run(*, out: Path | None, max_cost: float | None, as_json: bool, **opti
         progress("asking", "answered", spent=lambda: endpoint.spent if endpoint else 0.0) as on_progress,
     ):
         run = run_alignment(reporter, plan, folder, max_cost=max_cost, on_progress=on_progress)
-    _print_run(run, as_json=as_json)
-    check_filled(run)
-
-
-def _print_run(run: "FinishedRun", *, as_json: bool) -> None:
-    """Print the manifest as JSON, or the few lines of it that a person wants to know."""
-    from judge.llm.answer_prompts import say_counts
-
     manifest = run.manifest
     if as_json:
         print(json.dumps({**manifest, "run": str(run.folder), "asked": run.asked}, indent=2))
-        return
-    counts = manifest["counts"]
-    variant = f" ({manifest['variant']})" if manifest["variant"] else ""
-    lines = [
-        f"{counts['complete']:,} of {counts['sheets']:,} sheets of {manifest['scale']} filled in by "
-        f"{manifest['model']}{variant}"
-    ]
-    if manifest["missing"]:
-        lines.append(f"lack marks: {say_counts(manifest['missing'])}")
-    if manifest["left_out"]:
-        lines.append(f"the server refused, and was not sent: {', '.join(manifest['left_out'])}")
-    if manifest["cost"] is not None:
-        lines.append(f"{manifest['cost']:.4f} USD")
-    lines.append(f"{run.folder}" if run.asked else f"{run.folder} (nothing left to ask)")
-    for line in lines:
-        print(printable(line))
+    else:
+        counts = manifest["counts"]
+        variant = f" ({manifest['variant']})" if manifest["variant"] else ""
+        lines = [
+            f"{counts['complete']:,} of {counts['sheets']:,} sheets of {manifest['scale']} filled in by "
+            f"{manifest['model']}{variant}"
+        ]
+        if manifest["missing"]:
+            lines.append(f"lack marks: {say_counts(manifest['missing'])}")
+        if manifest["left_out"]:
+            lines.append(f"the server refused, and was not sent: {', '.join(manifest['left_out'])}")
+        if manifest["cost"] is not None:
+            lines.append(f"{manifest['cost']:.4f} USD")
+        lines.append(f"{run.folder}" if run.asked else f"{run.folder} (nothing left to ask)")
+        for line in lines:
+            print(printable(line))
+    check_filled(run)
 
 
 @align.command("import")

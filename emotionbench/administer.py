@@ -117,11 +117,7 @@ def plan_alignment(reporter: SelfReporter | Replayer) -> AlignPlan:
         scale=inquiry.questionnaire.name,
         questionnaire=inquiry.questionnaire.digest,
         situations=sha256(json.dumps(texts).encode()).hexdigest()[:16],
-        orders=inquiry.orders,
-        repeats=inquiry.repeats,
-        defaults=inquiry.defaults,
-        seed=inquiry.seed,
-        variant=inquiry.variant,
+        **{key: getattr(inquiry, key) for key in ("orders", "repeats", "defaults", "seed", "variant")},
     )
 
 

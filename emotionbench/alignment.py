@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from math import atanh, isfinite, isnan, nan, sqrt, tanh
 from pathlib import Path
 from typing import Any, Final
@@ -26,7 +26,6 @@ from emotionbench.shift_tests import (
     paired_test,
     published_test,
     spread,
-    standardised_change,
 )
 from emotionbench.situations import FACTOR_NAMES, emotion_of
 
@@ -188,7 +187,12 @@ def align(paths: Sequence[Path], *, alpha: float = ALPHA, seed: int = 0) -> Alig
             continue
         models.append(align_sheets(group, questionnaire, norms=norms, alpha=alpha, seed=seed))
         if model == PEOPLE and scale == PANAS:
-            norms = _norms_of(models[-1])
+            norms = {
+                row.name: NormRow(level=row.level, name=row.name, people=row.sheets or 0, norms=by_scale)
+                for row in models[-1].rows
+                if (by_scale := {scale: shift.norm for scale, shift in row.scales.items()})
+                if not any(isnan(value) for norm in by_scale.values() for value in astuple(norm))
+            }
     checked = check_printed(models, read_printed(), norms)
     notes = [ONE_CROWD]
     if any(isinstance(sheet, Sheet) and "/own-" in (sheet.situation or "") for sheet in sheets):
@@ -382,14 +386,14 @@ def _count_missing(sheets: Sequence[ScoredSheet]) -> dict[str, int]:
 def _measure_shift(group: SheetGroup, scale: str, norm: Norm | None, *, alpha: float) -> Shift:
     default, evoked = (_measure_level(sheets, scale) for sheets in (group.default, group.evoked))
     by_pair = _pair_changes(group, scale)
-    changes = list(by_pair.values())
-    paired = paired_test(changes)
+    change = spread([*by_pair.values()])
+    paired = paired_test([*by_pair.values()])
     published = paired if group.is_people else published_test(evoked, default, alpha=alpha)
     return _make_shift(
         default,
         evoked,
         norm,
-        change_sd=spread(changes).sd if group.is_people else nan,
+        change_sd=change.sd if group.is_people else nan,
         bounds=Bounds(evoked.low - default.high, evoked.high - default.low),
         arrow=arrow(evoked.mean - default.mean, published.p, alpha=alpha),
         tests={
@@ -397,7 +401,10 @@ def _measure_shift(group: SheetGroup, scale: str, norm: Norm | None, *, alpha: f
             "paired": paired,
             "clustered": _test_clusters(group, scale, by_pair),
         },
-        effects={"g": hedges_g(evoked, default), "dz": standardised_change(changes)},
+        effects={
+            "g": hedges_g(evoked, default),
+            "dz": change.mean / change.sd if change.n > 1 and change.sd > 0 else nan,
+        },
     )
 
 
@@ -561,16 +568,7 @@ def _warn_of_ends(default: Mapping[str, float], questionnaire: Questionnaire) ->
     ]
 
 
-# People's own sheets as norms, and printed figures held against the data they were reckoned from.
-
-
-def _norms_of(people: ModelAlignment) -> dict[str, NormRow]:
-    norms = {}
-    for row in people.rows:
-        by_scale = {scale: shift.norm for scale, shift in row.scales.items()}
-        if not any(isnan(value) for norm in by_scale.values() for value in asdict(norm).values()):
-            norms[row.name] = NormRow(level=row.level, name=row.name, people=row.sheets or 0, norms=by_scale)
-    return norms
+# Printed figures held against the data they were reckoned from.
 
 
 def check_printed(

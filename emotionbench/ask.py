@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any, Final
 from data.errors import UserError
 from data.records import Exchange
 from data.tables import read_rows
-from emotionbench.marks import Reader, read_marks
+from emotionbench.marks import read_marks
 from emotionbench.questionnaires import Questionnaire
 from emotionbench.situations import Situation
 from judge.llm.answer_prompts import AskedModel, ModelConfig
@@ -134,16 +134,8 @@ def sheet_schema(questionnaire: Questionnaire) -> dict[str, Any]:
 
 def read_sheet(answer: str, questionnaire: Questionnaire, order: Sequence[int]) -> dict[str, Any]:
     """`marks` by the items' own numbers, and why some are `missing`."""
-    read = read_marks(
-        answer,
-        Reader(
-            count=questionnaire.items,
-            low=questionnaire.low,
-            high=questionnaire.high,
-            levels=questionnaire.levels,
-            items=[questionnaire.texts[item - 1] for item in order],
-        ),
-    )
+    texts = tuple(questionnaire.texts[item - 1] for item in order)
+    read = read_marks(answer, replace(questionnaire, texts=texts))
     marks = {str(item): mark for item, mark in sorted((order[n - 1], mark) for n, mark in read.marks.items())}
     return {"marks": marks} | ({"missing": read.problem} if read.problem else {})
 

@@ -109,7 +109,7 @@ def _sheet(model: str, key: Questionnaire, cell: Cell, answers: Any) -> Sheet:
     for item, text in answers or ():
         given += bool(text.strip())
         mark = _number(text)
-        if mark is not None and key.low <= mark <= key.high:
+        if mark is not None and key.is_mark(mark):
             marks[item] = mark
     missing = key.items - len(marks)
     why = ABSENT if answers is None else EMPTY if not given else f"{missing} of {key.items} marks missing"

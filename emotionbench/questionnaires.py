@@ -60,6 +60,10 @@ class Questionnaire:
         meant = [[*self.levels], [[item.low, item.high, [*item.items]] for item in self.anchors]]
         return sha256(json.dumps([asked, scales, meant, [*self.texts]]).encode()).hexdigest()[:16]
 
+    def is_mark(self, number: float) -> bool:
+        """Whether it stands on the scale."""
+        return self.low <= number <= self.high
+
     def span(self, scale: str) -> tuple[float, float]:
         """The lowest and the highest score a sub-scale can have."""
         count = len(self.scales[scale])
@@ -90,7 +94,7 @@ def score_marks(questionnaire: Questionnaire, marks: Mapping[int, float]) -> dic
     Score(value=None, low=19.0, high=23.0, missing=1)
     """
     low, high = questionnaire.low, questionnaire.high
-    valid = {item: mark for item, mark in marks.items() if low <= mark <= high}
+    valid = {item: mark for item, mark in marks.items() if questionnaire.is_mark(mark)}
     scores = {}
     for name, items in questionnaire.scales.items():
         scored = [

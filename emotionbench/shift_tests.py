@@ -129,12 +129,6 @@ def hedges_g(evoked: Spread, default: Spread) -> float:
     return (evoked.mean - default.mean) / sqrt(pooled) * (1 - 3 / (4 * freedom - 1))
 
 
-def standardised_change(changes: Sequence[float] | Floats) -> float:
-    """The mean change in SDs of the changes (dz); nan where they do not vary."""
-    change = spread(changes)
-    return change.mean / change.sd if change.n > 1 and change.sd > 0 else nan
-
-
 def arrow(change: float, p: float, *, alpha: float = ALPHA) -> str:
     """Up or down where a change is significant, else a dash; empty where that is undefined."""
     if np.isnan(p) or np.isnan(change):

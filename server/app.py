@@ -1,12 +1,11 @@
 """The routes of the server."""
 
 import asyncio
-import re
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from html import escape
 from pathlib import Path
 from string import Template
@@ -22,13 +21,14 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 import reports
 from data.errors import UserError
 from data.records import EMOTIONS, Exchange, Judgment
-from data.tables import to_json, to_row
+from data.tables import to_json
+from judge.explanation import split_reply
 from server import decisions, systemone
 from server.guard import Guard, Metrics, log, place_of
 from server.http_errors import Refused, refuse_invalid
-from server.questions import Answer, Question, answer_question, check_model, check_questions, count_tokens
+from server.questions import Answer, Question, answer_question, check_model, check_questions
 from server.requests import ScoreRequest, StrictRoute, read_input, read_row
-from server.served_judge import ServedJudge, count_judgments
+from server.served_judge import ServedJudge
 from server.work_queue import Full, Queue, Task
 
 REFUSALS: Final = {
@@ -128,8 +128,7 @@ def make_app(
     app.add_exception_handler(HTTPException, _send_refused)
     app.openapi = cache(lambda: _describe(app, served))  # type: ignore[method-assign]
     service = JudgmentService(served, queue, limits, metrics)
-    _add_judging(app, service)
-    _add_others(app, service)
+    _add_routes(app, service)
     return app
 
 
@@ -194,17 +193,19 @@ class JudgmentService:
             message = f"too many exchanges are waiting; try again in {full.seconds} s"
             after = {"Retry-After": str(full.seconds)}
             raise Refused(503, message, code="queue_full", headers=after) from None
-        gone = asyncio.ensure_future(_until_gone(request))
+
+        async def wait_until_gone() -> None:
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+
+        gone = asyncio.ensure_future(wait_until_gone())
         try:
             waits: set[asyncio.Future[Any]] = {job.done, gone}
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            if not job.done.done():
-                raise Refused(499, "the client left")
-            return job.done.result()
+            if job.done.done():
+                return job.done.result()
         except UserError as error:  # what the judge itself could not do: its own server, its budget, its key
             raise Refused(502, f"the judge failed: {error}", code="judge_failed") from None
-        except Refused:
-            raise
         except Exception as error:
             log.error("the judge failed: %s", place_of(error))
             raise Refused(500, "the judge failed") from None
@@ -212,11 +213,16 @@ class JudgmentService:
             gone.cancel()
             self.queue.drop(job)
             job.done.cancel()  # else asyncio would log, with its words, an error that nobody waits for
+        raise Refused(499, "the client left")
 
     async def score(self, request: Request, asked: ScoreRequest) -> list[dict[str, Any]]:
         """Judge exchanges into rows, with the parts of their replies where they are to be explained."""
-        exchanges = self.read_exchanges(asked.exchanges)
-        rows = await self.ask(request, [_task(self.served, item, asked.explain) for item in exchanges])
+        tasks = []
+        for exchange in self.read_exchanges(asked.exchanges):
+            # An explanation takes a judgment of the whole, and one without each part.
+            judgments = 1 + len(split_reply(exchange.response)) if asked.explain else 1
+            tasks.append(Task(partial(self.served.row, exchange, is_explained=asked.explain), judgments))
+        rows = await self.ask(request, tasks)
         for row in rows:
             self.metrics.count_judgment(row["label"])
         return rows
@@ -228,42 +234,10 @@ class JudgmentService:
         check_model(model, self.served)
         check_questions(questions, self.served)
         exchange = read_input(given, place=place)
-        (judgment,) = await self.ask(request, [Task(lambda: self.served.ask(exchange))])
+        (judgment,) = await self.ask(request, [Task(partial(self.served.ask, exchange))])
         self.metrics.count_judgment(judgment.label)
         answers = [answer_question(question, judgment, self.served) for question in questions]
-        return answers, count_tokens(judgment)
-
-
-async def _until_gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
-def _task(served: ServedJudge, exchange: Exchange, is_explained: bool) -> Task:
-    if is_explained:
-        return Task(lambda: served.explained_row(exchange), count_judgments(exchange))
-    return Task(lambda: to_row(served.ask(exchange)))
-
-
-def _add_judging(app: FastAPI, service: JudgmentService) -> None:
-    """Add the three ways to ask for judgments."""
-
-    @app.post("/v1/score", **_gives(ScoreAnswer))
-    async def score(request: Request, asked: ScoreRequest) -> Response:
-        rows = await service.score(request, asked)
-        return _send_json({**service.served.about, "judgments": rows})
-
-    @app.post("/v1/decisions", **_gives(decisions.Decision))
-    async def decide(request: Request, asked: decisions.DecisionRequest) -> Response:
-        questions = decisions.read_questions(asked)
-        answers, tokens = await service.answer(request, asked.model, questions, asked.input, place="input")
-        return _send_json(decisions.write_decision(asked, answers, tokens))
-
-    @app.post("/v1/systemone", **_gives(systemone.SystemOneAnswer))
-    async def decide_systemone(request: Request, asked: systemone.SystemOneRequest) -> Response:
-        questions = systemone.read_questions(asked)
-        answers, tokens = await service.answer(request, asked.model, questions, asked.state, place="state")
-        return _send_json(systemone.write_systemone(asked, answers, tokens))
+        return answers, int((judgment.usage or {}).get("input_tokens", 0))
 
 
 def _gives(answer: type[BaseModel]) -> dict[str, Any]:
@@ -278,9 +252,26 @@ def _send_json(row: dict[str, Any]) -> Response:
     return Response(to_json(row), media_type="application/json")
 
 
-def _add_others(app: FastAPI, service: JudgmentService) -> None:
-    """Add the page, the list of models, and what operators look at."""
+def _add_routes(app: FastAPI, service: JudgmentService) -> None:
+    """Add the three ways to ask for judgments, the page, the list of models, and what operators look at."""
     served = service.served
+
+    @app.post("/v1/score", **_gives(ScoreAnswer))
+    async def score(request: Request, asked: ScoreRequest) -> Response:
+        rows = await service.score(request, asked)
+        return _send_json({**served.about, "judgments": rows})
+
+    @app.post("/v1/decisions", **_gives(decisions.Decision))
+    async def decide(request: Request, asked: decisions.DecisionRequest) -> Response:
+        questions = decisions.read_questions(asked)
+        answers, tokens = await service.answer(request, asked.model, questions, asked.input, place="input")
+        return _send_json(decisions.write_decision(asked, answers, tokens))
+
+    @app.post("/v1/systemone", **_gives(systemone.SystemOneAnswer))
+    async def decide_systemone(request: Request, asked: systemone.SystemOneRequest) -> Response:
+        questions = systemone.read_questions(asked)
+        answers, tokens = await service.answer(request, asked.model, questions, asked.state, place="state")
+        return _send_json(systemone.write_systemone(asked, answers, tokens))
 
     def describe_model() -> dict[str, Any]:
         about = {"id": served.judge.name, "object": "model", "created": 0, "owned_by": "empathy-judge"}
@@ -318,28 +309,21 @@ def page_html(nonce: str) -> str:
     >>> page_html("b2s=").count('nonce="b2s="')
     2
     """
-    if not re.fullmatch("[A-Za-z0-9+/_-]+={0,2}", nonce):
-        raise ValueError("a nonce is Base64")
-    return _page().substitute(nonce=nonce)
+    parts = _page_parts()
+    return Template(parts["page"]).substitute(parts, nonce=nonce)
 
 
 @cache
-def _page() -> Template:
+def _page_parts() -> dict[str, str]:
     """Read once; the standard library fills it in, so that a server needs no other for four places."""
     ours = Path(__file__).parent / "templates"
     style = Path(*reports.__path__) / "templates" / "report.css"  # as the reports look
-    filled = Template(_read(ours / "try.html")).safe_substitute(
-        style=_kept(_read(style, ours / "try.css")),
-        script=_kept(_read(ours / "try-result.js", ours / "try.js")),
-        emotions=_kept("".join(f"<option>{escape(emotion)}</option>" for emotion in EMOTIONS)),
-    )
-    return Template(filled)
-
-
-def _kept(text: str) -> str:
-    """The text as it is after another filling in: a dollar stays a dollar."""
-    return text.replace("$", "$$")
-
-
-def _read(*paths: Path) -> str:
-    return "\n".join(path.read_text(encoding="utf-8") for path in paths)
+    files = {
+        "page": [ours / "try.html"],
+        "style": [style, ours / "try.css"],
+        "script": [ours / "try-result.js", ours / "try.js"],
+    }
+    texts = {
+        name: "\n".join(path.read_text(encoding="utf-8") for path in paths) for name, paths in files.items()
+    }
+    return texts | {"emotions": "".join(f"<option>{escape(emotion)}</option>" for emotion in EMOTIONS)}

@@ -70,17 +70,22 @@ def check_questions(questions: Sequence[Question], served: ServedJudge) -> None:
     One question at least must be such as this judge can answer; a component asked for beside it that the
     judge does not know comes back as a refusal.
     """
+    components, judge, names = served.judge.rubric.components, served.judge.name, ", ".join(LABELS)
+    answers = f"it answers a score or a choice over {names}"
     for question in questions:
         labels = [_label_of(option) for option in question.options]
-        if question.kind == "component":
-            _check_component(question, served)
-        elif question.kind == "score" and labels != list(LABELS):
-            raise _unsupported(question, _must_be("the levels of a score", "in this order"))
-        elif question.kind == "choice" and sorted(labels) != sorted(LABELS):
-            raise _unsupported(question, _must_be("the values of a choice", "and nothing else"))
+        if question.kind == "component" and question.name not in components:
+            but = "" if served.component_names else f", though the judge {judge!r} gives none"
+            problem = f"{question.name!r} is no component of empathy; a predicate may be named "
+            raise _unsupported(question, f"{problem}{', '.join(components)}{but}; {answers}")
+        if question.kind == "score" and labels != list(LABELS):
+            problem = f"the levels of a score must be {names}, in this order"
+            raise _unsupported(question, f"{problem}: this judge knows no others")
+        if question.kind == "choice" and sorted(labels) != sorted(LABELS):
+            problem = f"the values of a choice must be {names}, and nothing else"
+            raise _unsupported(question, f"{problem}: this judge knows no others")
     if all(item.kind == "component" and item.name not in served.component_names for item in questions):
-        judge = served.judge.name
-        raise _unsupported(questions[0], f"the judge {judge!r} gives no components of empathy; {_answers()}")
+        raise _unsupported(questions[0], f"the judge {judge!r} gives no components of empathy; {answers}")
 
 
 def answer_question(question: Question, judgment: Judgment, served: ServedJudge) -> Answer:
@@ -98,11 +103,6 @@ def answer_question(question: Question, judgment: Judgment, served: ServedJudge)
         return Answer(value=judgment.score, probabilities=probabilities, confidence=confidence)
     chosen = question.options[labels.index(judgment.label or "")]
     return Answer(value=chosen, probabilities=probabilities, confidence=choice_confidence(probabilities))
-
-
-def count_tokens(judgment: Judgment) -> int:
-    """Count what the judge read, where it says so."""
-    return int((judgment.usage or {}).get("input_tokens", 0))
 
 
 def score_confidence(probabilities: Sequence[float]) -> float:
@@ -138,25 +138,5 @@ def _label_of(option: Any) -> str:
     return next((label for label in LABELS if label.casefold() == folded), "")
 
 
-def _check_component(question: Question, served: ServedJudge) -> None:
-    known = served.judge.rubric.components
-    if question.name not in known:
-        judge = served.judge.name
-        but = "" if served.component_names else f", though the judge {judge!r} gives none"
-        raise _unsupported(
-            question,
-            f"{question.name!r} is no component of empathy; a predicate may be named {', '.join(known)}"
-            f"{but}; {_answers()}",
-        )
-
-
 def _unsupported(question: Question, message: str) -> Refused:
     return Refused(400, f"{question.place}: {message}", param=question.place, code="unsupported_question")
-
-
-def _must_be(what: str, how: str) -> str:
-    return f"{what} must be {', '.join(LABELS)}, {how}: this judge knows no others"
-
-
-def _answers() -> str:
-    return f"it answers a score or a choice over {', '.join(LABELS)}"

@@ -124,7 +124,7 @@ def parse_object(body: bytes) -> dict[str, Any]:
         content = json.loads(
             body.decode("utf-8"),
             object_pairs_hook=_once,
-            parse_constant=_no_number,
+            parse_constant=_finite,
             parse_float=_finite,
         )
     except UnicodeDecodeError:
@@ -149,14 +149,11 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is no number")
-
-
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError("a number is too large")
+        is_word = text.lstrip("-").isalpha()  # NaN or Infinity
+        raise ValueError(f"{text} is no number" if is_word else "a number is too large")
     return number
 
 
@@ -214,25 +211,24 @@ def read_text(text: str) -> dict[str, Any] | None:
     """
     if fence := FENCED.search(text):
         end = text.find(f"\n=== {fence[1]} end ===", fence.end())
-        return _read_fenced(text[fence.end() : end], fence[1]) if end >= 0 else None
+        if end < 0:
+            return None
+        row: dict[str, Any] = {}
+        dialogue: list[dict[str, str]] = []
+        # Split at the headings: a text in front of the first, headings and texts in turn.
+        inside = text[fence.end() : end]
+        pieces = re.split(rf"^--- {fence[1]} (.+) ---\n", inside, flags=re.MULTILINE)
+        for heading, piece in zip(pieces[1::2], pieces[2::2], strict=True):
+            words = piece.removesuffix("\n")
+            if heading.startswith(EARLIER):
+                dialogue.append({"speaker": heading.removeprefix(EARLIER), "text": words})
+            elif heading in HEADINGS:
+                row[HEADINGS[heading]] = words
+        return row | ({"dialogue": dialogue} if dialogue else {})
     try:
         return parse_object(text.encode("utf-8")) if text.lstrip()[:1] == "{" else None
     except (Refused, UnicodeEncodeError):
         return None
-
-
-def _read_fenced(inside: str, mark: str) -> dict[str, Any]:
-    row: dict[str, Any] = {}
-    dialogue: list[dict[str, str]] = []
-    # Split at the headings: a text in front of the first, headings and texts in turn.
-    pieces = re.split(rf"^--- {mark} (.+) ---\n", inside, flags=re.MULTILINE)
-    for heading, text in zip(pieces[1::2], pieces[2::2], strict=True):
-        words = text.removesuffix("\n")
-        if heading.startswith(EARLIER):
-            dialogue.append({"speaker": heading.removeprefix(EARLIER), "text": words})
-        elif heading in HEADINGS:
-            row[HEADINGS[heading]] = words
-    return row | ({"dialogue": dialogue} if dialogue else {})
 
 
 def _read_messages(messages: Sequence[Any], place: str) -> Exchange:
@@ -248,7 +244,12 @@ def _read_messages(messages: Sequence[Any], place: str) -> Exchange:
             raise Refused(400, f"{here}.role: one of {', '.join([*ROLES, *UNHEARD])} expected", param=here)
         content = _read_content(message.get("content"), here)
         if isinstance(content, Mapping):
-            return _read_single(messages, content, here)
+            heard = [
+                item for item in messages if isinstance(item, Mapping) and item.get("role") not in UNHEARD
+            ]
+            if len(heard) > 1:
+                raise Refused(400, f"{here}: a JSON exchange must be the only message", param=here)
+            return read_row(content, place=here)
         if not content.strip():
             raise Refused(400, f"{here}.content: empty; every message needs words", param=f"{here}.content")
         turns.append(Turn(speaker=ROLES[role], text=content))
@@ -265,13 +266,6 @@ def _read_messages(messages: Sequence[Any], place: str) -> Exchange:
     except BadCell as error:
         raise Refused(400, f"{place}: {error}", param=place) from None
     return read_row({**to_row(exchange), "model": None}, place=place)
-
-
-def _read_single(messages: Sequence[Any], row: Mapping[str, Any], here: str) -> Exchange:
-    heard = [item for item in messages if isinstance(item, Mapping) and item.get("role") not in UNHEARD]
-    if len(heard) > 1:
-        raise Refused(400, f"{here}: a JSON exchange must be the only message", param=here)
-    return read_row(row, place=here)
 
 
 def _read_content(content: Any, here: str) -> str | Mapping[str, Any]:

@@ -11,7 +11,7 @@ from data.errors import StaleCalibration
 from data.records import Exchange, Judgment
 from data.tables import Row, to_row
 from judge.base import Judge
-from judge.explanation import explain, split_reply
+from judge.explanation import explain
 from judge.llm.endpoint import endpoints_of
 from judge.scored_run import add_prediction_set
 
@@ -50,7 +50,7 @@ class ServedJudge:
     @property
     def about(self) -> dict[str, Any]:
         """What stands beside every judgment."""
-        note = self.calibration.says
+        note = self.calibration.says  # first: it may be another day's, with another digest
         caveat = getattr(self.judge, "caveat", "")
         return {
             "judge": {"name": self.judge.name, "version": self.judge.version},
@@ -65,9 +65,11 @@ class ServedJudge:
         calibration = self._calibration.calibration
         return add_prediction_set(judgment, calibration) if calibration else judgment
 
-    def explained_row(self, exchange: Exchange) -> Row:
-        """The judgment as a row, with what each part of the reply does to the score."""
+    def row(self, exchange: Exchange, *, is_explained: bool) -> Row:
+        """The judgment as a row, on request with what each part of the reply does to the score."""
         judgment = self.ask(exchange)
+        if not is_explained:
+            return to_row(judgment)
         # One thread: the queue has enough of them.
         explanation = explain(self.judge, exchange, whole=judgment, threads=1)
         return {**to_row(judgment), "parts": [asdict(part) for part in explanation.parts]}
@@ -76,8 +78,3 @@ class ServedJudge:
     def component_names(self) -> tuple[str, ...]:
         """The components it can be asked for."""
         return getattr(self.judge, "component_names", ())
-
-
-def count_judgments(exchange: Exchange) -> int:
-    """How many judgments an explanation takes: one of the whole, and one without each part."""
-    return 1 + len(split_reply(exchange.response))

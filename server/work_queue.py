@@ -41,11 +41,6 @@ class Job:
     taken: int = 0  # tasks that a thread has taken
     left: int = 0  # tasks without a result
 
-    @property
-    def waiting(self) -> int:
-        """Judgments nobody has begun."""
-        return sum(task.judgments for task in self.tasks[self.taken :])
-
 
 class Queue:
     """Holds at most `most` judgments, those under way included.
@@ -87,7 +82,8 @@ class Queue:
         job = Job(tasks, [None] * len(tasks), asyncio.get_running_loop().create_future(), left=len(tasks))
         with self._change:
             if self.held + wanted > self.most:
-                raise Full(self._until_room(wanted))
+                seconds = (self.held + wanted - self.most) * self._each / self.threads
+                raise Full(min(max(1, ceil(seconds)), LONGEST_RETRY))
             self.held += wanted
             heappush(self._jobs, (self._begun, next(self._numbers), job))
             self._change.notify(min(len(tasks), self.threads))
@@ -96,20 +92,13 @@ class Queue:
     def drop(self, job: Job) -> None:
         """Forget what nobody has begun of a job; for one that is done this does nothing."""
         with self._change:
-            self._forget(job)
-
-    def _forget(self, job: Job) -> None:
-        kept = [entry for entry in self._jobs if entry[2] is not job]
-        if len(kept) < len(self._jobs):
-            heapify(kept)
-            self._jobs = kept
-            self.held -= job.waiting
-            job.left -= len(job.tasks) - job.taken
-            job.taken = len(job.tasks)
-
-    def _until_room(self, wanted: int) -> int:
-        seconds = (self.held + wanted - self.most) * self._each / self.threads
-        return min(max(1, ceil(seconds)), LONGEST_RETRY)
+            kept = [entry for entry in self._jobs if entry[2] is not job]
+            if len(kept) < len(self._jobs):
+                heapify(kept)
+                self._jobs = kept
+                self.held -= sum(task.judgments for task in job.tasks[job.taken :])
+                job.left -= len(job.tasks) - job.taken
+                job.taken = len(job.tasks)
 
     def _work(self) -> None:
         while (taken := self._take()) is not None:
@@ -144,7 +133,7 @@ class Queue:
             self._each = each if not self._each else (1 - NEW) * self._each + NEW * each
             job.left -= 1
             if error is not None:
-                self._forget(job)
+                self.drop(job)
             is_last = job.left == 0
         if error is not None or is_last:
             with suppress(RuntimeError):  # the loop is gone, and with it whoever waited

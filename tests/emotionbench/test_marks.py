@@ -2,17 +2,19 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emotionbench.marks import NUMBER_WORDS, Reader, read_marks
+from emotionbench.marks import NUMBER_WORDS, read_marks
+from emotionbench.questionnaires import Questionnaire, read_questionnaire
 
 WORDS = tuple(f"feeling{letter}" for letter in "abcdefghijklmnopqrst")
 LEVELS = ("hardly or not at all", "a little", "somewhat", "quite a bit", "extremely")
-READER = Reader(count=20, low=1, high=5, levels=LEVELS, items=WORDS)
-FROM_ZERO = Reader(count=21, low=0, high=3)
+PANAS = replace(read_questionnaire("PANAS"), levels=LEVELS, texts=WORDS)
+FROM_ZERO = replace(PANAS, items=21, low=0, high=3, levels=(), texts=())
 TRUE = {item: (7 * item) % 5 + 1 for item in range(1, 21)}
 
 
@@ -77,7 +79,7 @@ FORMS = {
 
 
 def test_every_form_is_read() -> None:
-    read = {form: read_marks(text, READER) for form, text in FORMS.items()}
+    read = {form: read_marks(text, PANAS) for form, text in FORMS.items()}
     assert not {form: found for form, found in read.items() if dict(found.marks) != TRUE or found.problem}
 
 
@@ -108,7 +110,7 @@ def test_what_is_no_sure_mark_is_missing() -> None:
         ("I feel 4 of 5 today, thank you for asking.", {}),
         ("1. " + "x" * 5000 + " 4", {}),
     ]
-    read = {text: read_marks(text, READER) for text, _ in cases}
+    read = {text: read_marks(text, PANAS) for text, _ in cases}
     assert not {text: read[text] for text, marks in cases if read[text].marks != marks}
     assert all(found.problem for found in read.values())
 
@@ -128,7 +130,7 @@ def test_a_refusal_is_told_as_one() -> None:
         "I don\u2019t experience emotions.",
         "I must decline to answer.",
     )
-    assert {(found.problem, *found.marks) for found in (read_marks(text, READER) for text in texts)} == {
+    assert {(found.problem, *found.marks) for found in (read_marks(text, PANAS) for text in texts)} == {
         ("refused",)
     }
 
@@ -141,10 +143,15 @@ def test_the_reason_is_told() -> None:
         "Sure!": "no marks",
         "1. 4": "incomplete: 19 of 20 marks missing",
     }
-    assert {text: read_marks(text, READER).problem for text in problems} == problems
+    assert {text: read_marks(text, PANAS).problem for text in problems} == problems
 
 
-READERS = (READER, FROM_ZERO, Reader(count=52, low=1, high=5), Reader(count=24, low=1, high=7, items=WORDS))
+KEYS = (
+    PANAS,
+    FROM_ZERO,
+    replace(PANAS, items=52, levels=(), texts=()),
+    replace(PANAS, items=24, high=7, levels=()),
+)
 PIECES = (
     *(
         "1",
@@ -216,12 +223,12 @@ PIECES = (
 )
 
 
-def check(text: str, reader: Reader) -> None:
-    found = read_marks(text, reader)
-    assert all(1 <= item <= reader.count for item in found.marks)
-    assert all(type(mark) is int and reader.low <= mark <= reader.high for mark in found.marks.values())
-    assert bool(found.problem) == (len(found.marks) < reader.count)
-    assert read_marks(text, reader) == found
+def check(text: str, key: Questionnaire) -> None:
+    found = read_marks(text, key)
+    assert all(1 <= item <= key.items for item in found.marks)
+    assert all(type(mark) is int and key.low <= mark <= key.high for mark in found.marks.values())
+    assert bool(found.problem) == (len(found.marks) < key.items)
+    assert read_marks(text, key) == found
 
 
 def test_five_thousand_spoilt_answers_never_break_it() -> None:
@@ -233,13 +240,13 @@ def test_five_thousand_spoilt_answers_never_break_it() -> None:
             start = chance.randrange(len(text) + 1)
             end = min(len(text), start + chance.choice((0, 0, 1, 3, 40)))
             text = text[:start] + chance.choice(PIECES) + text[end:]
-        check(text, READERS[number % len(READERS)])
+        check(text, KEYS[number % len(KEYS)])
 
 
-@given(st.one_of(st.text(), st.lists(st.sampled_from(PIECES)).map("".join)), st.sampled_from(READERS))
+@given(st.one_of(st.text(), st.lists(st.sampled_from(PIECES)).map("".join)), st.sampled_from(KEYS))
 @settings(max_examples=400)
-def test_no_text_at_all_breaks_it(text: str, reader: Reader) -> None:
-    check(text, reader)
+def test_no_text_at_all_breaks_it(text: str, key: Questionnaire) -> None:
+    check(text, key)
 
 
 @given(
@@ -249,7 +256,7 @@ def test_no_text_at_all_breaks_it(text: str, reader: Reader) -> None:
     )
 )
 def test_no_json_at_all_breaks_it(value: object) -> None:
-    check(json.dumps(value), READER)
+    check(json.dumps(value), PANAS)
 
 
 @given(
@@ -258,9 +265,9 @@ def test_no_json_at_all_breaks_it(value: object) -> None:
 )
 def test_any_marks_come_back(marks: list[int], form: str) -> None:
     text = "\n".join(form.format(i=item, m=mark) for item, mark in enumerate(marks, start=1))
-    assert list(read_marks(text, READER).marks.values()) == marks
+    assert list(read_marks(text, PANAS).marks.values()) == marks
 
 
 def test_an_answer_without_end_is_read() -> None:
     for piece in ("{", "[1,", "1", "1. ", "4 - ", "a: "):
-        check(piece * (120_000 // len(piece)), READER)
+        check(piece * (120_000 // len(piece)), PANAS)

@@ -112,13 +112,12 @@ def read_batch_lines(data: bytes) -> None:
 
 def read_marks(data: bytes) -> None:
     """The first byte chooses among questionnaires, the rest is a model's answer to it."""
-    from emotionbench.marks import Reader, read_marks
+    from emotionbench.marks import read_marks
     from emotionbench.questionnaires import questionnaire_names, read_questionnaire, score_marks
 
     names = questionnaire_names()
     key = read_questionnaire(names[(data[0] if data else 0) % len(names)])
-    reader = Reader(count=key.items, low=key.low, high=key.high, levels=key.levels, items=key.texts)
-    found = read_marks(data[1:].decode("utf-8", "replace"), reader)
+    found = read_marks(data[1:].decode("utf-8", "replace"), key)
     assert all(1 <= item <= key.items and key.low <= mark <= key.high for item, mark in found.marks.items())
     assert found.problem or len(found.marks) == key.items
     for scale, score in score_marks(key, found.marks).items():
