@@ -4,7 +4,6 @@ A scale is the names of its levels, worst first. Levels whose names are whole nu
 "0" to "2") are known by their number; of other levels, such as Bad, Okay and Good, the first is number 1.
 """
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,8 +13,7 @@ from typing import Any, Final
 
 from data.errors import UserError
 from data.records import LABELS, UNNAMED_MODEL, Exchange, Judgment, Rating
-from data.runs import read_summary
-from data.storage import check_table
+from data.runs import read_object, read_summary
 from data.tables import BadRow, read_judgments, read_ratings, read_rows, stop_at_bad_row
 
 OFF_SCALE: Final = "off the scale"
@@ -70,39 +68,34 @@ def position_on(value: Any, scale: Sequence[str]) -> float | None:
 
 
 def read_recorded(
-    path: Path,
-    *,
-    scale: Sequence[str] = LABELS,
-    judge: str | None = None,
+    path: Path, *, scale: Sequence[str] = LABELS, judge: str | None = None
 ) -> Iterator[Judgment]:
     """Every judgment of a table with `id` and one of `score`, `rating` and `label`, in order.
 
     Optional: `model`, `prompt`, `judge` or `rater` (where there are several, `judge` picks one) and a column
     of probabilities for every level, named like it. A value that is missing or off the scale is unscored.
     """
-    found: set[str] = set()
+    judges: set[str] = set()
     first_seen: dict[str, int] = {}
     says_something = False
-    for line, row in read_rows(path, on_bad=stop_at_bad_row):
+    for line, row in read_rows(path):
         by = next((str(row[column]).strip() for column in JUDGES if row.get(column) is not None), "")
-        if judge is not None and by != judge:
-            found.add(by)
-            continue
-        if judge is None and len(found | {by}) > 1:
-            names = ", ".join(sorted(found | {by}))
+        judges.add(by)
+        if judge is None and len(judges) > 1:
+            names = ", ".join(sorted(judges))
             raise UserError(f"{path.name}:{line}: judge: more than one ({names}); name the one to read")
-        found.add(by)
+        if judge is not None and by != judge:
+            continue
         try:
             judgment = judgment_of_row(row, scale=scale)
             if first_seen.setdefault(judgment.id, line) != line:
                 raise UserError(f"id: {judgment.id!r} stands at line {first_seen[judgment.id]} already")
         except UserError as problem:
             stop_at_bad_row(BadRow(path, line, str(problem), row))
-            continue
         says_something |= judgment.unscored != NOT_GIVEN
         yield judgment
     if not first_seen and judge is not None:
-        raise UserError(f"{path}: no row by {judge!r}; found: {', '.join(sorted(found)) or 'nobody'}")
+        raise UserError(f"{path}: no row by {judge!r}; found: {', '.join(sorted(judges)) or 'nobody'}")
     if first_seen and not says_something:
         columns = f"{', '.join(SAYINGS)}, or a probability under each of {', '.join(scale)}"
         raise UserError(f"{path}: no row says anything; expected a column {columns}")
@@ -175,15 +168,15 @@ def judgments_by(
 
     The model is what the importer left under `model`, and the prompt is the id without it.
     """
-    own = [rating for rating in ratings if rating.rater == rater and rating.dimension == dimension]
-    if not own:
+    judgments = []
+    for rating in ratings:
+        if rating.rater == rater and rating.dimension == dimension:
+            model = str(rating.extra.get("model", UNNAMED_MODEL))
+            prompt = rating.id.removesuffix(f"/{model}")
+            judgments.append(recorded_judgment(rating.id, model, prompt, said=rating.rating, scale=scale))
+    if not judgments:
         raise UserError(f"no rating of {dimension!r} by {rater!r}; check both names")
-    found = []
-    for rating in own:
-        model = str(rating.extra.get("model", UNNAMED_MODEL))
-        prompt = rating.id.removesuffix(f"/{model}")
-        found.append(recorded_judgment(rating.id, model, prompt, said=rating.rating, scale=scale))
-    return found
+    return judgments
 
 
 def _probabilities(row: Mapping[str, Any], scale: Sequence[str]) -> dict[str, float] | None:
@@ -248,9 +241,20 @@ def read_judged(
         if judges:
             raise UserError(f"{path}: a run has one judge; --judge is for tables with several")
         return [_read_run(path)]
-    check_table(path)
-    if _holds_ratings(path):
-        return _read_raters(path, scale=scale, judges=judges, dimension=dimension)
+    first = next(iter(read_rows(path)), (0, {}))[1]
+    if "dimension" in first and any(name in first for name in JUDGES):  # as imported datasets are
+        ratings = list(read_ratings(path))
+        if not judges:
+            names = ", ".join(sorted({rating.rater for rating in ratings})[:12])
+            raise UserError(f"{path}: ratings by several; say with --judge who is the judge: {names}")
+        return [
+            Judged(
+                name=name,
+                judgments=tuple(judgments_by(ratings, rater=name, scale=scale, dimension=dimension)),
+                source=path.name,
+            )
+            for name in judges
+        ]
     return [
         Judged(
             name=name or path.stem,
@@ -275,14 +279,9 @@ def _complete(judgment: Judgment, exchanges: Mapping[str, Exchange]) -> Judgment
 
 
 def _read_run(folder: Path) -> Judged:
-    try:
-        manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-        if not isinstance(manifest, dict):
-            raise ValueError("an object was expected")
-    except FileNotFoundError as error:
-        raise UserError(f"{folder}: no whole run here; give its `score` command again") from error
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{folder / 'manifest.json'}: not JSON: {error}") from error
+    if not (folder / "manifest.json").exists():
+        raise UserError(f"{folder}: no whole run here; give its `score` command again")
+    manifest = read_object(folder / "manifest.json")
     read_summary(folder)  # a run without one is damaged
     return Judged(
         name=str(manifest.get("judge", folder.name)),
@@ -293,27 +292,6 @@ def _read_run(folder: Path) -> Judged:
         cost=manifest.get("cost"),
         seconds=manifest.get("wall_seconds"),
     )
-
-
-def _holds_ratings(path: Path) -> bool:
-    """Whether a table lists several dimensions by rater, as imported datasets do."""
-    first = next(iter(read_rows(path)), None)
-    return first is not None and "dimension" in first[1] and any(name in first[1] for name in JUDGES)
-
-
-def _read_raters(path: Path, *, scale: Sequence[str], judges: Sequence[str], dimension: str) -> list[Judged]:
-    ratings = list(read_ratings(path))
-    if not judges:
-        names = ", ".join(sorted({rating.rater for rating in ratings})[:12])
-        raise UserError(f"{path}: ratings by several; say with --judge who is the judge: {names}")
-    return [
-        Judged(
-            name=name,
-            judgments=tuple(judgments_by(ratings, rater=name, scale=scale, dimension=dimension)),
-            source=path.name,
-        )
-        for name in judges
-    ]
 
 
 def people_only(

@@ -87,16 +87,14 @@ def read_manifest(folder: Path, plan: Plan) -> dict[str, Any] | None:
     if not (folder / "plan.json").exists():
         return None
     _check_plan(folder, plan)
-    if not (folder / "manifest.json").exists():
-        return None
-    if (folder / "journal.jsonl").exists():
-        return None  # killed in its last step: that step is taken again
-    return _read_object(folder / "manifest.json")
+    # With a journal still there it was killed in its last step: that step is taken again.
+    is_whole = (folder / "manifest.json").exists() and not (folder / "journal.jsonl").exists()
+    return read_object(folder / "manifest.json") if is_whole else None
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
     """The summary of a whole run."""
-    return _read_object(folder / "summary.json")
+    return read_object(folder / "summary.json")
 
 
 class Run:
@@ -139,9 +137,10 @@ class Run:
 
         A plain row does as well, if it bears the `id` and `content` of its exchange.
         """
-        line = f"{to_json(to_row(judgment))}\n".encode()
+        left = line = f"{to_json(to_row(judgment))}\n".encode()
         try:
-            _write_all(self._stream, line)
+            while left:
+                left = left[os.write(self._stream, left) :]
         except OSError as error:
             # A full disk takes half a line: the next one, of another thread, must not be joined to it.
             os.truncate(self._journal, self._end)
@@ -280,7 +279,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _check_plan(folder: Path, plan: Plan) -> None:
-    there, asked = _read_object(folder / "plan.json"), asdict(plan)
+    there, asked = read_object(folder / "plan.json"), asdict(plan)
     differing = [
         f"{key} {str(there.get(key))[:16]} instead of {str(value)[:16]}"
         for key, value in asked.items()
@@ -323,17 +322,13 @@ def _key(identity: str, content: str) -> str:
     return f"{content} {identity}"
 
 
-def _write_all(stream: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(stream, data) :]
-
-
 def _write_object(path: Path, content: Mapping[str, Any]) -> None:
     with replacing(path) as partial:
         partial.write_text(json.dumps(content, indent=2) + "\n", encoding="ascii")
 
 
-def _read_object(path: Path) -> dict[str, Any]:
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object of a run's file."""
     with disk_errors(path):
         text = path.read_text(encoding="utf-8", errors="replace")
     try:

@@ -74,8 +74,7 @@ Source = Table | Shards
 
 def find_source(place: str) -> Source:
     """The table, or the shards, that a person means by a path, a quoted glob or a URL."""
-    if place.startswith("file://"):
-        place = place.removeprefix("file://")
+    place = place.removeprefix("file://")
     if "://" in place:
         return _find_remote(place)
     path = Path(place)
@@ -180,28 +179,24 @@ def store_errors(table: object) -> Iterator[None]:
 
 def _find_remote(url: str) -> Source:
     with store_errors(url):
-        files, path = _connect(url)
+        files, root = _connect(url)
         try:
-            found, root = _look(files, path)
+            if re.search(r"[*?[]", root):
+                items = [item for item in files.glob(root) if not files.isdir(item)]
+                root = (
+                    os.path.commonpath([str(PurePosixPath(item).parent) for item in items]) if items else ""
+                )
+            elif files.isdir(root):
+                items = [item for item in files.ls(root, detail=False) if not files.isdir(item)]
+            elif files.exists(root):
+                return Remote(url)
+            else:
+                raise FileNotFoundError
         except ValueError as error:  # the driver's own word for an address it cannot read
             raise UserError(f"{url}: {error}; {KNOWN_PLACES}") from error
-        if found is None:
-            return Remote(url)
-        found = [item for item in found if not _is_hidden(PurePosixPath(item).name)]
-        named = [(_below(item, root), Remote(files.unstrip_protocol(item))) for item in found]
+        shown = sorted(item for item in items if not _is_hidden(PurePosixPath(item).name))
+        named = [(_below(item, root), Remote(files.unstrip_protocol(item))) for item in shown]
     return _gather(url, PurePosixPath(root).name or "responses", named)
-
-
-def _look(files: Any, path: str) -> tuple[list[str] | None, str]:
-    """The files of a glob or a folder, in order, and what they lie below; None for a single file."""
-    if re.search(r"[*?[]", path):
-        found = sorted(item for item in files.glob(path) if not files.isdir(item))
-        return found, os.path.commonpath([str(PurePosixPath(item).parent) for item in found]) if found else ""
-    if files.isdir(path):
-        return sorted(item for item in files.ls(path, detail=False) if not files.isdir(item)), path
-    if not files.exists(path):
-        raise FileNotFoundError
-    return None, path
 
 
 def _connect(url: str) -> tuple[Any, str]:

@@ -5,11 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from data.errors import UserError
 from data.records import LABELS
 
 EMPATHY_STUDY = Path(__file__).parent / "studies" / "empathy-study-counts.csv"
-COLUMNS = ("emotion", "sentiment", "system", "bad", "okay", "good")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,38 +22,20 @@ class StudyCell:
     good: int
 
 
-def read_study(path: Path = EMPATHY_STUDY) -> tuple[StudyCell, ...]:
-    """The cells of a study, in file order; the file's `system` is our model."""
-    if not path.is_file():
-        raise UserError(f"{path}: no such file")
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        reader = csv.DictReader(stream)
-        missing = [column for column in COLUMNS if column not in (reader.fieldnames or ())]
-        if missing:
-            raise UserError(f"{path}: expected a column {missing[0]!r}; a study has {', '.join(COLUMNS)}")
-        cells: dict[tuple[str, str], StudyCell] = {}
-        for row in reader:
-            cell = _read_cell(row, f"{path.name}:{reader.line_num}")
-            if cells.setdefault((cell.emotion, cell.model), cell) is not cell:
-                raise UserError(
-                    f"{path.name}:{reader.line_num}: system: {cell.model!r} has a row for"
-                    f" {cell.emotion!r} already; keep one of the two"
-                )
-    return tuple(cells.values())
-
-
-def _read_cell(row: dict[str, str | None], place: str) -> StudyCell:
-    counts = {}
-    for column in ("bad", "okay", "good"):
-        text = (row[column] or "").strip()
-        if not (text.isascii() and text.isdigit()):
-            raise UserError(f"{place}: {column}: expected a count, not {text[:40]!r}")
-        counts[column] = int(text)
-    words = {column: (row[column] or "").strip() for column in ("emotion", "sentiment", "system")}
-    for column, text in words.items():
-        if not text:
-            raise UserError(f"{place}: {column}: empty; every row needs it")
-    return StudyCell(emotion=words["emotion"], sentiment=words["sentiment"], model=words["system"], **counts)
+def read_study() -> tuple[StudyCell, ...]:
+    """The cells of the study, in file order; the file's `system` is our model."""
+    with EMPATHY_STUDY.open(encoding="utf-8", newline="") as stream:
+        return tuple(
+            StudyCell(
+                emotion=row["emotion"],
+                sentiment=row["sentiment"],
+                model=row["system"],
+                bad=int(row["bad"]),
+                okay=int(row["okay"]),
+                good=int(row["good"]),
+            )
+            for row in csv.DictReader(stream)
+        )
 
 
 def count_labels(cells: Iterable[StudyCell]) -> dict[str, int]:
@@ -73,7 +53,7 @@ def count_labels(cells: Iterable[StudyCell]) -> dict[str, int]:
 
 
 def count_labels_by_model(cells: Iterable[StudyCell]) -> dict[str, dict[str, int]]:
-    """The same for every model, in order of first appearance."""
+    """How often each label was given to every model, in order of first appearance."""
     by_model: dict[str, list[StudyCell]] = {}
     for cell in cells:
         by_model.setdefault(cell.model, []).append(cell)

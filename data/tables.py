@@ -5,12 +5,12 @@ import io
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Final, TextIO, TypeVar
+from typing import IO, Any, Final, NoReturn, TextIO, TypeVar
 
 from data.errors import UserError
 from data.files import disk_errors, replacing
@@ -87,18 +87,15 @@ def _read_jsonl(path: Table, on_bad: OnBad, digests: Digests) -> Iterator[tuple[
             try:
                 row = json.loads(line.strip().decode("utf-8", "surrogatepass"))
             except (ValueError, RecursionError) as error:
-                on_bad(BadRow(path, number, _say_json(error), line.decode("utf-8", "replace")))
+                problem = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else f"not JSON: {error}"
+                if isinstance(error, json.JSONDecodeError):  # its own line number is always 1
+                    problem = f"not JSON: {error.msg} at column {error.colno}"
+                on_bad(BadRow(path, number, problem, line.decode("utf-8", "replace")))
                 continue
             if isinstance(row, dict):
                 yield number, row
             else:
                 on_bad(BadRow(path, number, f"a JSON object was expected, not {type(row).__name__}", row))
-
-
-def _say_json(error: Exception) -> str:
-    if isinstance(error, json.JSONDecodeError):
-        return f"not JSON: {error.msg} at column {error.colno}"  # its own line number is always 1
-    return "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else f"not JSON: {error}"
 
 
 def _read_csv(path: Table, on_bad: OnBad, digests: Digests) -> Iterator[tuple[int, Row]]:
@@ -176,40 +173,21 @@ def write_text(out: TextIO, rows: Iterable[Row], *, suffix: str, line_end: str =
             out.write(to_json(row) + "\n")
             count += 1
         return count
-    held = [{key: _flat(value) for key, value in row.items()} for row in rows]
-    writer = csv.DictWriter(
-        out, list(dict.fromkeys(key for row in held for key in row)), lineterminator=line_end
-    )
+    flat = [
+        {
+            key: json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list | tuple) else value
+            for key, value in row.items()
+        }
+        for row in rows
+    ]
+    columns = list(dict.fromkeys(key for row in flat for key in row))
+    writer = csv.DictWriter(out, columns, lineterminator=line_end)
     writer.writeheader()
-    writer.writerows(held)
-    return len(held)
-
-
-def _flat(value: Any) -> Any:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list | tuple) else value
-
-
-def _write_jsonl(path: Path, rows: Iterator[Row]) -> int:
-    with path.open("w", encoding="utf-8", newline="\n") as out:
-        return write_text(out, rows, suffix=".jsonl")
-
-
-def _write_csv(path: Path, rows: Iterator[Row]) -> int:
-    with path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as out:
-        return write_text(out, rows, suffix=".csv", line_end="\r\n")
-
-
-def _write_parquet(path: Path, rows: Iterator[Row]) -> int:
-    import pyarrow as arrow
-    import pyarrow.parquet as parquet
-
-    table = arrow.Table.from_pylist(list(rows))
-    parquet.write_table(table, path)
-    return int(table.num_rows)
+    writer.writerows(flat)
+    return len(flat)
 
 
 READERS = {".jsonl": _read_jsonl, ".csv": _read_csv, ".parquet": _read_parquet}
-WRITERS = {".jsonl": _write_jsonl, ".csv": _write_csv, ".parquet": _write_parquet}
 
 Record = TypeVar("Record", Exchange, Rating, Judgment)
 Kind = TypeVar("Kind")
@@ -217,7 +195,7 @@ MAX_TEXT = 100_000  # characters; a longer text is a mistake far more often than
 SHARD = 1 << 40  # a place is a shard's number times this, and the line
 
 
-def stop_at_bad_row(bad: BadRow) -> None:
+def stop_at_bad_row(bad: BadRow) -> NoReturn:
     """The default: the first bad row ends the command."""
     raise UserError(f"{bad}\nMend the row, or set bad rows aside with --skip-invalid.")
 
@@ -292,14 +270,12 @@ def _stop_at_bad_judgment(bad: BadRow) -> None:
 
 def judgment_check() -> Callable[[Row], bool]:
     """Tells rows that are judgments from those that are not, such as an older version's."""
-    from pydantic import ValidationError
-
     make = make_record(Judgment)
 
     def is_judgment(row: Row) -> bool:
         try:
             make(0, row)
-        except ValidationError:
+        except UserError:
             return False
         return True
 
@@ -311,24 +287,27 @@ def read_rows(
 ) -> Iterator[tuple[int, Row]]:
     """Raw rows with their line numbers, from any of the three formats."""
     check_table(path)
-    rows = READERS[path.suffix.lower()](path, on_bad, digests)
-    return _watched(rows, path) if isinstance(path, Remote) else rows
-
-
-def _watched(rows: Iterator[tuple[int, Row]], path: Remote) -> Iterator[tuple[int, Row]]:
-    with store_errors(path):
-        yield from rows
+    with store_errors(path) if isinstance(path, Remote) else nullcontext():
+        yield from READERS[path.suffix.lower()](path, on_bad, digests)
 
 
 def write_rows(path: Path, rows: Iterable[Any]) -> int:
     """Write records or plain rows in the format the suffix asks for, atomically; returns the count."""
-    writer = WRITERS.get(path.suffix.lower())
-    if writer is None:
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
         raise UserError(f"{path}: unknown kind of file; use one of {', '.join(SUFFIXES)}")
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as partial:
-            return writer(partial, (to_row(row) for row in rows))
+            if suffix == ".parquet":
+                import pyarrow as arrow
+                import pyarrow.parquet as parquet
+
+                table = arrow.Table.from_pylist([to_row(row) for row in rows])
+                parquet.write_table(table, partial)
+                return int(table.num_rows)
+            with partial.open("w", encoding="utf-8", errors="surrogateescape", newline="") as out:
+                return write_text(out, map(to_row, rows), suffix=suffix, line_end="\r\n")
 
 
 def to_row(record: Any) -> Row:
@@ -351,38 +330,38 @@ def to_row(record: Any) -> Row:
 def _read_records(
     path: Table, kind: type[Record], on_bad: OnBad, shard: str = "", digests: Digests = None
 ) -> Iterator[tuple[int, Record, Row]]:
-    from pydantic import ValidationError
-
     make = make_record(kind, shard)
     for line, row in read_rows(path, on_bad=on_bad, digests=digests):
         try:
             yield line, make(line, row), row
-        except ValidationError as error:
-            on_bad(BadRow(path, line, _say(error), row))
+        except UserError as problem:
+            on_bad(BadRow(path, line, str(problem), row))
 
 
 def make_record(kind: type[Record], shard: str = "") -> Callable[[int, Row], Record]:
-    """What makes a record of a line and its row, or raises pydantic's `ValidationError`."""
-    from pydantic import TypeAdapter
+    """What makes a record of a line and its row; its `UserError` starts with the field that is wrong."""
+    from pydantic import TypeAdapter, ValidationError
 
     validate = TypeAdapter(kind).validator.validate_python
-    known = {item.name for item in fields(kind)} - {"extra"}
+    names = {item.name for item in fields(kind)} - {"extra"}
 
     def make(line: int, row: Row) -> Record:
-        record: Record = validate(_shape(row, kind, known, f"{shard}:{line}" if shard else line))
+        try:
+            record: Record = validate(_shape(row, kind, names, f"{shard}:{line}" if shard else line))
+        except ValidationError as error:
+            field, problem = first_problem(error)
+            first = error.errors(include_url=False)[0]
+            problem += f", not {str(first['input'])[:40]!r}"
+            if first["type"] == "missing":
+                problem = "missing or empty; every row needs it"
+            raise UserError(f"{field}: {problem}") from error
+        if isinstance(record, Exchange):
+            for name, text in (("prompt", record.prompt), ("response", record.response)):
+                if len(text) > MAX_TEXT:
+                    raise UserError(f"{name}: {len(text):,} characters, and at most {MAX_TEXT:,} are allowed")
         return record
 
     return make
-
-
-def read_exchange(row: Row, *, line: int) -> Exchange:
-    """One exchange that came otherwise than in a file; `UserError` starts with the field that is wrong."""
-    from pydantic import ValidationError
-
-    try:
-        return _make_exchange()(line, row)
-    except ValidationError as error:
-        raise UserError(_say(error)) from error
 
 
 @cache
@@ -390,12 +369,17 @@ def _make_exchange() -> Callable[[int, Row], Exchange]:
     return make_record(Exchange)  # once: making it takes longer than reading a row
 
 
-def _shape(row: Row, kind: type, known: set[str], line: int | str) -> Row:
+def read_exchange(row: Row, *, line: int) -> Exchange:
+    """One exchange that came otherwise than in a file; `UserError` starts with the field that is wrong."""
+    return _make_exchange()(line, row)
+
+
+def _shape(row: Row, kind: type, names: set[str], line: int | str) -> Row:
     """What the record's type expects: texts as texts, unknown keys under `extra`, an id always."""
-    shaped = {key: value for key, value in row.items() if key in known and value is not None}
+    shaped = {key: value for key, value in row.items() if key in names and value is not None}
     if kind is Judgment:
         return shaped
-    shaped["extra"] = {key: value for key, value in row.items() if key not in known}
+    shaped["extra"] = {key: value for key, value in row.items() if key not in names}
     if isinstance(identity := shaped.setdefault("id", line), int):
         shaped["id"] = str(identity)
     if kind is Rating:
@@ -410,27 +394,7 @@ def _shape(row: Row, kind: type, known: set[str], line: int | str) -> Row:
         text = shaped.get(key)
         if isinstance(text, str) and not text.strip():
             del shaped[key]  # an empty text is a missing one, and is said to be
-        elif isinstance(text, str) and len(text) > MAX_TEXT:
-            shaped[key] = _TooLong(len(text))
     return shaped
-
-
-@dataclass(frozen=True, slots=True)
-class _TooLong:
-    """Stands where a text was; fails validation and tells its length."""
-
-    length: int
-
-
-def _say(error: Any) -> str:
-    """One line for the first thing wrong with a row, with the field in front."""
-    field, problem = first_problem(error)
-    first = error.errors(include_url=False)[0]
-    if isinstance(first["input"], _TooLong):
-        return f"{field}: {first['input'].length:,} characters, and at most {MAX_TEXT:,} are allowed"
-    if first["type"] == "missing":
-        return f"{field}: missing or empty; every row needs it"
-    return f"{field}: {problem}, not {str(first['input'])[:40]!r}"
 
 
 def first_problem(error: Any) -> tuple[str, str]:
@@ -454,7 +418,6 @@ def validate(kind: type[Kind], table: Any, place: str, **named: str) -> Kind:
 
 SAMPLE_PROMPTS: Final = Path(__file__).parent / "samples" / "prompts.jsonl"  # 160, five for each emotion
 ABOUT_ANOTHER_RESPONSE: Final = frozenset({"response", "model", "served"})
-KNOWN: Final = ("id", "prompt", "situation", "emotion", "dialogue")
 
 
 def stop_at_bad_prompt(bad: BadRow) -> None:
@@ -467,36 +430,16 @@ def read_prompts(path: Path, *, on_bad: OnBad = stop_at_bad_prompt) -> Iterator[
 
     A response and its model are left out where a row has them; other unknown keys are kept.
     """
-    from pydantic import TypeAdapter, ValidationError
-
-    adapter = TypeAdapter(Exchange)
-    first_seen: dict[str, int] = {}
+    make, first_seen = make_record(Exchange), dict[str, int]()
     for line, row in read_rows(path, on_bad=on_bad):
+        asked = {key: value for key, value in row.items() if key not in ABOUT_ANOTHER_RESPONSE}
         try:
-            prompt = adapter.validate_python(_shape_prompts(row, line))
-        except ValidationError as error:
-            on_bad(BadRow(path, line, ": ".join(first_problem(error)), row))
-            continue
-        earlier = first_seen.setdefault(prompt.id, line)
-        if problem := _find_problem(prompt, line, earlier):
-            on_bad(BadRow(path, line, problem, row))
+            # Checked as any exchange is, with some word in place of the response that is still to come.
+            prompt = replace(make(line, {**asked, "response": "to come"}), response="")
+            if (earlier := first_seen.setdefault(prompt.id, line)) != line:
+                there = f"{prompt.id!r} stands at line {earlier} already"
+                raise UserError(f"id: {there}; give each prompt its own id, or none")
+        except UserError as problem:
+            on_bad(BadRow(path, line, str(problem), row))
         else:
             yield prompt
-
-
-def _shape_prompts(row: dict[str, Any], line: int) -> dict[str, Any]:
-    known = {key: row[key] for key in KNOWN if row.get(key) is not None}
-    extra = {key: value for key, value in row.items() if key not in {*KNOWN, *ABOUT_ANOTHER_RESPONSE}}
-    identity = known.get("id", line)
-    named = {"id": str(identity) if isinstance(identity, int) else identity}
-    return {"prompt": ""} | known | named | {"response": "", "extra": extra}
-
-
-def _find_problem(prompt: Exchange, line: int, earlier: int) -> str:
-    if not prompt.prompt.strip():
-        return "prompt: missing or empty; every row needs it"
-    if len(prompt.prompt) > MAX_TEXT:
-        return f"prompt: {len(prompt.prompt):,} characters, and at most {MAX_TEXT:,} are allowed"
-    if earlier != line:
-        return f"id: {prompt.id!r} stands at line {earlier} already; give each prompt its own id, or none"
-    return ""

@@ -97,7 +97,9 @@ def exchange_of(
     extra: Mapping[str, Any],
 ) -> Exchange:
     """The exchange a conversation ends in; turns after the last response are kept under `after`."""
-    spoken = _join_turns(turns)
+    # Turns with a text, the ones of one person in a row made one: speaker and listener alternate.
+    runs = groupby((turn for turn in turns if turn.text), key=lambda turn: turn.speaker)
+    spoken = [Turn(speaker=who, text="\n".join(turn.text for turn in run)) for who, run in runs]
     last = max((i for i, turn in enumerate(spoken) if turn.speaker == LISTENER), default=0)
     if last == 0:
         raise BadCell("conversation: no listener's turn that follows a speaker's")
@@ -116,13 +118,6 @@ def exchange_of(
         dialogue=tuple(spoken[: last - 1]),
         extra=kept,
     )
-
-
-def _join_turns(turns: Sequence[Turn]) -> list[Turn]:
-    """Turns with a text, the ones of one person in a row made one: speaker and listener alternate."""
-    spoken = [turn for turn in turns if turn.text]
-    runs = groupby(spoken, key=lambda turn: turn.speaker)
-    return [Turn(speaker=who, text="\n".join(turn.text for turn in run)) for who, run in runs]
 
 
 def import_judging_empathy(path: Path) -> Imported:
@@ -145,21 +140,15 @@ def import_judging_empathy(path: Path) -> Imported:
     return intake.finish()
 
 
-def _find_texts(path: Path, name: str) -> Path | None:
-    """The file with the conversations: the original data, else the copy beside one model's ratings."""
-    own = CORPORA[name].texts
-    places = [path / "original_data" / own] if own else []
-    for place in [*places, path / "annotations" / name / "gemini_ratings.csv"]:
-        if place.is_file() and {"full_conversation", "seeker_post"} & set(read_header(place)):
-            return place
-    return None
-
-
 def _take_corpus_texts(intake: Intake, path: Path, name: str) -> None:
-    table = _find_texts(path, name)
-    if table is None:
+    """Add the conversations: of the original data, else of the copy beside one model's ratings."""
+    key, original = CORPORA[name].key, CORPORA[name].texts
+    places = [path / "original_data" / original] if original else []
+    for table in [*places, path / "annotations" / name / "gemini_ratings.csv"]:
+        if table.is_file() and {"full_conversation", "seeker_post"} & set(read_header(table)):
+            break
+    else:
         return
-    key = CORPORA[name].key
     last = ""
     for place, row in intake.rows(table, [key]):
         if row.get(key) == last:  # EmpatheticDialogues repeats the whole conversation for every utterance

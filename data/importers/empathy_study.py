@@ -34,9 +34,14 @@ def import_empathy_study(path: Path) -> Imported:
     """The crowd study: one CSV, or its folder; an arm that stands in both of its files is taken once."""
     intake = Intake(path)
     for table in find_files(path, "dataset.csv", "dataset_and_ratings.csv"):
-        arms = find_arms(table)
+        header = read_header(table)
+        kinds = ("response_", "rating_", "annotator_")  # an arm is what follows one of them
+        starts = ((column, kind) for column in header for kind in kinds if column.startswith(kind))
+        arms = list(dict.fromkeys(column.removeprefix(kind) for column, kind in starts))
+        if not arms:
+            require_columns(table, ["response_…"])
         for copy, original in COPIED_CODES.items():
-            if copy in read_header(table):
+            if copy in header:
                 intake.set_aside(intake.place(table, copy), f"a copy of {original}, left out")
         columns = ["part_no", "dialog_id", "emotion", "sentiment", "situation", "speaker_uttr"]
         needed = [f"{kind}_{arm}" for arm in arms for kind in ("response", "rating", "annotator")]
@@ -47,16 +52,6 @@ def import_empathy_study(path: Path) -> Imported:
                 with intake.setting_aside(place):
                     intake.add_rating(_study_rating(intake, place, row, arm), place)
     return intake.finish()
-
-
-def find_arms(table: Path) -> list[str]:
-    """The arms a header speaks of, in its order: X of `response_X`, `rating_X` or `annotator_X`."""
-    kinds = ("response_", "rating_", "annotator_")
-    starts = ((column, kind) for column in read_header(table) for kind in kinds if column.startswith(kind))
-    arms = list(dict.fromkeys(column.removeprefix(kind) for column, kind in starts))
-    if not arms:
-        require_columns(table, ["response_…"])
-    return arms
 
 
 def _study_exchange(intake: Intake, place: str, row: Mapping[str, Any], arm: str) -> Exchange:

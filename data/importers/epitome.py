@@ -1,14 +1,12 @@
 """EPITOME: replies to posts in peer support, with levels 0 to 2 on three dimensions."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from data.importers.intake import Imported, Intake, read_header, read_score, read_text, require_columns
 from data.records import Exchange, Rating
 
 EPITOME_DIMENSIONS: Final = ("emotional_reactions", "explorations", "interpretations")
-EPITOME_SCALE = (0, 2)
 
 
 def import_epitome(path: Path) -> Imported:
@@ -25,7 +23,14 @@ def import_epitome(path: Path) -> Imported:
                 identity = f"{read_text(row, 'sp_id')}/{read_text(row, 'rp_id')}"
                 for column, dimension in levels.items():
                     with intake.setting_aside(place):
-                        intake.add_rating(_epitome_rating(row, identity, column, dimension), place)
+                        level = read_score(row, column, (0, 2))
+                        spans = str(row.get(column.replace("level", "rationales", 1), "")).split("|")
+                        rationales = [span.strip() for span in spans if span.strip()]
+                        extra = {"rationales": rationales} if rationales else {}
+                        rating = Rating(
+                            id=identity, rater="expert", rating=level, dimension=dimension, extra=extra
+                        )
+                        intake.add_rating(rating, place)
                 exchange = Exchange(
                     id=identity,
                     prompt=read_text(row, "seeker_post"),
@@ -46,16 +51,3 @@ def _find_levels(table: Path) -> dict[str, str]:
     if not levels:
         require_columns(table, ["level"])
     return levels
-
-
-def _epitome_rating(row: Mapping[str, Any], identity: str, column: str, dimension: str) -> Rating:
-    level = read_score(row, column, EPITOME_SCALE)
-    spans = str(row.get(column.replace("level", "rationales", 1), "")).split("|")
-    rationales = [span.strip() for span in spans if span.strip()]
-    return Rating(
-        id=identity,
-        rater="expert",
-        rating=level,
-        dimension=dimension,
-        extra={"rationales": rationales} if rationales else {},
-    )
