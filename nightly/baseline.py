@@ -9,6 +9,7 @@ from calibration.monitoring.confidence_sequence import NIGHTS, Watch
 from data.errors import UserError
 from nightly.changes import (
     LEAST_SPREAD,
+    SIDES,
     Change,
     Label,
     Reading,
@@ -20,9 +21,7 @@ from nightly.changes import (
 from nightly.emotions import POOLED_NIGHTS, pool
 from nightly.history import History
 from nightly.measure import MeasuredModel, NightSetup
-from nightly.schema import Against, AnchorResult, EmotionResult, ModelNight, NightRecord
-
-ReadNight = Callable[[str], NightRecord]
+from nightly.schema import AnchorResult, EmotionResult, ModelNight, NightRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +36,6 @@ class EarlierNights:
 def read_earlier(history: History, setup: NightSetup) -> dict[str, EarlierNights]:
     """Each configured model's last night, baseline night and running sums, by model name."""
     config = setup.config
-    series = history.all_series(config=config.name)
     _check_baseline(history, setup)
 
     @cache
@@ -46,26 +44,38 @@ def read_earlier(history: History, setup: NightSetup) -> dict[str, EarlierNights
         assert record is not None
         return record
 
-    return {entry.name: _earlier(series.get(entry.name, []), setup, read) for entry in config.models}
+    earlier = {}
+    series = history.all_series(config=config.name)
+    for entry in config.models:
+        before = [point for point in series.get(entry.name, ()) if point.night.night < setup.night]
+        counted = [point for point in before if point.night.night >= (config.baseline or "")]
+        baseline = read(counted[0].night.night) if counted else None
+        sums = [
+            row
+            for point in counted[1:]
+            if baseline is not None and (row := _sums(point, baseline, setup, read)) is not None
+        ]
+        earlier[entry.name] = EarlierNights(
+            last=read(before[-1].night.night) if before else None,
+            baseline=baseline,
+            watches={label: make_watch([row[label] for row in sums]) for label, _, _ in SIDES},
+        )
+    return earlier
 
 
 def changes_of(
     measured: MeasuredModel, earlier: EarlierNights, setup: NightSetup, anchors: Sequence[AnchorResult]
-) -> dict[Against, Change]:
+) -> dict[str, Change]:
     """A model's changes since its baseline and since its last night, as far as there are such nights."""
-    nights: tuple[tuple[Against, NightRecord | None], ...] = (
-        ("baseline", earlier.baseline),
-        ("last night", earlier.last),
-    )
-    changes: dict[Against, Change] = {}
-    for against, then in nights:
+    changes: dict[str, Change] = {}
+    now = (setup.judge.name, setup.judge.version)
+    for against, then in (("baseline", earlier.baseline), ("last night", earlier.last)):
         if then is None:
             continue
-        now = (setup.judge.name, setup.judge.version)
         change = change_since(
             against,
             pair(measured.judged, [item for item in then.judgments if item.model == measured.model]),
-            judge_shift(anchors, then.anchors, now=now, before=then, matters=setup.config.matters),
+            judge_shift(anchors, now=now, before=then, matters=setup.config.matters),
             watches=earlier.watches,
             models=len(setup.config.models),
             share=measured.summary["shares"]["Good"]["share"],
@@ -100,20 +110,8 @@ def floor_readings(
     return dict(readings)
 
 
-def _earlier(points: Sequence[ModelNight], setup: NightSetup, read: ReadNight) -> EarlierNights:
-    before = [point for point in points if point.night.night < setup.night]
-    counted = [point for point in before if point.night.night >= (setup.config.baseline or "")]
-    last = read(before[-1].night.night) if before else None
-    baseline = read(counted[0].night.night) if counted else None
-    sums = [_sums(point, baseline, setup, read) for point in counted[1:] if baseline is not None]
-    kept = [row for row in sums if row is not None]
-    labels: tuple[Label, ...] = ("good", "bad")
-    watches = {label: make_watch([row[label] for row in kept]) for label in labels}
-    return EarlierNights(last=last, baseline=baseline, watches=watches)
-
-
 def _sums(
-    point: ModelNight, baseline: NightRecord, setup: NightSetup, read: ReadNight
+    point: ModelNight, baseline: NightRecord, setup: NightSetup, read: Callable[[str], NightRecord]
 ) -> Mapping[str, Sequence[float]] | None:
     """A night's sums against the baseline; None where the judge had moved, or nothing is left to count."""
     kept = point.result.details.get("since_baseline")
@@ -122,8 +120,7 @@ def _sums(
     # Another baseline was pinned then: count anew, as far as the judgments are kept.
     then = read(point.night.night)
     now = (then.judge, then.judge_version)
-    matters = setup.config.matters
-    if judge_shift(then.anchors, baseline.anchors, now=now, before=baseline, matters=matters).moved:
+    if judge_shift(then.anchors, now=now, before=baseline, matters=setup.config.matters).moved:
         return None
     of_model = [
         [item for item in record.judgments if item.model == point.result.model] for record in (then, baseline)

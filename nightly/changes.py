@@ -19,7 +19,7 @@ from calibration.monitoring.confidence_sequence import NIGHTS, Watch, alarm, cur
 from calibration.monitoring.drift import Drift, EmotionChange, emotion_changes, paired_change, split_change
 from data.records import to_plain
 from nightly.history import storable
-from nightly.schema import Against, AnchorResult, JudgedResponse, Night
+from nightly.schema import AnchorResult, JudgedResponse, NightRecord
 
 Label = Literal["good", "bad"]
 SIDES: Final[tuple[tuple[Label, float, Literal["down", "up"]], ...]] = (
@@ -63,11 +63,6 @@ class Change:
     moved: str | None = None
     suspected: str | None = None
     is_rough: bool = False
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined."""
-        split: dict[str, Any] = {label: to_plain(drift) for label, drift in self.drifts.items()}
-        return {"night": self.night, "prompts": self.prompts, **split}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -116,7 +111,11 @@ def pair(tonight: Sequence[JudgedResponse], then: Sequence[JudgedResponse]) -> P
     """Pair by prompt; several responses to one prompt are averaged first, since they are not independent."""
     now, old = _by_prompt(tonight), _by_prompt(then)
     both = [key for key in now if key in old]
-    rows = np.array([_means(now[key]) - _means(old[key]) for key in both]).reshape(-1, 2)
+    means = [
+        [np.mean([(item.good, item.bad) for item in night[key]], axis=0) for key in both]
+        for night in (now, old)
+    ]
+    rows = (np.array(means[0]) - np.array(means[1])).reshape(-1, 2)
     return PairedResponses(
         differences={"good": rows[:, 0], "bad": rows[:, 1]},
         emotions=tuple(now[key][0].emotion for key in both),
@@ -124,19 +123,14 @@ def pair(tonight: Sequence[JudgedResponse], then: Sequence[JudgedResponse]) -> P
 
 
 def judge_shift(
-    tonight: Sequence[AnchorResult],
-    then: Sequence[AnchorResult],
-    *,
-    now: tuple[str, str],
-    before: Night,
-    matters: float,
+    tonight: Sequence[AnchorResult], *, now: tuple[str, str], before: NightRecord, matters: float
 ) -> JudgeShift:
     """Whether the judge moved since a night, by its anchors; `now` is tonight's judge and its version.
 
     The same judge moved where an interval that holds on all nights says so, and may have where tonight's
     does. Another judge moved unless its anchors show that it did not.
     """
-    old = {(item.anchors, item.item): item for item in then if item.good is not None}
+    old = {(item.anchors, item.item): item for item in before.anchors if item.good is not None}
     both = [
         (item, old[item.anchors, item.item])
         for item in tonight
@@ -165,13 +159,14 @@ def judge_shift(
             is_sure = looks > 1 or is_another
             told = f"the judge {'moved' if is_sure else 'may have moved'} by {by} {since}"
             return replace(shift, moved=told if is_sure else None, suspected=None if is_sure else told)
-    is_calm = all(_is_within(change.interval, matters) for change in changes.values())
-    is_calm = is_calm and not shift.is_tilted
-    return replace(shift, moved=f"the judge moved by {by} {since}" if is_another and not is_calm else None)
+    ends = [change.interval for change in changes.values()]
+    is_calm = all(end is not None and -matters <= end.low and end.high <= matters for end in ends)
+    is_moved = is_another and not (is_calm and not shift.is_tilted)
+    return replace(shift, moved=f"the judge moved by {by} {since}" if is_moved else None)
 
 
 def change_since(
-    against: Against,
+    against: str,
     paired: PairedResponses,
     shift: JudgeShift,
     *,
@@ -198,7 +193,10 @@ def change_since(
         else:
             tonight, uniform = paired_change(differences), paired_change(differences, looks=looks)
             if against == "baseline":
-                uniform = _times(current(update(watches[label], sign * differences), models=models), sign)
+                watched = current(update(watches[label], sign * differences), models=models)
+                ends = watched.interval
+                turned = Interval(*sorted((sign * ends.low, sign * ends.high))) if ends else None
+                uniform = Estimate(sign * watched.value, turned)
         readings[label] = Reading(
             value=uniform.value if math.isfinite(uniform.value) else tonight.value,
             interval=tonight.interval,
@@ -231,17 +229,19 @@ def make_watch(sums: Sequence[Sequence[float]]) -> Watch:
 
 
 def change_details(
-    changes: Mapping[Against, Change], watches: Mapping[Label, Watch], *, models: int
+    changes: Mapping[str, Change], watches: Mapping[Label, Watch], *, models: int
 ) -> dict[str, Any]:
     """What the history keeps of a model's changes, and how the watch of Good is after tonight."""
-    details: dict[str, Any] = {"changes": {name: item.as_dict() for name, item in changes.items()}}
+    details: dict[str, Any] = {
+        "changes": {
+            name: {"night": item.night, "prompts": item.prompts, **to_plain(item.drifts)}
+            for name, item in changes.items()
+        }
+    }
     if change := changes.get("baseline"):
-        before, (count, total, squares) = watches["good"], change.sums["good"]
-        watch = Watch(
-            prompts=(*before.prompts, int(count)),
-            totals=(*before.totals, total),
-            squares=(*before.squares, squares),
-        )
+        before = watches["good"]
+        nights = zip(before.prompts, before.totals, before.squares, strict=True)
+        watch = make_watch([*nights, change.sums["good"]])
         spread = dispersion(watch)
         details["watch"] = {
             "nights": watch.nights,
@@ -264,25 +264,9 @@ def _by_prompt(judged: Sequence[JudgedResponse]) -> dict[str, list[JudgedRespons
     return prompts
 
 
-def _means(items: Sequence[JudgedResponse]) -> Floats:
-    means: Floats = np.array([[item.good, item.bad] for item in items], dtype=float).mean(axis=0)
-    return means
-
-
-def _times(estimate: Estimate, sign: float) -> Estimate:
-    if estimate.interval is None:
-        return Estimate(sign * estimate.value, None)
-    low, high = sorted((sign * estimate.interval.low, sign * estimate.interval.high))
-    return Estimate(sign * estimate.value, Interval(low, high))
-
-
 def _is_beyond(interval: Interval | None, matters: float) -> bool:
     least = max(matters, 1e-9)
     return interval is not None and (interval.low > least or interval.high < -least)
-
-
-def _is_within(interval: Interval | None, matters: float) -> bool:
-    return interval is not None and -matters <= interval.low and interval.high <= matters
 
 
 def _points(estimate: Estimate) -> str:

@@ -26,10 +26,11 @@ from calibration.estimate import Interval, finite_or_none
 from calibration.shares.planning import detectable_difference, plan_ratings
 from data.errors import UserError
 from nightly.changes import Change, Label, Reading
-from nightly.schema import Against, GateResult, Kind, Outcome, name_gate
+from nightly.schema import GateResult, Kind, Outcome, name_gate
 
 CHANGES: Final[tuple[Kind, ...]] = ("good_share_drop", "bad_share_rise")
-AGAINST: Final[Mapping[str, Against]] = {"baseline": "baseline", "last_night": "last night"}
+AGAINST: Final = {"baseline": "baseline", "last_night": "last night"}
+MOST: Final[Mapping[Kind, float]] = {"max_cost": math.inf, "max_unscored": 100}  # the largest limit
 EVERY: Final = "every"
 # 0 fine, 1 regression, 3 inconclusive, 4 calibration stale or missing, 5 operational failure.
 # From the least grave to the gravest: a regression that was found is found, whatever else went wrong.
@@ -46,17 +47,14 @@ NAMED_EMOTIONS: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """One limit: in points of a hundred for shares, in dollars a night for cost."""
+    """One limit: in points of a hundred for shares, in dollars a night for cost.
+
+    `subject` is what a change is held against, or a floor's emotion.
+    """
 
     kind: Kind
     limit: float
-    against: Against | None = None
-    emotion: str | None = None
-
-    @property
-    def subject(self) -> str:
-        """What a change is held against, or a floor's emotion."""
-        return self.against or self.emotion or ""
+    subject: str = ""
 
     @property
     def name(self) -> str:
@@ -75,7 +73,7 @@ def read_gates(table: Mapping[str, Any], *, place: str = "gates") -> tuple[Gate,
     >>> [gate.name for gate in read_gates({"bad_share_rise": 3, "floors": {"sad": 40}, "max_cost": 0.5})]
     ['bad_share_rise against baseline', 'floor sad', 'max_cost']
     """
-    known = (*CHANGES, "floors", "max_cost", "max_unscored")
+    known = (*CHANGES, "floors", *MOST)
     if unknown := sorted(set(table) - set(known)):
         raise UserError(f"{place}: unknown gate {unknown[0]!r}; known: {', '.join(known)}")
     gates: list[Gate] = []
@@ -86,33 +84,29 @@ def read_gates(table: Mapping[str, Any], *, place: str = "gates") -> tuple[Gate,
             raise UserError(f"{place}.{kind}: {strange[0]!r} is none of {', '.join(AGAINST)}")
         for name, limit in by.items():
             points = _limit(limit, f"{place}.{kind}", most=100)
-            gates.append(Gate(kind=kind, limit=points, against=AGAINST[name]))
+            gates.append(Gate(kind=kind, limit=points, subject=AGAINST[name]))
     floors = table.get("floors", {})
     if not isinstance(floors, Mapping):
         raise UserError(f"{place}.floors: a table of emotions and points, such as {{sad = 40, {EVERY} = 30}}")
     for emotion, limit in floors.items():
-        gates.append(Gate(kind="floor", limit=_floor(limit, f"{place}.floors.{emotion}"), emotion=emotion))
-    if "max_cost" in table:
-        gates.append(Gate(kind="max_cost", limit=_limit(table["max_cost"], f"{place}.max_cost")))
-    if "max_unscored" in table:
-        most = _limit(table["max_unscored"], f"{place}.max_unscored", most=100)
-        gates.append(Gate(kind="max_unscored", limit=most))
+        where = f"{place}.floors.{emotion}"
+        points = _limit(limit, where, most=100)
+        if 0 < points < 1:
+            way_out = f"write {100 * points:g} for {points:g}"
+            raise UserError(f"{where}: floors are in points of a hundred; {way_out}")
+        gates.append(Gate(kind="floor", limit=points, subject=emotion))
+    for kind, most in MOST.items():
+        if kind in table:
+            gates.append(Gate(kind=kind, limit=_limit(table[kind], f"{place}.{kind}", most=most)))
     return tuple(gates)
 
 
-def _limit(value: Any, place: str, *, most: float = math.inf) -> float:
+def _limit(value: Any, place: str, *, most: float) -> float:
     # A TOML true is no number, though Python's is.
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
         ends = f"from 0 to {most:g}" if math.isfinite(most) else "that is not negative"
         raise UserError(f"{place}: {value!r} is not a number {ends}")
     return float(value)
-
-
-def _floor(value: Any, place: str) -> float:
-    points = _limit(value, place, most=100)
-    if 0 < points < 1:
-        raise UserError(f"{place}: floors are in points of a hundred; write {100 * points:g} for {points:g}")
-    return points
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +118,7 @@ class CheckedModel:
     """
 
     model: str
-    changes: Mapping[Against, Change] = field(default_factory=dict)
+    changes: Mapping[str, Change] = field(default_factory=dict)
     shares: Mapping[str, Reading] = field(default_factory=dict)
     cost: float | None = None
     responses: int = 0
@@ -139,8 +133,8 @@ class CheckedModel:
 
     def change_behind(self, gate: Gate) -> Change | None:
         """The change a gate looks at; of a floor, which looks at none, the longest there is."""
-        if gate.against is not None:
-            return self.changes.get(gate.against)
+        if gate.kind in CHANGES:
+            return self.changes.get(gate.subject)
         return next(iter(self.changes.values()), None)
 
 
@@ -166,11 +160,11 @@ def severity(outcome: Outcome) -> int:
 
 def _expand(gates: Sequence[Gate], model: CheckedModel) -> Iterable[Gate]:
     """The gates, with a floor for each emotion in the place of one for every."""
-    named = {gate.emotion for gate in gates if gate.kind == "floor"}
+    named = {gate.subject for gate in gates if gate.kind == "floor"}
     for gate in gates:
-        if gate.kind == "floor" and gate.emotion == EVERY:
+        if gate.kind == "floor" and gate.subject == EVERY:
             for emotion in sorted(set(model.shares) - named):
-                yield replace(gate, emotion=emotion)
+                yield replace(gate, subject=emotion)
         else:
             yield gate
 
@@ -184,7 +178,7 @@ def _check(gate: Gate, model: CheckedModel) -> GateResult:
         if result.outcome == "regression" and gate.kind in CHANGES and not change.is_rough:
             return result
         way_out = "calibrate it anew, and pin a night it judged as the baseline"
-        return _bare(gate, model, "stale", f"the calibration cannot be used: {model.moved}; {way_out}")
+        return _result(gate, model, "stale", f"the calibration cannot be used: {model.moved}; {way_out}")
     if change.suspected and result.outcome == "pass":
         told = result.sentence.removesuffix(".").replace(": pass:", ": inconclusive:", 1)
         return replace(result, outcome="inconclusive", sentence=f"{told}; but {change.suspected}.")
@@ -194,29 +188,34 @@ def _check(gate: Gate, model: CheckedModel) -> GateResult:
 def _check_figures(gate: Gate, model: CheckedModel) -> GateResult:
     """What the figures say, whoever moved."""
     if model.failure:
-        return _bare(gate, model, "failed", f"the night failed: {model.failure}")
+        return _result(gate, model, "failed", f"the night failed: {model.failure}")
     if gate.kind == "max_cost":
         if model.cost is None:
-            return _bare(gate, model, "skipped", "the cost is not known")
-        return _exact(gate, model, model.cost, f"cost {model.cost:.4g} dollars, limit {gate.limit:g}")
+            return _result(gate, model, "skipped", "the cost is not known")
+        return _count(gate, model, model.cost, f"cost {model.cost:.4g} dollars, limit {gate.limit:g}")
     if gate.kind == "max_unscored":
         if not model.responses:
-            return _bare(gate, model, "skipped", "there were no responses")
+            return _result(gate, model, "skipped", "there were no responses")
         part = 100 * model.unscored / model.responses
         counted = f"{model.unscored:,} of {model.responses:,} unscored ({part:.1f} %), limit {gate.limit:g} %"
-        return _exact(gate, model, part, counted)
+        return _count(gate, model, part, counted)
     if model.stale:
-        return _bare(gate, model, "stale", f"the calibration cannot be used: {model.stale}")
+        return _result(gate, model, "stale", f"the calibration cannot be used: {model.stale}")
     if gate.kind == "floor":
         if (reading := model.shares.get(gate.subject)) is None:
-            return _bare(gate, model, "skipped", f"no response for {gate.emotion!r}")
-        return _weigh(gate, model, reading, f"Good share for {gate.emotion}")
-    change = model.changes.get(gate.against or "baseline")
+            return _result(gate, model, "skipped", f"no response for {gate.subject!r}")
+        return _weigh(gate, model, reading, f"Good share for {gate.subject}")
+    change = model.changes.get(gate.subject)
     if change is None or gate.label not in change.readings:
-        return _bare(gate, model, "skipped", f"there is no {gate.against} to compare with yet")
+        return _result(gate, model, "skipped", f"there is no {gate.subject} to compare with yet")
     what = "drop of the Good share" if gate.label == "good" else "rise of the Bad share"
-    against = "the baseline" if gate.against == "baseline" else gate.against
+    against = "the baseline" if gate.subject == "baseline" else gate.subject
     return _weigh(gate, model, change.readings[gate.label], f"{what} against {against}")
+
+
+def _count(gate: Gate, model: CheckedModel, value: float, words: str) -> GateResult:
+    """A count or a sum has no interval: it is over the limit or not."""
+    return _result(gate, model, "regression" if value > gate.limit else "pass", words, value=value)
 
 
 def _weigh(gate: Gate, model: CheckedModel, reading: Reading, what: str) -> GateResult:
@@ -232,26 +231,27 @@ def _weigh(gate: Gate, model: CheckedModel, reading: Reading, what: str) -> Gate
     shown = 1 if gate.kind == "floor" else sign
     told = reading.interval if outcome == "pass" else reading.uniform or reading.interval
     value, interval = 100 * shown * reading.value, _points(told, shown)
-    words = f"{what} {_show(value, interval)}, {'floor' if gate.kind == 'floor' else 'limit'} {gate.limit:g}"
+    # z: a change of nothing is 0.0, not -0.0.
+    words = f"{what} {value:z.1f} points" if math.isfinite(value) else f"{what} undefined"
+    if interval and math.isfinite(value):
+        words += f" [{interval.low:z.1f}, {interval.high:z.1f}]"
+    words += f", {'floor' if gate.kind == 'floor' else 'limit'} {gate.limit:g}"
     labels = nights = None
     emotions: tuple[str, ...] = ()
     if outcome == "inconclusive":
         labels, nights = _needed(gate, reading, abs(100 * sign * reading.value - limit) / 100)
-        words += _say_needed(labels, nights)
+        needed = [f"{labels:,} labels on each side"] if labels else []
+        needed += [f"{nights:,} such night{'s' if nights > 1 else ''}"] if nights else []
+        words += f"; {', or '.join(needed)}, would tell" if needed else "; what would tell is not known"
     elif outcome == "regression":
         emotions, drivers = _drivers(gate, model)
         words += drivers
     if model.unscored and model.responses:
         at_worst = 100 * model.unscored / model.responses
         words += f"; {model.unscored:,} unscored could move it by {at_worst:.1f} points at worst"
-    return replace(
-        _exact(gate, model, value, words, outcome=outcome),
-        low=interval.low if interval else None,
-        high=interval.high if interval else None,
-        labels=labels,
-        nights=nights,
-        emotions=emotions,
-    )
+    ends = {"low": interval.low, "high": interval.high} if interval else {}
+    plan = {"labels": labels, "nights": nights, "emotions": emotions}
+    return _result(gate, model, outcome, words, value=value, **ends, **plan)
 
 
 def _needed(gate: Gate, reading: Reading, gap: float) -> tuple[int | None, int | None]:
@@ -260,28 +260,19 @@ def _needed(gate: Gate, reading: Reading, gap: float) -> tuple[int | None, int |
         return None, None
     plan = plan_ratings(gap, spread=reading.spread, design_effect=reading.design_effect)
     # A floor is known exactly, so it takes half of what two measured sides would.
-    labels = _whole(plan.people_only / (2 if gate.kind == "floor" else 1))
-    if reading.interval is None:
-        return labels, None
-    error = (reading.interval.high - reading.interval.low) / 2 / detectable_difference(1, 0, power=0.5)
-    return labels, _whole((detectable_difference(error**2, 0) / gap) ** 2)
-
-
-def _whole(count: float) -> int | None:
-    return math.ceil(count) if math.isfinite(count) else None
-
-
-def _say_needed(labels: int | None, nights: int | None) -> str:
-    told = [f"{labels:,} labels on each side"] if labels else []
-    told += [f"{nights:,} such night{'s' if nights > 1 else ''}"] if nights else []
-    return f"; {', or '.join(told)}, would tell" if told else "; what would tell is not known"
+    counts = [plan.people_only / (2 if gate.kind == "floor" else 1), math.nan]
+    if reading.interval is not None:
+        error = (reading.interval.high - reading.interval.low) / 2 / detectable_difference(1, 0, power=0.5)
+        counts[1] = (detectable_difference(error**2, 0) / gap) ** 2
+    labels, nights = (math.ceil(count) if math.isfinite(count) else None for count in counts)
+    return labels, nights
 
 
 def _drivers(gate: Gate, model: CheckedModel) -> tuple[tuple[str, ...], str]:
     """The emotions a regression comes from, in words too; those shown by themselves, else the largest."""
-    if gate.against is None:
-        return ((gate.emotion,) if gate.emotion else ()), ""
-    emotions = model.changes[gate.against].emotions.get(gate.label, ())
+    if gate.kind == "floor":
+        return (gate.subject,), ""
+    emotions = model.changes[gate.subject].emotions.get(gate.label, ())
     if shown := tuple(item.emotion for item in emotions if item.is_shown):
         return shown, f"; shown for {', '.join(shown)}"
     worse = [item for item in emotions if item.change and (item.change < 0) == (gate.label == "good")]
@@ -290,24 +281,20 @@ def _drivers(gate: Gate, model: CheckedModel) -> tuple[tuple[str, ...], str]:
     return largest, words
 
 
-def _exact(
-    gate: Gate, model: CheckedModel, value: float, words: str, *, outcome: Outcome | None = None
+def _result(
+    gate: Gate, model: CheckedModel, outcome: Outcome, words: str, *, value: float | None = None, **more: Any
 ) -> GateResult:
-    """A count or a sum has no interval: it is over the limit or not."""
-    outcome = outcome or ("regression" if value > gate.limit else "pass")
-    sentence = f"{model.model}: {outcome}: {words}."
-    return replace(_bare(gate, model, outcome, ""), value=finite_or_none(value), sentence=sentence)
-
-
-def _bare(gate: Gate, model: CheckedModel, outcome: Outcome, words: str) -> GateResult:
-    """A result without a figure."""
+    """A gate's result; one without a figure says which gate it is of."""
+    which = f"{gate.name}: " if value is None else ""
     return GateResult(
         gate=gate.kind,
         model=model.model,
         subject=gate.subject,
         outcome=outcome,
+        value=None if value is None else finite_or_none(value),
         limit=gate.limit,
-        sentence=f"{model.model}: {gate.name}: {outcome}: {words}.",
+        sentence=f"{model.model}: {which}{outcome}: {words}.",
+        **more,
     )
 
 
@@ -317,10 +304,3 @@ def _points(interval: Interval | None, sign: int) -> Interval | None:
         return None
     low, high = sorted((100 * sign * interval.low, 100 * sign * interval.high))
     return Interval(low, high)
-
-
-def _show(value: float, interval: Interval | None) -> str:
-    if not math.isfinite(value):
-        return "undefined"
-    # z: a change of nothing is 0.0, not -0.0.
-    return f"{value:z.1f} points" + (f" [{interval.low:z.1f}, {interval.high:z.1f}]" if interval else "")

@@ -19,7 +19,6 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql
 
 Kind = Literal["good_share_drop", "bad_share_rise", "floor", "max_cost", "max_unscored"]
-Against = Literal["baseline", "last night"]
 Outcome = Literal["pass", "skipped", "inconclusive", "stale", "failed", "regression"]
 FINE: Final[tuple[Outcome, ...]] = ("pass", "skipped")
 

@@ -19,7 +19,7 @@ from nightly.gates import EXIT_CODES, CheckedModel, Gate, check_gates, gravest, 
 from nightly.output import as_annotations, as_junit
 from nightly.schema import Outcome
 
-DROP = Gate(kind="good_share_drop", limit=5, against="baseline")
+DROP = Gate(kind="good_share_drop", limit=5, subject="baseline")
 CONFIG = """
 [gates]
 good_share_drop = { baseline = 5, last_night = 8 }
@@ -95,7 +95,7 @@ def test_a_wrong_gate_is_refused_with_the_way_out(table: dict[str, object], word
 def test_the_interval_decides(low: float, high: float, expected: Outcome) -> None:
     assert outcome(DROP, changed(reading(low, high))) == expected
     # A rise of Bad is a drop of Good turned round.
-    rise = Gate(kind="bad_share_rise", limit=5, against="baseline")
+    rise = Gate(kind="bad_share_rise", limit=5, subject="baseline")
     assert outcome(rise, changed(reading(-high, -low), "bad")) == expected
 
 
@@ -114,7 +114,7 @@ def test_a_regression_needs_the_interval_that_holds_all_year_and_a_pass_tonights
     [(0.2, 0.39, "regression"), (0.3, 0.5, "inconclusive"), (0.4, 0.6, "pass")],
 )
 def test_a_floor_is_held_to_the_share_itself(low: float, high: float, expected: Outcome) -> None:
-    gate = Gate(kind="floor", limit=40, emotion="sad")
+    gate = Gate(kind="floor", limit=40, subject="sad")
     (result,) = check_gates([gate], [CheckedModel(model="m", shares={"sad": reading(low, high)})])
     assert result.outcome == expected
     assert result.value == pytest.approx(50 * (low + high))
@@ -280,7 +280,7 @@ def test_annotations_are_one_escaped_line_each() -> None:
     )
     (comma,) = as_annotations(
         check_gates(
-            [Gate(kind="floor", limit=40, emotion="sad, or 5%: so")],
+            [Gate(kind="floor", limit=40, subject="sad, or 5%: so")],
             [CheckedModel(model="m", shares={"sad, or 5%: so": reading(0.1, 0.2)})],
         )
     )
@@ -290,7 +290,7 @@ def test_annotations_are_one_escaped_line_each() -> None:
 
 
 def test_a_moved_judge_leaves_only_what_the_anchors_show_to_be_the_models() -> None:
-    gates = [DROP, Gate(kind="floor", limit=40, emotion="sad"), Gate(kind="max_cost", limit=1)]
+    gates = [DROP, Gate(kind="floor", limit=40, subject="sad"), Gate(kind="max_cost", limit=1)]
 
     def outcomes(low: float, high: float, **shift: Any) -> list[Outcome]:
         change = Change(readings={"good": reading(low, high)}, **shift)
