@@ -137,22 +137,31 @@ def read_config(path: Path) -> NightlyConfig:
     """Read the configuration in a file; what is wrong in it is named with its place and the way out."""
     given = read_toml(path)
     table, folder = _check(given, path), path.parent
+    deciding = {key: value for key, value in given.items() if key not in ELSEWHERE}
+    calibration: str | None = table.calibration or None
+    if calibration not in (None, NONE):
+        calibration = str(_beside(folder, table.calibration))
+    anchors = None if table.anchors == NONE else SAMPLE_ANCHORS
+    if table.anchors not in ("", NONE):
+        anchors = _beside(folder, table.anchors)
+    baseline = str(table.baseline)  # TOML has dates without quotes; a night is known by the text
+    dashboard = "dashboard" if table.dashboard is True else table.dashboard
     config = NightlyConfig(
         path=path,
         name=check_name(table.name or path.stem, f"{path}: name"),
-        digest=_digest(given),
+        digest=sha256(json.dumps(deciding, sort_keys=True, default=str).encode()).hexdigest()[:16],
         models=_models(table.models, path),
         gates=read_gates(table.gates, place=f"{path}: gates"),
         prompts=_beside(folder, table.prompts) if table.prompts else SAMPLE_PROMPTS,
         judge=str(_beside(folder, table.judge)) if table.judge.endswith(".toml") else table.judge,
-        calibration=_calibration(table.calibration, folder),
-        anchors=_anchors(table.anchors, folder),
+        calibration=calibration,
+        anchors=anchors,
         matters=table.matters / 100,
-        baseline=_baseline(table.baseline, path),
+        baseline=check_name(baseline, f"{path}: baseline") if baseline else None,
         study=tuple(PREFIX + name.removeprefix(PREFIX) for name in table.study),
         history=table.history if "://" in table.history else str(_beside(folder, table.history)),
         runs=_beside(folder, table.runs),
-        dashboard=_dashboard(table.dashboard, folder),
+        dashboard=_beside(folder, dashboard) if dashboard else None,
         junit=_beside(folder, table.outputs.junit) if table.outputs.junit else None,
         github=table.outputs.github,
         max_cost=table.max_cost,
@@ -221,25 +230,26 @@ def _models(tables: list[dict[str, Any]], path: Path) -> tuple[ModelEntry, ...]:
     entries: dict[str, ModelEntry] = {}
     for number, table in enumerate(tables, start=1):
         place = f"{path}: models, number {number}"
-        entry = _model(table, place, path.parent)
+        entry = (_read_responses if "responses" in table else _read_endpoint)(table, place, path.parent)
         if entry.name in entries:
             raise UserError(f"{place}: the name {entry.name!r} is taken; give each model its own name")
         entries[entry.name] = entry
     return tuple(entries.values())
 
 
-def _model(table: dict[str, Any], place: str, folder: Path) -> ModelEntry:
-    if "responses" not in table:
-        named = table.get("config")
-        if named is not None and not isinstance(named, str):
-            raise UserError(f"{place}: config: the path of a model's TOML file was expected")
-        rest = {key: value for key, value in table.items() if key != "config"}
-        endpoint = (
-            read_model_config(_beside(folder, named), **rest)
-            if named
-            else make_model_config(rest, place=place)
-        )
-        return ModelEntry(name=endpoint.name or endpoint.model, endpoint=endpoint)
+def _read_endpoint(table: dict[str, Any], place: str, folder: Path) -> ModelEntry:
+    file = table.get("config")
+    if file is not None and not isinstance(file, str):
+        raise UserError(f"{place}: config: the path of a model's TOML file was expected")
+    rest = {key: value for key, value in table.items() if key != "config"}
+    if file:
+        endpoint = read_model_config(_beside(folder, file), **rest)
+    else:
+        endpoint = make_model_config(rest, place=place)
+    return ModelEntry(name=endpoint.name or endpoint.model, endpoint=endpoint)
+
+
+def _read_responses(table: dict[str, Any], place: str, folder: Path) -> ModelEntry:
     if unknown := sorted(set(table) - {"name", "responses"}):
         raise UserError(f"{place}: {unknown[0]}: unknown beside responses; known: name, responses")
     name, responses = table.get("name"), table["responses"]
@@ -252,30 +262,3 @@ def _model(table: dict[str, Any], place: str, folder: Path) -> ModelEntry:
 
 def _beside(folder: Path, named: str) -> Path:
     return Path(os.path.normpath(folder / named))  # not resolved: what is printed should look as it was given
-
-
-def _calibration(named: str, folder: Path) -> str | None:
-    if named == NONE:
-        return NONE
-    return str(_beside(folder, named)) if named else None
-
-
-def _anchors(named: str, folder: Path) -> Path | None:
-    return None if named == NONE else _beside(folder, named) if named else SAMPLE_ANCHORS
-
-
-def _baseline(named: date | str, path: Path) -> str | None:
-    # TOML has dates without quotes; a night is known by the text.
-    text = named if isinstance(named, str) else named.isoformat()
-    return check_name(text, f"{path}: baseline") if text else None
-
-
-def _dashboard(named: bool | str, folder: Path) -> Path | None:
-    if named is False or named == "":
-        return None
-    return _beside(folder, "dashboard" if named is True else named)
-
-
-def _digest(given: Mapping[str, Any]) -> str:
-    settings = {key: value for key, value in given.items() if key not in ELSEWHERE}
-    return sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()[:16]

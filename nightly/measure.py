@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
-from calibration.artifact import CALIBRATION_FILE, NONE, Found, find_calibration
+from calibration.artifact import NONE, Found, find_calibration
 from calibration.comparison.published_models import DESIGN_EFFECTS, PAPER
 from data.errors import OperationalError, StaleCalibration, UserError
 from data.records import LABELS, UNNAMED_MODEL, Judgment
@@ -65,24 +65,12 @@ class NightSetup:
         return self.config.runs / self.night
 
     @property
-    def day(self) -> date:
-        """The night's own date, so that one taken up again after midnight ends as it would have before."""
-        return date_of(self.night, self.clock)
-
-    @property
     def design_effect(self) -> float:
         """How many of a crowd's labels count as one: by the calibration, else the study's mean for Good."""
         calibration = self.correction.calibration
         if calibration is None:
             return fmean(DESIGN_EFFECTS[name][-1] for name in PAPER)
         return max(1.0, calibration.design_effect or 1.0)
-
-    @property
-    def calibration(self) -> str | None:
-        """Where the calibration lies, for those who read it themselves; None where there is none."""
-        if self.correction.calibration is None:
-            return None
-        return self.config.calibration or str(Path(getattr(self.judge, "folder", "")) / CALIBRATION_FILE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +111,14 @@ def set_up_night(
     budget = Budget(config.max_cost)
     for endpoint in endpoints_of(judge):
         endpoint.budget = budget
-    correction, stale = _find_calibration(judge, config.calibration, date_of(night, clock))
+    stale = None
+    try:
+        correction = find_calibration(judge, config.calibration, today=date_of(night, clock))
+        if correction.calibration is None and config.calibration != NONE:
+            stale = f'{correction.says}; or do without: calibration = "none"'
+    except StaleCalibration as error:  # a night goes on without its calibration, and says so
+        stale = str(error)
+        correction = Found(calibration=None, says=stale)
     return NightSetup(
         config=config,
         night=night,
@@ -143,16 +138,6 @@ def date_of(night: str, clock: Clock) -> date:
         return date.fromisoformat(night[:10])
     except ValueError:
         return clock().date()
-
-
-def _find_calibration(judge: Judge, wanted: str | None, today: date) -> tuple[Found, str | None]:
-    """A night goes on without its calibration, and says so."""
-    try:
-        correction = find_calibration(judge, wanted, today=today)
-    except StaleCalibration as error:
-        return Found(calibration=None, says=str(error)), str(error)
-    is_missed = correction.calibration is None and wanted != NONE
-    return correction, f'{correction.says}; or do without: calibration = "none"' if is_missed else None
 
 
 def measure(entry: ModelEntry, setup: NightSetup) -> MeasuredModel:

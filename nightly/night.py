@@ -7,8 +7,10 @@ Only a night on which a model failed is taken up again, in the place of the one 
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
+from calibration.artifact import CALIBRATION_FILE
 from calibration.comparison.compare_runs import Question, compare_runs
 from data.errors import OperationalError, UserError
 from data.files import disk_errors, locked, replacing
@@ -25,13 +27,14 @@ from nightly.measure import (
     MeasuredModel,
     NightSetup,
     ShowProgress,
+    date_of,
     measure,
     measure_anchors,
     no_progress,
     set_up_night,
 )
 from nightly.output import FinishedNight, as_junit
-from nightly.schema import GateResult, ModelResult, NightRecord, Outcome, ShareResult
+from nightly.schema import ModelResult, NightRecord, ShareResult
 from reports.comparison import say_pair
 
 BUSY: Final = "another process is at this night; wait until it is done"
@@ -49,7 +52,12 @@ def run_night(
     with locked(config.runs / night, busy=BUSY), open_history(config.history) as history:
         there = history.night(config.name, night)
         if there is not None and not again and not there.details.get("failed"):
-            _check_same(config, there)
+            # It stays as it is, so a config that has changed must not seem to have been used.
+            if there.details.get("settings") != config.digest:
+                raise UserError(
+                    f"{config.path}: the night {night!r} of {config.name!r} is in the history under other "
+                    "settings; leave it, or judge it anew with --again, or give this config another name"
+                )
             is_new = False
         else:
             setup = set_up_night(config, night, clock=clock, show_progress=show_progress, again=again)
@@ -73,32 +81,35 @@ def make_record(history: History, setup: NightSetup) -> tuple[NightRecord, set[s
     config, started = setup.config, setup.clock()
     earlier = read_earlier(history, setup)
     anchors, anchors_cost = measure_anchors(setup)
-    measured, failed = measure_all(setup)
+    measured: dict[str, MeasuredModel] = {}
+    failed: dict[str, str] = {}
+    for entry in config.models:
+        try:
+            measured[entry.name] = measure(entry, setup)
+        except OperationalError as error:  # a model that cannot be measured does not keep the others from it
+            failed[entry.name] = str(error)
     judged = [item for model in measured.values() for item in model.judged]
     emotions = sum_emotions(judged)
     floors = floor_readings(history, setup, emotions)
-    checked: list[CheckedModel] = []
+    checked = {name: CheckedModel(model=name, failure=failed.get(name)) for name in earlier}
     models: list[ModelResult] = []
-    for name, before in earlier.items():
-        if name in failed:
-            checked.append(CheckedModel(model=name, failure=failed[name]))
-            continue
-        model = measured[name]
-        changes = changes_of(model, before, setup, anchors)
+    for name, model in measured.items():
+        changes = changes_of(model, earlier[name], setup, anchors)
         unscored = sum(model.unscored.values())
-        checked.append(
-            CheckedModel(
-                model=name,
-                changes=changes,
-                shares=floors.get(name, {}),
-                cost=model.cost,
-                responses=model.summary["judged"] + unscored,
-                unscored=unscored,
-                stale=setup.stale,
-            )
+        checked[name] = CheckedModel(
+            model=name,
+            changes=changes,
+            shares=floors.get(name, {}),
+            cost=model.cost,
+            responses=model.summary["judged"] + unscored,
+            unscored=unscored,
+            stale=setup.stale,
         )
-        models.append(_result(model, change_details(changes, before.watches, models=len(earlier))))
-    gates = check_gates(config.gates, checked)
+        models.append(_result(model, change_details(changes, earlier[name].watches, models=len(earlier))))
+    gates = check_gates(config.gates, checked.values())
+    status = gravest(result.outcome for result in gates) or "pass"
+    if failed and status != "regression":
+        status = "failed"  # without a gate there is no result that could say so
     record = NightRecord(
         config=config.name,
         night=setup.night,
@@ -107,12 +118,12 @@ def make_record(history: History, setup: NightSetup) -> tuple[NightRecord, set[s
         judge=setup.judge.name,
         judge_version=setup.judge.version,
         calibration=setup.correction.digest,
-        status=_status(gates, failed),
+        status="pass" if status == "skipped" else status,  # such as a cost that nobody knows, every night
         details={
             "settings": config.digest,
             "calibration": setup.correction.says,
             "stale": setup.stale,
-            "judge_moved": next((model.moved for model in checked if model.moved), None),
+            "judge_moved": next((model.moved for model in checked.values() if model.moved), None),
             "anchors_cost": anchors_cost,
             "failed": failed,
             "study": compare_with_study(setup, list(measured.values())),
@@ -127,28 +138,20 @@ def make_record(history: History, setup: NightSetup) -> tuple[NightRecord, set[s
     return record, pinned | ({config.baseline} if config.baseline else set())
 
 
-def measure_all(setup: NightSetup) -> tuple[dict[str, MeasuredModel], dict[str, str]]:
-    """Measure every model by its name; one that cannot be measured does not keep the others from it."""
-    measured, failed = {}, {}
-    for entry in setup.config.models:
-        try:
-            measured[entry.name] = measure(entry, setup)
-        except OperationalError as error:
-            failed[entry.name] = str(error)
-    return measured, failed
-
-
 def compare_with_study(setup: NightSetup, measured: Sequence[MeasuredModel]) -> list[dict[str, str]]:
     """A sentence for each model and each model of the crowd study; none without a calibration."""
-    if not measured or not setup.config.study or setup.correction.calibration is None:
+    calibration = setup.correction.calibration
+    if not measured or not setup.config.study or calibration is None:
         return []
+    shipped = Path(getattr(setup.judge, "folder", "")) / CALIBRATION_FILE
     question = Question(
         paths=tuple(item.run.folder for item in measured),
         baselines=setup.config.study,
-        calibration=setup.calibration,
+        calibration=setup.config.calibration or str(shipped),
         weights=WEIGHTS,
     )
-    compared = compare_runs(question, today=setup.day)
+    # By the night's own date, so that one taken up again after midnight ends as it would have before.
+    compared = compare_runs(question, today=date_of(setup.night, setup.clock))
     return [
         {"model": pair.one, "study": pair.other, "sentence": say_pair(pair, compared.margin)}
         for pair in compared.pairs
@@ -174,19 +177,3 @@ def _result(measured: MeasuredModel, details: Mapping[str, Any]) -> ModelResult:
         seconds=measured.seconds,
         details={**details, **refused, **flagged},
     )
-
-
-def _status(gates: Sequence[GateResult], failed: Mapping[str, str]) -> Outcome:
-    outcome = gravest(result.outcome for result in gates) or "pass"
-    if failed and outcome != "regression":
-        return "failed"  # without a gate there is no result that could say so
-    return "pass" if outcome == "skipped" else outcome  # such as a cost that nobody knows, every night
-
-
-def _check_same(config: NightlyConfig, there: NightRecord) -> None:
-    """A night that is there stays as it is, so a config that has changed must not seem to have been used."""
-    if there.details.get("settings") != config.digest:
-        raise UserError(
-            f"{config.path}: the night {there.night!r} of {config.name!r} is in the history under other "
-            "settings; leave it, or judge it anew with --again, or give this config another name"
-        )

@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 from xml.etree import ElementTree
@@ -12,7 +12,8 @@ from data.crisis import say_flags
 from data.text import percent, points, printable
 from nightly.config import NightlyConfig
 from nightly.gates import EXIT_CODES, gravest
-from nightly.schema import FINE, GateResult, ModelResult, NightRecord, Outcome, ShareResult
+from nightly.history import read_url, show_url
+from nightly.schema import FINE, GateResult, ModelResult, NightRecord, Outcome
 from reports.page import Cell, Page, Section, Table
 
 # XML 1.0 has no place for these, escaped or not; a model's name may hold anything.
@@ -31,10 +32,7 @@ COMMANDS: Final[dict[Outcome, str]] = {
     "inconclusive": "warning",
 }
 GATE_KEYS: Final = ("gate", "model", "subject", "outcome", "value", "limit", "sentence")
-FINDING_KEYS: Final = (
-    *("limit", "outcome", "sentence", "value", "low", "high"),
-    *("labels", "nights", "emotions"),
-)
+FINDING_KEYS: Final = ("limit", "outcome", "sentence", "value", "low", "high", "labels", "nights", "emotions")
 QUIET: Final = "neither shown"  # a change not worth a sentence
 
 
@@ -57,33 +55,47 @@ def as_junit(results: Sequence[GateResult], *, name: str = "nightly") -> str:
     A regression is a failure; a failed night or a stale calibration an error; an inconclusive gate counts as
     skipped, since JUnit has no other word for "not known", and says so in its message.
     """
-    root = ElementTree.Element("testsuites", {"name": _clean(name), **_counts(results)})
+    root = ElementTree.Element("testsuites", {"name": name, **_counts(results)})
     for model in dict.fromkeys(result.model for result in results):
         of_model = [result for result in results if result.model == model]
-        suite = ElementTree.SubElement(root, "testsuite", {"name": _clean(model), **_counts(of_model)})
+        suite = ElementTree.SubElement(root, "testsuite", {"name": model, **_counts(of_model)})
         for result in of_model:
-            case = ElementTree.SubElement(
-                suite, "testcase", {"name": _clean(result.name), "classname": _clean(model), "time": "0"}
-            )
-            if result.outcome in TAGS:
-                about = {"message": _clean(result.sentence)}
-                if (tag := TAGS[result.outcome]) != "skipped":
-                    about["type"] = result.outcome
-                ElementTree.SubElement(case, tag, about)
+            about = {"name": result.name, "classname": model, "time": "0"}
+            case = ElementTree.SubElement(suite, "testcase", about)
+            tag = TAGS.get(result.outcome)
+            if tag is None:
+                ElementTree.SubElement(case, "system-out").text = result.sentence
             else:
-                ElementTree.SubElement(case, "system-out").text = _clean(result.sentence)
+                kind = {} if tag == "skipped" else {"type": result.outcome}
+                ElementTree.SubElement(case, tag, {"message": result.sentence, **kind})
     ElementTree.indent(root)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+    text = NOT_IN_XML.sub("\ufffd", ElementTree.tostring(root, encoding="unicode"))
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
+
+
+def _counts(results: Sequence[GateResult]) -> dict[str, str]:
+    tags = [TAGS.get(result.outcome) for result in results]
+    counted = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+    return {
+        "tests": str(len(tags)),
+        **{name: str(tags.count(tag)) for name, tag in counted.items()},
+        "time": "0",
+    }
 
 
 def as_annotations(results: Iterable[GateResult]) -> list[str]:
     """Write the lines GitHub Actions shows beside a run; what passed or was skipped is not worth one."""
-    return [
-        f"::{COMMANDS[result.outcome]} title={_property(f'{result.outcome}: {result.name}')}"
-        f"::{_data(result.sentence)}"
-        for result in results
-        if result.outcome in COMMANDS
-    ]
+
+    def escape(text: str) -> str:
+        # The rules of the runner that reads these lines; % first, or it would escape our own escapes.
+        return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+    lines = []
+    for result in results:
+        if result.outcome in COMMANDS:
+            title = escape(f"{result.outcome}: {result.name}").replace(":", "%3A").replace(",", "%2C")
+            lines.append(f"::{COMMANDS[result.outcome]} title={title}::{escape(result.sentence)}")
+    return lines
 
 
 def print_night(night: FinishedNight, config: NightlyConfig, *, as_json: bool) -> None:
@@ -127,11 +139,12 @@ def as_dict(night: FinishedNight) -> dict[str, Any]:
 def as_page(night: FinishedNight, config: NightlyConfig) -> Page:
     """A compact table, and beneath it what one must know to read it."""
     record = night.record
-    notes = [record.details.get("calibration", ""), f"history {_history(config)}"]
-    refused = {model.model: model.details["refused"] for model in record.models if "refused" in model.details}
+    place = show_url(read_url(config.history)).removeprefix("sqlite:///")
+    notes = [record.details.get("calibration", ""), f"history {place}"]
     notes += [
-        f"{model}: as the judge has it, since its level is refused ({reason})"
-        for model, reason in refused.items()
+        f"{model.model}: as the judge has it, since its level is refused ({model.details['refused']})"
+        for model in record.models
+        if "refused" in model.details
     ]
     if config.dashboard is not None:
         notes.append(f"dashboard {config.dashboard / 'index.html'}")
@@ -170,20 +183,17 @@ def sentences(record: NightRecord) -> list[str]:
     for outcome in ("regression", "inconclusive"):
         lines += [gate.sentence for gate in gates if gate.outcome == outcome]
     lines += [f"Skipped for want of something to hold against: {', '.join(skipped)}."] if skipped else []
-    lines += [sentence for model in record.models for sentence in _say_changes(model)]
+    for model in record.models:
+        # Whose changes these are, where one is shown; once where both nights are the same.
+        by_night: dict[str, str] = {}
+        for against, change in model.details.get("changes", {}).items():
+            if change["good"]["verdict"] != QUIET:
+                line = f"{model.model} since {against} ({change['night']}): {change['good']['sentence']}"
+                by_night.setdefault(change["night"], line)
+        lines += by_night.values()
     for model in record.models:
         lines += [f"{model.model}: {line}." for line in say_flags(model.details.get("flagged"))]
     return lines + [item["sentence"] for item in details.get("study", ())]
-
-
-def _say_changes(model: ModelResult) -> list[str]:
-    """Whose changes these are, where one is shown; once where both nights are the same."""
-    by_night: dict[str, str] = {}
-    for against, change in model.details.get("changes", {}).items():
-        if change["good"]["verdict"] != QUIET:
-            line = f"{model.model} since {against} ({change['night']}): {change['good']['sentence']}"
-            by_night.setdefault(change["night"], line)
-    return list(by_night.values())
 
 
 def _table(record: NightRecord) -> Table:
@@ -208,48 +218,15 @@ def _row(model: ModelResult, record: NightRecord) -> list[str]:
     changes = model.details.get("changes", {})
     return [
         model.model,
-        _share(shares.get("Good")),
-        _share(shares.get("Bad")),
-        _change(changes.get("last night")),
-        _change(changes.get("baseline")),
+        *(
+            percent(asdict(shares[label]) if label in shares else None, glue="\n")
+            for label in ("Good", "Bad")
+        ),
+        *(
+            points(changes[night]["good"]["total"] if night in changes else None, glue="\n")
+            for night in ("last night", "baseline")
+        ),
         f"{model.n:,}",
         f"{sum(model.unscored.values()):,}",
         gravest(gate.outcome for gate in record.gates if gate.model == model.model) or "no gate",
     ]
-
-
-def _share(share: ShareResult | None) -> str:
-    return percent(asdict(share) if share else None, glue="\n")
-
-
-def _change(change: Mapping[str, Any] | None) -> str:
-    return points(change["good"]["total"] if change else None, glue="\n")
-
-
-def _history(config: NightlyConfig) -> str:
-    from nightly.history import read_url, show_url
-
-    return show_url(read_url(config.history)).removeprefix("sqlite:///")
-
-
-def _counts(results: Sequence[GateResult]) -> dict[str, str]:
-    tags = [TAGS.get(result.outcome) for result in results]
-    counted = {"failures": "failure", "errors": "error", "skipped": "skipped"}
-    return {
-        "tests": str(len(tags)),
-        **{name: str(tags.count(tag)) for name, tag in counted.items()},
-        "time": "0",
-    }
-
-
-def _clean(text: str) -> str:
-    return NOT_IN_XML.sub("\ufffd", text)
-
-
-def _data(text: str) -> str:
-    # The rules of the runner that reads these lines; % first, or it would escape our own escapes.
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from data.errors import UserError, install_hint
-from data.files import read_toml
+from data.files import explain, read_toml
 from data.records import Exchange, to_plain
 from judge.llm.answer_prompts import Responder, read_model_config
 from judge.llm.endpoint import Endpoint
@@ -39,9 +39,9 @@ KNOWN: Final = {"7d31ae001142": (0.131598, 0.361196, 0.507206)}
 CLOSE, ODD = 1e-3, 0.05  # another processor may round int8 a little differently; more is damage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Check:
-    """One thing looked at: what was found, and the way out where it is not as it should be."""
+    """One thing looked at: what it is like, and the way out where it is not as it should be."""
 
     name: str
     status: Status
@@ -56,7 +56,7 @@ def check_installation(*, today: date, folder: Path) -> Iterator[Check]:
         yield from check_judge(name, today=today)
     yield check_sample()
     yield check_cache()
-    yield check_disk("disk for runs", folder, least=GIGABYTE)
+    yield check_disk(folder)
     yield check_writing(folder)
 
 
@@ -68,10 +68,9 @@ def shipped_versions() -> Iterator[str]:
         try:
             files = json.loads((WEIGHTS / name / "card.json").read_text(encoding="utf-8"))["files"]
             weights = sha256("".join(stated for _, stated in sorted(files.items())).encode()).hexdigest()
-            version = version_of(weights)
-            found = json.loads((WEIGHTS / name / "calibration.json").read_text(encoding="utf-8"))
-            expires = date.fromisoformat(found["created"]) + timedelta(days=found["days"])
-            yield f"{name} {version}, calibration {found['digest'][:12]} until {expires}"
+            fitted = json.loads((WEIGHTS / name / "calibration.json").read_text(encoding="utf-8"))
+            expires = date.fromisoformat(fitted["created"]) + timedelta(days=fitted["days"])
+            yield f"{name} {version_of(weights)}, calibration {fitted['digest'][:12]} until {expires}"
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             yield f"{name}: cannot be read; see `empathy-judge doctor`"
 
@@ -83,27 +82,20 @@ def check_packages() -> Iterator[Check]:
     version = ".".join(map(str, sys.version_info[:3]))
     python, needed, extras = _read_requirements()
     if version in SpecifierSet(python):
-        yield Check(name="python", status="ok", says=version)
+        yield Check("python", "ok", version)
     else:
-        says = f"{version}, and {python} is needed"
-        yield Check(name="python", status="fail", says=says, way_out="install it")
-    missing, unfit = _look_for(needed)
-    if missing or unfit:
-        says = "; ".join([*(f"{name} missing" for name in missing), *unfit])
-        yield Check(name="packages", status="fail", says=says, way_out=install_hint())
-    else:
-        yield Check(name="packages", status="ok", says=f"all {len(needed)} fit")
-    for extra, wanted in extras.items():
-        name, way_out = f"extra {extra}", install_hint(extra)
+        yield Check("python", "fail", f"{version}, and {python} is needed", "install it")
+    for extra, wanted in {"": needed, **extras}.items():
+        name = f"extra {extra}" if extra else "packages"
         missing, unfit = _look_for(wanted)
-        if unfit:
-            says = "; ".join([*(f"{package} missing" for package in missing), *unfit])
-            yield Check(name=name, status="warn", says=says, way_out=way_out)
-        elif missing:
+        if extra and missing and not unfit:
             says = f"optional, not installed: {', '.join(missing)}"
-            yield Check(name=name, status="ok", says=says, way_out=way_out)
+            yield Check(name, "ok", says, install_hint(extra))
+        elif missing or unfit:
+            says = "; ".join([*(f"{package} missing" for package in missing), *unfit])
+            yield Check(name, "warn" if extra else "fail", says, install_hint(extra))
         else:
-            yield Check(name=name, status="ok", says=f"all {len(wanted)} packages fit")
+            yield Check(name, "ok", f"all {len(wanted)} packages fit" if extra else f"all {len(wanted)} fit")
 
 
 def check_judge(name: str, *, today: date) -> Iterator[Check]:
@@ -114,20 +106,16 @@ def check_judge(name: str, *, today: date) -> Iterator[Check]:
     try:
         judge = load_judge(name)
     except UserError as error:
-        yield Check(
-            name=f"judge {name}", status="fail", says=str(error), way_out="git checkout judge/weights"
-        )
+        yield Check(f"judge {name}", "fail", str(error), "git checkout judge/weights")
         return
-    yield Check(name=f"judge {name}", status="ok", says=f"weights are those on the card, {judge.version}")
-    found = find_calibration(judge, None, today=today)
-    known, label = found.calibration, f"calibration of {name}"
-    anew = "make it anew: empathy-judge calibrate"
-    if known is None:
-        yield Check(name=label, status="warn", says=found.says, way_out=anew)
-    elif known.expires - today < SOON:
-        yield Check(name=label, status="warn", says=f"expires soon, {known.expires}", way_out=anew)
+    yield Check(f"judge {name}", "ok", f"weights are those on the card, {judge.version}")
+    correction = find_calibration(judge, None, today=today)
+    fitted, label = correction.calibration, f"calibration of {name}"
+    if fitted is not None and fitted.expires - today >= SOON:
+        yield Check(label, "ok", f"{fitted.digest[:12]} fits until {fitted.expires}")
     else:
-        yield Check(name=label, status="ok", says=f"{known.digest[:12]} fits until {known.expires}")
+        says = correction.says if fitted is None else f"expires soon, {fitted.expires}"
+        yield Check(label, "warn", says, "make it anew: empathy-judge calibrate")
 
 
 def check_sample() -> Check:
@@ -137,21 +125,18 @@ def check_sample() -> Check:
     name = "test judgment"
     try:
         judge = ClassifierJudge()
-        found = judge.predict(SAMPLE)
+        chances = judge.predict(SAMPLE)
     except Exception as error:
         # Whatever a runtime raises here, the person is told, and the other checks go on.
-        return Check(
-            name=name, status="fail", says=f"{type(error).__name__}: {error}", way_out="install again"
-        )
-    shown = " ".join(f"{value:.3f}" for value in found)
+        return Check(name, "fail", f"{type(error).__name__}: {error}", "install again")
+    shown = " ".join(f"{value:.3f}" for value in chances)
     if judge.version not in KNOWN:
-        return Check(name=name, status="warn", says=f"{shown}; none is known for {judge.version}")
-    off = max(abs(one - other) for one, other in zip(found, KNOWN[judge.version], strict=True))
+        return Check(name, "warn", f"{shown}; none is known for {judge.version}")
+    off = max(abs(one - other) for one, other in zip(chances, KNOWN[judge.version], strict=True))
     if off <= CLOSE:
-        return Check(name=name, status="ok", says=f"{shown}, as it should be")
-    status: Status = "warn" if off <= ODD else "fail"
+        return Check(name, "ok", f"{shown}, as it should be")
     way_out = "another onnxruntime or processor rounds differently; score no run partly here and partly there"
-    return Check(name=name, status=status, says=f"{shown}, off by {off:.4f}", way_out=way_out)
+    return Check(name, "warn" if off <= ODD else "fail", f"{shown}, off by {off:.4f}", way_out)
 
 
 def check_cache() -> Check:
@@ -162,26 +147,25 @@ def check_cache() -> Check:
     try:
         judge = LargeClassifierJudge()
     except UserError as error:
-        return Check(name=name, status="warn", says=str(error))
+        return Check(name, "warn", str(error))
     folder = judge.merged_folder
     if folder.exists():
         size = sum(item.stat().st_size for item in folder.iterdir()) / GIGABYTE
-        return Check(name=name, status="ok", says=f"merged, {size:.1f} GB in {folder}")
+        return Check(name, "ok", f"merged, {size:.1f} GB in {folder}")
     free = shutil.disk_usage(_nearest(folder)).free
     if free < MERGED:
         says = f"not merged, and only {free / GIGABYTE:.1f} GB are free in {judge.cache}"
-        return Check(name=name, status="warn", says=says, way_out="free 1.5 GB, or set XDG_CACHE_HOME")
-    return Check(name=name, status="ok", says="not merged yet; its first use takes minutes, 1 GB and [train]")
+        return Check(name, "warn", says, "free 1.5 GB, or set XDG_CACHE_HOME")
+    return Check(name, "ok", "not merged yet; its first use takes minutes, 1 GB and [train]")
 
 
-def check_disk(name: str, folder: Path, *, least: float) -> Check:
+def check_disk(folder: Path) -> Check:
     """Free space where `folder` is or would be."""
-    free = shutil.disk_usage(_nearest(folder)).free
+    name, free = "disk for runs", shutil.disk_usage(_nearest(folder)).free
     says = f"{free / GIGABYTE:.1f} GB free"
-    if free >= least:
-        return Check(name=name, status="ok", says=says)
-    status: Status = "warn" if free >= LITTLE else "fail"
-    return Check(name=name, status=status, says=says, way_out="free some space, or name another --out")
+    if free >= GIGABYTE:
+        return Check(name, "ok", says)
+    return Check(name, "warn" if free >= LITTLE else "fail", says, "free some space, or name another --out")
 
 
 def check_writing(folder: Path) -> Check:
@@ -189,11 +173,9 @@ def check_writing(folder: Path) -> Check:
     place = _nearest(folder)
     try:
         with tempfile.TemporaryFile(dir=place):
-            return Check(name="write access", status="ok", says=str(place))
+            return Check("write access", "ok", str(place))
     except OSError as error:
-        from data.files import explain
-
-        return Check(name="write access", status="fail", says=f"{place}: {explain(error)}")
+        return Check("write access", "fail", f"{place}: {explain(error)}")
 
 
 def _nearest(folder: Path) -> Path:
@@ -274,7 +256,7 @@ def check_file(path: Path) -> Iterator[Check]:
         else:
             yield check_endpoint(Responder(read_model_config(path)).endpoint)
     except UserError as error:
-        yield Check(name=str(path), status="fail", says=str(error))
+        yield Check(str(path), "fail", str(error))
 
 
 def check_judge_file(name: str) -> Iterator[Check]:
@@ -283,7 +265,7 @@ def check_judge_file(name: str) -> Iterator[Check]:
     from judge.llm.endpoint import endpoints_of
 
     judge = load_judge(name)
-    yield Check(name=name, status="ok", says=f"judge {judge.name} {judge.version}")
+    yield Check(name, "ok", f"judge {judge.name} {judge.version}")
     yield from map(check_endpoint, endpoints_of(judge))
 
 
@@ -296,26 +278,25 @@ def check_endpoint(endpoint: Endpoint) -> Check:
     try:
         key = Key(endpoint.key_env)
     except UserError as error:
-        return Check(name=name, status="fail", says=str(error))
+        return Check(name, "fail", str(error))
     connections = Connections(base_url=endpoint.base_url, key=key, timeout=min(SECONDS, endpoint.timeout))
     try:
         answer = connections.send(lambda client: client.models.with_raw_response.list())
     finally:
         connections.close()
     if answer.is_unreachable or not answer.status:
-        way_out = "is the server running, and the address right?"
-        return Check(name=name, status="fail", says=answer.problem, way_out=way_out)
+        return Check(name, "fail", answer.problem, "is the server running, and the address right?")
     if answer.status in (401, 403):
         way_out = f"check the variable {endpoint.key_env}" if endpoint.key_env else "set key_env"
-        return Check(name=name, status="fail", says=answer.problem, way_out=way_out)
-    return Check(name=name, status="ok", says="the server answers")
+        return Check(name, "fail", answer.problem, way_out)
+    return Check(name, "ok", "the server answers")
 
 
 def _check_night(path: Path) -> Iterator[Check]:
     from nightly.config import read_config
 
     config = read_config(path)
-    yield Check(name=str(path), status="ok", says=f"models: {len(config.models)}, gates: {len(config.gates)}")
+    yield Check(str(path), "ok", f"models: {len(config.models)}, gates: {len(config.gates)}")
     if config.judge.endswith(".toml"):
         yield from check_judge_file(config.judge)
     for model in config.models:
@@ -331,10 +312,10 @@ def check_history(place: str) -> Check:
     url = read_url(place)
     name = f"history {show_url(url)}"
     if url.get_backend_name() == "sqlite" and url.database and not Path(url.database).exists():
-        return Check(name=name, status="ok", says="not there yet; the first night makes it")
+        return Check(name, "ok", "not there yet; the first night makes it")
     try:
         with database_errors(url), make_engine(url).connect() as connection:
             connection.exec_driver_sql("SELECT 1")
     except UserError as error:
-        return Check(name=name, status="fail", says=str(error))
-    return Check(name=name, status="ok", says="can be opened")
+        return Check(name, "fail", str(error))
+    return Check(name, "ok", "can be opened")

@@ -104,7 +104,7 @@ def test_another_answer_than_the_known_one_is_told(monkeypatch: pytest.MonkeyPat
 def test_little_room_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for free, status in ((2 << 30, "ok"), (1 << 29, "warn"), (1 << 20, "fail")):
         monkeypatch.setattr(shutil, "disk_usage", lambda path, free=free: SimpleNamespace(free=free))
-        assert check_disk("disk", tmp_path / "not" / "there", least=1 << 30).status == status
+        assert check_disk(tmp_path / "not" / "there").status == status
 
 
 def test_a_folder_that_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
