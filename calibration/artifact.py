@@ -4,10 +4,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import date, timedelta
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from calibration.probabilities.conformal import Thresholds, thresholds_from_dict
+from calibration.probabilities.maps import LabelMap, map_from_dict
 from calibration.shares.transport import CalibratedModels
 from data.errors import StaleCalibration, UserError
 from data.files import disk_errors, replacing
@@ -47,7 +50,7 @@ def identify(judge: Judge) -> JudgeIdentity:
     return JudgeIdentity(name=judge.name, version=judge.version, rubric=judge.rubric.digest)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots: what follows from its values is made once and kept
 class Calibration:
     """A fitted calibration; plain values throughout, so that it is the same after being written and read.
 
@@ -77,10 +80,20 @@ class Calibration:
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     figures: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """The SHA-256 of all of it as canonical JSON; runs name the calibration they used by this."""
         return sha256(_canonical(_as_row(self)).encode()).hexdigest()
+
+    @cached_property
+    def label_map(self) -> LabelMap:
+        """The map from the judge's probabilities or scores to a crowd's."""
+        return map_from_dict(self.mapping)
+
+    @cached_property
+    def thresholds(self) -> Thresholds:
+        """What makes sets of labels from mapped probabilities."""
+        return thresholds_from_dict(self.conformal)
 
     @property
     def expires(self) -> date:
@@ -123,7 +136,17 @@ def read_calibration(path: Path) -> Calibration:
         found = ""
     if found != digest:
         raise UserError(f"{path}: damaged or changed since it was written (digest differs); {MAKE_ANEW}")
-    return _validate(path, row)
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        calibration = TypeAdapter(Calibration).validate_python(row)
+    except ValidationError as error:
+        raise UserError(f"{path}: {': '.join(first_problem(error))}; {MAKE_ANEW}") from error
+    try:
+        calibration.betweens()
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise UserError(f"{path}: between: {error!r}; {MAKE_ANEW}") from error
+    return calibration
 
 
 def misfit(calibration: Calibration, judge: JudgeIdentity, *, today: date) -> str | None:
@@ -163,20 +186,6 @@ def _canonical(row: Mapping[str, Any]) -> str:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
-
-
-def _validate(path: Path, row: dict[str, Any]) -> Calibration:
-    from pydantic import TypeAdapter, ValidationError
-
-    try:
-        calibration = TypeAdapter(Calibration).validate_python(row)
-    except ValidationError as error:
-        raise UserError(f"{path}: {': '.join(first_problem(error))}; {MAKE_ANEW}") from error
-    try:
-        calibration.betweens()
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise UserError(f"{path}: between: {error!r}; {MAKE_ANEW}") from error
-    return calibration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,13 +231,9 @@ def take_named(wanted: str, judge: JudgeIdentity, *, today: date) -> Found:
 
 def take_fitting(calibration: Calibration, judge: JudgeIdentity, *, today: date) -> Found:
     """Take the calibration if it fits the judge; either way with what is said of it."""
-    from calibration.probabilities.conformal import thresholds_from_dict
-    from calibration.probabilities.maps import map_from_dict
-
     if reason := misfit(calibration, judge, today=today):
         return Found(calibration=None, says=f"no calibration fits: {reason}")
-    map_from_dict(calibration.mapping)  # refused here, and not at the first judgment
-    thresholds_from_dict(calibration.conformal)
+    _ = calibration.label_map, calibration.thresholds  # refused here, and not at the first judgment
     models = len(calibration.betweens()[-1].models)
     return Found(
         calibration=calibration,

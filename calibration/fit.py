@@ -6,7 +6,7 @@ numbers. `CalibrationReport` is the result, and its `as_dict` what report.json h
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import date
 from hashlib import sha256
 from os import PathLike
@@ -31,7 +31,7 @@ from calibration.bias.slices import (
     label_policies,
     worst_disagreements,
 )
-from calibration.estimate import Estimate, Floats, Integers
+from calibration.estimate import Estimate, Floats
 from calibration.pairing import Paired, median_ratings, pair
 from calibration.probabilities.conformal import (
     SetReport,
@@ -41,13 +41,7 @@ from calibration.probabilities.conformal import (
     fit_thresholds,
     prediction_sets,
 )
-from calibration.probabilities.maps import (
-    FOLDS,
-    Choice,
-    choose_map,
-    fit_map,
-    fold_of,
-)
+from calibration.probabilities.maps import Choice, choose_map, folds_of, held_out
 from calibration.probabilities.reliability import Bin, BrierParts, brier_parts, reliability_curve
 from calibration.shares.model_table import (
     ModelFit,
@@ -321,9 +315,19 @@ def calibrate_judged(
     """Calibrate the first of several judges that were read already."""
     options = options or Options()
     texts = exchanges or {}
-    joined = [_join(run, ratings, texts, options) for run in runs]
-    first = joined[0]
-    judged, paired, reference = first.judged, first.paired, first.reference
+    judges = [with_exchanges(run, texts) for run in runs]
+    pairs = [
+        pair(
+            item.judgments,
+            ratings,
+            scale=options.scale,
+            dimension=options.dimension,
+            is_rounding=options.is_rounding,
+        )
+        for item in judges
+    ]
+    references = list(map(median_ratings, pairs)) if options.is_median else pairs
+    judged, paired, reference = judges[0], pairs[0], references[0]
     response_fit = fit_responses(reference, seed=options.seed)
     # Levels rest on every single rating: a median would hide how far raters differ.
     model_fit = fit_models(rated_models(paired, judged.judgments), leave_out=options.leave_out)
@@ -335,7 +339,7 @@ def calibrate_judged(
         created=today or date.today(),
         days=options.days,
     )
-    agreements = [_agree(item.reference, options) for item in joined]
+    agreements = [_agree(item, options) for item in references]
     people = ceiling(
         paired,
         rng=np.random.default_rng(options.seed),
@@ -355,11 +359,15 @@ def calibrate_judged(
         agreement=agreements[0],
         ceiling=people,
         runs=(
-            *(_judge_row(item.judged, agreed) for item, agreed in zip(joined, agreements, strict=True)),
-            *_baseline_rows(first, options),
+            *(_judge_row(item, agreed) for item, agreed in zip(judges, agreements, strict=True)),
+            *_baseline_rows(reference, texts, options),
             _people_row(people),
         ),
-        reliability=_reliability(reference, response_fit),
+        reliability=Reliability(
+            label=reference.scale[-1],
+            before=_stage(reference, given) if (given := reference.probabilities) is not None else None,
+            after=_stage(reference, response_fit.held_out),
+        ),
         mapping=response_fit.choice,
         sets=cross_assess_sets(
             response_fit.held_out,
@@ -375,34 +383,9 @@ def calibrate_judged(
         rater_model=_rater_model(paired, ratings, options),
         policy=label_policies(reference, seed=options.seed, draws=options.draws),
         by_emotion=by_emotion(reference, texts),
-        findings=audit(paired, words=words or None, emotion=emotion or None),
+        findings=audit(paired, words=words, emotion=emotion),
         disagreements=worst_disagreements(paired, {item.id: item for item in judged.judgments}, texts),
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Joined:
-    """A judge and the ratings of what it judged; `reference` is what it is held against."""
-
-    judged: Judged
-    paired: Paired
-    reference: Paired
-    exchanges: Mapping[str, Exchange] = field(default_factory=dict)
-
-
-def _join(
-    judged: Judged, ratings: Sequence[Rating], exchanges: Mapping[str, Exchange], options: Options
-) -> _Joined:
-    complete = with_exchanges(judged, exchanges)
-    paired = pair(
-        complete.judgments,
-        ratings,
-        scale=options.scale,
-        dimension=options.dimension,
-        is_rounding=options.is_rounding,
-    )
-    reference = median_ratings(paired) if options.is_median else paired
-    return _Joined(judged=complete, paired=paired, reference=reference, exchanges=exchanges)
 
 
 def _data(paired: Paired, agreed: Agreement, options: Options) -> RatedData:
@@ -435,69 +418,29 @@ def _agree(paired: Paired, options: Options) -> Agreement:
 # Baselines, and everybody as a row of one table.
 
 
-def _baseline_rows(joined: _Joined, options: Options) -> Iterator[RunRow]:
+def _baseline_rows(paired: Paired, exchanges: Mapping[str, Exchange], options: Options) -> Iterator[RunRow]:
     """Judge by the commonest label and by length: they ask nobody and take no time worth a digit."""
-    length = length_baseline(joined.reference, joined.exchanges, rng=np.random.default_rng(options.seed))
-    judges = {"majority": majority_baseline(joined.reference), "length": length}
-    for name, paired in judges.items():
-        if paired is not None:
-            agreed = _agree(paired, options)
-            yield RunRow(
-                name=name,
-                kind="baseline",
-                note=BASELINES[name],
-                n=agreed.ratings,
-                metrics=agreed.metrics,
-                usd_per_1000=0.0,
-                seconds_per_1000=0.0,
-            )
-
-
-def majority_baseline(paired: Paired) -> Paired:
-    """A judge that says of every response what people said most often."""
     shares = np.bincount(paired.rating, minlength=paired.levels + 1)[1:] / max(1, len(paired))
-    return _judged_by(paired, np.tile(shares, (len(paired), 1)))
-
-
-def length_baseline(
-    paired: Paired, exchanges: Mapping[str, Exchange], *, rng: np.random.Generator
-) -> Paired | None:
-    """A judge that counts words, fitted on the other clusters; None where a text is missing."""
-    rated = [exchanges.get(str(name)) for name in paired.id]
-    clusters = clusters_of(paired)
-    if any(exchange is None for exchange in rated) or _folds(clusters) < 2:
-        return None
-    words = np.array([np.log(max(1, len(item.response.split()))) for item in rated if item is not None])
-    return _judged_by(paired, _held_out("proportional", words, paired, clusters, rng=rng))
-
-
-def _judged_by(paired: Paired, probabilities: Floats) -> Paired:
-    """The same ratings beside a judge with these probabilities."""
+    tables = {"majority": np.tile(shares, (len(paired), 1))}
+    rated = [exchanges[name] for name in paired.id.tolist() if name in exchanges]
+    folds = folds_of(clusters_of(paired), rng=np.random.default_rng(options.seed))
+    if folds and len(rated) == len(paired):
+        words = np.array([np.log(max(1, len(item.response.split()))) for item in rated])
+        tables["length"] = held_out("proportional", words, paired.rating, folds, paired.levels)
     places = np.arange(1.0, paired.levels + 1)
-    return replace(
-        paired,
-        probabilities=probabilities,
-        score=np.clip(probabilities @ places, 1, paired.levels),
-        label=1 + probabilities.argmax(axis=1),
-    )
-
-
-def _folds(clusters: Integers) -> int:
-    return min(FOLDS, int(clusters.max()) + 1)
-
-
-def _held_out(
-    kind: str, values: Floats, paired: Paired, clusters: Integers, *, rng: np.random.Generator
-) -> Floats:
-    """Probabilities of every row by a map of this kind that was fitted on the other clusters."""
-    folds = _folds(clusters)
-    fold = fold_of(clusters, folds=folds, rng=rng)
-    probabilities = np.empty((len(paired), paired.levels))
-    for part in range(folds):
-        inside = fold == part
-        fitted = fit_map(kind, values[~inside], paired.rating[~inside], levels=paired.levels)
-        probabilities[inside] = fitted.apply(values[inside])
-    return probabilities
+    for name, table in tables.items():
+        score = np.clip(table @ places, 1, paired.levels)
+        baseline = replace(paired, probabilities=table, score=score, label=1 + table.argmax(axis=1))
+        agreed = _agree(baseline, options)
+        yield RunRow(
+            name=name,
+            kind="baseline",
+            note=BASELINES[name],
+            n=agreed.ratings,
+            metrics=agreed.metrics,
+            usd_per_1000=0.0,
+            seconds_per_1000=0.0,
+        )
 
 
 def _judge_row(judged: Judged, agreed: Agreement) -> RunRow:
@@ -554,21 +497,12 @@ def fit_responses(paired: Paired, *, seed: int) -> ResponseFit:
     choice = choose_map(
         values, paired.rating, clusters, rng=np.random.default_rng(seed), levels=paired.levels
     )
-    if _folds(clusters) < 2:
-        held_out = choice.map.apply(values)
-    else:
-        held_out = _held_out(choice.map.kind, values, paired, clusters, rng=np.random.default_rng(seed))
-    thresholds = fit_thresholds(held_out, paired.rating, labels=paired.scale)
-    return ResponseFit(choice=choice, held_out=held_out, thresholds=thresholds)
-
-
-def _reliability(paired: Paired, fit: ResponseFit) -> Reliability:
-    before = paired.probabilities
-    return Reliability(
-        label=paired.scale[-1],
-        before=_stage(paired, before) if before is not None else None,
-        after=_stage(paired, fit.held_out),
-    )
+    folds = folds_of(clusters, rng=np.random.default_rng(seed))
+    mapped = choice.map.apply(values)
+    if folds:
+        mapped = held_out(choice.map.kind, values, paired.rating, folds, paired.levels)
+    thresholds = fit_thresholds(mapped, paired.rating, labels=paired.scale)
+    return ResponseFit(choice=choice, held_out=mapped, thresholds=thresholds)
 
 
 def _stage(paired: Paired, probabilities: Floats) -> ReliabilityStage:

@@ -13,8 +13,7 @@ import numpy as np
 
 from calibration.artifact import Calibration, Found, find_calibration
 from calibration.estimate import CONFIDENCE, Estimate, Interval
-from calibration.probabilities.conformal import prediction_sets, thresholds_from_dict
-from calibration.probabilities.maps import map_from_dict
+from calibration.probabilities.conformal import prediction_sets
 from calibration.shares.correction import Refused, correct_shares
 from calibration.shares.tally import Tally, model_shares
 from data.crisis import Flags
@@ -144,8 +143,7 @@ def add_prediction_set(judgment: Judgment, calibration: Calibration) -> Judgment
     if judgment.probabilities is None:
         return judgment
     probabilities = np.array([[judgment.probabilities[label] for label in LABELS]])
-    mapped = map_from_dict(calibration.mapping).apply(probabilities)
-    (labels,) = prediction_sets(mapped, thresholds_from_dict(calibration.conformal))
+    (labels,) = prediction_sets(calibration.label_map.apply(probabilities), calibration.thresholds)
     return replace(judgment, set=labels)
 
 

@@ -9,7 +9,7 @@ none found                  it does not, and one as large as the threshold would
 could not have been found   it does not, and one as large as the threshold might well have been missed
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -37,98 +37,63 @@ class Question:
 
 
 def ask(
-    paired: Paired,
-    *,
-    words: Mapping[str, int] | None,
-    emotion: Mapping[str, str] | None,
-    people: Collection[str],
+    paired: Paired, words: Mapping[str, int], emotion: Mapping[str, str], people: Collection[str]
 ) -> list[list[Question]]:
     """Every question, in families: the more of a kind are asked, the more chance has to find something."""
-    return [
-        [Question(audit="level", feature=np.ones(len(paired)), strata=None, kept=_all(paired))],
-        [_ask_length(paired, words)],
-        [_ask_author(paired, people)],
-        [_ask_valence(paired, emotion)],
-        _ask_models(paired),
-        _ask_emotions(paired, emotion),
-    ]
+    everywhere, every_row = np.zeros(len(paired), dtype=np.intp), np.ones(len(paired), dtype=bool)
+    models = np.unique(paired.model, return_inverse=True)[1]
+    counts = np.array([words.get(str(key), 0) for key in paired.id], dtype=float)
+    emotions = [emotion.get(str(key), "") for key in paired.id]
+    named = np.array([name if name in EMOTIONS else "" for name in emotions], dtype=str)
+    has_emotion, is_positive = named != "", np.isin(named, list(POSITIVE_EMOTIONS))
+    is_human = np.isin(paired.model, list(people))
 
+    def against_others(
+        audit: str, features: Mapping[str, NDArray[np.bool_]], strata: Integers, kept: NDArray[np.bool_]
+    ) -> list[Question]:
+        # Of two, the second's would be the first's with its sign.
+        asked = list(features) if len(features) > 2 else list(features)[: len(features) - 1]
+        return [
+            Question(audit=audit, about=name, feature=features[name].astype(float), strata=strata, kept=kept)
+            for name in asked
+        ]
 
-def _ask_length(paired: Paired, words: Mapping[str, int] | None) -> Question:
-    counts = np.array([(words or {}).get(str(key), 0) for key in paired.id], dtype=float)
-    return Question(
+    level = Question(audit="level", feature=np.ones(len(paired)), strata=None, kept=every_row)
+    length = Question(
         audit="length",
         feature=np.log2(np.maximum(counts, 1.0)),
-        strata=_models(paired),
+        strata=models,
         kept=counts > 0,
         note="" if counts.any() else "no texts, so no lengths",
     )
-
-
-def _ask_author(paired: Paired, people: Collection[str]) -> Question:
-    is_human = np.isin(paired.model, list(people))
-    needs = "needs models that are people and models that are not"
-    return Question(
+    author = Question(
         audit="author",
         feature=is_human.astype(float),
-        strata=_none(paired),
-        kept=_all(paired),
-        note="" if is_human.any() and not is_human.all() else needs,
+        strata=everywhere,
+        kept=every_row,
+        note="needs models that are people and models that are not"
+        if is_human.all() or not is_human.any()
+        else "",
     )
-
-
-def _ask_valence(paired: Paired, emotion: Mapping[str, str] | None) -> Question:
-    named = _emotions(paired, emotion)
-    is_positive, kept = np.isin(named, list(POSITIVE_EMOTIONS)), named != ""
-    needs = "needs positive and negative emotions"
-    return Question(
+    valence = Question(
         audit="valence",
         feature=is_positive.astype(float),
-        strata=_models(paired),
-        kept=kept,
-        note="" if is_positive.any() and not is_positive[kept].all() else needs,
+        strata=models,
+        kept=has_emotion,
+        note="needs positive and negative emotions"
+        if is_positive[has_emotion].all() or not is_positive.any()
+        else "",
     )
-
-
-def _ask_models(paired: Paired) -> list[Question]:
-    features = {name: paired.model == name for name in paired.models}
-    return _ask_each("model", features, _none(paired), _all(paired))
-
-
-def _ask_emotions(paired: Paired, emotion: Mapping[str, str] | None) -> list[Question]:
-    named = _emotions(paired, emotion)
-    features = {name: named == name for name in EMOTIONS if (named == name).any()}
-    return _ask_each("emotion", features, _models(paired), named != "")
-
-
-def _ask_each(
-    audit: str, features: Mapping[str, NDArray[np.bool_]], strata: Integers, kept: NDArray[np.bool_]
-) -> list[Question]:
-    """One question for each against all others; of two, the second's would be the first's with its sign."""
-    asked = list(features) if len(features) > 2 else list(features)[: len(features) - 1]
+    by_model = {name: paired.model == name for name in paired.models}
+    by_emotion = {name: named == name for name in EMOTIONS if (named == name).any()}
     return [
-        Question(audit=audit, about=name, feature=features[name].astype(float), strata=strata, kept=kept)
-        for name in asked
+        [level],
+        [length],
+        [author],
+        [valence],
+        against_others("model", by_model, everywhere, every_row),
+        against_others("emotion", by_emotion, models, has_emotion),
     ]
-
-
-def _emotions(paired: Paired, emotion: Mapping[str, str] | None) -> NDArray[np.str_]:
-    """Each row's emotion, empty where it is none of those we know."""
-    named = [(emotion or {}).get(str(key), "") for key in paired.id]
-    return np.array([name if name in EMOTIONS else "" for name in named], dtype=str)
-
-
-def _models(paired: Paired) -> Integers:
-    return np.unique(paired.model, return_inverse=True)[1]
-
-
-def _none(paired: Paired) -> Integers:
-    """All rows in one stratum."""
-    return np.zeros(len(paired), dtype=np.intp)
-
-
-def _all(paired: Paired) -> NDArray[np.bool_]:
-    return np.ones(len(paired), dtype=bool)
 
 
 # Of the scale's whole length: .1 points on the scale from 1 to 3, which is what 5 % of the replies moved from
@@ -189,14 +154,47 @@ def audit(
     several of them rated are allowed for. What matters is .05 of the scale's length.
     """
     error = np.asarray(paired.score - paired.rating, dtype=float)
-    kind, codes, items = _clusters(paired)
+    # What is taken as independent, and what may cross it: the first kind of which there are enough.
+    kinds: tuple[Cluster, ...] = ("batch", "prompt", "id")
+    counts = {kind: len(np.unique(getattr(paired, kind))) for kind in kinds}
+    kind = next((name for name, count in counts.items() if count >= MIN_CLUSTERS), kinds[0])
+    clusters = paired.clusters(kind)
+    crossing = paired.clusters("prompt" if counts["prompt"] >= MIN_CLUSTERS else "id")
     matters = THRESHOLD * (paired.levels - 1)
-    families = ask(paired, words=words, emotion=emotion, people=people)
-    return tuple(
-        finding
-        for family in families
-        for finding in _answer_family(family, error, kind, codes, items, matters)
-    )
+
+    def answer_one(question: Question) -> Contrast:
+        kept = question.kept
+        if question.note or not kept.any():
+            return UNDEFINED_CONTRAST
+        strata = None if question.strata is None else question.strata[kept]
+        items = crossing[kept] if kind == "batch" else None
+        return contrast(error[kept], question.feature[kept], clusters[kept], strata=strata, items=items)
+
+    findings = []
+    for family in ask(paired, words or {}, emotion or {}, people):
+        answers = [answer_one(question) for question in family]
+        adjusted = benjamini_hochberg([answer.p_value() for answer in answers]).tolist()
+        for question, answer, p in zip(family, answers, adjusted, strict=True):
+            verdict, size = conclude(answer, p, looks=len(family), threshold=matters)
+            rows = clusters[question.kept]
+            finding = Finding(
+                audit=question.audit,
+                about=question.about,
+                what=AUDITS[question.audit],
+                effect=answer.estimate(),
+                p=p,
+                looks=len(family),
+                detectable=answer.detectable(looks=len(family)),
+                threshold=matters,
+                verdict=verdict,
+                size=size,
+                ratings=len(rows),
+                clusters=kind,
+                cluster_count=len(np.unique(rows)),
+                note=question.note or ("" if answer.is_defined else TOO_FEW),
+            )
+            findings.append(finding)
+    return tuple(findings)
 
 
 def response_facts(exchanges: Iterable[Exchange]) -> tuple[dict[str, int], dict[str, str]]:
@@ -222,57 +220,3 @@ def conclude(answer: Contrast, p: float, *, looks: int, threshold: float) -> tup
     if p <= 1 - CONFIDENCE:
         return FOUND, size
     return (NONE_FOUND if answer.detectable(looks=looks) <= threshold else COULD_NOT), size
-
-
-def _answer_family(
-    family: Sequence[Question],
-    error: Floats,
-    kind: Cluster,
-    codes: Integers,
-    items: Integers | None,
-    threshold: float,
-) -> list[Finding]:
-    answers = [_answer(question, error, codes, items) for question in family]
-    adjusted = benjamini_hochberg([answer.p_value() for answer in answers]).tolist()
-    found = []
-    for question, answer, p in zip(family, answers, adjusted, strict=True):
-        verdict, size = conclude(answer, p, looks=len(family), threshold=threshold)
-        rows = codes[question.kept]
-        found.append(
-            Finding(
-                audit=question.audit,
-                about=question.about,
-                what=AUDITS[question.audit],
-                effect=answer.estimate(),
-                p=p,
-                looks=len(family),
-                detectable=answer.detectable(looks=len(family)),
-                threshold=threshold,
-                verdict=verdict,
-                size=size,
-                ratings=len(rows),
-                clusters=kind,
-                cluster_count=len(np.unique(rows)),
-                note=question.note or ("" if answer.is_defined else TOO_FEW),
-            )
-        )
-    return found
-
-
-def _clusters(paired: Paired) -> tuple[Cluster, Integers, Integers | None]:
-    """What is taken as independent, and what may cross it: the first kind of which there are enough."""
-    kinds: tuple[Cluster, ...] = ("batch", "prompt", "id")
-    counts = {kind: len(np.unique(getattr(paired, kind))) for kind in kinds}
-    kind = next((name for name, count in counts.items() if count >= MIN_CLUSTERS), kinds[0])
-    crossing: Cluster = "prompt" if counts["prompt"] >= MIN_CLUSTERS else "id"
-    items = paired.clusters(crossing) if kind not in ("prompt", "id") else None
-    return kind, paired.clusters(kind), items
-
-
-def _answer(question: Question, error: Floats, codes: Integers, items: Integers | None) -> Contrast:
-    kept = question.kept
-    if question.note or not kept.any():
-        return UNDEFINED_CONTRAST
-    strata = None if question.strata is None else question.strata[kept]
-    crossing = None if items is None else items[kept]
-    return contrast(error[kept], question.feature[kept], codes[kept], strata=strata, items=crossing)

@@ -1,8 +1,7 @@
 """The same judgments seen in parts: by label policy, by emotion and model, and one by one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -93,18 +92,15 @@ def _policy(paired: Paired, says: str, *, lowest: int, seed: int, draws: int) ->
         for model in paired.models
         for rows in [paired.model == model]
     )
+    people = sorted(shares, key=lambda item: (-item.crowd, item.model))
+    judge = sorted(shares, key=lambda item: (-item.judge, item.model))
     return Policy(
         says=says,
         models=shares,
-        order_people=_order(shares, "crowd"),
-        order_judge=_order(shares, "judge"),
+        order_people=tuple(item.model for item in people),
+        order_judge=tuple(item.model for item in judge),
         agreement={name: metrics[name] for name in POLICY_METRICS},
     )
-
-
-def _order(shares: Sequence[PolicyShare], party: Literal["crowd", "judge"]) -> tuple[str, ...]:
-    share_of = attrgetter(party)
-    return tuple(item.model for item in sorted(shares, key=lambda item: (-share_of(item), item.model)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +143,12 @@ def by_emotion(paired: Paired, exchanges: Mapping[str, Exchange]) -> EmotionTabl
     names = sorted(set(emotion) - {""})
     if not names:
         return None
-    people, judge = _levels(paired)
+    # What people and the judge add to a model's level with each rating: its Good share, else its mean.
+    if paired.scale == LABELS:
+        people, judge = (paired.rating == len(LABELS)).astype(float), probabilities_of(paired)[:, -1]
+    else:
+        offset = first_number(paired.scale) - 1
+        people, judge = paired.rating.astype(np.float64) + offset, paired.score + offset
     clusters = clusters_of(paired)
 
     def cell(rows: np.ndarray[Any, Any]) -> EmotionCell:
@@ -175,14 +176,6 @@ def by_emotion(paired: Paired, exchanges: Mapping[str, Exchange]) -> EmotionTabl
             for name in names
         ),
     )
-
-
-def _levels(paired: Paired) -> tuple[Floats, Floats]:
-    """What people and the judge add to a model's level with each rating: its Good share, else its mean."""
-    if paired.scale == LABELS:
-        return (paired.rating == len(LABELS)).astype(float), probabilities_of(paired)[:, -1]
-    offset = first_number(paired.scale) - 1
-    return paired.rating.astype(np.float64) + offset, paired.score + offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,22 +215,21 @@ def worst_disagreements(
         rows = np.flatnonzero(sign * excess > 0.5)
         order = rows[np.lexsort((paired.id[rows], -np.round(surprise[rows], 9)))]
         first = list(dict.fromkeys(str(paired.id[row]) for row in order))[:EXAMPLES]
-        return tuple(_disagreement(paired, judgments[name], exchanges.get(name)) for name in first)
+        return tuple(map(tell, first))
+
+    def tell(name: str) -> Disagreement:
+        rows, judgment, exchange = np.flatnonzero(paired.id == name), judgments[name], exchanges.get(name)
+        return Disagreement(
+            id=name,
+            model=str(paired.model[rows[0]]),
+            ratings=tuple(paired.scale[paired.rating[row] - 1] for row in rows),
+            label=paired.scale[paired.label[rows[0]] - 1],
+            score=float(paired.score[rows[0]]) + first_number(paired.scale) - 1,
+            probabilities=judgment.probabilities or None,
+            rationale=judgment.rationale,
+            emotion=exchange.emotion if exchange else None,
+            prompt=exchange.prompt if exchange else None,
+            response=exchange.response if exchange else None,
+        )
 
     return Disagreements(too_kind=worst(1), too_harsh=worst(-1))
-
-
-def _disagreement(paired: Paired, judgment: Judgment, exchange: Exchange | None) -> Disagreement:
-    rows = np.flatnonzero(paired.id == judgment.id)
-    return Disagreement(
-        id=judgment.id,
-        model=str(paired.model[rows[0]]),
-        ratings=tuple(paired.scale[paired.rating[row] - 1] for row in rows),
-        label=paired.scale[paired.label[rows[0]] - 1],
-        score=float(paired.score[rows[0]]) + first_number(paired.scale) - 1,
-        probabilities=judgment.probabilities or None,
-        rationale=judgment.rationale,
-        emotion=exchange.emotion if exchange else None,
-        prompt=exchange.prompt if exchange else None,
-        response=exchange.response if exchange else None,
-    )

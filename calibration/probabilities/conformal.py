@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibration.cluster import clustered_share
 from calibration.estimate import Estimate, Floats, Integers
-from calibration.probabilities.maps import FOLDS, fold_of
+from calibration.probabilities.maps import folds_of
 from data.errors import UserError
 from data.records import LABELS
 
@@ -123,17 +123,25 @@ def cross_assess_sets(
     So no rating is lost to a split. Undefined with fewer than two clusters.
     """
     table, given = np.asarray(probabilities, dtype=float).reshape(-1, len(labels)), np.asarray(ratings)
-    names, number = np.unique(np.asarray(clusters), return_inverse=True)
-    if len(names) < 2:
-        nothing = np.zeros((0, len(labels)), dtype=bool)
-        return _report(nothing, np.zeros(0, dtype=int), np.zeros(0, dtype=np.intp), labels)
-    fold = fold_of(number, folds=min(FOLDS, len(names)), rng=rng)
+    groups = np.unique(np.asarray(clusters), return_inverse=True)[1]
+    folds = folds_of(clusters, rng=rng)
     inside = np.empty(table.shape, dtype=bool)
-    for index in np.unique(fold):
-        own = fold == index
-        outside = fit_thresholds(table[~own], given[~own], labels=labels)
-        inside[own] = _inside(table[own], outside)
-    return _report(inside, given, number, labels)
+    for part in folds:
+        inside[part] = _inside(table[part], fit_thresholds(table[~part], given[~part], labels=labels))
+    if not folds:
+        inside, given, groups = inside[:0], given[:0], groups[:0]
+    hits = inside[np.arange(len(inside)), given.astype(np.intp) - 1]
+    size = inside.sum(axis=1)
+    return SetReport(
+        wanted=COVERAGE,
+        coverage=clustered_share(hits, groups),
+        by_label={
+            label: clustered_share(hits[given == rating], groups[given == rating])
+            for rating, label in enumerate(labels, start=1)
+        },
+        mean_size=float(size.mean()) if folds else math.nan,
+        sizes=tuple(float(np.mean(size == count)) for count in range(1, len(labels) + 1)) if folds else (),
+    )
 
 
 def ask_first(probabilities: ArrayLike, thresholds: Thresholds) -> Integers:
@@ -164,25 +172,3 @@ def _inside(table: Floats, thresholds: Thresholds) -> NDArray[np.bool_]:
 def _nonconformity(probabilities: Floats) -> Floats:
     """1 - probability: where probabilities are right, no other ranking of labels has smaller sets."""
     return np.round(1 - probabilities, 12)  # rounded, so that a written and read probability ranks the same
-
-
-def _report(
-    inside: NDArray[np.bool_],
-    ratings: NDArray[Any],
-    groups: Integers,
-    labels: Sequence[str],
-) -> SetReport:
-    hits = inside[np.arange(len(inside)), ratings.astype(np.intp) - 1]
-    size = inside.sum(axis=1)
-    return SetReport(
-        wanted=COVERAGE,
-        coverage=clustered_share(hits, groups),
-        by_label={
-            label: clustered_share(hits[ratings == rating], groups[ratings == rating])
-            for rating, label in enumerate(labels, start=1)
-        },
-        mean_size=float(size.mean()) if len(size) else math.nan,
-        sizes=tuple(float(np.mean(size == count)) for count in range(1, len(labels) + 1))
-        if len(size)
-        else (),
-    )

@@ -7,7 +7,7 @@ searches are scipy's.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -34,14 +34,6 @@ class Kind:
     parameters: tuple[str, ...]
     fit: Callable[[NDArray[Any], Integers, int], dict[str, Any]]
     apply: Callable[[NDArray[Any], Parameters, int], Floats]
-
-
-def _fit_nothing(values: NDArray[Any], ratings: Integers, levels: int) -> dict[str, Any]:
-    return {}
-
-
-def _apply_nothing(values: Floats, parameters: Parameters, levels: int) -> Floats:
-    return values
 
 
 def _fit_temperature(values: Floats, ratings: Integers, levels: int) -> dict[str, Any]:
@@ -99,14 +91,6 @@ def _apply_proportional(scores: Floats, parameters: Parameters, levels: int) -> 
     return _between(_above(standard, parameters["slope"], np.array(parameters["cuts"])))
 
 
-def _fit_ordinal(values: Floats, ratings: Integers, levels: int) -> dict[str, Any]:
-    return _fit_proportional(_location(values), ratings, levels)
-
-
-def _apply_ordinal(values: Floats, parameters: Parameters, levels: int) -> Floats:
-    return _apply_proportional(_location(values), parameters, levels)
-
-
 def _fit_isotonic(values: Floats, ratings: Integers, levels: int) -> dict[str, Any]:
     """For each cut, the monotone curve from P(label >= cut) to how often it was so, as knots."""
     from scipy.optimize import isotonic_regression
@@ -137,14 +121,6 @@ def _apply_isotonic(values: Floats, parameters: Parameters, levels: int) -> Floa
     return smooth
 
 
-def _fit_constant(values: NDArray[Any], ratings: Integers, levels: int) -> dict[str, Any]:
-    return {"shares": _smooth_shares(ratings, levels).tolist()}
-
-
-def _apply_constant(values: NDArray[Any], parameters: Parameters, levels: int) -> Floats:
-    return np.tile(np.array(parameters["shares"]), (len(values), 1))
-
-
 def _fit_table(values: NDArray[Any], ratings: Integers, levels: int) -> dict[str, Any]:
     """How often each rating met each of the judge's values, drawn a little towards the overall shares."""
     shares = _smooth_shares(ratings, levels)
@@ -165,12 +141,20 @@ def _apply_table(values: NDArray[Any], parameters: Parameters, levels: int) -> F
 FROM_PROBABILITIES: Final = ("identity", "temperature", "ordinal", "vector", "isotonic")
 FROM_SCORES: Final = ("constant", "proportional", "table")
 KINDS: Final = {  # each group from the simplest to the richest
-    "identity": Kind((), _fit_nothing, _apply_nothing),
+    "identity": Kind((), lambda values, ratings, levels: {}, lambda values, parameters, levels: values),
     "temperature": Kind(("temperature",), _fit_temperature, _apply_temperature),
-    "ordinal": Kind(("slope", "middle", "cuts"), _fit_ordinal, _apply_ordinal),
+    "ordinal": Kind(
+        ("slope", "middle", "cuts"),
+        lambda values, ratings, levels: _fit_proportional(_location(values), ratings, levels),
+        lambda values, parameters, levels: _apply_proportional(_location(values), parameters, levels),
+    ),
     "vector": Kind(("weights", "biases"), _fit_vector, _apply_vector),
     "isotonic": Kind(("places", "heights", "ratings"), _fit_isotonic, _apply_isotonic),
-    "constant": Kind(("shares",), _fit_constant, _apply_constant),
+    "constant": Kind(
+        ("shares",),
+        lambda values, ratings, levels: {"shares": _smooth_shares(ratings, levels).tolist()},
+        lambda values, parameters, levels: np.tile(np.array(parameters["shares"]), (len(values), 1)),
+    ),
     "proportional": Kind(("slope", "middle", "cuts"), _fit_proportional, _apply_proportional),
     "table": Kind(("values", "rows", "shares"), _fit_table, _apply_table),
 }
@@ -326,63 +310,50 @@ def choose_map(
     than two clusters nothing can be held out, and the simplest kind is taken.
     """
     said, given = _as_values(values), np.asarray(ratings, dtype=np.intp)
-    candidates = [kind for kind in KINDS if kind in _fitting(said)]
-    names, number = np.unique(np.asarray(clusters), return_inverse=True)
-    used = min(FOLDS, len(names))
+    candidates = FROM_PROBABILITIES
+    if said.ndim == 1:  # a table of many values would be a table of single ratings
+        is_number, few = said.dtype.kind == "f", len(np.unique(said)) <= MOST_VALUES
+        can_take = {"constant": True, "proportional": is_number, "table": few}
+        candidates = tuple(kind for kind in FROM_SCORES if can_take[kind])
+    folds = folds_of(clusters, rng=rng)
     losses: dict[str, HeldOutLoss] = {}
     chosen = candidates[0]
-    if used > 1:
-        fold = fold_of(number, folds=used, rng=rng)
-        rows = {kind: _held_out(kind, said, given, fold, levels) for kind in candidates}
-        losses = _compare(rows, number)
+    if folds:
+        number = np.unique(np.asarray(clusters), return_inverse=True)[1]
+        rows = {kind: log_losses(given, held_out(kind, said, given, folds, levels)) for kind in candidates}
+        best = min(rows.values(), key=lambda loss: float(loss.mean()))
+        for kind, loss in rows.items():
+            excess = loss - best
+            error = math.sqrt(one_way_variance(excess, number))
+            losses[kind] = HeldOutLoss(float(loss.mean()), float(excess.mean()), error)
         chosen = next(kind for kind in candidates if losses[kind].excess <= losses[kind].excess_error)
-    return Choice(
-        map=fit_map(chosen, said, given, levels=levels), folds=used if used > 1 else 0, losses=losses
-    )
+    return Choice(map=fit_map(chosen, said, given, levels=levels), folds=len(folds), losses=losses)
 
 
-def fold_of(clusters: Integers, *, folds: int, rng: np.random.Generator) -> Integers:
-    """A fold, 0 to folds - 1, for every row; clusters, numbered from 0, are dealt out whole.
+def folds_of(clusters: ArrayLike, *, rng: np.random.Generator) -> list[NDArray[np.bool_]]:
+    """The rows of each fold, as masks; clusters are dealt out whole, and fewer than two make no folds.
 
-    >>> folds = fold_of(np.array([0, 0, 1, 1]), folds=2, rng=np.random.default_rng(0))
-    >>> bool(folds[0] == folds[1] != folds[2] == folds[3])
-    True
+    >>> first, second = folds_of(["a", "a", "b", "b"], rng=np.random.default_rng(0))
+    >>> bool(first[0] == first[1] != first[2] == first[3]), bool((first == ~second).all())
+    (True, True)
     """
-    groups = int(clusters.max(initial=-1)) + 1
-    dealt: Integers = (rng.permutation(groups) % folds)[clusters]
-    return dealt
+    names, number = np.unique(np.asarray(clusters), return_inverse=True)
+    count = min(FOLDS, len(names))
+    if count < 2:
+        return []
+    fold = (rng.permutation(len(names)) % count)[number]
+    return [fold == index for index in range(count)]
 
 
-def _held_out(kind: str, values: NDArray[Any], ratings: Integers, fold: Integers, levels: int) -> Floats:
-    losses = np.empty(len(ratings))
-    for index in np.unique(fold):
-        inside = fold == index
+def held_out(
+    kind: str, values: NDArray[Any], ratings: Integers, folds: Sequence[NDArray[np.bool_]], levels: int
+) -> Floats:
+    """Probabilities of every row by a map of this kind that was fitted on the other folds, (rows, levels)."""
+    probabilities = np.empty((len(ratings), levels))
+    for inside in folds:
         fitted = fit_map(kind, values[~inside], ratings[~inside], levels=levels)
-        losses[inside] = log_losses(ratings[inside], fitted.apply(values[inside]))
-    return losses
-
-
-def _compare(losses: Mapping[str, Floats], clusters: Integers) -> dict[str, HeldOutLoss]:
-    best = min(losses, key=lambda kind: float(losses[kind].mean()))
-    return {
-        kind: HeldOutLoss(
-            float(rows.mean()),
-            float((rows - losses[best]).mean()),
-            math.sqrt(one_way_variance(rows - losses[best], clusters)),
-        )
-        for kind, rows in losses.items()
-    }
-
-
-def _fitting(values: NDArray[Any]) -> tuple[str, ...]:
-    """The kinds that can take such values; a table of many values would be a table of single ratings."""
-    if values.ndim == 2:
-        return FROM_PROBABILITIES
-    is_number = values.dtype.kind == "f"
-    few = len(np.unique(values)) <= MOST_VALUES
-    return tuple(
-        kind for kind in FROM_SCORES if (kind != "proportional" or is_number) and (kind != "table" or few)
-    )
+        probabilities[inside] = fitted.apply(values[inside])
+    return probabilities
 
 
 def _as_values(values: ArrayLike) -> NDArray[Any]:

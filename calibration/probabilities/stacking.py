@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from calibration.agreement.metrics import LEAST_PROBABILITY, log_losses
 from calibration.bootstrap import Statistic, ratio, resample_clusters, sample
 from calibration.estimate import Estimate, Floats, Integers
-from calibration.probabilities.maps import FOLDS, fold_of, softmax
+from calibration.probabilities.maps import folds_of, softmax
 from data.errors import UserError
 from data.records import LABELS, to_plain
 
@@ -53,32 +53,38 @@ def panel_size(
     >>> round(panel_size(two_alike, [1, 2, 3, 4], rng=np.random.default_rng(0)).effective.value, 6)
     1.8
     """
-    table = _table(errors)
+    table = np.asarray(errors, dtype=float)
+    if table.ndim != 2 or not table.shape[1]:
+        raise UserError("errors of a panel: a table with one row a rating and one column a judge is needed")
+    judges, correlation = table.shape[1], _correlation_of(table)
+
+    def effective(counts: Floats) -> Floats:
+        if judges == 1:
+            return np.ones(len(counts))
+        below = 1 + (judges - 1) * correlation(counts)
+        return ratio(np.full(len(counts), float(judges)), np.where(below > FLAT, below, 0.0))
+
     names, number = np.unique(np.asarray(clusters), return_inverse=True)
     drawn = resample_clusters(len(names), rng=rng, draws=draws if len(names) > 1 else 0)
-    found = sample({"r": correlation_of(table), "effective": effective_of(table)}, number, drawn)
-    return PanelSize(
-        judges=table.shape[1],
-        ratings=len(table),
-        correlation=found["r"].estimate(),
-        effective=found["effective"].estimate(),
-    )
+    samples = sample({"correlation": correlation, "effective": effective}, number, drawn)
+    estimates = {name: found.estimate() for name, found in samples.items()}
+    return PanelSize(judges=judges, ratings=len(table), **estimates)
 
 
-def correlation_of(errors: Floats) -> Statistic:
+def _correlation_of(errors: Floats) -> Statistic:
     """The mean of Pearson's r over all pairs of columns; undefined where any of them is, or there is none."""
     judges = errors.shape[1]
     # Less the first row: a constant is then 0 throughout, and large means cost no digits.
-    apart = errors - errors[:1]
+    shifted = errors - errors[:1]
     first, second = np.triu_indices(judges)
-    products = apart[:, first] * apart[:, second]
+    products = shifted[:, first] * shifted[:, second]
     diagonal = np.flatnonzero(first == second)
 
     def correlation(counts: Floats) -> Floats:
         if judges < 2:
             return np.full(len(counts), np.nan)
         total = counts.sum(axis=1)[:, None]
-        means = ratio(counts @ apart, total)
+        means = ratio(counts @ shifted, total)
         squares = ratio(counts @ products, total)
         spread = squares - means[:, first] * means[:, second]
         variance = spread[:, diagonal]
@@ -88,26 +94,6 @@ def correlation_of(errors: Floats) -> Statistic:
         return np.asarray(pairs.mean(axis=1))
 
     return correlation
-
-
-def effective_of(errors: Floats) -> Statistic:
-    """How many independent judges the columns are worth."""
-    judges, correlation = errors.shape[1], correlation_of(errors)
-
-    def effective(counts: Floats) -> Floats:
-        if judges == 1:
-            return np.ones(len(counts))
-        below = 1 + (judges - 1) * correlation(counts)
-        return ratio(np.full(len(counts), float(judges)), np.where(below > FLAT, below, 0.0))
-
-    return effective
-
-
-def _table(errors: ArrayLike) -> Floats:
-    table = np.asarray(errors, dtype=float)
-    if table.ndim != 2 or not table.shape[1]:
-        raise UserError("errors of a panel: a table with one row a rating and one column a judge is needed")
-    return table
 
 
 RIDGES: Final = (1.0, 10.0, 100.0, 1000.0)  # in ratings: how many it takes to outweigh the geometric mean
@@ -159,19 +145,16 @@ def fit_stack(tables: ArrayLike, ratings: ArrayLike, *, ridge: float = RIDGES[1]
     True
     """
     from scipy.optimize import minimize
+    from scipy.special import log_softmax
 
     table, given = _tables(tables), np.asarray(ratings, dtype=np.intp)
     _, judges, levels = table.shape
     start = np.append(np.full(judges, 1 / judges), np.zeros(levels))
     centres = _centres(table)
-    if not len(given):
-        return _stack(start, centres)
     logs = _logs(table, centres)
     hits = np.eye(levels)[given - 1]
 
     def loss(free: Floats) -> tuple[float, Floats]:
-        from scipy.special import log_softmax
-
         chances = log_softmax(_logits(logs, free[:judges], free[judges:]), axis=1)
         off = (np.exp(chances) - hits) / len(given)
         pull = ridge * (free - start) / len(given)
@@ -179,8 +162,15 @@ def fit_stack(tables: ArrayLike, ratings: ArrayLike, *, ridge: float = RIDGES[1]
         value = -float((chances * hits).sum()) / len(given) + float(pull @ (free - start)) / 2
         return value, slope
 
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 1000, "gtol": 1e-8})
-    return _stack(found.x, centres)
+    free = start
+    if len(given):
+        options = {"maxiter": 1000, "gtol": 1e-8}
+        free = minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x
+    return Stack(
+        weights=tuple(free[:judges].tolist()),
+        biases=tuple(free[judges:].tolist()),
+        centres=tuple(map(tuple, centres.tolist())),
+    )
 
 
 def choose_stack(
@@ -196,22 +186,24 @@ def choose_stack(
     held out and the strongest ridge is taken.
     """
     table, given = _tables(tables), np.asarray(ratings, dtype=np.intp)
-    names, number = np.unique(np.asarray(clusters), return_inverse=True)
-    used = min(FOLDS, len(names))
-    ridge = _best_ridge(table, given, number, rng)
+    groups = np.asarray(clusters)
+    ridge = _best_ridge(table, given, groups, rng)
+    folds = folds_of(groups, rng=rng)
+    stacked = np.empty((len(given), table.shape[2]))
+    for inside in folds:
+        others = table[~inside], given[~inside]
+        best = _best_ridge(*others, groups[~inside], rng)
+        stacked[inside] = fit_stack(*others, ridge=best).apply(table[inside])
     losses: dict[str, float] = {}
-    if used > 1:
-        fold = fold_of(number, folds=used, rng=rng)
-        stacked = np.empty(given.shape)
-        for index in np.unique(fold):
-            own = fold == index
-            inner = _best_ridge(table[~own], given[~own], number[~own], rng)
-            stacked[own] = log_losses(
-                given[own], fit_stack(table[~own], given[~own], ridge=inner).apply(table[own])
-            )
-        losses = {STACKED: float(stacked.mean()), **_simple_losses(table, given)}
+    if folds:
+        ways = {STACKED: stacked, MEAN: mean_probabilities(table), MEDIAN: median_probabilities(table)}
+        losses = {name: float(log_losses(given, chances).mean()) for name, chances in ways.items()}
+        for judge in range(table.shape[1]):
+            there = np.isfinite(table[:, judge, 0])
+            rows = log_losses(given[there], table[there, judge])
+            losses[str(judge)] = float(rows.mean()) if len(rows) else float("nan")
     stack = fit_stack(table, given, ridge=ridge)
-    return StackChoice(stack=stack, ridge=ridge, folds=used if used > 1 else 0, losses=losses)
+    return StackChoice(stack=stack, ridge=ridge, folds=len(folds), losses=losses)
 
 
 def mean_probabilities(tables: ArrayLike) -> Floats:
@@ -233,36 +225,13 @@ def median_probabilities(tables: ArrayLike) -> Floats:
     return np.maximum(found, 0.0)
 
 
-def _simple_losses(table: Floats, ratings: Integers) -> dict[str, float]:
-    losses = {
-        MEAN: float(log_losses(ratings, mean_probabilities(table)).mean()),
-        MEDIAN: float(log_losses(ratings, median_probabilities(table)).mean()),
-    }
-    for judge in range(table.shape[1]):
-        there = np.isfinite(table[:, judge, 0])
-        own = log_losses(ratings[there], table[there, judge])
-        losses[str(judge)] = float(own.mean()) if len(own) else float("nan")
-    return losses
-
-
-def _best_ridge(
-    table: Floats,
-    ratings: Integers,
-    clusters: Integers,
-    rng: np.random.Generator,
-) -> float:
-    names, number = np.unique(clusters, return_inverse=True)
-    used = min(FOLDS, len(names))
-    if used < 2:
-        return max(RIDGES)
-    fold = fold_of(number, folds=used, rng=rng)
+def _best_ridge(table: Floats, ratings: Integers, clusters: NDArray[Any], rng: np.random.Generator) -> float:
     totals = dict.fromkeys(RIDGES, 0.0)
-    for index in np.unique(fold):
-        own = fold == index
+    for inside in folds_of(clusters, rng=rng):
         for ridge in RIDGES:
-            fitted = fit_stack(table[~own], ratings[~own], ridge=ridge)
-            totals[ridge] += float(log_losses(ratings[own], fitted.apply(table[own])).sum())
-    # Of equally good ones the strongest: it stays closest to what needs no fitting.
+            fitted = fit_stack(table[~inside], ratings[~inside], ridge=ridge)
+            totals[ridge] += float(log_losses(ratings[inside], fitted.apply(table[inside])).sum())
+    # Of equally good ones, all without folds, the strongest: it stays closest to what needs no fitting.
     return max(RIDGES, key=lambda ridge: (-round(totals[ridge], 9), ridge))
 
 
@@ -297,12 +266,3 @@ def _logs(table: Floats, centres: Floats) -> Floats:
 def _logits(logs: Floats, weights: Floats, biases: Floats) -> Floats:
     found: Floats = np.einsum("rjl,j->rl", logs, weights) + biases
     return found
-
-
-def _stack(free: Floats, centres: Floats) -> Stack:
-    judges = len(centres)
-    return Stack(
-        weights=tuple(float(value) for value in free[:judges]),
-        biases=tuple(float(value) for value in free[judges:]),
-        centres=tuple(tuple(float(value) for value in row) for row in centres),
-    )

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
-from calibration.bias.audits import AUDITS, Finding
+from calibration.bias.audits import Finding
 from calibration.bias.probe_effects import ALLOWED
 from calibration.fit import CalibrationReport
 from data.text import ends_of, listed, number, percent, show_estimate
@@ -63,7 +63,7 @@ def bias_section(report: CalibrationReport) -> Section | None:
                     "p, adjusted": lambda item: number(item.p, 3),
                     "outcome": _outcome,
                     "ratings": lambda item: item.ratings,
-                    "what it asks": lambda item: AUDITS[item.audit],
+                    "what it asks": lambda item: item.what,
                 },
                 caption="Every audit, in points of score",
                 words=frozenset({0, 4, 6}),

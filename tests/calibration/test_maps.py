@@ -19,7 +19,7 @@ from calibration.probabilities.maps import (
     LabelMap,
     choose_map,
     fit_map,
-    fold_of,
+    folds_of,
     map_from_dict,
 )
 from calibration.probabilities.reliability import brier_parts, reliability_curve
@@ -201,9 +201,10 @@ def test_one_cluster_holds_nothing_out() -> None:
 
 def test_clusters_stay_together_and_folds_are_even() -> None:
     clusters = np.repeat(np.arange(23), 4)
-    folds = fold_of(clusters, folds=5, rng=np.random.default_rng(1))
-    assert all(len(set(folds[clusters == cluster])) == 1 for cluster in range(23))
-    assert sorted(np.bincount(folds).tolist()) == [16, 16, 20, 20, 20]
+    folds = folds_of(clusters, rng=np.random.default_rng(1))
+    assert all(len(set(fold[clusters == cluster])) == 1 for fold in folds for cluster in range(23))
+    assert sorted(int(fold.sum()) for fold in folds) == [16, 16, 20, 20, 20]
+    assert (sum(fold.astype(int) for fold in folds) == 1).all()
 
 
 @pytest.mark.parametrize(
