@@ -79,10 +79,10 @@ def find_source(place: str) -> Source:
         return _find_remote(place)
     path = Path(place)
     if path.is_dir():
-        found = [item for item in sorted(path.iterdir()) if item.is_file() and not _is_hidden(item.name)]
-        if not found:
+        files = [item for item in sorted(path.iterdir()) if item.is_file() and not _is_hidden(item.name)]
+        if not files:
             raise UserError(f"{place}: is a folder with no file to read; use {', '.join(SUFFIXES)}")
-        return _gather(place, path.name or "responses", [(item.name, item) for item in found])
+        return _gather(place, path.name or "responses", [(item.name, item) for item in files])
     if re.search(r"[*?[]", place) and not path.exists():
         matched = [Path(item) for item in sorted(glob(place, recursive=True)) if Path(item).is_file()]
         folder = Path(os.path.commonpath([item.parent for item in matched])) if matched else Path()
@@ -155,10 +155,10 @@ def digest_source(source: Source, digests: Iterable[str] | None = None) -> str:
 
     `digests` are those of the tables, where they are known already.
     """
-    known = list(digests or (digest_file(table) for _, table in shards_of(source)))
+    each = list(digests or (digest_file(table) for _, table in shards_of(source)))
     if not isinstance(source, Shards):
-        return known[0]
-    lines = (f"{digest} {name}\n" for digest, (name, _) in zip(known, source.tables, strict=True))
+        return each[0]
+    lines = (f"{digest} {name}\n" for digest, (name, _) in zip(each, source.tables, strict=True))
     return sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
 

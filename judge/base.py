@@ -103,12 +103,12 @@ def _check_options(make: type, options: Mapping[str, Any], *, place: str) -> dic
     """A judge's options are the arguments of its class: their names and types are checked here, once."""
     from pydantic import TypeAdapter, ValidationError
 
-    known = sorted(signature(make).parameters)
+    names = sorted(signature(make).parameters)
     hints = get_type_hints(make.__init__)  # type: ignore[misc]  # of the class itself, never of an instance
     checked = {}
     for key, value in options.items():
-        if key not in known:
-            raise UserError(f"{place}: {key}: unknown; this kind knows {', '.join(['kind', *known])}")
+        if key not in names:
+            raise UserError(f"{place}: {key}: unknown; this kind knows {', '.join(['kind', *names])}")
         try:
             checked[key] = TypeAdapter(hints[key]).validate_python(value)
         except ValidationError as error:

@@ -99,7 +99,7 @@ def split_reply(reply: str) -> list[str]:
 def _split(text: str, boundary: re.Pattern[str]) -> list[str]:
     """The text cut after each boundary; white space in front stays with the first part."""
     start = len(text) - len(text.lstrip())
-    ends = [found.end() for found in boundary.finditer(text)]
+    ends = [match.end() for match in boundary.finditer(text)]
     cuts = [0, *(end for end in ends if start < end < len(text)), len(text)]
     return [text[left:right] for left, right in pairwise(cuts)]
 

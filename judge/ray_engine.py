@@ -55,13 +55,13 @@ class Worker:
             coming = self.reader.take(int(batch["shard"][0]), batch["line"].tolist())
             ask_all(self, judge.judge, coming, kept)
         except UserError as error:
-            failures = [{"kind": type(error).__name__, "said": str(error)}]
+            failures = [{"kind": type(error).__name__, "text": str(error)}]
         except Exception:
-            failures = [{"kind": "bug", "said": traceback.format_exc()}]
+            failures = [{"kind": "bug", "text": traceback.format_exc()}]
         positions = [int(batch["position"][number]) for number in kept.rows]
-        said = [to_json(to_row(judgment)) for judgment in kept.rows.values()]
-        said += map(json.dumps, failures)
-        return {"position": positions + [FAILED] * len(failures), "said": said}
+        lines = [to_json(to_row(judgment)) for judgment in kept.rows.values()]
+        lines += map(json.dumps, failures)
+        return {"position": positions + [FAILED] * len(failures), "json": lines}
 
     def stop(self) -> None:
         """Forward the engine's word to a judge that waits for a server."""
@@ -156,11 +156,11 @@ def score_ray(
         _prepare(judge, named)
         for batch in _judged(judge, exchanges.source, slices, named=named, workers=workers):
             failures = []
-            for position, said in zip(batch["position"].tolist(), batch["said"].tolist(), strict=True):
+            for position, line in zip(batch["position"].tolist(), batch["json"].tolist(), strict=True):
                 if position == FAILED:
-                    failures.append(json.loads(said))
+                    failures.append(json.loads(line))
                     continue
-                judgment = Judgment(**json.loads(said))
+                judgment = Judgment(**json.loads(line))
                 run.keep(position, on_judgment(judgment) if on_judgment else judgment)
                 on_progress()
                 count += 1
@@ -243,12 +243,12 @@ def _prepare(judge: Judge, named: str) -> None:
     ray.get(ray.remote(merge).remote(named, os.getcwd()))
 
 
-def _as_error(kind: str, said: str) -> Exception:
+def _as_error(kind: str, text: str) -> Exception:
     """What went wrong in a worker, as it would have been raised here; a bug with its traceback."""
-    found = getattr(data.errors, kind, None)
-    if isinstance(found, type) and issubclass(found, UserError):
-        return found(said)
-    return RuntimeError(f"a worker failed:\n{said}")
+    error = getattr(data.errors, kind, None)
+    if isinstance(error, type) and issubclass(error, UserError):
+        return error(text)
+    return RuntimeError(f"a worker failed:\n{text}")
 
 
 @contextmanager

@@ -93,22 +93,24 @@ def score_file(
     """
     source = find_source(str(path)) if isinstance(path, str | Path) else path
     check_source(source)
-    found = _find_calibration(judge, calibration)
+    calibrated = _find_calibration(judge, calibration)
     # All is read before the first response is judged: a bad row is found in seconds, not after hours.
     digest, total = _survey(source, limit=limit, skip_invalid=skip_invalid)
-    plan = _plan(digest, judge, found.digest)
+    plan = _plan(digest, judge, calibrated.digest)
     folder = Path(out) if out is not None else plan.default_folder("runs", source.stem, plan.judge)
     on_start(folder)
 
     def ask(run: Run, count_one: Callable[[], None]) -> int:
         exchanges = Exchanges(source, on_bad=run.set_aside if skip_invalid else stop_at_bad_row)
         on_judgment = (
-            partial(add_prediction_set, calibration=found.calibration) if found.calibration else None
+            partial(add_prediction_set, calibration=calibrated.calibration)
+            if calibrated.calibration
+            else None
         )
         return engine(judge, exchanges, run, limit=limit, on_progress=count_one, on_judgment=on_judgment)
 
     def conclude(run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
-        summary, cost = _summarise(run, judge, plan, found, seed=seed)
+        summary, cost = _summarise(run, judge, plan, calibrated, seed=seed)
         about = {"seed": seed, "limit": limit, "counts": summary["counts"]}
         return {**about, "cost": cost, "wall_seconds": run.seconds}, summary
 
@@ -129,7 +131,7 @@ def score_file(
         folder=folder,
         manifest=finished.manifest,
         asked=finished.asked,
-        summary={**read_summary(folder), "calibration_note": found.says},
+        summary={**read_summary(folder), "calibration_note": calibrated.says},
     )
 
 
@@ -183,23 +185,23 @@ def find_responses(
 ) -> list[Exchange]:
     """The responses with these ids, in the order asked for; an unknown id is refused with some known ones."""
     wanted = dict.fromkeys(ids)
-    found: dict[str, Exchange] = {}
-    known: list[str] = []
+    chosen: dict[str, Exchange] = {}
+    seen: list[str] = []
     if not wanted:
         return []
     on_bad = (lambda bad: None) if skip_invalid else stop_at_bad_row
     for exchange in islice(read_exchanges(responses, on_bad=on_bad), limit):
         if exchange.id in wanted:
-            found[exchange.id] = exchange
-        if len(known) < GUESSES:
-            known.append(exchange.id)
+            chosen[exchange.id] = exchange
+        if len(seen) < GUESSES:
+            seen.append(exchange.id)
     for identity in wanted:
-        if identity not in found:
-            some = get_close_matches(identity, known, n=3) or known[:3]
+        if identity not in chosen:
+            some = get_close_matches(identity, seen, n=3) or seen[:3]
             among = f" among the first {limit:,}" if limit else ""
             hint = f"; known are, for example, {', '.join(map(repr, some))}" if some else ""
             raise UserError(f"--explain: no response has the id {identity!r}{among}{hint}")
-    return [found[identity] for identity in wanted]
+    return [chosen[identity] for identity in wanted]
 
 
 def explain_responses(exchanges: Sequence[Exchange], judge: Judge, folder: Path) -> list[Explanation]:
@@ -302,9 +304,9 @@ def _model_of(row: Mapping[str, Any]) -> ScoredModel:
 
 
 def _estimates(shares: Mapping[str, Mapping[str, float | None]]) -> dict[str, Estimate]:
-    found = {}
+    estimates = {}
     for label, share in shares.items():
         low, high = share["low"], share["high"]
         interval = Interval(low, high) if low is not None and high is not None else None
-        found[label] = Estimate(share["share"] if share["share"] is not None else float("nan"), interval)
-    return found
+        estimates[label] = Estimate(share["share"] if share["share"] is not None else float("nan"), interval)
+    return estimates

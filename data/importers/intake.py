@@ -88,8 +88,10 @@ class Intake:
         key = (rating.id, rating.rater, rating.dimension)
         known, first = self._ratings.setdefault(key, (rating, place))
         if first != place and (known.rating != rating.rating or _is_same_file(first, place)):
-            said = f"rating: {rating.rater!r} rated {rating.id!r} on {rating.dimension!r} at {first} already"
-            self.set_aside(place, said)
+            problem = (
+                f"rating: {rating.rater!r} rated {rating.id!r} on {rating.dimension!r} at {first} already"
+            )
+            self.set_aside(place, problem)
 
     def has_exchange(self, identity: str) -> bool:
         """Whether the texts of a rated id were found."""
@@ -113,10 +115,10 @@ def find_files(path: Path, *names: str) -> list[Path]:
         raise UserError(f"{path}: no such file or folder")
     if not path.is_dir():
         return [path]
-    found = [path / name for name in names if (path / name).is_file()]
-    if not found:
+    files = [path / name for name in names if (path / name).is_file()]
+    if not files:
         raise UserError(f"{path}: expected a file {' or '.join(names)} in this folder")
-    return found
+    return files
 
 
 def read_header(path: Path) -> list[str]:
@@ -134,8 +136,8 @@ def require_columns(path: Path, columns: Sequence[str]) -> None:
     header = read_header(path)
     for column in columns:
         if column not in header:
-            found = shorten(", ".join(header), 200) or "nothing"
-            raise UserError(f"{path}: expected a column {column!r}; its header has {found}")
+            there = shorten(", ".join(header), 200) or "nothing"
+            raise UserError(f"{path}: expected a column {column!r}; its header has {there}")
 
 
 def read_text(row: Mapping[str, Any], column: str) -> str:

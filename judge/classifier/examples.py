@@ -38,10 +38,10 @@ class Example:
 def join_ratings(exchanges: Iterable[Exchange], ratings: Iterable[Rating]) -> list[Example]:
     """One example for every rating of empathy, from 1 to 3, whose exchange is there."""
     top = len(LABELS)
-    known = {exchange.id: exchange for exchange in exchanges}
+    by_id = {exchange.id: exchange for exchange in exchanges}
     examples = []
     for rating in ratings:
-        exchange = known.get(rating.id)
+        exchange = by_id.get(rating.id)
         if exchange is None or rating.dimension != "empathy":
             continue
         if not rating.rater:
@@ -123,7 +123,8 @@ def soften(
         lesson = taught.get(example.exchange.content_digest)
         if lesson is not None:
             target = tuple(
-                (1 - weight) * own + weight * other for own, other in zip(example.target, lesson, strict=True)
+                (1 - weight) * rated + weight * said
+                for rated, said in zip(example.target, lesson, strict=True)
             )
             example = replace(example, target=target)
         softened.append(example)

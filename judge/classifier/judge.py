@@ -75,9 +75,9 @@ class ClassifierJudge:
         seen = normalise(exchange.response)
         probabilities, note = self._read(exchange, seen)
         judgment = judgment_of(exchange, dict(zip(LABELS, probabilities, strict=True)))
-        found = sorted(set(suspect(exchange.response, seen)))
-        told = [*(f"suspected injection: {item}" for item in found), *([note] if note else [])]
-        return replace(judgment, rationale="\n".join(told)) if told else judgment
+        suspicions = sorted(set(suspect(exchange.response, seen)))
+        notes = [*(f"suspected injection: {item}" for item in suspicions), *([note] if note else [])]
+        return replace(judgment, rationale="\n".join(notes)) if notes else judgment
 
     def predict(self, exchange: Exchange) -> list[float]:
         """Probabilities of Bad, Okay and Good."""
@@ -146,14 +146,14 @@ def check_files(folder: Path, stated: dict[str, str]) -> str:
     digest = sha256()
     for name, expected in sorted(stated.items()):
         try:
-            found = sha256((folder / name).read_bytes()).hexdigest()
+            actual = sha256((folder / name).read_bytes()).hexdigest()
         except OSError as error:
             raise UserError(f"{folder / name}: cannot be read: {error.strerror}; install again") from error
         except ValueError as error:  # a name that no file can have
             raise UserError(f"{folder / CARD}: files: {name!r}: {error}; install again") from error
-        if found != expected:
+        if actual != expected:
             raise UserError(f"{folder / name}: damaged or changed (not the file on its card); install again")
-        digest.update(found.encode())
+        digest.update(actual.encode())
     return digest.hexdigest()
 
 

@@ -67,8 +67,8 @@ def merge(weights: Path, card: dict[str, Any], folder: Path) -> None:
     from judge.classifier.recipe import build_recipe
 
     recipe = build_recipe(card["recipe"], place=str(weights))
-    found = [load_network(recipe, weights / name) for name in sorted(card["files"])]
-    for network, _ in found:
+    loaded = [load_network(recipe, weights / name) for name in sorted(card["files"])]
+    for network, _ in loaded:
         merge_low_rank(network.base)
     with disk_errors(folder), locked(folder.parent):
         if (folder / SUMS).exists():
@@ -77,7 +77,7 @@ def merge(weights: Path, card: dict[str, Any], folder: Path) -> None:
         scratch = folder.with_name(f".{folder.name}.partial")
         for leavings in (scratch, folder):
             shutil.rmtree(leavings, ignore_errors=True)
-        export_onnx([network for network, _ in found], found[0][1], scratch, int8=False)
+        export_onnx([network for network, _ in loaded], loaded[0][1], scratch, int8=False)
         sums = {name: digest_file(scratch / name) for name in (MODEL, TOKENIZER)}
         (scratch / SUMS).write_text(json.dumps(sums, indent=1) + "\n", encoding="ascii")
         for name in (*sums, SUMS):

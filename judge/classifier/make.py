@@ -1,7 +1,6 @@
 """Make a judge to ship: read rated exchanges, train, export to ONNX, and write a card of what is known."""
 
 import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from data.errors import UserError
-from data.files import disk_errors, replacing
+from data.files import disk_errors, read_toml, replacing
 from data.records import LABELS, Exchange
 from data.tables import read_exchanges, read_ratings
 from data.text import percent, show
@@ -28,6 +27,7 @@ from judge.classifier.trials import (
     fit_length,
     measure_trial,
     plan_training,
+    run_trial,
 )
 
 NETWORK = "network-{}.safetensors"
@@ -160,8 +160,8 @@ def _take_up(folder: Path, plan: dict[str, Any], recipe: Recipe) -> Trained | No
         return None  # damaged: trained again
     if there != plan:
         raise UserError(f"{folder}: holds a judge of another recipe or other ratings; give another --out")
-    found = [load_network(recipe, folder / NETWORK.format(number)) for number in range(recipe.seeds)]
-    return Trained([network for network, _ in found], found[0][1])
+    loaded = [load_network(recipe, folder / NETWORK.format(number)) for number in range(recipe.seeds)]
+    return Trained([network for network, _ in loaded], loaded[0][1])
 
 
 def state_caveat(evidence: Mapping[str, Any]) -> str:
@@ -223,8 +223,8 @@ def _shares(shares: Mapping[str, float]) -> str:
 
 def _metric_table(evaluation: Mapping[str, Any]) -> list[str]:
     lines = ["| | " + " | ".join(METRICS.values()) + " |", "|---" * (len(METRICS) + 1) + "|"]
-    for name, found in evaluation["evaluations"].items():
-        cells = " | ".join(show(found["per_response"][metric]) for metric in METRICS)
+    for name, figures in evaluation["evaluations"].items():
+        cells = " | ".join(show(figures["per_response"][metric]) for metric in METRICS)
         lines.append(f"| {name} | {cells} |")
     return lines
 
@@ -317,9 +317,9 @@ def _check_machine(device: str, recipe: Recipe) -> str:
         find_base(read_recipe(recipe.teacher).base)
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    known = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-    if device.partition(":")[0] not in known:
-        raise UserError(f"--device: no {device!r} here; use {' or '.join(known)}")
+    devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+    if device.partition(":")[0] not in devices:
+        raise UserError(f"--device: no {device!r} here; use {' or '.join(devices)}")
     return device
 
 
@@ -332,8 +332,6 @@ def try_out(
     on_step: Progress | None = None,
 ) -> dict[str, Any]:
     """Train once for each held-out part; then measure every metric, with intervals and rivals."""
-    from judge.classifier.trials import run_trial
-
     with disk_errors(folder):
         rows = list(
             run_trial(
@@ -359,20 +357,17 @@ def make(
     on_step: Progress | None = None,
 ) -> dict[str, Any]:
     """Make a judge's folder: `score --judge` takes it through a TOML file with `kind` and `weights`."""
-    from judge.classifier.trials import plan_training
-
     plan = plan_training(materials.examples, materials.recipe, materials.texts)
     figures = dict(_read_evidence(folder, plan) for folder in evidence)
-    said = ABOUT if about is None else _read_about(about)
     name = "classifier-large" if materials.recipe.rank else "classifier"
-    said = {"name": name, **said, "caveat": state_caveat(figures)}
+    words = ABOUT if about is None else _read_about(about)
     with disk_errors(folder):
         card = make_judge(
             materials.examples,
             materials.recipe,
             folder,
             texts=materials.texts,
-            about=said,
+            about={"name": name, **words, "caveat": state_caveat(figures)},
             evidence=figures,
             device=materials.device,
             progress=on_step,
@@ -383,10 +378,7 @@ def make(
 
 
 def _read_about(path: Path) -> dict[str, Any]:
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{path}: cannot be read: {error}") from error
+    table = read_toml(path)
     if set(table) != set(ABOUT):
         raise UserError(f"{path}: has to say {', '.join(ABOUT)}, and nothing else")
     return table
@@ -396,14 +388,12 @@ def _read_evidence(folder: Path, plan: dict[str, Any]) -> tuple[str, Any]:
     """A trial's figures, if it tried what is being made."""
     try:
         tried = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
-        protocol, found = (
-            tried["protocol"],
-            json.loads((folder / "evaluation.json").read_text(encoding="utf-8")),
-        )
+        figures = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
+        protocol = tried["protocol"]
     except (OSError, ValueError, KeyError) as error:
         raise UserError(f"{folder}: no finished trial here; make one with train --protocol") from error
     if differing := [key for key, value in plan.items() if tried.get(key) != value]:
         raise UserError(
             f"{folder}: tried another {', '.join(differing)}, so its figures are not this judge's"
         )
-    return protocol, found
+    return protocol, figures

@@ -143,8 +143,8 @@ def _pile(kind: str, between: Sequence[str], most: int) -> Cover:
 
 def _echo(example: Example, chance: random.Random) -> str:
     """What the speaker said, given back."""
-    said = example.exchange.prompt.strip()
-    return chance.choice(('You said: "{}"', "{}", "I hear you saying: {}", "So {}")).format(said)
+    prompt = example.exchange.prompt.strip()
+    return chance.choice(('You said: "{}"', "{}", "I hear you saying: {}", "So {}")).format(prompt)
 
 
 def _borrow(example: Example, chance: random.Random) -> str:

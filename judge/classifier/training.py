@@ -136,14 +136,14 @@ class Effects(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         """The shift of each example towards Good: [batch]."""
         shift = torch.zeros(len(batch.rater), device=batch.rater.device)
-        known = (batch.rater >= 0).float()
+        is_rated = (batch.rater >= 0).float()
         if self.uses_severity:
             # Centred within each arm: else the raters of a good arm would look kind, and its text not good.
             raw = self.severity.weight[:, 0]
             size = torch.zeros(len(self.arms), device=raw.device)
             total = size.clone().index_add_(0, self.home, raw)
             size = size.index_add_(0, self.home, torch.ones_like(raw)).clamp(min=1)
-            shift = shift + known * (raw - (total / size)[self.home])[batch.rater.clamp(min=0)]
+            shift = shift + is_rated * (raw - (total / size)[self.home])[batch.rater.clamp(min=0)]
         return shift
 
     def penalty(self) -> Tensor:
@@ -264,7 +264,7 @@ def teach(
 ) -> list[Example]:
     """The examples with softer targets, and unrated exchanges with the teacher's word for target."""
     rated = [example.exchange for example in examples]
-    said = {
+    lessons = {
         exchange.content_digest: tuple(row)
         for exchange, row in zip(rated, teacher.predict(rated), strict=True)
     }
@@ -279,7 +279,7 @@ def teach(
         Example(exchange=exchange, target=tuple(float(part) for part in row))
         for exchange, row in zip(unrated, teacher.predict(unrated), strict=True)
     ]
-    return soften(examples, said, recipe.teacher_weight) + taught
+    return soften(examples, lessons, recipe.teacher_weight) + taught
 
 
 def settle(trained: Trained, examples: Sequence[Example], sharpness: float) -> Trained:

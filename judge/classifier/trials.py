@@ -111,12 +111,12 @@ def _predict_words(train: Sequence[Example], test: Sequence[Example]) -> np.ndar
 
 def _predict_arm(train: Sequence[Example], test: Sequence[Example]) -> np.ndarray:
     """Each model's own frequencies; of a model left out it knows no more than the majority does."""
-    known = {
+    per_model = {
         model: _shares([example for example in train if example.exchange.model == model])
         for model in {example.exchange.model for example in train}
     }
     overall = _shares(train)
-    return np.array([known.get(example.exchange.model, overall) for example in test])
+    return np.array([per_model.get(example.exchange.model, overall) for example in test])
 
 
 # What a judge must beat, fitted on the same training part: [test, 3] probabilities of Bad, Okay and Good. The
@@ -149,9 +149,9 @@ def fit_length(examples: Sequence[Example]) -> dict[str, list[float]]:
 
 def _by_label(model: Any, inputs: Any) -> np.ndarray:
     """A column for every label, those too that the training part never had: [inputs, 3]."""
-    found = np.asarray(model.predict_proba(inputs))
-    answer = np.zeros((len(found), len(LABELS)))
-    answer[:, model.classes_] = found
+    given = np.asarray(model.predict_proba(inputs))
+    answer = np.zeros((len(given), len(LABELS)))
+    answer[:, model.classes_] = given
     return answer
 
 
@@ -320,5 +320,5 @@ def _three_arms(judges: Mapping[str, HeldOut], seed: int) -> Any:
         rating=ours.rating[kept],
         probabilities=ours.probabilities[kept],
     )
-    found = compare_rivals({"judge": part}, judge="judge", rng=np.random.default_rng(seed))
-    return found.evaluations["judge"].per_response["balanced_accuracy"].as_dict()
+    compared = compare_rivals({"judge": part}, judge="judge", rng=np.random.default_rng(seed))
+    return compared.evaluations["judge"].per_response["balanced_accuracy"].as_dict()

@@ -242,10 +242,10 @@ class Gamed:
     @property
     def result(self) -> Result:
         """Whether the interval of all flips to Good lies under the limit, beyond it, or on both sides."""
-        found = self.overall.to_good.interval
-        if found is None or found.low <= LIMIT < found.high:
+        interval = self.overall.to_good.interval
+        if interval is None or interval.low <= LIMIT < interval.high:
             return "cannot tell"
-        return "passes" if found.high <= LIMIT else "fails"
+        return "passes" if interval.high <= LIMIT else "fails"
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON; null is undefined."""
@@ -308,7 +308,7 @@ def _conclude(
         judge=judge.name,
         version=judge.version,
         plain={name: counts[name] for name in (*LABELS, "unscored")},
-        bad_by_kind={kind: (sum(found), len(found)) for kind, found in kinds.items()},
+        bad_by_kind={kind: (sum(are_bad), len(are_bad)) for kind, are_bad in kinds.items()},
         plain_suspected=sum(map(_is_suspected, plain)),
         overall=_group("all attacks", codes, suspected, seed),
         families=tuple(
@@ -351,16 +351,16 @@ def _group(name: str, codes: Codes, suspected: NDArray[np.bool_], seed: int) -> 
 def exact_share(hits: int, count: int) -> Estimate:
     """A part of independent cases with Clopper and Pearson's interval; undefined without any.
 
-    >>> found = exact_share(0, 20)
-    >>> found.value, round(found.interval.high, 3)
+    >>> share = exact_share(0, 20)
+    >>> share.value, round(share.interval.high, 3)
     (0.0, 0.168)
     """
     if not count:
         return Estimate(float("nan"), None)
     from scipy.stats import binomtest
 
-    found = binomtest(hits, count).proportion_ci(CONFIDENCE, method="exact")
-    return Estimate(hits / count, Interval(float(found.low), float(found.high)))
+    ends = binomtest(hits, count).proportion_ci(CONFIDENCE, method="exact")
+    return Estimate(hits / count, Interval(float(ends.low), float(ends.high)))
 
 
 def crossed_share(
