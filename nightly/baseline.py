@@ -35,8 +35,20 @@ class EarlierNights:
 
 def read_earlier(history: History, setup: NightSetup) -> dict[str, EarlierNights]:
     """Each configured model's last night, baseline night and running sums, by model name."""
-    config = setup.config
-    _check_baseline(history, setup)
+    config, pinned = setup.config, setup.config.baseline
+    if pinned is not None and pinned < setup.night:
+        # It must be there, and be kept, or all gates would be skipped for no one to see.
+        night = history.night(config.name, pinned)
+        if night is None:
+            newest = [night.night for night in history.nights(config=config.name, last=5)]
+            raise UserError(
+                f"{config.path}: baseline: no night {pinned!r} of {config.name!r} in the history; "
+                f"newest: {', '.join(newest) or 'none yet'}"
+            )
+        if night.models and not night.judgments:
+            raise UserError(
+                f"{config.path}: baseline: the responses of {pinned!r} are no longer kept; pin a newer night"
+            )
 
     @cache
     def read(night: str) -> NightRecord:
@@ -48,12 +60,12 @@ def read_earlier(history: History, setup: NightSetup) -> dict[str, EarlierNights
     series = history.all_series(config=config.name)
     for entry in config.models:
         before = [point for point in series.get(entry.name, ()) if point.night.night < setup.night]
-        counted = [point for point in before if point.night.night >= (config.baseline or "")]
+        counted = [point for point in before if point.night.night >= (pinned or "")]
         baseline = read(counted[0].night.night) if counted else None
         sums = [
             row
             for point in counted[1:]
-            if baseline is not None and (row := _sums(point, baseline, setup, read)) is not None
+            if baseline and (row := _sums(point, baseline, setup, read)) is not None
         ]
         earlier[entry.name] = EarlierNights(
             last=read(before[-1].night.night) if before else None,
@@ -68,17 +80,17 @@ def changes_of(
 ) -> dict[str, Change]:
     """A model's changes since its baseline and since its last night, as far as there are such nights."""
     changes: dict[str, Change] = {}
-    now = (setup.judge.name, setup.judge.version)
+    result, now = measured.result, (setup.judge.name, setup.judge.version)
     for against, then in (("baseline", earlier.baseline), ("last night", earlier.last)):
         if then is None:
             continue
         change = change_since(
             against,
-            pair(measured.judged, [item for item in then.judgments if item.model == measured.model]),
+            pair(measured.judged, [item for item in then.judgments if item.model == result.model]),
             judge_shift(anchors, now=now, before=then, matters=setup.config.matters),
             watches=earlier.watches,
             models=len(setup.config.models),
-            share=measured.summary["shares"]["Good"]["share"],
+            share=result.raw["Good"].share or 0.0,
             design_effect=setup.design_effect,
         )
         if change is not None:
@@ -126,21 +138,3 @@ def _sums(
         [item for item in record.judgments if item.model == point.result.model] for record in (then, baseline)
     ]
     return pair(*of_model).sums if all(of_model) else None
-
-
-def _check_baseline(history: History, setup: NightSetup) -> None:
-    """A night that is pinned must be there, and be kept, or all gates would be skipped for no one to see."""
-    config, pinned = setup.config, setup.config.baseline
-    if pinned is None or pinned >= setup.night:
-        return
-    record = history.night(config.name, pinned)
-    if record is None:
-        newest = ", ".join(night.night for night in history.nights(config=config.name, last=5)) or "none yet"
-        raise UserError(
-            f"{config.path}: baseline: no night {pinned!r} of {config.name!r} in the history; "
-            f"newest: {newest}"
-        )
-    if record.models and not record.judgments:
-        raise UserError(
-            f"{config.path}: baseline: the responses of {pinned!r} are no longer kept; pin a newer night"
-        )

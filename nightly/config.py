@@ -50,7 +50,7 @@ from calibration.comparison.published_models import PREFIX, published
 from data.errors import UserError
 from data.files import read_toml
 from data.storage import check_table
-from data.tables import SAMPLE_PROMPTS
+from data.tables import SAMPLE_PROMPTS, first_problem
 from judge.llm.answer_prompts import ModelConfig, make_model_config, read_model_config
 from nightly.gates import Gate, read_gates
 
@@ -191,15 +191,14 @@ def _check(given: Mapping[str, Any], path: Path) -> _Table:
     try:
         return TypeAdapter(_Table).validate_python(given)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(map(str, first["loc"]))
-        if first["type"] == "unexpected_keyword_argument":
-            table: type = _Outputs if key.startswith("outputs.") else _Table
-            keys = ", ".join(item.name for item in fields(table))
-            raise UserError(f"{path}: {key}: unknown; known: {keys}") from error
-        if first["type"] in ("missing", "missing_argument"):
-            raise UserError(f"{path}: {key}: missing; name at least one in a table [[models]]") from error
-        raise UserError(f"{path}: {key}: {first['msg'][0].lower()}{first['msg'][1:]}") from error
+        key, problem = first_problem(error)
+        kind = error.errors()[0]["type"]
+        if kind == "unexpected_keyword_argument":
+            known = fields(_Outputs if key.startswith("outputs.") else _Table)
+            problem = f"unknown; known: {', '.join(item.name for item in known)}"
+        elif kind in ("missing", "missing_argument"):
+            problem = "missing; name at least one in a table [[models]]"
+        raise UserError(f"{path}: {key}: {problem}") from error
 
 
 def _check_values(config: NightlyConfig) -> None:

@@ -18,7 +18,7 @@ tonight's alone. Where the judge moved, only a regression that is left without i
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -131,17 +131,19 @@ class CheckedModel:
         """How the judge moved, if it did since the baseline or else since last night."""
         return next((change.moved for change in self.changes.values() if change.moved), None)
 
-    def change_behind(self, gate: Gate) -> Change | None:
-        """The change a gate looks at; of a floor, which looks at none, the longest there is."""
-        if gate.kind in CHANGES:
-            return self.changes.get(gate.subject)
-        return next(iter(self.changes.values()), None)
-
 
 def check_gates(gates: Iterable[Gate], models: Iterable[CheckedModel]) -> tuple[GateResult, ...]:
     """Check every gate for every model, in the order given."""
     gates = tuple(gates)
-    return tuple(_check(gate, model) for model in models for gate in _expand(gates, model))
+    floors = {gate.subject for gate in gates if gate.kind == "floor"}
+    results = []
+    for model in models:
+        for gate in gates:
+            subjects = [gate.subject]
+            if gate.kind == "floor" and gate.subject == EVERY:
+                subjects = sorted(set(model.shares) - floors)  # each emotion without a floor of its own
+            results += [_check(replace(gate, subject=subject), model) for subject in subjects]
+    return tuple(results)
 
 
 def gravest(outcomes: Iterable[Outcome]) -> Outcome | None:
@@ -158,19 +160,11 @@ def severity(outcome: Outcome) -> int:
     return list(EXIT_CODES).index(outcome) if outcome in EXIT_CODES else 0
 
 
-def _expand(gates: Sequence[Gate], model: CheckedModel) -> Iterable[Gate]:
-    """The gates, with a floor for each emotion in the place of one for every."""
-    named = {gate.subject for gate in gates if gate.kind == "floor"}
-    for gate in gates:
-        if gate.kind == "floor" and gate.subject == EVERY:
-            for emotion in sorted(set(model.shares) - named):
-                yield replace(gate, subject=emotion)
-        else:
-            yield gate
-
-
 def _check(gate: Gate, model: CheckedModel) -> GateResult:
-    result, change = _check_figures(gate, model), model.change_behind(gate)
+    result = _check_figures(gate, model)
+    # Of a floor, which looks at no change, the longest there is.
+    longest = next(iter(model.changes.values()), None)
+    change = model.changes.get(gate.subject) if gate.kind in CHANGES else longest
     if change is None or model.stale or gate.kind not in (*CHANGES, "floor"):
         return result
     if change.moved:

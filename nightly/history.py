@@ -20,7 +20,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Engine,
-    Select,
     Table,
     create_engine,
     delete,
@@ -230,11 +229,20 @@ class History:
 
     def night(self, config: str, night: str) -> NightRecord | None:
         """One night with all its results."""
-        return self._read_record(_select_nights(config).where(NIGHTS.c.night == night))
-
-    def latest(self, *, config: str | None = None) -> NightRecord | None:
-        """The newest night with all its results."""
-        return self._read_record(_select_nights(config).limit(1))
+        with self.transaction() as connection:
+            asked = select(NIGHTS).where(NIGHTS.c.config == config, NIGHTS.c.night == night)
+            row = connection.execute(asked).mappings().first()
+            if row is None:
+                return None
+            nights = {row["id"]: _night(row)}
+            series = _read_results(connection, nights)
+            children = {
+                name: tuple(_make(kind, row) for _, row in _read_rows(connection, table, nights))
+                for name, (table, kind) in CHILDREN.items()
+            }
+        about = {item.name: getattr(nights[row["id"]], item.name) for item in fields(Night)}
+        models = tuple(point.result for points in series.values() for point in points)
+        return NightRecord(**about, models=models, **children)
 
     def all_series(
         self, *, config: str | None = None, last: int | None = None
@@ -291,22 +299,6 @@ class History:
             connection.begin(),
         ):
             yield connection
-
-    def _read_record(self, asked: Select[Any]) -> NightRecord | None:
-        with self.transaction() as connection:
-            row = connection.execute(asked).mappings().first()
-            if row is None:
-                return None
-            night = _night(row)
-            nights = {row["id"]: night}
-            results = _read_results(connection, nights)
-            children = {
-                name: tuple(_make(kind, row) for _, row in _read_rows(connection, table, nights))
-                for name, (table, kind) in CHILDREN.items()
-            }
-            about = {item.name: getattr(night, item.name) for item in fields(Night)}
-            models = tuple(point.result for points in results.values() for point in points)
-            return NightRecord(**about, models=models, **children)
 
 
 @contextmanager
@@ -420,16 +412,11 @@ def storable(value: Any) -> Any:
     return value
 
 
-def _select_nights(config: str | None) -> Select[Any]:
-    """Select nights, the newest first."""
-    asked = select(NIGHTS).order_by(NIGHTS.c.night.desc(), NIGHTS.c.id.desc())
-    return asked if config is None else asked.where(NIGHTS.c.config == config)
-
-
 def _read_nights(connection: Connection, config: str | None, last: int | None) -> dict[int, Night]:
     """Nights by their number, oldest first."""
-    rows = connection.execute(_select_nights(config).limit(last)).mappings().all()
-    return {row["id"]: _night(row) for row in reversed(rows)}
+    asked = select(NIGHTS).order_by(NIGHTS.c.night.desc(), NIGHTS.c.id.desc()).limit(last)
+    rows = connection.execute(asked if config is None else asked.where(NIGHTS.c.config == config))
+    return {row["id"]: _night(row) for row in reversed(rows.mappings().all())}
 
 
 def _night(row: Mapping[str, Any]) -> Night:

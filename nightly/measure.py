@@ -31,11 +31,10 @@ from judge.llm.endpoint import endpoints_of
 from judge.llm.limits import Budget
 from judge.scored_run import ScoredRun, plan_run, score_file
 from nightly.config import ModelEntry, NightlyConfig
-from nightly.schema import AnchorResult, JudgedResponse
+from nightly.schema import AnchorResult, JudgedResponse, ModelResult, ShareResult
 
 ShowProgress = Callable[[str, str], AbstractContextManager[OnProgress]]
 Clock = Callable[[], datetime]
-UNANSWERED: Final = "no response"  # among the reasons for unscored
 FREE: Final[Mapping[str, Any]] = {"cost": 0.0, "served": {}, "reasons": {}}  # a manifest where none was asked
 
 
@@ -75,27 +74,11 @@ class NightSetup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredModel:
-    """A model's night: what was judged, and what got no response; `cost` is None where it is not known."""
+    """A model's night, its single responses, and the folder they were judged in."""
 
-    model: str
-    responses: str
-    served: str | None
-    missing: Mapping[str, int]
-    run: ScoredRun
+    result: ModelResult
     judged: tuple[JudgedResponse, ...]
-    cost: float | None
-    seconds: float
-
-    @property
-    def summary(self) -> Mapping[str, Any]:
-        """The model's row in its run's summary."""
-        row: Mapping[str, Any] = self.run.summary["models"][0]
-        return row
-
-    @property
-    def unscored(self) -> dict[str, int]:
-        """Counts by reason; a prompt without a response is one of them."""
-        return {**self.summary["reasons"], **{f"{UNANSWERED}: {key}": n for key, n in self.missing.items()}}
+    folder: Path
 
 
 def set_up_night(
@@ -150,17 +133,22 @@ def measure(entry: ModelEntry, setup: NightSetup) -> MeasuredModel:
         responses, about = _ask(entry, setup, folder)
     run = _score(responses, setup, folder, entry.name)
     judged = tuple(_judged(entry.name, responses, run, setup))
-    cost = about["cost"]
-    return MeasuredModel(
+    row, flagged, cost = run.summary["models"][0], run.summary.get("flagged"), about["cost"]
+    corrected = row.get("corrected") or {}
+    result = ModelResult(
         model=entry.name,
-        responses=digest_file(responses),
         served=", ".join(about["served"]) or None,
-        missing=about["reasons"],
-        run=run,
-        judged=judged,
+        responses=digest_file(responses),
+        n=row["judged"],
+        unscored=row["reasons"] | {f"no response: {reason}": n for reason, n in about["reasons"].items()},
+        raw={label: ShareResult(**share, how="judge") for label, share in row["shares"].items()},
+        corrected={label: ShareResult(**share, how="line") for label, share in corrected.items()},
         cost=None if cost is None else round(cost + run.manifest["cost"], 6),
         seconds=max(0.0, (setup.clock() - started).total_seconds()),  # a clock may be put back
+        details=({"refused": row["refused"]} if row.get("refused") else {})
+        | ({"flagged": flagged} if flagged and flagged["count"] else {}),
     )
+    return MeasuredModel(result=result, judged=judged, folder=run.folder)
 
 
 def measure_anchors(setup: NightSetup) -> tuple[tuple[AnchorResult, ...], float]:

@@ -6,9 +6,10 @@ same command after any interruption ends in the same history, and a night that i
 Only a night on which a model failed is taken up again, in the place of the one that is there.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from calibration.artifact import CALIBRATION_FILE
 from calibration.comparison.compare_runs import Question, compare_runs
@@ -34,7 +35,7 @@ from nightly.measure import (
     set_up_night,
 )
 from nightly.output import FinishedNight, as_junit
-from nightly.schema import ModelResult, NightRecord, ShareResult
+from nightly.schema import ModelResult, NightRecord
 from reports.comparison import say_pair
 
 BUSY: Final = "another process is at this night; wait until it is done"
@@ -95,17 +96,19 @@ def make_record(history: History, setup: NightSetup) -> tuple[NightRecord, set[s
     models: list[ModelResult] = []
     for name, model in measured.items():
         changes = changes_of(model, earlier[name], setup, anchors)
-        unscored = sum(model.unscored.values())
+        result = model.result
+        unscored = sum(result.unscored.values())
         checked[name] = CheckedModel(
             model=name,
             changes=changes,
             shares=floors.get(name, {}),
-            cost=model.cost,
-            responses=model.summary["judged"] + unscored,
+            cost=result.cost,
+            responses=result.n + unscored,
             unscored=unscored,
             stale=setup.stale,
         )
-        models.append(_result(model, change_details(changes, earlier[name].watches, models=len(earlier))))
+        details = change_details(changes, earlier[name].watches, models=len(earlier))
+        models.append(replace(result, details={**details, **result.details}))
     gates = check_gates(config.gates, checked.values())
     status = gravest(result.outcome for result in gates) or "pass"
     if failed and status != "regression":
@@ -145,7 +148,7 @@ def compare_with_study(setup: NightSetup, measured: Sequence[MeasuredModel]) -> 
         return []
     shipped = Path(getattr(setup.judge, "folder", "")) / CALIBRATION_FILE
     question = Question(
-        paths=tuple(item.run.folder for item in measured),
+        paths=tuple(item.folder for item in measured),
         baselines=setup.config.study,
         calibration=setup.config.calibration or str(shipped),
         weights=WEIGHTS,
@@ -156,24 +159,3 @@ def compare_with_study(setup: NightSetup, measured: Sequence[MeasuredModel]) -> 
         {"model": pair.one, "study": pair.other, "sentence": say_pair(pair, compared.margin)}
         for pair in compared.pairs
     ]
-
-
-def _result(measured: MeasuredModel, details: Mapping[str, Any]) -> ModelResult:
-    """A model's shares, as judged and as corrected, and what came of it."""
-    row = measured.summary
-    corrected = row.get("corrected") or {}
-    refused = {"refused": row["refused"]} if row.get("refused") else {}
-    flags = measured.run.summary.get("flagged")
-    flagged = {"flagged": flags} if flags and flags["count"] else {}
-    return ModelResult(
-        model=measured.model,
-        served=measured.served,
-        responses=measured.responses,
-        n=row["judged"],
-        unscored=measured.unscored,
-        raw={label: ShareResult(**row["shares"][label], how="judge") for label in row["shares"]},
-        corrected={label: ShareResult(**corrected[label], how="line") for label in corrected},
-        cost=measured.cost,
-        seconds=measured.seconds,
-        details={**details, **refused, **flagged},
-    )

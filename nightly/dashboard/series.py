@@ -106,7 +106,7 @@ def read_series(history: History, *, last: int | None = None) -> NightSeries:
             kind: Kind = "raw" if share_of(newest, "corrected").share is None else "corrected"
             listed = dict(sorted(findings[name].items()))
             models.append(Model(name=name, kind=kind, points=row, findings=listed))
-    record = history.latest(config=nights[-1].config) if nights else None
+    record = history.night(nights[-1].config, nights[-1].night) if nights else None
     # Nights of other configs may stand between ours.
     recent = history.results(EmotionResult, last=2 * POOLED_NIGHTS)
     counted = [rows for night, rows in recent if (night.config, night.night) in places][-POOLED_NIGHTS:]

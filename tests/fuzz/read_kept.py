@@ -131,4 +131,5 @@ def read_history(data: bytes) -> None:
     with open_history(written(data, "nights.sqlite"), must_exist=True) as history:
         for kind in KINDS:
             list(history.rows(kind))
-        history.latest()
+        for night in history.nights(last=1):
+            history.night(night.config, night.night)

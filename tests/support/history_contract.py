@@ -35,7 +35,6 @@ class HistoryContract:
         with open_history(url) as history:
             assert history.add_night(record)
             assert history.night("c1", record.night) == record
-            assert history.latest() == record
             assert history.night("c1", "2020-01-01") is None
         with open_history(url) as history:
             assert history.night("c1", record.night) == record, "and in another process's time"
@@ -48,7 +47,7 @@ class HistoryContract:
             assert history.add_night(record)
             assert not history.add_night(record)
             assert not history.add_night(replace(record, status="regression", models=()))
-            assert history.latest() == record
+            assert history.night("c1", record.night) == record
             assert history.add_night(replace(record, config="c2")), "another config has its own nights"
             assert len(history.nights()) == 2
             other = replace(record, status="regression", judgments=())
@@ -87,9 +86,6 @@ class HistoryContract:
                 "model-1": 3,
             }
             assert series[0].result == make_night(1).models[1]
-            latest = history.latest(config="c1")
-            assert latest is not None
-            assert latest.night == name_of(3)
             told = [(night.night, gate.gate) for night, gate in history.gates_not_fine(last=2)]
             assert told == [(name_of(3), "good_share_drop"), (name_of(9), "good_share_drop")]
             assert [len(items) for _, items in history.results(AnchorResult)] == [4, 4, 4, 4]
@@ -123,7 +119,7 @@ class HistoryContract:
         )
         with open_history(url) as history:
             assert history.add_night(record)
-            found = history.latest()
+            found = history.night("c1", record.night)
         assert found is not None
         (judged,) = found.judgments
         assert (judged.model, judged.prompt, judged.score) == ("m\ufffd", "half \ufffd", None)
