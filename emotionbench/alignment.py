@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field, replace
-from math import atanh, isfinite, isnan, nan, sqrt, tanh
+from math import atanh, isnan, nan, sqrt, tanh
 from pathlib import Path
 from typing import Any, Final
 
@@ -188,7 +188,7 @@ def align(paths: Sequence[Path], *, alpha: float = ALPHA, seed: int = 0) -> Alig
         models.append(align_sheets(group, questionnaire, norms=norms, alpha=alpha, seed=seed))
         if model == PEOPLE and scale == PANAS:
             norms = {
-                row.name: NormRow(level=row.level, name=row.name, people=row.sheets or 0, norms=by_scale)
+                row.name: NormRow(level=row.level, people=row.sheets or 0, norms=by_scale)
                 for row in models[-1].rows
                 if (by_scale := {scale: shift.norm for scale, shift in row.scales.items()})
                 if not any(isnan(value) for norm in by_scale.values() for value in astuple(norm))
@@ -266,7 +266,7 @@ def align_means(means: Sequence[Means], questionnaire: Questionnaire, *, norms: 
     """Align a model of which only means are known: no SD, no number, and so no test of anything."""
     first, scales = means[0], questionnaire.scales
     control = next((item.means for item in means if item.factor is None and not item.is_overall), {})
-    default = {scale: control.get(scale, nan) for scale in scales}
+    default = {scale: BareMean(control.get(scale, nan)) for scale in scales}
     overall = [item.means for item in means if item.is_overall]
     by_factor = {item.factor: item.means for item in means if item.factor}
     groups = {("overall", OVERALL): overall} if overall else {}
@@ -279,7 +279,7 @@ def align_means(means: Sequence[Means], questionnaire: Questionnaire, *, norms: 
             title=FACTOR_NAMES.get(name, name),
             scales={
                 scale: _make_shift(
-                    BareMean(default[scale]),
+                    default[scale],
                     BareMean(float(np.mean([item[scale] for item in group]))),
                     _norm(norms, name, scale),
                 )
@@ -292,7 +292,7 @@ def align_means(means: Sequence[Means], questionnaire: Questionnaire, *, norms: 
         model=first.model,
         variant=first.variant,
         scale=questionnaire.name,
-        default={scale: BareMean(mean) for scale, mean in default.items()},
+        default=default,
         rows=rows,
         agreement=_agreement(first, rows),
         warnings=[
@@ -537,7 +537,7 @@ def split_half(changes: Sequence[Sequence[float]], *, seed: int = 0) -> float:
 def _warn_of_sheets(
     levels: Mapping[str, SheetLevel], scored: Sequence[ScoredSheet], questionnaire: Questionnaire
 ) -> list[str]:
-    warnings = _warn_of_ends({scale: level.mean for scale, level in levels.items()}, questionnaire)
+    warnings = _warn_of_ends(levels, questionnaire)
     fewest = min(level.n for level in levels.values())
     if fewest < 2:
         warnings.append(f"{fewest} default sheets are complete: no change can be tested; ask for at least 2")
@@ -552,19 +552,21 @@ def _warn_of_sheets(
     return warnings
 
 
-def _warn_of_ends(default: Mapping[str, float], questionnaire: Questionnaire) -> list[str]:
+def _warn_of_ends(default: Mapping[str, SheetLevel | BareMean], questionnaire: Questionnaire) -> list[str]:
     """Warn of defaults at the end of a scale: they cannot move further that way."""
     ends = {}
-    for scale, mean in default.items():
+    for scale, level in default.items():
         low, high = questionnaire.span(scale)
-        if isfinite(mean) and mean <= low + NEAR_END * (high - low):
+        margin = NEAR_END * (high - low)
+        if level.mean <= low + margin:
             ends[scale] = "floor"
-        elif isfinite(mean) and mean >= high - NEAR_END * (high - low):
+        elif level.mean >= high - margin:
             ends[scale] = "ceiling"
     if len(ends) == len(default) > 1 and set(ends.values()) == {"floor"}:
         return ["denies all feeling by default: changes from there mean nothing, look at the evoked levels"]
     return [
-        f"default {scale} {default[scale]:.1f} is at the {end} of its scale" for scale, end in ends.items()
+        f"default {scale} {default[scale].mean:.1f} is at the {end} of its scale"
+        for scale, end in ends.items()
     ]
 
 

@@ -74,23 +74,19 @@ class Inquiry:
                 f"{self.questionnaire.name}: we ship no items of it; "
                 "name your copy of the benchmark's questionnaires.json with --questionnaires"
             )
+        default = [(None, number) for number in range(self.defaults)]
+        evoked = [(situation, number) for situation in self.situations for number in range(self.orders)]
         for repeat in range(self.repeats):
-            for number in range(self.defaults):
-                yield self._blank(None, number, repeat)
-            for situation in self.situations:
-                for number in range(self.orders):
-                    yield self._blank(situation, number, repeat)
-
-    def _blank(self, situation: Situation | None, number: int, repeat: int) -> Exchange:
-        order = self.order(number)
-        place = situation.id if situation else "default"
-        about = {"factor": situation.factor, "situation": situation.id} if situation else {}
-        return Exchange(
-            id=f"{place}/order-{number}/repeat-{repeat}",
-            prompt=write_sheet(self.questionnaire, order, situation, is_stable=self.is_stable),
-            response="",
-            extra={**about, "pair": f"order-{number}", "order": order, "repeat": repeat},
-        )
+            for situation, number in [*default, *evoked]:
+                order = self.order(number)
+                place = situation.id if situation else "default"
+                about = {"factor": situation.factor, "situation": situation.id} if situation else {}
+                yield Exchange(
+                    id=f"{place}/order-{number}/repeat-{repeat}",
+                    prompt=write_sheet(self.questionnaire, order, situation, is_stable=self.is_stable),
+                    response="",
+                    extra={**about, "pair": f"order-{number}", "order": order, "repeat": repeat},
+                )
 
 
 def write_sheet(

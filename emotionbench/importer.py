@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -129,13 +130,10 @@ def _find_absent(cells: Collection[Cell]) -> Iterator[Cell]:
     """Cells that the others of the file let expect: the same tests for every scenario of a factor."""
     evoked = [cell for cell in cells if cell[0] != GENERAL]
     tests = 1 + max((cell[2] for cell in evoked), default=-1)
+    orders = sorted({cell[3] for cell in evoked})
     for factor in dict.fromkeys(cell[0] for cell in evoked):
-        ours = [cell for cell in evoked if cell[0] == factor]
-        for scenario in range(1 + max(cell[1] for cell in ours)):
-            for test in range(tests):
-                for order in sorted({cell[3] for cell in evoked}):
-                    if (cell := (factor, scenario, test, order)) not in cells:
-                        yield cell
+        scenarios = range(1 + max(cell[1] for cell in evoked if cell[0] == factor))
+        yield from (cell for cell in product([factor], scenarios, range(tests), orders) if cell not in cells)
 
 
 def _count(sheets: Sequence[Sheet], key: Questionnaire, strange: int = 0) -> ImportedSheets:

@@ -32,7 +32,6 @@ class NormRow:
     """Norms of all people, of those who read about one emotion, or about one factor of it."""
 
     level: str
-    name: str  # Overall, Anger, Anger-0
     people: int
     norms: Mapping[str, Norm]
 
@@ -71,9 +70,7 @@ def read_norms() -> dict[str, NormRow]:
             )
             for affect in AFFECTS
         }
-        norms[name] = NormRow(
-            level=row["level"].lower(), name=name, people=int(row["people"]), norms=by_affect
-        )
+        norms[name] = NormRow(level=row["level"].lower(), people=int(row["people"]), norms=by_affect)
     return norms
 
 

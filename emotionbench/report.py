@@ -90,7 +90,7 @@ def _affect_table(rows: Sequence[ShiftRow]) -> Table:
             people = _signed(shift.people["change"]) if shift.people else None
             cells += [_show_level(shift.evoked), _show_change(shift), people]
         lines.append(row(*cells))
-    return Table(caption="", head=tuple(head), rows=tuple(lines))
+    return Table(head=tuple(head), rows=tuple(lines))
 
 
 def _scale_table(rows: Sequence[ShiftRow]) -> Table:
@@ -109,7 +109,7 @@ def _scale_table(rows: Sequence[ShiftRow]) -> Table:
         for scale, shift in about.scales.items()
     ]
     head = ("", "sub-scale", "n", "default (SD)", "evoked (SD)", "change")
-    return Table(caption="", head=head, rows=tuple(lines), words=frozenset({0, 1}))
+    return Table(head=head, rows=tuple(lines), words=frozenset({0, 1}))
 
 
 def make_alignment_page(result: Alignment) -> Page:

@@ -85,30 +85,25 @@ async def read_object(request: Request, *, most: int) -> dict[str, Any]:
     if kind != "application/json":
         # Also what keeps other sites' pages out: a browser asks before it sends them this type.
         raise Refused(415, "send JSON, with the header Content-Type: application/json")
+    parts: list[bytes] = []
+    size = 0
     try:
         async with asyncio.timeout(LONGEST_WAIT):
-            content = await _read(request, most)
+            async for part in request.stream():
+                size += len(part)
+                if size <= most:
+                    parts.append(part)
+                elif size > READ_ON * most:
+                    break
+                else:
+                    parts.clear()
     except TimeoutError:
         raise Refused(408, f"the body did not arrive within {LONGEST_WAIT:.0f} seconds") from None
     except ClientDisconnect:
         raise Refused(499, "the client left") from None
-    return parse_object(content)
-
-
-async def _read(request: Request, most: int) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size <= most:
-            parts.append(part)
-        elif size > READ_ON * most:
-            break
-        else:
-            parts.clear()
     if size > most:
         raise Refused(413, f"the body is larger than {most:,} bytes; send fewer exchanges a request")
-    return b"".join(parts)
+    return parse_object(b"".join(parts))
 
 
 def parse_object(body: bytes) -> dict[str, Any]:
