@@ -11,7 +11,6 @@ import numpy as np
 
 from calibration.agreement.metrics import spearman
 from calibration.multiple_testing import benjamini_hochberg
-from data.records import to_plain
 from emotionbench.norms import CEILING, Norm, NormRow, PrintedFigure, read_norms, read_printed
 from emotionbench.questionnaires import Questionnaire, Score, read_questionnaire, score_marks
 from emotionbench.sheets import PEOPLE, Means, Sheet, read_sheets
@@ -159,13 +158,6 @@ class Alignment:
     checked: int
     contradicted: Sequence[PrintedFigure]
     notes: Sequence[str]
-
-    def to_json(self) -> dict[str, Any]:
-        """Make JSON values, with people's sub-scales beside their number and no level in between."""
-        people = {
-            name: {"level": row.level, "people": row.people, **row.norms} for name, row in self.people.items()
-        }
-        return {**to_plain(self), "people": to_plain(people)}
 
 
 def align(paths: Sequence[Path], *, alpha: float = ALPHA, seed: int = 0) -> Alignment:
@@ -597,8 +589,10 @@ def check_printed(
             value = getattr(norm, figure.quantity, nan) if isnan(value) else value
         if not isnan(value):
             holds = agrees(figure.printed, value)
-            is_first = bool(first) and figure.quantity == "change" and agrees(figure.printed, first.change)
-            checked.append(replace(figure, found=value, holds=holds, is_first_factor=not holds and is_first))
+            is_first = False
+            if first is not None and not holds and figure.quantity == "change":
+                is_first = agrees(figure.printed, first.change)
+            checked.append(replace(figure, found=value, holds=holds, is_first_factor=is_first))
     return checked
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import nan
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from data.tables import read_rows
 
@@ -34,6 +34,10 @@ class NormRow:
     level: str
     people: int
     norms: Mapping[str, Norm]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Put the sub-scales beside their number, with no level in between."""
+        return {"level": self.level, "people": self.people, **self.norms}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

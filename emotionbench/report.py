@@ -6,6 +6,7 @@ from math import isfinite, isnan
 from pathlib import Path
 from typing import Any, Final
 
+from data.records import to_plain
 from data.text import interval, number
 from emotionbench.alignment import (
     PANAS,
@@ -44,13 +45,13 @@ READING: Final = (
 
 def write_alignment(result: Alignment, folder: Path) -> list[Path]:
     """Write report.html, report.md and report.json; returns their paths."""
-    return write_page(make_alignment_page(result), result.to_json(), folder)
+    return write_page(make_alignment_page(result), to_plain(result), folder)
 
 
 def print_alignment(result: Alignment, *, factors: bool, as_json: bool, report: Path | None) -> None:
     """Print the result as JSON, or as a short page: a table for each model, and how to read it."""
     if as_json:
-        content = {**result.to_json(), "report": str(report) if report else None}
+        content = {**to_plain(result), "report": str(report) if report else None}
         print(json.dumps(content, indent=2, allow_nan=False))
         return
     screen = open_screen()
