@@ -2,10 +2,10 @@
 
 import json
 import math
-from collections import Counter
 
 import numpy as np
 import pytest
+from biased_judges import draw, rates
 
 from calibration.bias.audits import (
     AUDITS,
@@ -18,67 +18,7 @@ from calibration.bias.audits import (
 )
 from calibration.bias.probe_effects import mean_change
 from calibration.cluster import Contrast, contrast, reach
-from calibration.pairing import Paired
-from calibration.selftest import Planted, audit_planted, self_test
-from data.records import EMOTIONS, POSITIVE_EMOTIONS, Exchange, to_plain
-
-Facts = tuple[dict[str, int], dict[str, str]]
-
-
-def draw(
-    rng: np.random.Generator,
-    *,
-    raters: int = 30,
-    length: float = 0.0,
-    author: float = 0.0,
-    valence: float = 0.0,
-    emotions: tuple[str, ...] = ("joyful", "sad"),
-) -> tuple[Paired, Facts]:
-    """Raters of ten responses of one model each, some more severe than others, and a judge with biases."""
-    count = 10 * raters
-    rater = np.repeat(np.arange(raters), 10)
-    model = np.array(["human", "ada", "bea"])[rater % 3]
-    felt = 2.3 + 0.35 * rng.standard_normal(raters)[rater] + 0.6 * rng.standard_normal(count)
-    words = rng.integers(8, 64, size=count)
-    emotion = rng.choice(emotions, size=count)
-    score = 2.0 + 0.1 * rng.uniform(-1, 1, size=count) + author * (model == "human")
-    score += length * (np.log2(words) - 4.5) + valence * np.isin(emotion, list(POSITIVE_EMOTIONS))
-    ids = np.array([f"r{number}" for number in range(count)])
-    paired = Paired(
-        id=ids,
-        model=model,
-        rater=rater.astype(str),
-        batch=rater.astype(str),
-        prompt=ids,
-        rating=np.clip(np.rint(felt), 1, 3).astype(np.int64),
-        score=score,
-        label=np.rint(score).astype(np.int64),
-    )
-    keys = ids.tolist()
-    return paired, (
-        dict(zip(keys, words.tolist(), strict=True)),
-        dict(zip(keys, emotion.tolist(), strict=True)),
-    )
-
-
-def rates(draws: int, seed: int) -> tuple[Counter[str], Counter[str], dict[str, float]]:
-    """How often each audit finds something without a bias, and with one as large as it says it finds."""
-    rng = np.random.default_rng(seed)
-    alarms: Counter[str] = Counter()
-    detectable: dict[str, list[float]] = {}
-    for _ in range(draws):
-        paired, (words, emotion) = draw(rng)
-        for finding in audit(paired, words=words, emotion=emotion)[1:4]:
-            alarms[finding.audit] += finding.verdict == FOUND
-            detectable.setdefault(finding.audit, []).append(finding.detectable)
-    planted = {name: float(np.mean(values)) for name, values in detectable.items()}
-    found: Counter[str] = Counter()
-    for place, name in enumerate(planted, start=1):  # one by one: another bias is noise to each
-        for _ in range(draws):
-            paired, (words, emotion) = draw(rng, **{name: planted[name]})
-            finding = audit(paired, words=words, emotion=emotion)[place]
-            found[name] += finding.verdict == FOUND and finding.effect.value > 0
-    return alarms, found, planted
+from data.records import EMOTIONS, Exchange, to_plain
 
 
 def test_two_groups_give_welchs_error_and_the_published_degrees_of_freedom() -> None:
@@ -174,24 +114,15 @@ def test_what_is_detectable_has_the_power_of_the_non_central_t() -> None:
         assert least.detectable(looks=looks) == reach(freedom, looks=looks)
 
 
-def test_a_bias_as_large_as_stated_is_found_as_often_as_stated() -> None:
-    alarms, found, planted = rates(250, seed=0)
+def test_a_bias_as_large_as_stated_is_found_and_none_is_not() -> None:
+    """A few draws, and wide limits; the slow tests have many."""
+    alarms, found, planted = rates(30, seed=0)
     assert set(planted) == {"length", "author", "valence"}
-    for name in planted:
-        assert found[name] / 250 == pytest.approx(0.8, abs=0.06)
-        assert alarms[name] / 250 == pytest.approx(0.05, abs=0.03)
-
-
-@pytest.mark.slow
-def test_a_bias_as_large_as_stated_is_found_in_four_of_five_draws() -> None:
-    alarms, found, planted = rates(1500, seed=1)
-    for name in planted:
-        assert found[name] / 1500 == pytest.approx(0.8, abs=0.04)
-        assert alarms[name] / 1500 == pytest.approx(0.05, abs=0.015)
+    assert all(found[name] >= 17 and alarms[name] <= 6 for name in planted)
 
 
 def test_many_looks_find_nothing_more_often_than_one() -> None:
-    rng, draws = np.random.default_rng(5), 100
+    rng, draws = np.random.default_rng(5), 40
     some, plain = 0, 0
     for _ in range(draws):
         paired, (_, emotion) = draw(rng, emotions=EMOTIONS[:16])
@@ -200,7 +131,7 @@ def test_many_looks_find_nothing_more_often_than_one() -> None:
         some += any(finding.verdict == FOUND for finding in looks)
         outside = [f.effect.interval is not None and f.effect.interval.low > 0 for f in looks]
         plain += any(outside)
-    assert some / draws <= 0.12 < plain / draws
+    assert some / draws <= 0.2 < plain / draws
 
 
 def test_planted_biases_are_measured_and_told_apart() -> None:
@@ -256,14 +187,6 @@ def test_words_and_emotions_are_read_off_exchanges() -> None:
         Exchange(id="b", prompt="p", response="", emotion=None),
     ]
     assert response_facts(exchanges) == ({"a": 3, "b": 0}, {"a": "sad"})
-
-
-def test_the_self_test_passes_with_this_audit() -> None:
-    found = self_test(rng=np.random.default_rng(11), draws=150, ratings=[], audit=audit_planted)
-    assert found["problems"] == []
-    assert found["bias"]["found"] == pytest.approx(0.8, abs=0.06)
-    empty = Planted(rating=np.ones(3), score=np.ones(3), feature=np.ones(3), cluster=np.zeros(3))
-    assert math.isnan(audit_planted(empty).detectable)
 
 
 def test_a_change_passes_fails_or_cannot_tell_by_its_interval() -> None:

@@ -5,12 +5,18 @@ import math
 
 import numpy as np
 import pytest
+from watched_nights import (
+    LIMIT,
+    PROMPTS,
+    SPREAD,
+    delays,
+    evidence_by_night,
+    false_alarms,
+    watch_of,
+    years,
+)
 
-from calibration.estimate import Floats
 from calibration.monitoring.confidence_sequence import (
-    ALPHA,
-    DROP,
-    NIGHTS,
     Nights,
     Watch,
     alarm,
@@ -18,120 +24,15 @@ from calibration.monitoring.confidence_sequence import (
     current,
     dispersion,
     interval,
-    log_evidence,
-    log_ratios,
     noise,
     update,
 )
 from data.records import to_plain
 
-PROMPTS = 160
-SPREAD = 0.2  # over prompts, of the difference of two nights' Good probabilities
-LIMIT = math.log(NIGHTS / ALPHA)
-
-
-def answers(rng: np.random.Generator, kind: str, base: Floats, nights: int) -> Floats:
-    """Good probabilities of as many nights' answers, (nights, prompts), all with about the same spread."""
-    shape, own = (nights, len(base)), SPREAD / math.sqrt(2)
-    if kind == "normal":
-        return base + own * rng.standard_normal(shape)
-    if kind == "bounded":  # between 0 and 1, and skewed near either end
-        weight = np.maximum(base * (1 - base) / own**2 - 1, 0.3)
-        return rng.beta(np.broadcast_to(base * weight, shape), np.broadcast_to((1 - base) * weight, shape))
-    if kind == "heavy":  # one answer in eight is another one altogether
-        return base + own * math.sqrt(8) * rng.standard_normal(shape) * (rng.random(shape) < 1 / 8)
-    assert kind == "collapse"  # now and then a good answer turns out badly, never a bad one well
-    return base - 0.9 * base * (rng.random(shape) < 0.06)
-
-
-def years(
-    seed: int,
-    kind: str,
-    *,
-    histories: int,
-    nights: int = NIGHTS,
-    prompts: int = PROMPTS,
-    drop_at: int | None = None,
-    drop: float = 0.05,
-    baseline_nights: int = 1,
-) -> Nights:
-    """Simulated histories, each with prompts and a baseline of its own."""
-    rng = np.random.default_rng(seed)
-    totals, squares = np.empty((histories, nights)), np.empty((histories, nights))
-    for row in range(histories):
-        base = rng.beta(3, 2, size=prompts)
-        baseline = answers(rng, kind, base, baseline_nights).mean(axis=0)
-        apart = answers(rng, kind, base, nights) - baseline
-        if drop_at is not None:
-            apart[drop_at:] -= drop
-        totals[row], squares[row] = apart.sum(axis=1), (apart**2).sum(axis=1)
-    return Nights(
-        prompts=np.full(nights, float(prompts)),
-        totals=totals,
-        squares=squares,
-        baseline_nights=baseline_nights,
-    )
-
-
-def watch_of(nights: Nights, row: int = 0, until: int | None = None) -> Watch:
-    return Watch(
-        baseline_nights=nights.baseline_nights,
-        prompts=tuple(int(count) for count in nights.prompts[:until]),
-        totals=tuple(nights.totals[row, :until].tolist()),
-        squares=tuple(nights.squares[row, :until].tolist()),
-    )
-
-
-def evidence_by_night(nights: Nights) -> Floats:
-    """The log evidence as it was on each night, (histories, nights)."""
-    found = np.zeros(nights.totals.shape)
-    for night in range(1, len(nights.prompts) + 1):
-        until = Nights(
-            prompts=nights.prompts[:night],
-            totals=nights.totals[:, :night],
-            squares=nights.squares[:, :night],
-            baseline_nights=nights.baseline_nights,
-        )
-        found[:, night - 1] = log_evidence(log_ratios(changes(until), drop=DROP))
-    return found
-
-
-def false_alarms(nights: Nights, *, models: int = 1) -> float:
-    top = evidence_by_night(nights).max(axis=1)
-    return float(np.mean(top >= LIMIT + math.log(models)))
-
-
-def delays(nights: Nights, drop_at: int) -> Floats:
-    """Nights from the drop to the alarm, infinite for never; histories that alarmed before are left out."""
-    raised = evidence_by_night(nights) >= LIMIT
-    raised = raised[~raised[:, :drop_at].any(axis=1), drop_at:]
-    return np.where(raised.any(axis=1), raised.argmax(axis=1) + 1.0, np.inf)
-
 
 @pytest.mark.parametrize("kind", ["bounded", "heavy"])
 def test_a_year_without_change_raises_few_alarms(kind: str) -> None:
     assert false_alarms(years(1, kind, histories=80)) <= 0.05
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "baseline_nights"),
-    [("normal", 1), ("bounded", 1), ("bounded", 7), ("heavy", 1), ("collapse", 1)],
-)
-def test_of_thousands_of_years_without_change_at_most_one_in_twenty_alarms(
-    kind: str, baseline_nights: int
-) -> None:
-    nights = years(2, kind, histories=2000, baseline_nights=baseline_nights)
-    assert false_alarms(nights) <= 0.035
-    assert false_alarms(nights, models=20) <= 0.005
-
-
-@pytest.mark.slow
-def test_of_twenty_models_one_alarm_a_year_at_most_or_one_in_twenty_years_by_choice() -> None:
-    top = evidence_by_night(years(3, "bounded", histories=2000)).max(axis=1).reshape(100, 20)
-    alarms = top >= LIMIT
-    assert alarms.sum(axis=1).mean() <= 1  # 20 models at 5 %
-    assert (top >= LIMIT + math.log(20)).any(axis=1).mean() <= 0.05
 
 
 def test_taking_the_baseline_for_exact_would_alarm_in_most_years() -> None:

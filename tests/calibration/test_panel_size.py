@@ -37,20 +37,6 @@ def test_neither_scale_nor_bias_of_a_judge_changes_it() -> None:
     assert effective_judges(moved) == pytest.approx(effective_judges(errors), rel=1e-6)
 
 
-def test_intervals_over_clusters_hold_the_truth_about_as_often_as_they_say() -> None:
-    """A cluster has a part of its own in every error of every judge, as a rater has."""
-    rng, hits = np.random.default_rng(3), 0
-    clusters = np.repeat(np.arange(60), 10)
-    # A third of the variance is common to all judges, hence a correlation of 1/3.
-    for _ in range(100):
-        shared = rng.normal(size=(600, 1))
-        errors = rng.normal(size=(60, 4))[clusters] + shared + rng.normal(size=(600, 4))
-        found = panel_size(errors, clusters, rng=rng, draws=200)
-        assert found.correlation.interval is not None
-        hits += found.correlation.interval.low <= 1 / 3 <= found.correlation.interval.high
-    assert 86 <= hits <= 100
-
-
 def test_the_value_beside_its_interval_is_the_plain_one() -> None:
     rng = np.random.default_rng(4)
     errors = errors_with(0.4, rows=400, judges=5, rng=rng)

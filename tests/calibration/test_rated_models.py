@@ -340,21 +340,6 @@ def test_raters_who_saw_both_models_are_paired() -> None:
     assert paired.t == pytest.approx(wanted.statistic, rel=0.02)
 
 
-def test_with_raters_as_units_no_effect_is_found_in_one_of_twenty() -> None:
-    """Ratings in handfuls: the published test errs far too often, raters as units do not."""
-    rng = np.random.default_rng(11)
-    found = {"raters": 0, "ratings": 0}
-    for _ in range(400):
-        raters = np.repeat(np.arange(60), 10)
-        yes = rng.random(600) < rng.beta(2, 2, 60)[raters]
-        one, other = yes[:300], yes[300:]
-        found["raters"] += rater_test(raters[:300], one, raters[300:], other).p < 0.05
-        table = [[(~one).sum(), one.sum()], [(~other).sum(), other.sum()]]
-        found["ratings"] += chi_square(table, has_yates=True).p < 0.05
-    assert found["raters"] <= 30  # 5 % of 400 is 20; chance stays below 30 in 99 of 100
-    assert found["ratings"] > 80
-
-
 def test_power_is_that_of_simulation() -> None:
     rng = np.random.default_rng(5)
     hits = 0

@@ -9,52 +9,21 @@ import numpy as np
 import pytest
 from repository import SHARED
 from scipy import stats
+from severe_raters import EFFECTS, THRESHOLDS, some_ratings
 
-from calibration.agreement.rater_likelihood import count_cells, log_likelihood, place_nodes, settle
+from calibration.agreement.rater_likelihood import (
+    count_cells,
+    log_likelihood,
+    place_at_severities,
+    place_nodes,
+)
 from calibration.agreement.rater_model import RaterModel, fit_rater_model
 from data.errors import UserError
-from data.records import LABELS, to_plain
-
-THRESHOLDS = np.array([-1.0, 0.2])
-EFFECTS = {"a": 0.0, "b": 0.5, "c": -0.3}
-
-
-def some_ratings(
-    seed: int,
-    *,
-    raters: int = 100,
-    each: int = 10,
-    sd: float = 0.6,
-    slope: float = 0.0,
-    crossed: bool = False,
-    noise: dict[str, float] | None = None,
-) -> dict[str, Any]:
-    """Ratings drawn from the model: `raters` for each of three models, or all of them for all three."""
-    rng = np.random.default_rng(seed)
-    people = raters if crossed else raters * len(EFFECTS)
-    severity, trait = sd * rng.standard_normal(people), rng.normal(48, 8, people)
-    person = np.repeat(np.arange(people), each)
-    model = rng.integers(3, size=len(person)) if crossed else person % 3
-    names = np.array(list(EFFECTS))[model]
-    spread = np.array([(noise or {}).get(name, 1.0) for name in EFFECTS])[model]
-    liking = np.array(list(EFFECTS.values()))[model] + slope * (trait[person] - 48)
-    liking += spread * (rng.standard_normal(len(person)) - severity[person])
-    return {
-        "rating": 1 + (liking[:, None] > THRESHOLDS).sum(axis=1),
-        "rater": person.astype(str),
-        "model": names,
-        "severity": severity,
-        "trait": trait[person],
-    }
+from data.records import to_plain
 
 
 def fit(rows: dict[str, Any], **options: Any) -> RaterModel:
     return fit_rater_model(rows["rating"], rows["rater"], rows["model"], **options)
-
-
-def true_share(effect: float, sd: float) -> list[float]:
-    cumulative = stats.norm.cdf((THRESHOLDS - effect) / math.hypot(1, sd))
-    return [float(part) for part in np.diff([0, *cumulative, 1])]
 
 
 def test_planted_parameters_are_found_again() -> None:
@@ -119,7 +88,7 @@ def test_the_gradient_is_the_derivative() -> None:
             rng.normal(size=(300, 2)),
             models=3,
             levels=4,
-            apart=apart,
+            by_model=apart,
         )
         point = 0.4 * rng.normal(size=sum(cells.sizes))
         nodes = place_nodes(np.zeros(20), np.ones(20))
@@ -148,7 +117,7 @@ def test_the_integral_is_right_even_for_a_rater_of_hundreds(each: int, step: flo
         given += count * np.log(np.maximum(inside, 1e-300))
     joint = given + stats.norm.logpdf(severity)
     weights = np.exp(joint - joint.max()) * step
-    value, _, (means, _) = log_likelihood(cells, point, settle(cells, point))
+    value, _, (means, _) = log_likelihood(cells, point, place_at_severities(cells, point))
     assert value == pytest.approx(math.log(weights.sum()) + joint.max(), abs=1e-4)
     assert means[0] == pytest.approx((weights * severity).sum() / weights.sum(), abs=1e-3)
 
@@ -217,26 +186,7 @@ def test_covariates_unknown_constant_or_double() -> None:
         fit(rows, covariates={"trait": np.arange(len(unknown))})
 
 
-# --- intervals, and the study
-
-
-@pytest.mark.slow
-def test_intervals_cover_at_their_rate() -> None:
-    """200 data sets of 3 models with 30 raters of 10; binomial tolerance of a 95 % rate: 92 to 98 %."""
-    hits: dict[str, list[bool]] = {"sd": [], "effect": [], "Good": [], "Bad": []}
-    for seed in range(200):
-        found = fit(some_ratings(1000 + seed, raters=30), spread="shared")
-        sd, effect, shares = found.severity_sd["b"].interval, found.effects["b"], found.adjusted["b"]
-        truth = dict(zip(LABELS, true_share(EFFECTS["b"], 0.6), strict=True))
-        assert sd is not None
-        hits["sd"].append(sd.low <= 0.6 <= sd.high)
-        hits["effect"].append(abs(effect.value - 0.5) <= 1.96 * effect.standard_error)
-        for label in ("Good", "Bad"):
-            interval = shares[label].interval
-            assert interval is not None
-            hits[label].append(interval.low <= truth[label] <= interval.high)
-    for name, covered in hits.items():
-        assert 0.915 <= np.mean(covered) <= 0.985, name
+# --- the study
 
 
 @pytest.fixture(scope="module")

@@ -6,25 +6,15 @@ import numpy as np
 import pytest
 
 from calibration.selftest import (
-    RATERS,
-    RATINGS,
     Planted,
     Verdict,
     World,
+    audit_planted,
     draw_models,
     draw_planted,
     self_test,
 )
 from data.records import LABELS
-
-
-def audit_by_cluster(planted: Planted) -> Verdict:
-    """A plain audit: the gap of judge - rating between responses with and without the feature."""
-    error = planted.score - planted.rating
-    has = planted.feature == 1
-    gap = error[has].mean() - error[~has].mean()
-    spread = math.sqrt(error[has].var(ddof=1) / has.sum() + error[~has].var(ddof=1) / (~has).sum())
-    return Verdict(low=gap - 1.96 * spread, high=gap + 1.96 * spread, detectable=2.8 * spread)
 
 
 def test_the_drawn_ratings_have_the_shares_they_are_said_to_have() -> None:
@@ -42,21 +32,6 @@ def test_three_raters_share_every_response_and_none_rates_it_twice() -> None:
     pairs = list(zip(rated.item.tolist(), rated.cluster.tolist(), strict=True))
     assert len(pairs) == 51 == len(set(pairs))
     assert set(np.bincount(rated.item)) == {3}
-
-
-def test_intervals_hold_and_the_naive_one_visibly_fails() -> None:
-    found = self_test(
-        rng=np.random.default_rng(2), draws=40, ratings=[100], raters=RATERS, audit=audit_by_cluster
-    )
-    assert found["problems"] == []
-    for row in found["rows"]:
-        assert row["samples"] == 400
-        for label in LABELS:
-            assert 0.91 <= row["shares"][label] <= 0.985
-            assert 0.91 <= row["differences"][label] <= 0.985
-            assert row["naive_shares"][label] < 0.3 and row["naive_differences"][label] < 0.5
-        width = row["width_good"]
-        assert width["both"] < min(width["ratings"], width["judge"])
 
 
 def test_an_audit_that_cannot_see_is_found_out() -> None:
@@ -77,14 +52,12 @@ def test_a_planted_bias_is_there() -> None:
     assert planted.score[has].mean() - planted.score[~has].mean() == pytest.approx(0.5, abs=0.05)
 
 
-@pytest.mark.slow
-def test_the_whole_self_test_passes() -> None:
-    found = self_test(rng=np.random.default_rng(0), audit=audit_by_cluster)
-    assert found["problems"] == []
-    assert len(found["rows"]) == len(RATINGS) * len(RATERS)
-    assert all(row["samples"] >= 2000 for row in found["rows"])
+def test_the_naive_interval_visibly_fails_and_the_self_test_says_what_it_found() -> None:
+    found = self_test(rng=np.random.default_rng(2), draws=5, ratings=[100])
+    assert [row["samples"] for row in found["rows"]] == [50, 50]
     for row in found["rows"]:
-        for label in LABELS:
-            # Five raters who share replies, or both models, err on the safe side.
-            assert 0.925 <= row["shares"][label] <= (0.975 if row["raters"] == 1 else 0.995)
-            assert 0.925 <= row["differences"][label] <= 0.995
+        assert all(row["naive_shares"][label] < 0.3 for label in LABELS)
+        width = row["width_good"]
+        assert width["both"] < min(width["ratings"], width["judge"])
+    empty = Planted(rating=np.ones(3), score=np.ones(3), feature=np.ones(3), cluster=np.zeros(3))
+    assert math.isnan(audit_planted(empty).detectable)

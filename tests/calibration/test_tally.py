@@ -60,22 +60,6 @@ def test_prompts_of_unequal_size_against_every_possible_draw() -> None:
     assert interval.high == pytest.approx(np.quantile(means, 0.975), abs=0.02)
 
 
-def test_intervals_cover_the_truth_of_clustered_data() -> None:
-    """Ten responses to a prompt share its mood: resampled one by one they would cover far too rarely."""
-    rng = np.random.default_rng(7)
-    covered = by_response = 0
-    for _ in range(400):
-        moods = rng.beta(2, 2, size=(40, 1))  # mean 0.5, the truth
-        good = (rng.random((40, 10)) < moods).astype(float)
-        drawn = resample_clusters(40, rng=rng, draws=400)
-        (interval,) = mean_intervals(good.sum(axis=1, keepdims=True), np.full(40, 10.0), drawn) or []
-        covered += interval.low <= 0.5 <= interval.high
-        naive = 1.96 * good.std() / np.sqrt(good.size)
-        by_response += abs(good.mean() - 0.5) <= naive
-    assert 0.92 <= covered / 400 <= 0.98
-    assert by_response / 400 < 0.85
-
-
 def test_models_that_answer_the_same_prompts_are_resampled_together() -> None:
     rng = np.random.default_rng(3)
     good = rng.random(50)

@@ -1,0 +1,330 @@
+"""Every procedure that promises an interval: a world whose truth is known, and how often it must hold it.
+
+A draw makes data anew and says whether the interval held the truth. Where the promise is "at least", the
+upper end is 1: few raters, a line through few models and many nights err on the safe side.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from judged_worlds import MIDDLE, Design, calibrated, truth, two_models
+from severe_raters import EFFECTS, some_ratings, true_share
+from watched_nights import SPREAD
+
+from calibration.agreement.judge_vs_people import agreement
+from calibration.agreement.metrics import TABLE_STATISTICS
+from calibration.agreement.rater_model import fit_rater_model
+from calibration.bias.probe_effects import mean_change
+from calibration.bootstrap import mean_intervals, resample_clusters
+from calibration.cluster import clustered_share, contrast
+from calibration.comparison.differences import differences, rated_difference
+from calibration.comparison.judged_models import ComparisonSettings, JudgedModel, judged_level
+from calibration.comparison.rater_tests import rater_test
+from calibration.estimate import Estimate, Interval, estimate_of, independent_difference
+from calibration.monitoring.confidence_sequence import Watch, interval, update
+from calibration.monitoring.drift import split_change
+from calibration.pairing import Paired
+from calibration.probabilities.conformal import fit_thresholds, prediction_sets
+from calibration.probabilities.stacking import panel_size
+from calibration.selftest import World, draw_models
+from calibration.shares.correction import calibrated_models, target_of
+from calibration.shares.ppi import RatedModel, ppi_estimate
+from calibration.shares.transport import CalibratedModels, Target, transport
+from data.records import LABELS
+
+Hits = Mapping[str, bool]
+CONFUSION = np.array([[0.10, 0.05, 0.03], [0.06, 0.16, 0.10], [0.04, 0.12, 0.34]])  # of ratings and labels
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promise:
+    """One draw of a procedure's intervals, by name, and between which rates each must hold the truth."""
+
+    draw: Callable[[np.random.Generator], Hits]
+    low: float = 0.93
+    high: float = 0.975
+    cost: int = 1  # how many draws of the others one of these takes
+
+    def broken(self, draws: int, *, seed: int) -> dict[str, float]:
+        """Name the intervals whose rate is outside the promise by more than chance would make it."""
+        rng = np.random.default_rng(seed)
+        times = max(1, draws // self.cost)
+        held: dict[str, int] = {}
+        for _ in range(times):
+            for name, hit in self.draw(rng).items():
+                held[name] = held.get(name, 0) + bool(hit)
+        rates = {name: count / times for name, count in held.items()}
+        # 3.5 standard errors: by chance once in some thousands of promises.
+        below, above = (3.5 * math.sqrt(rate * (1 - rate) / times) for rate in (self.low, self.high))
+        return {
+            name: rate for name, rate in rates.items() if not self.low - below <= rate <= self.high + above
+        }
+
+
+def holds(ends: Interval | None, value: float) -> bool:
+    return ends is not None and ends.low <= value <= ends.high
+
+
+def bootstrap_mean(rng: np.random.Generator) -> Hits:
+    """Ten responses to a prompt share its mood."""
+    good = (rng.random((40, 10)) < rng.beta(2, 2, size=(40, 1))).astype(float)
+    drawn = resample_clusters(40, rng=rng, draws=400)
+    (ends,) = mean_intervals(good.sum(axis=1, keepdims=True), np.full(40, 10.0), drawn) or [None]
+    return {"mean": holds(ends, 0.5)}
+
+
+def bootstrap_kappa(rng: np.random.Generator) -> Hits:
+    """Batches of ten ratings that have nothing in common but the batch."""
+    cells = rng.choice(9, size=600, p=CONFUSION.ravel())
+    number = np.arange(600)
+    paired = Paired(
+        id=number.astype(str),
+        model=np.array(["ada", "bea"])[number % 2],
+        rater=(number // 10).astype(str),
+        batch=(number // 10).astype(str),
+        prompt=number.astype(str),
+        rating=1 + cells // 3,
+        score=1.0 + cells % 3,
+        label=1 + cells % 3,
+    )
+    found = agreement(paired, rng=rng, draws=300).metrics
+    names = ("exact", "qwk", "alpha_ordinal", "ac1")
+    truths = {name: float(TABLE_STATISTICS[name](1e9 * CONFUSION[None])[0]) for name in names}
+    return {name: holds(found[name].interval, truths[name]) for name in names}
+
+
+def clustered_wilson(rng: np.random.Generator) -> Hits:
+    """Raters of eight replies each, who say yes with a chance of their own."""
+    cluster = np.repeat(np.arange(30), 8)
+    hits = rng.random(240) < rng.beta(8, 2, 30)[cluster]
+    return {"share": holds(clustered_share(hits, cluster).interval, 0.8)}
+
+
+def cluster_contrast(rng: np.random.Generator) -> Hits:
+    """A slope within strata, of few clusters of unequal size; and a mean whose raters and items cross."""
+    cluster = np.repeat(np.arange(16), np.arange(4, 20))
+    feature, strata = rng.normal(size=len(cluster)), cluster % 2
+    values = 0.3 * feature + strata + rng.normal(size=16)[cluster] + rng.normal(size=len(cluster))
+    slope = contrast(values, feature, cluster, strata=strata).estimate()
+    rater, item = np.repeat(np.arange(12), 12), np.tile(np.arange(12), 12)
+    crossed = rng.normal(size=12)[rater] + rng.normal(size=12)[item] + rng.normal(size=144)
+    mean = contrast(crossed, np.ones(144), rater, items=item).estimate()
+    return {"slope": holds(slope.interval, 0.3), "crossed mean": holds(mean.interval, 0.0)}
+
+
+def ppi(raters: int) -> Callable[[np.random.Generator], Hits]:
+    def draw(rng: np.random.Generator) -> Hits:
+        models, shares = draw_models(World(models=2), 100, raters, rng)
+        one, other = (ppi_estimate(sample) for sample in models.values())
+        gap = rated_difference(one, other)
+        hits = {}
+        for column, label in enumerate(LABELS):
+            level = estimate_of(one.value[column], one.low[column], one.high[column])
+            apart = estimate_of(gap.value[column], gap.low[column], gap.high[column])
+            hits[f"share of {label}"] = holds(level.interval, shares[0, column])
+            hits[f"difference of {label}"] = holds(apart.interval, shares[0, column] - shares[1, column])
+        return hits
+
+    return draw
+
+
+def line(rng: np.random.Generator) -> Hits:
+    """A model nobody rated, and one with some ratings, by a line through nine rated ones."""
+    models, shares = draw_models(World(), 100, 1, rng)
+    name, sample = next(iter(models.items()))
+    good = calibrated_models(models)[-1].without(name)
+    target = target_of(sample, ppi_estimate(sample), -1)
+    alone = transport(good, Target(judge=target.judge, judge_noise=target.judge_noise))
+    return {
+        "unrated": holds(alone.interval, shares[0, -1]),
+        "with ratings": holds(transport(good, target).interval, shares[0, -1]),
+    }
+
+
+def line_of_few(count: int, noise: float) -> Callable[[np.random.Generator], Hits]:
+    """Nothing is tuned here: strays and noises are normal, and the slope is one that a judge may have."""
+
+    def draw(rng: np.random.Generator) -> Hits:
+        judge = rng.uniform(0.4, 0.7, count + 1)
+        level = 0.5 + rng.normal(1, 0.4) * (judge - 0.6) + 0.04 * rng.standard_normal(count + 1)
+        crowd = level + noise * rng.standard_normal(count + 1)
+        known = CalibratedModels(
+            models=tuple(f"known-{at}" for at in range(count)),
+            judge=tuple(judge[1:].tolist()),
+            crowd=tuple(crowd[1:].tolist()),
+            noise=(noise**2,) * count,
+            bounds=(-9.0, 9.0),
+        )
+        return {"level": holds(transport(known, Target(judge=float(judge[0]))).interval, level[0])}
+
+    return draw
+
+
+def compared(
+    raters: int,
+    prompts: int,
+    design: Design = "split",
+    *,
+    gap: float = 0.0,
+    unrated: int = 0,
+    lines: bool = False,
+) -> Callable[[np.random.Generator], Hits]:
+    """Two models that people rated, with a calibrated line or without."""
+    wanted = float((truth(MIDDLE + gap / 2) - truth(MIDDLE - gap / 2))[2])
+
+    def draw(rng: np.random.Generator) -> Hits:
+        pair = two_models(raters, prompts, rng, gap=gap, design=design, unrated=unrated)
+        settings = calibrated(rng) if lines else ComparisonSettings()
+        (found,) = differences([pair], settings, is_planning=False)
+        # Where a judge strays so far that the line is refused, no interval is promised.
+        return {"difference": found.how == "refused" or holds(found.good.interval, wanted)}
+
+    return draw
+
+
+def by_the_line_alone(rng: np.random.Generator) -> Hits:
+    one, other = (
+        JudgedModel(
+            name=item.name,
+            rated=RatedModel(
+                judged=item.rated.judged,
+                item=np.zeros(0, dtype=np.intp),
+                value=np.zeros((0, 3)),
+                cluster=np.zeros(0, dtype=str),
+                prompt=item.rated.prompt,
+            ),
+        )
+        for item in two_models(4, 100, rng)
+    )
+    (found,) = differences([(one, other)], calibrated(rng), is_planning=False)
+    return {"difference": found.how == "refused" or holds(found.good.interval, 0.0)}
+
+
+def level_of_few_readers(raters: int) -> Callable[[np.random.Generator], Hits]:
+    """Agreement of two people on 160 replies says little about the next two."""
+
+    def draw(rng: np.random.Generator) -> Hits:
+        one, _ = two_models(raters, 160, rng, design="crossed")
+        level = judged_level(one, ComparisonSettings()).shares["Good"]
+        return {"level": holds(level.interval, truth(MIDDLE)[2])}
+
+    return draw
+
+
+def raters_as_units(rng: np.random.Generator) -> Hits:
+    rater = np.repeat(np.arange(30), 10)
+    chance = rng.beta(2, 2, 60)
+    one, other = rng.random(300) < chance[rater], rng.random(300) < chance[rater + 30]
+    both = rng.random(300) < chance[rater]
+    apart, shared = rater_test(rater, one, rater + 30, other), rater_test(rater, one, rater, both)
+    return {"Welch": holds(apart.difference.interval, 0.0), "shared": holds(shared.difference.interval, 0.0)}
+
+
+def two_published(rng: np.random.Generator) -> Hits:
+    """The difference of two independent shares, from their own intervals."""
+    one, other = (clustered_share(rng.random(80) < rate, np.arange(80)) for rate in (0.9, 0.7))
+    return {"difference": holds(independent_difference(one, other).interval, 0.2)}
+
+
+def rewriting(rng: np.random.Generator) -> Hits:
+    """Two rewritings a prompt, whose changes rise and fall together."""
+    prompts = np.repeat(np.arange(20), 2)
+    change = 0.1 + 0.2 * rng.normal(size=20)[prompts] + 0.1 * rng.normal(size=40)
+    was, is_good = np.zeros(40, dtype=bool), rng.random(40) < rng.beta(2, 3, 20)[prompts]
+    found = mean_change(np.full(40, 2.0), 2.0 + change, was, is_good, prompts, should="same", limit=0.1)
+    return {"change": holds(found.change.interval, 0.1), "flips": holds(found.to_good.interval, 0.4)}
+
+
+def drift_parts(rng: np.random.Generator) -> Hits:
+    anchors = rng.uniform(0.2, 0.8, 40)
+    after = anchors + 0.05 + rng.normal(0, 0.1, 40)
+    found = split_change(0.02 + rng.normal(0, 0.2, 60), anchors_before=anchors, anchors_after=after)
+    parts: dict[str, tuple[Estimate, float]] = {
+        "total": (found.total, 0.02),
+        "judge": (found.judge, 0.05),
+        "model": (found.model, -0.03),
+    }
+    return {name: holds(part.interval, value) for name, (part, value) in parts.items()}
+
+
+def every_night(rng: np.random.Generator) -> Hits:
+    """The interval holds on all of sixty nights at once, though the baseline is a draw itself."""
+    spread = SPREAD / math.sqrt(2)
+    baseline = spread * rng.standard_normal(120)
+    watch, held = Watch(), True
+    for _ in range(60):
+        watch = update(watch, spread * rng.standard_normal(120) - baseline)
+        held &= holds(interval(watch).interval, 0.0)
+    return {"all nights": held}
+
+
+def conformal_sets(rng: np.random.Generator) -> Hits:
+    """The next response of each label is in its set."""
+
+    def rows(count: int) -> tuple[np.ndarray, np.ndarray]:
+        rating = rng.choice(3, size=count, p=[0.15, 0.3, 0.55])
+        logits = rng.normal(size=(count, 3)) + 1.0 * (rating[:, None] == np.arange(3))
+        odds = np.exp(logits)
+        return odds / odds.sum(axis=1, keepdims=True), rating + 1
+
+    thresholds = fit_thresholds(*rows(400))
+    said, rating = rows(200)
+    sets = prediction_sets(said, thresholds)
+    first = {label: int(np.flatnonzero(rating == at + 1)[0]) for at, label in enumerate(LABELS)}
+    return {label: label in sets[row] for label, row in first.items()}
+
+
+def panel_correlation(rng: np.random.Generator) -> Hits:
+    """A third of the variance is common to all judges; a cluster has a part of its own in every error."""
+    clusters = np.repeat(np.arange(60), 10)
+    errors = rng.normal(size=(60, 4))[clusters] + rng.normal(size=(600, 1)) + rng.normal(size=(600, 4))
+    found = panel_size(errors, clusters, rng=rng, draws=200)
+    return {"correlation": holds(found.correlation.interval, 1 / 3)}
+
+
+def rater_severity(rng: np.random.Generator) -> Hits:
+    rows = some_ratings(int(rng.integers(1 << 31)), raters=30)
+    found = fit_rater_model(rows["rating"], rows["rater"], rows["model"], spread="shared")
+    shares = dict(zip(LABELS, true_share(EFFECTS["b"], 0.6), strict=True))
+    effect = found.effects["b"]
+    return {
+        "severity": holds(found.severity_sd["b"].interval, 0.6),
+        "effect": abs(effect.value - EFFECTS["b"]) <= 1.96 * effect.standard_error,
+        **{label: holds(found.adjusted["b"][label].interval, shares[label]) for label in ("Good", "Bad")},
+    }
+
+
+PROMISES = {
+    "bootstrap, mean over prompts": Promise(draw=bootstrap_mean, low=0.92),
+    "bootstrap, agreement over batches": Promise(draw=bootstrap_kappa, low=0.91, cost=4),
+    "Wilson, share over clusters": Promise(draw=clustered_wilson),
+    "t, slope and crossed mean over clusters": Promise(draw=cluster_contrast, high=0.99),
+    "PPI++, each reply by one rater": Promise(draw=ppi(1), high=0.985),
+    "PPI++, each reply by three raters": Promise(draw=ppi(3), high=1.0),
+    "line through ten models": Promise(draw=line, high=1.0, cost=4),
+    "line through three exact models": Promise(draw=line_of_few(3, 0.0), low=0.90, high=0.98),
+    "line through nine exact models": Promise(draw=line_of_few(9, 0.0)),
+    "line through four noisy models": Promise(draw=line_of_few(4, 0.03), high=1.0),
+    "difference, ratings split among raters": Promise(draw=compared(8, 64), high=1.0),
+    "difference, all raters read all": Promise(draw=compared(8, 64, "crossed"), high=1.0),
+    "difference, other raters a model": Promise(draw=compared(8, 64, "apart"), high=1.0),
+    "difference, few raters": Promise(draw=compared(4, 16, gap=0.4), high=1.0),
+    "difference, many replies only the judge read": Promise(draw=compared(8, 48, unrated=100), high=1.0),
+    "difference, line and two raters": Promise(draw=compared(2, 16, lines=True), high=1.0, cost=4),
+    "difference, line and raters who read all": Promise(
+        draw=compared(3, 64, "crossed", gap=0.4, lines=True), high=1.0, cost=4
+    ),
+    "difference, line alone": Promise(draw=by_the_line_alone, high=1.0, cost=4),
+    "level, two people who read all": Promise(draw=level_of_few_readers(2), high=1.0),
+    "level, twenty people who read all": Promise(draw=level_of_few_readers(20), high=1.0),
+    "t, raters as units": Promise(draw=raters_as_units),
+    "difference of independent shares": Promise(draw=two_published),
+    "t, rewritings over prompts": Promise(draw=rewriting, high=0.985),
+    "drift, judge's and model's part": Promise(draw=drift_parts),
+    "confidence sequence, all nights at once": Promise(draw=every_night, low=0.95, high=1.0, cost=4),
+    "conformal sets, by label": Promise(draw=conformal_sets, low=0.89, high=1.0),
+    "panel, correlation of errors": Promise(draw=panel_correlation, low=0.90, cost=2),
+    "rater model": Promise(draw=rater_severity, low=0.925, high=0.985, cost=40),
+}
