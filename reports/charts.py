@@ -11,13 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 from data.text import MINUS, AnyEstimate, ends_of
 from reports.page import Figure
 
-JOINERS = frozenset("\u200c\u200d")  # inside emoji and words of many scripts; they turn nothing around
-KEPT = frozenset("\n\t") | JOINERS
+if TYPE_CHECKING:
+    from calibration.probabilities.reliability import Bin
+
+KEPT = frozenset("\n\t\u200c\u200d")  # joiners are inside emoji and words of many scripts, and turn nothing
 INSET = 2.5  # per cent of the width left free at both ends, so that no mark is cut off
 
 Format = Callable[[float], str]
@@ -59,6 +61,14 @@ def words(text: str, **attributes: object) -> str:
     return element("text", escape(visible(text)), **attributes)
 
 
+class About(TypedDict):
+    """What is told of a drawing to those who hear it; `name` is unique on its page."""
+
+    name: str
+    title: str
+    description: str
+
+
 def drawing(*inside: str, name: str, title: str, description: str, **attributes: object) -> str:
     """Make a drawing with a title and a description for those who hear it; `name` is unique on its page."""
     return element(
@@ -97,10 +107,10 @@ def span(values: Sequence[float | None], *, least: float = 0.0) -> tuple[float, 
     >>> span([])
     (0.0, 1.0)
     """
-    known = [value for value in values if value is not None and math.isfinite(value)]
-    if not known:
+    defined = [value for value in values if value is not None and math.isfinite(value)]
+    if not defined:
         return 0.0, 1.0
-    low, high = min(known), max(known)
+    low, high = min(defined), max(defined)
     room = max(0.04 * (high - low), (least - (high - low)) / 2) or 0.5
     return low - room, high + room
 
@@ -154,46 +164,6 @@ class Line:
     band: tuple[float, float] | None = None
 
 
-def interval_dots(
-    lines: Sequence[Line],
-    *,
-    name: str,
-    title: str,
-    description: str,
-    tick: Format,
-    reference: float | None = None,
-    domain: tuple[float, float] | None = None,
-) -> str:
-    """Draw values and intervals, a line each, on one axis; `reference` is ruled across every line."""
-    domain = domain or _domain(lines, reference)
-    bottom = ABOVE_LINES + LINE_HEIGHT * len(lines)
-    grid = [
-        element("line", x1=x, x2=x, y1=ABOVE_LINES, y2=bottom + 4, class_="grid")
-        + words(
-            tick(value).replace("-", MINUS),
-            x=x,
-            y=bottom + 20,
-            class_="tick",
-            text_anchor="middle",
-        )
-        for value in ticks(*domain)
-        for x in [across(value, domain)]
-    ]
-    rows = [
-        _row(line, ABOVE_LINES + LINE_HEIGHT * number, domain, reference) for number, line in enumerate(lines)
-    ]
-    return drawing(
-        *grid,
-        *rows,
-        name=name,
-        title=title,
-        description=description,
-        class_="strips",
-        width="100%",
-        height=bottom + BELOW_LINES,
-    )
-
-
 def mark(look: Look, estimate: AnyEstimate) -> Mark:
     """Mark an estimate with its interval."""
     value, low, high = ends_of(estimate)
@@ -212,14 +182,32 @@ def dot_plot(
     reference: float | None = None,
     domain: tuple[float, float] | None = None,
 ) -> Figure:
-    """Draw values and intervals as a figure; unless described otherwise, its lines are read out."""
-    said = (
-        description
-        if description is not None
-        else "; ".join(f"{line.name} {line.figure}{unit}" for line in lines)
-    )
-    svg = interval_dots(
-        lines, name=name, title=title, description=said, tick=tick, reference=reference, domain=domain
+    """Draw values and intervals, a line each, on one axis; `reference` is ruled across every line.
+
+    Unless it is described otherwise, its lines are read out.
+    """
+    if description is None:
+        description = "; ".join(f"{line.name} {line.figure}{unit}" for line in lines)
+    if domain is None:
+        values = [end for line in lines for mark in line.marks for end in (mark.value, mark.low, mark.high)]
+        bands = [end for line in lines if line.band is not None for end in line.band]
+        domain = span([*values, *bands, reference], least=0.05)
+    bottom = ABOVE_LINES + LINE_HEIGHT * len(lines)
+    parts = []
+    for value in ticks(*domain):
+        x, text = across(value, domain), tick(value).replace("-", MINUS)
+        parts.append(element("line", x1=x, x2=x, y1=ABOVE_LINES, y2=bottom + 4, class_="grid"))
+        parts.append(words(text, x=x, y=bottom + 20, class_="tick", text_anchor="middle"))
+    for number, line in enumerate(lines):
+        parts.append(_row(line, ABOVE_LINES + LINE_HEIGHT * number, domain, reference))
+    svg = drawing(
+        *parts,
+        name=name,
+        title=title,
+        description=description,
+        class_="strips",
+        width="100%",
+        height=bottom + BELOW_LINES,
     )
     return Figure(caption=caption, svg=svg)
 
@@ -234,12 +222,6 @@ def signed_tick(value: float) -> str:
     return f"{value:+.2g}" if value else "0"
 
 
-def _domain(lines: Sequence[Line], reference: float | None) -> tuple[float, float]:
-    values = [end for line in lines for mark in line.marks for end in (mark.value, mark.low, mark.high)]
-    bands = [end for line in lines if line.band is not None for end in line.band]
-    return span([*values, *bands, reference], least=0.05)
-
-
 def _row(line: Line, top: int, domain: tuple[float, float], reference: float | None) -> str:
     middle = top + 31
     parts = [
@@ -248,7 +230,9 @@ def _row(line: Line, top: int, domain: tuple[float, float], reference: float | N
         element("line", x1="0%", x2="100%", y1=middle, y2=middle, class_="track"),
     ]
     if line.band is not None:
-        parts.append(_band(*line.band, middle, domain))
+        start, end = (float(across(value, domain).rstrip("%")) for value in line.band)
+        size = {"x": f"{start:.2f}%", "y": middle - 8, "width": f"{end - start:.2f}%", "height": 16}
+        parts.append(element("rect", **size, rx=3, class_="band"))
     if reference is not None:
         # Not from top to bottom: it would run through the names.
         x = across(reference, domain)
@@ -273,18 +257,11 @@ def shorten(name: str, room: int) -> str:
     return name if len(name) <= room else f"{name[: room - 1 - end]}\N{HORIZONTAL ELLIPSIS}{name[-end:]}"
 
 
-def _band(low: float, high: float, middle: int, domain: tuple[float, float]) -> str:
-    start, end = (float(across(value, domain).rstrip("%")) for value in (low, high))
-    return element(
-        "rect", x=f"{start:.2f}%", y=middle - 8, width=f"{end - start:.2f}%", height=16, rx=3, class_="band"
-    )
-
-
 def _mark(mark: Mark, middle: int, domain: tuple[float, float]) -> str:
     whisker = ""
     if mark.low is not None and mark.high is not None:
-        ends = (across(mark.low, domain), across(mark.high, domain))
-        whisker = element("line", x1=ends[0], x2=ends[1], y1=middle, y2=middle, class_=f"whisker {mark.look}")
+        low, high = across(mark.low, domain), across(mark.high, domain)
+        whisker = element("line", x1=low, x2=high, y1=middle, y2=middle, class_=f"whisker {mark.look}")
     if mark.value is None:
         return whisker
     return whisker + shape(mark.look, across(mark.value, domain), middle)
@@ -356,15 +333,7 @@ def _whisker(x: float, low: float, high: float, look: str) -> str:
     return element("line", x1=_px(x), x2=_px(x), y1=_px(low), y2=_px(high), class_=f"whisker {look}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
-    """Points of what was said and how often it was so, with the interval of the latter and a count."""
-
-    look: Literal["before", "after"]
-    points: tuple[tuple[float, float, float | None, float | None, int], ...]
-
-
-def reliability(curves: Sequence[Curve], *, name: str, title: str, description: str) -> str:
+def reliability(curves: Mapping[Literal["before", "after"], Sequence["Bin"]], **about: Unpack[About]) -> str:
     """Draw what the judge said against how often it was so; on the diagonal the two are the same."""
     field = RELIABILITY
     parts = []
@@ -374,7 +343,16 @@ def reliability(curves: Sequence[Curve], *, name: str, title: str, description: 
     parts.append(
         element("line", x1=field.left, x2=field.end, y1=field.floor, y2=field.top, class_="reference")
     )
-    parts += map(_curve, curves)
+    for look, curve in curves.items():
+        spots = [(field.left + field.width * item.predicted, field.y(item.observed.value)) for item in curve]
+        for (x, _), item in zip(spots, curve, strict=True):
+            if look == "after" and (ends := item.observed.interval) is not None:
+                parts.append(_whisker(x, field.y(ends.low), field.y(ends.high), look))
+        path = " ".join(f"{_px(x)},{_px(y)}" for x, y in spots)
+        parts.append(element("polyline", points=path, class_=f"curve {look}"))
+        for x, y in spots:
+            size = 4 if look == "after" else 3.5
+            parts.append(element("circle", cx=_px(x), cy=_px(y), r=size, class_=f"dot {look}"))
     across_middle, middle = field.left + field.width / 2, field.top + field.height / 2
     parts += [
         words("judge says, %", x=across_middle, y=field.floor + 36, class_="axis", text_anchor="middle"),
@@ -387,37 +365,15 @@ def reliability(curves: Sequence[Curve], *, name: str, title: str, description: 
             transform=f"rotate(-90 12 {middle:g})",
         ),
     ]
-    about = {"name": name, "title": title, "description": description}
     return drawing(*parts, **about, class_="square", viewBox=field.view_box())
 
 
-def _curve(curve: Curve) -> str:
-    field, is_after = RELIABILITY, curve.look == "after"
-    spots = [(field.left + field.width * said, field.y(seen)) for said, seen, *_ in curve.points]
-    parts = [
-        _whisker(x, field.y(low), field.y(high), "after")
-        for (x, _), (_, _, low, high, _) in zip(spots, curve.points, strict=True)
-        if is_after and low is not None and high is not None
-    ]
-    path = " ".join(f"{_px(x)},{_px(y)}" for x, y in spots)
-    parts.append(element("polyline", points=path, class_=f"curve {curve.look}"))
-    parts += [
-        element("circle", cx=_px(x), cy=_px(y), r=4 if is_after else 3.5, class_=f"dot {curve.look}")
-        for x, y in spots
-    ]
-    return "".join(parts)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spot:
-    """A judge, a baseline or people: its cost (None where unknown), its agreement and that one's interval."""
+class Spot(Mark):
+    """A judge, a baseline or people: agreement with its interval, and what it costs (None where unknown)."""
 
     name: str
-    look: Look
     cost: float | None
-    value: float | None
-    low: float | None = None
-    high: float | None = None
 
 
 def unbeaten(spots: Sequence[Spot]) -> list[Spot]:
@@ -429,25 +385,18 @@ def unbeaten(spots: Sequence[Spot]) -> list[Spot]:
     ['a']
     """
     best, kept = -math.inf, []
-    known = [
-        (spot.cost, spot.value, spot) for spot in spots if spot.cost is not None and spot.value is not None
+    priced = [
+        (spot.cost, -spot.value, spot) for spot in spots if spot.cost is not None and spot.value is not None
     ]
-    for _, value, spot in sorted(known, key=lambda item: (item[0], -item[1])):
-        if value > best:
-            best = value
+    for _, loss, spot in sorted(priced, key=lambda item: item[:2]):
+        if -loss > best:
+            best = -loss
             kept.append(spot)
     return kept
 
 
 def frontier(
-    spots: Sequence[Spot],
-    *,
-    name: str,
-    title: str,
-    description: str,
-    axis: str,
-    tick: Format,
-    value_axis: str,
+    spots: Sequence[Spot], *, axis: str, tick: Format, value_axis: str, **about: Unpack[About]
 ) -> str:
     """Draw agreement upwards, cost to the right by powers of ten; what costs nothing is at the left edge.
 
@@ -471,7 +420,11 @@ def frontier(
         y = place(spot)[1]
         parts.append(field.rule(y, "reference"))
         parts.append(words(str(number), x=field.end, y=_px(y - 4), class_="name", text_anchor="end"))
-    parts.append(_stairs([place(spot) for spot in unbeaten([spot for _, spot in shown])]))
+    if corners := [place(spot) for spot in unbeaten([spot for _, spot in shown])]:
+        # The best that is to be had for at most a cost.
+        path = f"M{corners[0][0]:.1f} {corners[0][1]:.1f}"
+        path += "".join(f"H{x:.1f}V{y:.1f}" for x, y in corners[1:])
+        parts.append(element("path", d=f"{path}H{field.end}", class_="stairs"))
     for _, spot in shown:
         x, y = place(spot)
         if spot.low is not None and spot.high is not None:
@@ -485,7 +438,6 @@ def frontier(
     for line, (number, spot) in enumerate(key, start=1):
         text = f"{number}  {shorten(spot.name, NAME_LETTERS)}"
         parts.append(words(text, x=field.left, y=field.floor + 42 + KEY_LINE * line, class_="tick"))
-    about = {"name": name, "title": title, "description": description}
     size = field.view_box(below=KEY_LINE * len(key))
     return drawing(*parts, **about, class_="frontier", viewBox=size)
 
@@ -505,15 +457,6 @@ def _cost_axis(costs: Sequence[float]) -> tuple[Callable[[float], float], list[f
 
     every = max(1, math.ceil((last - first) / 5))
     return place, [*([0.0] if is_free else []), *(10.0**power for power in range(first, last + 1, every))]
-
-
-def _stairs(corners: Sequence[tuple[float, float]]) -> str:
-    """Draw the best that is to be had for at most a cost."""
-    if not corners:
-        return ""
-    path = f"M{corners[0][0]:.1f} {corners[0][1]:.1f}"
-    path += "".join(f"H{x:.1f}V{y:.1f}" for x, y in corners[1:])
-    return element("path", d=f"{path}H{FRONTIER.end}", class_="stairs")
 
 
 def _numbers(places: Mapping[int, tuple[float, float]]) -> list[str]:
@@ -549,9 +492,7 @@ class Slope:
     evoked: float | None
 
 
-def draw_slopes(
-    slopes: Sequence[Slope], *, name: str, title: str, description: str, domain: tuple[float, float]
-) -> str:
+def draw_slopes(slopes: Sequence[Slope], *, domain: tuple[float, float], **about: Unpack[About]) -> str:
     """Draw where feelings stand by default and where a situation takes them.
 
     `domain` is the range of the scale, so that all drawings can be compared.
@@ -576,7 +517,6 @@ def draw_slopes(
         parts.append(words(slope.name, x=field.end + 10, y=_px(y + 4), class_="tick"))
     for x, label, anchor in ((field.left, "default", "start"), (field.end, "evoked", "end")):
         parts.append(words(label, x=x, y=field.floor + 20, class_="axis", text_anchor=anchor))
-    about = {"name": name, "title": title, "description": description}
     return drawing(*parts, **about, class_="square", viewBox=field.view_box())
 
 

@@ -1,17 +1,16 @@
 """A comparison of judged models: its sentences, its JSON values and its page."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from calibration.comparison.compare_runs import ComparedRuns
 from calibration.comparison.differences import ALPHA, Difference
 from calibration.comparison.judged_models import JudgedLevel
 from calibration.comparison.published_models import is_published
-from calibration.estimate import Estimate, Interval
 from data.crisis import say_flags
 from data.records import LABELS, to_plain
 from data.text import UNDEFINED, interval, listed, p_value, percent, points, signed
-from reports.page import Page, Section, Table, row
+from reports.page import Page, Section, Table, row, table_of
 
 MOST_NAMED = 6
 MOST_PAIRS = 60
@@ -68,11 +67,18 @@ def say_pair(pair: Difference, margin: float) -> str:
     if pair.verdict == "refused":
         more = f" About {round_up(pair.more):,} ratings of {whose} would tell." if pair.more else ""
         return f"{both} cannot be compared: {pair.reason or UNDEFINED}.{more}"
-    figures = f"{_say_good(pair.good)}, {_say_p(pair.p_holm)}"
+    figures = f"Good {signed(pair.good.value)} points"
+    if ends := pair.good.interval:
+        figures += f" {_ends((ends.low, ends.high), sign=True)}"
+    figures += f", {_say_p(pair.p_holm)}"
     if pair.p < ALPHA <= pair.p_holm:
         figures += f" ({_say_p(pair.p)} before Holm)"
     if pair.verdict in ("better", "worse"):
-        return _say_told_apart(pair, figures)
+        undone = "" if pair.is_robust else " Unscored responses could undo this."
+        if pair.how == "judge":
+            side = "above" if pair.verdict == "better" else "below"
+            return f"The judge puts {pair.one} {side} {pair.other}: {figures}.{undone}"
+        return f"{pair.one} is {pair.verdict} than {pair.other}: {figures}.{undone}"
     if pair.verdict == "no difference":
         return f"No difference shown between {both}: {figures}; one of {step} would have been found."
     more = ""
@@ -80,15 +86,6 @@ def say_pair(pair: Difference, margin: float) -> str:
         what = "prompts" if pair.unit == "prompts" else f"ratings of {whose}"
         more = f"; about {round_up(pair.more):,} more {what} would find a difference of {step}"
     return f"Too few to tell {pair.one} from {pair.other}: {figures}{more}."
-
-
-def _say_told_apart(pair: Difference, figures: str) -> str:
-    if pair.how == "judge":
-        side = "above" if pair.verdict == "better" else "below"
-        sentence = f"The judge puts {pair.one} {side} {pair.other}: {figures}."
-    else:
-        sentence = f"{pair.one} is {pair.verdict} than {pair.other}: {figures}."
-    return sentence if pair.is_robust else f"{sentence} Unscored responses could undo this."
 
 
 def round_up(count: int) -> int:
@@ -99,16 +96,6 @@ def round_up(count: int) -> int:
     """
     step = int(10 ** max(0, len(str(count)) - 2))
     return -(-count // step) * step
-
-
-def _say_good(difference: Estimate) -> str:
-    """Say a difference of Good in points, with its interval.
-
-    >>> _say_good(Estimate(0.0812, Interval(0.02, 0.1405)))
-    'Good +8.1 points [+2.0, +14.1]'
-    """
-    text = f"Good {signed(difference.value)} points"
-    return text if difference.interval is None else f"{text} {_ends(difference.interval, sign=True)}"
 
 
 def _say_p(value: float) -> str:
@@ -192,15 +179,11 @@ def runs_page(compared: ComparedRuns) -> Page:
     pairs = compared.pairs[:MOST_PAIRS]
     sections = [
         Section(
-            name="order",
-            short="Order",
             title="Order",
             tables=(_order(compared),),
             notes=(*_notes(compared), BASES_NOTE),
         ),
         Section(
-            name="pairs",
-            short="Differences",
             title="Differences",
             tables=(_pairs(pairs),),
             notes=(f"{left:,} more pairs are in the JSON.",) if left > 0 else (),
@@ -237,59 +220,42 @@ def _order(compared: ComparedRuns) -> Table:
 
 
 def _pairs(pairs: Sequence[Difference]) -> Table:
-    # Where the judge alone decides, its own difference is the difference.
-    is_corrected = any(pair.how != "judge" for pair in pairs)
-    return Table(
-        caption="In points, with 95 % intervals",
-        head=("pair", "Good", "Bad", *(("Good by\nthe judge",) if is_corrected else ()), "p Holm"),
-        rows=tuple(
-            row(
-                _names(pair),
-                *(points(pair.shares.get(label), glue="\n") for label in ("Good", "Bad")),
-                *((points(pair.judge, glue="\n"),) if is_corrected else ()),
-                p_value(pair.p_holm),
-            )
-            for pair in pairs
-        ),
-    )
+    columns: dict[str, Callable[[Difference], Any]] = {
+        "pair": _names,
+        "Good": lambda pair: points(pair.shares.get("Good"), glue="\n"),
+        "Bad": lambda pair: points(pair.shares.get("Bad"), glue="\n"),
+        "Good by\nthe judge": lambda pair: points(pair.judge, glue="\n"),
+        "p Holm": lambda pair: p_value(pair.p_holm),
+    }
+    if all(pair.how == "judge" for pair in pairs):
+        del columns["Good by\nthe judge"]  # where the judge alone decides, that is the difference
+    return table_of(pairs, columns, caption="In points, with 95 % intervals")
 
 
 def _at_worst(models: Sequence[JudgedLevel], pairs: Sequence[Difference]) -> Section:
     names = {model.model for model in models}
-    levels = Table(
+    levels = table_of(
+        models,
+        {
+            "model": lambda model: model.model,
+            "unscored": lambda model: f"{model.unscored:,} of {model.unscored + model.judged:,}",
+            "Good": lambda model: percent(model.shares.get("Good")),
+            "at worst": lambda model: _ends(model.extremes),
+        },
         caption="Per cent Good, were every unscored response not Good, or every one Good",
-        head=("model", "unscored", "Good", "at worst"),
-        rows=tuple(
-            row(
-                model.model,
-                f"{model.unscored:,} of {model.unscored + model.judged:,}",
-                percent(model.shares.get("Good")),
-                _ends(_extremes(model)),
-            )
-            for model in models
-        ),
     )
-    differences = Table(
+    differences = table_of(
+        [pair for pair in pairs if {pair.one, pair.other} & names],
+        {
+            "pair": _names,
+            "Good": lambda pair: points(pair.shares.get("Good"), glue="\n"),
+            "at worst": lambda pair: _ends(pair.extremes, sign=True),
+            "verdict": _say_robust,
+        },
         caption="Differences in points, were all unscored responses of the two opposite",
-        head=("pair", "Good", "at worst", "verdict"),
-        rows=tuple(
-            row(
-                _names(pair),
-                points(pair.shares.get("Good"), glue="\n"),
-                _ends(_extremes(pair), sign=True),
-                _say_robust(pair),
-            )
-            for pair in pairs
-            if {pair.one, pair.other} & names
-        ),
         words=frozenset({0, 3}),
     )
-    return Section(
-        name="unscored",
-        short="Unscored",
-        title="What unscored responses could change",
-        tables=(levels, differences),
-    )
+    return Section(title="What unscored responses could change", tables=(levels, differences))
 
 
 def _say_robust(pair: Difference) -> str:
@@ -302,9 +268,5 @@ def _names(pair: Difference) -> str:
     return f"{pair.one}\n\N{EN DASH} {pair.other}"
 
 
-def _extremes(item: JudgedLevel | Difference) -> Interval | None:
-    return Interval(*item.extremes) if item.extremes else None
-
-
-def _ends(ends: Interval | None, *, sign: bool = False) -> str:
-    return interval(ends.low, ends.high, 1, scale=100, sign=sign) if ends else UNDEFINED
+def _ends(ends: tuple[float, float] | None, *, sign: bool = False) -> str:
+    return interval(*ends, 1, scale=100, sign=sign) if ends else UNDEFINED

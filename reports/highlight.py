@@ -23,7 +23,9 @@ def print_explanations(explanations: Iterable[Explanation], console: Console) ->
     """Print every part of a reply with its effect; the colour only repeats what the number says."""
     for explanation in explanations:
         console.print()
-        console.print(Text(_headline(explanation)), style="bold", overflow="fold")
+        score = f"score {explanation.score:.2f}" if explanation.score is not None else None
+        headline = f"{explanation.id} by {explanation.model}: {score or f'unscored, {explanation.unscored}'}"
+        console.print(Text(printable(headline)), style="bold", overflow="fold")
         table = Table.grid(padding=(0, 2, 0, 0))
         table.add_column(justify="right", no_wrap=True)
         table.add_column(overflow="fold")
@@ -56,13 +58,6 @@ def _strength(effect: float | None) -> float:
     (0.5, 1.0, 0.0)
     """
     return min(1.0, abs(effect or 0.0) / STRONGEST)
-
-
-def _headline(explanation: Explanation) -> str:
-    about = f"{explanation.id} by {explanation.model}: "
-    if explanation.score is None:
-        return printable(f"{about}unscored, {explanation.unscored}")
-    return printable(f"{about}score {explanation.score:.2f}")
 
 
 def _colour(part: Part) -> tuple[int, int, int]:

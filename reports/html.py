@@ -45,16 +45,14 @@ def _template() -> "Template":
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         # Before it is escaped, whatever nobody could see in a text is made visible.
-        finalize=lambda value: visible(value) if _is_bare(value) else value,
+        # Markup is text too, and has `__html__`; a name out of an array is of a class of its own.
+        finalize=lambda value: (
+            visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+        ),
     )
     # A number and its sign of per cent stay on one line.
     environment.filters["tidy"] = lambda text: re.sub(r"(?<=\d) (?=%|points)", "\N{NO-BREAK SPACE}", text)
     return environment.get_template("report.html.j2")
-
-
-def _is_bare(value: object) -> bool:
-    """Tell text from markup; a name out of an array is of a class of its own."""
-    return isinstance(value, str) and not hasattr(value, "__html__")
 
 
 def _key_mark(look: str) -> str:

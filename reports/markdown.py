@@ -73,12 +73,8 @@ def _example(example: Example) -> Iterator[str]:
     yield from (*(f"- {plain(term)}: {plain(value)}" for term, value in example.facts), "")
     for name, text in (("Speaker", example.prompt), ("Response", example.response)):
         if text is not None:
-            yield from (f"{name}:", "", *_quote(text), "")
-
-
-def _quote(text: str) -> Iterator[str]:
-    for line in visible(text).splitlines() or [""]:
-        yield f"> {_escape(line.strip())}".rstrip()
+            lines = visible(text).splitlines() or [""]
+            yield from (f"{name}:", "", *(f"> {_escape(line.strip())}".rstrip() for line in lines), "")
 
 
 def _table(table: Table) -> Iterator[str]:

@@ -59,14 +59,15 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A part of the report; `short` is its name in the contents, `key` explains the marks of its figures.
+    """A part of the report; `key` explains the marks of its figures.
 
-    Where it `is_beside`, its one figure stands beside its tables if there is room.
+    Only HTML shows `name`, where a link leads, and `short`, what the contents call it. Where it `is_beside`,
+    its one figure stands beside its tables if there is room.
     """
 
-    name: str
+    name: str = ""
     title: str
-    short: str
+    short: str = ""
     is_beside: bool = False
     text: tuple[str, ...] = ()
     points: tuple[str, ...] = ()

@@ -69,7 +69,16 @@ def progress(
     """
     if not sys.stderr.isatty():
         forecast = Forecast(lambda text: print(text, file=sys.stderr, flush=True), spent=spent)
-        yield _log_progress(done, forecast)
+        last = monotonic()
+
+        def log(count: int, total: int) -> None:
+            nonlocal last
+            forecast.note(count, total)
+            if monotonic() - last >= LINE_EVERY:
+                last = monotonic()
+                print(f"{done} {count:,} of {total:,}", file=sys.stderr, flush=True)
+
+        yield log
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -83,19 +92,6 @@ def progress(
             forecast.note(count, total)
 
         yield show
-
-
-def _log_progress(done: str, forecast: Forecast) -> OnProgress:
-    last = monotonic()
-
-    def log(count: int, total: int) -> None:
-        nonlocal last
-        forecast.note(count, total)
-        if monotonic() - last >= LINE_EVERY:
-            last = monotonic()
-            print(f"{done} {count:,} of {total:,}", file=sys.stderr, flush=True)
-
-    return log
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """The table of shares that `score` prints, and beneath it what one must know to read it."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -45,6 +46,12 @@ def _notes(scored: ScoredRun, limit: int | None, flags: Sequence[str]) -> list[s
     summary, manifest, counts = scored.summary, scored.manifest, scored.manifest["counts"]
     note = summary.get("calibration_note")
     uncorrected = f"; {JUDGE_COLUMN}: its own Good, uncorrected" if summary.get("calibration") else ""
+    took = f"{manifest['wall_seconds']:.1f} s"
+    judged = (
+        f"{scored.asked:,} judged in {took}"
+        if scored.asked
+        else f"nothing left to judge (the run took {took})"
+    )
     lines = [
         f"per cent of responses, with {100 * summary['confidence']:.0f} % intervals{uncorrected}",
         *([note] if note else []),
@@ -54,7 +61,7 @@ def _notes(scored: ScoredRun, limit: int | None, flags: Sequence[str]) -> list[s
             for model in summary["models"]
             if model.get("refused")
         ),
-        f"judge {manifest['judge']} {manifest['version']}: {_seconds(scored)}",
+        f"judge {manifest['judge']} {manifest['version']}: {judged}",
         *summary.get("report", ()),
         f"run {scored.folder}",
         *summary["caveats"],
@@ -64,7 +71,9 @@ def _notes(scored: ScoredRun, limit: int | None, flags: Sequence[str]) -> list[s
     if limit is not None and sum(counts[name] for name in ("judged", "unscored")) > limit:
         lines.insert(2, f"more than --limit {limit:,}: this run held the others already")
     if counts["unscored"]:
-        lines.insert(2, f"unscored: {_reasons(summary['models'])}")
+        reasons: Counter[str] = sum((Counter(model["reasons"]) for model in summary["models"]), Counter())
+        told = ", ".join(f"{reason} ({count:,})" for reason, count in sorted(reasons.items()))
+        lines.insert(2, f"unscored: {told}")
     if counts["set_aside"]:
         lines.insert(2, f"set aside: {counts['set_aside']:,}; why is said in set_aside.jsonl")
     return lines
@@ -87,18 +96,3 @@ def _share_table(models: Sequence[Mapping[str, Any]]) -> Table:
             )
         )
     return Table(head=("model", *LABELS, *judge, "n", "unscored"), rows=tuple(rows))
-
-
-def _seconds(scored: ScoredRun) -> str:
-    took = f"{scored.manifest['wall_seconds']:.1f} s"
-    if scored.asked:
-        return f"{scored.asked:,} judged in {took}"
-    return f"nothing left to judge (the run took {took})"
-
-
-def _reasons(models: list[Mapping[str, Any]]) -> str:
-    totals: dict[str, int] = {}
-    for model in models:
-        for reason, count in model["reasons"].items():
-            totals[reason] = totals.get(reason, 0) + count
-    return ", ".join(f"{reason} ({count:,})" for reason, count in sorted(totals.items()))

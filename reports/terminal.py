@@ -15,7 +15,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from data.text import printable
-from reports.page import Page, Section, Table
+from reports.page import Page, Table
 
 NARROWEST: Final = 8  # columns that words, such as the name of a row, may be folded into, and no fewer
 LONG_HEAD: Final = 10  # letters of a head that stays on one line
@@ -40,21 +40,17 @@ def print_page(page: Page, console: Console | None = None) -> None:
     for sentence in page.verdict:
         _say(screen, sentence)
     for section in page.sections:
-        _print_section(section, screen)
+        screen.print()
+        _say(screen, section.title, "bold")
+        for paragraph in section.text:
+            _say(screen, paragraph, "dim")
+        for point in section.points:
+            _say(screen, f"- {point}")
+        print_tables(section.tables, screen)
+        for note in section.notes:
+            _say(screen, note, "dim")
     if page.foot:
         _say(screen, page.foot, "dim")
-
-
-def _print_section(section: Section, screen: Console) -> None:
-    screen.print()
-    _say(screen, section.title, "bold")
-    for paragraph in section.text:
-        _say(screen, paragraph, "dim")
-    for point in section.points:
-        _say(screen, f"- {point}")
-    print_tables(section.tables, screen)
-    for note in section.notes:
-        _say(screen, note, "dim")
 
 
 def _say(screen: Console, text: str, style: str = "") -> None:

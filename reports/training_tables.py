@@ -1,6 +1,6 @@
 """What `train`, `optimize` and `stack` print: how a judge in the making does on ratings it has not seen."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ from reports.page import Table, row
 from reports.terminal import open_screen, print_lines, print_tables
 
 Row = Mapping[str, Any]
-TUNED_METRICS = {"qwk": "QWK", "log_loss": "log-loss"}
 
 
 def print_trial(evaluation: Row) -> None:
@@ -46,11 +45,16 @@ def print_trial(evaluation: Row) -> None:
 
 def _say_levels(judge: Row, evaluation: Row) -> list[str]:
     levels = _levels(judge)
+    baselines = ", ".join(
+        f"{name} {percent(_levels(measured)['mean_share_error'])}"
+        for name, measured in evaluation["evaluations"].items()
+        if not name.startswith("judge")
+    )
     lines = [
         f"Good share over {len(levels['models'])} models without people's own replies, in points: off by "
         f"{percent(levels['mean_share_error'])} on average, {percent(levels['worst_share_error'])} at worst",
         f"  guessing the mean of all others {percent(levels['guess_error'])}, of the others among these "
-        f"{percent(levels['guess_error_among'])}; {', '.join(_say_baselines(evaluation))}",
+        f"{percent(levels['guess_error_among'])}; {baselines}",
         f"  their order: tau {_short(levels['tau'])}",
     ]
     # With raters apart the judge has met these models: its spread says nothing of one it has not.
@@ -63,12 +67,6 @@ def _say_levels(judge: Row, evaluation: Row) -> list[str]:
     if evaluation["on_three_arms"]:
         lines.append(f"balanced accuracy on human, gpt-4, gpt-4-plain: {_short(evaluation['on_three_arms'])}")
     return lines
-
-
-def _say_baselines(evaluation: Row) -> Iterator[str]:
-    for name, measured in evaluation["evaluations"].items():
-        if not name.startswith("judge"):
-            yield f"{name} {percent(_levels(measured)['mean_share_error'])}"
 
 
 def _levels(measured: Row) -> Row:
@@ -90,7 +88,7 @@ def print_tuned(tuned: Row) -> None:
         rows=(
             *(
                 row(title, *(show(held_out[metric][side]) for side in sides))
-                for metric, title in TUNED_METRICS.items()
+                for metric, title in (("qwk", "QWK"), ("log_loss", "log-loss"))
             ),
             row("unscored", unscored["before"], unscored["after"], ""),
         ),

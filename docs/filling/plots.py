@@ -18,7 +18,7 @@ from filling.figures import (
     line_of_good,
     study_shares,
 )
-from reports.charts import Line, Mark, drawing, element, interval_dots, shape, ticks, words
+from reports.charts import Line, Mark, dot_plot, drawing, element, shape, ticks, words
 
 Point = tuple[float, float]
 ENDS: Final = {"value": "share", "low": "low", "high": "high"}  # of a mark, and in a summary
@@ -103,14 +103,15 @@ def known_and_unknown() -> str:
         )
         figure = f"{crowd:.0f}, {met:.0f}, {unmet:.0f}"
         lines.append(Line(name=item["model"], figure=figure, marks=marks))
-    return interval_dots(
+    return dot_plot(
+        "",
         lines,
         name="known",
         title="Good shares by people and by the judge",
         description="For each model: people's share with its interval, the judge's where it was trained on "
         "other replies of that model, and where it was trained without that model.",
         tick=lambda value: f"{value:g}",
-    )
+    ).svg
 
 
 PICTURE_WIDTH, PICTURE_EDGE, PICTURE_HEAD = 720, 24, 44  # pixels; the head holds the title
@@ -143,14 +144,15 @@ def demo_picture(summary: Mapping[str, Any]) -> str:
         lines.append(Line(name=model["model"], figure=figure, marks=(mark,), band=band))
         told.append(f"{model['model']} {figure}")
     title = "Share of Good ratings to expect, in per cent, with 95 % intervals"
-    dots = interval_dots(
+    dots = dot_plot(
+        "",
         lines,
         name="shares",
         title=title,
         description="; ".join(told),
         tick=lambda value: f"{value:g}",
         domain=(0, 100),
-    )
+    ).svg
     size = re.search(r'height="(\d+)"', dots)
     assert size is not None
     height, inner = PICTURE_HEAD + int(size[1]) + PICTURE_EDGE // 2, PICTURE_WIDTH - 2 * PICTURE_EDGE

@@ -1,12 +1,12 @@
 """How sure a judge may be: sections on what its probabilities mean, and on sets of labels."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Literal
 
 from calibration.fit import CalibrationReport, ReliabilityStage
 from data.records import to_plain
-from data.text import ends_of, number, percent
-from reports.charts import Curve, Line, dot_plot, mark, percent_tick, reliability
+from data.text import number, percent
+from reports.charts import Line, dot_plot, mark, percent_tick, reliability
 from reports.page import Figure, Section, Table, row, table_of
 
 MOST_ASKED = 10
@@ -69,24 +69,18 @@ def reliability_section(report: CalibrationReport) -> Section:
             Figure(
                 caption=f"Probability of {label}",
                 svg=reliability(
-                    [Curve(look=name, points=tuple(_points(stage))) for name, stage in drawn.items()],
+                    {name: stage.curve for name, stage in drawn.items()},
                     name="reliability-figure",
                     title=f"Reliability of the probability of {label}",
                     description="; ".join(
-                        f"said {100 * said:.0f} %, seen {100 * seen:.0f} %"
-                        for said, seen, *_ in _points(after)
+                        f"said {100 * item.predicted:.0f} %, seen {100 * item.observed.value:.0f} %"
+                        for item in after.curve
                     ),
                 ),
             ),
         ),
         tables=(errors, maps) if mapping.losses else (errors,),
     )
-
-
-def _points(stage: ReliabilityStage) -> Iterator[tuple[float, float, float | None, float | None, int]]:
-    for item in stage.curve:
-        _, low, high = ends_of(item.observed)
-        yield item.predicted, item.observed.value, low, high, item.count
 
 
 def conformal_section(report: CalibrationReport) -> Section:
