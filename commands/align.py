@@ -71,7 +71,9 @@ def align_run(*, out: Path | None, max_cost: float | None, as_json: bool, **opti
     folder = out or plan.default_folder("alignments", folder_name(plan.model), plan.scale)
     with (
         interruptible("what was answered is kept", out=folder),
-        progress("asking", "answered", spent=lambda: endpoint.spent if endpoint else 0.0) as on_progress,
+        progress(
+            "asking", "answered", spent=lambda: endpoint.budget.spent if endpoint else 0.0
+        ) as on_progress,
     ):
         run = run_alignment(reporter, plan, folder, max_cost=max_cost, on_progress=on_progress)
     manifest = run.manifest

@@ -8,7 +8,8 @@ import click
 
 from commands.shared.options import FILE, interruptible, model_options
 from data.errors import OperationalError, UserError
-from judge.llm.answer_prompts import MOST_WORDS, Responded, say_counts
+from data.runs import FinishedRun
+from judge.llm.answer_prompts import MOST_WORDS, RESPONSES, say_counts
 
 
 @click.command()
@@ -75,7 +76,7 @@ def respond(
     folder = out or plan.default_folder("responses", prompts.stem, folder_name(plan.model))
     with (
         interruptible("what was answered is kept", prompts=prompts, out=folder),
-        progress("asking", "answered", spent=lambda: responder.endpoint.spent) as on_progress,
+        progress("asking", "answered", spent=lambda: responder.endpoint.budget.spent) as on_progress,
     ):
         responded = respond_to(
             prompts, responder, plan, folder, limit=limit, max_cost=max_cost, on_progress=on_progress
@@ -84,7 +85,7 @@ def respond(
     check_answered(responded)
 
 
-def check_answered(responded: Responded) -> None:
+def check_answered(responded: FinishedRun) -> None:
     """Refuse a folder without a single response: there is nothing to score in it."""
     counts = responded.manifest["counts"]
     if not counts["responses"]:
@@ -95,7 +96,7 @@ def check_answered(responded: Responded) -> None:
         )
 
 
-def print_responded(responded: Responded, *, as_json: bool) -> None:
+def print_responded(responded: FinishedRun, *, as_json: bool) -> None:
     """The manifest as JSON, or the few lines of it that a person wants to know."""
     from data.text import printable
 
@@ -117,8 +118,6 @@ def print_responded(responded: Responded, *, as_json: bool) -> None:
         lines.append(f"the server refused, and was not sent: {', '.join(manifest['left_out'])}")
     if manifest["cost"] is not None:
         lines.append(f"{manifest['cost']:.4f} USD")
-    lines.append(
-        f"{responded.responses}" if responded.asked else f"{responded.responses} (nothing left to ask)"
-    )
+    lines.append(f"{responded.folder / RESPONSES}{'' if responded.asked else ' (nothing left to ask)'}")
     for line in lines:
         print(printable(line))

@@ -132,7 +132,7 @@ def run_alignment(
     """Have every sheet filled in that `folder` does not hold yet, and make the run whole."""
     if isinstance(reporter, SelfReporter):
         endpoint = reporter.endpoint
-        endpoint.max_cost = None if max_cost is None else endpoint.spent + max_cost
+        endpoint.budget.most = None if max_cost is None else endpoint.budget.spent + max_cost
 
     def ask(run: Run, count_one: Callable[[], None]) -> int:
         return ask_all(reporter, reporter.fill_in, reporter.inquiry.blanks(), run, on_progress=count_one)

@@ -16,7 +16,7 @@ from emotionbench.marks import read_marks
 from emotionbench.questionnaires import Questionnaire
 from emotionbench.situations import Situation
 from judge.llm.answer_prompts import AskedModel, ModelConfig
-from judge.llm.answers import OUT_OF_TOKENS, shorten, text_of
+from judge.llm.answers import OUT_OF_TOKENS, read_message, shorten
 from judge.llm.endpoint import CallFailed
 from judge.llm.limits import lasting_usage
 
@@ -196,12 +196,10 @@ def read_filled(
     body: Mapping[str, Any], questionnaire: Questionnaire, order: Sequence[int]
 ) -> dict[str, Any]:
     """Marks from a chat completion; a cut or filtered one keeps those it gave."""
-    try:
-        choice = body["choices"][0]
-        message, finish = choice["message"], choice.get("finish_reason")
-        answer, refusal = text_of(message.get("content")), text_of(message.get("refusal"))
-    except (KeyError, IndexError, TypeError, AttributeError):
+    message = read_message(body)
+    if message is None:
         return {"marks": {}, "missing": "no answer: the server sent no message"}
+    answer, refusal, finish, _ = message
     row = read_sheet(answer, questionnaire, order) | {"said": answer[:MOST_KEPT]}
     if "missing" in row and (refusal or finish == "content_filter"):
         row |= {"missing": "refused: by the server", "said": (answer or refusal)[:MOST_KEPT]}

@@ -26,7 +26,7 @@ from data.tables import read_exchanges, read_judgments, write_rows
 from data.text import slug
 from judge.base import Judge, load_judge
 from judge.explanation import explain
-from judge.llm.answer_prompts import Responder, plan_responses, respond_to, say_counts
+from judge.llm.answer_prompts import RESPONSES, Responder, plan_responses, respond_to, say_counts
 from judge.llm.endpoint import endpoints_of
 from judge.llm.limits import Budget
 from judge.scored_run import ScoredRun, plan_run, score_file
@@ -199,7 +199,7 @@ def _ask(entry: ModelEntry, setup: NightSetup, folder: Path) -> tuple[Path, Mapp
     if not responded.manifest["counts"]["responses"]:
         discard_run(responded.folder)  # else the same night given again would not ask again
         raise OperationalError(f"no prompt was answered: {say_counts(responded.manifest['reasons'])}")
-    return responded.responses, responded.manifest
+    return responded.folder / RESPONSES, responded.manifest
 
 
 def _score(responses: Path, setup: NightSetup, folder: Path, who: str) -> ScoredRun:

@@ -26,9 +26,9 @@ from data.runs import FinishedRun, OnProgress, Plan, Run, run_all
 from data.storage import digest_file
 from data.tables import MAX_TEXT, first_problem, read_prompts, read_rows, write_rows
 from judge.engine import ask_all
-from judge.llm.answers import OUT_OF_TOKENS, shorten, strip_thoughts, text_of
+from judge.llm.answers import OUT_OF_TOKENS, read_message, shorten, strip_thoughts
 from judge.llm.chat import Chat
-from judge.llm.endpoint import CallFailed, Endpoint, Reply
+from judge.llm.endpoint import CallFailed, Endpoint, EndpointUser, Reply
 from judge.llm.limits import lasting_usage
 
 ANSWERS, RESPONSES = "answers", "responses.jsonl"
@@ -100,7 +100,8 @@ class ModelConfig:
 
 def read_model_config(path: Path, **instead: Any) -> ModelConfig:
     """A model's TOML file; values in `instead` that are not None stand in place of the file's."""
-    return make_model_config(read_toml(path) | _given(instead), place=str(path))
+    given = {key: value for key, value in instead.items() if value is not None}
+    return make_model_config(read_toml(path) | given, place=str(path))
 
 
 def make_model_config(table: Mapping[str, Any], *, place: str) -> ModelConfig:
@@ -108,7 +109,8 @@ def make_model_config(table: Mapping[str, Any], *, place: str) -> ModelConfig:
     from pydantic import TypeAdapter, ValidationError
 
     try:
-        config = TypeAdapter(ModelConfig).validate_python(_given(table))
+        given = {key: value for key, value in table.items() if value is not None}
+        config = TypeAdapter(ModelConfig).validate_python(given)
     except ValidationError as error:
         key, problem = first_problem(error)
         kind = error.errors()[0]["type"]
@@ -125,7 +127,7 @@ def make_model_config(table: Mapping[str, Any], *, place: str) -> ModelConfig:
     return config
 
 
-class AskedModel:
+class AskedModel(EndpointUser):
     """One model behind its endpoint; safe to call from any number of threads."""
 
     def __init__(self, config: ModelConfig, *, max_tokens: int | None = None, schema: bool = False) -> None:
@@ -162,14 +164,6 @@ class AskedModel:
         about = {"served": served} if isinstance(served, str) and served else {}
         return about | ({"left_out": sorted(self.chat.refused)} if self.chat.refused else {})
 
-    def stop(self) -> None:
-        """End all waiting for other tries."""
-        self.endpoint.stop()
-
-    def close(self) -> None:
-        """Let go of all connections."""
-        self.endpoint.close()
-
 
 class Responder(AskedModel):
     """Asks one model for its reply to each prompt."""
@@ -189,12 +183,8 @@ class Responder(AskedModel):
         except CallFailed as failure:
             raw = {"raw": shorten(failure.raw)} if failure.raw else {}
             return row | {"failed": failure.reason, **raw, "usage": failure.usage}
-        return (
-            row
-            | self.describe_reply(reply)
-            | read_response(reply.body)
-            | {"usage": lasting_usage(reply.usage)}
-        )
+        row |= self.describe_reply(reply) | read_response(reply.body)
+        return row | {"usage": lasting_usage(reply.usage)}
 
 
 def write_messages(prompt: Exchange, *, style: Style = "empathy") -> list[dict[str, str]]:
@@ -228,19 +218,16 @@ def read_response(body: Mapping[str, Any]) -> dict[str, str]:
     >>> read_response({"choices": [{"message": {"content": "How lov"}, "finish_reason": "length"}]})
     {'failed': 'cut short: ran out of tokens; allow more (max_tokens)', 'raw': 'How lov'}
     """
-    try:
-        choice = body["choices"][0]
-        message, finish = choice["message"], choice.get("finish_reason")
-        content, refusal = text_of(message.get("content")), text_of(message.get("refusal"))
-    except (KeyError, IndexError, TypeError, AttributeError):
+    message = read_message(body)
+    if message is None:
         return _failed("no answer: the server sent no message", json.dumps(body))
+    content, refusal, finish, thoughts = message
     text = strip_thoughts(content)
     if refusal or finish == "content_filter":
         return _failed("refused: by the server", refusal or content)
     if finish == "length":
         return _failed(f"cut short: {OUT_OF_TOKENS}", content)
     if not text:
-        thoughts = content or text_of(message.get("reasoning_content") or message.get("reasoning"))
         return _failed(f"empty: {'nothing but thoughts' if thoughts else 'no text'}", thoughts)
     if len(text) > MAX_TEXT:
         return _failed(f"too long: more than {MAX_TEXT:,} characters", text)
@@ -253,10 +240,6 @@ def _failed(reason: str, raw: str) -> dict[str, str]:
     return {"failed": reason} | ({"raw": shorten(raw)} if raw else {})
 
 
-def _given(table: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in table.items() if value is not None}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RespondPlan(Plan):
     """What decides every response of a run."""
@@ -265,14 +248,6 @@ class RespondPlan(Plan):
     version: str
     style: str
     prompts: str
-
-
-class Responded(FinishedRun):
-    """A whole folder of responses, and how many prompts were asked just now."""
-
-    @property
-    def responses(self) -> Path:
-        return self.folder / RESPONSES
 
 
 def plan_responses(prompts: Path, responder: Responder) -> RespondPlan:
@@ -294,12 +269,28 @@ def respond_to(
     limit: int | None = None,
     max_cost: float | None = None,
     on_progress: OnProgress = lambda done, total: None,
-) -> Responded:
+) -> FinishedRun:
     """Have the model answer every prompt that `folder` holds no answer to yet, and make the run whole.
 
     `max_cost` bounds what this call spends, not what an earlier one did.
     """
-    responder.endpoint.max_cost = None if max_cost is None else responder.endpoint.spent + max_cost
+    budget = responder.endpoint.budget
+    budget.most = None if max_cost is None else budget.spent + max_cost
+    count = sum(
+        1 for _ in read_prompts(prompts)
+    )  # all of them: a bad row is found before anything is paid for
+    if not count:
+        raise UserError(f"{prompts}: nothing to answer: the file has no rows")
+
+    def is_enough(manifest: Mapping[str, Any]) -> bool:
+        """Tell whether a whole run holds what is asked for, and its responses are as they were written."""
+        try:
+            reached, digest = manifest["limit"], manifest["responses"]
+            has_all = reached is None or (limit is not None and limit <= reached)
+        except (KeyError, TypeError):
+            return False  # of another version: made whole anew from its answers
+        path = folder / RESPONSES
+        return has_all and path.exists() and digest_file(path) == digest
 
     def ask(run: Run, count_one: Callable[[], None]) -> int:
         waiting = read_prompts(prompts)
@@ -308,26 +299,38 @@ def respond_to(
     def conclude(run: Run) -> tuple[dict[str, Any], None]:
         answers = {row["id"]: row for _, row in read_rows(run.judgments)}
         write_rows(folder / RESPONSES, _responses(prompts, answers, responder.name))
+        rows = answers.values()
+        words = [len(row["response"].split()) for row in rows if "response" in row]
+        reasons = Counter(row["failed"] for row in rows if "failed" in row)
         manifest = {
-            **_describe(responder),
-            **_count(answers),
+            "asked_for": responder.config.model,
+            "base_url": responder.endpoint.base_url,
+            "key_env": responder.config.key_env,
+            "decoding": responder.decoding,
+            "counts": {"prompts": len(answers), "responses": len(words), "failed": reasons.total()},
+            "reasons": dict(sorted(reasons.items())),
+            **count_served(rows),
+            "words": {
+                "mean": round(fmean(words), 2) if words else None,
+                "too_long": sum(count > MOST_WORDS for count in words),
+            },
+            **sum_usage(rows),
             "responses": digest_file(folder / RESPONSES),
             "limit": limit,
             "wall_seconds": run.seconds,
         }
         return manifest, None
 
-    finished = run_all(
+    return run_all(
         folder,
         plan,
-        total=_count_prompts(prompts, limit),
+        total=count if limit is None else min(count, limit),
         ask=ask,
         conclude=conclude,
-        is_enough=lambda manifest: _answers(manifest, folder, limit=limit),
+        is_enough=is_enough,
         name=ANSWERS,
         on_progress=on_progress,
     )
-    return Responded(folder=finished.folder, manifest=finished.manifest, asked=finished.asked)
 
 
 def say_counts(counts: Mapping[str, int]) -> str:
@@ -339,25 +342,6 @@ def say_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{reason} ({count:,})" for reason, count in sorted(counts.items()))
 
 
-def _answers(manifest: Mapping[str, Any], folder: Path, *, limit: int | None) -> bool:
-    """Tell whether a whole run holds what is asked for, and its responses are as they were written."""
-    path = folder / RESPONSES
-    try:
-        reached, digest = manifest["limit"], manifest["responses"]
-        is_enough = reached is None or (limit is not None and limit <= reached)
-    except (KeyError, TypeError):
-        return False  # of another version: made whole anew from its answers
-    return is_enough and path.exists() and digest_file(path) == digest
-
-
-def _count_prompts(prompts: Path, limit: int | None) -> int:
-    """Reads them all first: a bad row is found before anything is paid for."""
-    count = sum(1 for _ in read_prompts(prompts))
-    if not count:
-        raise UserError(f"{prompts}: nothing to answer: the file has no rows")
-    return count if limit is None else min(count, limit)
-
-
 def _responses(prompts: Path, answers: Mapping[str, Mapping[str, Any]], model: str) -> Iterator[Exchange]:
     for prompt in read_prompts(prompts):
         answer = answers.get(prompt.id, {})
@@ -365,32 +349,6 @@ def _responses(prompts: Path, answers: Mapping[str, Mapping[str, Any]], model: s
             served = {"served": answer["served"]} if "served" in answer else {}
             extra = {**prompt.extra, **served}
             yield replace(prompt, response=answer["response"], model=model, extra=extra)
-
-
-def _describe(responder: Responder) -> dict[str, Any]:
-    config = responder.config
-    return {
-        "asked_for": config.model,
-        "base_url": responder.endpoint.base_url,
-        "key_env": config.key_env,
-        "decoding": responder.decoding,
-    }
-
-
-def _count(answers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    rows = answers.values()
-    words = [len(row["response"].split()) for row in rows if "response" in row]
-    reasons = Counter(row["failed"] for row in rows if "failed" in row)
-    return {
-        "counts": {"prompts": len(answers), "responses": len(words), "failed": reasons.total()},
-        "reasons": dict(sorted(reasons.items())),
-        **count_served(rows),
-        "words": {
-            "mean": round(fmean(words), 2) if words else None,
-            "too_long": sum(count > MOST_WORDS for count in words),
-        },
-        **sum_usage(rows),
-    }
 
 
 def count_served(rows: Collection[Mapping[str, Any]]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import exp
 from typing import Any, Final
 
+from data.records import LABELS
 from judge.llm.program import Form
 
 OUT_OF_TOKENS: Final = "ran out of tokens; allow more (max_tokens)"
@@ -42,32 +43,45 @@ class Unusable:
 
 def read_answer(body: Mapping[str, Any], form: Form) -> Answer | Unusable:
     """The label in a chat completion, or why there is none."""
-    try:
-        choice = body["choices"][0]
-        message = choice["message"]
-        text = text_of(message.get("content"))
-        finish = choice.get("finish_reason")
-        refusal = text_of(message.get("refusal"))
-    except (KeyError, IndexError, TypeError, AttributeError):
+    message = read_message(body)
+    if message is None:
         return Unusable(reason="no answer: the server sent no message", raw=shorten(json.dumps(body)))
+    text, refusal, finish, thoughts = message
     if refusal or finish == "content_filter":
         text = refusal or text
         return Unusable(reason=f"refused: {shorten(text or 'by a content filter', 80)}", raw=shorten(text))
     answer = strip_thoughts(text)[:READ_CHARACTERS]
     if not answer:
-        thoughts = text or text_of(message.get("reasoning_content") or message.get("reasoning"))
         why = OUT_OF_TOKENS if finish == "length" else "nothing but thoughts" if thoughts else "no text"
         return Unusable(reason=f"empty answer: {why}", raw=shorten(thoughts))
     fields = _parse(answer, form, is_cut=finish == "length")
     if isinstance(fields, Unusable):
         return fields
-    label, given = fields[form.decides], choice.get("logprobs")
+    label, given = fields[form.decides], body["choices"][0].get("logprobs")
     tokens = given.get("content") if isinstance(given, Mapping) else None
     try:
-        probabilities = label_probabilities(tokens or (), form, label)
+        probabilities = label_probabilities(tokens or (), form.decides, label)
     except (KeyError, TypeError, ValueError, OverflowError):  # not in the shape OpenAI gave them
         probabilities = None
     return Answer(label=label, fields=fields, probabilities=probabilities)
+
+
+def read_message(body: Mapping[str, Any]) -> tuple[str, str, Any, str] | None:
+    """A chat completion's text, its refusal, why it ended, and what was thought; None without a message."""
+    try:
+        choice = body["choices"][0]
+        message = choice["message"]
+        texts = [message.get("content"), message.get("refusal")]
+        texts.append(message.get("reasoning_content") or message.get("reasoning"))
+        finish = choice.get("finish_reason")
+    except (KeyError, IndexError, TypeError, AttributeError):
+        return None
+    for number, text in enumerate(texts):
+        if isinstance(text, list):  # some servers send it in parts
+            text = "".join(str(part.get("text") or "") for part in text if isinstance(part, Mapping))
+        texts[number] = text if isinstance(text, str) else ""
+    text, refusal, reasoning = texts
+    return text, refusal, finish, text or reasoning
 
 
 def _parse(text: str, form: Form, *, is_cut: bool) -> dict[str, str] | Unusable:
@@ -79,10 +93,11 @@ def _parse(text: str, form: Form, *, is_cut: bool) -> dict[str, str] | Unusable:
     if is_cut and not labels:
         return Unusable(reason=f"cut short: {OUT_OF_TOKENS}", raw=raw)
     try:
-        return form.parse(text)
+        fields: dict[str, str] = form.adapter.parse(form.signature, text)
+        return fields
     except Exception:  # not only DSPy's own: the repair of JSON it relies on asserts on some texts
         pass
-    if labels and (label := json.loads(labels.pop())) not in form.labels:
+    if labels and (label := json.loads(labels.pop())) not in LABELS:
         return Unusable(reason=f"off the scale: {shorten(str(label), 60)!r}", raw=raw)
     if objects:
         return Unusable(reason=f"off the form: {shorten(text, 80)}", raw=raw)
@@ -112,34 +127,38 @@ def shorten(text: str, length: int = RAW_CHARACTERS) -> str:
 
 
 def label_probabilities(
-    tokens: Sequence[Mapping[str, Any]], form: Form, label: str
+    tokens: Sequence[Mapping[str, Any]], field: str, label: str, labels: Sequence[str] = LABELS
 ) -> dict[str, float] | None:
     """What the server's logprobs give each label, made to sum to 1 over those allowed; None without them.
 
-    The label begins at the first token behind the last `"label": "`. There, every alternative that begins
+    The label begins at the first token behind the last `"field": "`. There, every alternative that begins
     only one label counts for it; where a token begins several, the next token decides, and so on. A server
     under a grammar states what the model would have said without it, so the rest is left out, not kept. A
     label that is not among the alternatives gets what the least likely of them has: it can have no more, and
     nothing would call a model certain that has merely been asked for few alternatives.
     """
-    start = _find_label(tokens, form.decides)
-    if start is None:
+    texts = [str(token["token"]) for token in tokens]
+    starts = [match.end() for match in re.finditer(rf'"{re.escape(field)}"\s*:\s*"', "".join(texts))]
+    if not starts:
         return None
-    number, offset = start
-    weights = dict.fromkeys(form.labels, 0.0)
+    number, offset = 0, starts[-1]
+    while number < len(texts) and offset >= len(texts[number]):
+        number, offset = number + 1, offset - len(texts[number])
+    weights = dict.fromkeys(labels, 0.0)
     written, mass, least = "", 1.0, 0.0
     begun: list[str] = []
     listed: dict[str, float] = {}
     while number < len(tokens):
         token = tokens[number]
         before, chosen = token["token"][:offset], token["token"][offset:]
-        listed = _alternatives(token)
+        listed = {texts[number]: float(token["logprob"])}  # not always among the likeliest
+        listed |= {str(item["token"]): float(item["logprob"]) for item in token.get("top_logprobs") or ()}
         least = mass * exp(min(listed.values()))
         for text, logprob in listed.items():
-            if text.startswith(before) and len(begun := _begun(written + text[offset:], form.labels)) == 1:
+            if text.startswith(before) and len(begun := _begun(written + text[offset:], labels)) == 1:
                 weights[begun[0]] += mass * exp(logprob)
         written += chosen
-        if len(begun := _begun(written, form.labels)) <= 1:
+        if len(begun := _begun(written, labels)) <= 1:
             break
         mass *= exp(token["logprob"])
         number, offset = number + 1, 0
@@ -155,38 +174,18 @@ def _begun(text: str, labels: Sequence[str]) -> list[str]:
     return [label for label in labels if text and (label.startswith(text) or text.startswith(label))]
 
 
-def _find_label(tokens: Sequence[Mapping[str, Any]], field: str) -> tuple[int, int] | None:
-    """The token in which the label begins, and at which of its characters."""
-    texts = [str(token["token"]) for token in tokens]
-    matches = list(re.finditer(rf'"{re.escape(field)}"\s*:\s*"', "".join(texts)))
-    if not matches:
-        return None
-    position = matches[-1].end()
-    for number, text in enumerate(texts):
-        if position < len(text):
-            return number, position
-        position -= len(text)
-    return None
-
-
-def _alternatives(token: Mapping[str, Any]) -> dict[str, float]:
-    """A position's tokens with their logprobs; the chosen one is not always among the likeliest."""
-    listed = {str(item["token"]): float(item["logprob"]) for item in token.get("top_logprobs") or ()}
-    return {str(token["token"]): float(token["logprob"])} | listed
-
-
-def sample_probabilities(drawn: Sequence[str], labels: Sequence[str]) -> dict[str, float]:
+def sample_probabilities(drawn: Sequence[str]) -> dict[str, float]:
     """Each label's part of the samples, after one more sample spread evenly over the labels.
 
     Without that a label nobody drew would get probability 0, which a log-loss never forgives. One sample in
     all (Perks' prior) instead of one for each label (Laplace's): shares are means of these probabilities, and
     with five samples Laplace's would pull every share more than twice as far towards a third.
 
-    >>> sample_probabilities(["Good", "Good", "Bad"], ["Bad", "Okay", "Good"])
+    >>> sample_probabilities(["Good", "Good", "Bad"])
     {'Bad': 0.3333333333333333, 'Okay': 0.08333333333333333, 'Good': 0.5833333333333334}
     """
     counts = Counter(drawn)
-    return {label: (counts[label] + 1 / len(labels)) / (len(drawn) + 1) for label in labels}
+    return {label: (counts[label] + 1 / len(LABELS)) / (len(drawn) + 1) for label in LABELS}
 
 
 def _objects(text: str) -> Iterator[Mapping[str, Any]]:
@@ -201,10 +200,3 @@ def _objects(text: str) -> Iterator[Mapping[str, Any]]:
         else:
             yield item
         start = text.find("{", end)
-
-
-def text_of(content: Any) -> str:
-    """A message's text; some servers send it in parts."""
-    if isinstance(content, list):
-        content = "".join(str(part.get("text") or "") for part in content if isinstance(part, Mapping))
-    return content if isinstance(content, str) else ""

@@ -12,11 +12,12 @@ of batches is searched for that digest.
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 from data.errors import BudgetSpent, OperationalError, UserError
 from data.files import disk_errors, replacing
@@ -25,7 +26,7 @@ from data.runs import Run
 from data.storage import digest_file
 from judge.base import Judge
 from judge.engine import OnJudgment, still_to_judge
-from judge.llm.batch_files import Part, Refused, Transfer, write_parts
+from judge.llm.batch_files import Part, Transfer, write_parts
 from judge.llm.endpoint import RAW, CallFailed, Endpoint, Reply, complaint
 from judge.llm.limits import read_tokens
 
@@ -35,7 +36,6 @@ DISCOUNT: Final = 0.5
 POLL_SECONDS: Final = 30.0
 MARK: Final = "empathy-judge"  # the key of our digest in a batch's metadata
 ENDED: Final = frozenset({"completed", "expired", "cancelled", "failed"})
-Replies = dict[int, Reply | CallFailed]
 
 
 class BatchUnderWay(UserError):
@@ -44,6 +44,7 @@ class BatchUnderWay(UserError):
     exit_code = 3
 
 
+@runtime_checkable
 class BatchJudge(Judge, Protocol):
     """A judge whose requests can be written now and whose replies can be read later."""
 
@@ -69,16 +70,6 @@ class State:
         """Those not collected yet."""
         return [part for part in self.parts if not part.is_collected]
 
-    @property
-    def requests(self) -> int:
-        """How many requests are in the open ones."""
-        return sum(part.requests for part in self.open)
-
-    @property
-    def done(self) -> int:
-        """How many of these the server has dealt with."""
-        return sum(part.done for part in self.open)
-
 
 def read_state(folder: Path) -> State | None:
     """The state an earlier command left, or None."""
@@ -92,8 +83,6 @@ def read_state(folder: Path) -> State | None:
         if row["format"] != FORMAT:
             raise ValueError(f"format {row['format']!r}")
         parts = [Part(**part) for part in row["parts"]]
-        for part in parts:
-            _check_kinds(part)
         return State(base_url=str(row["base_url"]), mark=str(row["mark"]), parts=parts)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(
@@ -102,25 +91,8 @@ def read_state(folder: Path) -> State | None:
         ) from error
 
 
-def _check_kinds(part: Part) -> None:
-    for item in fields(Part):
-        value = getattr(part, item.name)
-        if type(value) is not item.type and not (item.type is float and type(value) is int):
-            raise TypeError(f"{item.name}: {value!r}")
-        if isinstance(value, int | float) and not value >= 0:
-            raise ValueError(f"{item.name}: {value!r}")
-
-
-def write_state(folder: Path, state: State) -> None:
-    """Whole or not at all."""
-    path = folder / FILE
-    with disk_errors(path), replacing(path) as partial:
-        text = json.dumps({"format": FORMAT, **asdict(state)}, indent=1)
-        partial.write_text(f"{text}\n", encoding="utf-8")
-
-
 def collect_part(
-    judge: Any,
+    judge: BatchJudge,
     part: Part,
     left: Mapping[int, Exchange],
     files: Sequence[Path],
@@ -135,50 +107,39 @@ def collect_part(
     passed over; where that leaves a request without a reply, it has none.
     """
     expected = sorted(position for position in left if part.first <= position <= part.last)
-    numbers = range(len(judge.write_requests(left[expected[0]])) if expected else 0)
-    waiting: dict[int, Replies] = {}
+    wanted = len(judge.write_requests(left[expected[0]])) if expected else 0  # the same for all
+    waiting: dict[int, dict[int, Reply | CallFailed]] = {}
     missing = CallFailed(f"batch {part.status}: this request is in none of its files")
     for path in files:
-        for row in _rows(path, hide):
-            place = _place(row, left, part)
-            if place is None:
-                continue
-            position, number = place
+        for position, number, row in _answered(path, part, left, hide):
             replies = waiting.setdefault(position, {})
             replies.setdefault(number, _reply(row, judge.endpoint, discount))
-            wanted = len(judge.write_requests(left[position]))
             if len(replies) >= wanted:
                 del waiting[position]
-                yield (
-                    position,
-                    judge.read_replies(left[position], [replies[n] for n in sorted(replies)][:wanted]),
-                )
+                in_order = [replies[number] for number in sorted(replies)]
+                yield position, judge.read_replies(left[position], in_order[:wanted])
     for position in expected:
         if position in left:
             replies = waiting.get(position, {})
-            yield position, judge.read_replies(left[position], [replies.get(n, missing) for n in numbers])
+            in_order = [replies.get(number, missing) for number in range(wanted)]
+            yield position, judge.read_replies(left[position], in_order)
 
 
-def _rows(path: Path, hide: Callable[[Any], Any]) -> Iterator[dict[str, Any]]:
+def _answered(
+    path: Path, part: Part, left: Mapping[int, Exchange], hide: Callable[[Any], Any]
+) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """Lines that were asked for and whose exchange is still the same, with its position and the sample."""
     with disk_errors(path), path.open("rb") as lines:
         for line in lines:
             try:
                 row = hide(json.loads(line))
-            except (ValueError, RecursionError):
+                first, digest, last = str(row["custom_id"]).split("-")
+                position, number = int(first), int(last)
+            except (ValueError, KeyError, TypeError, RecursionError):
                 continue
-            if isinstance(row, dict):
-                yield row
-
-
-def _place(row: Mapping[str, Any], left: Mapping[int, Exchange], part: Part) -> tuple[int, int] | None:
-    """The position and sample a line answers, if it was asked and the exchange is still the same."""
-    words = str(row.get("custom_id")).split("-")
-    if len(words) != 3 or not (words[0].isdecimal() and words[2].isdecimal()):
-        return None
-    position, number = int(words[0]), int(words[2])
-    if position not in left or not part.first <= position <= part.last:
-        return None
-    return (position, number) if left[position].content_digest == words[1] else None
+            was_asked = first.isdecimal() and last.isdecimal() and part.first <= position <= part.last
+            if was_asked and position in left and left[position].content_digest == digest:
+                yield position, number, row
 
 
 def _reply(row: Mapping[str, Any], endpoint: Endpoint, discount: float) -> Reply | CallFailed:
@@ -220,16 +181,21 @@ def score_batch(
     once. The first of it is asked directly and at full price: so a wrong key or model is found at once, and
     it is learnt which parameters the server takes.
     """
-    batch = Batch(_check_judge(judge), run, on_progress, on_judgment, sleep)
+    if not isinstance(judge, BatchJudge):
+        raise UserError(
+            f"--batch: the judge {judge.name!r} cannot ask in batches; prompted and decision judges can"
+        )
+    batch = Batch(judge, run, on_progress, on_judgment, sleep)
     try:
         batch.take(exchanges, limit)
         while batch.has_work:
             batch.submit_all()
             batch.collect_all()
             if batch.state.open and not wait:
+                done = sum(part.done for part in batch.state.open)
+                requests = sum(part.requests for part in batch.state.open)
                 raise BatchUnderWay(
-                    f"submitted: {batch.state.done:,} of {batch.state.requests:,} requests done; "
-                    "the same command collects them"
+                    f"submitted: {done:,} of {requests:,} requests done; the same command collects them"
                 )
             if batch.state.open:
                 batch.transfer.sleep(POLL_SECONDS)
@@ -268,10 +234,18 @@ class Batch:
     @property
     def has_work(self) -> bool:
         """Tell whether anything is under way or still to be asked; the latter is written down here."""
-        if not self.state.open and (wanted := self._wanted()):
-            self._ask_first(wanted[0])
-            if wanted[1:]:
-                self._write_parts(wanted[1:])
+        wanted = [place for place in self.left if self.limit is None or place < self.limit]
+        if wanted and not self.state.open:
+            first, *rest = wanted
+            self.judge.write_requests(self.left[first])  # refused here, before anything is paid for
+            self._keep(first, self.judge.judge(self.left[first]))
+            to_ask, start = {place: self.left[place] for place in rest}, len(self.state.parts) + 1
+            # The files first, then the state that names them.
+            self.state.parts += write_parts(
+                self.judge, to_ask, self.run.folder, mark=self.state.mark, start=start, discount=DISCOUNT
+            )
+            if rest:
+                self._save()
         return bool(self.state.open)
 
     def take(self, exchanges: Iterable[Exchange], limit: int | None) -> None:
@@ -283,20 +257,17 @@ class Batch:
 
     def submit_all(self) -> None:
         """Submit what is not submitted yet, each part once."""
-        self._check_budget()
-        for part in self.state.open:
-            if part.batch_id:
-                continue
-            for tries in range(self.judge.endpoint.retries + 1):
-                try:
-                    self._submit(part)
-                    break
-                except Refused as refused:
-                    # After a time-out it may have come all the same, and not be in the list yet.
-                    is_last = tries == self.judge.endpoint.retries
-                    if refused.may_have_come or not refused.is_passing or is_last:
-                        raise
-                    self.transfer.rest(refused, tries)
+        budget, waiting = self.judge.endpoint.budget, [part for part in self.state.open if not part.batch_id]
+        cost = sum(part.cost_at_most for part in waiting)
+        if budget.most is not None and budget.spent + cost > budget.most:
+            raise BudgetSpent(
+                f"the batch may cost as much as USD {cost:.4f}, and of --max-cost USD {budget.most:g} "
+                f"USD {budget.spent:.4f} is spent; nothing was submitted. The same command with a larger "
+                "--max-cost submits it"
+            )
+        for part in waiting:
+            # After a time-out it may have come all the same, and not be in the list yet.
+            self.transfer.try_again(partial(self._submit, part), unless_it_came=True)
 
     def collect_all(self) -> None:
         """Look how far each part is, and fetch the answers of those that have ended."""
@@ -316,37 +287,11 @@ class Batch:
         self.transfer.close()
         self.judge.endpoint.close()
 
-    def _wanted(self) -> list[int]:
-        return [position for position in self.left if self.limit is None or position < self.limit]
-
     def _keep(self, position: int, judgment: Judgment) -> None:
         self.run.keep(position, self.on_judgment(judgment) if self.on_judgment else judgment)
         del self.left[position]
         self.judged += 1
         self.on_progress()
-
-    def _ask_first(self, position: int) -> None:
-        self.judge.write_requests(self.left[position])  # refused here, before anything is paid for
-        self._keep(position, self.judge.judge(self.left[position]))
-
-    def _write_parts(self, positions: Sequence[int]) -> None:
-        """The files first, then the state that names them."""
-        to_ask = {position: self.left[position] for position in positions}
-        start = len(self.state.parts) + 1
-        self.state.parts += write_parts(
-            self.judge, to_ask, self.run.folder, mark=self.state.mark, start=start, discount=DISCOUNT
-        )
-        self._save()
-
-    def _check_budget(self) -> None:
-        endpoint = self.judge.endpoint
-        cost = sum(part.cost_at_most for part in self.state.open if not part.batch_id)
-        if endpoint.max_cost is not None and endpoint.spent + cost > endpoint.max_cost:
-            raise BudgetSpent(
-                f"the batch may cost as much as USD {cost:.4f}, and of --max-cost USD {endpoint.max_cost:g} "
-                f"USD {endpoint.spent:.4f} is spent; nothing was submitted. The same command with a larger "
-                "--max-cost submits it"
-            )
 
     def _submit(self, part: Part) -> None:
         batch = self._find(part)
@@ -409,12 +354,15 @@ class Batch:
         for kind in ("output", "error"):
             identity = batch.get(f"{kind}_file_id")
             path = part.file(self.run.folder, kind)
-            if identity and not self._is_whole(path, getattr(part, f"{kind}_digest")):
-                self.transfer.download(str(identity), path)
-                setattr(part, f"{kind}_digest", digest_file(path))
-                self._save()
-            if identity:
-                files.append(path)
+            if not identity:
+                continue
+            files.append(path)
+            digest = getattr(part, f"{kind}_digest")
+            if digest and path.exists() and digest_file(path) == digest:
+                continue  # fetched by an earlier command, and unharmed
+            self.transfer.download(str(identity), path)
+            setattr(part, f"{kind}_digest", digest_file(path))
+            self._save()
         for position, judgment in collect_part(
             self.judge, part, self.left, files, hide=self.transfer.key.hide_in, discount=DISCOUNT
         ):
@@ -423,27 +371,16 @@ class Batch:
         self._save()
         self._clear(part)
 
-    def _is_whole(self, path: Path, digest: str) -> bool:
-        """Tell whether answers fetched by an earlier command lie there unharmed."""
-        return bool(digest) and path.exists() and digest_file(path) == digest
-
     def _clear(self, part: Part) -> None:
         with disk_errors(self.run.folder):
             for kind in ("", "output", "error"):
                 part.file(self.run.folder, kind).unlink(missing_ok=True)
 
     def _save(self) -> None:
-        write_state(self.run.folder, self.state)
-
-
-def _check_judge(judge: Any) -> BatchJudge:
-    for name in ("endpoint", "batch_path", "write_requests", "read_replies"):
-        if not hasattr(judge, name):
-            raise UserError(
-                f"--batch: the judge {judge.name!r} cannot ask in batches; prompted and decision judges can"
-            )
-    checked: BatchJudge = judge
-    return checked
+        path = self.run.folder / FILE
+        with disk_errors(path), replacing(path) as unfinished:
+            text = json.dumps({"format": FORMAT, **asdict(self.state)}, indent=1)
+            unfinished.write_text(f"{text}\n", encoding="utf-8")
 
 
 def _identity(answer: Mapping[str, Any]) -> str:

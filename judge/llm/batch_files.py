@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from hashlib import sha256
 from pathlib import Path
 from threading import Event
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from data.errors import OperationalError
 from data.files import disk_errors, replacing
@@ -17,6 +17,7 @@ from judge.llm.limits import guess_tokens
 
 MOST_REQUESTS: Final = 50_000  # a server takes no more in one file
 MOST_BYTES: Final = 200 * 10**6
+Result = TypeVar("Result")
 SLOWEST: Final = 3600.0  # seconds for one file, however steadily it comes
 
 
@@ -42,6 +43,15 @@ class Part:
         """Where its requests lie, or what the server gave of `kind`."""
         return folder / f"batch-{self.number}{'-' if kind else ''}{kind}.jsonl"
 
+    def __post_init__(self) -> None:
+        """Refuse what no part can hold: it may be read from a damaged file."""
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if type(value) is not item.type and not (item.type is float and type(value) is int):
+                raise TypeError(f"{item.name}: {value!r}")
+            if isinstance(value, int | float) and not value >= 0:
+                raise ValueError(f"{item.name}: {value!r}")
+
 
 def write_parts(
     judge: Any, to_ask: Mapping[int, Exchange], folder: Path, *, mark: str, start: int, discount: float
@@ -52,74 +62,44 @@ def write_parts(
     which keeps apart two runs that ask the same: the second was started so as to be asked anew.
     """
     parts: list[Part] = []
-    open_part = _Open(folder, mark)
-    prices = judge.endpoint.prices
+    prices, content, size = judge.endpoint.prices, list[bytes](), 0
+
+    def write_last() -> None:
+        part, data = parts[-1], b"".join(content)
+        part.digest = sha256(mark.encode() + data).hexdigest()
+        path = part.file(folder)
+        with disk_errors(path), replacing(path) as partial:
+            partial.write_bytes(data)
+
     for position, exchange in to_ask.items():
-        bodies = judge.write_requests(exchange)
-        lines = [
-            _line(f"{position}-{exchange.content_digest}-{number}", judge.batch_path, body)
-            for number, body in enumerate(bodies)
-        ]
-        if not open_part.has_room(lines):
-            parts.append(open_part.close(start + len(parts)))
-            open_part = _Open(folder, mark)
-        cost = 0.0
-        for body, line in zip(bodies, lines, strict=True):
+        lines, cost = list[bytes](), 0.0
+        for number, body in enumerate(judge.write_requests(exchange)):
+            identity = f"{position}-{exchange.content_digest}-{number}"
+            row = {"custom_id": identity, "method": "POST", "url": f"/v1{judge.batch_path}", "body": body}
+            line = f"{json.dumps(row)}\n".encode()  # in ASCII: a lone surrogate goes as its escape
+            lines.append(line)
             cost += discount * prices.cost(guess_tokens(body, len(line))) if prices else 0.0
-        open_part.add(position, lines, cost)
-    if open_part.lines:
-        parts.append(open_part.close(start + len(parts)))
+        size += sum(map(len, lines))
+        if not parts or len(content) + len(lines) > MOST_REQUESTS or size > MOST_BYTES:
+            if parts:
+                write_last()
+            parts.append(Part(number=start + len(parts), first=position, last=position))
+            content, size = [], sum(map(len, lines))
+        content += lines
+        parts[-1].last = position
+        parts[-1].requests += len(lines)
+        parts[-1].cost_at_most += cost
+    if parts:
+        write_last()
     return parts
 
 
-class _Open:
-    """A part that is being filled."""
-
-    def __init__(self, folder: Path, mark: str) -> None:
-        self.folder, self.mark = folder, mark
-        self.lines: list[bytes] = []
-        self.positions: list[int] = []
-        self.size, self.cost = 0, 0.0
-
-    def has_room(self, lines: list[bytes]) -> bool:
-        size = self.size + sum(map(len, lines))
-        return not self.lines or (len(self.lines) + len(lines) <= MOST_REQUESTS and size <= MOST_BYTES)
-
-    def add(self, position: int, lines: list[bytes], cost: float) -> None:
-        self.positions.append(position)
-        self.lines += lines
-        self.size += sum(map(len, lines))
-        self.cost += cost
-
-    def close(self, number: int) -> Part:
-        content = b"".join(self.lines)
-        part = Part(
-            number=number,
-            first=self.positions[0],
-            last=self.positions[-1],
-            requests=len(self.lines),
-            cost_at_most=self.cost,
-            digest=sha256(self.mark.encode() + content).hexdigest(),
-        )
-        path = part.file(self.folder)
-        with disk_errors(path), replacing(path) as partial:
-            partial.write_bytes(content)
-        return part
-
-
-def _line(identity: str, path: str, body: Mapping[str, Any]) -> bytes:
-    row = {"custom_id": identity, "method": "POST", "url": f"/v1{path}", "body": body}
-    return f"{json.dumps(row)}\n".encode()  # in ASCII: a lone surrogate goes as its escape
-
-
 class Refused(OperationalError):
-    """A call that has no answer; `may_have_come` where the server may have acted on it all the same."""
+    """A call that has no answer, and what came of it instead."""
 
     def __init__(self, message: str, attempt: Attempt) -> None:
         super().__init__(message)
-        self.is_passing = attempt.is_passing
-        self.may_have_come = attempt.may_have_cost
-        self.retry_after = attempt.retry_after
+        self.attempt = attempt
 
 
 class Transfer:
@@ -139,12 +119,12 @@ class Transfer:
     def list_batches(self, after: str) -> dict[str, Any]:
         """Fetch one page of the server's batches, behind the batch `after`."""
         page = {"limit": 100} | ({"after": after} if after else {})
-        return self._again("/batches", lambda client: client.batches.with_raw_response.list(**page))
+        return self._ask("/batches", lambda client: client.batches.with_raw_response.list(**page))
 
     def retrieve_batch(self, batch_id: str) -> dict[str, Any]:
         """Fetch how far a batch has come."""
         path = f"/batches/{batch_id}"
-        return self._again(path, lambda client: client.batches.with_raw_response.retrieve(batch_id))
+        return self._ask(path, lambda client: client.batches.with_raw_response.retrieve(batch_id))
 
     def create_batch(self, **about: Any) -> dict[str, Any]:
         """Submit once: whether to submit again is for the caller, who knows how to look whether it came."""
@@ -158,7 +138,7 @@ class Transfer:
                 file = (path.name, stream, "application/jsonl")
                 return client.files.with_raw_response.create(file=file, purpose="batch")
 
-        return self._again("/files", ask)
+        return self._ask("/files", ask)
 
     def download(self, file_id: str, to: Path) -> None:
         """Fetch a file of the server's, whole or not at all."""
@@ -173,25 +153,27 @@ class Transfer:
                 for part in response.iter_bytes():
                     out.write(part)
 
-        self._again(f"/files/{file_id}/content", ask)
+        self._ask(f"/files/{file_id}/content", ask)
 
-    def rest(self, refused: Refused, tries: int) -> None:
-        """Wait before the next try: as long as the server asks, else ever longer."""
-        if refused.retry_after is not None:
-            self.sleep(min(refused.retry_after, LONGEST_RETRY_AFTER))
-        else:
-            self.sleep(min(LONGEST_WAIT, 2.0**tries))
-
-    def _again(self, path: str, ask: Callable[[Any], Any]) -> dict[str, Any]:
-        """Ask until it is answered, where asking again changes nothing and may help."""
+    def try_again(self, act: Callable[[], Result], *, unless_it_came: bool = False) -> Result:
+        """Act until it succeeds, where it may; not where the server may have acted on it, if so asked."""
         for tries in range(self.endpoint.retries + 1):
             try:
-                return self._send(path, ask)
+                return act()
             except Refused as refused:
-                if not refused.is_passing or tries == self.endpoint.retries:
+                attempt = refused.attempt
+                is_over = not attempt.is_passing or tries == self.endpoint.retries
+                if is_over or (unless_it_came and attempt.may_have_cost):
                     raise
-                self.rest(refused, tries)
+                asked = attempt.retry_after  # by the server; else we wait ever longer
+                self.sleep(
+                    min(LONGEST_WAIT, 2.0**tries) if asked is None else min(asked, LONGEST_RETRY_AFTER)
+                )
         raise AssertionError("the last try returns or raises")
+
+    def _ask(self, path: str, ask: Callable[[Any], Any]) -> dict[str, Any]:
+        """Ask until it is answered, where asking again changes nothing."""
+        return self.try_again(lambda: self._send(path, ask))
 
     def _send(self, path: str, ask: Callable[[Any], Any]) -> dict[str, Any]:
         attempt = self._connections.send(ask, seconds=SLOWEST)

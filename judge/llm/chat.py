@@ -51,7 +51,7 @@ class Chat:
         first: CallFailed | None = None
         refused = self.refused
         while True:
-            body = self._body(messages, schema, seed, times, refused)
+            body = self.write_body(messages, schema=schema, seed=seed, times=times, refused=refused)
             try:
                 reply = self.endpoint.post(PATH, body)
             except CallFailed as failure:
@@ -73,18 +73,11 @@ class Chat:
         *,
         schema: Mapping[str, Any] | None = None,
         seed: int | None = None,
+        times: int = 1,
+        refused: frozenset[str] | None = None,
     ) -> dict[str, Any]:
-        """Write a request as `ask` would send it, as far as we know what the server refuses."""
-        return self._body(messages, schema, seed, 1, self.refused)
-
-    def _body(
-        self,
-        messages: Sequence[Mapping[str, str]],
-        schema: Mapping[str, Any] | None,
-        seed: int | None,
-        times: int,
-        refused: frozenset[str],
-    ) -> dict[str, Any]:
+        """Write a request as `ask` sends it, without what the server refuses as far as we know."""
+        refused = self.refused if refused is None else refused
         length = "max_completion_tokens" if "max_tokens" in refused else "max_tokens"
         body: dict[str, Any] = {
             "model": self.model,

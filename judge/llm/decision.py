@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any, Literal
 
 from data.errors import OperationalError, UserError
 from data.records import LABELS, Exchange, Judgment, judgment_of, unscored
 from data.rubric import Rubric, read_rubric
-from judge.llm.endpoint import CallFailed, Endpoint, Reply
+from judge.llm.endpoint import CallFailed, Endpoint, EndpointUser, Reply
 from judge.llm.fencing import Fenced, fence_exchange
 from judge.llm.limits import add_usage, lasting_usage
 
@@ -20,20 +20,14 @@ RAW = 1000  # characters kept of an answer that could not be used
 # The version of a judge follows from what it would send of this exchange.
 PROBE = Exchange(id="", prompt="I lost my keys.", response="Oh no!", situation="At night.", emotion="afraid")
 
+ProtocolName = Literal["decisions", "systemone"]
+
 
 class Unusable(Exception):
     """An answer that came and cannot be used, with the reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decided:
-    """A probability for every label, and for every component that the model gave one for."""
-
-    probabilities: dict[str, float]
-    components: dict[str, float]
-
-
-class DecisionJudge:
+class DecisionJudge(EndpointUser):
     """One call an exchange: a score over the three labels, and whether each component of empathy is there."""
 
     name = "decision"
@@ -44,7 +38,7 @@ class DecisionJudge:
         base_url: str = "",
         model: str = "",
         key_env: str = "",
-        protocol: Literal["decisions", "systemone"] = "decisions",
+        protocol: ProtocolName = "decisions",
         rubric: str = "crowd",
         concurrency: int = 32,
         timeout: float = 60.0,
@@ -89,20 +83,11 @@ class DecisionJudge:
         """The components that its judgments have probabilities of."""
         return tuple(self.rubric.components)
 
-    def stop(self) -> None:
-        """Finish the calls under way and try none again."""
-        self.endpoint.stop()
-
-    def close(self) -> None:
-        """Let go of the connections; the next judgment opens them again."""
-        self.endpoint.close()
-
     def write_request(self, fenced: Fenced) -> dict[str, Any]:
         """What is sent for one exchange."""
-        text = f"{fenced.notice}\n\n{fenced.text}"
-        if self.protocol == "systemone":
-            return {"model": self.endpoint.model, "state": text, "questions": ask_systemone(self.rubric)}
-        return {"model": self.endpoint.model, "input": text, "questions": ask_decisions(self.rubric)}
+        field = "state" if self.protocol == "systemone" else "input"
+        text, questions = f"{fenced.notice}\n\n{fenced.text}", write_questions(self.rubric, self.protocol)
+        return {"model": self.endpoint.model, field: text, "questions": questions}
 
     @property
     def batch_path(self) -> str:
@@ -120,60 +105,57 @@ class DecisionJudge:
         return self._read(exchange, fence_exchange(exchange), replies[0])
 
     def _ask(self, exchange: Exchange, fenced: Fenced) -> Judgment:
+        reply: Reply | CallFailed
         try:
-            reply = self.endpoint.post(f"/{self.protocol}", self.write_request(fenced))
+            reply = self.endpoint.post(self.batch_path, self.write_request(fenced))
         except CallFailed as failure:
             if failure.reason.startswith("HTTP 501"):
                 raise OperationalError(
                     f"{self.endpoint.base_url}, model {self.endpoint.model!r}: {failure.reason}; it answers "
                     f"no typed questions at /{self.protocol}: name another model, or another protocol"
                 ) from None
-            return self._read(exchange, fenced, failure)
+            reply = failure
         return self._read(exchange, fenced, reply)
 
     def _read(self, exchange: Exchange, fenced: Fenced, reply: Reply | CallFailed) -> Judgment:
-        if isinstance(reply, CallFailed):
-            told = _tell(fenced, reply.raw[:RAW])
-            return replace(unscored(exchange, reply.reason), rationale=told, usage=reply.usage or None)
-        usage = lasting_usage(reply.usage)
-        read = read_systemone if self.protocol == "systemone" else read_decisions
+        usage = reply.usage or None if isinstance(reply, CallFailed) else lasting_usage(reply.usage)
+        raw, components = "", dict[str, float]()
         try:
-            decided = read(reply.body, self.rubric)
+            if isinstance(reply, CallFailed):
+                raise Unusable(reply.reason)
+            read = read_systemone if self.protocol == "systemone" else read_decisions
+            levels, given = read(reply.body, self.rubric)
+            judgment, components = judgment_of(exchange, normalise(levels)), _probabilities(given)
         except Unusable as problem:
-            told = _tell(fenced, json.dumps(reply.body, ensure_ascii=False)[:RAW])
-            return replace(unscored(exchange, str(problem)), rationale=told, usage=usage)
-        return replace(
-            judgment_of(exchange, decided.probabilities),
-            components=decided.components or None,
-            rationale=_tell(fenced),
-            usage=usage,
-        )
+            judgment = unscored(exchange, str(problem))
+            raw = json.dumps(reply.body, ensure_ascii=False) if isinstance(reply, Reply) else reply.raw
+        # A line for each suspected injection, then the answer where it could not be used.
+        told = [*(f"suspected injection: {item}" for item in fenced.suspicions), raw[:RAW]]
+        rationale = "\n".join(told).strip() or None
+        return replace(judgment, components=components or None, rationale=rationale, usage=usage)
 
 
-def ask_decisions(rubric: Rubric) -> list[dict[str, Any]]:
-    """The questions as `/v1/decisions` takes them; they are answered in this order."""
-    levels = [{"label": label, "description": meaning} for label, meaning in rubric.labels.items()]
-    overall = {"type": "score", "name": OVERALL, "instructions": _overall(rubric), "levels": levels}
-    components = (
-        {"type": "predicate", "name": name, "instructions": _component(meaning)}
-        for name, meaning in rubric.components.items()
-    )
-    return [overall, *components]
-
-
-def ask_systemone(rubric: Rubric) -> dict[str, dict[str, Any]]:
-    """The questions as `/v1/systemone` takes them; levels have no names there, only their order."""
-    criteria = [f"{label}: {meaning}" for label, meaning in rubric.labels.items()]
-    overall = {"type": "score", "instructions": _overall(rubric), "criteria": criteria}
+def write_questions(rubric: Rubric, protocol: ProtocolName) -> list[Any] | dict[str, Any]:
+    """The questions as a protocol takes them: in order, or by name; `systemone` has no names for levels."""
+    overall = f"{rubric.definition.strip()}\n\n{rubric.question.strip()}"
     components = {
-        name: {"type": "noul", "instructions": _component(meaning)}
+        name: f"Does this hold of the listener's reply? {meaning}"
         for name, meaning in rubric.components.items()
     }
-    return {OVERALL: overall, **components}
+    if protocol == "systemone":
+        criteria = [f"{label}: {meaning}" for label, meaning in rubric.labels.items()]
+        score = {"type": "score", "instructions": overall, "criteria": criteria}
+        nouls = {name: {"type": "noul", "instructions": text} for name, text in components.items()}
+        return {OVERALL: score, **nouls}
+    levels = [{"label": label, "description": meaning} for label, meaning in rubric.labels.items()]
+    return [
+        {"type": "score", "name": OVERALL, "instructions": overall, "levels": levels},
+        *({"type": "predicate", "name": name, "instructions": text} for name, text in components.items()),
+    ]
 
 
-def read_decisions(body: Mapping[str, Any], rubric: Rubric) -> Decided:
-    """Answers in the order of the questions; each may be a refusal instead."""
+def read_decisions(body: Mapping[str, Any], rubric: Rubric) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is said of each label and each component: answers in the order of the questions."""
     names = [OVERALL, *rubric.components]
     answers = body.get("answers")
     if not isinstance(answers, list) or len(answers) != len(names):
@@ -185,22 +167,19 @@ def read_decisions(body: Mapping[str, Any], rubric: Rubric) -> Decided:
     levels = _expect(answers[0], "score").get("probabilities")
     if not isinstance(levels, list) or not all(isinstance(level, dict) for level in levels):
         raise Unusable("no probabilities for the labels")
-    found_labels = [level.get("label") for level in levels]
-    if sorted(map(str, found_labels)) != sorted(LABELS):
-        raise Unusable(
-            f"probabilities for {', '.join(map(str, found_labels))[:60] or 'nothing'}, not our labels"
-        )
-    by_label = {str(level["label"]): level.get("probability") for level in levels}
+    labels = [str(level.get("label")) for level in levels]
+    if sorted(labels) != sorted(LABELS):
+        raise Unusable(f"probabilities for {', '.join(labels)[:60] or 'nothing'}, not our labels")
     given = {
         name: answer.get("probability")
         for name, answer in zip(rubric.components, answers[1:], strict=True)
         if answer.get("type") == "predicate"
     }
-    return Decided(normalise(by_label), _probabilities(given))
+    return {str(level["label"]): level.get("probability") for level in levels}, given
 
 
-def read_systemone(body: Mapping[str, Any], rubric: Rubric) -> Decided:
-    """Answers by the names of the questions; levels by their position, written as text."""
+def read_systemone(body: Mapping[str, Any], rubric: Rubric) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The same from answers by the names of the questions; levels by their position, written as text."""
     answers = body.get("answers")
     if not isinstance(answers, dict) or not isinstance(answers.get(OVERALL), dict):
         raise Unusable("no answer to the question about the whole")
@@ -209,11 +188,10 @@ def read_systemone(body: Mapping[str, Any], rubric: Rubric) -> Decided:
         raise Unusable("no probabilities for the labels")
     if sorted(levels) != [str(position) for position in range(len(LABELS))]:
         raise Unusable(f"probabilities for {', '.join(sorted(levels))[:60] or 'nothing'}, not our labels")
-    by_label = {label: levels[str(position)] for position, label in enumerate(LABELS)}
     given = {
         name: answers[name].get("noul") for name in rubric.components if isinstance(answers.get(name), dict)
     }
-    return Decided(normalise(by_label), _probabilities(given))
+    return {label: levels[str(position)] for position, label in enumerate(LABELS)}, given
 
 
 def normalise(by_label: Mapping[str, Any]) -> dict[str, float]:
@@ -246,16 +224,3 @@ def _probabilities(values: Mapping[str, Any]) -> dict[str, float]:
         for name, value in values.items()
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
     }
-
-
-def _overall(rubric: Rubric) -> str:
-    return f"{rubric.definition.strip()}\n\n{rubric.question.strip()}"
-
-
-def _component(meaning: str) -> str:
-    return f"Does this hold of the listener's reply? {meaning}"
-
-
-def _tell(fenced: Fenced, rest: str = "") -> str | None:
-    """Write the rationale: a line a suspected injection, then the answer where it could not be used."""
-    return "\n".join([*(f"suspected injection: {item}" for item in fenced.suspicions), rest]).strip() or None

@@ -65,7 +65,10 @@ class Connections:
     ) -> None:
         import httpx
 
-        openai = _import_openai()
+        try:
+            import openai
+        except ImportError:
+            raise UserError(f"asking a server needs openai: {install_hint('prompted')}") from None
         self._key, self._timeout, self._most_bytes = key, timeout, most_bytes
         http_client = httpx.Client(
             headers={"Accept-Encoding": "identity"},
@@ -168,14 +171,6 @@ class Connections:
         raise error
 
 
-def _import_openai() -> Any:
-    try:
-        import openai
-    except ImportError:
-        raise UserError(f"asking a server needs openai: {install_hint('prompted')}") from None
-    return openai
-
-
 def read_attempt(status: int, text: str, key: Key, *, retry_after: float | None = None) -> Attempt:
     """Find the JSON object of an answer, or its problem; the key is hidden in either."""
     is_good = 200 <= status < 300
@@ -271,9 +266,7 @@ HOPELESS = frozenset({401, 402, 404, 405})  # every other call would be answered
 SPENT_QUOTAS = ("insufficient_quota", "billing_hard_limit_reached")
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
 LONGEST_RETRY_AFTER = 120.0
-GIVE_UP_AFTER = (
-    20  # calls in a row without an answer: the server is broken, and the rest would be unscored too
-)
+GIVE_UP_AFTER = 20  # calls in a row without an answer: the rest would be unscored, too
 RAW = 2000  # characters kept of an answer that was none
 
 
@@ -338,29 +331,12 @@ class Endpoint:
         self._answered = self._failed_in_a_row = 0
         self._dearest = 1.0  # the most a call has cost so far, over what was guessed for it
 
-    def __repr__(self) -> str:
-        return f"Endpoint(base_url={self.base_url!r}, model={self.model!r}, key_env={self.key_env!r})"
-
-    @property
-    def spent(self) -> float:
-        """USD so far, in this process."""
-        return self.budget.spent
-
-    @property
-    def max_cost(self) -> float | None:
-        """USD that may be spent in this process; None for any amount."""
-        return self.budget.most
-
-    @max_cost.setter
-    def max_cost(self, most: float | None) -> None:
-        self.budget.most = most
-
     def post(self, path: str, body: Mapping[str, Any]) -> Reply:
         """Send one request until it is answered; `CallFailed` when it will not be.
 
         `OperationalError` where every other call would fail as well, `BudgetSpent` before a call too many.
         """
-        if self.max_cost is not None and self.prices is None:
+        if self.budget.most is not None and self.prices is None:
             raise UserError(
                 f"a limit of cost needs prices, and none is known for {self.model!r}; "
                 "set prices = {input = ..., output = ...} in the judge's file, USD per million tokens"
@@ -371,10 +347,14 @@ class Endpoint:
         for tries in range(1, self.retries + 2):
             attempt, cost = self._try_once(path, body, guess)
             if attempt.body is not None:
-                self._note_success()
-                seconds = round(self._clock() - started, 3)
-                usage = self._usage(attempt.body, cost + may_have_cost, seconds=seconds, calls=tries)
-                return Reply(attempt.body, usage)
+                with self._lock:
+                    self._answered += 1
+                    self._failed_in_a_row = 0
+                used = read_tokens(attempt.body)
+                tokens = {"input_tokens": used.input, "output_tokens": used.output} if used else {}
+                paid = {"cost": round(cost + may_have_cost, 9)} if self.prices else {}
+                took = {"seconds": round(self._clock() - started, 3), "calls": tries}
+                return Reply(attempt.body, tokens | paid | took)
             may_have_cost += cost
             self._stop_if_hopeless(attempt, is_last=tries > self.retries)
             if not attempt.is_passing or tries > self.retries:
@@ -403,7 +383,11 @@ class Endpoint:
         """Try once: what came of it, and what it cost or may have cost."""
         import httpx
 
-        connections = self._open()
+        with self._lock:
+            if self._connections is None:
+                key = Key(self.key_env)
+                self._connections = Connections(base_url=self.base_url, key=key, timeout=self.timeout)
+            connections = self._connections
         guessed = self.prices.cost(guess) if self.prices else 0.0
         reserved = guessed * self._dearest
         self.budget.reserve(reserved, self._stopped.is_set)
@@ -428,14 +412,6 @@ class Endpoint:
         finally:
             self.budget.settle(reserved, cost)
         return attempt, cost
-
-    def _open(self) -> Connections:
-        with self._lock:
-            if self._connections is None:
-                self._connections = Connections(
-                    base_url=self.base_url, key=Key(self.key_env), timeout=self.timeout
-                )
-            return self._connections
 
     def _wait_turn(self, guess: Tokens) -> None:
         """Wait for a slot of the minute, and for the quiet that the server asked for."""
@@ -483,11 +459,6 @@ class Endpoint:
             "What was judged is kept: the same command goes on from there"
         )
 
-    def _note_success(self) -> None:
-        with self._lock:
-            self._answered += 1
-            self._failed_in_a_row = 0
-
     def _note_failure(self, attempt: Attempt, reason: str) -> None:
         """A refused request says nothing of the others; many without any answer do."""
         if attempt.status >= 400 and not attempt.is_passing:
@@ -498,10 +469,19 @@ class Endpoint:
         if failed >= GIVE_UP_AFTER:
             raise self._hopeless(f"{failed} calls in a row failed, the last: {reason}", "try again later.")
 
-    def _usage(self, body: Mapping[str, Any], cost: float, **about: float) -> dict[str, float]:
-        used = read_tokens(body)
-        tokens = {"input_tokens": used.input, "output_tokens": used.output} if used else {}
-        return tokens | ({"cost": round(cost, 9)} if self.prices else {}) | about
+
+class EndpointUser:
+    """A judge or a model that asks through one endpoint."""
+
+    endpoint: Endpoint
+
+    def stop(self) -> None:
+        """Finish the calls under way and try none again."""
+        self.endpoint.stop()
+
+    def close(self) -> None:
+        """Let go of all connections; the next call opens them again."""
+        self.endpoint.close()
 
 
 def endpoints_of(judge: Judge) -> list[Endpoint]:
@@ -524,7 +504,7 @@ def share_budget(judges: Iterable[Judge]) -> None:
 def limit_cost(judge: Judge, max_cost: float | None) -> None:
     """Let a judge spend no more than so many USD in this process; one that asks no server spends nothing."""
     for endpoint in endpoints_of(judge):
-        endpoint.max_cost = max_cost
+        endpoint.budget.most = max_cost
 
 
 def spent_by(judge: Judge) -> float:

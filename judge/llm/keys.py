@@ -21,8 +21,14 @@ class Key:
 
     def __init__(self, name: str) -> None:
         check_key_name(name)
-        self.name = name
-        self._value = _read(name) if name else ""
+        self.name, self._value = name, os.environ.get(name, "").strip() if name else ""
+        if name and not self._value:
+            raise UserError(
+                f"{name}: this environment variable is not set; export the key, or change key_env"
+            )
+        # Refused here: the error of the HTTP library further down would quote the header, and the key in it.
+        if not self._value.isascii() or not self._value.isprintable() or " " in self._value:
+            raise UserError(f"{name}: holds spaces, line breaks or letters that no key has; export it again")
 
     def __repr__(self) -> str:
         return f"Key({self.name!r})"
@@ -61,13 +67,3 @@ def check_key_name(name: str) -> None:
             "key_env: not the name of an environment variable; give the name, such as OPENAI_API_KEY, "
             "and never the key itself"
         )
-
-
-def _read(name: str) -> str:
-    value = os.environ.get(name, "").strip()
-    if not value:
-        raise UserError(f"{name}: this environment variable is not set; export the key, or change key_env")
-    # Refused here: the error of the HTTP library further down would quote the header, and the key in it.
-    if not value.isascii() or not value.isprintable() or " " in value:
-        raise UserError(f"{name}: holds spaces, line breaks or letters that no key has; export it again")
-    return value

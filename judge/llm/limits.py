@@ -4,7 +4,6 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from math import isfinite
 from pathlib import Path
 from threading import Condition, Lock
@@ -183,7 +182,7 @@ def find_prices(model: str, *, kind: str = "chat") -> Prices | None:
     True
     """
     plain = model.rpartition("/")[2]
-    table = _read_table()[kind]
+    table = tomllib.loads(PRICES.read_text(encoding="utf-8"))[kind]
     prices = table.get(plain) or table.get(DATED.sub("", plain))
     return Prices(**prices) if prices else None
 
@@ -247,8 +246,3 @@ def _count(table: Mapping[str, Any], *names: str) -> float | None:
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12:
             return float(value)
     return None
-
-
-@cache
-def _read_table() -> dict[str, dict[str, dict[str, float]]]:
-    return tomllib.loads(PRICES.read_text(encoding="utf-8"))

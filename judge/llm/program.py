@@ -1,7 +1,6 @@
 """What a prompted judge asks: a DSPy signature made from the rubric, and the messages that follow from it."""
 
 import json
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -19,6 +18,7 @@ from judge.llm.fencing import Fenced, fence_exchange
 
 PROMPTS: Final = Path(__file__).parents[1] / "prompts"
 HEADING: Final = "[[ ##"  # of a field, in the messages DSPy writes
+HOLE: Final = "\ue000exchange\ue000"  # where the exchange goes in a message
 REASON: Final = "reason"  # the field every mode asks for first, so that the label follows from it
 FORMAT: Final = 1  # of the file of a tuned program
 NOTE: Final = (
@@ -44,34 +44,27 @@ class Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """A program made ready to be asked: the fixed messages, with holes where the exchange goes.
+    """A program made ready to be asked: the fixed messages, and the parts of the `last` around the exchange.
 
-    `decides` is the field that holds the label, `labels` what it may say, `schema` the answer as JSON Schema.
+    `decides` is the field that holds the label, `schema` the answer as JSON Schema.
     """
 
     signature: Any
     adapter: Any
     fixed: tuple[Mapping[str, str], ...]
-    last: tuple[str, ...]  # the last message: text and names of inputs in turn
+    last: tuple[str, ...]
     decides: str
-    labels: tuple[str, ...]
     schema: Mapping[str, Any]
     again: str
 
-    def messages(self, texts: Mapping[str, str]) -> list[dict[str, str]]:
-        """The messages with `texts`, fenced already, in their places."""
-        parts = [texts[part] if number % 2 else part for number, part in enumerate(self.last)]
-        return [*map(dict, self.fixed), {"role": "user", "content": "".join(parts)}]
+    def messages(self, text: str) -> list[dict[str, str]]:
+        """The messages with an exchange, fenced already, in its place."""
+        return [*map(dict, self.fixed), {"role": "user", "content": text.join(self.last)}]
 
     def ask_again(self, answer: str, problem: str) -> list[dict[str, str]]:
         """What follows an answer that could not be read."""
         request = {"role": "user", "content": Template(self.again).safe_substitute(problem=problem)}
         return [{"role": "assistant", "content": answer}, request] if answer else [request]
-
-    def parse(self, text: str) -> dict[str, str]:
-        """The answer's fields; raises DSPy's `AdapterParseError` where one is missing or off its scale."""
-        fields: dict[str, str] = self.adapter.parse(self.signature, text)
-        return fields
 
 
 def present(exchange: Exchange) -> Fenced:
@@ -117,16 +110,27 @@ def make_form(program: Program, rubric: Rubric, *, reason_characters: int = 0) -
     wording = read_wording(program.mode)
     signature = make_signature(program, rubric)
     adapter = JSONAdapter()
-    holes = {name: f"\ue000{name}\ue000" for name in wording["inputs"]}
-    *fixed, last = adapter.format(signature, [dict(demo) for demo in program.demos], holes)
+    *fixed, last = adapter.format(signature, [dict(demo) for demo in program.demos], {"exchange": HOLE})
+    properties: dict[str, Any] = {}
+    for name, field in signature.output_fields.items():
+        values = getattr(field.annotation, "__args__", None)
+        properties[name] = {"type": "string"} | ({"enum": list(values)} if values else {})
+    # Only where asked for: not every server takes it, and one that refuses it would lose the whole schema.
+    if reason_characters:
+        properties[REASON]["maxLength"] = reason_characters
     return Form(
         signature=signature,
         adapter=adapter,
         fixed=tuple(fixed),
-        last=tuple(re.split("\ue000(.*?)\ue000", last["content"])),
+        last=tuple(last["content"].split(HOLE)),
         decides=list(wording["outputs"])[-1],
-        labels=LABELS,
-        schema=_schema_of(signature, reason_characters),
+        # In the shape OpenAI's strict mode takes; DSPy's own way to it is private and knows no `maxLength`.
+        schema={
+            "type": "object",
+            "properties": properties,
+            "required": list(properties),
+            "additionalProperties": False,
+        },
         again=wording["again"]["message"],
     )
 
@@ -147,26 +151,6 @@ def make_signature(program: Program, rubric: Rubric) -> Any:
             fields[name] = (scale, dspy.OutputField(desc=text))
     fields[decides] = (scale, dspy.OutputField(desc=what))
     return dspy.Signature(fields, program.instructions)
-
-
-def _schema_of(signature: Any, reason_characters: int) -> dict[str, Any]:
-    """The answer as JSON Schema, in the shape OpenAI's strict mode takes.
-
-    Written here, since DSPy's own way to it is private and knows no longest length. `maxLength` is left out
-    unless asked for: not every server takes it, and one that refuses it would lose the whole schema.
-    """
-    properties: dict[str, Any] = {}
-    for name, field in signature.output_fields.items():
-        values = getattr(field.annotation, "__args__", None)
-        properties[name] = {"type": "string"} | ({"enum": list(values)} if values else {})
-    if reason_characters:
-        properties[REASON]["maxLength"] = reason_characters
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
 
 
 def _as_list(items: Mapping[str, str]) -> str:

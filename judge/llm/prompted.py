@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from data.errors import UserError
-from data.records import Exchange, Judgment, judgment_of, unscored
+from data.records import LABELS, Exchange, Judgment, judgment_of, unscored
 from data.rubric import read_rubric
 from judge.llm.answers import OUT_OF_TOKENS, Answer, Unusable, read_answer, sample_probabilities, shorten
 from judge.llm.chat import PATH, Chat
-from judge.llm.endpoint import CallFailed, Endpoint, Reply
+from judge.llm.endpoint import CallFailed, Endpoint, EndpointUser, Reply
 from judge.llm.fencing import Fenced
 from judge.llm.limits import add_usage, lasting_usage
 from judge.llm.program import REASON, Form, Mode, default_program, make_form, present, read_program
@@ -32,7 +32,7 @@ class Outcome:
     usage: Mapping[str, float] = field(default_factory=dict)
 
 
-class PromptedJudge:
+class PromptedJudge(EndpointUser):
     """Asks a chat model at any OpenAI-compatible server.
 
     `mode`: one label (direct), or the rubric's components and then the whole (analytic).
@@ -86,10 +86,9 @@ class PromptedJudge:
         self.seed, self.reask, self.reason_characters = seed, reask, reason_characters
         self.model, self.concurrency = model, concurrency
         self.rubric = read_rubric(rubric)
-        self.program = (
-            read_program(Path(program), self.rubric, mode) if program else default_program(self.rubric, mode)
-        )
-        takes_logprobs = probabilities == "logprobs" or (probabilities == "auto" and samples == 1)
+        self.program = default_program(self.rubric, mode)
+        if program:
+            self.program = read_program(Path(program), self.rubric, mode)
         self.endpoint = Endpoint(
             base_url=base_url,
             model=model,
@@ -114,7 +113,7 @@ class PromptedJudge:
             model=model,
             max_tokens=max_tokens,
             temperature=temperature if temperature is not None else float(samples > 1),
-            logprobs=takes_logprobs,
+            logprobs=probabilities == "logprobs" or (probabilities == "auto" and samples == 1),
             schema=json_schema != "never",
             optional=frozenset({"max_tokens", "seed"} | left_out),
             extra_body=extra_body or {},
@@ -133,7 +132,7 @@ class PromptedJudge:
     def version(self) -> str:
         """A digest of all that decides a judgment; where the server stands does not."""
         probe = present(Exchange(id="", prompt="prompt", response="response")).text
-        asked = [self.form.messages({"exchange": probe}), self.form.again, self.form.schema]
+        asked = [self.form.messages(probe), self.form.again, self.form.schema]
         decoding = [self.chat.temperature, self.chat.max_tokens, self.chat.logprobs, self.chat.schema]
         how = [self.samples, self.probabilities, self.seed, self.reask, dict(self.chat.extra_body)]
         source = [self.program.digest, self.rubric.digest]
@@ -142,13 +141,13 @@ class PromptedJudge:
 
     def judge(self, exchange: Exchange) -> Judgment:
         fenced = present(exchange)
-        return self._tell(exchange, fenced, self.ask({"exchange": fenced.text}, self.form))
+        return self._tell(exchange, fenced, self.ask(fenced.text, self.form))
 
     def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]:
         """What would be sent about an exchange, a body a sample; a batch asks these all at once."""
         if self.reask:
             raise UserError("--batch: not with reask = 1, which asks one thing after another")
-        messages = self.form.messages({"exchange": present(exchange).text})
+        messages = self.form.messages(present(exchange).text)
         return [
             self.chat.write_body(messages, schema=self.form.schema, seed=self.seed + number)
             for number in range(self.samples)
@@ -158,7 +157,7 @@ class PromptedJudge:
         """The judgment that follows from the replies to `write_requests`, in its order."""
         answers = [_read(reply, self.form) for reply in replies]
         usage = add_usage(reply.usage for reply in replies)
-        return self._tell(exchange, present(exchange), self._conclude(answers, self.form, usage))
+        return self._tell(exchange, present(exchange), self._conclude(answers, usage))
 
     def _tell(self, exchange: Exchange, fenced: Fenced, outcome: Outcome) -> Judgment:
         words = [f"suspected injection: {item}" for item in fenced.suspicions] + [outcome.note]
@@ -168,28 +167,23 @@ class PromptedJudge:
             words.append(problem.raw)
         else:
             judgment = judgment_of(exchange, outcome.probabilities)
-            words.append(self._rationale(outcome.fields))
+            fields = outcome.fields
+            parts = [f"{name} {fields[name]}" for name in self.rubric.components if name in fields]
+            words.append(f"{', '.join(parts)}. {fields[REASON]}" if parts else fields[REASON])
         rationale = "\n".join(filter(None, words))
         return replace(judgment, rationale=rationale or None, usage=lasting_usage(outcome.usage) or None)
 
-    def stop(self) -> None:
-        """End all waiting for other tries."""
-        self.endpoint.stop()
-
-    def close(self) -> None:
-        """Let go of all connections."""
-        self.endpoint.close()
-
-    def ask(self, texts: Mapping[str, str], form: Form) -> Outcome:
+    def ask(self, text: str, form: Form) -> Outcome:
         """What a form's answers say of one exchange; tuning tries its candidates out through this, too."""
-        samples = [self._ask_once(texts, form, self.seed + number) for number in range(self.samples)]
+        samples = [self._ask_once(text, form, self.seed + number) for number in range(self.samples)]
         usage = add_usage(usage for _, usage in samples)
-        return self._conclude([answer for answer, _ in samples], form, usage)
+        return self._conclude([answer for answer, _ in samples], usage)
 
-    def _conclude(
-        self, samples: Sequence[Answer | Unusable], form: Form, usage: Mapping[str, float]
-    ) -> Outcome:
-        """Say what the samples say together; nothing, where half of them or more are unusable."""
+    def _conclude(self, samples: Sequence[Answer | Unusable], usage: Mapping[str, float]) -> Outcome:
+        """Say what the samples say together; nothing, where half of them or more are unusable.
+
+        The fields are those of an answer that gave the likeliest label.
+        """
         answers = [item for item in samples if isinstance(item, Answer)]
         failures = [item for item in samples if isinstance(item, Unusable)]
         note = ""
@@ -197,29 +191,24 @@ class PromptedJudge:
             note = f"{len(failures)} of {self.samples} samples gave no label: {failures[0].reason}"
         if 2 * len(answers) <= self.samples:  # the few that answered need not be like the others
             return Outcome(unusable=failures[0], note=note, usage=usage)
-        return replace(self._weigh(answers, form), note=note, usage=usage)
-
-    def _weigh(self, answers: list[Answer], form: Form) -> Outcome:
-        """Take probabilities from answers, and the fields of one that gave the likeliest label."""
         given = [answer.probabilities for answer in answers if answer.probabilities is not None]
         if self.samples > 1 and self.probabilities != "logprobs":
-            weights = sample_probabilities([answer.label for answer in answers], form.labels)
+            weights = sample_probabilities([answer.label for answer in answers])
         elif given and self.probabilities != "none":
-            weights = {label: sum(item[label] for item in given) / len(given) for label in form.labels}
+            weights = {label: sum(item[label] for item in given) / len(given) for label in LABELS}
         elif self.probabilities == "logprobs":
             reason = 'no logprobs: the server gave none; use samples, or probabilities = "none"'
-            return Outcome(unusable=Unusable(reason=reason, raw=shorten(json.dumps(dict(answers[0].fields)))))
+            unusable = Unusable(reason=reason, raw=shorten(json.dumps(dict(answers[0].fields))))
+            return Outcome(unusable=unusable, note=note, usage=usage)
         else:
-            weights = {label: float(label == answers[0].label) for label in form.labels}
-        likeliest = max(form.labels, key=weights.__getitem__)
+            weights = {label: float(label == answers[0].label) for label in LABELS}
+        likeliest = max(LABELS, key=weights.__getitem__)
         shown = next((answer for answer in answers if answer.label == likeliest), answers[0])
-        return Outcome(fields=shown.fields, probabilities=weights)
+        return Outcome(fields=shown.fields, probabilities=weights, note=note, usage=usage)
 
-    def _ask_once(
-        self, texts: Mapping[str, str], form: Form, seed: int
-    ) -> tuple[Answer | Unusable, dict[str, float]]:
+    def _ask_once(self, text: str, form: Form, seed: int) -> tuple[Answer | Unusable, dict[str, float]]:
         """Ask for one answer, and where it cannot be read and a re-ask is allowed, for the next."""
-        messages, times = form.messages(texts), 1
+        messages, times = form.messages(text), 1
         usages: list[Mapping[str, float]] = []
         answer: Answer | Unusable = Unusable(reason="not asked")
         for _ in range(1 + self.reask):
@@ -236,13 +225,8 @@ class PromptedJudge:
             if OUT_OF_TOKENS in answer.reason:
                 times = 2
             else:
-                messages = form.messages(texts) + form.ask_again(answer.raw, answer.reason.partition(":")[0])
+                messages = form.messages(text) + form.ask_again(answer.raw, answer.reason.partition(":")[0])
         return answer, add_usage(usages)
-
-    def _rationale(self, fields: Mapping[str, str]) -> str:
-        """The reason, behind the labels of the components where these were asked for."""
-        parts = [f"{name} {fields[name]}" for name in self.rubric.components if name in fields]
-        return f"{', '.join(parts)}. {fields[REASON]}" if parts else fields[REASON]
 
 
 def _read(reply: Reply | CallFailed, form: Form) -> Answer | Unusable:

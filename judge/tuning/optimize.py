@@ -61,13 +61,13 @@ def optimize(
     """
     parts = split_rated(merge_ratings(examples), held_out_part=held_out_part, seed=seed)
     put_by = _check_calls(max_calls, parts, each=judge.most_calls)
-    start, began, calls = replace(judge.program, digest=""), judge.endpoint.spent, judge.endpoint.calls
+    start, began, calls = replace(judge.program, digest=""), judge.endpoint.budget.spent, judge.endpoint.calls
     tryout = Tryout(judge=judge, meter=Meter(limit=max_calls - put_by))
     with _spending(judge, max_cost, began):
         on_step(f"asking about {len(parts.held_out):,} held-out replies")
         tryout.ask_all(start, parts.held_out)
         # Twice what the first look cost: with examples in it, a prompt is longer.
-        with _spending(judge, max_cost, began, put_by=2 * (judge.endpoint.spent - began)):
+        with _spending(judge, max_cost, began, put_by=2 * (judge.endpoint.budget.spent - began)):
             on_step(f"searching with {len(parts.learn) + len(parts.choose):,} others ({method})")
             tryout.ask_all(start, parts.choose)
             stopped = search(tryout, start, parts, method, metric, seed=seed, demos=demos)
@@ -81,7 +81,7 @@ def optimize(
         parts=parts,
         candidates=len(tryout.candidates),
         calls=judge.endpoint.calls - calls,
-        cost=round(judge.endpoint.spent - began, 6),
+        cost=round(judge.endpoint.budget.spent - began, 6),
         stopped=stopped,
     )
 
@@ -123,13 +123,13 @@ def _spending(
     judge: PromptedJudge, max_cost: float | None, began: float, put_by: float = 0.0
 ) -> Iterator[None]:
     """Lets the endpoint spend no more than `max_cost`, less what is put by for later."""
-    before = judge.endpoint.max_cost
+    before = judge.endpoint.budget.most
     if max_cost is not None:
-        judge.endpoint.max_cost = began + max(0.0, max_cost - put_by)
+        judge.endpoint.budget.most = began + max(0.0, max_cost - put_by)
     try:
         yield
     finally:
-        judge.endpoint.max_cost = before
+        judge.endpoint.budget.most = before
 
 
 def tune(

@@ -180,9 +180,7 @@ class Tryout:
         outcome = self.ledger.get((digest, text))
         if outcome is None:
             form = self.forms[digest]
-            outcome = self.meter.call(
-                lambda: self.judge.ask({"exchange": text}, form), most=self.judge.most_calls
-            )
+            outcome = self.meter.call(lambda: self.judge.ask(text, form), most=self.judge.most_calls)
             self.ledger[digest, text] = outcome
         return outcome
 

@@ -57,13 +57,14 @@ def read_text(mode: str) -> Callable[[bytes], None]:
     """The bytes as what a model wrote; a label is one of the scale, or there is none."""
 
     def target(data: bytes) -> None:
+        from data.records import LABELS
         from judge.llm.answers import Answer, read_answer
 
         form = _form(mode)
         body = {"choices": [{"message": {"content": data.decode("utf-8", "replace")}}]}
         answer = read_answer(body, form)
         if isinstance(answer, Answer):
-            assert answer.label in form.labels
+            assert answer.label in LABELS
         else:
             assert answer.reason
 

@@ -120,7 +120,7 @@ def read_batch(data: bytes) -> None:
     path = written(data, "batch/batch.json")
     state = read_state(path.parent)
     assert state is not None
-    assert state.requests >= 0 or state.done
+    assert all(part.requests >= 0 for part in state.parts)
 
 
 def read_history(data: bytes) -> None:

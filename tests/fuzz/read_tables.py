@@ -139,11 +139,11 @@ def read_questionnaire(path: Path) -> Any:
 
 def read_rubric(path: Path) -> Any:
     from data.rubric import read_rubric
-    from judge.llm.decision import ask_decisions
+    from judge.llm.decision import write_questions
     from judge.llm.program import default_program
 
     rubric = read_rubric(str(path))
-    return [ask_decisions(rubric), default_program(rubric, "direct")]
+    return [write_questions(rubric, "decisions"), default_program(rubric, "direct")]
 
 
 def read_judge(path: Path) -> Any:

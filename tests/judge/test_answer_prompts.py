@@ -11,11 +11,11 @@ from servers import Answer, Call, ScriptedServer, answer_chat
 from commands.respond import check_answered
 from data.errors import BudgetSpent, OperationalError, UserError
 from data.records import EMOTIONS, Exchange, Turn
+from data.runs import FinishedRun
 from data.tables import SAMPLE_PROMPTS, read_exchanges, read_prompts, read_rows, write_rows
 from judge.llm.answer_prompts import (
     DEFINITION,
     ModelConfig,
-    Responded,
     Responder,
     make_model_config,
     plan_responses,
@@ -44,7 +44,7 @@ def write_prompts(path: Path, count: int) -> Path:
 
 def ask(
     prompts: Path, folder: Path, base_url: str, *, limit: int | None = None, **settings: Any
-) -> Responded:
+) -> FinishedRun:
     max_cost = settings.pop("max_cost", None)
     config = ModelConfig(**{"model": "m", "base_url": base_url, "retries": 0, **settings})
     responder = Responder(config)
@@ -164,7 +164,7 @@ def test_responses_are_ready_to_score_and_the_manifest_says_who_answered_how(tmp
         done = ask(
             prompts, tmp_path / "run", server.base_url, name="ours", temperature=0.3, seed=4, prices=PRICES
         )
-    rows = list(read_exchanges(done.responses))
+    rows = list(read_exchanges(done.folder / "responses.jsonl"))
     assert [row.id for row in rows] == [f"p{n}" for n in range(6)]
     assert rows[3].response.endswith("3 coins.")
     assert (rows[3].model, rows[3].emotion) == ("ours", "sad")
@@ -197,7 +197,7 @@ def test_failures_are_kept_counted_and_never_responses(tmp_path: Path) -> None:
     with ScriptedServer(script) as server:
         done = ask(prompts, tmp_path / "run", server.base_url)
         again = ask(prompts, tmp_path / "run", server.base_url)
-    assert [row.id for row in read_exchanges(done.responses)] == ["p3", "p5"]
+    assert [row.id for row in read_exchanges(done.folder / "responses.jsonl")] == ["p3", "p5"]
     assert done.manifest["counts"] == {"prompts": 6, "responses": 2, "failed": 4}
     assert done.manifest["reasons"] == {
         "HTTP 400: no such thing": 1,
@@ -237,7 +237,7 @@ def test_more_is_asked_and_nothing_twice(tmp_path: Path) -> None:
         whole = ask(prompts, tmp_path / "whole", server.base_url)
         (tmp_path / "run/responses.jsonl").write_text("spoilt by hand\n")
         assert ask(prompts, tmp_path / "run", server.base_url).asked == 0
-    assert (tmp_path / "run/responses.jsonl").read_bytes() == whole.responses.read_bytes()
+    assert (tmp_path / "run/responses.jsonl").read_bytes() == (whole.folder / "responses.jsonl").read_bytes()
     assert len({call.text for call in server.calls[:8]}) == 8
 
 

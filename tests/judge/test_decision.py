@@ -386,13 +386,13 @@ def test_what_ends_a_run_is_told_and_nobody_waits_any_longer(
 def test_a_budget_stops_a_run_that_can_be_taken_up_again(write_responses: Write, open_judge: Open) -> None:
     server, judge = open_judge(concurrency=4)
     path = write_responses(100)
-    judge.endpoint.max_cost = 0.004  # a call costs USD 0.0001
+    judge.endpoint.budget.most = 0.004  # a call costs USD 0.0001
     with pytest.raises(BudgetSpent):
         score_file(path, judge=judge, out="run", calibration=None)
-    assert judge.endpoint.spent <= 0.004
+    assert judge.endpoint.budget.spent <= 0.004
     kept = Path("run/journal.jsonl").read_bytes().count(b"\n")
     assert kept == len(server.calls) > 20
-    judge.endpoint.max_cost = None
+    judge.endpoint.budget.most = None
     scored = score_file(path, judge=judge, out="run", calibration=None)
     assert scored.asked == 100 - kept
     assert len(server.calls) == 100

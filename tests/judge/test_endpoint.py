@@ -94,14 +94,14 @@ def test_a_call_sends_its_body_and_key_and_counts_what_it_took(ask: Any) -> None
     [call] = server.calls
     assert (call.path, call.body) == ("/v1/chat/completions", BODY)
     assert call.headers["authorization"] == f"Bearer {SECRET}"
-    assert endpoint.spent == pytest.approx(0.025)
+    assert endpoint.budget.spent == pytest.approx(0.025)
     assert endpoint.calls == 1
 
 
 def test_without_a_price_no_cost_is_made_up(ask: Any) -> None:
     _, endpoint = ask(answer_chat)
     assert "cost" not in endpoint.post("/chat/completions", BODY).usage
-    assert endpoint.spent == 0
+    assert endpoint.budget.spent == 0
 
 
 def test_what_the_server_had_read_before_costs_less(ask: Any) -> None:
@@ -114,8 +114,8 @@ def test_an_answer_that_does_not_say_what_it_took_costs_what_was_guessed(ask: An
     _, endpoint = ask(lambda call: Answer(body={"fine": True}), prices=PRICES)
     reply = endpoint.post("/x", BODY)
     assert "input_tokens" not in reply.usage
-    assert reply.usage["cost"] == pytest.approx(endpoint.spent)
-    assert endpoint.spent > 0.01
+    assert reply.usage["cost"] == pytest.approx(endpoint.budget.spent)
+    assert endpoint.budget.spent > 0.01
 
 
 def test_without_a_variable_no_key_is_sent(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,8 +248,8 @@ def test_what_may_have_been_charged_is_counted(ask: Any) -> None:
     _, endpoint = ask(lambda call: Answer(body="x" * 100, cut=True), prices=PRICES, retries=1)
     with pytest.raises(CallFailed) as caught:
         endpoint.post("/x", BODY)
-    assert caught.value.usage["cost"] == pytest.approx(endpoint.spent)
-    assert endpoint.spent > 0.02
+    assert caught.value.usage["cost"] == pytest.approx(endpoint.budget.spent)
+    assert endpoint.budget.spent > 0.02
 
 
 def test_a_status_inside_a_good_answer_counts(ask: Any) -> None:
@@ -584,11 +584,11 @@ def test_a_budget_stops_before_the_call_that_would_break_it(ask: Any) -> None:
         while True:
             endpoint.post("/x", BODY)
             done += 1
-    assert 0 < endpoint.spent <= 0.101
+    assert 0 < endpoint.budget.spent <= 0.101
     assert len(server.calls) == done == 3
-    endpoint.max_cost = 1.0
+    endpoint.budget.most = 1.0
     endpoint.post("/x", BODY)
-    assert endpoint.spent == pytest.approx(0.025 * (done + 1))
+    assert endpoint.budget.spent == pytest.approx(0.025 * (done + 1))
 
 
 def test_a_budget_holds_for_all_threads_together(ask: Any) -> None:
@@ -606,7 +606,7 @@ def test_a_budget_holds_for_all_threads_together(ask: Any) -> None:
     assert done == len(server.calls) == 11, (
         "as many as one after the other: guesses that were too high block none"
     )
-    assert endpoint.spent == pytest.approx(0.025 * done)
+    assert endpoint.budget.spent == pytest.approx(0.025 * done)
 
 
 def test_a_budget_without_a_price_is_refused(ask: Any) -> None:
@@ -623,7 +623,7 @@ def test_calls_that_cost_more_than_guessed_are_guessed_higher_from_then_on(ask: 
     endpoint.post("/x", BODY)
     with pytest.raises(BudgetSpent):
         endpoint.post("/x", BODY)
-    assert endpoint.spent == pytest.approx(0.4)
+    assert endpoint.budget.spent == pytest.approx(0.4)
 
 
 def test_several_endpoints_may_share_a_budget(ask: Any) -> None:
@@ -634,7 +634,7 @@ def test_several_endpoints_may_share_a_budget(ask: Any) -> None:
     with pytest.raises(BudgetSpent):
         for _ in range(3):
             second.post("/x", BODY)
-    assert first.spent == second.spent <= 0.06
+    assert first.budget.spent == second.budget.spent <= 0.06
 
 
 def test_numbers_no_server_should_send_do_no_harm(ask: Any) -> None:
@@ -643,5 +643,5 @@ def test_numbers_no_server_should_send_do_no_harm(ask: Any) -> None:
         _, endpoint = ask(lambda call, body=body: Answer(body=body), prices=PRICES)
         reply = endpoint.post("/x", BODY)
         assert "input_tokens" not in reply.usage
-        assert 0 < endpoint.spent < 1
+        assert 0 < endpoint.budget.spent < 1
         json.dumps(dict(reply.usage), allow_nan=False)

@@ -138,7 +138,7 @@ def test_spent_money_ends_the_search_as_well(make: Make, examples: list[Example]
         tuned = optimize(examples, judge, max_calls=10_000, max_cost=0.04, demos=2)
         assert tuned.cost <= 0.04
         assert tuned.stopped
-        assert judge.endpoint.max_cost is None, "as it was before"
+        assert judge.endpoint.budget.most is None, "as it was before"
 
 
 def test_a_server_that_is_gone_ends_it_with_a_word(make: Make, examples: list[Example]) -> None:
@@ -198,7 +198,7 @@ def test_a_program_is_saved_readably_and_loads_only_unchanged(tmp_path: Path, ma
     assert read_program(path, rubric, "direct") == replace(program, digest=digest)
     plain, tuned = make(), make(program=str(path))
     assert plain.version != tuned.version
-    messages = tuned.form.messages({"exchange": "X"})
+    messages = tuned.form.messages("X")
     assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]
     assert "Look closely." in messages[0]["content"]
     assert json.loads(messages[2]["content"]) == {"reason": "Glad.", "label": "Good"}

@@ -148,7 +148,7 @@ def test_members_share_one_budget(write_responses: Write) -> None:
         path = write_responses(30)
         with pytest.raises(BudgetSpent, match="--max-cost"):
             score_file(path, judge=judge, out="run", calibration=None)
-        assert 0.05 < first.spent == second.spent <= 0.1, "a cent a call, whoever makes it"
+        assert 0.05 < first.budget.spent == second.budget.spent <= 0.1, "a cent a call, whoever makes it"
         limit_cost(judge, None)
         scored = score_file(path, judge=judge, out="run", calibration=None)
         assert scored.summary["counts"]["judged"] == 30

@@ -311,18 +311,14 @@ def test_a_label_glued_to_its_quote_is_found(ask: Ask) -> None:
 
 
 def test_labels_that_begin_alike_are_told_apart_where_they_part() -> None:
-    from data.rubric import read_rubric
     from judge.llm.answers import label_probabilities
-    from judge.llm.program import default_program, make_form
 
-    rubric = read_rubric()
-    form = replace(
-        make_form(default_program(rubric, "direct"), rubric), labels=("Very bad", "Very good", "So")
-    )
+    labels = ("Very bad", "Very good", "So")
     first = token("Very", Very=0.8, So=0.2)
     second = token(" good", _good=0.75, _bad=0.25)
-    found = label_probabilities([*HEAD, first, second, token('"}')], form, "Very good")
-    assert found == pytest.approx({"Very bad": 0.2, "Very good": 0.6, "So": 0.2})
+    tokens = [*HEAD, first, second, token('"}')]
+    probabilities = label_probabilities(tokens, "label", "Very good", labels)
+    assert probabilities == pytest.approx({"Very bad": 0.2, "Very good": 0.6, "So": 0.2})
 
 
 def test_a_label_beyond_the_list_gets_what_the_least_of_it_has(ask: Ask) -> None:
