@@ -379,7 +379,7 @@ def test_a_gullible_model_behind_the_judge_is_found_out(kind: str) -> None:
     assert named["headings"].to_good.value == 0
 
 
-@pytest.mark.parametrize("limit", [2, pytest.param(None, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("limit", [2, pytest.param(None, marks=pytest.mark.campaign)])
 def test_the_default_judge_is_hardly_ever_talked_into_good(limit: int | None) -> None:
     found = run_attacks(load_judge("classifier"), limit=limit)
     assert found.plain["unscored"] == 0 and found.plain["Bad"] >= 40

@@ -1,6 +1,6 @@
 """The long campaigns, one after another, and what they found as one JSON file: `make trust`.
 
-    python tests/trust/trust.py [--only faults inputs attacks requests] [--json build/trust.json]
+    python tests/trust/trust.py [--only faults inputs attacks requests tests] [--json build/trust.json]
 
 Parts that are not run again keep what an earlier run found. The exit code is 1 if one of them found harm.
 """
@@ -15,12 +15,13 @@ from time import monotonic
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-# Each prints one JSON object to stdout and says by its exit code whether it found harm.
+# Each says by its exit code whether it found harm; all but the last print one JSON object to stdout.
 PARTS: Final = {
     "faults": ("tests/trust/trust_faults.py", "--seeds", "8", "--seconds", "900"),
     "inputs": ("tests/fuzz/run.py", "--inputs", "200000"),
     "attacks": ("cli.py", "calibrate", "--attack", "classifier", "--json"),
     "requests": ("tests/support/fuzz_serving.py",),
+    "tests": ("-m", "pytest", "-m", "campaign", "-q", "tests/slow"),
 }
 
 
@@ -41,7 +42,7 @@ def main() -> int:
             "ended": datetime.now(UTC).isoformat(timespec="minutes"),
             "seconds": round(monotonic() - started),
             "exit": done.returncode,
-            "found": json.loads(done.stdout) if done.stdout.strip() else None,
+            "found": json.loads(done.stdout) if done.stdout.startswith("{") else None,
         }
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

@@ -17,7 +17,7 @@ def nursery() -> Iterator[Nursery]:
         yield running
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_a_training_killed_at_any_step_makes_the_same_judge(
     nursery: Nursery, tmp_path: Path, rated_files: tuple[Path, Path], tiny_toml: Path
 ) -> None:

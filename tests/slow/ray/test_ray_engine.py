@@ -174,7 +174,7 @@ def test_a_store_in_memory_is_refused(tmp_path: Path) -> None:
         score("memory://rows/a.jsonl", tmp_path / "run", workers=1)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.usefixtures("ray")
 def test_a_hundred_thousand_with_a_worker_killed(tmp_path: Path) -> None:
     path = write_many(tmp_path / "rows.jsonl", 100_000)
@@ -185,7 +185,7 @@ def test_a_hundred_thousand_with_a_worker_killed(tmp_path: Path) -> None:
     assert_same(tmp_path / "one", tmp_path / "many")
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.usefixtures("ray")
 def test_the_classifier_with_a_worker_killed(tmp_path: Path) -> None:
     path = write_many(tmp_path / "rows.jsonl", 5000)
@@ -196,7 +196,7 @@ def test_the_classifier_with_a_worker_killed(tmp_path: Path) -> None:
     assert_same(tmp_path / "one", tmp_path / "many")
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_a_driver_killed_midway_goes_on_and_leaves_no_process(tmp_path: Path, start: Start) -> None:
     words = ("score", write_many(tmp_path / "rows.jsonl", 40_000), "--judge", "length", "--out")
     assert start(*words, "one").wait(timeout=300) == 0

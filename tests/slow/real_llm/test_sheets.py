@@ -33,7 +33,7 @@ def fill(folder: Path, base_url: str, inquiry: Inquiry, **settings: Any) -> Fini
     return run_alignment(reporter, plan_alignment(reporter), folder)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_a_real_model_answers_for_36_situations_in_3_orders(tmp_path: Path, base_url: str) -> None:
     situations = choose_situations(read_situations(), per_factor=1)
     inquiry = Inquiry(questionnaire=PANAS, situations=situations, orders=3, defaults=3)
