@@ -30,7 +30,7 @@ def holm(p_values: ArrayLike) -> Floats:
 def benjamini_hochberg(p_values: ArrayLike) -> Floats:
     """Adjusted so that of those below .05 at most one in twenty is expected to be false.
 
-    By hand, since scipy.stats takes seconds to load; the tests hold it to scipy's.
+    By hand, since nights load nothing else of scipy.stats, which takes seconds; the tests hold it to scipy's.
 
     >>> benjamini_hochberg([0.01, 0.04, np.nan, 0.03]).round(2).tolist()
     [0.03, 0.04, nan, 0.04]
@@ -54,17 +54,17 @@ def _adjust(p_values: ArrayLike, rule: Rule) -> Floats:
     return found
 
 
-def tie_letters(names: Sequence[str], apart: Collection[frozenset[str]]) -> dict[str, str]:
+def tie_letters(names: Sequence[str], told_apart: Collection[frozenset[str]]) -> dict[str, str]:
     """Letters for each name, best first: two that share a letter are not told apart.
 
-    `apart` are the pairs that are. Each letter stands for a largest set of names none of which is told apart
-    from another (Piepho 2004, insert and absorb).
+    `told_apart` are the pairs that are. Each letter stands for a largest set of names none of which is told
+    apart from another (Piepho 2004, insert and absorb).
 
     >>> tie_letters(["a", "b", "c"], [frozenset("ac")])
     {'a': 'a', 'b': 'ab', 'c': 'b'}
     """
     groups = [frozenset(names)]
-    for pair in apart:
+    for pair in told_apart:
         split = [group - {name} for group in groups if pair <= group for name in pair]
         groups = list(dict.fromkeys([*(group for group in groups if not pair <= group), *split]))
         groups = [group for group in groups if not any(group < other for other in groups)]

@@ -139,7 +139,7 @@ def draw_planted(world: World, ratings: int, effect: float, rng: np.random.Gener
 
 
 def _assign(ratings: int, per_item: int, per_rater: int) -> tuple[Any, Any]:
-    """Which response and which rater each rating is of and by; raters of several to a response take turns."""
+    """Deal ratings out to responses and raters; raters of several to a response take turns."""
     items = -(-ratings // per_item)
     item = np.repeat(np.arange(items), per_item)
     raters = max(per_item, round(len(item) / per_rater))
@@ -183,7 +183,7 @@ def _coverage(
 def _hits(
     models: dict[str, RatedModel], truth: Floats, widths: list[tuple[float, float, float]]
 ) -> dict[str, list[Any]]:
-    """Whether each interval holds the truth, one entry a model; differences are to the next model."""
+    """Tell of each interval whether it holds the truth; differences are to the next model."""
     estimates = [ppi_estimate(rated) for rated in models.values()]
     judged = [judge_means(rated) for rated in models.values()]
     good = CalibratedModels(
@@ -198,9 +198,9 @@ def _hits(
     for index, name in enumerate(models):
         own, after = estimates[index], (index + 1) % len(estimates)
         hits["ratings"].append((own.low <= truth[index]) & (truth[index] <= own.high))
-        apart = rated_difference(own, estimates[after])
+        ends = rated_difference(own, estimates[after])
         gap = truth[index] - truth[after]
-        hits["differences"].append((apart.low <= gap) & (gap <= apart.high))
+        hits["differences"].append((ends.low <= gap) & (gap <= ends.high))
         (mean, noise), (other, other_noise) = judged[index], judged[after]
         hits["naive"].append(np.abs(mean - truth[index]) <= NORMAL * np.sqrt(noise))
         hits["naive differences"].append(np.abs(mean - other - gap) <= NORMAL * np.sqrt(noise + other_noise))

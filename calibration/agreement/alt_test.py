@@ -54,7 +54,7 @@ class AlternativeTest:
 
     @property
     def is_passed(self) -> bool | None:
-        """Whether the judge may stand in; None where the test has no answer."""
+        """Tell whether the judge may stand in; None where the test has no answer."""
         return None if self.undefined else self.winning_rate >= WINNING
 
     def as_dict(self) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def _far(values: Floats, rest: Floats) -> Floats:
 
 
 def _p_value(surplus: Floats, epsilon: float) -> float:
-    """Of the mean surplus of the person's advantages being `epsilon` or more."""
+    """The p-value of the person's mean surplus of advantages being `epsilon` or more."""
     if np.ptp(surplus) == 0:
         return 0.0 if surplus[0] < epsilon else 1.0
     from scipy import stats

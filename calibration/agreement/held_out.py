@@ -91,7 +91,7 @@ def labels_by_lift(probabilities: Floats, split: NDArray[Any]) -> Integers:
 
 
 def is_single_split(split: NDArray[Any]) -> bool:
-    """Whether one training run predicted every row, so that nothing lies outside its split."""
+    """Tell whether one training run predicted every row, so that nothing lies outside its split."""
     return len(np.unique(split)) < 2
 
 

@@ -197,7 +197,7 @@ def worth_in_ratings(share: float, design_effect: float, between_sd: float) -> f
 
 
 def _level_values(crowd: Floats, judge: Floats, chosen: Sequence[int]) -> dict[str, Floats]:
-    """From Good shares, (draws, models), make the estimates of each draw."""
+    """Make the estimates of each draw from Good shares, (draws, models)."""
     over = _over_models(crowd[:, chosen], judge[:, chosen])
     return {
         "mean_share_error": over["mean_error"],
@@ -299,7 +299,7 @@ def _means(sums: Floats, models: int) -> tuple[Floats, Floats, Floats]:
 
 
 def _over_models(people: Floats, judge: Floats) -> dict[str, Floats]:
-    """From levels, (draws, models), how far off the judge is, and how far in the same order."""
+    """Measure how far off the judge is, and how far in the same order, from levels, (draws, models)."""
     if not people.shape[1]:
         names = ("mean_error", "worst_error", "tau", "pairwise_order")
         return dict.fromkeys(names, np.full(len(people), np.nan))

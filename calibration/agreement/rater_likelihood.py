@@ -157,7 +157,7 @@ def log_likelihood(
 
 
 def _gradient(cells: Cells, parameters: Floats, low: Floats, high: Floats, by_spread: Floats) -> Floats:
-    """From how much each cell gains when its lower and its upper edge move, in units of its noise."""
+    """The gradient, from how much each cell gains when its edges move, in units of its noise."""
     unpacked, gaps = cells.unpack(parameters), cells.split(parameters)[0]
     noise = unpacked.noises[cells.model]
     upper = np.bincount(cells.level, high / noise, cells.levels)[:-1]

@@ -97,7 +97,7 @@ def number_rows(
 def why_undefined(
     ratings: NDArray[Any], raters: NDArray[np.str_], models: NDArray[np.str_], spread: Spread
 ) -> str | None:
-    """Why these ratings do not identify the model, or None."""
+    """Say why these ratings do not identify the model; None where they do."""
     levels = np.unique(ratings)
     if len(levels) < 2:
         return "there is no rating, or all ratings of a model are the same and the highest or lowest"
@@ -340,7 +340,7 @@ def _raw_shares(
 
 
 def _infinite_effects(ratings: NDArray[Any], models: NDArray[np.str_]) -> dict[str, Effect]:
-    """Of the models all of whose ratings are the lowest or the highest in use."""
+    """The effects of models all of whose ratings are the lowest or the highest in use."""
     found = {}
     for name in np.unique(models).tolist():
         own = ratings[models == name]

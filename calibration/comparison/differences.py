@@ -202,7 +202,7 @@ def estimate_difference(
 
 
 def few_raters(*models: JudgedModel) -> str | None:
-    """Why ratings cannot decide although all these have some, or None."""
+    """Say why ratings cannot decide although all these have some; None where they can."""
     raters = [len(np.unique(item.rated.cluster)) for item in models]
     least = min(raters)
     if not least or least >= LEAST_RATERS:

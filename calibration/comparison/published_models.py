@@ -27,7 +27,7 @@ DESIGN_EFFECTS: Final = {
 
 
 def is_published(name: str) -> bool:
-    """Whether a baseline is meant to be a model of the study."""
+    """Tell whether a baseline is meant to be a model of the study."""
     return name.startswith(PREFIX)
 
 

@@ -153,7 +153,7 @@ def rater_clustering(rater: NDArray[Any], yes: NDArray[np.bool_]) -> RaterCluste
 
 
 def _icc(yeses: NDArray[Any], sizes: NDArray[np.intp]) -> float:
-    """From each rater's count of yes: of zeros and ones, the sums and the sums of squares are the same."""
+    """ICC(1) from each rater's count of yes: of zeros and ones, sums and sums of squares are the same."""
     share = yeses.sum() / sizes.sum()
     total = yeses - sizes * share
     squares = yeses * (1 - share) ** 2 + (sizes - yeses) * share**2

@@ -212,7 +212,7 @@ def _compare(counts: Counts, ratings: RatingColumns, baseline: str, models: Sequ
 
 
 def is_in(emotion: str, group: Group) -> bool:
-    """Whether an emotion belongs to a group; one that is none of the 32 is neither positive nor negative."""
+    """Tell whether an emotion belongs to a group; one that is none of the 32 is in neither half."""
     if group == "all":
         return True
     return emotion in EMOTIONS and (emotion in POSITIVE_EMOTIONS) == (group == "positive")
@@ -240,7 +240,7 @@ def _group(group: Group, counts: Counts, ratings: RatingColumns) -> GroupTable:
     names = list(counts)
     pairs = _pairs(totals, own)
     order = sorted(names, key=lambda name: -_share(totals[name]) if totals[name].sum() else 2.0)
-    apart = [frozenset((pair.one, pair.other)) for pair in pairs if pair.p_holm < ALPHA]
+    told_apart = [frozenset((pair.one, pair.other)) for pair in pairs if pair.p_holm < ALPHA]
     tables = np.array(list(totals.values()))
     return GroupTable(
         group=group,
@@ -248,7 +248,7 @@ def _group(group: Group, counts: Counts, ratings: RatingColumns) -> GroupTable:
         omnibus=chi_square(tables),
         omnibus_good=chi_square(np.array([_two(row) for row in tables])),
         pairs=pairs,
-        letters=tie_letters(order, apart),
+        letters=tie_letters(order, told_apart),
     )
 
 

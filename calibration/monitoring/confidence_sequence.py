@@ -58,7 +58,7 @@ class Nights:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Changes:
-    """By the night a change may have begun at, (histories, nights); nan where nothing is known.
+    """What changed, by the night it may have begun at, (histories, nights); nan where nothing is known.
 
     `against_before` is the mean from that night on less that of the baseline and all nights before it,
     `level` is less the baseline alone; each comes with its information, 1 / variance.
@@ -79,9 +79,9 @@ def noise(nights: Nights) -> Floats:
     certain on the first night they do.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        apart = np.where(nights.prompts > 0, nights.squares - nights.totals**2 / nights.prompts, 0.0)
+        residuals = np.where(nights.prompts > 0, nights.squares - nights.totals**2 / nights.prompts, 0.0)
         freedom = _from_each(np.maximum(nights.prompts - 1, 0.0)[None])
-        since = _from_each(np.maximum(apart, 0.0)) / freedom
+        since = _from_each(np.maximum(residuals, 0.0)) / freedom
     pooled = np.fmax(since, since[:, :1]) / (1 + 1 / nights.baseline_nights)
     return np.maximum(pooled, LEAST_VARIANCE)
 
@@ -128,7 +128,7 @@ def log_evidence(ratios: Floats) -> Floats:
 
 
 def half_width(information: float, *, alpha: float, tuned_at: float) -> float:
-    """Of a normal-mixture interval that holds at all times; it is narrowest where information is `tuned_at`.
+    """The half-width of a normal-mixture interval that holds at all times, narrowest at `tuned_at`.
 
     >>> round(half_width(1.0, alpha=0.05, tuned_at=1.0), 2)  # a single look would have 1.96
     3.04
@@ -179,7 +179,7 @@ class Watch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """Whether a drop has shown by tonight.
+    """Says whether a drop has shown by tonight.
 
     `evidence` is the e-detector over its limit, so 1 raises the alarm; nan while nothing is known. `since` is
     the night, from 1, at which a change most likely began, and `change` the mean since then less the mean
@@ -244,7 +244,7 @@ def current(watch: Watch, *, models: int = 1) -> Estimate:
 
 
 def alarm(watch: Watch, *, alpha: float = ALPHA, models: int = 1) -> Alarm:
-    """Whether the Good share has dropped since some night; `alpha` bounds false alarms in a year.
+    """Tell whether the Good share has dropped since some night; `alpha` bounds false alarms in a year.
 
     Each of several models watched at alpha has its own false alarms: of 20 models at 5 % about one a year
     could have one. With `models=20` it is 5 % of years in which *any* of them has one.
@@ -283,7 +283,7 @@ def dispersion(watch: Watch) -> float:
 
 
 def _information(nights: Nights, at: int, later: int, earlier: float) -> float:
-    """Of so many later nights against so many earlier answers."""
+    """The information of so many later nights against so many earlier answers."""
     count = later * float(nights.prompts.max())
     return float(1 / (noise(nights)[0, at] * (1 / count + 1 / earlier))) if count else math.nan
 

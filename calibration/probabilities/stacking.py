@@ -213,7 +213,7 @@ def mean_probabilities(tables: ArrayLike) -> Floats:
 
 
 def median_probabilities(tables: ArrayLike) -> Floats:
-    """From the medians of P(label or better), which are as ordered as the labels and so always add up.
+    """Probabilities from the medians of P(label or better), which are as ordered as the labels.
 
     >>> median_probabilities([[[1, 0, 0], [0, 1, 0], [0, 0, 1]]]).tolist()
     [[0.0, 1.0, 0.0]]

@@ -1,4 +1,4 @@
-"""From the judge's mean for a model to the crowd's: a line through models, and how far a new one strays.
+"""A line from the judge's mean for a model to the crowd's, through models, and how far a new one strays.
 
 A judge's item-by-item slope does not carry over to models: what lifts a reply within a model is not what
 separates models. So the line is drawn through the means of calibrated models, and what it misses from model
@@ -78,7 +78,7 @@ class CalibratedModels:
         return max(self.bounds[0], low - margin), min(self.bounds[1], high + margin)
 
     def without(self, model: str) -> "CalibratedModels":
-        """The same with one model left out."""
+        """Leave one model out."""
         kept = [index for index, name in enumerate(self.models) if name != model]
         columns = {
             name: tuple(getattr(self, name)[index] for index in kept)
@@ -113,7 +113,7 @@ class Line:
 
 
 def refusal(calibrated: CalibratedModels, target: Target) -> str | None:
-    """Why the line says nothing about this model, or None; its judged mean may err by two standard errors."""
+    """Say why the line says nothing of this model, if so; its judged mean may err by two standard errors."""
     if len(calibrated.models) < LEAST_MODELS:
         return (
             f"{len(calibrated.models)} calibrated models: at least {LEAST_MODELS} tell how far a judge strays"
@@ -198,9 +198,9 @@ def _posterior(calibrated: CalibratedModels, targets: Sequence[Target]) -> _Post
     blur = np.array([0.0] * len(calibrated.judge) + [target.judge_noise for target in rated])
     centre = float(np.mean(calibrated.judge))
     across = judge - centre
-    apart = crowd - SLOPE * across
+    residuals = crowd - SLOPE * across
     least = 1e-6 * (calibrated.bounds[1] - calibrated.bounds[0])
-    scale = float(apart.std()) + math.sqrt(float(noise.mean())) + least
+    scale = float(residuals.std()) + math.sqrt(float(noise.mean())) + least
     spread = scale * np.geomspace(1e-3, 1e3, SPREADS)
     variance = spread[:, None] ** 2 + noise + SLOPE**2 * blur
     precision = 1 / variance
