@@ -118,6 +118,7 @@ def train(
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the search.")
 @click.option(
     "--held-out",
+    "held_out_part",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.3,
     show_default=True,
@@ -132,14 +133,8 @@ def optimize(
     ratings: Path,
     judge_name: str,
     out: Path,
-    method: Any,
-    metric: Any,
-    max_calls: int,
-    max_cost: float | None,
-    seed: int,
-    held_out: float,
-    demos: int,
     as_json: bool,
+    **settings: Any,
 ) -> None:
     """Tune a prompted judge's instructions and examples against people's ratings.
 
@@ -151,6 +146,7 @@ def optimize(
       empathy-judge optimize exchanges.jsonl ratings.jsonl --judge prompted.toml --out tuned.json --max-cost 5
     """
     from judge.tuning.optimize import tune
+    from judge.tuning.tryout import Settings
     from reports.training_tables import print_tuned
 
     try:
@@ -158,14 +154,8 @@ def optimize(
             exchanges,
             ratings,
             out,
-            judge_name=judge_name,
-            method=method,
-            metric=metric,
-            max_calls=max_calls,
-            max_cost=max_cost,
-            seed=seed,
-            held_out_part=held_out,
-            demos=demos,
+            judge_name,
+            Settings(**settings),
             on_step=lambda text: click.echo(text, err=True),
         )
     except KeyboardInterrupt as interrupt:

@@ -1,5 +1,6 @@
 """The records every room speaks of; frozen, and checked once when a file is read."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import date
@@ -145,6 +146,11 @@ def danger_in(exchange: Exchange) -> str | None:
 def _digest(text: str) -> str:
     # A lone surrogate is text too, and must not raise.
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def digest_json(value: Any) -> str:
+    """The SHA-256 of a value as JSON, its keys sorted, in ASCII: any text can be hashed."""
+    return sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def to_plain(value: Any) -> Any:

@@ -1,16 +1,14 @@
 """A model fills in a questionnaire about its feelings, by default and with a situation in mind."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 from data.errors import UserError
-from data.records import Exchange
+from data.records import Exchange, digest_json
 from data.tables import read_rows
 from emotionbench.marks import read_marks
 from emotionbench.questionnaires import Questionnaire
@@ -150,7 +148,7 @@ class SelfReporter(AskedModel):
         """A digest of all that decides an answer beside the sheet itself."""
         decoding = [*self.decoding.values()]
         asked = [self.config.model, decoding, sheet_schema(self.inquiry.questionnaire), IMAGINE, STABLE, FORM]
-        return sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
+        return digest_json(asked)[:12]
 
     def fill_in(self, blank: Exchange) -> dict[str, Any]:
         """One row of a run: the marks, what was said, and why marks are missing."""
@@ -180,8 +178,7 @@ class Replayer:
         self.answers = {str(row.get("id")): str(row.get("said") or "") for _, row in read_rows(path)}
         if not any(self.answers.values()):
             raise UserError(f"{path}: nothing to replay; each row has an id and what was `said`")
-        digest = sha256(json.dumps(self.answers, sort_keys=True).encode()).hexdigest()
-        self.version = f"replay-{digest[:12]}"
+        self.version = f"replay-{digest_json(self.answers)[:12]}"
 
     def fill_in(self, blank: Exchange) -> dict[str, Any]:
         """Make the row that the model's answer gave, or would have given."""

@@ -1,14 +1,12 @@
 """The two judges any other must beat: one that knows only how crowds rate, one that counts words."""
 
 import json
-from collections.abc import Mapping, Sequence
-from hashlib import sha256
+from collections.abc import Sequence
 from math import exp, log
 from pathlib import Path
-from typing import Any
 
 from data.errors import UserError
-from data.records import LABELS, Exchange, Judgment, judgment_of
+from data.records import LABELS, Exchange, Judgment, digest_json, judgment_of
 from data.rubric import read_rubric
 from data.study import count_labels, read_study
 
@@ -24,7 +22,7 @@ class MajorityJudge:
     def __init__(self, *, rubric: str = "crowd") -> None:
         self.rubric = read_rubric(rubric)
         self.shares = read_study_shares()
-        self.version = _digest(self.name, self.shares)
+        self.version = digest_json([self.name, self.shares])[:12]
 
     def judge(self, exchange: Exchange) -> Judgment:
         return judgment_of(exchange, self.shares)
@@ -40,7 +38,7 @@ class LengthJudge:
         self.rubric = read_rubric(rubric)
         coefficients = _read_coefficients("length")
         self.bias, self.slope = coefficients["bias"], coefficients["slope"]
-        self.version = _digest(self.name, coefficients)
+        self.version = digest_json([self.name, coefficients])[:12]
 
     def judge(self, exchange: Exchange) -> Judgment:
         length = log(max(1, len(exchange.response.split())))
@@ -76,7 +74,3 @@ def _read_coefficients(name: str) -> dict[str, list[float]]:
         return {key: [float(value) for value in table[key]] for key in ("bias", "slope")}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{CARD}: no coefficients of the {name} judge: {error!r}") from error
-
-
-def _digest(kind: str, coefficients: Mapping[str, Any]) -> str:
-    return sha256(json.dumps([kind, coefficients], sort_keys=True).encode()).hexdigest()[:12]

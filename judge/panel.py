@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from math import isfinite, nan
 from pathlib import Path
 from threading import BoundedSemaphore
@@ -12,7 +11,7 @@ from typing import Any, Final, Literal
 from calibration.probabilities.stacking import Stack, mean_probabilities, median_probabilities
 from data.errors import UserError
 from data.files import disk_errors
-from data.records import LABELS, Exchange, Judgment, judgment_of, unscored
+from data.records import LABELS, Exchange, Judgment, digest_json, judgment_of, unscored
 from judge.base import Judge, load_judge
 from judge.engine import call_optional
 from judge.llm.endpoint import share_budget
@@ -55,8 +54,9 @@ def load_members(names: Sequence[str]) -> list[Member]:
                 f"{first.name} judges by the rubric {first.judge.rubric.name!r} and {member.name} by "
                 f"{member.judge.rubric.name!r}; give all members the same"
             )
-        if twin := next((other for other in members[:number] if _is_same(other.judge, member.judge)), None):
-            raise UserError(f"{twin.name} and {member.name} are the same judge; name each of them once")
+        for other in members[:number]:
+            if (other.judge.name, other.judge.version) == (member.judge.name, member.judge.version):
+                raise UserError(f"{other.name} and {member.name} are the same judge; name each of them once")
     share_budget(member.judge for member in members)
     return members
 
@@ -81,7 +81,7 @@ class CompositeJudge:
     def digest(self, *rule: object) -> str:
         """Name the version that follows from the members and the rule by which they judge together."""
         versions = [[member.judge.name, member.judge.version] for member in self.members]
-        return sha256(json.dumps([self.name, versions, *rule]).encode()).hexdigest()[:12]
+        return digest_json([self.name, versions, *rule])[:12]
 
     def stop(self) -> None:
         """End all waiting of the members."""
@@ -103,10 +103,6 @@ def split_rationale(rationale: str | None) -> tuple[list[str], str]:
     lines = (rationale or "").split("\n")
     count = next((number for number, line in enumerate(lines) if not line.startswith(INJECTION)), len(lines))
     return lines[:count], "\n".join(lines[count:])
-
-
-def _is_same(one: Judge, other: Judge) -> bool:
-    return (one.name, one.version) == (other.name, other.version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +196,7 @@ def read_weights(path: Path, members: Sequence[Member]) -> Weights:
         weights = tuple(float(value) for value in row["weights"])
         centres = tuple(tuple(float(value) for value in line) for line in row["centres"])
         biases = tuple(float(value) for value in row["biases"])
-        digest = digest_weights(row)
+        digest = digest_json(row)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise UserError(f"{path}: not stacking weights ({error!r}); {FIT_AGAIN}") from error
     has_shape = len(weights) == len(centres) == len(fitted) and all(isfinite(value) for value in weights)
@@ -222,11 +218,6 @@ def read_weights(path: Path, members: Sequence[Member]) -> Weights:
         centres=tuple(centres[place] for place in places),
     )
     return Weights(stack=stack, digest=stated)
-
-
-def digest_weights(row: Mapping[str, Any]) -> str:
-    """What the file is known by; a change by hand changes it."""
-    return sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()
 
 
 def _tell(members: Sequence[Member], judgments: Sequence[Judgment]) -> str:

@@ -14,14 +14,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
 from statistics import fmean
 from typing import Any, ClassVar, Final, Literal
 
 from data.errors import UserError
 from data.files import read_toml
-from data.records import Exchange
+from data.records import Exchange, digest_json
 from data.runs import FinishedRun, OnProgress, Plan, Run, run_all
 from data.storage import digest_file
 from data.tables import MAX_TEXT, first_problem, read_prompts, read_rows, write_rows
@@ -172,8 +171,7 @@ class Responder(AskedModel):
     def version(self) -> str:
         """A digest of all that decides a response; where the server stands does not."""
         probe = write_messages(Exchange(id="", prompt="prompt", response=""), style=self.config.style)
-        decisive = [self.config.model, probe, self.decoding]
-        return sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:12]
+        return digest_json([self.config.model, probe, self.decoding])[:12]
 
     def respond(self, prompt: Exchange) -> dict[str, Any]:
         """One row of a run: `response`, or else `failed` with the reason and what was said `raw`."""

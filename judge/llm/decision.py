@@ -3,11 +3,10 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from hashlib import sha256
 from typing import Any, Literal
 
 from data.errors import OperationalError, UserError
-from data.records import LABELS, Exchange, Judgment, judgment_of, unscored
+from data.records import LABELS, Exchange, Judgment, digest_json, judgment_of, unscored
 from data.rubric import Rubric, read_rubric
 from judge.llm.endpoint import CallFailed, Endpoint, EndpointUser, Reply
 from judge.llm.fencing import Fenced, fence_exchange
@@ -68,7 +67,7 @@ class DecisionJudge(EndpointUser):
             price_kind="decision",
         )
         told = [self.name, protocol, self.reask, READING, self.write_request(fence_exchange(PROBE))]
-        self.version = sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
+        self.version = digest_json(told)[:12]
 
     def judge(self, exchange: Exchange) -> Judgment:
         fenced = fence_exchange(exchange)

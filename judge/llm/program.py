@@ -3,8 +3,7 @@
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from hashlib import sha256
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from string import Template
@@ -12,7 +11,7 @@ from typing import Any, Final, Literal
 
 from data.errors import UserError, install_hint
 from data.files import disk_errors, replacing
-from data.records import LABELS, Exchange
+from data.records import LABELS, Exchange, digest_json
 from data.rubric import Rubric
 from judge.llm.fencing import Fenced, fence_exchange
 
@@ -176,7 +175,7 @@ def write_program(path: Path, program: Program, *, rubric: Rubric, about: Mappin
         "demos": [dict(demo) for demo in program.demos],
         "about": dict(about),
     }
-    digest = _digest(content)
+    digest = digest_json(content)
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as partial:
@@ -198,7 +197,7 @@ def read_program(path: Path, rubric: Rubric, mode: Mode) -> Program:
     if not isinstance(content, dict) or not needed <= set(content):
         raise UserError(f"{path}: not a tuned program; make one with optimize")
     stated = content.pop("sha256")
-    if _digest(content) != stated:
+    if digest_json(content) != stated:
         raise UserError(f"{path}: changed since it was made (its hash does not fit); tune it again")
     if content["format"] != FORMAT:
         raise UserError(f"{path}: format {content['format']!r} is not known here; tune it again")
@@ -206,22 +205,10 @@ def read_program(path: Path, rubric: Rubric, mode: Mode) -> Program:
         raise UserError(f"{path}: tuned for another rubric than {rubric.name!r}; tune it again for this one")
     if content["mode"] != mode:
         raise UserError(f'{path}: tuned for mode = "{content["mode"]}", not "{mode}"')
-    if not isinstance(content["instructions"], str) or not _are_demos(content["demos"]):
+    rows = content["demos"] if isinstance(content["demos"], list) else [None]
+    are_demos = all(
+        isinstance(row, dict) and all(isinstance(text, str) for text in row.values()) for row in rows
+    )
+    if not isinstance(content["instructions"], str) or not are_demos:
         raise UserError(f"{path}: instructions and demos are not as we write them; tune it again")
-    demos: tuple[Demo, ...] = tuple(content["demos"])
-    return Program(mode=mode, instructions=content["instructions"], demos=demos, digest=stated)
-
-
-def _are_demos(value: Any) -> bool:
-    rows = value if isinstance(value, list) else [None]
-    return all(isinstance(row, dict) and all(isinstance(text, str) for text in row.values()) for row in rows)
-
-
-def candidate_digest(program: Program) -> str:
-    """What tells two candidates apart."""
-    return _digest(asdict(program))[:12]
-
-
-def _digest(content: Mapping[str, Any]) -> str:
-    text = json.dumps(content, sort_keys=True)  # in ASCII: any text can be hashed
-    return sha256(text.encode()).hexdigest()
+    return Program(mode=mode, instructions=content["instructions"], demos=tuple(rows), digest=stated)

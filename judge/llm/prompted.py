@@ -4,12 +4,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from data.errors import UserError
-from data.records import LABELS, Exchange, Judgment, judgment_of, unscored
+from data.records import LABELS, Exchange, Judgment, digest_json, judgment_of, unscored
 from data.rubric import read_rubric
 from judge.llm.answers import OUT_OF_TOKENS, Answer, Unusable, read_answer, sample_probabilities, shorten
 from judge.llm.chat import PATH, Chat
@@ -136,8 +135,7 @@ class PromptedJudge(EndpointUser):
         decoding = [self.chat.temperature, self.chat.max_tokens, self.chat.logprobs, self.chat.schema]
         how = [self.samples, self.probabilities, self.seed, self.reask, dict(self.chat.extra_body)]
         source = [self.program.digest, self.rubric.digest]
-        decisive = [self.name, self.model, self.mode, asked, decoding, how, source]
-        return sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:12]
+        return digest_json([self.name, self.model, self.mode, asked, decoding, how, source])[:12]
 
     def judge(self, exchange: Exchange) -> Judgment:
         fenced = present(exchange)

@@ -10,15 +10,17 @@ import numpy as np
 
 from calibration.agreement.metrics import TABLE_STATISTICS, from_table, log_losses
 from calibration.bootstrap import Sampled, mean_of, resample_clusters, sample
+from calibration.estimate import UNDEFINED
 from data.errors import UserError
 from data.records import LABELS
 from data.tables import read_exchanges, read_ratings
 from judge.base import load_judge
 from judge.classifier.examples import Example, join_ratings
+from judge.llm.limits import Budget
 from judge.llm.program import Program, write_program
 from judge.llm.prompted import PromptedJudge
-from judge.tuning.search import Method, search
-from judge.tuning.tryout import Meter, MetricName, Parts, Rated, Tryout, merge_ratings, split_rated
+from judge.tuning.search import search
+from judge.tuning.tryout import Meter, Parts, Rated, Settings, Tryout, merge_ratings, split_rated
 
 METRICS = ("qwk", "log_loss")
 DRAWS = 2000
@@ -43,14 +45,8 @@ class Tuned:
 def optimize(
     examples: Sequence[Example],
     judge: PromptedJudge,
+    settings: Settings,
     *,
-    method: Method = "bootstrap",
-    metric: MetricName = "qwk",
-    max_calls: int = 1000,
-    max_cost: float | None = None,
-    seed: int = 0,
-    held_out_part: float = 0.3,
-    demos: int = 4,
     on_step: Callable[[str], None] = lambda text: None,
 ) -> Tuned:
     """Search for a better program than the judge's own, within so many calls and, if given, dollars.
@@ -59,21 +55,30 @@ def optimize(
     of the judge's own program only if it does better on ratings it was not made from. The program's examples
     are exchanges from the ratings: whoever gets it gets those texts.
     """
-    parts = split_rated(merge_ratings(examples), held_out_part=held_out_part, seed=seed)
-    put_by = _check_calls(max_calls, parts, each=judge.most_calls)
-    start, began, calls = replace(judge.program, digest=""), judge.endpoint.budget.spent, judge.endpoint.calls
-    tryout = Tryout(judge=judge, meter=Meter(limit=max_calls - put_by))
-    with _spending(judge, max_cost, began):
+    rated = merge_ratings(examples)
+    parts = split_rated(rated, held_out_part=settings.held_out_part, seed=settings.seed)
+    put_by = judge.most_calls * len(parts.held_out)  # for the last look at the held-out part
+    least = 2 * put_by + judge.most_calls * (len(parts.choose) + 1)
+    if settings.max_calls < least:
+        raise UserError(
+            f"--max-calls {settings.max_calls:,}: too few: asking about the held-out replies before and "
+            f"after, and once about those to choose by, takes {least:,}; allow more, or bring fewer ratings"
+        )
+    budget, calls, max_cost = judge.endpoint.budget, judge.endpoint.calls, settings.max_cost
+    start, began = replace(judge.program, digest=""), budget.spent
+    tryout = Tryout(judge=judge, meter=Meter(limit=settings.max_calls - put_by))
+    with _spending(budget, max_cost, began):
         on_step(f"asking about {len(parts.held_out):,} held-out replies")
         tryout.ask_all(start, parts.held_out)
         # Twice what the first look cost: with examples in it, a prompt is longer.
-        with _spending(judge, max_cost, began, put_by=2 * (judge.endpoint.budget.spent - began)):
-            on_step(f"searching with {len(parts.learn) + len(parts.choose):,} others ({method})")
+        with _spending(budget, max_cost, began, put_by=2 * (budget.spent - began)):
+            others = len(parts.learn) + len(parts.choose)
+            on_step(f"searching with {others:,} others ({settings.method})")
             tryout.ask_all(start, parts.choose)
-            stopped = search(tryout, start, parts, method, metric, seed=seed, demos=demos)
-        best = tryout.find_best(parts.choose, metric, start=start)
+            stopped = search(tryout, start, parts, settings)
+        best = tryout.find_best(parts.choose, settings.metric, start=start)
         on_step(f"asking about the held-out replies again, after {len(tryout.candidates):,} candidates")
-        tryout.meter.extend(max_calls)
+        tryout.meter.limit, tryout.meter.ended = settings.max_calls, None
         tryout.ask_all(best, parts.held_out)
     return Tuned(
         program=best,
@@ -81,21 +86,9 @@ def optimize(
         parts=parts,
         candidates=len(tryout.candidates),
         calls=judge.endpoint.calls - calls,
-        cost=round(judge.endpoint.budget.spent - began, 6),
+        cost=round(budget.spent - began, 6),
         stopped=stopped,
     )
-
-
-def _check_calls(max_calls: int, parts: Parts, *, each: int) -> int:
-    """Refuse a budget that buys no search; returns what is put by for the last look at the held-out part."""
-    put_by = each * len(parts.held_out)
-    least = 2 * put_by + each * (len(parts.choose) + 1)
-    if max_calls < least:
-        raise UserError(
-            f"--max-calls {max_calls:,}: too few: asking about the held-out replies before and after, and "
-            f"once about those to choose by, takes {least:,}; allow more, or bring fewer ratings"
-        )
-    return put_by
 
 
 def _rows(
@@ -119,32 +112,24 @@ def _rows(
 
 
 @contextmanager
-def _spending(
-    judge: PromptedJudge, max_cost: float | None, began: float, put_by: float = 0.0
-) -> Iterator[None]:
-    """Lets the endpoint spend no more than `max_cost`, less what is put by for later."""
-    before = judge.endpoint.budget.most
+def _spending(budget: Budget, max_cost: float | None, began: float, put_by: float = 0.0) -> Iterator[None]:
+    """Let the endpoint spend no more than `max_cost`, less what is put by for later."""
+    before = budget.most
     if max_cost is not None:
-        judge.endpoint.budget.most = began + max(0.0, max_cost - put_by)
+        budget.most = began + max(0.0, max_cost - put_by)
     try:
         yield
     finally:
-        judge.endpoint.budget.most = before
+        budget.most = before
 
 
 def tune(
     exchanges: Path,
     ratings: Path,
     out: Path,
-    *,
     judge_name: str,
-    method: Method,
-    metric: MetricName,
-    max_calls: int,
-    max_cost: float | None,
-    seed: int,
-    held_out_part: float,
-    demos: int,
+    settings: Settings,
+    *,
     on_step: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
     """Tune a judge on rated exchanges, keep its program in `out` and tell how it did on those held out.
@@ -160,35 +145,14 @@ def tune(
         )
     examples = join_ratings(read_exchanges(exchanges), read_ratings(ratings))
     try:
-        tuned = optimize(
-            examples,
-            judge,
-            method=method,
-            metric=metric,
-            max_calls=max_calls,
-            max_cost=max_cost,
-            seed=seed,
-            held_out_part=held_out_part,
-            demos=demos,
-            on_step=on_step,
-        )
+        tuned = optimize(examples, judge, settings, on_step=on_step)
     finally:
         judge.endpoint.close()
     about = {
         "judge": {"model": judge.model, "mode": judge.mode, "version": judge.version},
-        "method": method,
-        "metric": metric,
-        "seed": seed,
-        **describe(tuned),
-        "held_out": measure_rows(tuned.rows, seed=seed),
-    }
-    digest = write_program(out, tuned.program, rubric=judge.rubric, about=about)
-    return {**about, "program": str(out), "sha256": digest}
-
-
-def describe(tuned: Tuned) -> dict[str, Any]:
-    """What a tuning used and how it went."""
-    return {
+        "method": settings.method,
+        "metric": settings.metric,
+        "seed": settings.seed,
         "replies": {
             "to learn from": len(tuned.parts.learn),
             "to choose by": len(tuned.parts.choose),
@@ -200,7 +164,10 @@ def describe(tuned: Tuned) -> dict[str, Any]:
         "calls": tuned.calls,
         "cost": tuned.cost,
         "stopped": tuned.stopped,
+        "held_out": measure_rows(tuned.rows, seed=settings.seed),
     }
+    digest = write_program(out, tuned.program, rubric=judge.rubric, about=about)
+    return {**about, "program": str(out), "sha256": digest}
 
 
 def measure_rows(rows: Sequence[Mapping[str, Any]], *, seed: int = 0, draws: int = DRAWS) -> dict[str, Any]:
@@ -210,18 +177,11 @@ def measure_rows(rows: Sequence[Mapping[str, Any]], *, seed: int = 0, draws: int
     both cancels in their difference. With one batch there are none.
     """
     both = [row for row in rows if all(row["predictions"].values())]
-    counts = {
-        "ratings": len(rows),
-        "compared": len(both),
-        "unscored": {
-            name: sum(row["predictions"][name] is None for row in rows) for name in ("before", "after")
-        },
-    }
-    undefined = {"value": None, "low": None, "high": None}
+    without = {name: sum(row["predictions"][name] is None for row in rows) for name in ("before", "after")}
+    counts = {"ratings": len(rows), "compared": len(both), "unscored": without}
     if not both:
-        return counts | {
-            metric: dict.fromkeys(("before", "after", "difference"), undefined) for metric in METRICS
-        }
+        undefined = dict.fromkeys(("before", "after", "difference"), UNDEFINED.as_dict())
+        return counts | dict.fromkeys(METRICS, undefined)
     rating = np.array([row["rating"] for row in both])
     names, batches = np.unique([row["batch"] for row in both], return_inverse=True)
     drawn = resample_clusters(

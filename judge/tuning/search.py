@@ -6,37 +6,20 @@ import random
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from dataclasses import replace
+from typing import Any, Final
 
 from data.errors import UserError
 from data.records import LABELS
 from judge.llm.chat import Chat
 from judge.llm.endpoint import CallFailed
 from judge.llm.program import Program, make_signature
-from judge.llm.prompted import Outcome, PromptedJudge
-from judge.tuning.tryout import Meter, MetricName, Parts, Rated, Tryout, credit, label_of
+from judge.llm.prompted import Outcome
+from judge.tuning.tryout import Meter, MetricName, Parts, Rated, Settings, Tryout, credit, label_of
 
 LEAST_TOKENS: Final = 1024  # a set of instructions is longer than a judgment
-# Not the model's own name, out of which DSPy would read rules that are for the endpoint to keep.
-NAME: Final = "judge/proposals"
 NOISY: Final = ("dspy", "optuna", "gepa")
 SILENT: Final = logging.CRITICAL + 1
-Method = Literal["bootstrap", "mipro", "gepa"]
-
-
-def make_proposer(judge: PromptedJudge, meter: Meter) -> Any:
-    """Make a `dspy.LM` that writes instructions: through the judge's endpoint, metered, without a cache."""
-    import dspy
-
-    chat = replace(
-        judge.chat,
-        max_tokens=max(LEAST_TOKENS, 2 * judge.chat.max_tokens),
-        temperature=1.0,
-        logprobs=False,
-        optional=frozenset({"max_tokens", "temperature", "seed", "schema"}),
-    )
-    return dspy.LM(NAME, engine=Engine(chat, meter), cache=False, num_retries=0)
 
 
 class Engine:
@@ -67,53 +50,30 @@ class Engine:
         """The endpoint is the judge's, and stays open."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Search:
-    """What an optimizer starts from; `learn` and `choose` are DSPy examples."""
-
-    tryout: Tryout
-    student: Any
-    learn: list[Any]
-    choose: list[Any]
-    metric: MetricName
-    demos: int
-    seed: int
-
-    @property
-    def calls_left(self) -> int:
-        return self.tryout.meter.limit - self.tryout.meter.calls
-
-
-def search(
-    tryout: Tryout,
-    start: Program,
-    parts: Parts,
-    method: Method,
-    metric: MetricName,
-    *,
-    seed: int,
-    demos: int,
-) -> str:
+def search(tryout: Tryout, start: Program, parts: Parts, settings: Settings) -> str:
     """Let an optimizer try candidates until it is done or the budget spent; returns why it stopped early."""
     import dspy
     from dspy.utils.exceptions import AdapterParseError, LMError
 
+    judge, meter = tryout.judge, tryout.meter
     student = make_student(tryout, start)
-    decides = tryout.judge.form.decides
-    task = Search(
-        tryout=tryout,
-        student=student,
-        learn=_as_examples(parts.learn, decides),
-        choose=_as_examples(parts.choose, decides),
-        metric=metric,
-        demos=demos,
-        seed=seed,
+    learn, choose = (_as_examples(part, judge.form.decides) for part in (parts.learn, parts.choose))
+    # Instructions are written through the judge's endpoint as well, metered, without a cache.
+    chat = replace(
+        judge.chat,
+        max_tokens=max(LEAST_TOKENS, 2 * judge.chat.max_tokens),
+        temperature=1.0,
+        logprobs=False,
+        optional=frozenset({"max_tokens", "temperature", "seed", "schema"}),
     )
-    meter = tryout.meter
-    settings = {"lm": make_proposer(tryout.judge, meter), "adapter": dspy.JSONAdapter()}
+    # Not under the model's own name, out of which DSPy would read rules that are for the endpoint to keep.
+    proposer = dspy.LM("judge/proposals", engine=Engine(chat, meter), cache=False, num_retries=0)
     try:
-        with _quiet(), dspy.context(**settings, num_threads=tryout.judge.concurrency):
-            {"bootstrap": _bootstrap, "mipro": _mipro, "gepa": _gepa}[method](task)
+        with _quiet(), dspy.context(lm=proposer, adapter=dspy.JSONAdapter(), num_threads=judge.concurrency):
+            if settings.method == "bootstrap":
+                random.Random(settings.seed).shuffle(learn)
+            optimizer, options = make_optimizer(settings, tryout, proposer, to_choose=len(choose))
+            optimizer.compile(student, trainset=learn, valset=choose, **options)
     except Exception as error:  # DSPy wraps what our calls raise; `ended` tells what it was
         if isinstance(meter.ended, UserError):
             raise meter.ended from error
@@ -122,6 +82,52 @@ def search(
                 return "the model's proposals could not be read"
             raise
     return str(meter.ended or "")
+
+
+def make_optimizer(
+    settings: Settings, tryout: Tryout, proposer: Any, *, to_choose: int
+) -> tuple[Any, dict[str, Any]]:
+    """One of DSPy's optimizers, and what else its `compile` is to be told.
+
+    `bootstrap`: examples the judge gets right, with its own reasons, and rated ones without; several draws of
+    them. `mipro`: instructions the model proposes and sets of examples, combined by a Bayesian search.
+    `gepa`: instructions rewritten by the model after it has read where it and people differed; no examples.
+    """
+    from dspy.teleprompt import GEPA, BootstrapFewShotWithRandomSearch, MIPROv2
+
+    meter, threads = tryout.meter, tryout.judge.concurrency
+    calls_left = meter.limit - meter.calls
+    if settings.method == "gepa":
+        optimizer = GEPA(
+            metric=_mark_with_words(settings.metric),
+            max_metric_calls=calls_left + to_choose,  # the first look at those to choose by is known already
+            reflection_lm=proposer,
+            num_threads=threads,
+            seed=settings.seed,
+            gepa_kwargs={"stop_callbacks": [lambda state: meter.ended is not None]},
+        )
+        return optimizer, {}
+    shared = {
+        "metric": _mark(settings.metric),
+        "max_bootstrapped_demos": settings.demos,
+        "max_labeled_demos": settings.demos,
+        "num_threads": threads,
+        "max_errors": 1,  # our calls raise only where nothing is left to do
+    }
+    if settings.method == "bootstrap":
+        draws = max(1, min(16, calls_left // (to_choose + 2 * settings.demos) - 2))
+        return BootstrapFewShotWithRandomSearch(**shared, num_candidate_programs=draws), {}
+    trials = max(2, min(30, calls_left // to_choose))
+    optimizer = MIPROv2(
+        **shared,
+        prompt_model=proposer,
+        task_model=proposer,
+        auto=None,
+        num_candidates=max(2, min(8, trials // 2)),
+        seed=settings.seed,
+    )
+    # Not program-aware: the proposer would read our plumbing, which says nothing of the task.
+    return optimizer, {"num_trials": trials, "minibatch": False, "program_aware_proposer": False}
 
 
 def make_student(tryout: Tryout, program: Program) -> Any:
@@ -167,69 +173,6 @@ def _as_examples(rated: Sequence[Rated], decides: str) -> list[Any]:
     ]
 
 
-def _bootstrap(task: Search) -> None:
-    """Examples the judge gets right, with its own reasons, and rated ones without; several draws of them."""
-    from dspy.teleprompt import BootstrapFewShotWithRandomSearch
-
-    random.Random(task.seed).shuffle(task.learn)
-    optimizer = BootstrapFewShotWithRandomSearch(
-        metric=_mark(task.metric),
-        max_bootstrapped_demos=task.demos,
-        max_labeled_demos=task.demos,
-        num_candidate_programs=max(1, min(16, task.calls_left // (len(task.choose) + 2 * task.demos) - 2)),
-        num_threads=task.tryout.judge.concurrency,
-        max_errors=1,  # our calls raise only where nothing is left to do
-    )
-    optimizer.compile(task.student, trainset=task.learn, valset=task.choose)
-
-
-def _mipro(task: Search) -> None:
-    """Instructions the model proposes and sets of examples, combined by a Bayesian search."""
-    import dspy
-    from dspy.teleprompt import MIPROv2
-
-    trials = max(2, min(30, task.calls_left // len(task.choose)))
-    optimizer = MIPROv2(
-        metric=_mark(task.metric),
-        prompt_model=dspy.settings.lm,
-        task_model=dspy.settings.lm,
-        auto=None,
-        num_candidates=max(2, min(8, trials // 2)),
-        max_bootstrapped_demos=task.demos,
-        max_labeled_demos=task.demos,
-        num_threads=task.tryout.judge.concurrency,
-        max_errors=1,
-        seed=task.seed,
-    )
-    # Not program-aware: the proposer would read our plumbing, which says nothing of the task.
-    optimizer.compile(
-        task.student,
-        trainset=task.learn,
-        valset=task.choose,
-        num_trials=trials,
-        minibatch=False,
-        program_aware_proposer=False,
-    )
-
-
-def _gepa(task: Search) -> None:
-    """Instructions rewritten by the model after it has read where it and people differed; no examples."""
-    import dspy
-    from dspy.teleprompt import GEPA
-
-    most = task.calls_left + len(task.choose)  # the first look at those to choose by is known already
-    meter = task.tryout.meter
-    optimizer = GEPA(
-        metric=_mark_with_words(task.metric),
-        max_metric_calls=most,
-        reflection_lm=dspy.settings.lm,
-        num_threads=task.tryout.judge.concurrency,
-        seed=task.seed,
-        gepa_kwargs={"stop_callbacks": [lambda state: meter.ended is not None]},
-    )
-    optimizer.compile(task.student, trainset=task.learn, valset=task.choose)
-
-
 def _mark(metric: MetricName) -> Callable[..., float]:
     def mark(example: Any, prediction: Any, trace: Any = None) -> float:
         if trace is None:
@@ -246,11 +189,9 @@ def _mark_with_words(metric: MetricName) -> Callable[..., Any]:
     def mark(example: Any, prediction: Any, trace: Any = None, name: Any = None, steps: Any = None) -> Any:
         outcome = prediction.outcome
         people = ", ".join(LABELS[rating - 1] for rating in example.ratings)
-        answer = (
-            f"you said {label_of(outcome)}"
-            if not outcome.unusable
-            else f"no label: {outcome.unusable.reason}"
-        )
+        answer = f"you said {label_of(outcome)}"
+        if outcome.unusable:
+            answer = f"no label: {outcome.unusable.reason}"
         score = credit(outcome, example.ratings, metric)
         return dspy.Prediction(score=score, feedback=f"People said {people}; {answer}.")
 

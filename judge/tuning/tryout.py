@@ -1,24 +1,40 @@
 """Candidate programs tried out on rated exchanges, within a budget, each question asked once."""
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from math import log
 from threading import Lock
-from typing import Final, Literal, Protocol, TypeVar
+from typing import Final, Literal, TypeVar
 
 import numpy as np
 
 from calibration.agreement.metrics import kappa, table_of
 from data.errors import BudgetSpent, UserError
-from data.records import LABELS, Exchange
+from data.records import LABELS, Exchange, digest_json
 from judge.classifier.examples import Example
-from judge.llm.program import Form, Program, candidate_digest, make_form, present
+from judge.llm.endpoint import Reply
+from judge.llm.program import Form, Program, make_form, present
 from judge.llm.prompted import Outcome, PromptedJudge
 
+Method = Literal["bootstrap", "mipro", "gepa"]
 MetricName = Literal["qwk", "log_loss"]
+Answered = TypeVar("Answered", Outcome, Reply)
 LEAST: Final = 0.01  # a lower probability costs no more than this: one rater's slip must not decide a tuning
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How a judge is tuned: by which of DSPy's optimizers, for what, and within what budget."""
+
+    method: Method = "bootstrap"
+    metric: MetricName = "qwk"
+    max_calls: int = 1000
+    max_cost: float | None = None  # USD
+    seed: int = 0
+    held_out_part: float = 0.3  # of the ratings, which only measures
+    demos: int = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,16 +129,6 @@ def _take(clusters: list[list[Rated]], size: float, *, leave: int) -> list[Rated
     return taken
 
 
-class HasUsage(Protocol):
-    """What came of one or more calls, and what these took."""
-
-    @property
-    def usage(self) -> Mapping[str, float]: ...
-
-
-Answered = TypeVar("Answered", bound=HasUsage)
-
-
 class Spent(Exception):
     """The calls or the money given for a tuning are used up."""
 
@@ -158,11 +164,6 @@ class Meter:
             with self.lock:
                 self.calls += used - most
 
-    def extend(self, limit: int) -> None:
-        """Go on after the limit was reached, up to another."""
-        with self.lock:
-            self.limit, self.ended = limit, None
-
 
 @dataclass(slots=True, kw_only=True)
 class Tryout:
@@ -187,7 +188,7 @@ class Tryout:
     def register(self, program: Program) -> str:
         """Make a candidate known; returns the digest that names it."""
         program = replace(program, digest="")
-        digest = candidate_digest(program)
+        digest = digest_json(asdict(program))[:12]
         if digest not in self.forms:
             characters = self.judge.reason_characters
             self.candidates[digest] = program

@@ -20,7 +20,7 @@ from judge.classifier.examples import Example, join_ratings
 from judge.llm.program import default_program, read_program, write_program
 from judge.llm.prompted import Outcome, PromptedJudge
 from judge.tuning.optimize import measure_rows, optimize
-from judge.tuning.tryout import Meter, Tryout, merge_ratings, split_rated
+from judge.tuning.tryout import Meter, Settings, Tryout, merge_ratings, split_rated
 
 SECRET = "Look for hugs."  # instructions with this in them make the scripted model see
 Make = Callable[..., PromptedJudge]
@@ -100,7 +100,7 @@ def test_a_search_finds_what_helps_and_keeps_to_its_calls(
 ) -> None:
     with ScriptedServer(learner) as server:
         judge = make(server.base_url, prices={"input": 1.0, "output": 0.0})
-        tuned = optimize(examples, judge, method=method, max_calls=400, demos=2)
+        tuned = optimize(examples, judge, Settings(method=method, max_calls=400, demos=2))
         assert tuned.calls == len(server.calls) <= 400
         assert tuned.cost == pytest.approx(200e-6 * len(server.calls))
     found = measure_rows(tuned.rows)
@@ -124,18 +124,18 @@ def test_a_spent_budget_ends_the_search_and_keeps_the_best_so_far(
 ) -> None:
     with ScriptedServer(learner) as server:
         least = 2 * 36 + 36 + 1
-        tuned = optimize(examples, make(server.base_url), max_calls=least + 4, demos=2)
+        tuned = optimize(examples, make(server.base_url), Settings(max_calls=least + 4, demos=2))
         assert len(server.calls) <= least + 4
         assert tuned.stopped == f"the {least + 4 - 36} calls allowed were made"
         assert tuned.program.demos == (), "no candidate was asked about every reply to choose by"
         with pytest.raises(UserError, match=f"--max-calls {least - 1}: too few: .* takes {least};"):
-            optimize(examples, make(server.base_url), max_calls=least - 1)
+            optimize(examples, make(server.base_url), Settings(max_calls=least - 1))
 
 
 def test_spent_money_ends_the_search_as_well(make: Make, examples: list[Example]) -> None:
     with ScriptedServer(learner) as server:
         judge = make(server.base_url, prices={"input": 1.0, "output": 0.0}, max_tokens=10)
-        tuned = optimize(examples, judge, max_calls=10_000, max_cost=0.04, demos=2)
+        tuned = optimize(examples, judge, Settings(max_calls=10_000, max_cost=0.04, demos=2))
         assert tuned.cost <= 0.04
         assert tuned.stopped
         assert judge.endpoint.budget.most is None, "as it was before"
@@ -143,7 +143,7 @@ def test_spent_money_ends_the_search_as_well(make: Make, examples: list[Example]
 
 def test_a_server_that_is_gone_ends_it_with_a_word(make: Make, examples: list[Example]) -> None:
     with pytest.raises(OperationalError, match="is the server running"):
-        optimize(examples, make())
+        optimize(examples, make(), Settings())
 
     def forbids(call: Call) -> Answer:
         return (
@@ -151,12 +151,12 @@ def test_a_server_that_is_gone_ends_it_with_a_word(make: Make, examples: list[Ex
         )
 
     with ScriptedServer(forbids) as server, pytest.raises(OperationalError, match="HTTP 401"):
-        optimize(examples, make(server.base_url))
+        optimize(examples, make(server.base_url), Settings())
 
 
 def test_a_judge_that_gives_no_labels_is_tuned_to_nothing(make: Make, examples: list[Example]) -> None:
     with ScriptedServer(lambda call: answer_chat(call, "I cannot say.")) as server:
-        tuned = optimize(examples, make(server.base_url), max_calls=300, demos=2)
+        tuned = optimize(examples, make(server.base_url), Settings(max_calls=300, demos=2))
     assert tuned.program == default_program(read_rubric(), "direct")
     found = measure_rows(tuned.rows)
     assert found["unscored"] == {"before": 36, "after": 36}

@@ -12,12 +12,12 @@ from servers import Answer, Call, ScriptedServer, answer, known_probabilities
 
 import cli
 from data.errors import BudgetSpent, UserError
-from data.records import LABELS, Exchange, Rating
+from data.records import LABELS, Exchange, Rating, digest_json
 from data.tables import read_judgments, write_rows
 from judge.base import load_judge
 from judge.llm.endpoint import endpoints_of, limit_cost
 from judge.llm.fencing import fence_exchange
-from judge.panel import PanelJudge, combine, digest_weights
+from judge.panel import PanelJudge, combine
 from judge.scored_run import score_file
 
 Write = Callable[..., Path]
@@ -266,7 +266,7 @@ def test_changed_weights_and_those_of_others_are_refused(write_responses: Write)
         changed = {**row, **change}
         if problem != "changed since":
             del changed["sha256"]
-            changed["sha256"] = digest_weights(changed)
+            changed["sha256"] = digest_json(changed)
         Path("weights.json").write_text(json.dumps(changed))
         with pytest.raises(UserError, match=problem):
             PanelJudge(judges=["length", "majority"], **options)

@@ -28,6 +28,7 @@ from judge.llm.prompted import PromptedJudge
 from judge.robustness.attacks import read_attacks, run_attacks
 from judge.scored_run import score_file
 from judge.tuning.optimize import measure_rows, optimize
+from judge.tuning.tryout import Settings
 
 EXCHANGE = Exchange(id="7", prompt="My dog died.", response="I am so sorry. How old was he?", model="m")
 SAMPLES = ROOT / "data" / "samples" / "responses.jsonl"
@@ -140,7 +141,8 @@ def test_tuning_ends_within_its_budget_and_loads(
     ratings = [Rating(id=str(n), rater=f"r{n}", rating=rating) for n, rating in enumerate((3, 1, 2, 3))]
     options = {**short, "max_tokens": 60}
     judge = make(llama, **options)
-    tuned = optimize(join_ratings(exchanges, ratings), judge, max_calls=5, held_out_part=0.25, demos=1)
+    settings = Settings(max_calls=5, held_out_part=0.25, demos=1)
+    tuned = optimize(join_ratings(exchanges, ratings), judge, settings)
     assert judge.endpoint.calls == tuned.calls <= 5
     assert len(tuned.rows) == 1
     path = tmp_path / "program.json"
