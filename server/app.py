@@ -1,6 +1,7 @@
 """The routes of the server."""
 
 import asyncio
+import re
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -309,6 +310,8 @@ def page_html(nonce: str) -> str:
     >>> page_html("b2s=").count('nonce="b2s="')
     2
     """
+    if not re.fullmatch("[A-Za-z0-9+/_-]+={0,2}", nonce):
+        raise ValueError("a nonce is Base64")
     parts = _page_parts()
     return Template(parts["page"]).substitute(parts, nonce=nonce)
 
