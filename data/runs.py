@@ -200,7 +200,14 @@ def open_run(folder: Path, plan: Plan, *, name: str = "judgments") -> Iterator[R
 
     Refused when the folder holds another run or other files, or when another process is at work in it.
     """
-    _make_folder(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if _gone(folder).exists():
+            shutil.rmtree(_gone(folder))
+    except (FileExistsError, NotADirectoryError) as error:
+        raise UserError(f"{folder}: a file is in the way; name another folder with --out") from error
+    except OSError as error:
+        raise OperationalError(f"{folder}: {explain(error)}") from error
     with locked(folder, busy=BUSY):
         with disk_errors(folder):
             if (folder / "plan.json").exists():
@@ -265,17 +272,6 @@ def discard_run(folder: Path) -> None:
 
 def _gone(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.gone")
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if _gone(folder).exists():
-            shutil.rmtree(_gone(folder))
-    except (FileExistsError, NotADirectoryError) as error:
-        raise UserError(f"{folder}: a file is in the way; name another folder with --out") from error
-    except OSError as error:
-        raise OperationalError(f"{folder}: {explain(error)}") from error
 
 
 def _check_plan(folder: Path, plan: Plan) -> None:

@@ -1,6 +1,6 @@
 """What `train`, `optimize` and `stack` print: how a judge in the making does on ratings it has not seen."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,7 @@ from calibration.probabilities.stacking import MEAN, MEDIAN, STACKED
 from data.records import LABELS
 from data.text import number, percent, show
 from judge.classifier.trials import METRICS
-from reports.page import Table, row
+from reports.page import Table, row, table_of
 from reports.terminal import open_screen, print_lines, print_tables
 
 Row = Mapping[str, Any]
@@ -25,18 +25,13 @@ def print_trial(evaluation: Row) -> None:
             for name, measured in evaluations.items()
         ),
     )
-    levels = Table(
-        head=("model", "crowd's Good", "judge's Good", "error in points"),
-        rows=tuple(
-            row(
-                model["model"],
-                number(model["crowd"]["Good"], 3),
-                number(model["judge"]["Good"], 3),
-                percent(model["share_error"]),
-            )
-            for model in judge["models"]
-        ),
-    )
+    columns: dict[str, Callable[[Row], str]] = {
+        "model": lambda model: model["model"],
+        "crowd's Good": lambda model: number(model["crowd"]["Good"], 3),
+        "judge's Good": lambda model: number(model["judge"]["Good"], 3),
+        "error in points": lambda model: percent(model["share_error"]),
+    }
+    levels = table_of(judge["models"], columns)
     screen = open_screen()
     print_tables([ratings, levels], screen)
     screen.print()

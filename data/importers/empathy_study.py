@@ -78,12 +78,11 @@ def _study_exchange(intake: Intake, place: str, row: Mapping[str, Any], arm: str
 
 def _study_rating(intake: Intake, place: str, row: Mapping[str, Any], arm: str) -> Rating:
     extra: dict[str, Any] = {}
-    with intake.setting_aside(place):
-        if (column := f"empathy_propensity_{arm}") in row:
-            extra["rater_teq"] = read_teq(row, column)
-    with intake.setting_aside(place):
-        if (column := f"empathy_arr_{arm}") in row:
-            extra["rater_teq_items"] = read_list(row, column)
+    optional = {"rater_teq": ("empathy_propensity", read_teq), "rater_teq_items": ("empathy_arr", read_list)}
+    for name, (kind, read) in optional.items():
+        if (column := f"{kind}_{arm}") in row:
+            with intake.setting_aside(place):
+                extra[name] = read(row, column)
     return Rating(
         id=f"{read_text(row, 'dialog_id')}/{ARMS.get(arm, arm)}",
         rater=read_text(row, f"annotator_{arm}"),
