@@ -44,11 +44,22 @@ def calibration_from_trials(
             f"found: {', '.join(sorted(trials)) or 'none'}"
         )
     paired = _pair(trials[RATERS_APART])
+    models = {  # each as predicted by the judge that never met it
+        name: RatedModel(
+            judged=rows.probabilities,
+            item=np.arange(len(rows)),
+            value=one_hot(rows.rating, len(LABELS)),
+            cluster=rows.batch,
+            prompt=rows.prompt,
+        )
+        for name, rows in _pair(trials[MODEL_APART]).by_model().items()
+        if rows.probabilities is not None
+    }
     return make_calibration(
         judge,
         paired,
         fit_responses(paired, seed=seed),
-        fit_models(_rated_models(_pair(trials[MODEL_APART])), leave_out=leave_out),
+        fit_models(models, leave_out=leave_out),
         created=created,
         days=days,
         figures={"source": "held-out predictions: map and sets with raters apart, line with models apart"},
@@ -92,21 +103,6 @@ def _pair(rows: Sequence[Mapping[str, Any]]) -> Paired:
     )
 
 
-def _rated_models(paired: Paired) -> dict[str, RatedModel]:
-    """Each model as predicted by the judge that never met it."""
-    models = {}
-    for name, rows in paired.by_model().items():
-        assert rows.probabilities is not None
-        models[name] = RatedModel(
-            judged=rows.probabilities,
-            item=np.arange(len(rows)),
-            value=one_hot(rows.rating, len(LABELS)),
-            cluster=rows.batch,
-            prompt=rows.prompt,
-        )
-    return models
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOutLevel:
     """A calibrated model's level as the others' line has it, and the crowd's with its standard error."""
@@ -122,15 +118,7 @@ class LeftOutLevel:
         return {**to_plain(self.level), **beside}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOutModel:
-    """A calibrated model left out of the line, column by column."""
-
-    model: str
-    columns: Mapping[str, LeftOutLevel]
-
-
-def left_out_models(calibration: Calibration) -> tuple[LeftOutModel, ...]:
+def left_out_models(calibration: Calibration) -> dict[str, dict[str, LeftOutLevel]]:
     """Ask of each calibrated model whether the interval by the others' line holds the crowd's level."""
     columns: dict[str, dict[str, LeftOutLevel]] = {}
     for name, line in zip(calibration.between, calibration.betweens(), strict=True):
@@ -144,4 +132,4 @@ def left_out_models(calibration: Calibration) -> tuple[LeftOutModel, ...]:
                 crowd_error=noise**0.5,
                 covered=ends is not None and ends.low <= crowd <= ends.high,
             )
-    return tuple(LeftOutModel(model=model, columns=levels) for model, levels in columns.items())
+    return columns

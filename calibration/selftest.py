@@ -75,8 +75,7 @@ def audit_planted(planted: Planted) -> Verdict:
     rows = np.zeros(len(planted.rating), dtype=np.intp)
     clusters = np.unique(planted.cluster, return_inverse=True)[1]
     answer = contrast(planted.score - planted.rating, planted.feature, clusters, strata=rows)
-    interval = answer.estimate().interval
-    low, high = (interval.low, interval.high) if interval else (math.nan, math.nan)
+    low, high = _ends(answer.estimate())
     return Verdict(low=low, high=high, detectable=answer.detectable())
 
 
@@ -98,7 +97,11 @@ def self_test(
     rows = [_coverage(world, number, per_item, draws, rng) for number in ratings for per_item in raters]
     bias = _bias_power(world, audit, draws, rng)
     problems = [problem for row in rows for problem in _problems(row)]
-    problems += _bias_problems(bias)
+    samples = bias["samples"]
+    if abs(bias["found"] - POWER) > 0.05 + 2 * math.sqrt(POWER * (1 - POWER) / samples):
+        problems.append(f"a bias of {bias['effect']:.3f} is found in {bias['found']:.0%}, not in {POWER:.0%}")
+    if bias["false_alarms"] > 0.07 + 2 * math.sqrt(0.05 * 0.95 / samples):
+        problems.append(f"a bias is found in {bias['false_alarms']:.0%} of draws without one")
     return {"draws": draws, "models": world.models, "rows": rows, "bias": bias, "problems": problems}
 
 
@@ -108,20 +111,23 @@ def draw_models(
     """Models with that many ratings each, `per_item` people to a response, and their true shares."""
     effects = world.model_sd * rng.standard_normal(world.models)
     kindness = world.kindness + world.kindness_sd * rng.standard_normal(world.models)
-    found = {}
+    # Which response and which rater each rating is of and by; raters of several to a response take turns.
+    item = np.repeat(np.arange(-(-ratings // per_item)), per_item)
+    turn, raters = np.arange(len(item)), max(per_item, round(len(item) / world.per_rater))
+    rater = turn % raters if per_item > 1 else turn * raters // len(item)
+    models = {}
     for number, (effect, kind) in enumerate(zip(effects, kindness, strict=True)):
         quality = world.quality_sd * rng.standard_normal(world.responses)
         seen = world.judge_slope * quality + world.judge_noise * rng.standard_normal(world.responses)
-        item, rater = _assign(ratings, per_item, world.per_rater)
         severity = world.severity_sd * rng.standard_normal(int(rater.max()) + 1)
         felt = effect + quality[item] - severity[rater] + rng.standard_normal(len(item))
-        found[f"model {number}"] = RatedModel(
+        models[f"model {number}"] = RatedModel(
             judged=_label_shares(0.8 * effect + kind + seen, 1.1),
             item=item,
             value=one_hot(1 + (felt[:, None] > CUTS).sum(axis=1), len(LABELS)),
             cluster=rater + 1000 * number,
         )
-    return found, world.shares(effects)
+    return models, world.shares(effects)
 
 
 def draw_planted(world: World, ratings: int, effect: float, rng: np.random.Generator) -> Planted:
@@ -138,15 +144,6 @@ def draw_planted(world: World, ratings: int, effect: float, rng: np.random.Gener
     )
 
 
-def _assign(ratings: int, per_item: int, per_rater: int) -> tuple[Any, Any]:
-    """Deal ratings out to responses and raters; raters of several to a response take turns."""
-    items = -(-ratings // per_item)
-    item = np.repeat(np.arange(items), per_item)
-    raters = max(per_item, round(len(item) / per_rater))
-    turn = np.arange(len(item))
-    return item, turn % raters if per_item > 1 else turn * raters // len(item)
-
-
 def _label_shares(effects: Floats, spread: float) -> Floats:
     from scipy.special import ndtr
 
@@ -158,32 +155,30 @@ def _label_shares(effects: Floats, spread: float) -> Floats:
 def _coverage(
     world: World, ratings: int, per_item: int, draws: int, rng: np.random.Generator
 ) -> dict[str, Any]:
-    hits: dict[str, list[Any]] = {}
-    widths: list[tuple[float, float, float]] = []
+    by_label = ("shares", "differences", "naive_shares", "naive_differences")
+    hits: dict[str, list[Any]] = {name: [] for name in (*by_label, "unrated_good", "both_good")}
+    widths: list[list[float]] = []
     for _ in range(draws):
-        models, truth = draw_models(world, ratings, per_item, rng)
-        for name, hit in _hits(models, truth, widths).items():
-            hits.setdefault(name, []).extend(hit)
-    rates = {name: np.mean(hit, axis=0) for name, hit in hits.items()}
-    width = np.mean(widths, axis=0)
+        _count_hits(*draw_models(world, ratings, per_item, rng), hits, widths)
+    rates = {name: np.mean(hit, axis=0).tolist() for name, hit in hits.items()}
+    rates |= {name: dict(zip(LABELS, rates[name], strict=True)) for name in by_label}
+    width = np.mean(widths, axis=0).tolist()
     return {
         "ratings": ratings,
         "raters": per_item,
-        "samples": len(hits["ratings"]),
-        "shares": dict(zip(LABELS, rates["ratings"].tolist(), strict=True)),
-        "differences": dict(zip(LABELS, rates["differences"].tolist(), strict=True)),
-        "naive_shares": dict(zip(LABELS, rates["naive"].tolist(), strict=True)),
-        "naive_differences": dict(zip(LABELS, rates["naive differences"].tolist(), strict=True)),
-        "unrated_good": float(rates["judge"]),
-        "both_good": float(rates["both"]),
-        "width_good": dict(zip(("ratings", "judge", "both"), width.tolist(), strict=True)),
+        "samples": len(hits["shares"]),
+        **rates,
+        "width_good": dict(zip(("ratings", "judge", "both"), width, strict=True)),
     }
 
 
-def _hits(
-    models: dict[str, RatedModel], truth: Floats, widths: list[tuple[float, float, float]]
-) -> dict[str, list[Any]]:
-    """Tell of each interval whether it holds the truth; differences are to the next model."""
+def _count_hits(
+    models: dict[str, RatedModel],
+    truth: Floats,
+    hits: dict[str, list[Any]],
+    widths: list[list[float]],
+) -> None:
+    """Note whether each interval holds the truth, one entry a model; differences are to the next model."""
     estimates = [ppi_estimate(rated) for rated in models.values()]
     judged = [judge_means(rated) for rated in models.values()]
     good = CalibratedModels(
@@ -192,53 +187,41 @@ def _hits(
         crowd=tuple(float(item.value[GOOD]) for item in estimates),
         noise=tuple(float(item.least_variance[GOOD]) for item in estimates),
     )
-    hits: dict[str, list[Any]] = {
-        name: [] for name in ("ratings", "differences", "naive", "naive differences", "judge", "both")
-    }
     for index, name in enumerate(models):
-        own, after = estimates[index], (index + 1) % len(estimates)
-        hits["ratings"].append((own.low <= truth[index]) & (truth[index] <= own.high))
-        ends = rated_difference(own, estimates[after])
+        rated, after = estimates[index], (index + 1) % len(estimates)
+        hits["shares"].append((rated.low <= truth[index]) & (truth[index] <= rated.high))
+        difference = rated_difference(rated, estimates[after])
         gap = truth[index] - truth[after]
-        hits["differences"].append((ends.low <= gap) & (gap <= ends.high))
+        hits["differences"].append((difference.low <= gap) & (gap <= difference.high))
         (mean, noise), (other, other_noise) = judged[index], judged[after]
-        hits["naive"].append(np.abs(mean - truth[index]) <= NORMAL * np.sqrt(noise))
-        hits["naive differences"].append(np.abs(mean - other - gap) <= NORMAL * np.sqrt(noise + other_noise))
-        rest, target = good.without(name), Target(judge=float(mean[GOOD]), judge_noise=float(noise[GOOD]))
-        alone = transport(rest, target)
-        rated = Target(
-            judge=target.judge,
-            judge_noise=target.judge_noise,
-            crowd=float(own.value[GOOD]),
-            noise=float(own.stated_variance[GOOD]),
-        )
-        both = transport(rest, rated)
-        hits["judge"].append(_holds(alone, truth[index, GOOD]))
-        hits["both"].append(_holds(both, truth[index, GOOD]))
-        widths.append((float(own.high[GOOD] - own.low[GOOD]), _width(alone), _width(both)))
-    return hits
+        hits["naive_shares"].append(np.abs(mean - truth[index]) <= NORMAL * np.sqrt(noise))
+        hits["naive_differences"].append(np.abs(mean - other - gap) <= NORMAL * np.sqrt(noise + other_noise))
+        unrated = Target(judge=float(mean[GOOD]), judge_noise=float(noise[GOOD]))
+        both = replace(unrated, crowd=float(rated.value[GOOD]), noise=float(rated.stated_variance[GOOD]))
+        width = [float(rated.high[GOOD] - rated.low[GOOD])]
+        for kind, target in (("unrated_good", unrated), ("both_good", both)):
+            low, high = _ends(transport(good.without(name), target))
+            hits[kind].append(low <= truth[index, GOOD] <= high)
+            width.append(high - low)
+        widths.append(width)
 
 
-def _holds(estimate: Estimate, truth: float) -> bool:
-    return estimate.interval is not None and estimate.interval.low <= truth <= estimate.interval.high
-
-
-def _width(estimate: Estimate) -> float:
-    return estimate.interval.high - estimate.interval.low if estimate.interval else math.nan
+def _ends(estimate: Estimate) -> tuple[float, float]:
+    return (estimate.interval.low, estimate.interval.high) if estimate.interval else (math.nan, math.nan)
 
 
 def _problems(row: dict[str, Any]) -> list[str]:
     place = f"{row['ratings']} ratings, {row['raters']} to a response"
-    found = {f"{kind}, {label}": row[kind][label] for kind in ("shares", "differences") for label in LABELS}
-    found["Good by line and ratings"] = row["both_good"]
+    rates = {f"{kind}, {label}": row[kind][label] for kind in ("shares", "differences") for label in LABELS}
+    rates["Good by line and ratings"] = row["both_good"]
     low, high = PROMISED
     slack = 2 * math.sqrt(0.95 * 0.05 / row["samples"])  # of a coverage counted in so many samples
     # Few raters of many prompts, or of both models, hold more often: that they agree is not counted as
     # knowledge of how far people differ.
-    wide = [name for name in found if name.startswith("differences") or row["raters"] > 1]
+    wide = [name for name in rates if name.startswith("differences") or row["raters"] > 1]
     problems = [
         f"{place}: {name} covered in {rate:.1%}"
-        for name, rate in found.items()
+        for name, rate in rates.items()
         if rate < low - slack or (rate > high + slack and name not in wide)
     ]
     # An unrated model's may hold more often: where calibrated models have few ratings, their noise and the
@@ -264,13 +247,3 @@ def _bias_power(world: World, audit: Audit, draws: int, rng: np.random.Generator
         "false_alarms": float(np.mean([verdict.low > 0 or verdict.high < 0 for verdict in without])),
         "found": float(np.mean([verdict.low > 0 or verdict.high < 0 for verdict in planted])),
     }
-
-
-def _bias_problems(bias: dict[str, float]) -> list[str]:
-    found, alarms, samples = bias["found"], bias["false_alarms"], bias["samples"]
-    problems = []
-    if abs(found - POWER) > 0.05 + 2 * math.sqrt(POWER * (1 - POWER) / samples):
-        problems.append(f"a bias of {bias['effect']:.3f} is found in {found:.0%}, not in {POWER:.0%}")
-    if alarms > 0.07 + 2 * math.sqrt(0.05 * 0.95 / samples):
-        problems.append(f"a bias is found in {alarms:.0%} of draws without one")
-    return problems

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,7 +12,7 @@ from commands.shared.options import FILE, complete_judge
 from data.errors import UserError
 
 if TYPE_CHECKING:
-    from calibration.fit import CalibrationReport, Options
+    from calibration.fit import Options
     from judge.robustness.attacks import Gamed
     from reports.calibration.bias import ProbedJudge
 
@@ -68,7 +68,12 @@ SELF_TEST_DRAWS = 240
     "--out", type=FILE, help="Where calibration.json and report.* go.  [default: calibrations/<run>]"
 )
 @click.option(
-    "--valid-days", type=click.IntRange(min=1), default=90, show_default=True, help="Until it expires."
+    "--valid-days",
+    "days",
+    type=click.IntRange(min=1),
+    default=90,
+    show_default=True,
+    help="Until it expires.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all chance.")
 @click.option(
@@ -89,23 +94,17 @@ def calibrate(
     runs: tuple[Path, ...],
     exchanges: Path | None,
     scale: str,
-    dimension: str,
     judges: tuple[str, ...],
     raters: tuple[str, ...],
-    is_median: bool,
-    is_rounding: bool,
-    reliability: float,
-    epsilon: float,
-    leave_out: tuple[str, ...],
     probe: str | None,
     attack: str | None,
     out: Path | None,
-    valid_days: int,
     seed: int,
     draws: int | None,
     trials: tuple[Path, ...],
     self_test: bool,
     as_json: bool,
+    **settings: Any,
 ) -> None:
     """Say how far to trust a judge, and fit the calibration that corrects it.
 
@@ -130,18 +129,7 @@ def calibrate(
         ctx.exit(run_self_test(seed=seed, draws=draws or SELF_TEST_DRAWS, as_json=as_json))
     if attack and not runs and not trials:
         ctx.exit(attack_judge(attack, seed=seed, as_json=as_json))
-    options = fit.Options(
-        scale=parse_scale(scale),
-        dimension=dimension,
-        is_median=is_median,
-        is_rounding=is_rounding,
-        reliability=reliability,
-        epsilon=epsilon,
-        leave_out=leave_out,
-        days=valid_days,
-        seed=seed,
-        draws=draws or fit.DRAWS,
-    )
+    options = fit.Options(scale=parse_scale(scale), seed=seed, draws=draws or fit.DRAWS, **settings)
     if trials:
         if len(judges) != 1 or runs:
             raise UserError(
@@ -156,7 +144,9 @@ def calibrate(
     )
     probes = _probe(probe, exchanges, seed) if probe else None
     attacks = _attack(attack, seed) if attack else None
-    folder = out or Path("calibrations") / _folder_name(report)
+    name, source = report.judge.name, Path(report.judge.source).stem
+    known_as = source if name == source else f"{source}-{name}".replace("/", "-")
+    folder = out or Path("calibrations") / known_as
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     write_calibration(folder / CALIBRATION_FILE, report.calibration)
@@ -169,11 +159,6 @@ def calibrate(
     # Undefined, or known of so few that nobody can say how exactly.
     if report.agreement.metrics[report.headline].interval is None:
         ctx.exit(INCONCLUSIVE)
-
-
-def _folder_name(report: "CalibrationReport") -> str:
-    name, source = report.judge.name, Path(report.judge.source).stem
-    return source if name == source else f"{source}-{name}".replace("/", "-")
 
 
 def _probe(name: str, exchanges: Path | None, seed: int) -> "ProbedJudge":

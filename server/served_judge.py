@@ -27,13 +27,9 @@ class ServedJudge:
         self.judge = judge
         self._wanted, self._today, self._lock = calibration, today, Lock()
         self._day = today()
-        self._take(find_calibration(judge, calibration, today=self._day))
+        self._calibration = find_calibration(judge, calibration, today=self._day)
         if not endpoints_of(judge):
             judge.judge(PROBE)  # opens a local network now: the first request need not wait for it
-
-    def _take(self, calibration: Found) -> None:
-        self._calibration = calibration
-        self._digest = calibration.digest  # kept, since it is reckoned anew each time it is asked for
 
     @property
     def calibration(self) -> Found:
@@ -42,20 +38,20 @@ class ServedJudge:
             if (day := self._today()) != self._day:
                 self._day = day
                 try:
-                    self._take(find_calibration(self.judge, self._wanted, today=day))
+                    self._calibration = find_calibration(self.judge, self._wanted, today=day)
                 except StaleCalibration as error:
-                    self._take(Found(calibration=None, says=f"no calibration fits: {error}"))
+                    self._calibration = Found(calibration=None, says=f"no calibration fits: {error}")
             return self._calibration
 
     @property
     def about(self) -> dict[str, Any]:
         """What stands beside every judgment."""
-        note = self.calibration.says  # first: it may be another day's, with another digest
+        found = self.calibration
         caveat = getattr(self.judge, "caveat", "")
         return {
             "judge": {"name": self.judge.name, "version": self.judge.version},
-            "calibration": self._digest,
-            "note": note,
+            "calibration": found.digest,
+            "note": found.says,
             "caveats": [caveat] if caveat else [],
         }
 

@@ -134,7 +134,7 @@ def judged_level(model: JudgedModel, settings: ComparisonSettings) -> JudgedLeve
     """The model's shares: corrected, or the judge's own where nothing can correct them."""
     corrected = correct({model.known_as: model.rated}, calibrated=settings.calibrated or UNCALIBRATED)[0]
     how = HOW.get(corrected.how, "judge")
-    shares, reason = corrected.levels, corrected.reason if settings.calibrated else None
+    shares, reason = corrected.corrected, corrected.reason if settings.calibrated else None
     if how == "judge":
         shares = judge_shares(model.rated)
         how, reason = (how, reason) if shares else ("refused", "no response was scored")

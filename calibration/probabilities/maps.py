@@ -41,7 +41,7 @@ def _fit_temperature(values: Floats, ratings: Integers, levels: int) -> dict[str
 
     if not len(ratings):
         return {"temperature": 1.0}
-    logits = _logs(values)
+    logits = log_probabilities(values)
     found = minimize_scalar(
         lambda log: _loss(logits / math.exp(log), ratings), bounds=(-4.0, 4.0), method="bounded"
     )
@@ -49,11 +49,11 @@ def _fit_temperature(values: Floats, ratings: Integers, levels: int) -> dict[str
 
 
 def _apply_temperature(values: Floats, parameters: Parameters, levels: int) -> Floats:
-    return softmax(_logs(values) / parameters["temperature"])
+    return softmax(log_probabilities(values) / parameters["temperature"])
 
 
 def _fit_vector(values: Floats, ratings: Integers, levels: int) -> dict[str, Any]:
-    logits = _logs(values)
+    logits = log_probabilities(values)
 
     def loss(free: Floats) -> float:
         return _loss(logits * free[:levels] + free[levels:], ratings)
@@ -63,7 +63,9 @@ def _fit_vector(values: Floats, ratings: Integers, levels: int) -> dict[str, Any
 
 
 def _apply_vector(values: Floats, parameters: Parameters, levels: int) -> Floats:
-    return softmax(_logs(values) * np.array(parameters["weights"]) + np.array(parameters["biases"]))
+    return softmax(
+        log_probabilities(values) * np.array(parameters["weights"]) + np.array(parameters["biases"])
+    )
 
 
 def _fit_proportional(scores: Floats, ratings: Integers, levels: int) -> dict[str, Any]:
@@ -180,7 +182,8 @@ def _loss(logits: Floats, ratings: Integers) -> float:
     return float(-log_softmax(logits, axis=1)[np.arange(len(ratings)), ratings - 1].mean())
 
 
-def _logs(probabilities: Floats) -> Floats:
+def log_probabilities(probabilities: Floats) -> Floats:
+    """Logarithms, of 0 too: what is below the least probability counts as that."""
     logs: Floats = np.log(np.maximum(probabilities, LEAST_PROBABILITY))
     return logs
 
@@ -228,8 +231,7 @@ def _between(above: Floats) -> Floats:
 
 
 def _smooth_shares(ratings: Integers, levels: int) -> Floats:
-    counts = np.bincount(ratings - 1, minlength=levels) if len(ratings) else np.zeros(levels)
-    shares: Floats = (counts + 1) / (len(ratings) + levels)
+    shares: Floats = (np.bincount(ratings - 1, minlength=levels) + 1) / (len(ratings) + levels)
     return shares
 
 

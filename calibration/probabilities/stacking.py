@@ -14,10 +14,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.agreement.metrics import LEAST_PROBABILITY, log_losses
+from calibration.agreement.metrics import log_losses
 from calibration.bootstrap import Statistic, ratio, resample_clusters, sample
 from calibration.estimate import Estimate, Floats, Integers
-from calibration.probabilities.maps import folds_of, softmax
+from calibration.probabilities.maps import folds_of, log_probabilities, softmax
 from data.errors import UserError
 from data.records import LABELS, to_plain
 
@@ -110,9 +110,9 @@ class Stack:
 
     def apply(self, tables: ArrayLike) -> Floats:
         """(rows, levels) from the judges' probabilities, (rows, judges, levels); nan where there are none."""
-        logs = _logs(np.asarray(tables, dtype=float), np.array(self.centres))
-        found: Floats = softmax(_logits(logs, np.array(self.weights), np.array(self.biases)))
-        return found
+        logs = log_probabilities(np.asarray(tables, dtype=float))
+        logs = np.where(np.isnan(logs), np.array(self.centres), logs)
+        return softmax(np.einsum("rjl,j->rl", logs, np.array(self.weights)) + np.array(self.biases))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,12 +150,15 @@ def fit_stack(tables: ArrayLike, ratings: ArrayLike, *, ridge: float = RIDGES[1]
     table, given = _tables(tables), np.asarray(ratings, dtype=np.intp)
     _, judges, levels = table.shape
     start = np.append(np.full(judges, 1 / judges), np.zeros(levels))
-    centres = _centres(table)
-    logs = _logs(table, centres)
+    logs = log_probabilities(table)
+    is_missing = np.isnan(logs)
+    # Each judge's mean log-probabilities; of a judge that gave none, those of equal chances.
+    centres = np.ma.array(logs, mask=is_missing).mean(axis=0).filled(-np.log(levels))
+    logs = np.where(is_missing, centres, logs)
     hits = np.eye(levels)[given - 1]
 
     def loss(free: Floats) -> tuple[float, Floats]:
-        chances = log_softmax(_logits(logs, free[:judges], free[judges:]), axis=1)
+        chances = log_softmax(np.einsum("rjl,j->rl", logs, free[:judges]) + free[judges:], axis=1)
         off = (np.exp(chances) - hits) / len(given)
         pull = ridge * (free - start) / len(given)
         slope = np.append(np.einsum("rjl,rl->j", logs, off), off.sum(axis=0)) + pull
@@ -242,27 +245,3 @@ def _tables(tables: ArrayLike) -> Floats:
     if table.ndim != 3 or not table.shape[1]:
         raise UserError("stacking: probabilities by rating, judge and label are needed")
     return table
-
-
-def _centres(table: Floats) -> Floats:
-    """Each judge's mean log-probabilities; of a judge that gave none, those of equal chances."""
-    levels = table.shape[2]
-    logs = np.log(np.maximum(table, LEAST_PROBABILITY))
-    there: NDArray[np.bool_] = np.isfinite(table[:, :, 0])
-    sums, counts = np.where(there[:, :, None], logs, 0.0).sum(axis=0), there.sum(axis=0)
-    equal = np.full(sums.shape, -np.log(levels))
-    found: Floats = np.where(counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], equal)
-    return found
-
-
-def _logs(table: Floats, centres: Floats) -> Floats:
-    there = np.isfinite(table[:, :, :1])
-    # Rounding below the least to the least also silences the logarithm of 0.
-    logs = np.log(np.maximum(np.where(there, table, 1.0), LEAST_PROBABILITY))
-    found: Floats = np.where(there, logs, centres)
-    return found
-
-
-def _logits(logs: Floats, weights: Floats, biases: Floats) -> Floats:
-    found: Floats = np.einsum("rjl,j->rl", logs, weights) + biases
-    return found

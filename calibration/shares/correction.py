@@ -28,21 +28,23 @@ MEAN = ("mean",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCorrection:
-    """One model's level; `levels` is empty where it is refused, and `reason` says why.
+    """One model's level; `corrected` is empty where it is refused, and `reason` says why.
 
-    `levels` holds the share of each label, or the mean under "mean"; `judge` is what the judge alone says.
-    `reason` is also given where the line was refused and the model's own ratings stand alone.
-    `worth_in_ratings` is how many ratings tell as much as the line does about the last column, Good.
+    `corrected` holds the share of each label, or the mean under "mean"; `judge` and `crowd` are what the
+    judge alone and the ratings alone say. `reason` is also given where the line was refused and the model's
+    own ratings stand alone. `worth_in_ratings` is how many ratings tell as much as the line does about the
+    last column, Good.
     """
 
     model: str
-    how: How
-    reason: str | None
-    levels: Mapping[str, Estimate]
-    judge: Mapping[str, float]
     judged: int
     ratings: int
     clusters: int
+    judge: Mapping[str, float]
+    crowd: Mapping[str, float | None]
+    corrected: Mapping[str, Estimate]
+    how: How
+    reason: str | None
     design_effect: float
     worth_in_ratings: float
 
@@ -121,8 +123,11 @@ def _correct(
         model=model,
         how=how,
         reason=reason,
-        levels=dict(zip(names, estimates, strict=True)) if estimates else {},
+        corrected=dict(zip(names, estimates, strict=True)) if estimates else {},
         judge=dict(zip(names, rated.judged.mean(axis=0).tolist(), strict=True)) if len(rated.judged) else {},
+        crowd=dict(zip(names, rated.value.mean(axis=0).tolist(), strict=True))
+        if len(rated.item)
+        else dict.fromkeys(names),
         judged=len(rated.judged),
         ratings=len(rated.item),
         clusters=own.clusters if own is not None else 0,

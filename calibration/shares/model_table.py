@@ -1,7 +1,7 @@
 """Each model's level: by people, by the judge, corrected; the line through models, and what it is worth."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +13,6 @@ from calibration.estimate import Estimate, Floats, finite_or_none
 from calibration.pairing import Paired
 from calibration.shares.correction import (
     MEAN,
-    How,
     ModelCorrection,
     calibrated_models,
     correct,
@@ -72,48 +71,32 @@ def rated_models(paired: Paired, judgments: Sequence[Judgment]) -> dict[str, Rat
         rows = np.flatnonzero(paired.model == model)
         place = {item.id: index for index, item in enumerate(items)}
         value = one_hot(paired.rating[rows], len(LABELS)) if is_shares else paired.rating[rows, None] + offset
+        if not is_shares:
+            judged = np.array([[score_of(item, paired.scale)] for item in items]) + offset
+        elif paired.probabilities is not None and all(item.probabilities is not None for item in items):
+            judged = judged_values(items, LABELS, True)
+        else:
+            judged = one_hot([LABELS.index(item.label or LABELS[0]) + 1 for item in items], len(LABELS))
         models[model] = RatedModel(
-            judged=_levels(items, paired) if is_shares else _levels(items, paired) + offset,
+            judged=judged,
             item=np.array([place[identity] for identity in paired.id[rows].tolist()], dtype=np.intp),
             value=value.astype(float),
             cluster=getattr(paired, kind)[rows],
             prompt=np.array([item.prompt_digest for item in items]),
             bounds=(0.0, 1.0) if is_shares else (1 + offset, paired.levels + offset),
         )
-    return dict(sorted(models.items(), key=lambda item: (-_mean(item[1]), item[0])))
-
-
-def _mean(rated: RatedModel) -> float:
-    return float(rated.value[:, -1].mean()) if len(rated.item) else -1.0
-
-
-def _levels(items: Sequence[Judgment], paired: Paired) -> Floats:
-    if paired.scale != LABELS:
-        return np.array([[score_of(item, paired.scale)] for item in items])
-    if paired.probabilities is not None and all(item.probabilities is not None for item in items):
-        return judged_values(items, LABELS, True)
-    return one_hot([LABELS.index(item.label or LABELS[0]) + 1 for item in items], len(LABELS))
+    means = {name: rated.value[:, -1].mean() if len(rated.item) else -1.0 for name, rated in models.items()}
+    return {name: models[name] for name in sorted(models, key=lambda name: (-means[name], name))}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelRow:
+class ModelRow(ModelCorrection):
     """A model's level by column: the judge's own, the crowd's and the corrected one.
 
     `left_out` is what the line through the other models says of a rated model, had nobody rated it, and
-    `covered` whether its interval holds the crowd's level. `corrected` is empty where `how` is "refused".
+    `covered` whether its interval holds the crowd's level.
     """
 
-    model: str
-    judged: int
-    ratings: int
-    clusters: int
-    judge: Mapping[str, float]
-    crowd: Mapping[str, float | None]
-    corrected: Mapping[str, Estimate]
-    how: How
-    reason: str | None
-    design_effect: float
-    worth_in_ratings: float
     left_out: Mapping[str, Estimate]
     covered: Mapping[str, bool | None]
 
@@ -170,6 +153,9 @@ def fit_models(models: Mapping[str, RatedModel], *, leave_out: Sequence[str] = (
     effect = float(np.mean(effects)) if effects else 1.0
     spreads = [float(rated.value[:, -1].var()) for rated in models.values() if len(rated.item)]
     spread = float(np.mean(spreads)) if spreads else float("nan")
+    intervals = [level.interval for level in left_out_levels(of_columns[-1])]
+    halves = [(ends.high - ends.low) / 2 for ends in intervals if ends]
+    variance = effect * spread
     return ModelFit(
         columns=columns,
         calibrated=calibrated,
@@ -180,52 +166,21 @@ def fit_models(models: Mapping[str, RatedModel], *, leave_out: Sequence[str] = (
         spread=spread,
         correlation=_correlation(models),
         worth_in_ratings=judge_worth(of_columns[-1], design_effect=effect, spread=spread),
-        as_exact_as=_as_exact_as(of_columns[-1], effect * spread),
+        as_exact_as=finite_or_none(variance * (NORMAL / float(np.mean(halves))) ** 2) if halves else None,
     )
 
 
 def _row(correction: ModelCorrection, rated: RatedModel, columns: Mapping[str, CalibratedModels]) -> ModelRow:
-    means = rated.value.mean(axis=0).tolist() if len(rated.item) else [None] * len(columns)
-    crowd: dict[str, float | None] = dict(zip(columns, means, strict=True))
-    left_out = _left_out(correction.model, rated, columns)
-    return ModelRow(
-        model=correction.model,
-        judged=correction.judged,
-        ratings=correction.ratings,
-        clusters=correction.clusters,
-        judge=correction.judge,
-        crowd=crowd,
-        corrected=correction.levels,
-        how=correction.how,
-        reason=correction.reason,
-        design_effect=correction.design_effect,
-        worth_in_ratings=correction.worth_in_ratings,
-        left_out=left_out,
-        covered={name: _covers(estimate, crowd[name]) for name, estimate in left_out.items()},
-    )
-
-
-def _left_out(model: str, rated: RatedModel, columns: Mapping[str, CalibratedModels]) -> dict[str, Estimate]:
-    """What the line through the other models would say of a rated model, had nobody rated it."""
-    if not len(rated.item) or not len(rated.judged):
-        return {}
-    means, noises = judge_means(rated)
-    return {
-        name: transport(column.without(model), Target(judge=float(mean), judge_noise=float(noise)))
-        for (name, column), mean, noise in zip(columns.items(), means, noises, strict=True)
-    }
-
-
-def _covers(estimate: Estimate, level: float | None) -> bool | None:
-    ends = estimate.interval
-    return None if ends is None or level is None else ends.low <= level <= ends.high
-
-
-def _as_exact_as(calibrated: CalibratedModels, variance: float) -> float | None:
-    """How many ratings would give an interval as wide as the line's of a model left out of it, on average."""
-    intervals = [level.interval for level in left_out_levels(calibrated)]
-    halves = [(ends.high - ends.low) / 2 for ends in intervals if ends]
-    return finite_or_none(variance * (NORMAL / float(np.mean(halves))) ** 2) if halves else None
+    left_out, covered = {}, {}
+    if len(rated.item) and len(rated.judged):
+        means, noises = judge_means(rated)
+        for (name, column), mean, noise in zip(columns.items(), means, noises, strict=True):
+            target = Target(judge=float(mean), judge_noise=float(noise))
+            left_out[name] = transport(column.without(correction.model), target)
+            ends, level = left_out[name].interval, correction.crowd[name]
+            covered[name] = None if ends is None or level is None else ends.low <= level <= ends.high
+    corrected = {item.name: getattr(correction, item.name) for item in fields(correction)}
+    return ModelRow(**corrected, left_out=left_out, covered=covered)
 
 
 def plan_comparisons(fit: ModelFit, scale: Sequence[str]) -> tuple[RatingsPlan, ...]:

@@ -87,12 +87,7 @@ def _forests(findings: Sequence[Finding]) -> Iterator[Figure]:
             (item for item in findings if item.audit == audit),
             key=lambda item: -(item.effect.value if isfinite(item.effect.value) else 0.0),
         )
-        ends = [
-            end
-            for item in items
-            for end in (*ends_of(item.effect), *(_undetected(item) or ()))
-            if end is not None and isfinite(end)
-        ]
+        ends = [end for item in items for end in (*ends_of(item.effect), *(_undetected(item) or ()))]
         half = (len(items) + 1) // 2 if len(items) > MOST_LINES else len(items)
         for start in range(0, len(items), half or 1):
             which = "" if half == len(items) else (", kinder" if not start else ", harsher")

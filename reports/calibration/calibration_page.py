@@ -270,20 +270,17 @@ def print_trial_calibration(calibration: Calibration, path: Path, *, as_json: bo
     """Print what a calibration from trials would have said of each model, had that model been new."""
     models = left_out_models(calibration)
     if as_json:
-        print(
-            json.dumps(
-                {"digest": calibration.digest, "file": str(path), "models": to_plain(models)}, indent=2
-            )
-        )
+        rows = [{"model": model, "columns": to_plain(levels)} for model, levels in models.items()]
+        print(json.dumps({"digest": calibration.digest, "file": str(path), "models": rows}, indent=2))
         return
     grid = _grid("left out", *calibration.between, "inside")
-    for item in models:
-        levels = item.columns.values()
+    for model, columns in models.items():
+        levels = columns.values()
         cells = [
             f"{show(at.level, scale=100, digits=1, glue=chr(10))}\ncrowd {100 * at.crowd:.1f}"
             for at in levels
         ]
-        grid.add_row(_name(item.model), *cells, f"{sum(at.covered for at in levels)} of {len(levels)}")
+        grid.add_row(_name(model), *cells, f"{sum(at.covered for at in levels)} of {len(levels)}")
     screen = open_screen()
     print_table(screen, grid)
     spread = calibration.lines[list(calibration.between)[-1]]["between_sd"]

@@ -120,7 +120,7 @@ def test_one_cluster_or_one_item_cannot_say_how_exact_it_is() -> None:
     for rated in (lone_rater, lone_item):
         assert np.isnan(ppi_estimate(rated).variance).all()
         (found,) = correct({"a": rated})
-        assert found.how == "ratings" and found.levels["Good"].interval is None
+        assert found.how == "ratings" and found.corrected["Good"].interval is None
 
 
 def test_what_two_models_share_cancels_in_their_difference() -> None:
@@ -161,7 +161,7 @@ def test_a_mean_on_five_levels_is_corrected_like_a_share() -> None:
         )
         truth[f"m{number}"] = level
     for found in correct(models, names=MEAN):
-        level = found.levels["mean"]
+        level = found.corrected["mean"]
         assert found.how == ("both" if found.reason is None else "ratings")
         assert level.interval is not None
         assert level.interval.low <= truth[found.model] <= level.interval.high
@@ -182,11 +182,11 @@ def test_ratings_shrink_the_interval_of_a_model_and_shares_stay_shares() -> None
         )
         (found,) = correct({"model 0": few}, calibrated=between)
         assert found.how == ("both" if ratings else "judge")
-        assert sum(level.value for level in found.levels.values()) == pytest.approx(1)
+        assert sum(level.value for level in found.corrected.values()) == pytest.approx(1)
         for label, share in zip(LABELS, truth[0], strict=True):
-            interval = found.levels[label].interval
+            interval = found.corrected[label].interval
             assert interval is not None and interval.low <= share <= interval.high
-        interval = found.levels["Good"].interval
+        interval = found.corrected["Good"].interval
         assert interval is not None
         widths.append(interval.high - interval.low)
     assert widths == sorted(widths, reverse=True) and widths[-1] < 0.75 * widths[0]
@@ -202,14 +202,14 @@ def test_out_of_the_calibrated_range_the_level_is_refused() -> None:
         cluster=np.zeros(0, dtype=int),
     )
     *_, found = correct({**models, "strange": strange})
-    assert found.how == "refused" and found.levels == {}
+    assert found.how == "refused" and found.corrected == {}
     assert found.reason is not None and "above the calibrated range" in found.reason
     # Its own ratings need no line.
     rated = RatedModel(
         judged=strange.judged, item=np.arange(60), value=one_hot([1, 2, 3] * 20, 3), cluster=np.arange(60)
     )
     *_, found = correct({**models, "strange": rated})
-    assert found.how == "ratings" and found.levels["Good"].value == pytest.approx(1 / 3)
+    assert found.how == "ratings" and found.corrected["Good"].value == pytest.approx(1 / 3)
 
 
 def test_a_model_alone_has_no_line() -> None:
