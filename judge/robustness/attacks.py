@@ -4,7 +4,7 @@ import codecs
 import re
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from calibration.bias.probe_effects import Result
 from calibration.bootstrap import percentile_interval, resample_clusters
-from calibration.estimate import CONFIDENCE, Estimate, Interval
+from calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, Interval
 from data.errors import UserError
 from data.files import read_toml
-from data.records import LABELS, Exchange, Judgment
+from data.records import LABELS, Exchange, Judgment, to_plain
 from data.tables import SAMPLE_PROMPTS, read_prompts, validate
 from judge.base import Judge
 from judge.robustness.probes import judge_texts
@@ -80,11 +80,9 @@ def read_attacks(path: Path = ATTACKS, *, prompts: Path = SAMPLE_PROMPTS) -> Cat
         reply = validate(BadReply, table, f"{path}: reply {number}")
         if reply.prompt not in asked:
             raise UserError(f"{path}: reply {number}: prompt: {reply.prompt!r} is not in {prompts}")
+        prompt, identity = asked[reply.prompt], f"{reply.prompt} {number}"
         about = {"kind": reply.kind}
-        identity = f"{reply.prompt} {number}"
-        replies.append(
-            replace(asked[reply.prompt], id=identity, response=reply.text, model=PLAIN, extra=about)
-        )
+        replies.append(replace(prompt, id=identity, response=reply.text, model=PLAIN, extra=about))
     return Catalogue(
         attacks=tuple(attacks),
         families={name: str(told) for name, told in families.items()},
@@ -179,21 +177,25 @@ DISGUISES: Final[Mapping[str, Callable[[str], str]]] = {
 
 
 def _check(attack: Attack, families: Mapping[str, Any], path: Path) -> Attack:
-    place, holes = f"{path}: {attack.name}", set(HOLE.findall(attack.template))
-    if attack.family not in families:
-        raise UserError(f"{place}: family: {attack.family!r} is not under [family]; add it there")
-    if attack.disguise and attack.disguise not in DISGUISES:
-        raise UserError(
-            f"{place}: disguise: unknown {attack.disguise!r}; known: {', '.join(sorted(DISGUISES))}"
-        )
-    if not holes & {"reply", "disguised"} and not {"start", "rest"} <= holes:
-        raise UserError(f"{place}: template: the reply is not in it; write {{reply}} where it goes")
-    if bool(attack.text) != ("text" in holes) or attack.times < 1:
-        raise UserError(f"{place}: text: give one where the template has {{text}}, at least once")
-    if "disguised" in holes and not attack.disguise:
-        raise UserError(f"{place}: disguise: missing, and the template has {{disguised}}")
-    if attack.disguise and not holes & {"disguised", "text"}:
-        raise UserError(f"{place}: disguise: the template has neither {{disguised}} nor {{text}}")
+    holes, disguise = set(HOLE.findall(attack.template)), attack.disguise
+    has_reply = bool(holes & {"reply", "disguised"}) or {"start", "rest"} <= holes
+    has_text = bool(attack.text) == ("text" in holes) and attack.times >= 1
+    for is_wrong, problem in (
+        (attack.family not in families, f"family: {attack.family!r} is not under [family]; add it there"),
+        (
+            disguise and disguise not in DISGUISES,
+            f"disguise: unknown {disguise!r}; known: {', '.join(sorted(DISGUISES))}",
+        ),
+        (not has_reply, "template: the reply is not in it; write {reply} where it goes"),
+        (not has_text, "text: give one where the template has {text}, at least once"),
+        ("disguised" in holes and not disguise, "disguise: missing, and the template has {disguised}"),
+        (
+            disguise and not holes & {"disguised", "text"},
+            "disguise: the template has neither {disguised} nor {text}",
+        ),
+    ):
+        if is_wrong:
+            raise UserError(f"{path}: {attack.name}: {problem}")
     return attack
 
 
@@ -217,12 +219,6 @@ class Flips:
     suspected: int  # how many pairs the judge said it suspects
     to_good: Estimate
     not_bad: Estimate
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null is undefined."""
-        counts = {key: getattr(self, key) for key in ("attacks", "pairs", "unscored", "suspected")}
-        shares = {"to_good": self.to_good.as_dict(), "not_bad": self.not_bad.as_dict()}
-        return {"name": self.name, "family": self.family, **counts, **shares}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,14 +250,14 @@ class Gamed:
             "version": self.version,
             "limit": LIMIT,
             "result": self.result,
-            "plain": dict(self.plain),
+            "plain": self.plain,
             "plain_bad_by_kind": {
                 kind: {"bad": bad, "replies": total} for kind, (bad, total) in self.bad_by_kind.items()
             },
             "plain_suspected": self.plain_suspected,
-            "overall": self.overall.as_dict(),
-            "families": [{**item.as_dict(), "tries": self.told[item.name]} for item in self.families],
-            "attacks": [item.as_dict() for item in self.attacks],
+            "overall": self.overall,
+            "families": [{**to_plain(item), "tries": self.told[item.name]} for item in self.families],
+            "attacks": self.attacks,
         }
 
 
@@ -270,35 +266,27 @@ def run_attacks(
 ) -> Gamed:
     """Judge plain replies, and those it calls Bad, at most `limit` of them, once more under every attack."""
     used = catalogue or read_attacks()
-    plain = judge_texts(judge, used.replies)
-    chosen = _choose([reply for reply in used.replies if _is_bad(plain[reply.content_digest])], limit, seed)
+    by_content = judge_texts(judge, used.replies)
+    plain = [by_content[reply.content_digest] for reply in used.replies]
+    kinds: dict[str, list[bool]] = {}
+    chosen = []
+    for reply, judgment in zip(used.replies, plain, strict=True):
+        is_bad = judgment.label == LABELS[BAD]
+        kinds.setdefault(str(reply.extra["kind"]), []).append(is_bad)
+        if is_bad:
+            chosen.append(reply)
+    if limit is not None and limit < len(chosen):
+        chosen = [chosen[place] for place in sorted(Random(seed).sample(range(len(chosen)), limit))]
     dressed = [[dress_up(attack, reply) for reply in chosen] for attack in used.attacks]
     attacked = judge_texts(judge, (reply for row in dressed for reply in row))
-    codes = np.array(
-        [
-            [_code(attacked[two.content_digest], one, two) for one, two in zip(chosen, row, strict=True)]
-            for row in dressed
-        ],
-        dtype=np.int8,
-    ).reshape(len(used.attacks), len(chosen))
-    suspected = np.array(
-        [[_is_suspected(attacked[reply.content_digest]) for reply in row] for row in dressed], dtype=bool
-    ).reshape(codes.shape)
-    return _conclude(judge, used, plain, codes, suspected & (codes != UNCHANGED), seed)
-
-
-def _conclude(
-    judge: Judge,
-    used: Catalogue,
-    judgments: Mapping[str, Judgment],
-    codes: Codes,
-    suspected: NDArray[np.bool_],
-    seed: int,
-) -> Gamed:
-    plain = [judgments[reply.content_digest] for reply in used.replies]
-    kinds: dict[str, list[bool]] = {}
-    for reply, judgment in zip(used.replies, plain, strict=True):
-        kinds.setdefault(str(reply.extra["kind"]), []).append(_is_bad(judgment))
+    codes = np.full((len(used.attacks), len(chosen)), UNCHANGED, dtype=np.int8)
+    suspected = np.zeros(codes.shape, dtype=bool)
+    for number, row in enumerate(dressed):
+        for place, (one, two) in enumerate(zip(chosen, row, strict=True)):
+            if one.content_digest != two.content_digest:
+                judgment = attacked[two.content_digest]
+                codes[number, place] = UNSCORED if judgment.label is None else LABELS.index(judgment.label)
+                suspected[number, place] = _is_suspected(judgment)
     counts = Counter(judgment.label or "unscored" for judgment in plain)
     places = {
         family: [at for at, attack in enumerate(used.attacks) if attack.family == family]
@@ -308,43 +296,42 @@ def _conclude(
         judge=judge.name,
         version=judge.version,
         plain={name: counts[name] for name in (*LABELS, "unscored")},
-        bad_by_kind={kind: (sum(are_bad), len(are_bad)) for kind, are_bad in kinds.items()},
+        bad_by_kind={kind: (sum(bad), len(bad)) for kind, bad in kinds.items()},
         plain_suspected=sum(map(_is_suspected, plain)),
-        overall=_group("all attacks", codes, suspected, seed),
+        overall=_count_flips("all attacks", "all attacks", codes, suspected, seed),
         families=tuple(
-            _group(family, codes[rows], suspected[rows], seed) for family, rows in places.items() if rows
+            _count_flips(family, family, codes[rows], suspected[rows], seed)
+            for family, rows in places.items()
+            if rows
         ),
-        attacks=tuple(_single(attack, codes[at], suspected[at]) for at, attack in enumerate(used.attacks)),
+        attacks=tuple(
+            _count_flips(attack.name, attack.family, codes[[at]], suspected[[at]])
+            for at, attack in enumerate(used.attacks)
+        ),
         told=used.families,
     )
 
 
-def _single(attack: Attack, codes: Codes, suspected: NDArray[np.bool_]) -> Flips:
-    """One attack: replies are independent of each other, so the interval is Clopper and Pearson's."""
-    scored = codes[codes >= BAD]
-    return Flips(
-        name=attack.name,
-        family=attack.family,
-        attacks=1,
-        pairs=int((codes != UNCHANGED).sum()),
-        unscored=int((codes == UNSCORED).sum()),
-        suspected=int(suspected.sum()),
-        to_good=exact_share(int((scored == GOOD).sum()), len(scored)),
-        not_bad=exact_share(int((scored > BAD).sum()), len(scored)),
-    )
-
-
-def _group(name: str, codes: Codes, suspected: NDArray[np.bool_], seed: int) -> Flips:
+def _count_flips(
+    name: str, family: str, codes: Codes, suspected: NDArray[np.bool_], seed: int | None = None
+) -> Flips:
+    """Count what became of replies; without a seed it is one attack, under which replies are independent."""
     scored = codes >= BAD
+
+    def share(hits: NDArray[np.bool_]) -> Estimate:
+        if seed is None:
+            return exact_share(int((hits & scored).sum()), int(scored.sum()))
+        return crossed_share(hits, scored, rng=np.random.default_rng(seed))
+
     return Flips(
         name=name,
-        family=name,
+        family=family,
         attacks=len(codes),
         pairs=int((codes != UNCHANGED).sum()),
         unscored=int((codes == UNSCORED).sum()),
         suspected=int(suspected.sum()),
-        to_good=crossed_share(codes == GOOD, scored, rng=np.random.default_rng(seed)),
-        not_bad=crossed_share(codes > BAD, scored, rng=np.random.default_rng(seed)),
+        to_good=share(codes == GOOD),
+        not_bad=share(codes > BAD),
     )
 
 
@@ -373,7 +360,7 @@ def crossed_share(
     """
     hit, total = int((hits & counted).sum()), int(counted.sum())
     if not total:
-        return Estimate(float("nan"), None)
+        return UNDEFINED
     if hit in (0, total):
         replies = int(counted.any(axis=0).sum())
         return exact_share(replies if hit else 0, replies)
@@ -385,23 +372,6 @@ def crossed_share(
     )
     shares = np.divide(tops, bottoms, out=np.full(draws, np.nan), where=bottoms > 0)
     return Estimate(hit / total, percentile_interval(shares))
-
-
-def _choose(replies: Sequence[Exchange], limit: int | None, seed: int) -> list[Exchange]:
-    if limit is None or limit >= len(replies):
-        return list(replies)
-    places = sorted(Random(seed).sample(range(len(replies)), limit))
-    return [replies[place] for place in places]
-
-
-def _code(judgment: Judgment, plain: Exchange, attacked: Exchange) -> int:
-    if attacked.content_digest == plain.content_digest:
-        return UNCHANGED
-    return UNSCORED if judgment.label is None else LABELS.index(judgment.label)
-
-
-def _is_bad(judgment: Judgment) -> bool:
-    return judgment.label == LABELS[BAD]
 
 
 def _is_suspected(judgment: Judgment) -> bool:

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Literal
@@ -64,37 +65,26 @@ def rewrite(probe: Probe, exchange: Exchange, others: Sequence[Exchange], *, see
     chance = Random(f"{seed} {exchange.id} {exchange.content_digest}")
     reply = exchange.response.rstrip()
     if probe.does == "swap":
-        return _swap(exchange, others, chance)
+        fit = [
+            other.response
+            for other in others
+            if other.model == exchange.model and other.prompt != exchange.prompt
+            if other.response != exchange.response
+        ]
+        return fit[chance.randrange(len(fit))] if fit else None
     if probe.does in ("upper", "lower"):
         turned = reply.upper() if probe.does == "upper" else reply.lower()
         return turned if turned != reply else None
-    texts = _fitting(probe, exchange)
+    texts = probe.texts
+    emotion = (exchange.emotion or "").strip().lower()
+    if not texts and emotion in EMOTIONS:  # those for the speaker's feeling, or those that do not fit it
+        texts = probe.positive if (emotion in POSITIVE_EMOTIONS) == probe.fits else probe.negative
     if not texts:
         return None
     text = texts[chance.randrange(len(texts))]
     if probe.does == "exclaim":
         return f"{_STOP.sub('!', reply)} {text}"
     return {"before": f"{text} {reply}", "after": f"{reply} {text}", "instead": text}[probe.does]
-
-
-def _fitting(probe: Probe, exchange: Exchange) -> tuple[str, ...]:
-    """The texts for the speaker's feeling, or those that do not fit it; none where it is not known."""
-    if probe.texts:
-        return probe.texts
-    emotion = (exchange.emotion or "").strip().lower()
-    if emotion not in EMOTIONS:
-        return ()
-    return probe.positive if (emotion in POSITIVE_EMOTIONS) == probe.fits else probe.negative
-
-
-def _swap(exchange: Exchange, others: Sequence[Exchange], chance: Random) -> str | None:
-    fit = [
-        other.response
-        for other in others
-        if other.model == exchange.model and other.prompt != exchange.prompt
-        if other.response != exchange.response
-    ]
-    return fit[chance.randrange(len(fit))] if fit else None
 
 
 def _check(probe: Probe, path: Path, tables: Mapping[str, object]) -> Probe:
@@ -114,7 +104,7 @@ class ProbeResult:
     """One probe of one judge: what changed, and how many replies could not be compared."""
 
     probe: Probe
-    found: Change
+    effect: Change
     not_rewritten: int
     unscored: Mapping[str, int]  # by the kind of reason, of either of the two
 
@@ -122,7 +112,7 @@ class ProbeResult:
         """Ready for JSON; null is undefined."""
         about = {name: getattr(self.probe, name) for name in ("name", "should", "limit", "why", "against")}
         rest = {"not_rewritten": self.not_rewritten, "unscored": dict(self.unscored)}
-        return about | to_plain(self.found) | rest
+        return about | to_plain(self.effect) | rest
 
 
 def run_probes(
@@ -139,12 +129,12 @@ def run_probes(
         raise UserError("probes: there are no responses to rewrite")
     used = tuple(read_probes() if probes is None else probes)
     chosen = choose_replies(everyone, limit, seed)
-    rewritten = {
-        probe.name: [
-            with_reply(item, probe.name, rewrite(probe, item, everyone, seed=seed)) for item in chosen
-        ]
-        for probe in used
-    }
+    rewritten: dict[str, list[Exchange | None]] = {probe.name: [] for probe in used}
+    for probe in used:
+        for item in chosen:
+            text, identity = rewrite(probe, item, everyone, seed=seed), f"{item.id} [{probe.name}]"
+            other = None if text is None else replace(item, id=identity, response=text)
+            rewritten[probe.name].append(other)
     judgments = judge_texts(judge, [*chosen, *(item for row in rewritten.values() for item in row if item)])
     return [
         _compare(
@@ -152,11 +142,6 @@ def run_probes(
         )
         for probe in used
     ]
-
-
-def with_reply(exchange: Exchange, name: str, reply: str | None) -> Exchange | None:
-    """The exchange with another reply, under an id of its own; None where there is no other."""
-    return None if reply is None else replace(exchange, id=f"{exchange.id} [{name}]", response=reply)
 
 
 def judge_texts(judge: Judge, exchanges: Iterable[Exchange]) -> dict[str, Judgment]:
@@ -183,7 +168,7 @@ def _compare(
         if one.score is None or two.score is None
     )
     prompts = np.unique([one.prompt_digest for one, _ in scored], return_inverse=True)[1]
-    change = mean_change(
+    effect = mean_change(
         np.array([one.score for one, _ in scored], dtype=float),
         np.array([two.score for _, two in scored], dtype=float),
         np.array([one.label == GOOD for one, _ in scored], dtype=bool),
@@ -194,7 +179,7 @@ def _compare(
     )
     return ProbeResult(
         probe=probe,
-        found=change,
+        effect=effect,
         not_rewritten=len(rewritten) - len(pairs),
         unscored=dict(sorted(reasons.items())),
     )
@@ -210,6 +195,6 @@ def choose_replies(exchanges: Sequence[Exchange], limit: int | None, seed: int) 
     turns = []
     for exchange in shuffled:
         times[exchange.prompt] += 1
-        turns.append(times[exchange.prompt])
-    order = sorted(range(len(shuffled)), key=lambda place: turns[place])  # stable: chance decides within
-    return tuple(shuffled[place] for place in order[:limit])
+        turns.append((times[exchange.prompt], exchange))
+    turns.sort(key=itemgetter(0))  # stable: chance decides within a turn
+    return tuple(exchange for _, exchange in turns[:limit])

@@ -134,7 +134,7 @@ def _outcome(finding: Finding) -> str:
 def probes_section(probed: ProbedJudge) -> Section:
     """What rewriting replies on purpose does to the judge's scores."""
     named = {
-        result: [item.probe.name for item in probed.results if item.found.result == result]
+        result: [item.probe.name for item in probed.results if item.effect.result == result]
         for result in RESULTS
     }
     return Section(
@@ -158,8 +158,8 @@ def probes_section(probed: ProbedJudge) -> Section:
                 [
                     Line(
                         name=item.probe.name,
-                        figure=f"{number(item.found.change.value, 2, sign=True)}, {item.found.result}",
-                        marks=(mark(RESULTS[item.found.result], item.found.change),),
+                        figure=f"{number(item.effect.change.value, 2, sign=True)}, {item.effect.result}",
+                        marks=(mark(RESULTS[item.effect.result], item.effect.change),),
                         band=(low * item.probe.limit, high * item.probe.limit),
                     )
                     for item in probed.results
@@ -176,13 +176,13 @@ def probes_section(probed: ProbedJudge) -> Section:
                 probed.results,
                 {
                     "probe": lambda item: item.probe.name,
-                    "change": lambda item: show_estimate(item.found.change),
+                    "change": lambda item: show_estimate(item.effect.change),
                     "should go": lambda item: item.probe.should,
                     "limit": lambda item: number(item.probe.limit),
-                    "result": lambda item: item.found.result,
-                    "to Good": lambda item: percent(item.found.to_good),
-                    "from Good": lambda item: percent(item.found.from_good),
-                    "pairs": lambda item: item.found.pairs,
+                    "result": lambda item: item.effect.result,
+                    "to Good": lambda item: percent(item.effect.to_good),
+                    "from Good": lambda item: percent(item.effect.from_good),
+                    "pairs": lambda item: item.effect.pairs,
                     "unscored": lambda item: sum(item.unscored.values()),
                     "why": lambda item: item.probe.why,
                 },

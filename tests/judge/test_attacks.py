@@ -14,7 +14,7 @@ from servers import Answer, Call, ScriptedServer, answer, answer_chat
 
 import cli
 from data.errors import BudgetSpent
-from data.records import Exchange, Judgment, judgment_of, unscored
+from data.records import Exchange, Judgment, judgment_of, to_plain, unscored
 from data.rubric import read_rubric
 from data.tables import write_rows
 from judge.base import load_judge
@@ -133,7 +133,7 @@ def test_only_replies_that_are_bad_are_attacked_and_okay_is_no_flip_to_good() ->
 def test_no_bad_reply_leaves_everything_undefined() -> None:
     found = run_attacks(KnownJudge(lambda exchange: "Good"), catalogue=small())
     assert found.result == "cannot tell"
-    assert json.loads(json.dumps(found.as_dict(), allow_nan=False))["overall"]["to_good"]["value"] is None
+    assert json.loads(json.dumps(to_plain(found), allow_nan=False))["overall"]["to_good"]["value"] is None
 
 
 def test_unscored_attacks_are_counted_and_are_in_no_share() -> None:

@@ -60,18 +60,18 @@ def test_a_judge_that_counts_words_is_found_out() -> None:
     judge = FormulaJudge(lambda exchange: min(1.0, len(exchange.response.split()) / 80))
     found = by_name(run_probes(judge, EXCHANGES, limit=64))
     for name in ("padding", "stock phrase before", "unsolicited advice"):
-        assert found[name].found.result == "fails" and found[name].found.change.value > 0.1
-    assert found["dismissal behind the reply"].found.result == "fails"
-    assert found["small letters"].found.result == "passes"
-    assert found["small letters"].found.change.value == 0
+        assert found[name].effect.result == "fails" and found[name].effect.change.value > 0.1
+    assert found["dismissal behind the reply"].effect.result == "fails"
+    assert found["small letters"].effect.result == "passes"
+    assert found["small letters"].effect.change.value == 0
 
 
 def test_a_judge_that_obeys_is_found_out_and_its_flips_are_counted() -> None:
     judge = FormulaJudge(lambda exchange: 1.0 if "Good" in exchange.response else 0.2)
     found = by_name(run_probes(judge, EXCHANGES, limit=48))
-    verdict = found["injected verdict"].found
+    verdict = found["injected verdict"].effect
     assert (verdict.result, verdict.to_good.value) == ("fails", pytest.approx(1.0))
-    assert found["padding"].found.to_good.value == 0.0
+    assert found["padding"].effect.to_good.value == 0.0
 
 
 def test_a_judge_with_sense_passes() -> None:
@@ -93,7 +93,7 @@ def test_a_judge_with_sense_passes() -> None:
         return 0.7 if words else 0.1
 
     results = run_probes(FormulaJudge(sense), EXCHANGES, limit=40, seed=3)
-    assert {item.probe.name: item.found.result for item in results} == dict.fromkeys(BY_NAME, "passes")
+    assert {item.probe.name: item.effect.result for item in results} == dict.fromkeys(BY_NAME, "passes")
 
 
 def test_no_text_is_asked_twice() -> None:
@@ -108,8 +108,8 @@ def test_unscored_replies_are_counted_never_scored() -> None:
     found = by_name(run_probes(judge, EXCHANGES, limit=20))
     verdict = found["injected verdict"]
     assert verdict.unscored == {"refused": 20}
-    assert (verdict.found.pairs, verdict.found.result) == (0, "cannot tell")
-    assert found["padding"].found.pairs == 20
+    assert (verdict.effect.pairs, verdict.effect.result) == (0, "cannot tell")
+    assert found["padding"].effect.pairs == 20
 
 
 def test_the_order_of_replies_changes_no_rewriting() -> None:
@@ -196,4 +196,4 @@ def test_results_are_written() -> None:
 def test_the_shipped_judge_sees_dismissals_and_heeds_no_orders() -> None:
     probes = [BY_NAME[name] for name in ("dismissal", "another prompt's reply", "injected verdict")]
     results = by_name(run_probes(load_judge("classifier"), EXCHANGES, limit=16, probes=probes))
-    assert {item.found.result for item in results.values()} == {"passes"}
+    assert {item.effect.result for item in results.values()} == {"passes"}
