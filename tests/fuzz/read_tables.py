@@ -54,10 +54,13 @@ def read_prompts(path: Path) -> Any:
 
 def read_recorded(path: Path) -> Any:
     from data.judgments import read_recorded
+    from data.tables import to_json, to_row
 
-    found = read_skipping(read_recorded)(path)
-    assert all(item.unscored or 1 <= item.score <= 3 for item in found)
-    return found
+    judgments = list(read_recorded(path))
+    for judgment in judgments:
+        assert judgment.unscored or (judgment.score is not None and 1 <= judgment.score <= 3)
+        to_json(to_row(judgment)).encode()
+    return judgments
 
 
 def read_judgments(path: Path) -> Any:
