@@ -88,11 +88,24 @@ def export(
       empathy-judge history export --out nights.csv
       empathy-judge history export --history postgresql+psycopg://me@db/nights --kind gates --last 30
     """
-    from nightly.history import export_history
+    import sys
 
-    count = export_history(place, out, kind=kind, format=format_, config=config, last=last)
-    if out is not None:
-        click.echo(f"{count:,} rows  {out}")
+    from data.files import disk_errors, replacing
+    from data.tables import write_text
+    from nightly.history import open_history
+
+    is_csv = format_ == "csv" if format_ else out is not None and out.suffix.lower() == ".csv"
+    suffix = ".csv" if is_csv else ".jsonl"
+    with open_history(place, must_exist=True) as opened:
+        rows = opened.rows(kind, config=config, last=last)
+        if out is None:
+            write_text(sys.stdout, rows, suffix=suffix)
+            return
+        with disk_errors(out):
+            out.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(out) as partial, partial.open("w", encoding="utf-8", newline="") as stream:
+                count = write_text(stream, rows, suffix=suffix)
+    click.echo(f"{count:,} rows  {out}")
 
 
 @click.command()

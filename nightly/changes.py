@@ -112,7 +112,7 @@ def pair(tonight: Sequence[JudgedResponse], then: Sequence[JudgedResponse]) -> P
     now, old = _by_prompt(tonight), _by_prompt(then)
     both = [key for key in now if key in old]
     means = [
-        [np.mean([(item.good, item.bad) for item in night[key]], axis=0) for key in both]
+        [np.array([[item.good, item.bad] for item in night[key]], dtype=float).mean(axis=0) for key in both]
         for night in (now, old)
     ]
     rows = (np.array(means[0]) - np.array(means[1])).reshape(-1, 2)

@@ -63,15 +63,11 @@ NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+-]{0,63}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelEntry:
-    """A model of the nights: asked at an `endpoint`, or known by a file of `responses`."""
+    """A model of the nights: asked at an `endpoint`, or known by a file of `responses` a night."""
 
     name: str
     endpoint: ModelConfig | None = None
     responses: str = ""
-
-    def responses_of(self, night: str) -> Path:
-        """The file of one night."""
-        return Path(self.responses.replace(NIGHT, night))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +164,22 @@ def read_config(path: Path) -> NightlyConfig:
         limit=table.limit,
         explain=table.explain,
     )
-    _check_values(config)
+    # What is wrong although its type is right; before anything is asked or paid for.
+    if not config.models:
+        raise UserError(f"{path}: models: none; name at least one in a table [[models]]")
+    for name, least in (("matters", 0), ("explain", 0), ("limit", 1), ("max_cost", 0)):
+        value = getattr(config, name)
+        if value is not None and not value >= least:
+            raise UserError(f"{path}: {name}: must be at least {least}")
+    if any(model.endpoint for model in config.models):
+        check_table(config.prompts)
+    if config.anchors is not None:
+        check_table(config.anchors)
+    for name in config.study:
+        try:
+            published(name)
+        except UserError as error:
+            raise UserError(f"{path}: study: {str(error).removeprefix('--baseline: ')}") from error
     return config
 
 
@@ -199,30 +210,6 @@ def _check(given: Mapping[str, Any], path: Path) -> _Table:
         elif kind in ("missing", "missing_argument"):
             problem = "missing; name at least one in a table [[models]]"
         raise UserError(f"{path}: {key}: {problem}") from error
-
-
-def _check_values(config: NightlyConfig) -> None:
-    """What is wrong although its type is right; before anything is asked or paid for."""
-    place = config.path
-    if not config.models:
-        raise UserError(f"{place}: models: none; name at least one in a table [[models]]")
-    for name, value, least in (
-        ("matters", config.matters, 0),
-        ("explain", config.explain, 0),
-        ("limit", config.limit, 1),
-        ("max_cost", config.max_cost, 0),
-    ):
-        if value is not None and not value >= least:
-            raise UserError(f"{place}: {name}: must be at least {least}")
-    if any(model.endpoint for model in config.models):
-        check_table(config.prompts)
-    if config.anchors is not None:
-        check_table(config.anchors)
-    for name in config.study:
-        try:
-            published(name)
-        except UserError as error:
-            raise UserError(f"{place}: study: {str(error).removeprefix('--baseline: ')}") from error
 
 
 def _models(tables: list[dict[str, Any]], path: Path) -> tuple[ModelEntry, ...]:

@@ -6,7 +6,6 @@ place, and a number that is none (nan) as nothing, so that both give back the sa
 """
 
 import sqlite3
-import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -34,8 +33,7 @@ from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError,
 from sqlalchemy.pool import NullPool
 
 from data.errors import OperationalError, UserError, install_hint
-from data.files import disk_errors, replacing
-from data.tables import write_text
+from data.files import disk_errors
 from nightly.schema import (
     ANCHORS,
     EMOTIONS,
@@ -236,7 +234,7 @@ class History:
                 return None
             nights = {row["id"]: _night(row)}
             series = _read_results(connection, nights)
-            children = {
+            children: dict[str, Any] = {
                 name: tuple(_make(kind, row) for _, row in _read_rows(connection, table, nights))
                 for name, (table, kind) in CHILDREN.items()
             }
@@ -323,31 +321,6 @@ def open_history(url: str | Path, *, must_exist: bool = False) -> Iterator[Histo
         engine.dispose()
 
 
-def export_history(
-    url: str | Path,
-    out: Path | None,
-    *,
-    kind: str,
-    format: str | None = None,
-    config: str | None = None,
-    last: int | None = None,
-) -> int:
-    """Write a history's rows to a file, whole or not at all, or to the output; returns how many.
-
-    The format is that of the file's name where none is given.
-    """
-    is_csv = format == "csv" if format else out is not None and out.suffix.lower() == ".csv"
-    suffix = ".csv" if is_csv else ".jsonl"
-    with open_history(url, must_exist=True) as history:
-        rows = history.rows(kind, config=config, last=last)
-        if out is None:
-            return write_text(sys.stdout, rows, suffix=suffix)
-        with disk_errors(out):
-            out.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(out) as partial, partial.open("w", encoding="utf-8", newline="") as stream:
-                return write_text(stream, rows, suffix=suffix)
-
-
 def _make_tables(history: History) -> None:
     with history.transaction() as connection:
         version = _read_version(connection)
@@ -419,7 +392,7 @@ def _read_nights(connection: Connection, config: str | None, last: int | None) -
     return {row["id"]: _night(row) for row in reversed(rows.mappings().all())}
 
 
-def _night(row: Mapping[str, Any]) -> Night:
+def _night(row: Any) -> Night:
     return Night(**{item.name: row[item.name] for item in fields(Night)} | {"details": row["details"] or {}})
 
 

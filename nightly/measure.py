@@ -30,7 +30,7 @@ from judge.llm.answer_prompts import RESPONSES, Responder, plan_responses, respo
 from judge.llm.endpoint import endpoints_of
 from judge.llm.limits import Budget
 from judge.scored_run import ScoredRun, plan_run, score_file
-from nightly.config import ModelEntry, NightlyConfig
+from nightly.config import NIGHT, ModelEntry, NightlyConfig
 from nightly.schema import AnchorResult, JudgedResponse, ModelResult, ShareResult
 
 ShowProgress = Callable[[str, str], AbstractContextManager[OnProgress]]
@@ -167,7 +167,7 @@ def measure_anchors(setup: NightSetup) -> tuple[tuple[AnchorResult, ...], float]
 
 def _take(entry: ModelEntry, setup: NightSetup, folder: Path) -> tuple[Path, Mapping[str, Any]]:
     """A copy of the model's rows in a file of responses."""
-    taken, source = folder / "responses.jsonl", entry.responses_of(setup.night)
+    taken, source = folder / "responses.jsonl", Path(entry.responses.replace(NIGHT, setup.night))
     if taken.exists() and not setup.again:
         return taken, FREE
     if not source.exists():  # made elsewhere every night, and tonight not yet

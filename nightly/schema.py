@@ -40,6 +40,11 @@ class Night:
     status: Outcome
     details: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """What it is known by in the history."""
+        return self.config, self.night
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareResult:

@@ -250,7 +250,16 @@ def check_file(path: Path) -> Iterator[Check]:
     try:
         table = read_toml(path)
         if "models" in table:
-            yield from _check_night(path)
+            from nightly.config import read_config
+
+            config = read_config(path)
+            counts = f"models: {len(config.models)}, gates: {len(config.gates)}"
+            yield Check(str(path), "ok", counts)
+            if config.judge.endswith(".toml"):
+                yield from check_judge_file(config.judge)
+            endpoints = [model.endpoint for model in config.models if model.endpoint is not None]
+            yield from (check_endpoint(Responder(endpoint).endpoint) for endpoint in endpoints)
+            yield check_history(config.history)
         elif "kind" in table:
             yield from check_judge_file(str(path))
         else:
@@ -290,19 +299,6 @@ def check_endpoint(endpoint: Endpoint) -> Check:
         way_out = f"check the variable {endpoint.key_env}" if endpoint.key_env else "set key_env"
         return Check(name, "fail", answer.problem, way_out)
     return Check(name, "ok", "the server answers")
-
-
-def _check_night(path: Path) -> Iterator[Check]:
-    from nightly.config import read_config
-
-    config = read_config(path)
-    yield Check(str(path), "ok", f"models: {len(config.models)}, gates: {len(config.gates)}")
-    if config.judge.endswith(".toml"):
-        yield from check_judge_file(config.judge)
-    for model in config.models:
-        if model.endpoint is not None:
-            yield check_endpoint(Responder(model.endpoint).endpoint)
-    yield check_history(config.history)
 
 
 def check_history(place: str) -> Check:

@@ -34,7 +34,7 @@ def read_responses(history: History, series: NightSeries) -> list[ResponsePage]:
     pages = []
     for at in sorted({*regressed, *newest}, reverse=True):
         night = series.nights[at]
-        record = history.night(night.config, night.night)
+        record = history.night(*night.key)
         judged = record.judgments if record else ()
         for model in series.models:
             items = [item for item in judged if item.model == model.name]

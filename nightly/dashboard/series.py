@@ -90,15 +90,15 @@ def read_series(history: History, *, last: int | None = None) -> NightSeries:
     """All that the pages show, but for single responses; `last` keeps to the newest nights."""
     every = history.nights(last=last)
     nights = succession(every)
-    places = {(night.config, night.night): at for at, night in enumerate(nights)}
+    places = {night.key: at for at, night in enumerate(nights)}
     findings: defaultdict[str, dict[int, list[GateResult]]] = defaultdict(dict)
-    for night, item in history.gates_not_fine(last=min(last or FOUND_NIGHTS, FOUND_NIGHTS)):
-        at = places.get((night.config, night.night))
+    for night, gate in history.gates_not_fine(last=min(last or FOUND_NIGHTS, FOUND_NIGHTS)):
+        at = places.get(night.key)
         if at is not None:
-            findings[item.model].setdefault(at, []).append(item)
+            findings[gate.model].setdefault(at, []).append(gate)
     models = []
     for name, points in history.all_series(last=last).items():
-        results = {places.get((point.night.config, point.night.night)): point.result for point in points}
+        results = {places.get(point.night.key): point.result for point in points}
         row = tuple(map(results.get, range(len(nights))))
         newest = next((result for result in reversed(row) if result is not None), None)
         if newest is not None:
@@ -106,17 +106,15 @@ def read_series(history: History, *, last: int | None = None) -> NightSeries:
             kind: Kind = "raw" if share_of(newest, "corrected").share is None else "corrected"
             listed = dict(sorted(findings[name].items()))
             models.append(Model(name=name, kind=kind, points=row, findings=listed))
-    record = history.night(nights[-1].config, nights[-1].night) if nights else None
+    record = history.night(*nights[-1].key) if nights else None
     # Nights of other configs may stand between ours.
     recent = history.results(EmotionResult, last=2 * POOLED_NIGHTS)
-    counted = [rows for night, rows in recent if (night.config, night.night) in places][-POOLED_NIGHTS:]
+    counted = [rows for night, rows in recent if night.key in places][-POOLED_NIGHTS:]
     held: defaultdict[tuple[str, str], list[EmotionResult]] = defaultdict(list)
-    for row_ in chain.from_iterable(counted):
-        held[row_.model, row_.emotion].append(row_)
-    anchors = {
-        (night.config, night.night): items for night, items in history.results(AnchorResult, last=last)
-    }
-    shifts = judge_shifts([anchors.get((night.config, night.night), []) for night in nights], nights)
+    for item in chain.from_iterable(counted):
+        held[item.model, item.emotion].append(item)
+    anchors = {night.key: items for night, items in history.results(AnchorResult, last=last)}
+    shifts = judge_shifts([anchors.get(night.key, []) for night in nights], nights)
     return NightSeries(
         nights=nights,
         left_out=len(every) - len(nights),

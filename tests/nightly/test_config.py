@@ -50,7 +50,7 @@ def test_everything_can_be_set_and_paths_are_beside_the_file(tmp_path: Path) -> 
     asked, known = config.models
     assert asked.endpoint is not None
     assert (asked.name, asked.endpoint.model, asked.endpoint.temperature) == ("g", "gpt", 0.5)
-    assert known.responses_of("2026-11-16") == tmp_path / "r" / "2026-11-16.csv"
+    assert known.responses == str(tmp_path / "r" / "{night}.csv")
     assert [gate.name for gate in config.gates] == ["good_share_drop against baseline"]
 
 
