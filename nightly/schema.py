@@ -1,4 +1,4 @@
-"""The records of a night that the history keeps and gives back, and the tables they lie in."""
+"""The tables of the history, and the records of a night that it keeps and gives back."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
