@@ -115,6 +115,8 @@ def write_calibration(path: Path, calibration: Calibration) -> None:
 
 def read_calibration(path: Path) -> Calibration:
     """Read what `write_calibration` wrote; refused when damaged, changed since, or of another format."""
+    from pydantic import TypeAdapter, ValidationError
+
     with disk_errors(path):
         if not path.is_file():
             raise UserError(f"{path}: no calibration here; make one with `calibrate`")
@@ -131,13 +133,11 @@ def read_calibration(path: Path) -> Calibration:
         raise UserError(f"{path}: format {version!r}, and this version reads {FORMAT}; {MAKE_ANEW}")
     digest = row.pop("digest")
     try:
-        found = sha256(_canonical(row).encode()).hexdigest()
+        actual = sha256(_canonical(row).encode()).hexdigest()
     except (ValueError, RecursionError):  # what we never write: a lone surrogate, or 1e999
-        found = ""
-    if found != digest:
+        actual = ""
+    if actual != digest:
         raise UserError(f"{path}: damaged or changed since it was written (digest differs); {MAKE_ANEW}")
-    from pydantic import TypeAdapter, ValidationError
-
     try:
         calibration = TypeAdapter(Calibration).validate_python(row)
     except ValidationError as error:

@@ -6,7 +6,7 @@ numbers. `CalibrationReport` is the result, and its `as_dict` what report.json h
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import date
 from hashlib import sha256
 from os import PathLike
@@ -359,7 +359,18 @@ def calibrate_judged(
         agreement=agreements[0],
         ceiling=people,
         runs=(
-            *(_judge_row(item, agreed) for item, agreed in zip(judges, agreements, strict=True)),
+            *(
+                RunRow(
+                    name=item.name,
+                    kind="judge",
+                    note=item.source,
+                    n=agreed.ratings,
+                    metrics=agreed.metrics,
+                    usd_per_1000=item.per_thousand(item.cost),
+                    seconds_per_1000=item.per_thousand(item.seconds),
+                )
+                for item, agreed in zip(judges, agreements, strict=True)
+            ),
             *_baseline_rows(reference, texts, options),
             _people_row(people),
         ),
@@ -443,26 +454,13 @@ def _baseline_rows(paired: Paired, exchanges: Mapping[str, Exchange], options: O
         )
 
 
-def _judge_row(judged: Judged, agreed: Agreement) -> RunRow:
-    return RunRow(
-        name=judged.name,
-        kind="judge",
-        note=judged.source,
-        n=agreed.ratings,
-        metrics=agreed.metrics,
-        usd_per_1000=judged.per_thousand(judged.cost),
-        seconds_per_1000=judged.per_thousand(judged.seconds),
-    )
-
-
 def _people_row(people: Ceiling) -> RunRow:
     """One person against the others; where that is not identifiable, what the given reliability implies."""
     metrics: Metrics = {"qwk": people.person_against_rest}
     note = "one person against the median of the others"
     if people.not_identifiable is not None:
         bound = people.bounds[0]
-        reach = bound.second_person
-        metrics = {item.name: Estimate(getattr(reach, item.name), None) for item in fields(reach)}
+        metrics = {name: Estimate(value, None) for name, value in asdict(bound.second_person).items()}
         note = f"not identifiable; a second person, were two to agree by kappa {bound.reliability:.2f}"
     return RunRow(
         name="people",
@@ -567,11 +565,14 @@ def make_calibration(
 ) -> Calibration:
     """Bind what was fitted to the judge and to the ratings it was fitted on."""
     calibrated = model_fit.calibrated
+    # Who rated what and how, in whatever order.
+    columns = (paired.id.tolist(), paired.rater.tolist(), paired.rating.tolist())
+    rows = sorted(json.dumps(row) for row in zip(*columns, strict=True))
     return Calibration(
         judge=judge.name,
         version=judge.version,
         rubric=judge.rubric,
-        ratings=digest_ratings(paired),
+        ratings=sha256("\n".join(rows).encode("utf-8", "surrogatepass")).hexdigest(),
         created=created,
         days=days,
         count=len(paired),
@@ -583,10 +584,3 @@ def make_calibration(
         ranges={name: column.range for name, column in calibrated.items() if column.models},
         figures=figures or {},
     )
-
-
-def digest_ratings(paired: Paired) -> str:
-    """Digest who rated what and how, in whatever order."""
-    columns = (paired.id.tolist(), paired.rater.tolist(), paired.rating.tolist())
-    rows = sorted(json.dumps(row) for row in zip(*columns, strict=True))
-    return sha256("\n".join(rows).encode("utf-8", "surrogatepass")).hexdigest()

@@ -91,6 +91,7 @@ SELF_TEST_DRAWS = 240
 @click.pass_context
 def calibrate(
     ctx: click.Context,
+    /,
     runs: tuple[Path, ...],
     exchanges: Path | None,
     scale: str,

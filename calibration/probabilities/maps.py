@@ -312,7 +312,7 @@ def choose_map(
     than two clusters nothing can be held out, and the simplest kind is taken.
     """
     said, given = _as_values(values), np.asarray(ratings, dtype=np.intp)
-    candidates = FROM_PROBABILITIES
+    candidates: tuple[str, ...] = FROM_PROBABILITIES
     if said.ndim == 1:  # a table of many values would be a table of single ratings
         is_number, few = said.dtype.kind == "f", len(np.unique(said)) <= MOST_VALUES
         can_take = {"constant": True, "proportional": is_number, "table": few}

@@ -3,7 +3,7 @@
 from calibration.bias.slices import Disagreement, EmotionCell
 from calibration.fit import CalibrationReport
 from data.text import number, show_estimate
-from reports.page import Cell, Example, Section, Table, Tile, row
+from reports.page import Cell, Example, Section, Table, Tile, row, table_of
 
 FEWEST = 30  # ratings of an emotion below which its difference says nothing and stays grey
 # A difference's unit, scale and digits, and which has the full colour, the same in all reports.
@@ -79,8 +79,7 @@ def policy_section(report: CalibrationReport) -> Section | None:
     """The same judgments with Okay counted strictly or leniently."""
     if report.policy is None:
         return None
-    policies = {"strict": report.policy.strict, "lenient": report.policy.lenient}
-    shares = zip(report.policy.strict.models, report.policy.lenient.models, strict=True)
+    strict, lenient = report.policy.strict, report.policy.lenient
     return Section(
         name="policy",
         title="Does it matter how Okay is counted?",
@@ -93,33 +92,28 @@ def policy_section(report: CalibrationReport) -> Section | None:
         points=tuple(
             f"{name.capitalize()}, {policy.says}: people's order is {', '.join(policy.order_people)}; "
             f"the judge's is {', '.join(policy.order_judge)}."
-            for name, policy in policies.items()
+            for name, policy in (("strict", strict), ("lenient", lenient))
         ),
         tables=(
-            Table(
+            table_of(
+                zip(strict.models, lenient.models, strict=True),
+                {
+                    "model": lambda shares: shares[0].model,
+                    "strict, crowd": lambda shares: number(shares[0].crowd, 1, scale=100),
+                    "strict, judge": lambda shares: number(shares[0].judge, 1, scale=100),
+                    "lenient, crowd": lambda shares: number(shares[1].crowd, 1, scale=100),
+                    "lenient, judge": lambda shares: number(shares[1].judge, 1, scale=100),
+                },
                 caption="Per cent of responses that count as good",
-                head=("model", *(f"{name}, {who}" for name in policies for who in ("crowd", "judge"))),
-                rows=tuple(
-                    row(
-                        strict.model,
-                        *(
-                            number(share, 1, scale=100)
-                            for share in (strict.crowd, strict.judge, lenient.crowd, lenient.judge)
-                        ),
-                    )
-                    for strict, lenient in shares
-                ),
             ),
-            Table(
+            table_of(
+                strict.agreement,
+                {
+                    "statistic": lambda metric: metric.replace("_", " "),
+                    "strict": lambda metric: show_estimate(strict.agreement[metric]),
+                    "lenient": lambda metric: show_estimate(lenient.agreement[metric]),
+                },
                 caption="Agreement under either policy",
-                head=("statistic", *policies),
-                rows=tuple(
-                    row(
-                        metric.replace("_", " "),
-                        *(show_estimate(policy.agreement[metric]) for policy in policies.values()),
-                    )
-                    for metric in report.policy.strict.agreement
-                ),
             ),
         ),
     )
