@@ -78,10 +78,13 @@ class Connections:
             mounts=dict.fromkeys(LOOPBACK),  # no proxy stands before our own machine
             event_hooks={"request": [self._set_key], "response": [self._limit_size]},
         )
+        none_of_these: dict[str, Any] = dict.fromkeys(
+            ("OpenAI-Organization", "OpenAI-Project"), openai.Omit()
+        )
         self._client = openai.OpenAI(
             base_url=base_url,
             api_key="none",  # else it would take OPENAI_API_KEY, whatever the server
-            default_headers=dict.fromkeys(("OpenAI-Organization", "OpenAI-Project"), openai.Omit()),
+            default_headers=none_of_these,
             timeout=httpx.Timeout(timeout, connect=min(timeout, CONNECT_SECONDS)),
             max_retries=0,
             http_client=http_client,

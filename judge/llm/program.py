@@ -205,7 +205,7 @@ def read_program(path: Path, rubric: Rubric, mode: Mode) -> Program:
         raise UserError(f"{path}: tuned for another rubric than {rubric.name!r}; tune it again for this one")
     if content["mode"] != mode:
         raise UserError(f'{path}: tuned for mode = "{content["mode"]}", not "{mode}"')
-    rows = content["demos"] if isinstance(content["demos"], list) else [None]
+    rows: list[Any] = content["demos"] if isinstance(content["demos"], list) else [None]
     are_demos = all(
         isinstance(row, dict) and all(isinstance(text, str) for text in row.values()) for row in rows
     )

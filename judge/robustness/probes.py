@@ -112,7 +112,7 @@ class ProbeResult:
         """Ready for JSON; null is undefined."""
         about = {name: getattr(self.probe, name) for name in ("name", "should", "limit", "why", "against")}
         rest = {"not_rewritten": self.not_rewritten, "unscored": dict(self.unscored)}
-        return about | to_plain(self.effect) | rest
+        return {**about, **to_plain(self.effect), **rest}
 
 
 def run_probes(
