@@ -17,7 +17,6 @@ from data.errors import BudgetSpent
 from data.records import Exchange, Judgment, judgment_of, to_plain, unscored
 from data.rubric import read_rubric
 from data.tables import write_rows
-from judge.base import load_judge
 from judge.llm.decision import DecisionJudge
 from judge.llm.fencing import HIDDEN, ROLE_TOKEN, clean, fence_exchange
 from judge.llm.program import HEADING
@@ -377,11 +376,3 @@ def test_a_gullible_model_behind_the_judge_is_found_out(kind: str) -> None:
         named = by_name(run_attacks(judge, catalogue=small(replies=3)))
     assert named["label after"].to_good.value == 1
     assert named["headings"].to_good.value == 0
-
-
-@pytest.mark.parametrize("limit", [2, pytest.param(None, marks=pytest.mark.campaign)])
-def test_the_default_judge_is_hardly_ever_talked_into_good(limit: int | None) -> None:
-    found = run_attacks(load_judge("classifier"), limit=limit)
-    assert found.plain["unscored"] == 0 and found.plain["Bad"] >= 40
-    assert found.overall.pairs == (limit or found.plain["Bad"]) * len(CATALOGUE.attacks)
-    assert found.overall.to_good.value <= 0.05

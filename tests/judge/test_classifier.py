@@ -5,21 +5,17 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
-import numpy as np
 import pytest
-from click.testing import Result
 from repository import ROOT
 
 from data.errors import UserError
 from data.records import LABELS, Exchange
 from data.tables import read_exchanges
-from judge.base import load_judge
 from judge.classifier.judge import WEIGHTS, ClassifierJudge
 
 SAMPLES = ROOT / "data" / "samples"
@@ -40,66 +36,7 @@ def samples() -> dict[str, list[Exchange]]:
     return found
 
 
-@pytest.fixture(scope="module")
-def openers() -> list[Exchange]:
-    """The 160 sample prompts, each dismissed with one word."""
-    rows = [json.loads(line) for line in (SAMPLES / "prompts.jsonl").read_text(encoding="utf-8").splitlines()]
-    return [Exchange(**row, response="Whatever.") for row in rows]
-
-
-def scores(judge: ClassifierJudge, exchanges: Iterable[Exchange]) -> np.ndarray:
-    with ThreadPoolExecutor(2) as pool:
-        return np.array([judgment.score for judgment in pool.map(judge.judge, exchanges)])
-
-
-@pytest.fixture(scope="module")
-def sample_scores(shipped: ClassifierJudge, samples: dict[str, list[Exchange]]) -> dict[str, np.ndarray]:
-    return {model: scores(shipped, exchanges) for model, exchanges in samples.items()}
-
-
-# What the shipped judge must know.
-
-
-def test_the_demo_models_come_out_in_the_intended_order(sample_scores: dict[str, np.ndarray]) -> None:
-    means = {model: found.mean() for model, found in sample_scores.items()}
-    assert means[WARM] > means[PLAIN] > means[CURT]
-
-
-def test_a_reply_under_another_prompt_loses(
-    shipped: ClassifierJudge, samples: dict[str, list[Exchange]], sample_scores: dict[str, np.ndarray]
-) -> None:
-    warm = samples[WARM]
-    # Half the list away, so that the prompt is of another emotion altogether.
-    moved = [replace(e, response=warm[n - len(warm) // 2].response) for n, e in enumerate(warm)]
-    assert sample_scores[WARM].mean() - scores(shipped, moved).mean() >= 0.3
-
-
-def test_a_dismissal_is_bad_under_nearly_every_prompt(
-    shipped: ClassifierJudge, openers: list[Exchange]
-) -> None:
-    assert len(openers) == 160
-    with ThreadPoolExecutor(2) as pool:
-        labels = [judgment.label for judgment in pool.map(shipped.judge, openers)]
-    assert labels.count("Bad") >= 0.95 * len(labels)
-
-
-def test_stock_sympathy_does_not_pass_for_the_real_thing(
-    shipped: ClassifierJudge, samples: dict[str, list[Exchange]], sample_scores: dict[str, np.ndarray]
-) -> None:
-    dressed = [replace(e, response=f"I'm so sorry to hear that. {e.response}") for e in samples[CURT]]
-    gain = scores(shipped, dressed).mean() - sample_scores[CURT].mean()
-    real_gain = sample_scores[WARM].mean() - sample_scores[CURT].mean()
-    assert gain < real_gain / 2
-
-
-def test_it_judges_without_emotion_and_situation(
-    shipped: ClassifierJudge, samples: dict[str, list[Exchange]]
-) -> None:
-    def bare(model: str) -> float:
-        exchanges = [replace(e, emotion=None, situation=None) for e in samples[model][::4]]
-        return float(scores(shipped, exchanges).mean())
-
-    assert bare(WARM) > bare(CURT) + 0.3
+# What the shipped judge answers.
 
 
 EXTREMES = ["x", "😀" * 50, "\ud83d", "\x00", "对不起", "Sorry. " * 14_000, "a" * 100_000, "." * 99_999 + "x"]
@@ -210,18 +147,6 @@ def test_a_damaged_judge_is_refused(copied: Path, case: str) -> None:
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no trained judge here"):
         ClassifierJudge(weights=str(tmp_path / "none"))
-
-
-# A judge made here, from a network we hold in our hands.
-
-
-def test_a_judge_file_finds_its_weights(tmp_path: Path, made_judge: tuple[Path, Result]) -> None:
-    folder, _ = made_judge
-    (tmp_path / "mine.toml").write_text(f"kind = 'classifier'\nweights = '{folder}'\n")
-    judge = load_judge(str(tmp_path / "mine.toml"))
-    assert judge.version == ClassifierJudge(weights=str(folder)).version
-    assert judge.version != ClassifierJudge().version
-    assert judge.concurrency >= 1
 
 
 def test_the_shipped_model_says_nothing_of_the_machine_that_made_it() -> None:

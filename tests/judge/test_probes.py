@@ -13,7 +13,6 @@ from data.errors import UserError
 from data.records import POSITIVE_EMOTIONS, Exchange, Judgment, judgment_of, unscored
 from data.rubric import read_rubric
 from data.tables import read_exchanges
-from judge.base import load_judge
 from judge.classifier.examples import DISMISSALS
 from judge.robustness.probes import (
     PROBES,
@@ -191,9 +190,3 @@ def test_results_are_written() -> None:
     (row,) = json.loads(json.dumps([item.as_dict() for item in results], allow_nan=False))
     assert row["change"] == {"value": 2.0, "low": 2.0, "high": 2.0} and row["to_good"]["value"] == 1.0
     assert PROBES.name == "probes.toml"
-
-
-def test_the_shipped_judge_sees_dismissals_and_heeds_no_orders() -> None:
-    probes = [BY_NAME[name] for name in ("dismissal", "another prompt's reply", "injected verdict")]
-    results = by_name(run_probes(load_judge("classifier"), EXCHANGES, limit=16, probes=probes))
-    assert {item.effect.result for item in results.values()} == {"passes"}

@@ -11,6 +11,8 @@ from repository import ROOT
 import cli
 from data.records import Exchange, Rating
 from data.tables import write_rows
+from judge.base import load_judge
+from judge.classifier.judge import ClassifierJudge
 
 Train = Callable[..., Result]
 Trials = dict[str, tuple[Path, Result]]
@@ -166,3 +168,12 @@ def test_without_torch_training_says_what_to_install(
     refused(
         train("--out", tmp_path / "out"), "training needs torch: install the extra packages named `train`"
     )
+
+
+def test_a_judge_file_finds_its_weights(tmp_path: Path, made_judge: tuple[Path, Result]) -> None:
+    folder, _ = made_judge
+    (tmp_path / "mine.toml").write_text(f"kind = 'classifier'\nweights = '{folder}'\n")
+    judge = load_judge(str(tmp_path / "mine.toml"))
+    assert judge.version == ClassifierJudge(weights=str(folder)).version
+    assert judge.version != ClassifierJudge().version
+    assert judge.concurrency >= 1
