@@ -288,7 +288,7 @@ def measure_trial(
     chosen = sorted({str(model) for model in judges["judge"].model} - {HUMAN})
     rivalry = compare_rivals(judges, judge="judge", rng=np.random.default_rng(seed), chosen=chosen)
     about = {"protocol": protocol, "on_three_arms": _three_arms(judges, seed)}
-    evaluation = about | to_plain(rivalry)
+    evaluation = {**about, **to_plain(rivalry)}
     with replacing(folder / "evaluation.json") as partial:
         partial.write_text(json.dumps(evaluation, indent=2) + "\n", encoding="utf-8")
     return evaluation
