@@ -307,18 +307,20 @@ PROMISES = {
     "line through three exact models": Promise(draw=line_of_few(3, 0.0), low=0.90, high=0.98),
     "line through nine exact models": Promise(draw=line_of_few(9, 0.0)),
     "line through four noisy models": Promise(draw=line_of_few(4, 0.03), high=1.0),
-    "difference, ratings split among raters": Promise(draw=compared(8, 64), high=1.0),
-    "difference, all raters read all": Promise(draw=compared(8, 64, "crossed"), high=1.0),
-    "difference, other raters a model": Promise(draw=compared(8, 64, "apart"), high=1.0),
-    "difference, few raters": Promise(draw=compared(4, 16, gap=0.4), high=1.0),
-    "difference, many replies only the judge read": Promise(draw=compared(8, 48, unrated=100), high=1.0),
+    "difference, ratings split among raters": Promise(draw=compared(8, 64), high=1.0, cost=2),
+    "difference, all raters read all": Promise(draw=compared(8, 64, "crossed"), high=1.0, cost=2),
+    "difference, other raters a model": Promise(draw=compared(8, 64, "apart"), high=1.0, cost=2),
+    "difference, few raters": Promise(draw=compared(4, 16, gap=0.4), high=1.0, cost=2),
+    "difference, many replies only the judge read": Promise(
+        draw=compared(8, 48, unrated=100), high=1.0, cost=2
+    ),
     "difference, line and two raters": Promise(draw=compared(2, 16, lines=True), high=1.0, cost=4),
     "difference, line and raters who read all": Promise(
         draw=compared(3, 64, "crossed", gap=0.4, lines=True), high=1.0, cost=4
     ),
     "difference, line alone": Promise(draw=by_the_line_alone, high=1.0, cost=4),
-    "level, two people who read all": Promise(draw=level_of_few_readers(2), high=1.0),
-    "level, twenty people who read all": Promise(draw=level_of_few_readers(20), high=1.0),
+    "level, two people who read all": Promise(draw=level_of_few_readers(2), high=1.0, cost=2),
+    "level, twenty people who read all": Promise(draw=level_of_few_readers(20), high=1.0, cost=2),
     "t, raters as units": Promise(draw=raters_as_units),
     "difference of independent shares": Promise(draw=two_published),
     "t, rewritings over prompts": Promise(draw=rewriting, high=0.985),

@@ -10,6 +10,8 @@ from watched_nights import LIMIT, evidence_by_night, false_alarms, years
 from calibration.selftest import RATERS, RATINGS, self_test
 from data.records import LABELS
 
+pytestmark = pytest.mark.campaign
+
 
 @pytest.mark.parametrize(
     ("kind", "baseline_nights"),
