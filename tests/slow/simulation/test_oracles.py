@@ -23,6 +23,7 @@ def test_the_point_estimate_is_ppi_python_s() -> None:
                 assert found.value == pytest.approx(theirs, abs=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore")  # of pandas, about how pingouin uses it
 def test_intraclass_correlations_are_pingouin_s() -> None:
     import pandas
 
