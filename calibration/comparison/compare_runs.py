@@ -1,9 +1,10 @@
 """Models compared: by a judge's runs or by people's ratings; `reports` makes sentences and pages of it."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import date
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -108,17 +109,27 @@ def compare_runs(question: Question, *, today: date) -> ComparedRuns:
     everyone = judged_models(runs, ratings)
     models, baselines = _choose(everyone, question)
     corrector = find_corrector(runs, question.calibration, weights=question.weights, today=today)
-    settings = _ground(corrector, question.margin)
+    settings = ComparisonSettings(margin=question.margin)
+    if corrector.calibration is not None:
+        settings = replace(
+            settings,
+            calibrated=corrector.calibration.betweens(),
+            design_effect=corrector.calibration.design_effect or 1.0,
+        )
     levels = in_order([judged_level(model, settings) for model in models.values()])
-    every = _all_pairs(levels, models)
-    pairs = [
+    pairs: list[tuple[JudgedModel, JudgedModel | Published]] = [
         (models[level.model], baseline)
         for baseline in baselines
         for level in levels
         if level.model != baseline.name
     ]
-    all_pairs = differences(every, settings, is_planning=not baselines)
+    # Each two models once, the one with the larger share of Good first.
+    all_pairs = differences(
+        list(combinations([models[level.model] for level in levels], 2)), settings, is_planning=not baselines
+    )
     told_apart = [frozenset((item.one, item.other)) for item in all_pairs if item.p_holm < ALPHA]
+    times = Counter(model.known_as for model in models.values())
+    calibrated = settings.calibrated[-1].models if settings.calibrated else ()
     return ComparedRuns(
         judge=runs[0].judged,
         corrector=corrector,
@@ -127,8 +138,12 @@ def compare_runs(question: Question, *, today: date) -> ComparedRuns:
         letters=tie_letters([level.model for level in levels], told_apart),
         baselines=tuple(item for item in baselines if isinstance(item, Published)),
         pairs=differences(pairs, settings) if baselines else all_pairs,
-        never_met=_never_met(models, corrector),
-        repeated=_repeated(models),
+        never_met=tuple(
+            name
+            for name, model in models.items()
+            if model.known_as not in calibrated and not len(model.rated.item)
+        ),
+        repeated=tuple(name for name, count in times.items() if count > 1),
         flags=find_flags(item for run in runs for item in run.judged.judgments),
     )
 
@@ -137,13 +152,13 @@ def _choose(
     everyone: dict[str, JudgedModel], question: Question
 ) -> tuple[dict[str, JudgedModel], list[JudgedModel | Published]]:
     """The models asked for, and the baselines; a baseline of the runs is always among the models."""
-    own = [name for name in question.baselines if not is_published(name)]
-    for name in (*own, *question.models):
+    judged = [name for name in question.baselines if not is_published(name)]
+    for name in (*judged, *question.models):
         if name not in everyone and name != ALL:
             raise UserError(f"no model {name!r} in these runs; known: {', '.join(everyone)}")
-    wanted = {*question.models, *own} if question.models and ALL not in question.models else set(everyone)
+    wanted = {*question.models, *judged} if question.models and ALL not in question.models else set(everyone)
     models = {name: model for name, model in everyone.items() if name in wanted}
-    if len(models) + len(question.baselines) - len(own) < 2:
+    if len(models) + len(question.baselines) - len(judged) < 2:
         raise UserError(
             f"one model only, {next(iter(models))!r}; give another run, or a baseline such as study:human"
         )
@@ -152,37 +167,3 @@ def _choose(
         for name in dict.fromkeys(question.baselines)
     ]
     return models, baselines
-
-
-def _ground(corrector: Found, margin: float) -> ComparisonSettings:
-    if corrector.calibration is None:
-        return ComparisonSettings(margin=margin)
-    return ComparisonSettings(
-        calibrated=corrector.calibration.betweens(),
-        design_effect=corrector.calibration.design_effect or 1.0,
-        margin=margin,
-    )
-
-
-def _all_pairs(
-    levels: Sequence[JudgedLevel], models: dict[str, JudgedModel]
-) -> list[tuple[JudgedModel, JudgedModel | Published]]:
-    """Each two models once, the one with the larger share of Good first."""
-    names = [level.model for level in levels]
-    return [(models[one], models[other]) for at, one in enumerate(names) for other in names[at + 1 :]]
-
-
-def _repeated(models: Mapping[str, JudgedModel]) -> tuple[str, ...]:
-    """Name the models that more than one run has."""
-    times = Counter(model.known_as for model in models.values())
-    return tuple(name for name, count in times.items() if count > 1)
-
-
-def _never_met(models: Mapping[str, JudgedModel], corrector: Found) -> tuple[str, ...]:
-    """Name those the calibration's ratings were not about and that have none of their own."""
-    calibrated = corrector.calibration.betweens()[-1].models if corrector.calibration else ()
-    return tuple(
-        name
-        for name, model in models.items()
-        if model.known_as not in calibrated and not len(model.rated.item)
-    )

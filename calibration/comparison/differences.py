@@ -7,12 +7,11 @@ both models have in common move both alike and cancel.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibration.cluster import (
     NORMAL,
@@ -37,21 +36,14 @@ from calibration.comparison.judged_models import (
     judge_contrast,
     judged_level,
     line_without,
-    shared_prompts,
+    prompt_numbers,
 )
-from calibration.estimate import (
-    CONFIDENCE,
-    Estimate,
-    Floats,
-    Integers,
-    Interval,
-    independent_difference,
-)
+from calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, Floats, Interval, independent_difference
 from calibration.multiple_testing import holm
 from calibration.shares.correction import target_of
 from calibration.shares.planning import plan_ratings
 from calibration.shares.ppi import PpiEstimate
-from calibration.shares.transport import CalibratedModels, Target, refusal, transport, transport_difference
+from calibration.shares.transport import refusal, transport, transport_difference
 from data.records import LABELS
 
 
@@ -91,8 +83,8 @@ def rated_difference(one: PpiEstimate, other: PpiEstimate) -> RatedDifference:
     product = np.sqrt(one.variance * other.variance)
     common = (one.variance + other.variance - variance) / 2
     # Ratings that happen to be the same for both do not make their difference exact.
-    known = (product > 0) & (variance > 0)
-    alike = np.clip(np.divide(common, product, out=np.zeros_like(gap), where=known), -1, 1)
+    varies = (product > 0) & (variance > 0)
+    alike = np.clip(np.divide(common, product, out=np.zeros_like(gap), where=varies), -1, 1)
     (down, up), (other_down, other_up) = (_reach(item, freedom) for item in (one, other))
     least = t_quantile(freedom) * np.sqrt(variance)
     below = np.sqrt(np.maximum(down**2 + other_up**2 - 2 * alike * down * other_up, 0))
@@ -117,16 +109,16 @@ def _rated_variance(one: PpiEstimate, other: PpiEstimate) -> tuple[Floats, Float
     sizes = [len(item) for item in influence]
     feature = np.repeat([1.0, 0.0], sizes)
     strata = np.zeros(sum(sizes), dtype=np.intp)
-    raters = _numbers(np.concatenate([one.raters, other.raters]))
-    prompts = _numbers(np.concatenate([_names(one, "one"), _names(other, "other")]))
-    found = []
+    raters = np.unique(np.concatenate([one.raters, other.raters]), return_inverse=True)[1]
+    prompts = prompt_numbers(*((item.rated_prompts, item.rows) for item in (one, other)))
+    columns = []
     for values in np.concatenate(influence).T:
         by_rater = contrast(values, feature, raters, strata=strata)
         by_prompt = contrast(values, feature, prompts, strata=strata)
         crossed = contrast(values, feature, raters, strata=strata, items=prompts)
         error = np.maximum(crossed.error, by_prompt.error)  # nan where either is undefined
-        found.append((error**2, np.minimum(by_rater.freedom, by_prompt.freedom)))
-    variance, freedom = np.array(found).T
+        columns.append((error**2, np.minimum(by_rater.freedom, by_prompt.freedom)))
+    variance, freedom = np.array(columns).T
     return variance, freedom
 
 
@@ -148,29 +140,17 @@ def _reach(item: PpiEstimate, freedom: Floats) -> tuple[Floats, Floats]:
     return item.value - low, high - item.value
 
 
-def _numbers(names: NDArray[Any]) -> Integers:
-    found: Integers = np.unique(names, return_inverse=True)[1]
-    return found
-
-
-def _names(item: PpiEstimate, whose: str) -> NDArray[Any]:
-    """What each rating's response answers; without prompts every response has one of its own."""
-    if item.rated_prompts is not None:
-        return item.rated_prompts.astype(str)
-    return np.array([f"{whose}-{row}" for row in item.rows])
-
-
 LEAST_RATERS: Final = 4  # of each model: by t, fewer find only what is larger than differences are
 TOO_FEW_PROMPTS: Final = "too few prompts to tell how much they differ"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DifferenceEstimate:
-    """What a difference rests on, and with how many degrees of freedom."""
+    """What a difference rests on, with how many degrees of freedom; if refused, why."""
 
-    how: How
-    shares: Mapping[str, Estimate]
-    freedom: float
+    how: How = "refused"
+    shares: Mapping[str, Estimate] = field(default_factory=dict)
+    freedom: float = math.nan
     reason: str | None = None
 
 
@@ -183,22 +163,31 @@ def estimate_difference(
     interval is to take what is short by chance.
     """
     few = few_raters(one, other)
-    gap = _gap(one, other)
+    gap = rated_difference(one.ppi, other.ppi) if one.ppi is not None and other.ppi is not None else None
+    if gap is not None and not np.isfinite(gap.variance).all():  # the ratings do not say how exact they are
+        gap = None
     refused = None
     if settings.calibrated is not None:
-        found = _by_line(one, other, gap, alone, settings)
-        if found.shares:
-            return found
-        refused = found.reason
+        by_line = _by_line(one, other, gap, alone, settings)
+        if by_line.shares:
+            return by_line
+        refused = by_line.reason
     if gap is not None and few is None:
-        return DifferenceEstimate(how="ratings", shares=_estimates(gap), freedom=float(gap.freedom[-1]))
+        columns = zip(gap.value.tolist(), gap.low.tolist(), gap.high.tolist(), strict=True)
+        shares = [Estimate(value, Interval(low, high)) for value, low, high in columns]
+        return DifferenceEstimate(
+            how="ratings", shares=dict(zip(LABELS, shares, strict=True)), freedom=float(gap.freedom[-1])
+        )
     reason = "; ".join(filter(None, (refused, few)))
     if not reason and not alone[GOOD].is_defined:
         reason = TOO_FEW_PROMPTS
     if reason:
-        return DifferenceEstimate(how="refused", shares={}, freedom=math.nan, reason=reason)
-    shares = {label: item.estimate() for label, item in alone.items()}
-    return DifferenceEstimate(how="judge", shares=shares, freedom=alone[GOOD].freedom)
+        return DifferenceEstimate(reason=reason)
+    return DifferenceEstimate(
+        how="judge",
+        shares={label: item.estimate() for label, item in alone.items()},
+        freedom=alone[GOOD].freedom,
+    )
 
 
 def few_raters(*models: JudgedModel) -> str | None:
@@ -212,22 +201,6 @@ def few_raters(*models: JudgedModel) -> str | None:
     return f"{who} too few: how much people differ cannot be seen in so few; {more}"
 
 
-def _gap(one: JudgedModel, other: JudgedModel) -> RatedDifference | None:
-    """What ratings of both say, if they also say how exact they are."""
-    if one.ppi is None or other.ppi is None:
-        return None
-    found = rated_difference(one.ppi, other.ppi)
-    return found if np.isfinite(found.variance).all() else None
-
-
-def _estimates(gap: RatedDifference) -> dict[str, Estimate]:
-    ends = zip(gap.low.tolist(), gap.high.tolist(), strict=True)
-    return {
-        label: Estimate(value, Interval(*pair))
-        for label, value, pair in zip(LABELS, gap.value.tolist(), ends, strict=True)
-    }
-
-
 def _by_line(
     one: JudgedModel,
     other: JudgedModel,
@@ -236,8 +209,7 @@ def _by_line(
     settings: ComparisonSettings,
 ) -> DifferenceEstimate:
     """Estimate by the calibrated line, with ratings of either where it has some; shared noise cancels."""
-    freedom = settings.freedom(one.known_as, other.known_as)
-    found = {}
+    shares = {}
     for column, label in enumerate(LABELS):
         line = line_without((settings.calibrated or UNCALIBRATED)[column], one.known_as, other.known_as)
         targets = [target_of(item.rated, item.ppi, column) for item in (one, other)]
@@ -245,28 +217,21 @@ def _by_line(
             targets = [replace(target, crowd=math.nan, noise=math.inf) for target in targets]
         for item, target in zip((one, other), targets, strict=True):
             if reason := refusal(line, target):
-                return DifferenceEstimate(
-                    how="refused", shares={}, freedom=freedom, reason=f"{item.name}: {label}: {reason}"
-                )
+                return DifferenceEstimate(reason=f"{item.name}: {label}: {reason}")
         # Half of the difference's noise to each: together they have what pairing leaves of it.
         if alone[label].is_defined:
             targets = [replace(target, judge_noise=alone[label].error ** 2 / 2) for target in targets]
         if gap is not None:
             targets = [replace(target, noise=float(gap.stated_variance[column]) / 2) for target in targets]
-        found[label] = transport_difference(line, *targets)
-    if gap is not None:
-        freedom = _joint(found[GOOD], gap, freedom)
+        shares[label] = transport_difference(line, *targets)
+    freedom = settings.freedom(one.known_as, other.known_as)
+    ends = shares[GOOD].interval
+    if gap is not None and ends is not None and (variance := float(gap.stated_variance[-1])):
+        # Those of line and ratings together lie between the two, as each weighs.
+        weight = min(1.0, ((ends.high - ends.low) / 2 / NORMAL) ** 2 / variance)
+        freedom = weight * float(gap.freedom[-1]) + (1 - weight) * freedom
     is_rated = gap is not None or (one.ppi is None) != (other.ppi is None)
-    return DifferenceEstimate(how="both" if is_rated else "line", shares=found, freedom=freedom)
-
-
-def _joint(found: Estimate, gap: RatedDifference, freedom: float) -> float:
-    """Degrees of freedom of line and ratings together: between the two, as each weighs."""
-    variance = float(gap.stated_variance[-1])
-    if found.interval is None or variance == 0:
-        return freedom
-    weight = min(1.0, ((found.interval.high - found.interval.low) / 2 / NORMAL) ** 2 / variance)
-    return weight * float(gap.freedom[-1]) + (1 - weight) * freedom
+    return DifferenceEstimate(how="both" if is_rated else "line", shares=shares, freedom=freedom)
 
 
 Verdict = Literal["better", "worse", "no difference", "too few", "refused"]
@@ -306,7 +271,7 @@ class Difference:
 
     @property
     def good(self) -> Estimate:
-        return self.shares.get(GOOD, Estimate(math.nan, None))
+        return self.shares.get(GOOD, UNDEFINED)
 
 
 def differences(
@@ -321,17 +286,17 @@ def differences(
     """
     judged = {item.name: item for pair in pairs for item in pair if isinstance(item, JudgedModel)}
     levels = {name: judged_level(item, settings) for name, item in judged.items()}
-    found = [
-        _from_study(one, levels[one.name], other, settings)
-        if isinstance(other, Published)
-        else _of_judged(one, other, settings)
-        for one, other in pairs
-    ]
-    adjusted = holm([item.p for item in found])
+    plain = [_difference(one, other, levels[one.name], settings) for one, other in pairs]
     decided = []
-    for (one, other), item, p in zip(pairs, found, adjusted, strict=True):
+    for (one, other), item, p in zip(pairs, plain, holm([item.p for item in plain]), strict=True):
         item = replace(item, p_holm=float(p), extremes=_extremes(item, levels))
-        item = _with_verdict(item, settings.margin)
+        if item.p_holm < ALPHA:
+            is_up = item.good.value > 0
+            ends = item.extremes
+            holds = ends is None or (ends[0] > 0 if is_up else ends[1] < 0)
+            item = replace(item, verdict="better" if is_up else "worse", is_robust=holds)
+        elif math.isfinite(item.p_holm):
+            item = replace(item, verdict="no difference" if item.detects <= settings.margin else "too few")
         if is_planning and item.verdict in ("too few", "refused"):
             item = replace(item, more=missing_ratings(one, other, item.how, item.error, settings))
         decided.append(item)
@@ -361,40 +326,19 @@ def p_of_interval(estimate: Estimate, freedom: float) -> tuple[float, float]:
     return float(2 * stdtr(freedom, -abs(estimate.value) / error)), error
 
 
-def _of_judged(one: JudgedModel, other: JudgedModel, settings: ComparisonSettings) -> Difference:
-    alone = judge_contrast(one.rated, other.rated)
-    shared = shared_prompts(one.rated, other.rated)
-    return _difference(one, other, estimate_difference(one, other, alone, settings), alone, shared)
-
-
-def _from_study(
-    one: JudgedModel, level: JudgedLevel, other: Published, settings: ComparisonSettings
-) -> Difference:
-    """A judged model against people's ratings of a published one: other raters, other prompts, no pairing."""
-    few = few_raters(one) if level.how == "ratings" else None
-    reason = "; ".join(filter(None, (level.reason, few))) or NOT_PEOPLE
-    basis = DifferenceEstimate(how="refused", shares={}, freedom=math.nan, reason=reason)
-    if level.how in ("ratings", "line", "both") and few is None:
-        ppi = one.ppi if level.how == "ratings" else None
-        basis = DifferenceEstimate(
-            how=level.how,
-            shares={
-                label: independent_difference(level.shares[label], other.shares[label]) for label in LABELS
-            },
-            freedom=float(ppi.freedom[-1]) if ppi else settings.freedom(one.known_as),
-        )
-    return _difference(one, other, basis, dict.fromkeys(LABELS, UNDEFINED_CONTRAST), 0)
-
-
 def _difference(
-    one: JudgedModel,
-    other: JudgedModel | Published,
-    basis: DifferenceEstimate,
-    alone: Mapping[str, Contrast],
-    shared: int,
+    one: JudgedModel, other: JudgedModel | Published, level: JudgedLevel, settings: ComparisonSettings
 ) -> Difference:
-    p, error = p_of_interval(basis.shares.get(GOOD, Estimate(math.nan, None)), basis.freedom)
-    detects = error * reach(basis.freedom) if math.isfinite(error) else math.nan
+    shared = 0
+    if isinstance(other, Published):
+        alone = dict.fromkeys(LABELS, UNDEFINED_CONTRAST)
+        basis = _from_study(one, level, other, settings)
+    else:
+        alone = judge_contrast(one.rated, other.rated)
+        basis = estimate_difference(one, other, alone, settings)
+        if one.rated.prompt is not None and other.rated.prompt is not None:
+            shared = len(np.intersect1d(one.rated.prompt, other.rated.prompt))
+    p, error = p_of_interval(basis.shares.get(GOOD, UNDEFINED), basis.freedom)
     return Difference(
         one=one.name,
         other=other.name,
@@ -405,8 +349,24 @@ def _difference(
         shared_prompts=shared,
         p=p,
         error=error,
-        detects=detects,
+        detects=error * reach(basis.freedom) if math.isfinite(error) else math.nan,
         unit="prompts" if basis.how == "judge" else "ratings",
+    )
+
+
+def _from_study(
+    one: JudgedModel, level: JudgedLevel, other: Published, settings: ComparisonSettings
+) -> DifferenceEstimate:
+    """A judged model against people's ratings of a published one: other raters, other prompts, no pairing."""
+    few = few_raters(one) if level.how == "ratings" else None
+    if level.how in ("judge", "refused") or few:
+        return DifferenceEstimate(reason="; ".join(filter(None, (level.reason, few))) or NOT_PEOPLE)
+    return DifferenceEstimate(
+        how=level.how,
+        shares={label: independent_difference(level.shares[label], other.shares[label]) for label in LABELS},
+        freedom=float(one.ppi.freedom[-1])
+        if level.how == "ratings" and one.ppi
+        else settings.freedom(one.known_as),
     )
 
 
@@ -415,29 +375,13 @@ def _extremes(item: Difference, levels: Mapping[str, JudgedLevel]) -> tuple[floa
     ends = item.good.interval
     if ends is None:
         return None
-    down, up = _room(levels.get(item.one))
-    other_down, other_up = _room(levels.get(item.other))
-    return max(-1.0, ends.low - down - other_up), min(1.0, ends.high + up + other_down)
-
-
-def _room(level: JudgedLevel | None) -> tuple[float, float]:
-    """How far a share of Good could fall and rise were its unscored responses counted."""
-    total = level.judged + level.unscored if level else 0
-    if level is None or not total:
-        return 0.0, 0.0
-    missing = level.unscored / total
-    return level.good * missing, (1 - level.good) * missing
-
-
-def _with_verdict(item: Difference, margin: float) -> Difference:
-    if not math.isfinite(item.p_holm):
-        return item
-    if item.p_holm >= ALPHA:
-        return replace(item, verdict="no difference" if item.detects <= margin else "too few")
-    is_up = item.good.value > 0
-    ends = item.extremes
-    holds = ends is None or (ends[0] > 0 if is_up else ends[1] < 0)
-    return replace(item, verdict="better" if is_up else "worse", is_robust=holds)
+    low, high = ends.low, ends.high
+    # A share of Good could fall by its part of the unscored responses, or rise by the rest of them.
+    if level := levels.get(item.one):
+        low, high = low - level.good * level.missing, high + (1 - level.good) * level.missing
+    if level := levels.get(item.other):
+        low, high = low - (1 - level.good) * level.missing, high + level.good * level.missing
+    return max(-1.0, low), min(1.0, high)
 
 
 def missing_ratings(
@@ -463,22 +407,23 @@ def _ratings_wanted(
     one: JudgedModel, other: JudgedModel | Published, how: How, settings: ComparisonSettings
 ) -> int | None:
     """Ratings of each in all: the fewest with which the interval is short enough, by line and ratings."""
+    from scipy.special import ndtri
+
     judged = [item for item in (one, other) if isinstance(item, JudgedModel)]
     shares = [float(item.rated.judged[:, -1].mean()) for item in judged if len(item.rated.judged)]
     share = float(np.mean(shares)) if shares else 0.5
     effects = [float(item.ppi.design_effect[-1]) for item in judged if item.ppi is not None]
     effect = max(1.0, float(np.mean(effects)) if effects else settings.design_effect)
-    plan = plan_ratings(settings.margin, spread=share * (1 - share), design_effect=effect)
-    most = plan.people_only
-    # An interval this long still finds the margin with 80 % power.
-    longest = 2 * settings.margin * _normal_share()
+    most = plan_ratings(settings.margin, spread=share * (1 - share), design_effect=effect).people_only
+    # An interval that reaches this far to either side still finds the margin with 80 % power.
+    half = settings.margin * (float(ndtri((1 + CONFIDENCE) / 2)) / reach(MANY))
     if isinstance(other, Published):
-        own = other.shares[GOOD].interval
-        left = (longest / 2) ** 2 - ((own.high - own.low) / 2) ** 2 if own else 0.0
+        published = other.shares[GOOD].interval
+        left = half**2 - ((published.high - published.low) / 2) ** 2 if published else 0.0
         if left <= 0:
             return None
-        longest = 2 * math.sqrt(left)
-        most = plan.people_only / 2 * (settings.margin * _normal_share()) ** 2 / left
+        most = most / 2 * half**2 / left
+        half = math.sqrt(left)
     if settings.calibrated is None or how == "refused" or not math.isfinite(most):
         return int(most) if math.isfinite(most) else None
     line = line_without(settings.calibrated[-1], *(item.known_as for item in judged))
@@ -487,30 +432,14 @@ def _ratings_wanted(
         replace(target, crowd=transport(line, target).value)
         for target in (target_of(item.rated, item.ppi, -1) for item in judged)
     ]
-    spread = share * (1 - share) * effect
-    return _fewest(lambda number: _length(line, targets, spread / number) <= longest, math.ceil(most))
-
-
-def _normal_share() -> float:
-    """The half-length of a 95 % interval as a part of the difference it finds with 80 % power."""
-    from scipy.special import ndtri
-
-    return float(ndtri((1 + CONFIDENCE) / 2)) / reach(MANY)
-
-
-def _length(line: CalibratedModels, targets: Sequence[Target], noise: float) -> float:
-    """How long the interval would be were the ratings of each as exact as this."""
-    rated = [replace(target, noise=noise) for target in targets]
-    found = transport_difference(line, *rated) if len(rated) > 1 else transport(line, rated[0])
-    return found.interval.high - found.interval.low if found.interval else math.inf
-
-
-def _fewest(is_enough: Callable[[int], bool], most: int) -> int:
-    """The least number that is enough, to a twentieth; `most` is taken to be."""
-    low, high = 1, max(1, most)
+    # The fewest that do, to a twentieth; the ratings wanted without a line are taken to do.
+    low, high = 1, max(1, math.ceil(most))
     while high - low > high / 20:
         middle = math.isqrt(low * high)
-        low, high = (low, middle) if is_enough(middle) else (middle + 1, high)
+        rated = [replace(target, noise=share * (1 - share) * effect / middle) for target in targets]
+        ends = (transport_difference(line, *rated) if len(rated) > 1 else transport(line, rated[0])).interval
+        is_enough = ends is not None and ends.high - ends.low <= 2 * half
+        low, high = (low, middle) if is_enough else (middle + 1, high)
     return high
 
 

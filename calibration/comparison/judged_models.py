@@ -7,7 +7,7 @@ the judge's own, and said to be.
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +25,7 @@ from calibration.artifact import (
     take_named,
 )
 from calibration.cluster import UNDEFINED_CONTRAST, Contrast, contrast
-from calibration.estimate import Estimate, Interval
+from calibration.estimate import Estimate, Integers, Interval
 from calibration.shares.correction import correct
 from calibration.shares.ppi import PpiEstimate, RatedModel, one_hot, ppi_estimate
 from calibration.shares.transport import CalibratedModels
@@ -36,11 +36,7 @@ from data.runs import read_summary
 
 How = Literal["ratings", "line", "both", "judge", "refused"]
 # What a correction calls its way, and a comparison.
-HOW: Final[Mapping[str, How]] = {
-    "ratings": "ratings",
-    "judge": "line",
-    "both": "both",
-}
+HOW: Final[Mapping[str, How]] = {"ratings": "ratings", "judge": "line", "both": "both"}
 MARGIN: Final = 0.05  # the least difference of shares worth telling
 GOOD: Final = LABELS[-1]
 UNCALIBRATED: Final = tuple(CalibratedModels(models=(), judge=(), crowd=(), noise=()) for _ in LABELS)
@@ -62,22 +58,13 @@ class JudgedModel:
     def known_as(self) -> str:
         return self.model or self.name
 
-    @property
-    def responses(self) -> int:
-        return len(self.rated.judged) + self.unscored
-
-    @property
-    def missing(self) -> float:
-        """The part of its responses that was not scored."""
-        return self.unscored / self.responses if self.responses else 0.0
-
     @cached_property
     def ppi(self) -> PpiEstimate | None:
         """What its own ratings say, if they also say how exact they are."""
         if not len(self.rated.item):
             return None
-        found = ppi_estimate(self.rated)
-        return found if np.isfinite(found.variance).all() else None
+        estimate = ppi_estimate(self.rated)
+        return estimate if np.isfinite(estimate.variance).all() else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,12 +109,17 @@ class JudgedLevel:
     judged: int
     unscored: int
     ratings: int
-    extremes: tuple[float, float] | None
+    extremes: tuple[float, float] | None = None
 
     @property
     def good(self) -> float:
         """The share of Good; nan where undefined."""
         return self.shares[GOOD].value if GOOD in self.shares else math.nan
+
+    @property
+    def missing(self) -> float:
+        """The part of its responses that was not scored."""
+        return self.unscored / (self.judged + self.unscored) if self.unscored else 0.0
 
 
 def judged_level(model: JudgedModel, settings: ComparisonSettings) -> JudgedLevel:
@@ -138,7 +130,7 @@ def judged_level(model: JudgedModel, settings: ComparisonSettings) -> JudgedLeve
     if how == "judge":
         shares = judge_shares(model.rated)
         how, reason = (how, reason) if shares else ("refused", "no response was scored")
-    return JudgedLevel(
+    level = JudgedLevel(
         model=model.name,
         how=how,
         reason=reason,
@@ -146,8 +138,12 @@ def judged_level(model: JudgedModel, settings: ComparisonSettings) -> JudgedLeve
         judged=len(model.rated.judged),
         unscored=model.unscored,
         ratings=len(model.rated.item),
-        extremes=_extremes(shares.get(GOOD), model.missing),
     )
+    if not math.isfinite(level.good):
+        return level
+    ends = shares[GOOD].interval or Interval(level.good, level.good)
+    scored = 1 - level.missing
+    return replace(level, extremes=(ends.low * scored, ends.high * scored + level.missing))
 
 
 def in_order(levels: Sequence[JudgedLevel]) -> list[JudgedLevel]:
@@ -166,15 +162,15 @@ def judge_shares(rated: RatedModel) -> dict[str, Estimate]:
     """The judge's own means, with intervals over prompts."""
     if not len(rated.judged):
         return {}
-    prompts = np.unique(_prompts(rated, "one"), return_inverse=True)[1]
+    prompts = prompt_numbers((rated.prompt, np.arange(len(rated.judged))))
     ones = np.ones(len(rated.judged))
-    found = {}
-    for column, label in enumerate(LABELS):
-        item = contrast(rated.judged[:, column], ones, prompts).estimate()
+    shares = {}
+    for label, values in zip(LABELS, rated.judged.T, strict=True):
+        ends = contrast(values, ones, prompts).estimate().interval
         # An interval by t may leave the scale where shares are near its ends.
-        ends = item.interval and Interval(max(0.0, item.interval.low), min(1.0, item.interval.high))
-        found[label] = Estimate(float(rated.judged[:, column].mean()), ends)
-    return found
+        ends = ends and Interval(max(0.0, ends.low), min(1.0, ends.high))
+        shares[label] = Estimate(float(values.mean()), ends)
+    return shares
 
 
 def judge_contrast(one: RatedModel, other: RatedModel) -> dict[str, Contrast]:
@@ -182,9 +178,8 @@ def judge_contrast(one: RatedModel, other: RatedModel) -> dict[str, Contrast]:
     if not len(one.judged) or not len(other.judged):
         return dict.fromkeys(LABELS, UNDEFINED_CONTRAST)
     judged = np.concatenate([one.judged, other.judged])
-    feature = np.concatenate([np.ones(len(one.judged)), np.zeros(len(other.judged))])
-    names = np.concatenate([_prompts(one, "one"), _prompts(other, "other")])
-    clusters = np.unique(names, return_inverse=True)[1]
+    feature = np.repeat([1.0, 0.0], [len(one.judged), len(other.judged)])
+    clusters = prompt_numbers(*((item.prompt, np.arange(len(item.judged))) for item in (one, other)))
     strata = np.zeros(len(judged), dtype=np.intp)
     return {
         label: contrast(judged[:, column], feature, clusters, strata=strata)
@@ -192,24 +187,17 @@ def judge_contrast(one: RatedModel, other: RatedModel) -> dict[str, Contrast]:
     }
 
 
-def shared_prompts(one: RatedModel, other: RatedModel) -> int:
-    """How many prompts both answered."""
-    if one.prompt is None or other.prompt is None:
-        return 0
-    return len(np.intersect1d(one.prompt, other.prompt))
+def prompt_numbers(*models: tuple[NDArray[Any] | None, Integers]) -> Integers:
+    """Number what responses answer, from each model's prompts, if any, and the rows of its responses.
 
-
-def _prompts(rated: RatedModel, whose: str) -> NDArray[Any]:
-    if rated.prompt is not None:
-        return rated.prompt.astype(str)
-    return np.array([f"{whose}-{number}" for number in range(len(rated.judged))])
-
-
-def _extremes(share: Estimate | None, missing: float) -> tuple[float, float] | None:
-    if share is None or not math.isfinite(share.value):
-        return None
-    low, high = (share.interval.low, share.interval.high) if share.interval else (share.value, share.value)
-    return low * (1 - missing), high * (1 - missing) + missing
+    Models share the prompts of one name; without prompts every response has one of its own.
+    """
+    names = [
+        np.array([f"{number}-{row}" for row in rows]) if prompts is None else prompts.astype(str)
+        for number, (prompts, rows) in enumerate(models)
+    ]
+    numbers: Integers = np.unique(np.concatenate(names), return_inverse=True)[1]
+    return numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,29 +211,23 @@ class JudgedRun:
 
 def read_runs(folders: Sequence[Path]) -> list[JudgedRun]:
     """The runs, refused unless one and the same judge made them all: two judges' shares do not compare."""
-    found = []
+    runs = []
     for folder in folders:
         (judged,) = read_judged(folder, scale=LABELS)
         digest = read_summary(folder).get("calibration")
-        found.append(JudgedRun(folder=folder, judged=judged, calibration=digest))
-    known = {(item.judged.name, item.judged.version, item.judged.rubric): item for item in found}
-    if len(known) > 1:
-        one, other = list(known.values())[:2]
+        runs.append(JudgedRun(folder=folder, judged=judged, calibration=digest))
+    judges = {(item.judged.name, item.judged.version, item.judged.rubric): item for item in runs}
+    if len(judges) > 1:
+        one, other = list(judges.values())[:2]
+        names = (f"{item.judged.name} {item.judged.version}".strip() for item in (one, other))
         raise UserError(
-            f"{one.folder} and {other.folder}: judged by {_judge(one)} and by {_judge(other)}, whose"
+            f"{one.folder} and {other.folder}: judged by {' and by '.join(names)}, whose"
             " shares do not compare; score both with one judge"
         )
-    if len({item.folder.resolve() for item in found}) < len(found):
-        raise UserError(f"{_twice([str(item.folder) for item in found])}: given twice; name each run once")
-    return found
-
-
-def _judge(item: JudgedRun) -> str:
-    return f"{item.judged.name} {item.judged.version}".strip()
-
-
-def _twice(names: Sequence[str]) -> str:
-    return Counter(names).most_common(1)[0][0]
+    if len({item.folder.resolve() for item in runs}) < len(runs):
+        twice = Counter(str(item.folder) for item in runs).most_common(1)[0][0]
+        raise UserError(f"{twice}: given twice; name each run once")
+    return runs
 
 
 def judged_models(runs: Sequence[JudgedRun], ratings: Sequence[Rating] = ()) -> dict[str, JudgedModel]:
@@ -257,19 +239,19 @@ def judged_models(runs: Sequence[JudgedRun], ratings: Sequence[Rating] = ()) -> 
     for rating in ratings:
         if rating.dimension == "empathy":
             by_id.setdefault(rating.id, []).append(rating)
-    found: dict[str, JudgedModel] = {}
+    models: dict[str, JudgedModel] = {}
     for run in runs:
-        own: dict[str, list[Judgment]] = {}
+        by_model: dict[str, list[Judgment]] = {}
         for judgment in run.judged.judgments:
-            own.setdefault(judgment.model, []).append(judgment)
-        for model, judgments in own.items():
+            by_model.setdefault(judgment.model, []).append(judgment)
+        for model, judgments in by_model.items():
             name = model if times[model] == 1 else f"{model} ({run.folder.name})"
-            if name in found:
+            if name in models:
                 raise UserError(f"{run.folder}: another run's folder has this name too, and {model!r} in it")
-            found[name] = _judged_model(name, model, judgments, by_id)
-    if ratings and not any(len(item.rated.item) for item in found.values()):
+            models[name] = _judged_model(name, model, judgments, by_id)
+    if ratings and not any(len(item.rated.item) for item in models.values()):
         raise UserError("--ratings: none belongs to a scored response; its ids must be those of the runs")
-    return found
+    return models
 
 
 def _check_ids(runs: Sequence[JudgedRun]) -> None:
@@ -297,19 +279,20 @@ def _judged_model(
                 f"--ratings: {rating.rating:g} of {rating.id!r}: expected 1 to 3, or Bad, Okay or Good"
             )
     rated = RatedModel(
-        judged=np.array([_said(item) for item in scored]).reshape(-1, len(LABELS)),
+        judged=np.array(
+            [
+                [float(label == item.label) for label in LABELS]
+                if item.probabilities is None
+                else [item.probabilities[label] for label in LABELS]
+                for item in scored
+            ]
+        ).reshape(-1, len(LABELS)),
         item=np.array([place[rating.id] for rating in given], dtype=np.intp),
         value=one_hot(np.array([rating.rating for rating in given]), len(LABELS)),
         cluster=np.array([rating.batch or rating.rater for rating in given]),
         prompt=np.array([item.prompt_digest for item in scored]),
     )
     return JudgedModel(name=name, rated=rated, unscored=len(judgments) - len(scored), model=model)
-
-
-def _said(judgment: Judgment) -> list[float]:
-    if judgment.probabilities is not None:
-        return [judgment.probabilities[label] for label in LABELS]
-    return [float(label == judgment.label) for label in LABELS]
 
 
 def find_corrector(

@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -26,7 +27,7 @@ from calibration.comparison.rater_tests import (
     rater_clustering,
     rater_test,
 )
-from calibration.estimate import UNDEFINED, Estimate, estimate_of
+from calibration.estimate import UNDEFINED, Estimate
 from calibration.multiple_testing import benjamini_hochberg, holm, tie_letters
 from calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
 from data.errors import UserError
@@ -176,38 +177,35 @@ GOOD: Final = len(LABELS) - 1
 
 def compare_ratings(ratings: RatingColumns, *, baseline: str, models: Sequence[str] = ()) -> Comparison:
     """Every model against the baseline and each other; `models` chooses some of them, in this order."""
-    counts: dict[str, dict[str, tuple[int, int, int]]] = {}
-    for name in np.unique(ratings.model).tolist():
-        own = ratings.take(ratings.model == name)
-        emotions, place = np.unique(own.emotion, return_inverse=True)
-        table = np.bincount(place * len(LABELS) + own.rating - 1, minlength=len(emotions) * len(LABELS))
-        rows = table.reshape(-1, len(LABELS)).tolist()
-        counts[name] = {
-            key: (row[0], row[1], row[2]) for key, row in zip(emotions.tolist(), rows, strict=True)
-        }
-    return _compare(counts, ratings, baseline, models)
-
-
-def _compare(counts: Counts, ratings: RatingColumns, baseline: str, models: Sequence[str]) -> Comparison:
+    by_model = {name: ratings.take(ratings.model == name) for name in np.unique(ratings.model).tolist()}
     for name in (baseline, *models):
-        if name not in counts:
-            raise UserError(f"no ratings of the model {name!r}; rated are {', '.join(counts) or 'none'}")
-    chosen = [name for name in dict.fromkeys(models) if name != baseline]
-    if not models:
-        chosen = sorted((name for name in counts if name != baseline), key=lambda name: -_good(counts[name]))
-    names = (baseline, *chosen)
-    kept = {name: counts[name] for name in names}
-    known = any(emotion in EMOTIONS for cells in kept.values() for emotion in cells)
-    groups = tuple(_group(group, kept, ratings) for group in (GROUPS if known else GROUPS[:1]))
-    cells = _cells(kept)
+        if name not in by_model:
+            raise UserError(f"no ratings of the model {name!r}; rated are {', '.join(by_model) or 'none'}")
+    chosen = list(dict.fromkeys(models)) or sorted(
+        by_model, key=lambda name: -float((by_model[name].rating == len(LABELS)).mean())
+    )
+    names = (baseline, *(name for name in chosen if name != baseline))
+    counts: dict[str, dict[str, tuple[int, int, int]]] = {}
+    for name in names:
+        emotions, place = np.unique(by_model[name].emotion, return_inverse=True)
+        table = np.zeros((len(emotions), len(LABELS)), dtype=np.intp)
+        np.add.at(table, (place, by_model[name].rating - 1), 1)
+        rows = zip(emotions.tolist(), table.tolist(), strict=True)
+        counts[name] = {emotion: (row[0], row[1], row[2]) for emotion, row in rows}
+    has_emotions = any(emotion in EMOTIONS for cells in counts.values() for emotion in cells)
+    groups = tuple(_group(group, counts, ratings) for group in (GROUPS if has_emotions else GROUPS[:1]))
+    cells = _cells(counts)
     return Comparison(
         baseline=baseline,
         models=names,
         groups=groups,
-        counts=kept,
+        counts=counts,
         cells=cells,
         cell_power=_cell_power(groups[0], cells),
-        clusters={name: _clustering(ratings, name) for name in names},
+        clusters={
+            name: rater_clustering(by_model[name].rater, by_model[name].rating == len(LABELS))
+            for name in names
+        },
     )
 
 
@@ -218,16 +216,6 @@ def is_in(emotion: str, group: Group) -> bool:
     return emotion in EMOTIONS and (emotion in POSITIVE_EMOTIONS) == (group == "positive")
 
 
-def _good(cells: Mapping[str, tuple[int, int, int]]) -> float:
-    totals = np.array(list(cells.values())).sum(axis=0)
-    return float(totals[GOOD] / totals.sum())
-
-
-def _clustering(ratings: RatingColumns, model: str) -> RaterClustering:
-    own = ratings.take(ratings.model == model)
-    return rater_clustering(own.rater, own.rating == len(LABELS))
-
-
 def _group(group: Group, counts: Counts, ratings: RatingColumns) -> GroupTable:
     totals = {
         name: np.array([row for emotion, row in cells.items() if is_in(emotion, group)] or [(0, 0, 0)]).sum(
@@ -236,15 +224,14 @@ def _group(group: Group, counts: Counts, ratings: RatingColumns) -> GroupTable:
         for name, cells in counts.items()
     }
     inside = np.array([is_in(emotion, group) for emotion in ratings.emotion.tolist()], dtype=bool)
-    own = {name: ratings.take(inside & (ratings.model == name)) for name in counts}
-    names = list(counts)
-    pairs = _pairs(totals, own)
-    order = sorted(names, key=lambda name: -_share(totals[name]) if totals[name].sum() else 2.0)
+    by_model = {name: ratings.take(inside & (ratings.model == name)) for name in counts}
+    pairs = _pairs(totals, by_model)
+    order = sorted(counts, key=lambda name: -_share(totals[name]) if totals[name].sum() else 2.0)
     told_apart = [frozenset((pair.one, pair.other)) for pair in pairs if pair.p_holm < ALPHA]
     tables = np.array(list(totals.values()))
     return GroupTable(
         group=group,
-        rows=_rows(totals, own),
+        rows=_rows(totals, by_model),
         omnibus=chi_square(tables),
         omnibus_good=chi_square(np.array([_two(row) for row in tables])),
         pairs=pairs,
@@ -261,26 +248,25 @@ def _share(row: NDArray[Any]) -> float:
     return float(row[GOOD] / row.sum()) if row.sum() else math.nan
 
 
-def _rows(totals: Mapping[str, NDArray[Any]], own: Mapping[str, RatingColumns]) -> tuple[ModelRow, ...]:
+def _rows(totals: Mapping[str, NDArray[Any]], ratings: Mapping[str, RatingColumns]) -> tuple[ModelRow, ...]:
     baseline = next(iter(totals))
-    base = totals[baseline]
+    base, base_share = totals[baseline], _share(totals[baseline])
     rows = []
     for name, row in totals.items():
         is_base = name == baseline
-        test = None if is_base else _rater_test(own[name], own[baseline])
-        share, base_share = _share(row), _share(base)
+        share = _share(row)
         rows.append(
             ModelRow(
                 model=name,
                 counts=(int(row[0]), int(row[1]), int(row[2])),
-                shares=_shares(own[name]),
+                shares=_shares(ratings[name]),
                 mean=float(row @ np.arange(1, len(LABELS) + 1) / row.sum()) if row.sum() else math.nan,
                 relative=share / base_share - 1 if base_share and not is_base else math.nan,
                 points=share - base_share if not is_base else math.nan,
                 h=cohen_h(share, base_share) if not is_base else math.nan,
                 yates=None if is_base else chi_square([_two(base), _two(row)], has_yates=True),
                 full=None if is_base else chi_square([base, row]),
-                raters=test,
+                raters=None if is_base else _rater_test(ratings[name], ratings[baseline]),
                 p_holm=math.nan,
             )
         )
@@ -288,23 +274,20 @@ def _rows(totals: Mapping[str, NDArray[Any]], own: Mapping[str, RatingColumns]) 
     return tuple(replace(row, p_holm=float(p)) for row, p in zip(rows, holm(plain), strict=True))
 
 
-def _pairs(totals: Mapping[str, NDArray[Any]], own: Mapping[str, RatingColumns]) -> tuple[Pair, ...]:
-    names = list(totals)
-    found = []
-    for at, one in enumerate(names):
-        for other in names[at + 1 :]:
-            found.append(
-                Pair(
-                    one=one,
-                    other=other,
-                    points=_share(totals[one]) - _share(totals[other]),
-                    full=chi_square([totals[one], totals[other]]),
-                    raters=_rater_test(own[one], own[other]),
-                    p_holm=math.nan,
-                )
-            )
-    adjusted = holm([pair.raters.p for pair in found])
-    return tuple(replace(pair, p_holm=float(p)) for pair, p in zip(found, adjusted, strict=True))
+def _pairs(totals: Mapping[str, NDArray[Any]], ratings: Mapping[str, RatingColumns]) -> tuple[Pair, ...]:
+    pairs = [
+        Pair(
+            one=one,
+            other=other,
+            points=_share(totals[one]) - _share(totals[other]),
+            full=chi_square([totals[one], totals[other]]),
+            raters=_rater_test(ratings[one], ratings[other]),
+            p_holm=math.nan,
+        )
+        for one, other in combinations(totals, 2)
+    ]
+    adjusted = holm([pair.raters.p for pair in pairs])
+    return tuple(replace(pair, p_holm=float(p)) for pair, p in zip(pairs, adjusted, strict=True))
 
 
 def _rater_test(one: RatingColumns, other: RatingColumns) -> RaterTest:
@@ -312,33 +295,30 @@ def _rater_test(one: RatingColumns, other: RatingColumns) -> RaterTest:
     return rater_test(one.rater, one.rating == best, other.rater, other.rating == best)
 
 
-def _shares(own: RatingColumns) -> dict[str, Estimate]:
-    total = len(own.rating)
+def _shares(ratings: RatingColumns) -> dict[str, Estimate]:
+    total = len(ratings.rating)
     if not total:
         return dict.fromkeys(LABELS, UNDEFINED)
     # No judge: every row of what it said is the same, and only the ratings count.
     rated = RatedModel(
         judged=np.zeros((total, len(LABELS))),
         item=np.arange(total),
-        value=one_hot(own.rating, len(LABELS)),
-        cluster=own.rater,
+        value=one_hot(ratings.rating, len(LABELS)),
+        cluster=ratings.rater,
     )
-    found = ppi_estimate(rated)
-    return {
-        label: estimate_of(found.value[at], found.low[at], found.high[at]) for at, label in enumerate(LABELS)
-    }
+    return dict(zip(LABELS, ppi_estimate(rated).estimates(), strict=True))
 
 
 def _cells(counts: Counts) -> tuple[EmotionCell, ...]:
-    baseline = next(iter(counts))
+    (_, base_cells), *others = counts.items()
     found = []
-    for emotion in sorted(emotion for emotion in counts[baseline] if emotion):
-        base = np.array(counts[baseline][emotion])
-        for name, cells in counts.items():
-            if name == baseline or emotion not in cells:
+    for emotion in sorted(filter(None, base_cells)):
+        base = np.array(base_cells[emotion])
+        base_share = _share(base)
+        for name, cells in others:
+            if emotion not in cells:
                 continue
             row = np.array(cells[emotion])
-            base_share = _share(base)
             found.append(
                 EmotionCell(
                     emotion=emotion,
@@ -359,21 +339,15 @@ def _cells(counts: Counts) -> tuple[EmotionCell, ...]:
 
 
 def _cell_power(table: GroupTable, cells: Sequence[EmotionCell]) -> dict[str, float]:
-    found = {}
+    power = {}
     for row in table.rows:
-        own = [item for item in cells if item.model == row.model]
-        if own:
-            sizes = (
-                np.mean([item.ratings for item in own]),
-                np.mean([item.baseline_ratings for item in own]),
-            )
-            found[row.model] = power_of_shares(row.h, float(sizes[0]), float(sizes[1]))
-    return found
+        sizes = [(item.ratings, item.baseline_ratings) for item in cells if item.model == row.model]
+        if sizes:
+            power[row.model] = power_of_shares(row.h, *np.mean(sizes, axis=0).tolist())
+    return power
 
 
-HUMAN = "human"
 ALL = "all"  # --models all: the sister study's too
-MODEL_COLUMNS = ("model", "system")
 
 
 def compare_file(
@@ -389,22 +363,21 @@ def compare_file(
     it is left out, so that the tests are the published ones.
     """
     ratings = read_rating_columns(path, exchanges=exchanges)
-    found = np.unique(ratings.model).tolist()
+    rated = np.unique(ratings.model).tolist()
     if len(baselines) > 1 or any(is_published(name) for name in baselines):
         raise UserError("--baseline: ratings are compared with one of their own models; name one")
-    baseline = baselines[0] if baselines else HUMAN
-    if baseline not in found:
+    baseline = baselines[0] if baselines else "human"
+    if baseline not in rated:
         raise UserError(
-            f"no ratings of {baseline!r}; name the model to compare with: --baseline {_some(found)}"
+            f"no ratings of {baseline!r}; name the model to compare with: --baseline {' or '.join(rated[:6])}"
         )
     chosen = tuple(name for name in models if name != ALL)
-    if not models and set(PAPER) <= set(found):
-        chosen = tuple(name for name in found if name in PAPER)
-        chosen = tuple(sorted(chosen, key=PAPER.index))
+    if not models and set(PAPER) <= set(rated):
+        chosen = PAPER
     comparison = compare_ratings(ratings, baseline=baseline, models=chosen)
     if len(comparison.models) < 2:
         raise UserError(f"{path}: ratings of one model only, {baseline!r}; a comparison needs two")
-    return comparison, tuple(name for name in found if name not in comparison.models)
+    return comparison, tuple(name for name in rated if name not in comparison.models)
 
 
 def read_rating_columns(path: Path, *, exchanges: Path | None = None) -> RatingColumns:
@@ -414,7 +387,9 @@ def read_rating_columns(path: Path, *, exchanges: Path | None = None) -> RatingC
     rows = [item for item in read_ratings(path) if item.dimension == "empathy"]
     if not rows:
         raise UserError(f"{path}: no ratings of empathy in it")
-    _check_twice(path, rows)
+    (who, what), count = Counter((item.rater, item.id) for item in rows).most_common(1)[0]
+    if count > 1:
+        raise UserError(f"{path.name}: {who!r} rated {what!r} {count} times; keep one of them")
     model, emotion = [], []
     for item in rows:
         exchange = texts.get(item.id)
@@ -433,23 +408,12 @@ def read_rating_columns(path: Path, *, exchanges: Path | None = None) -> RatingC
 
 
 def _model(path: Path, rating: Rating, exchange: Exchange | None) -> str:
-    own = next((rating.extra[name] for name in MODEL_COLUMNS if rating.extra.get(name)), None)
-    if own is not None:
-        return str(own).strip()
+    for column in ("model", "system"):
+        if rating.extra.get(column):
+            return str(rating.extra[column]).strip()
     if exchange is not None and exchange.model != UNNAMED_MODEL:
         return exchange.model
     raise UserError(
         f"{path.name}: the rating of {rating.id!r} names no model; give a column `model` or `system`,"
         " or the rated responses with --exchanges"
     )
-
-
-def _check_twice(path: Path, rows: Sequence[Rating]) -> None:
-    times = Counter((item.rater, item.id) for item in rows)
-    (who, what), count = times.most_common(1)[0]
-    if count > 1:
-        raise UserError(f"{path.name}: {who!r} rated {what!r} {count} times; keep one of them")
-
-
-def _some(names: Sequence[str]) -> str:
-    return " or ".join(names[:6])

@@ -20,7 +20,7 @@ from calibration.cluster import (
     t_intervals,
     two_way_variance,
 )
-from calibration.estimate import Floats, Integers
+from calibration.estimate import Estimate, Floats, Integers, estimate_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -83,6 +83,10 @@ class PpiEstimate:
     prompt_influence: Floats  # (prompts, columns)
     bounds: tuple[float, float]
     stand_in: float  # the effective number of ratings where a share shows no variance
+
+    def estimates(self) -> list[Estimate]:
+        """Every column's value with its interval; none where it is undefined."""
+        return [estimate_of(*values) for values in zip(self.value, self.low, self.high, strict=True)]
 
     @property
     def stated_variance(self) -> Floats:
