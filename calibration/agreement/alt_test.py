@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from calibration.bootstrap import Draws, Sampled, ratio, sum_draws
 from calibration.cluster import cluster_sums
-from calibration.estimate import Estimate, Floats, Integers
+from calibration.estimate import UNDEFINED, Estimate, Floats, Integers
 
 MIN_RATERS: Final = 3
 MIN_INSTANCES: Final = 30  # of a person's responses that others rated too; below it the t test is not sound
@@ -45,28 +45,15 @@ class AlternativeTest:
     no answer; `too_few` counts the people left out for want of responses others rated.
     """
 
-    trials: tuple[Trial, ...]
+    is_passed: bool | None  # whether the judge may stand in; None where the test has no answer
     winning_rate: float
     advantage: Estimate
     epsilon: float
+    nearness: str = NEARNESS
+    correction: str = CORRECTION
     too_few: int
     undefined: str | None = None
-
-    @property
-    def is_passed(self) -> bool | None:
-        """Tell whether the judge may stand in; None where the test has no answer."""
-        return None if self.undefined else self.winning_rate >= WINNING
-
-    def as_dict(self) -> dict[str, Any]:
-        """Say the answer first, and how nearness and correction are meant."""
-        before = ("is_passed", "winning_rate", "advantage", "epsilon")
-        after = ("too_few", "undefined", "trials")
-        return {
-            **{name: getattr(self, name) for name in before},
-            "nearness": NEARNESS,
-            "correction": CORRECTION,
-            **{name: getattr(self, name) for name in after},
-        }
+    trials: tuple[Trial, ...] = ()
 
 
 def alternative_test(
@@ -84,22 +71,24 @@ def alternative_test(
     """
     compared = [_compare(table, judge, row) for row in range(len(table))]
     kept = [row for row, (items, *_) in enumerate(compared) if len(items) >= MIN_INSTANCES]
-    known: dict[str, Any] = {
-        "epsilon": epsilon,
-        "too_few": len(table) - len(kept),
-    }
+    too_few = len(table) - len(kept)
     if len(kept) < MIN_RATERS:
         reason = (
             f"{len(kept)} people rated {MIN_INSTANCES} responses or more that others rated too,"
             f" and {MIN_RATERS} are needed"
         )
-        nothing = Estimate(float("nan"), None)
         return AlternativeTest(
-            trials=(), winning_rate=float("nan"), advantage=nothing, undefined=reason, **known
+            is_passed=None,
+            winning_rate=float("nan"),
+            advantage=UNDEFINED,
+            epsilon=epsilon,
+            too_few=too_few,
+            undefined=reason,
         )
-    p_values = _corrected(
-        [_p_value(person - own, epsilon) for _, own, person in map(compared.__getitem__, kept)]
-    )
+    from scipy import stats
+
+    raw = [_p_value(compared[row][2] - compared[row][1], epsilon) for row in kept]
+    p_values = stats.false_discovery_control(raw, method=CORRECTION).tolist()
     trials = tuple(
         Trial(
             rater=str(raters[row]),
@@ -111,20 +100,28 @@ def alternative_test(
         )
         for row, p_value in zip(kept, p_values, strict=True)
     )
+    winning_rate = float(np.mean([trial.is_beaten for trial in trials]))
     return AlternativeTest(
-        trials=trials,
-        winning_rate=float(np.mean([trial.is_beaten for trial in trials])),
+        is_passed=winning_rate >= WINNING,
+        winning_rate=winning_rate,
         advantage=_advantage([compared[row][:2] for row in kept], clusters, drawn),
-        **known,
+        epsilon=epsilon,
+        too_few=too_few,
+        trials=trials,
     )
+
+
+def shared_items(table: Floats, row: int) -> tuple[Integers, Floats]:
+    """The items this person shares with others, and the others' ratings of them."""
+    items = np.flatnonzero(np.isfinite(table[row]))
+    others = np.delete(table[:, items], row, axis=0)
+    is_shared = np.isfinite(others).any(axis=0)
+    return items[is_shared], others[:, is_shared]
 
 
 def _compare(table: Floats, judge: Floats, row: int) -> tuple[Integers, Floats, Floats]:
     """The items this person shares with others, and on each who is at least as near to the others."""
-    own_items = np.flatnonzero(np.isfinite(table[row]))
-    others = np.delete(table[:, own_items], row, axis=0)
-    is_shared = np.isfinite(others).any(axis=0)
-    items, rest = own_items[is_shared], others[:, is_shared]
+    items, rest = shared_items(table, row)
     own, person = _far(judge[items], rest), _far(table[row, items], rest)
     return items, (own <= person).astype(float), (person <= own).astype(float)
 
@@ -144,12 +141,6 @@ def _p_value(surplus: Floats, epsilon: float) -> float:
     from scipy import stats
 
     return float(stats.ttest_1samp(surplus, epsilon, alternative="less").pvalue)
-
-
-def _corrected(p_values: list[float]) -> list[float]:
-    from scipy import stats
-
-    return [float(value) for value in stats.false_discovery_control(p_values, method=CORRECTION)]
 
 
 def _advantage(wins: list[tuple[Integers, Floats]], clusters: Integers, drawn: Draws) -> Estimate:

@@ -6,15 +6,16 @@ that follows from a reliability known from elsewhere.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Final
 
 import numpy as np
 
-from calibration.agreement.alt_test import EPSILON, AlternativeTest, alternative_test
+from calibration.agreement.alt_test import EPSILON, AlternativeTest, alternative_test, shared_items
 from calibration.agreement.metrics import (
-    Scaling,
+    ALPHAS,
+    COEFFICIENTS,
     Weights,
     alpha,
     balanced_accuracy,
@@ -34,7 +35,7 @@ from calibration.agreement.metrics import (
 )
 from calibration.bootstrap import Draws, Sampled, ratio, resample_clusters, sum_draws
 from calibration.cluster import cluster_sums
-from calibration.estimate import Estimate, Floats, Integers
+from calibration.estimate import UNDEFINED, Estimate, Floats, Integers
 from calibration.pairing import Paired
 from data.errors import UserError
 
@@ -96,11 +97,17 @@ def reliability_bound(
         return Bound(**known, correlation=np.nan, perfect=nothing, second_person=nothing)
     correlation = _solve(parts, reliability, weights)
     given = _chances(parts, correlation)
+    both = given.T @ given / GRID  # the table of two people
     return Bound(
         **known,
         correlation=correlation,
         perfect=_perfect(parts, given),
-        second_person=_second(given.T @ given / GRID),
+        second_person=Reach(
+            exact=float(exact(both[None])[0]),
+            balanced_accuracy=float(balanced_accuracy(both[None])[0]),
+            qwk=float(kappa(both[None], "quadratic")[0]),
+            spearman=_correlation(both, _ranks(both.sum(axis=0)), _ranks(both.sum(axis=0))),
+        ),
     )
 
 
@@ -149,16 +156,6 @@ def _perfect(shares: Floats, given: Floats) -> Reach:
     )
 
 
-def _second(table: Floats) -> Reach:
-    ranks = _ranks(table.sum(axis=0))
-    return Reach(
-        exact=float(exact(table[None])[0]),
-        balanced_accuracy=float(balanced_accuracy(table[None])[0]),
-        qwk=float(kappa(table[None], "quadratic")[0]),
-        spearman=_correlation(table, ranks, ranks),
-    )
-
-
 def _ranks(shares: Floats) -> Floats:
     """Each level's mean rank, from 0 to 1."""
     ranks: Floats = np.cumsum(shares) - shares / 2
@@ -173,8 +170,6 @@ def _correlation(table: Floats, across: Floats, down: Floats) -> float:
 
 
 MIN_SHARED: Final = 10  # responses two people must share for a kappa of the two to be worth a look
-SCALINGS: Final[tuple[Scaling, ...]] = ("nominal", "ordinal", "interval")
-COEFFICIENTS: Final[Mapping[str, Weights]] = {"ac1": None, "ac2": "quadratic"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,14 +196,14 @@ class Ceiling:
     raters: int
     responses: int
     shared: int  # responses with two ratings or more
-    not_identifiable: str | None
-    people: Mapping[str, Estimate]
-    left_out: tuple[LeftOut, ...]
-    person_against_rest: Estimate
-    judge_against_rest: Estimate
-    gap: Estimate
-    alternative: AlternativeTest | None
-    bounds: tuple[Bound, ...]
+    not_identifiable: str | None = None
+    people: Mapping[str, Estimate] = field(default_factory=dict)
+    left_out: tuple[LeftOut, ...] = ()
+    person_against_rest: Estimate = UNDEFINED
+    judge_against_rest: Estimate = UNDEFINED
+    gap: Estimate = UNDEFINED
+    alternative: AlternativeTest | None = None
+    bounds: tuple[Bound, ...] = ()
 
 
 def ceiling(
@@ -228,14 +223,24 @@ def ceiling(
     shared = int((ratings > 1).sum())
     sizes = {"raters": len(np.unique(paired.rater)), "responses": len(names), "shared": shared}
     if shared < MIN_SHARED:
-        return _unknown(paired, sizes, reliability)
+        few = (
+            f"only {shared} responses have two ratings or more" if shared else "every response has one rating"
+        )
+        shares = np.bincount(paired.rating - 1, minlength=paired.levels).astype(float)
+        return Ceiling(
+            **sizes,
+            not_identifiable=f"not identifiable: {few}, so noise of raters and of the judge look the same",
+            bounds=tuple(
+                reliability_bound(shares, reliability=reliability, weights=weights)
+                for weights in ("quadratic", "linear")
+            ),
+        )
     grid = RatingGrid.of(paired.take(ratings[codes] > 1))
     count = int(grid.clusters.max()) + 1
     drawn = resample_clusters(count, rng=rng, draws=draws if count > 1 else 0)
     person, judge, turns = _leave_out(grid, drawn)
     return Ceiling(
         **sizes,
-        not_identifiable=None,
         people=_people(grid, drawn),
         left_out=turns,
         person_against_rest=person.estimate(),
@@ -249,7 +254,6 @@ def ceiling(
             drawn=drawn,
             epsilon=epsilon,
         ),
-        bounds=(),
     )
 
 
@@ -279,27 +283,6 @@ class RatingGrid:
         )
 
 
-def _unknown(paired: Paired, sizes: Mapping[str, int], reliability: float) -> Ceiling:
-    few = sizes["shared"]
-    said = f"only {few} responses have two ratings or more" if few else "every response has one rating"
-    shares = np.bincount(paired.rating - 1, minlength=paired.levels).astype(float)
-    nothing = Estimate(float("nan"), None)
-    return Ceiling(
-        **sizes,
-        not_identifiable=f"not identifiable: {said}, so noise of raters and of the judge look the same",
-        people={},
-        left_out=(),
-        person_against_rest=nothing,
-        judge_against_rest=nothing,
-        gap=nothing,
-        alternative=None,
-        bounds=tuple(
-            reliability_bound(shares, reliability=reliability, weights=weights)
-            for weights in ("quadratic", "linear")
-        ),
-    )
-
-
 def _people(grid: RatingGrid, drawn: Draws) -> dict[str, Estimate]:
     table, levels = grid.table, grid.levels
     counts = level_counts(table, levels)
@@ -308,16 +291,16 @@ def _people(grid: RatingGrid, drawn: Draws) -> dict[str, Estimate]:
         return sum_draws(cluster_sums(grid.clusters, rows, drawn.shape[1]), drawn)
 
     tables = draws_of(coincidences_of(counts).reshape(len(counts), -1)).reshape(-1, levels, levels)
-    found = {"pairwise_qwk": _pairwise(grid, drawn)}
-    for scaling in SCALINGS:
+    sampled = {"pairwise_qwk": _pairwise(grid, drawn)}
+    for name, scaling in ALPHAS.items():
         value = krippendorff_alpha(table, scaling, levels=levels)
-        found[f"alpha_{scaling}"] = Sampled(value, alpha(tables, scaling))
+        sampled[name] = Sampled(value, alpha(tables, scaling))
     for name, weights in COEFFICIENTS.items():
         value = gwet_ac(table, weights, levels=levels)
-        found[name] = Sampled(value, gwet_many(draws_of(gwet_sums(counts, weights)), weights))
+        sampled[name] = Sampled(value, gwet_many(draws_of(gwet_sums(counts, weights)), weights))
     sums = one_way_sums(table)
-    found["icc"] = Sampled(float(icc_one(sums.sum(axis=0)[None])[0]), icc_one(draws_of(sums)))
-    return {name: item.estimate() for name, item in found.items()}
+    sampled["icc"] = Sampled(float(icc_one(sums.sum(axis=0)[None])[0]), icc_one(draws_of(sums)))
+    return {name: item.estimate() for name, item in sampled.items()}
 
 
 def _pairwise(grid: RatingGrid, drawn: Draws) -> Sampled:
@@ -330,17 +313,21 @@ def _pairwise(grid: RatingGrid, drawn: Draws) -> Sampled:
             continue
         items = here[one] & here[two]
         first, second = grid.table[one, items], grid.table[two, items]
-        found = kappa(tables_of(first, second, grid.levels, grid.clusters[items], drawn), "quadratic")
+        kappas = kappa(tables_of(first, second, grid.levels, grid.clusters[items], drawn), "quadratic")
         values.append(cohen_kappa(first.astype(int), second.astype(int), "quadratic", levels=grid.levels))
-        total += np.nan_to_num(found)
-        defined += np.isfinite(found)
-    known = [value for value in values if np.isfinite(value)]
-    return Sampled(float(np.mean(known)) if known else float("nan"), ratio(total, defined))
+        total += np.nan_to_num(kappas)
+        defined += np.isfinite(kappas)
+    finite = [value for value in values if np.isfinite(value)]
+    return Sampled(float(np.mean(finite)) if finite else float("nan"), ratio(total, defined))
 
 
 def _leave_out(grid: RatingGrid, drawn: Draws) -> tuple[Sampled, Sampled, tuple[LeftOut, ...]]:
     """Person and judge against the median of the others, over all turns, and turn by turn."""
-    turns = [_turn(grid, row) for row in range(len(grid.raters))]
+    turns = []
+    for row in range(len(grid.raters)):
+        items, others = shared_items(grid.table, row)
+        rest = np.rint(np.nanmedian(others, axis=0)) if len(items) else np.zeros(0)
+        turns.append((items, grid.table[row, items], rest))
     left_out = tuple(
         LeftOut(
             rater=name,
@@ -353,24 +340,14 @@ def _leave_out(grid: RatingGrid, drawn: Draws) -> tuple[Sampled, Sampled, tuple[
     )
     items, people, rest = (np.concatenate([turn[part] for turn in turns]) for part in range(3))
     items = items.astype(np.intp)
-    both = (people, grid.judge[items])
     person, judge = (
         Sampled(
-            _qwk(said, rest, grid.levels),
-            kappa(tables_of(said, rest, grid.levels, grid.clusters[items], drawn), "quadratic"),
+            _qwk(labels, rest, grid.levels),
+            kappa(tables_of(labels, rest, grid.levels, grid.clusters[items], drawn), "quadratic"),
         )
-        for said in both
+        for labels in (people, grid.judge[items])
     )
     return person, judge, left_out
-
-
-def _turn(grid: RatingGrid, row: int) -> tuple[Integers, Floats, Floats]:
-    """The items this person shares with others, the person's ratings and the others' rounded medians."""
-    own = np.flatnonzero(np.isfinite(grid.table[row]))
-    others = np.delete(grid.table[:, own], row, axis=0)
-    shared = np.isfinite(others).any(axis=0)
-    rest = np.rint(np.nanmedian(others[:, shared], axis=0)) if shared.any() else np.zeros(0)
-    return own[shared], grid.table[row, own[shared]], rest
 
 
 def _qwk(first: Floats, second: Floats, levels: int) -> float:

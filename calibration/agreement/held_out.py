@@ -22,14 +22,13 @@ from calibration.agreement.metrics import (
     calibration_error_of,
     from_table,
     log_losses,
-    positions,
+    matched_labels,
     spearman_of,
 )
 from calibration.agreement.model_levels import (
     GOOD,
     Levels,
     ModelLevel,
-    ModelTable,
     levels_over,
     model_levels,
     sample_levels,
@@ -58,7 +57,7 @@ def labels_by_frequency(scores: Floats, ratings: NDArray[Any], split: NDArray[An
     """Labels 1, 2, 3 cut from the scores so that in each split they are as frequent as ratings outside it.
 
     Equal scores get the same label, that of their middle. With one split there is no outside, and the split's
-    own ratings give the frequencies (`is_single_split` says so).
+    own ratings give the frequencies (`has_own_frequencies` says so).
 
     >>> scores, split = np.array([1.1, 2.9, 1.4, 2.2]), np.array(["a", "a", "b", "b"])
     >>> labels_by_frequency(scores, np.array([3, 3, 1, 2]), split).tolist()  # a: half 1, half 2; b: all 3
@@ -67,9 +66,8 @@ def labels_by_frequency(scores: Floats, ratings: NDArray[Any], split: NDArray[An
     labels = np.empty(len(scores), dtype=np.intp)
     for name in np.unique(split):
         inside = split == name
-        known = ratings if is_single_split(split) else ratings[~inside]
-        cuts = [np.mean(known <= rating) for rating in RATINGS[:-1]]
-        labels[inside] = 1 + np.searchsorted(cuts, positions(scores[inside]), side="left")
+        others = ratings if inside.all() else ratings[~inside]
+        labels[inside] = matched_labels(others, scores[inside], len(LABELS))
     return labels
 
 
@@ -90,11 +88,6 @@ def labels_by_lift(probabilities: Floats, split: NDArray[Any]) -> Integers:
     return labels
 
 
-def is_single_split(split: NDArray[Any]) -> bool:
-    """Tell whether one training run predicted every row, so that nothing lies outside its split."""
-    return len(np.unique(split)) < 2
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class HeldOut:
     """RatedModel responses and what a judge that never saw their ratings said of them; one row a response.
@@ -110,14 +103,8 @@ class HeldOut:
     probabilities: Floats  # (rows, 3): Bad, Okay, Good
 
     def __post_init__(self) -> None:
-        shapes = {
-            len(self.model),
-            len(self.batch),
-            len(self.split),
-            len(self.rating),
-            len(self.probabilities),
-        }
-        if len(shapes) > 1 or self.probabilities.shape[1:] != (len(LABELS),):
+        columns = (self.model, self.batch, self.split, self.rating, self.probabilities)
+        if len({len(column) for column in columns}) > 1 or self.probabilities.shape[1:] != (len(LABELS),):
             raise ValueError("held-out ratings: columns of one length, and three probabilities a row")
         if not np.isin(self.rating, [1, 2, 3]).all() or not np.isfinite(self.probabilities).all():
             raise ValueError("held-out ratings: ratings are 1 to 3 and probabilities are numbers")
@@ -183,102 +170,70 @@ def compare_rivals(
         raise UserError(f"unknown judge {judge!r}; known: {', '.join(judges)}")
     ours = judges[judge]
     for name, held_out in judges.items():
-        if not _has_same_rows(ours, held_out):
-            raise UserError(
-                f"{name} and {judge} judged different rows; give both the rows both scored, in order"
-            )
-    drawn, batches = _draw(ours, rng, draws)
-    sampled = {name: _sampled(held_out, batches, drawn, chosen) for name, held_out in judges.items()}
-    mine = sampled[judge].comparable()
+        for column in ("model", "batch", "rating"):
+            if not np.array_equal(getattr(ours, column), getattr(held_out, column)):
+                raise UserError(
+                    f"{name} and {judge} judged different rows; give both the rows both scored, in order"
+                )
+    if not len(ours.batch):
+        raise UserError("nothing to evaluate: no response has both a rating and a judgment")
+    names, batches = np.unique(ours.batch, return_inverse=True)
+    # One batch cannot tell how much batches differ: no draws, hence no intervals.
+    drawn = resample_clusters(len(names), rng=rng, draws=draws if len(names) > 1 else 0)
+    evaluated = {name: _evaluate(held_out, batches, drawn, chosen) for name, held_out in judges.items()}
+    mine = evaluated[judge][1]
     return Rivalry(
         judge=judge,
-        evaluations={name: _evaluation(judges[name], found) for name, found in sampled.items()},
+        evaluations={name: evaluation for name, (evaluation, _) in evaluated.items()},
         differences={
-            rival: {name: (mine[name] - theirs).estimate() for name, theirs in found.comparable().items()}
-            for rival, found in sampled.items()
+            rival: {name: (mine[name] - value).estimate() for name, value in theirs.items()}
+            for rival, (_, theirs) in evaluated.items()
             if rival != judge
         },
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sampled:
-    """All that is known of a judge before draws are made intervals."""
-
-    per_response: dict[str, Sampled]
-    table: ModelTable
-    over_models: dict[str, Sampled]
-    chosen: tuple[str, ...]
-    over_chosen: dict[str, Sampled]
-
-    def comparable(self) -> dict[str, Sampled]:
-        levels = self.over_chosen if self.chosen else self.over_models
-        return self.per_response | {name: levels[name] for name in ("mean_share_error", "worst_share_error")}
-
-
-def _draw(held_out: HeldOut, rng: np.random.Generator, draws: int) -> tuple[Draws, Integers]:
-    """How often each draw takes each batch, and each row's batch."""
-    if not len(held_out.batch):
-        raise UserError("nothing to evaluate: no response has both a rating and a judgment")
-    names, batches = np.unique(held_out.batch, return_inverse=True)
-    # One batch cannot tell how much batches differ: no draws, hence no intervals.
-    return resample_clusters(len(names), rng=rng, draws=draws if len(names) > 1 else 0), batches
-
-
-def _sampled(held_out: HeldOut, batches: Integers, drawn: Draws, chosen: Sequence[str] | None) -> _Sampled:
+def _evaluate(
+    held_out: HeldOut, batches: Integers, drawn: Draws, chosen: Sequence[str] | None
+) -> tuple[Evaluation, dict[str, Sampled]]:
+    """One judge's evaluation, and the draws of what is compared with its rivals'."""
     table = tabulate(held_out.model, batches, held_out.rating, held_out.probabilities, drawn)
     chosen = tuple(dict.fromkeys(map(str, chosen or ())))
     if missing := sorted(set(chosen) - set(table.models)):
         raise UserError(f"no rated response by {', '.join(missing)}; known: {', '.join(table.models)}")
-    return _Sampled(
-        per_response=sample(_response_statistics(held_out), batches, drawn),
-        table=table,
-        over_models=sample_levels(table, table.models),
-        chosen=chosen,
-        over_chosen=sample_levels(table, chosen) if chosen else {},
+    per_response = sample(_response_statistics(held_out), batches, drawn)
+    over_models = sample_levels(table, table.models)
+    over_chosen = sample_levels(table, chosen) if chosen else {}
+    levels = over_chosen or over_models
+    evaluation = Evaluation(
+        responses=len(held_out.rating),
+        batches=drawn.shape[1],
+        draws=len(drawn),
+        has_own_frequencies=len(np.unique(held_out.split)) < 2,
+        per_response={name: item.estimate() for name, item in per_response.items()},
+        models=model_levels(table),
+        all_models=levels_over(table, table.models, over_models),
+        chosen_models=levels_over(table, chosen, over_chosen) if chosen else None,
     )
+    return evaluation, per_response | {
+        name: levels[name] for name in ("mean_share_error", "worst_share_error")
+    }
 
 
 def _response_statistics(held_out: HeldOut) -> dict[str, Statistic]:
     ratings, probabilities, split = held_out.rating, held_out.probabilities, held_out.split
     scores = expected_scores(probabilities)
     good, bad = ratings == GOOD + 1, ratings == 1
-    labels = {
-        "qwk": labels_by_frequency(scores, ratings, split),
-        "balanced_accuracy": labels_by_lift(probabilities, split),
-    }
-    by_label = {
-        name: from_table(TABLE_STATISTICS[name], ratings, given, len(LABELS))
-        for name, given in labels.items()
-    }
+
+    def of_labels(name: str, labels: Integers) -> Statistic:
+        return from_table(TABLE_STATISTICS[name], ratings, labels, len(LABELS))
+
     return {
-        "qwk": by_label["qwk"],
+        "qwk": of_labels("qwk", labels_by_frequency(scores, ratings, split)),
         "spearman": spearman_of(ratings.astype(float), scores),
-        "balanced_accuracy": by_label["balanced_accuracy"],
+        "balanced_accuracy": of_labels("balanced_accuracy", labels_by_lift(probabilities, split)),
         "auc_good": auc_of(good, probabilities[:, GOOD]),
         "auc_bad": auc_of(bad, probabilities[:, 0]),
         "log_loss": mean_of(log_losses(ratings, probabilities)),
         "calibration_error": calibration_error_of(good, probabilities[:, GOOD], BINS),
     }
-
-
-def _evaluation(held_out: HeldOut, found: _Sampled) -> Evaluation:
-    table, chosen = found.table, found.chosen
-    return Evaluation(
-        responses=len(held_out.rating),
-        batches=table.drawn.shape[1],
-        draws=len(table.drawn),
-        has_own_frequencies=is_single_split(held_out.split),
-        per_response={name: item.estimate() for name, item in found.per_response.items()},
-        models=model_levels(table),
-        all_models=levels_over(table, table.models, found.over_models),
-        chosen_models=levels_over(table, chosen, found.over_chosen) if chosen else None,
-    )
-
-
-def _has_same_rows(one: HeldOut, other: HeldOut) -> bool:
-    return (
-        np.array_equal(one.model, other.model)
-        and np.array_equal(one.batch, other.batch)
-        and np.array_equal(one.rating, other.rating)
-    )

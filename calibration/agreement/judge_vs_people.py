@@ -5,18 +5,17 @@ Values come from scikit-learn, krippendorff and scipy, draws from count tables.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibration.agreement.metrics import (
     TABLE_STATISTICS,
     icc_sums,
     icc_two,
     kendall_of,
+    matched_labels,
     point_value,
-    positions,
     spearman_of,
     table_of,
     tables_of,
@@ -67,10 +66,10 @@ def agreement(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) ->
 
     With fewer than `MIN_CLUSTERS` of them prompts are resampled instead, which `clusters` then says.
     """
-    kind, codes = _clusters(paired)
+    kind: Cluster = "batch" if len(np.unique(paired.batch)) >= MIN_CLUSTERS else "prompt"
+    codes = paired.clusters(kind)
     count = int(codes.max()) + 1 if len(codes) else 0
     drawn = resample_clusters(count, rng=rng, draws=draws if count > 1 else 0)
-    metrics = _label_metrics(paired, codes, drawn) | _score_metrics(paired, codes, drawn)
     table = table_of(paired.rating, paired.label, paired.levels)
     return Agreement(
         scale=paired.scale,
@@ -80,7 +79,7 @@ def agreement(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) ->
         clusters=kind,
         cluster_count=count,
         draws=len(drawn),
-        metrics={name: item.estimate() for name, item in metrics.items()},
+        metrics={name: item.estimate() for name, item in _metrics(paired, codes, drawn).items()},
         confusion=tuple(tuple(int(cell) for cell in row) for row in table),
         means=model_means(paired.model, paired.rating, paired.score, codes, drawn),
         shares=_shares(paired, codes, drawn),
@@ -90,44 +89,21 @@ def agreement(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) ->
     )
 
 
-def matched_labels(ratings: NDArray[Any], scores: Floats, levels: int) -> Integers:
-    """Labels 1..k cut from the scores, as frequent as the ratings; equal scores get the same label.
-
-    >>> matched_labels(np.array([1, 3, 3, 3]), np.array([2.2, 2.1, 2.9, 2.6]), 3).tolist()
-    [3, 1, 3, 3]
-    """
-    cuts = [np.mean(ratings <= level) for level in range(1, levels)]
-    return 1 + np.searchsorted(cuts, positions(scores), side="left")
-
-
-def _clusters(paired: Paired) -> tuple[Cluster, Integers]:
-    codes = paired.clusters("batch")
-    if len(np.unique(codes)) < MIN_CLUSTERS:
-        return "prompt", paired.clusters("prompt")
-    return "batch", codes
-
-
-def _label_metrics(paired: Paired, codes: Integers, drawn: Draws) -> dict[str, Sampled]:
-    levels, ratings = paired.levels, paired.rating
+def _metrics(paired: Paired, codes: Integers, drawn: Draws) -> dict[str, Sampled]:
+    levels, ratings, scores = paired.levels, paired.rating, paired.score
     tables = tables_of(ratings, paired.label, levels, codes, drawn)
     metrics = {
         name: Sampled(point_value(name, ratings, paired.label, levels), statistic(tables))
         for name, statistic in TABLE_STATISTICS.items()
     }
     if len(paired):
-        cut = matched_labels(ratings, paired.score, levels)
+        cut = matched_labels(ratings, scores, levels)
         draws = TABLE_STATISTICS["qwk"](tables_of(ratings, cut, levels, codes, drawn))
         metrics["qwk_matched"] = Sampled(point_value("qwk", ratings, cut, levels), draws)
-    return metrics
-
-
-def _score_metrics(paired: Paired, codes: Integers, drawn: Draws) -> dict[str, Sampled]:
-    ratings, scores = paired.rating.astype(float), paired.score
-    ranked = _ranked(ratings, scores, codes, drawn)
-    sums = icc_sums(ratings, scores, (paired.levels + 1) / 2)
+    metrics |= _ranked(ratings.astype(float), scores, codes, drawn)
+    sums = icc_sums(ratings.astype(float), scores, (levels + 1) / 2)
     each = sum_draws(cluster_sums(codes, sums, drawn.shape[1]), drawn)
-    value = float(icc_two(sums.sum(axis=0)[None])[0])
-    return ranked | {"icc": Sampled(value, icc_two(each))}
+    return metrics | {"icc": Sampled(float(icc_two(sums.sum(axis=0)[None])[0]), icc_two(each))}
 
 
 def _ranked(ratings: Floats, scores: Floats, codes: Integers, drawn: Draws) -> dict[str, Sampled]:

@@ -9,6 +9,7 @@ undefined is nan; nothing raises or warns on degenerate ratings.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -165,22 +166,24 @@ def coincidences_of(counts: Floats) -> Floats:
     return shared
 
 
-def _alpha_of_two(scaling: Scaling) -> TableStatistic:
-    return lambda tables: alpha(tables + tables.transpose(0, 2, 1), scaling)
+def _alpha_of_two(tables: Floats, scaling: Scaling) -> Floats:
+    return alpha(tables + tables.transpose(0, 2, 1), scaling)
 
 
+KAPPAS: Final[dict[str, Weights]] = {"kappa": None, "kappa_linear": "linear", "qwk": "quadratic"}
+ALPHAS: Final[dict[str, Scaling]] = {
+    "alpha_nominal": "nominal",
+    "alpha_ordinal": "ordinal",
+    "alpha_interval": "interval",
+}
+COEFFICIENTS: Final[dict[str, Weights]] = {"ac1": None, "ac2": "quadratic"}
 TABLE_STATISTICS: Final[dict[str, TableStatistic]] = {
     "exact": exact,
     "balanced_accuracy": balanced_accuracy,
     "macro_f1": macro_f1,
-    "kappa": lambda tables: kappa(tables, None),
-    "kappa_linear": lambda tables: kappa(tables, "linear"),
-    "qwk": lambda tables: kappa(tables, "quadratic"),
-    "alpha_nominal": _alpha_of_two("nominal"),
-    "alpha_ordinal": _alpha_of_two("ordinal"),
-    "alpha_interval": _alpha_of_two("interval"),
-    "ac1": lambda tables: gwet(tables, None),
-    "ac2": lambda tables: gwet(tables, "quadratic"),
+    **{name: partial(kappa, weights=weights) for name, weights in KAPPAS.items()},
+    **{name: partial(_alpha_of_two, scaling=scaling) for name, scaling in ALPHAS.items()},
+    **{name: partial(gwet, weights=weights) for name, weights in COEFFICIENTS.items()},
 }
 
 
@@ -225,26 +228,20 @@ def correlation(first: Floats, second: Floats, counts: Floats) -> Floats:
 
 def kendall_of(ratings: NDArray[Any], scores: Floats) -> Statistic:
     """Tau-b of ratings on a few levels with scores of any kind."""
-    levels = np.unique(ratings)
-    order = np.argsort(scores, kind="stable")
-    _, starts = np.unique(scores[order], return_index=True)
-
-    def by_score(counts: Floats) -> Floats:
-        sums: Floats = np.add.reduceat(counts[:, order], starts, axis=1)
-        return sums
+    levels, ties = np.unique(ratings), _ties(scores)
 
     def kendall(counts: Floats) -> Floats:
         total = counts.sum(axis=1)
         surplus = np.zeros(len(counts))  # concordant - discordant
         tied = np.zeros(len(counts))
         for level in levels:
-            here = by_score(counts * (ratings == level))
-            lower = by_score(counts * (ratings < level))
+            here = ties.sums(counts * (ratings == level))
+            lower = ties.sums(counts * (ratings < level))
             under = lower.cumsum(axis=1) - lower
             size = lower.sum(axis=1)
             surplus += (here * (2 * under + lower)).sum(axis=1) - here.sum(axis=1) * size
             tied += here.sum(axis=1) ** 2
-        same = (by_score(counts) ** 2).sum(axis=1)
+        same = (ties.sums(counts) ** 2).sum(axis=1)
         # total^2 - ... counts every untied pair twice.
         return ratio(2 * surplus, np.sqrt((total**2 - tied) * (total**2 - same)))
 
@@ -299,6 +296,16 @@ def positions(values: Floats) -> Floats:
     """
     ranks: Floats = _ties(values).ranks(np.ones((1, len(values))))[0]
     return (ranks - 0.5) / max(1, len(values))
+
+
+def matched_labels(ratings: NDArray[Any], scores: Floats, levels: int) -> Integers:
+    """Labels 1..k cut from the scores, as frequent as the ratings; equal scores get the same label.
+
+    >>> matched_labels(np.array([1, 3, 3, 3]), np.array([2.2, 2.1, 2.9, 2.6]), 3).tolist()
+    [3, 1, 3, 3]
+    """
+    cuts = [np.mean(ratings <= level) for level in range(1, levels)]
+    return 1 + np.searchsorted(cuts, positions(scores), side="left")
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,10 +390,21 @@ def _floats(values: ArrayLike) -> Floats:
 
 def point_value(name: str, ratings: NDArray[Any], labels: NDArray[Any], levels: int) -> float:
     """A metric of two columns of positions 1..k as its library gives it; nan where it is undefined."""
-    own = float(TABLE_STATISTICS[name](table_of(ratings, labels, levels)[None])[0])
-    library = _LIBRARY.get(name)
-    # Asked only where there is an answer: libraries warn or raise where there is none.
-    return library(ratings, labels, levels) if library and np.isfinite(own) else own
+    value = float(TABLE_STATISTICS[name](table_of(ratings, labels, levels)[None])[0])
+    if not np.isfinite(value):  # libraries warn or raise where there is no answer
+        return value
+    if name in KAPPAS:
+        return cohen_kappa(ratings, labels, KAPPAS[name], levels=levels)
+    if name in ALPHAS:
+        return krippendorff_alpha([ratings, labels], ALPHAS[name], levels=levels)
+    from sklearn import metrics
+
+    if name == "exact":
+        return float(metrics.accuracy_score(ratings, labels))
+    if name == "macro_f1":
+        return float(metrics.f1_score(ratings, labels, average="macro", zero_division=0.0))
+    # Not `balanced_accuracy`: scikit-learn's warns of labels that are in no rating, as a judge's may well be.
+    return value
 
 
 def cohen_kappa(first: ArrayLike, second: ArrayLike, weights: Weights, *, levels: int) -> float:
@@ -439,36 +457,3 @@ def gwet_ac(table: ArrayLike, weights: Weights, *, levels: int) -> float:
 def level_counts(table: Floats, levels: int) -> Floats:
     """How often each item was given each level, (raters, items) -> (items, k)."""
     return np.stack([(table == level).sum(axis=0) for level in range(1, levels + 1)], axis=1).astype(float)
-
-
-_Library = Callable[[NDArray[Any], NDArray[Any], int], float]
-
-
-def _sklearn(name: str, **options: Any) -> _Library:
-    def value(ratings: NDArray[Any], labels: NDArray[Any], levels: int) -> float:
-        from sklearn import metrics
-
-        return float(getattr(metrics, name)(ratings, labels, **options))
-
-    return value
-
-
-def _alpha_of(scaling: Scaling) -> _Library:
-    return lambda ratings, labels, levels: krippendorff_alpha([ratings, labels], scaling, levels=levels)
-
-
-def _kappa_of(weights: Weights) -> _Library:
-    return lambda ratings, labels, levels: cohen_kappa(ratings, labels, weights, levels=levels)
-
-
-# No `balanced_accuracy`: scikit-learn's warns of labels that are in no rating, as a judge's may well be.
-_LIBRARY: Final[dict[str, _Library]] = {
-    "exact": _sklearn("accuracy_score"),
-    "macro_f1": _sklearn("f1_score", average="macro", zero_division=0.0),
-    "kappa": _kappa_of(None),
-    "kappa_linear": _kappa_of("linear"),
-    "qwk": _kappa_of("quadratic"),
-    "alpha_nominal": _alpha_of("nominal"),
-    "alpha_ordinal": _alpha_of("ordinal"),
-    "alpha_interval": _alpha_of("interval"),
-}

@@ -9,8 +9,8 @@ from repository import SHARED
 from scipy import stats
 from sklearn import metrics
 
-from calibration.agreement.judge_vs_people import MAX_CELLS, agreement, matched_labels
-from calibration.agreement.metrics import cohen_kappa
+from calibration.agreement.judge_vs_people import MAX_CELLS, agreement
+from calibration.agreement.metrics import cohen_kappa, matched_labels
 from calibration.agreement.model_levels import tabulate
 from calibration.pairing import Paired, median_ratings, pair
 from data.importers import import_source
