@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.estimate import CONFIDENCE, Estimate, Floats, Integers, Interval, estimate_of
+from calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, Floats, Integers, Interval, estimate_of
 
 UNIT = (0.0, 1.0)  # the scale of shares
 NORMAL: Final = 1.959964  # standard errors to either side of a 95 % interval with known variance
@@ -129,7 +129,7 @@ def clustered_share(hits: NDArray[np.bool_], clusters: Integers) -> Estimate:
     """
     rows = len(hits)
     if not rows:
-        return Estimate(math.nan, None)
+        return UNDEFINED
     share = float(hits.mean())
     names, number = np.unique(clusters, return_inverse=True)
     if len(names) < 2:
@@ -161,7 +161,7 @@ class Contrast:
     def estimate(self, confidence: float = CONFIDENCE) -> Estimate:
         """The effect with its interval by t."""
         if not self.is_defined:
-            return Estimate(math.nan, None)
+            return UNDEFINED
         wide = float(t_quantile(self.freedom, confidence)) * self.error
         return Estimate(self.effect, Interval(self.effect - wide, self.effect + wide))
 

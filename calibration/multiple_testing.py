@@ -6,9 +6,7 @@ from string import ascii_lowercase
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.estimate import Floats
-
-Rule = Callable[[Floats, int], Floats]  # p-values in ascending order and their number -> adjusted ones
+from calibration.estimate import Floats, Integers
 
 
 def holm(p_values: ArrayLike) -> Floats:
@@ -19,12 +17,7 @@ def holm(p_values: ArrayLike) -> Floats:
     >>> holm([0.01, 0.04, np.nan, 0.03]).round(2).tolist()
     [0.03, 0.06, nan, 0.06]
     """
-
-    def step_down(ordered: Floats, count: int) -> Floats:
-        least: Floats = np.maximum.accumulate(ordered * (count - np.arange(count)))
-        return least
-
-    return _adjust(p_values, step_down)
+    return _adjust(p_values, lambda ordered, ranks: np.maximum.accumulate(ordered * ranks[::-1]))
 
 
 def benjamini_hochberg(p_values: ArrayLike) -> Floats:
@@ -35,23 +28,19 @@ def benjamini_hochberg(p_values: ArrayLike) -> Floats:
     >>> benjamini_hochberg([0.01, 0.04, np.nan, 0.03]).round(2).tolist()
     [0.03, 0.04, nan, 0.04]
     """
-
-    def step_up(ordered: Floats, count: int) -> Floats:
-        raised = ordered * count / np.arange(1, count + 1)
-        least: Floats = np.minimum.accumulate(raised[::-1])[::-1]
-        return least
-
-    return _adjust(p_values, step_up)
+    return _adjust(
+        p_values,
+        lambda ordered, ranks: np.minimum.accumulate((ordered * len(ranks) / ranks)[::-1])[::-1],
+    )
 
 
-def _adjust(p_values: ArrayLike, rule: Rule) -> Floats:
+def _adjust(p_values: ArrayLike, rule: Callable[[Floats, Integers], Floats]) -> Floats:
+    """Adjust the defined ones; `rule` takes them in ascending order, with their ranks from 1."""
     values = np.asarray(p_values, dtype=float)
-    found: Floats = np.full(values.shape, np.nan)
-    known = np.flatnonzero(np.isfinite(values))
-    order = known[np.argsort(values[known], kind="stable")]
-    if len(order):
-        found[order] = np.minimum(rule(values[order], len(order)), 1.0)
-    return found
+    adjusted: Floats = np.full(values.shape, np.nan)
+    order = np.argsort(values, kind="stable")[: np.isfinite(values).sum()]  # nan sorts last
+    adjusted[order] = np.minimum(rule(values[order], np.arange(1, len(order) + 1)), 1.0)
+    return adjusted
 
 
 def tie_letters(names: Sequence[str], told_apart: Collection[frozenset[str]]) -> dict[str, str]:
@@ -70,17 +59,9 @@ def tie_letters(names: Sequence[str], told_apart: Collection[frozenset[str]]) ->
         groups = [group for group in groups if not any(group < other for other in groups)]
     place = {name: number for number, name in enumerate(names)}
     groups.sort(key=lambda group: sorted(place[name] for name in group))
+    size = len(ascii_lowercase)
+    letters = [ascii_lowercase[at % size] + str(at // size or "") for at in range(len(groups))]
     return {
-        name: "".join(letter_of(number) for number, group in enumerate(groups) if name in group)
+        name: "".join(letter for letter, group in zip(letters, groups, strict=True) if name in group)
         for name in names
     }
-
-
-def letter_of(number: int) -> str:
-    """a to z, then a1 to z1 and so on.
-
-    >>> letter_of(0), letter_of(26)
-    ('a', 'a1')
-    """
-    around, letter = divmod(number, len(ascii_lowercase))
-    return ascii_lowercase[letter] + (str(around) if around else "")

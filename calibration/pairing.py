@@ -14,6 +14,7 @@ from data.judgments import first_number, nearest_level, position_on
 from data.records import LABELS, UNNAMED_MODEL, Judgment, Rating
 
 Cluster = Literal["batch", "rater", "prompt", "id"]
+COLUMNS = ("id", "model", "rater", "batch", "prompt", "rating", "score", "label")
 NAMED_AT_MOST = 5  # of several mistakes alike, an error names this many
 
 
@@ -40,8 +41,7 @@ class Paired:
     unrated: int = 0
 
     def __post_init__(self) -> None:
-        columns = (self.id, self.model, self.rater, self.batch, self.prompt, self.rating, self.score)
-        if len({len(column) for column in (*columns, self.label)}) > 1:
+        if len({len(getattr(self, name)) for name in COLUMNS}) > 1:
             raise ValueError("paired ratings: columns of one length")
         if self.probabilities is not None and self.probabilities.shape != (len(self.id), self.levels):
             raise ValueError("paired ratings: one probability for every level and row")
@@ -68,8 +68,7 @@ class Paired:
 
     def take(self, rows: NDArray[Any]) -> "Paired":
         """These rows only, by mask or by position; what could not be paired is told of the whole only."""
-        columns = ("id", "model", "rater", "batch", "prompt", "rating", "score", "label")
-        kept: dict[str, Any] = {name: getattr(self, name)[rows] for name in columns}
+        kept: dict[str, Any] = {name: getattr(self, name)[rows] for name in COLUMNS}
         if self.probabilities is not None:
             kept["probabilities"] = self.probabilities[rows]
         return replace(self, **kept, unscored={}, unjudged=0, unrated=0)
@@ -92,7 +91,9 @@ def pair(
     Ratings are positions on the scale, or its numbers where the levels are numbers. One between two levels
     (a mean over people) is refused unless `is_rounding`, which takes it to the nearest.
     """
-    judged = _by_id(judgments)
+    judged: dict[str, Judgment] = {}
+    if twice := [item.id for item in judgments if judged.setdefault(item.id, item) is not item]:
+        raise UserError(f"judgments: {_name(twice)} judged more than once; give one judge's, once each")
     rated = _check([rating for rating in ratings if rating.dimension == dimension], dimension)
     positions = _rating_positions(rated, scale, is_rounding)
     scored = {key: found for key, item in judged.items() if (found := _score(item, scale)) is not None}
@@ -106,7 +107,12 @@ def pair(
             "no rating belongs to a scored response: the ids of ratings and judgments do not meet"
         )
     ids = {rating.id for rating in rated}
-    reasons = Counter(_kind(judged[key].unscored) for key in ids if key in judged and key not in scored)
+    reasons = Counter(
+        # What follows a colon is particular to one response; reasons are counted by kind.
+        (judged[key].unscored or "no reason given").partition(":")[0]
+        for key in ids
+        if key in judged and key not in scored
+    )
     return Paired(
         id=np.array([rating.id for rating, *_ in rows]),
         model=np.array([_model(judgment, rating) for rating, judgment, *_ in rows]),
@@ -137,14 +143,6 @@ def median_ratings(paired: Paired) -> Paired:
     middle = (ordered[starts + (sizes - 1) // 2] + ordered[starts + sizes // 2]) / 2
     kept = paired.take(first)
     return replace(kept, rating=np.rint(middle).astype(np.int64), rater=np.full(len(first), "median"))
-
-
-def _by_id(judgments: Iterable[Judgment]) -> dict[str, Judgment]:
-    found: dict[str, Judgment] = {}
-    twice = [item.id for item in judgments if found.setdefault(item.id, item) is not item]
-    if twice:
-        raise UserError(f"judgments: {_name(twice)} judged more than once; give one judge's, once each")
-    return found
 
 
 def _check(ratings: list[Rating], dimension: str) -> list[Rating]:
@@ -202,11 +200,6 @@ def _model(judgment: Judgment, rating: Rating) -> str:
     if judgment.model != UNNAMED_MODEL:
         return judgment.model
     return str(rating.extra.get("model", UNNAMED_MODEL))
-
-
-def _kind(reason: str | None) -> str:
-    # What follows a colon is particular to one response; reasons are counted by kind.
-    return (reason or "no reason given").partition(":")[0]
 
 
 def _name(things: Sequence[str]) -> str:

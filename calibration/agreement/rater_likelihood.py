@@ -5,7 +5,7 @@ scipy and scikit-learn have neither. What the model says of ratings is told in `
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -133,10 +133,8 @@ def log_likelihood(
 
     unpacked = cells.unpack(parameters)
     edges = np.concatenate([[-np.inf], unpacked.thresholds, [np.inf]])
-    location, noise = (
-        unpacked.effects[cells.model] + cells.slopes @ unpacked.slopes,
-        unpacked.noises[cells.model],
-    )
+    location = unpacked.effects[cells.model] + cells.slopes @ unpacked.slopes
+    noise = unpacked.noises[cells.model]
     harsh = unpacked.spreads[cells.model][:, None] * nodes.places[cells.rater]
     low = ((edges[cells.level] - location) / noise)[:, None] + harsh
     high = ((edges[cells.level + 1] - location) / noise)[:, None] + harsh
@@ -150,40 +148,29 @@ def log_likelihood(
     weight = cells.count[:, None] * posterior[cells.rater] / inside
     mean = (posterior * nodes.places).sum(axis=1)
     variance = (posterior * (nodes.places - mean[:, None]) ** 2).sum(axis=1)
-    gains = weight * _density(low), weight * _density(high)
+    # How much each cell gains when its edges move, in units of its noise.
+    gains = [weight * (np.exp(-(edge**2) / 2) / np.sqrt(2 * np.pi)) for edge in (low, high)]
     by_spread = ((gains[1] - gains[0]) * nodes.places[cells.rater]).sum(axis=1)
-    gradient = _gradient(cells, parameters, gains[0].sum(axis=1), gains[1].sum(axis=1), by_spread)
-    return float(per_rater.sum()), gradient, (mean, np.sqrt(variance))
-
-
-def _gradient(cells: Cells, parameters: Floats, low: Floats, high: Floats, by_spread: Floats) -> Floats:
-    """The gradient, from how much each cell gains when its edges move, in units of its noise."""
-    unpacked, gaps = cells.unpack(parameters), cells.split(parameters)[0]
-    noise = unpacked.noises[cells.model]
-    upper = np.bincount(cells.level, high / noise, cells.levels)[:-1]
-    lower = np.bincount(cells.level, low / noise, cells.levels)[1:]
-    above = (upper - lower)[::-1].cumsum()[::-1]  # a gap moves every threshold above it
-    by_location = (low - high) / noise
-    location = unpacked.effects[cells.model] + cells.slopes @ unpacked.slopes
-    edges = np.concatenate(
-        [[0.0], unpacked.thresholds, [0.0]]
-    )  # the outermost are infinite, and gain nothing
-    by_noise = (low * (edges[cells.level] - location) - high * (edges[cells.level + 1] - location)) / noise
-    return np.concatenate(
+    at_low, at_high = (gain.sum(axis=1) for gain in gains)
+    raised = np.bincount(cells.level, at_high / noise, cells.levels)[:-1]
+    lowered = np.bincount(cells.level, at_low / noise, cells.levels)[1:]
+    above = (raised - lowered)[::-1].cumsum()[::-1]  # a gap moves every threshold above it
+    by_location = (at_low - at_high) / noise
+    edges[[0, -1]] = 0.0  # infinite, and gain nothing
+    by_noise = (
+        at_low * (edges[cells.level] - location) - at_high * (edges[cells.level + 1] - location)
+    ) / noise
+    gradient = np.concatenate(
         [
             above[:1],
-            above[1:] * np.exp(gaps[1:]),
+            above[1:] * np.exp(cells.split(parameters)[0][1:]),
             np.bincount(cells.model, by_location, cells.models)[1:],
             by_location @ cells.slopes,
             np.bincount(cells.model, by_noise, cells.models)[1:] if cells.by_model else [],
             np.bincount(cells.spread, by_spread, cells.spreads),
         ]
     )
-
-
-def _density(values: Floats) -> Floats:
-    dense: Floats = np.exp(-(values**2) / 2) / np.sqrt(2 * np.pi)
-    return dense
+    return float(per_rater.sum()), gradient, (mean, np.sqrt(variance))
 
 
 ROUNDS: Final = 3  # of putting the nodes where the severities are, and fitting again
@@ -234,14 +221,14 @@ def maximise(cells: Cells, start: Fit, *, held: tuple[int, float] | None = None)
             return -value / total, -gradient / total
 
         options = {"ftol": 1e-13, "gtol": 1e-8, "maxiter": 500}
-        found: Any = minimize(
+        best: Floats = minimize(
             loss, fit.parameters, jac=True, method="L-BFGS-B", bounds=bounds, options=options
-        )
-        value, gradient, severities = log_likelihood(cells, found.x, nodes)
+        ).x
+        value, gradient, severities = log_likelihood(cells, best, nodes)
         moved = abs(value - fit.log_likelihood)
-        inside = (found.x > np.array(bounds)[:, 0]) & (found.x < np.array(bounds)[:, 1])
+        inside = (best > np.array(bounds)[:, 0]) & (best < np.array(bounds)[:, 1])
         converged = bool((np.abs(gradient[inside]) < 1e-4 * total).all())
-        fit = Fit(found.x, value, nodes, severities, converged)
+        fit = Fit(best, value, nodes, severities, converged)
         if moved < 1e-4:
             break
     return fit
@@ -252,10 +239,10 @@ def place_at_severities(cells: Cells, parameters: Floats) -> Nodes:
     raters = len(cells.starts)
     means, sds = np.zeros(raters), np.ones(raters)
     for _ in range(STEPS):
-        means, found = log_likelihood(cells, parameters, place_nodes(means, sds))[2]
+        means, deviations = log_likelihood(cells, parameters, place_nodes(means, sds))[2]
         # A peak narrower than the gap between nodes looks narrower still, so the nodes close in step by step.
-        least, sds = sds / 2, np.maximum(found, sds / 2)
-        if (found >= least).all():
+        least, sds = sds / 2, np.maximum(deviations, sds / 2)
+        if (deviations >= least).all():
             break
     return place_nodes(means, sds)
 
@@ -263,13 +250,13 @@ def place_at_severities(cells: Cells, parameters: Floats) -> Nodes:
 def covariance_of(cells: Cells, fit: Fit) -> Floats | None:
     """The inverse of minus the Hessian, by differences of the gradient; None where that is no covariance."""
     step, size = 1e-4, sum(cells.sizes)
-    hessian = np.empty((size, size))
-    for index in range(size):
-        shift = np.zeros(size)
-        shift[index] = step
-        above = log_likelihood(cells, fit.parameters + shift, fit.nodes)[1]
-        below = log_likelihood(cells, fit.parameters - shift, fit.nodes)[1]
-        hessian[index] = (below - above) / (2 * step)
+    hessian = np.stack(
+        [
+            log_likelihood(cells, fit.parameters - shift, fit.nodes)[1]
+            - log_likelihood(cells, fit.parameters + shift, fit.nodes)[1]
+            for shift in step * np.eye(size)
+        ]
+    ) / (2 * step)
     hessian = (hessian + hessian.T) / 2
     if not np.isfinite(hessian).all() or np.linalg.eigvalsh(hessian)[0] <= 1e-8:
         return None

@@ -22,7 +22,6 @@ from numpy.typing import ArrayLike, NDArray
 from calibration.agreement.rater_likelihood import (
     Cells,
     Fit,
-    Parameters,
     count_cells,
     covariance_of,
     maximise,
@@ -67,15 +66,15 @@ def number_rows(
     population = table[first]
     if differing := raters[(table != population[rater]).any(axis=1)].tolist():
         raise UserError(f"rater {differing[0]!r} has two values of a covariate; give one for each rater")
-    found = sorted(set(models.tolist()), key=lambda name: (name != reference, name))
-    number = {name: index for index, name in enumerate(found)}
+    model_names = sorted(set(models.tolist()), key=lambda name: (name != reference, name))
+    number = {name: index for index, name in enumerate(model_names)}
     model = np.array([number[name] for name in models.tolist()], dtype=np.intp)
     # Centred and scaled, so that one step of the search means as much in every direction.
     scales = population.std(axis=0)
     varies = scales > 0
     population = (population - population.mean(axis=0))[:, varies] / scales[varies]
     return Rows(
-        models=tuple(found),
+        models=tuple(model_names),
         raters=tuple(rater_names.tolist()),
         levels=tuple(levels.tolist()),
         cells=count_cells(
@@ -83,7 +82,7 @@ def number_rows(
             model,
             level,
             population[rater],
-            models=len(found),
+            models=len(model_names),
             levels=len(levels),
             by_model=spread == "by model",
         ),
@@ -202,11 +201,18 @@ def fit_rater_model(
     shared raters) gave two ratings or more each.
     """
     ratings, raters, models = np.asarray(rating), np.asarray(rater).astype(str), np.asarray(model).astype(str)
-    table = _table(covariates or {}, len(ratings))
-    known = np.isfinite(table).all(axis=1)
-    ratings, raters, models, table = ratings[known], raters[known], models[known], table[known]
-    raw = _raw_shares(ratings, models, labels)
-    infinite = _infinite_effects(ratings, models)
+    columns = [np.asarray(values, dtype=float) for values in (covariates or {}).values()]
+    table = np.column_stack(columns) if columns else np.zeros((len(ratings), 0))
+    is_complete = np.isfinite(table).all(axis=1)
+    ratings, raters, models = ratings[is_complete], raters[is_complete], models[is_complete]
+    table = table[is_complete]
+    raw: dict[str, dict[str, float]] = {}
+    infinite: dict[str, Effect] = {}
+    for name in np.unique(models).tolist():
+        given = ratings[models == name]
+        raw[name] = {label: float(np.mean(given == rank)) for rank, label in enumerate(labels, 1)}
+        if given.min() == ratings.max() or given.max() == ratings.min():
+            infinite[name] = Effect(math.inf if given.min() == ratings.max() else -math.inf, math.nan)
     if reference is not None and (reference not in raw or reference in infinite):
         possible = ", ".join(name for name in raw if name not in infinite) or "none"
         raise UserError(f"no effect can be relative to {reference!r}; possible: {possible}")
@@ -214,7 +220,7 @@ def fit_rater_model(
     counts: dict[str, Any] = {
         "ratings": len(ratings),
         "raters": len(np.unique(raters)),
-        "left_out": int((~known).sum()),
+        "left_out": int((~is_complete).sum()),
         "raw": raw,
     }
     wanted: tuple[Spread, ...] = ("shared", "by model") if spread is None else (spread,)
@@ -223,21 +229,16 @@ def fit_rater_model(
     if why := whys[wanted[0]]:
         return RaterModel(**counts, undefined=why)
     names = tuple(covariates or ())
-    best = _best_fit(
-        [number_rows(*rows, table[used], names, reference, name) for name in whys if not whys[name]]
-    )
-    if best is None:
+    candidates = [number_rows(*rows, table[used], names, reference, name) for name in whys if not whys[name]]
+    fits = [(numbered, maximise(numbered.cells, start_of(numbered.cells))) for numbered in candidates]
+    converged = [(numbered, fit) for numbered, fit in fits if fit.converged]
+    if not converged:
         return RaterModel(**counts, undefined="no maximum of the likelihood was found")
-    findings = _findings(*best, labels)
+    findings = _findings(*min(converged, key=lambda each: _aic(*each)), labels)
     findings["effects"] |= infinite
     for name in infinite:
         findings["adjusted"][name] = {label: Estimate(share, None) for label, share in raw[name].items()}
     return RaterModel(**counts, **findings)
-
-
-def _best_fit(candidates: Sequence[Rows]) -> tuple[Rows, Fit] | None:
-    fits = [(rows, maximise(rows.cells, start_of(rows.cells))) for rows in candidates]
-    return min((found for found in fits if found[1].converged), key=lambda found: _aic(*found), default=None)
 
 
 def _aic(rows: Rows, fit: Fit) -> float:
@@ -249,8 +250,16 @@ def _findings(rows: Rows, fit: Fit, labels: Sequence[str]) -> dict[str, Any]:
     covariance = covariance_of(cells, fit)
     errors = np.full(len(fit.parameters), np.nan) if covariance is None else np.sqrt(np.diag(covariance))
     _, of_effects, of_slopes, _, of_spreads = cells.split(errors)
-    found = [_spread(cells, fit, which, float(error)) for which, error in enumerate(of_spreads)]
-    sds = dict(zip(rows.models, found if cells.by_model else found * len(rows.models), strict=True))
+    spreads = [_spread(cells, fit, which, float(error)) for which, error in enumerate(of_spreads)]
+    sds = dict(zip(rows.models, spreads if cells.by_model else spreads * len(rows.models), strict=True))
+    weights = np.bincount(cells.model, cells.count, len(rows.models))
+    middle = np.average(unpacked.effects, weights=weights)
+    parts = {
+        "models": float(np.average((unpacked.effects - middle) ** 2, weights=weights)),
+        "covariates": float((rows.population @ unpacked.slopes).var()),
+        "severity": float(np.average((unpacked.spreads * unpacked.noises) ** 2, weights=weights)),
+        "noise": float(np.average(unpacked.noises**2, weights=weights)),
+    }
     return {
         "reference": rows.models[0],
         "log_likelihood": fit.log_likelihood,
@@ -259,7 +268,7 @@ def _findings(rows: Rows, fit: Fit, labels: Sequence[str]) -> dict[str, Any]:
         "thresholds": tuple(unpacked.thresholds.tolist()),
         "severity_sd": sds,
         "rater_share": {name: _rater_share(sd) for name, sd in sds.items()},
-        "variance": _variance_parts(rows, unpacked),
+        "variance": {name: part / sum(parts.values()) for name, part in parts.items()},
         "effects": _effects(rows.models, unpacked.effects, np.append(0.0, of_effects)),
         "covariates": dict.fromkeys(rows.constant, Effect(math.nan, math.nan))
         | _effects(rows.names, unpacked.slopes / rows.scales, of_slopes / rows.scales),
@@ -278,15 +287,15 @@ def _adjusted(
     """The shares of every label, 0 where nobody gave it; intervals by the delta method on the logit scale."""
     shares = standard_shares(rows.cells, fit.parameters, rows.population)
     errors = share_errors(rows.cells, fit.parameters, rows.population, covariance)
-    found = {}
+    adjusted = {}
     for name, of_model, off in zip(rows.models, shares, errors, strict=True):
         estimates = [
             Estimate(float(share), _logit_interval(float(share), float(error)))
             for share, error in zip(of_model, off, strict=True)
         ]
         given = dict(zip(rows.levels, estimates, strict=True))
-        found[name] = {label: given.get(rank, Estimate(0.0, None)) for rank, label in enumerate(labels, 1)}
-    return found
+        adjusted[name] = {label: given.get(rank, Estimate(0.0, None)) for rank, label in enumerate(labels, 1)}
+    return adjusted
 
 
 def _logit_interval(share: float, error: float) -> Interval | None:
@@ -311,39 +320,3 @@ def _rater_share(sd: Estimate) -> Estimate:
         for spread in (sd.value, *((sd.interval.low, sd.interval.high) if sd.interval else (0.0, math.inf)))
     )
     return Estimate(part, Interval(low, high))
-
-
-def _variance_parts(rows: Rows, unpacked: Parameters) -> dict[str, float]:
-    weights = np.bincount(rows.cells.model, rows.cells.count, len(rows.models))
-    middle = np.average(unpacked.effects, weights=weights)
-    parts = {
-        "models": float(np.average((unpacked.effects - middle) ** 2, weights=weights)),
-        "covariates": float((rows.population @ unpacked.slopes).var()),
-        "severity": float(np.average((unpacked.spreads * unpacked.noises) ** 2, weights=weights)),
-        "noise": float(np.average(unpacked.noises**2, weights=weights)),
-    }
-    return {name: part / sum(parts.values()) for name, part in parts.items()}
-
-
-def _table(covariates: Mapping[str, ArrayLike], rows: int) -> Floats:
-    columns = [np.asarray(values, dtype=float) for values in covariates.values()]
-    return np.column_stack(columns) if columns else np.zeros((rows, 0))
-
-
-def _raw_shares(
-    ratings: NDArray[Any], models: NDArray[np.str_], labels: Sequence[str]
-) -> dict[str, dict[str, float]]:
-    return {
-        name: {label: float(np.mean(ratings[models == name] == rank)) for rank, label in enumerate(labels, 1)}
-        for name in np.unique(models).tolist()
-    }
-
-
-def _infinite_effects(ratings: NDArray[Any], models: NDArray[np.str_]) -> dict[str, Effect]:
-    """The effects of models all of whose ratings are the lowest or the highest in use."""
-    found = {}
-    for name in np.unique(models).tolist():
-        own = ratings[models == name]
-        if own.min() == ratings.max() or own.max() == ratings.min():
-            found[name] = Effect(math.inf if own.min() == ratings.max() else -math.inf, math.nan)
-    return found

@@ -26,13 +26,13 @@ which `dispersion` is the warning; and prompts as a sample of all prompts, for w
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.estimate import CONFIDENCE, Estimate, Floats, Interval
+from calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, Floats, Interval
 
 NOTHING: Final = 1e-9  # below this, means of equal numbers differ by rounding alone
 LEAST_VARIANCE: Final = 1e-10  # of a prompt's difference: answers that never vary leave no division by 0
@@ -150,7 +150,6 @@ NIGHTS: Final = 365  # within which a false alarm has a probability of at most a
 TUNED_NIGHTS: Final = 30  # at which the interval is narrowest
 TUNED_CHANGE: Final = 3  # nights after a change at which its interval is narrowest
 DROP: Final = 0.05  # of the Good share: what the alarm is quickest to find
-UNKNOWN: Final = Estimate(math.nan, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,14 +200,14 @@ def update(watch: Watch, differences: ArrayLike) -> Watch:
     >>> update(Watch(), [0.25, -0.5, 0.0])
     Watch(baseline_nights=1, prompts=(3,), totals=(-0.25,), squares=(0.3125,))
     """
-    found = np.asarray(differences, dtype=float)
-    if found.ndim != 1 or not np.isfinite(found).all():
+    values = np.asarray(differences, dtype=float)
+    if values.ndim != 1 or not np.isfinite(values).all():
         raise ValueError("one difference a prompt; leave out what is unscored on either side")
-    return Watch(
-        baseline_nights=watch.baseline_nights,
-        prompts=(*watch.prompts, len(found)),
-        totals=(*watch.totals, float(found.sum())),
-        squares=(*watch.squares, float((found**2).sum())),
+    return replace(
+        watch,
+        prompts=(*watch.prompts, len(values)),
+        totals=(*watch.totals, float(values.sum())),
+        squares=(*watch.squares, float((values**2).sum())),
     )
 
 
@@ -224,12 +223,12 @@ def interval(watch: Watch, *, alpha: float = ALPHA) -> Estimate:
     (-0.03, -0.09, 0.03)
     """
     if not watch.nights:
-        return UNKNOWN
+        return UNDEFINED
     nights = _nights(watch)
     found, pinned = changes(nights), float(nights.baseline_prompts)
     tuned = _information(nights, 0, TUNED_NIGHTS, pinned)
-    known = float(found.level_information[0, 0])
-    return _estimate(float(found.level[0, 0]), known, alpha=alpha, tuned_at=tuned)
+    information = float(found.level_information[0, 0])
+    return _estimate(float(found.level[0, 0]), information, alpha=alpha, tuned_at=tuned)
 
 
 def current(watch: Watch, *, models: int = 1) -> Estimate:
@@ -252,18 +251,18 @@ def alarm(watch: Watch, *, alpha: float = ALPHA, models: int = 1) -> Alarm:
     nights = _nights(watch)
     found = changes(nights)
     if not np.isfinite(found.information).any():
-        return Alarm(is_raised=False, evidence=math.nan, since=None, change=UNKNOWN)
+        return Alarm(is_raised=False, evidence=math.nan, since=None, change=UNDEFINED)
     ratios = log_ratios(found, drop=DROP)
     over = float(log_evidence(ratios)[0]) - math.log(NIGHTS * models / alpha)
     at = int(np.argmax(ratios[0]))
     earlier = float(nights.baseline_prompts + nights.prompts[:at].sum())
     tuned = _information(nights, at, TUNED_CHANGE, earlier)
-    value, known = float(found.against_before[0, at]), float(found.information[0, at])
+    value, information = float(found.against_before[0, at]), float(found.information[0, at])
     return Alarm(
         is_raised=over >= 0,
         evidence=math.exp(min(over, 700.0)),
         since=at + 1,
-        change=_estimate(value, known, alpha=alpha / (NIGHTS * models), tuned_at=tuned),
+        change=_estimate(value, information, alpha=alpha / (NIGHTS * models), tuned_at=tuned),
     )
 
 

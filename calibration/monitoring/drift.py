@@ -12,13 +12,13 @@ Where a deterministic judge is unchanged every anchor is judged as before, and t
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from calibration.cluster import Contrast, joint_freedom
-from calibration.estimate import CONFIDENCE, Estimate, Floats, Interval
+from calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, Floats, Interval
 from calibration.multiple_testing import benjamini_hochberg
 
 Verdict = Literal["the judge moved", "the model moved", "both", "neither shown", "not separable"]
@@ -53,15 +53,7 @@ class EmotionChange:
     change: float
     p: float
     adjusted: float
-
-    @property
-    def is_shown(self) -> bool:
-        return self.adjusted < LEVEL
-
-    def as_dict(self) -> dict[str, Any]:
-        """Say also whether it is shown."""
-        names = ("emotion", "prompts", "change", "p", "adjusted", "is_shown")
-        return {name: getattr(self, name) for name in names}
+    is_shown: bool
 
 
 def paired_change(differences: ArrayLike, *, looks: int = 1) -> Estimate:
@@ -130,23 +122,29 @@ def emotion_changes(
     sign = 1.0 if worse == "up" else -1.0
     values = sign * np.asarray(differences, dtype=float)
     kinds = sorted({emotion for emotion in emotions if emotion is not None})
-    groups = [values[np.array([own == kind for own in emotions], dtype=bool)] for kind in kinds]
+    groups = [values[np.array([emotion == kind for emotion in emotions], dtype=bool)] for kind in kinds]
     freedom = sum(len(group) - 1 for group in groups)
     squares = sum(float(((group - group.mean()) ** 2).sum()) for group in groups)
     spread = math.sqrt(squares / freedom) if freedom else math.nan
     p_values = []
     for group in groups:
         mean, error = float(group.mean()), spread / math.sqrt(len(group))
-        known = error > ROUNDING or math.isnan(error)
-        p_values.append(float(stdtr(freedom, -mean / error)) if known else float(mean <= ROUNDING))
-    adjusted = benjamini_hochberg(p_values)
-    found = [
+        varies = error > ROUNDING or math.isnan(error)
+        p_values.append(float(stdtr(freedom, -mean / error)) if varies else float(mean <= ROUNDING))
+    changes = [
         EmotionChange(
-            emotion=kind, prompts=len(group), change=sign * float(group.mean()), p=p, adjusted=float(for_all)
+            emotion=kind,
+            prompts=len(group),
+            change=sign * float(group.mean()),
+            p=p,
+            adjusted=adjusted,
+            is_shown=adjusted < LEVEL,
         )
-        for kind, group, p, for_all in zip(kinds, groups, p_values, adjusted, strict=True)
+        for kind, group, p, adjusted in zip(
+            kinds, groups, p_values, benjamini_hochberg(p_values).tolist(), strict=True
+        )
     ]
-    return tuple(sorted(found, key=lambda item: (-sign * item.change, item.emotion)))
+    return tuple(sorted(changes, key=lambda item: (-sign * item.change, item.emotion)))
 
 
 def _mean(values: ArrayLike) -> Contrast:
@@ -174,7 +172,7 @@ def _subtract(one: Contrast, other: Contrast) -> Contrast:
 def _slope(before: Floats, shift: Floats) -> Estimate:
     """The least-squares slope of the shift on the judgment before; undefined for fewer than three levels."""
     if len(set(before.tolist())) < 3:
-        return Estimate(math.nan, None)
+        return UNDEFINED
     centred = before - before.mean()
     squares = float((centred**2).sum())
     slope = float((centred * shift).sum()) / squares
