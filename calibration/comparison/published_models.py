@@ -6,7 +6,7 @@ import numpy as np
 
 from calibration.cluster import UNIT, t_intervals
 from calibration.comparison.judged_models import Published
-from calibration.estimate import Estimate, Floats, Interval
+from calibration.estimate import Floats, estimate_of
 from data.errors import UserError
 from data.records import LABELS
 from data.study import count_labels_by_model, read_study
@@ -50,10 +50,7 @@ def published(name: str) -> Published:
     low, high = t_intervals(value, variance, np.full(len(LABELS), RATERS - 1.0), UNIT, total)
     return Published(
         name=name,
-        shares={
-            label: Estimate(float(value[at]), Interval(float(low[at]), float(high[at])))
-            for at, label in enumerate(LABELS)
-        },
+        shares=dict(zip(LABELS, map(estimate_of, value, low, high), strict=True)),
         ratings=int(total),
         design_effect=float(effects[-1]),
     )

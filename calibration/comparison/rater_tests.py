@@ -119,15 +119,12 @@ class RaterTest:
     """
 
     difference: Estimate
-    t: float
-    freedom: float
-    p: float
-    d: float
-    detectable: float
+    t: float = math.nan
+    freedom: float = math.nan
+    p: float = math.nan
+    d: float = math.nan
+    detectable: float = math.nan
     is_shared: bool = False
-
-
-NAN: Final = math.nan
 
 
 def rater_clustering(rater: NDArray[Any], yes: NDArray[np.bool_]) -> RaterClustering:
@@ -141,8 +138,15 @@ def rater_clustering(rater: NDArray[Any], yes: NDArray[np.bool_]) -> RaterCluste
     raters = len(sizes)
     yeses = np.bincount(number, yes, raters)
     # Of raters with unequal numbers of ratings those with many weigh more.
-    typical = float((sizes**2).sum() / sizes.sum()) if raters else NAN
-    icc = _icc(yeses, sizes) if raters > 1 else NAN
+    typical = float((sizes**2).sum() / sizes.sum()) if raters else math.nan
+    icc = math.nan
+    if raters > 1:
+        # Of zeros and ones, sums and sums of squares are the same: counts of yes do.
+        share = yeses.sum() / sizes.sum()
+        total = yeses - sizes * share
+        squares = yeses * (1 - share) ** 2 + (sizes - yeses) * share**2
+        sums = np.column_stack([np.ones(raters), sizes, total, squares, total**2 / sizes, sizes**2.0])
+        icc = float(icc_one(sums.sum(axis=0)[None])[0])
     return RaterClustering(
         ratings=len(number),
         raters=raters,
@@ -150,15 +154,6 @@ def rater_clustering(rater: NDArray[Any], yes: NDArray[np.bool_]) -> RaterCluste
         design_effect=1 + (typical - 1) * icc,
         all_yes=int((yeses == sizes).sum()),
     )
-
-
-def _icc(yeses: NDArray[Any], sizes: NDArray[np.intp]) -> float:
-    """ICC(1) from each rater's count of yes: of zeros and ones, sums and sums of squares are the same."""
-    share = yeses.sum() / sizes.sum()
-    total = yeses - sizes * share
-    squares = yeses * (1 - share) ** 2 + (sizes - yeses) * share**2
-    sums = np.column_stack([np.ones(len(sizes)), sizes, total, squares, total**2 / sizes, sizes**2.0])
-    return float(icc_one(sums.sum(axis=0)[None])[0])
 
 
 def rater_test(
@@ -172,21 +167,25 @@ def rater_test(
     names, shares = _shares(rater, yes)
     other_names, others = _shares(other_rater, other_yes)
     if len(shares) < 2 or len(others) < 2:
-        return RaterTest(difference=UNDEFINED, t=NAN, freedom=NAN, p=NAN, d=NAN, detectable=NAN)
+        return RaterTest(difference=UNDEFINED)
     gap = float(shares.mean() - others.mean())
-    pooled = math.sqrt((float(shares.var(ddof=1)) + float(others.var(ddof=1))) / 2)
-    d = gap / pooled if pooled else NAN
+    one, two = float(shares.var(ddof=1)), float(others.var(ddof=1))
+    pooled = math.sqrt((one + two) / 2)
+    d = gap / pooled if pooled else math.nan
     is_shared = bool(len(np.intersect1d(names, other_names)))
     if is_shared:
         gap = float(yes.mean() - other_yes.mean())
-        test = _shared_contrast(np.concatenate([rater, other_rater]), yes, other_yes)
+        values = np.concatenate([yes, other_yes]).astype(float)
+        feature = np.repeat([1.0, 0.0], [len(yes), len(other_yes)])
+        cluster = np.unique(np.concatenate([rater, other_rater]), return_inverse=True)[1]
+        test = contrast(values, feature, cluster, strata=np.zeros(len(values), dtype=np.intp))
     else:
-        test = _welch_contrast(gap, shares, others)
+        one, two = one / len(shares), two / len(others)
+        below = one**2 / (len(shares) - 1) + two**2 / (len(others) - 1)
+        freedom = (one + two) ** 2 / below if below else math.nan
+        test = Contrast(effect=gap, error=math.sqrt(one + two), freedom=freedom)
     if not test.is_defined or test.error == 0:
-        nothing = Estimate(gap, None)
-        return RaterTest(
-            difference=nothing, t=NAN, freedom=NAN, p=NAN, d=d, detectable=NAN, is_shared=is_shared
-        )
+        return RaterTest(difference=Estimate(gap, None), d=d, is_shared=is_shared)
     return RaterTest(
         difference=test.estimate(),
         t=test.effect / test.error,
@@ -196,21 +195,6 @@ def rater_test(
         detectable=test.detectable(),
         is_shared=is_shared,
     )
-
-
-def _welch_contrast(gap: float, shares: Floats, others: Floats) -> Contrast:
-    one, two = float(shares.var(ddof=1)) / len(shares), float(others.var(ddof=1)) / len(others)
-    below = one**2 / (len(shares) - 1) + two**2 / (len(others) - 1)
-    return Contrast(
-        effect=gap, error=math.sqrt(one + two), freedom=(one + two) ** 2 / below if below else NAN
-    )
-
-
-def _shared_contrast(rater: NDArray[Any], yes: NDArray[np.bool_], other_yes: NDArray[np.bool_]) -> Contrast:
-    values = np.concatenate([yes, other_yes]).astype(float)
-    feature = np.concatenate([np.ones(len(yes)), np.zeros(len(other_yes))])
-    cluster = np.unique(rater, return_inverse=True)[1]
-    return contrast(values, feature, cluster, strata=np.zeros(len(values), dtype=np.intp))
 
 
 def _shares(rater: NDArray[Any], yes: NDArray[np.bool_]) -> tuple[NDArray[Any], Floats]:

@@ -16,7 +16,7 @@ from calibration.agreement.model_levels import worth_in_ratings
 from calibration.artifact import Calibration
 from calibration.bootstrap import ratio
 from calibration.cluster import UNIT, sum_variance
-from calibration.estimate import Estimate, Floats, Interval, estimate_of
+from calibration.estimate import Estimate, Floats, Interval
 from calibration.shares.ppi import PpiEstimate, RatedModel, judge_means, ppi_estimate
 from calibration.shares.tally import Tally
 from calibration.shares.transport import CalibratedModels, Target, fit_line, refusal, transport
@@ -54,7 +54,20 @@ def calibrated_models(models: Mapping[str, RatedModel]) -> tuple[CalibratedModel
 
     Left out are models without ratings and those with one cluster of them, which cannot say how exact it is.
     """
-    return _calibrated(models, _ppi_estimates(models))
+    estimates = {
+        name: item for name, item in _ppi_estimates(models).items() if np.isfinite(item.variance).all()
+    }
+    first = next(iter(models.values()), None)
+    return tuple(
+        CalibratedModels(
+            models=tuple(estimates),
+            judge=tuple(float(models[name].judged[:, column].mean()) for name in estimates),
+            crowd=tuple(float(item.value[column]) for item in estimates.values()),
+            noise=tuple(float(item.least_variance[column]) for item in estimates.values()),
+            bounds=first.bounds if first else UNIT,
+        )
+        for column in range(first.judged.shape[1] if first else 0)
+    )
 
 
 def _ppi_estimates(models: Mapping[str, RatedModel]) -> dict[str, PpiEstimate]:
@@ -74,68 +87,60 @@ def correct(
     `models` is left out of it, since what was rated then need not be what is judged now. Without it every
     model is corrected by the other rated ones of `models`.
     """
-    estimates = _ppi_estimates(models)
-    lines = tuple(calibrated) if calibrated is not None else _calibrated(models, estimates)
-    effects = [float(item.design_effect.mean()) for item in estimates.values()]
-    spreads = [float(item.spread[-1]) for item in estimates.values()]
-    worth = _Worth(
-        design_effect=float(np.nanmean(effects)) if np.isfinite(effects).any() else 1.0,
-        spread=float(np.mean(spreads)) if spreads else None,
-    )
-    return tuple(
-        _correct(name, rated, estimates.get(name), lines, names, worth) for name, rated in models.items()
-    )
+    ppi = _ppi_estimates(models)
+    if calibrated is None:
+        calibrated = calibrated_models(models)
+    effects = [float(item.design_effect.mean()) for item in ppi.values()]
+    design_effect = float(np.nanmean(effects)) if np.isfinite(effects).any() else 1.0
+    spread = float(np.mean([float(item.spread[-1]) for item in ppi.values()])) if ppi else None
+    corrections = []
+    for model, rated in models.items():
+        rating = ppi.get(model)
+        lines = [line.without(model) for line in calibrated]
+        targets = [target_of(rated, rating, column) for column in range(len(names))]
+        reason = _refusal(names, lines, targets)
+        how: How = "judge"
+        if reason:
+            how = "refused" if rating is None else "ratings"
+        elif all(target.is_rated for target in targets):
+            # One cluster of ratings has a level but no error: the line cannot weigh it.
+            how = "both"
+        estimates: list[Estimate] = []
+        if not reason:
+            estimates = [transport(line, target) for line, target in zip(lines, targets, strict=True)]
+        elif rating is not None:
+            estimates = rating.estimates()
+        if rated.bounds == UNIT and len(names) > 1:
+            estimates = on_simplex(estimates)
+        judge = rated.judged.mean(axis=0).tolist() if len(rated.judged) else ()
+        crowd = rated.value.mean(axis=0).tolist() if len(rated.item) else (None,) * len(names)
+        worth = math.nan if reason else judge_worth(lines[-1], design_effect=design_effect, spread=spread)
+        corrections.append(
+            ModelCorrection(
+                model=model,
+                how=how,
+                reason=reason,
+                corrected=dict(zip(names, estimates, strict=True)) if estimates else {},
+                judge=dict(zip(names, judge, strict=True)) if judge else {},
+                crowd=dict(zip(names, crowd, strict=True)),
+                judged=len(rated.judged),
+                ratings=len(rated.item),
+                clusters=rating.clusters if rating is not None else 0,
+                design_effect=float(rating.design_effect.mean()) if rating is not None else math.nan,
+                worth_in_ratings=worth,
+            )
+        )
+    return tuple(corrections)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Worth:
-    """What turns the spread of a line into ratings."""
-
-    design_effect: float
-    spread: float | None
-
-
-def _correct(
-    model: str,
-    rated: RatedModel,
-    own: PpiEstimate | None,
-    calibrated: Sequence[CalibratedModels],
-    names: Sequence[str],
-    worth: _Worth,
-) -> ModelCorrection:
-    lines = [line.without(model) for line in calibrated]
-    targets = [target_of(rated, own, column) for column in range(len(names))]
-    refusals = [
-        f"{name}: {reason}"
-        for name, line, target in zip(names, lines, targets, strict=True)
-        if (reason := refusal(line, target))
-    ]
-    reason = refusals[0] if refusals else None
-    how = _how(own, targets, reason)
-    estimates: list[Estimate] = []
-    if how in ("judge", "both"):
-        estimates = [transport(line, target) for line, target in zip(lines, targets, strict=True)]
-    elif how == "ratings" and own is not None:
-        estimates = [estimate_of(*values) for values in zip(own.value, own.low, own.high, strict=True)]
-    if rated.bounds == UNIT and len(names) > 1:
-        estimates = on_simplex(estimates)
-    return ModelCorrection(
-        model=model,
-        how=how,
-        reason=reason,
-        corrected=dict(zip(names, estimates, strict=True)) if estimates else {},
-        judge=dict(zip(names, rated.judged.mean(axis=0).tolist(), strict=True)) if len(rated.judged) else {},
-        crowd=dict(zip(names, rated.value.mean(axis=0).tolist(), strict=True))
-        if len(rated.item)
-        else dict.fromkeys(names),
-        judged=len(rated.judged),
-        ratings=len(rated.item),
-        clusters=own.clusters if own is not None else 0,
-        design_effect=float(own.design_effect.mean()) if own is not None else math.nan,
-        worth_in_ratings=math.nan
-        if reason
-        else judge_worth(lines[-1], design_effect=worth.design_effect, spread=worth.spread),
-    )
+def _refusal(
+    names: Sequence[str], lines: Sequence[CalibratedModels], targets: Sequence[Target]
+) -> str | None:
+    """Say why the lines say nothing of a model, if so: the first column's reason."""
+    for name, line, target in zip(names, lines, targets, strict=True):
+        if reason := refusal(line, target):
+            return f"{name}: {reason}"
+    return None
 
 
 def judge_worth(
@@ -153,40 +158,14 @@ def judge_worth(
     return worth_in_ratings(float(np.mean(calibrated.crowd)), design_effect, between_sd)
 
 
-def _calibrated(
-    models: Mapping[str, RatedModel], estimates: Mapping[str, PpiEstimate]
-) -> tuple[CalibratedModels, ...]:
-    found = {name: item for name, item in estimates.items() if np.isfinite(item.variance).all()}
-    first = next(iter(models.values()), None)
-    return tuple(
-        CalibratedModels(
-            models=tuple(found),
-            judge=tuple(float(models[name].judged[:, column].mean()) for name in found),
-            crowd=tuple(float(item.value[column]) for item in found.values()),
-            noise=tuple(float(item.least_variance[column]) for item in found.values()),
-            bounds=first.bounds if first else UNIT,
-        )
-        for column in range(first.judged.shape[1] if first else 0)
-    )
-
-
-def _how(own: PpiEstimate | None, targets: Sequence[Target], reason: str | None) -> How:
-    if own is None:
-        return "refused" if reason else "judge"
-    if reason:
-        return "ratings"
-    # One cluster of ratings has a level but no error: the line cannot weigh it.
-    return "both" if all(target.is_rated for target in targets) else "judge"
-
-
-def target_of(sample: RatedModel, own: PpiEstimate | None, column: int) -> Target:
+def target_of(sample: RatedModel, rating: PpiEstimate | None, column: int) -> Target:
     """A model as the line takes it, with its own ratings if they say how exact they are."""
     mean, noise = judge_means(sample)
     judge = Target(judge=float(mean[column]), judge_noise=float(np.nan_to_num(noise[column])))
-    if own is None or not np.isfinite(own.variance).all():
+    if rating is None or not np.isfinite(rating.variance).all():
         return judge
     # Transport takes noises as known. Few clusters know theirs badly, which the interval has in it.
-    return replace(judge, crowd=float(own.value[column]), noise=float(own.stated_variance[column]))
+    return replace(judge, crowd=float(rating.value[column]), noise=float(rating.stated_variance[column]))
 
 
 def on_simplex(estimates: Sequence[Estimate]) -> list[Estimate]:
@@ -194,11 +173,11 @@ def on_simplex(estimates: Sequence[Estimate]) -> list[Estimate]:
     values = np.array([item.value for item in estimates])
     if not len(values) or not np.isfinite(values).all():
         return list(estimates)
-    found = []
+    shares = []
     for value, item in zip(project(values), estimates, strict=True):
         reach = item.interval and Interval(min(item.interval.low, value), max(item.interval.high, value))
-        found.append(Estimate(float(value), reach))
-    return found
+        shares.append(Estimate(float(value), reach))
+    return shares
 
 
 def project(values: Floats) -> Floats:
@@ -240,25 +219,19 @@ class Refused:
 
 def correct_shares(tally: Tally, calibration: Calibration) -> dict[str, Mapping[str, Estimate] | Refused]:
     """Every model's shares by the calibrated line, with transport intervals, or why they are refused."""
-    lines = {label: CalibratedModels.from_dict(dict(calibration.between[label])) for label in LABELS}
-    return {model: _correct_calibrated(model, clusters, lines) for model, clusters in tally.sums.items()}
-
-
-def _correct_calibrated(
-    model: str, clusters: Mapping[int, list[float]], lines: Mapping[str, CalibratedModels]
-) -> Mapping[str, Estimate] | Refused:
-    means, noises = _judged(np.array(list(clusters.values())).reshape(-1, len(LABELS) + 1))
-    targets = {
-        label: Target(judge=mean, judge_noise=noise)
-        for label, mean, noise in zip(LABELS, means, noises, strict=True)
-    }
-    # What was rated under this name then need not be what is judged now.
-    others = {label: line.without(model) for label, line in lines.items()}
-    for label in LABELS:
-        if reason := refusal(others[label], targets[label]):
-            return Refused(f"{label}: {reason}")
-    estimates = on_simplex([transport(others[label], targets[label]) for label in LABELS])
-    return dict(zip(LABELS, estimates, strict=True))
+    lines = [CalibratedModels.from_dict(dict(calibration.between[label])) for label in LABELS]
+    corrected: dict[str, Mapping[str, Estimate] | Refused] = {}
+    for model, clusters in tally.sums.items():
+        means, noises = _judged(np.array(list(clusters.values())).reshape(-1, len(LABELS) + 1))
+        targets = [Target(judge=mean, judge_noise=noise) for mean, noise in zip(means, noises, strict=True)]
+        # What was rated under this name then need not be what is judged now.
+        others = [line.without(model) for line in lines]
+        if reason := _refusal(LABELS, others, targets):
+            corrected[model] = Refused(reason)
+        else:
+            estimates = on_simplex([transport(*pair) for pair in zip(others, targets, strict=True)])
+            corrected[model] = dict(zip(LABELS, estimates, strict=True))
+    return corrected
 
 
 def _judged(sums: Floats) -> tuple[list[float], list[float]]:

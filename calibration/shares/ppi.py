@@ -58,7 +58,7 @@ class PpiEstimate:
 
     `variance` counts raters and prompts, with `freedom` degrees; both are nan where one cluster alone cannot
     tell. `weight` is how far the judge was believed, 0 to 1. `design_effect` is the clustered over the simple
-    variance of the ratings alone, so that `ratings` of them count as ratings / design_effect.
+    variance of the ratings alone, so that n of them count as n / design_effect.
     `influence` is how far each rating moves the value, and `raters`, `rows` and `rated_prompts` say whose it
     is and of what; `prompts` and `prompt_influence` say the same of unrated responses.
     """
@@ -71,9 +71,6 @@ class PpiEstimate:
     weight: float
     design_effect: Floats
     spread: Floats  # the variance of single ratings
-    ratings: int
-    items: int
-    judged: int
     clusters: int
     influence: Floats  # (ratings, columns)
     raters: NDArray[Any]  # (ratings,)
@@ -153,9 +150,6 @@ def ppi_estimate(sample: RatedModel) -> PpiEstimate:
         weight=weight,
         design_effect=effect,
         spread=spread,
-        ratings=len(sample.item),
-        items=len(rows),
-        judged=len(sample.judged),
         clusters=len(raters),
         influence=influence,
         raters=sample.cluster,

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from calibration.bootstrap import Draws, mean_intervals, resample_clusters
-from calibration.estimate import Floats, Interval
+from calibration.bootstrap import mean_intervals, resample_clusters
+from calibration.estimate import Interval
 from data.records import LABELS, Judgment
 
 MAX_CLUSTERS = 5000
@@ -81,30 +81,25 @@ def model_shares(tally: Tally, *, rng: np.random.Generator, draws: int = 2000) -
     """The shares of every model, the one with the most Good responses first."""
     order = {cluster: column for column, cluster in enumerate(sorted(tally.clusters))}
     weights = resample_clusters(len(order), rng=rng, draws=draws)
-    found = []
+    models = []
     for model, clusters in tally.sums.items():
         values = np.array(list(clusters.values())).reshape(-1, len(LABELS) + 1)
-        drawn = weights[:, [order[cluster] for cluster in clusters]]
-        found.append(
+        sums, counts = values[:, :-1], values[:, -1]
+        shares: dict[str, Share] = {}
+        if counts.size:
+            means = (sums.sum(axis=0) / counts.sum()).tolist()
+            intervals = mean_intervals(sums, counts, weights[:, [order[cluster] for cluster in clusters]])
+            for label, mean, interval in zip(LABELS, means, intervals or (None,) * len(LABELS), strict=True):
+                shares[label] = Share(share=mean, interval=interval)
+        models.append(
             ModelShares(
                 model=model,
-                scored=int(values[:, -1].sum()),
+                scored=int(counts.sum()),
                 unscored=dict(tally.unscored[model]),
-                shares=_shares(values[:, :-1], values[:, -1], drawn),
+                shares=shares,
             )
         )
-    return sorted(found, key=lambda item: (-item.shares["Good"].share if item.shares else 1.0, item.model))
-
-
-def _shares(sums: Floats, counts: Floats, drawn: Draws) -> dict[str, Share]:
-    if not counts.size:
-        return {}
-    means = sums.sum(axis=0) / counts.sum()
-    intervals = mean_intervals(sums, counts, drawn)
-    return {
-        label: Share(share=float(means[index]), interval=intervals[index] if intervals else None)
-        for index, label in enumerate(LABELS)
-    }
+    return sorted(models, key=lambda item: (-item.shares["Good"].share if item.shares else 1.0, item.model))
 
 
 def _add_to(clusters: dict[int, list[float]], cluster: int, values: Sequence[float]) -> None:
