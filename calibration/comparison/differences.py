@@ -35,10 +35,9 @@ from calibration.comparison.judged_models import (
     Published,
     judge_contrast,
     judged_level,
-    line_without,
     prompt_numbers,
 )
-from calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, Floats, Interval, independent_difference
+from calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, Floats, estimate_of, independent_difference
 from calibration.multiple_testing import holm
 from calibration.shares.correction import target_of
 from calibration.shares.planning import plan_ratings
@@ -173,11 +172,8 @@ def estimate_difference(
             return by_line
         refused = by_line.reason
     if gap is not None and few is None:
-        columns = zip(gap.value.tolist(), gap.low.tolist(), gap.high.tolist(), strict=True)
-        shares = [Estimate(value, Interval(low, high)) for value, low, high in columns]
-        return DifferenceEstimate(
-            how="ratings", shares=dict(zip(LABELS, shares, strict=True)), freedom=float(gap.freedom[-1])
-        )
+        shares = dict(zip(LABELS, map(estimate_of, gap.value, gap.low, gap.high), strict=True))
+        return DifferenceEstimate(how="ratings", shares=shares, freedom=float(gap.freedom[-1]))
     reason = "; ".join(filter(None, (refused, few)))
     if not reason and not alone[GOOD].is_defined:
         reason = TOO_FEW_PROMPTS
@@ -211,7 +207,7 @@ def _by_line(
     """Estimate by the calibrated line, with ratings of either where it has some; shared noise cancels."""
     shares = {}
     for column, label in enumerate(LABELS):
-        line = line_without((settings.calibrated or UNCALIBRATED)[column], one.known_as, other.known_as)
+        line = (settings.calibrated or UNCALIBRATED)[column].without(one.known_as, other.known_as)
         targets = [target_of(item.rated, item.ppi, column) for item in (one, other)]
         if gap is None and all(target.is_rated for target in targets):  # together they say nothing exact
             targets = [replace(target, crowd=math.nan, noise=math.inf) for target in targets]
@@ -308,7 +304,7 @@ def p_of_interval(estimate: Estimate, freedom: float) -> tuple[float, float]:
 
     The reach towards 0 counts, so that p is below .05 just where the interval leaves 0 out.
 
-    >>> p, error = p_of_interval(Estimate(0.1, Interval(0.0, 0.2)), 1e6)
+    >>> p, error = p_of_interval(estimate_of(0.1, 0.0, 0.2), 1e6)
     >>> round(p, 3), round(error, 3)
     (0.05, 0.051)
     """
@@ -391,25 +387,17 @@ def missing_ratings(
 
     None where that cannot be said, or where no number would do: a published model's own error stays.
     """
-    judged = [item for item in (one, other) if isinstance(item, JudgedModel)]
-    if how == "judge":
-        # The error falls with the root of the number of prompts.
-        have = min(len(item.rated.judged) for item in judged)
-        return _count(have * ((error * reach(MANY) / settings.margin) ** 2 - 1))
-    if how == "refused" and settings.calibrated is None:
-        return None
-    have = min(len(item.rated.item) for item in judged)
-    wanted = _ratings_wanted(one, other, how, settings)
-    return None if wanted is None else _count(wanted - have)
-
-
-def _ratings_wanted(
-    one: JudgedModel, other: JudgedModel | Published, how: How, settings: ComparisonSettings
-) -> int | None:
-    """Ratings of each in all: the fewest with which the interval is short enough, by line and ratings."""
     from scipy.special import ndtri
 
     judged = [item for item in (one, other) if isinstance(item, JudgedModel)]
+    if how == "judge":
+        # The error falls with the root of the number of prompts.
+        prompts = min(len(item.rated.judged) for item in judged)
+        return _count(prompts * ((error * reach(MANY) / settings.margin) ** 2 - 1))
+    if how == "refused" and settings.calibrated is None:
+        return None
+    have = min(len(item.rated.item) for item in judged)
+    # Of each model in all: the fewest with which the interval is short enough, by line and ratings.
     shares = [float(item.rated.judged[:, -1].mean()) for item in judged if len(item.rated.judged)]
     share = float(np.mean(shares)) if shares else 0.5
     effects = [float(item.ppi.design_effect[-1]) for item in judged if item.ppi is not None]
@@ -425,8 +413,8 @@ def _ratings_wanted(
         most = most / 2 * half**2 / left
         half = math.sqrt(left)
     if settings.calibrated is None or how == "refused" or not math.isfinite(most):
-        return int(most) if math.isfinite(most) else None
-    line = line_without(settings.calibrated[-1], *(item.known_as for item in judged))
+        return _count(int(most) - have) if math.isfinite(most) else None
+    line = settings.calibrated[-1].without(*(item.known_as for item in judged))
     # As if ratings were to find what the line says already; their spread is what counts.
     targets = [
         replace(target, crowd=transport(line, target).value)
@@ -440,7 +428,7 @@ def _ratings_wanted(
         ends = (transport_difference(line, *rated) if len(rated) > 1 else transport(line, rated[0])).interval
         is_enough = ends is not None and ends.high - ends.low <= 2 * half
         low, high = (low, middle) if is_enough else (middle + 1, high)
-    return high
+    return _count(high - have)
 
 
 def _count(more: float) -> int | None:

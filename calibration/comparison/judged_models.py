@@ -90,7 +90,7 @@ class ComparisonSettings:
 
     def freedom(self, *names: str) -> float:
         """A line through k models leaves k - 2 degrees of freedom to tell how far models stray from it."""
-        models = line_without(self.calibrated[-1], *names).models if self.calibrated else ()
+        models = self.calibrated[-1].without(*names).models if self.calibrated else ()
         return max(1.0, len(models) - 2.0)
 
 
@@ -149,13 +149,6 @@ def judged_level(model: JudgedModel, settings: ComparisonSettings) -> JudgedLeve
 def in_order(levels: Sequence[JudgedLevel]) -> list[JudgedLevel]:
     """The largest share of Good first; those without one last."""
     return sorted(levels, key=lambda level: (-level.good if math.isfinite(level.good) else 2.0, level.model))
-
-
-def line_without(between: CalibratedModels, *names: str) -> CalibratedModels:
-    """The line through all models but these."""
-    for name in names:
-        between = between.without(name)
-    return between
 
 
 def judge_shares(rated: RatedModel) -> dict[str, Estimate]:

@@ -87,29 +87,29 @@ def correct(
     `models` is left out of it, since what was rated then need not be what is judged now. Without it every
     model is corrected by the other rated ones of `models`.
     """
-    ppi = _ppi_estimates(models)
+    by_ratings = _ppi_estimates(models)
     if calibrated is None:
         calibrated = calibrated_models(models)
-    effects = [float(item.design_effect.mean()) for item in ppi.values()]
+    effects = [float(item.design_effect.mean()) for item in by_ratings.values()]
     design_effect = float(np.nanmean(effects)) if np.isfinite(effects).any() else 1.0
-    spread = float(np.mean([float(item.spread[-1]) for item in ppi.values()])) if ppi else None
+    spread = float(np.mean([float(item.spread[-1]) for item in by_ratings.values()])) if by_ratings else None
     corrections = []
     for model, rated in models.items():
-        rating = ppi.get(model)
+        ppi = by_ratings.get(model)
         lines = [line.without(model) for line in calibrated]
-        targets = [target_of(rated, rating, column) for column in range(len(names))]
+        targets = [target_of(rated, ppi, column) for column in range(len(names))]
         reason = _refusal(names, lines, targets)
         how: How = "judge"
         if reason:
-            how = "refused" if rating is None else "ratings"
+            how = "refused" if ppi is None else "ratings"
         elif all(target.is_rated for target in targets):
             # One cluster of ratings has a level but no error: the line cannot weigh it.
             how = "both"
         estimates: list[Estimate] = []
         if not reason:
             estimates = [transport(line, target) for line, target in zip(lines, targets, strict=True)]
-        elif rating is not None:
-            estimates = rating.estimates()
+        elif ppi is not None:
+            estimates = ppi.estimates()
         if rated.bounds == UNIT and len(names) > 1:
             estimates = on_simplex(estimates)
         judge = rated.judged.mean(axis=0).tolist() if len(rated.judged) else ()
@@ -125,8 +125,8 @@ def correct(
                 crowd=dict(zip(names, crowd, strict=True)),
                 judged=len(rated.judged),
                 ratings=len(rated.item),
-                clusters=rating.clusters if rating is not None else 0,
-                design_effect=float(rating.design_effect.mean()) if rating is not None else math.nan,
+                clusters=ppi.clusters if ppi is not None else 0,
+                design_effect=float(ppi.design_effect.mean()) if ppi is not None else math.nan,
                 worth_in_ratings=worth,
             )
         )
@@ -158,14 +158,14 @@ def judge_worth(
     return worth_in_ratings(float(np.mean(calibrated.crowd)), design_effect, between_sd)
 
 
-def target_of(sample: RatedModel, rating: PpiEstimate | None, column: int) -> Target:
+def target_of(sample: RatedModel, ppi: PpiEstimate | None, column: int) -> Target:
     """A model as the line takes it, with its own ratings if they say how exact they are."""
     mean, noise = judge_means(sample)
     judge = Target(judge=float(mean[column]), judge_noise=float(np.nan_to_num(noise[column])))
-    if rating is None or not np.isfinite(rating.variance).all():
+    if ppi is None or not np.isfinite(ppi.variance).all():
         return judge
     # Transport takes noises as known. Few clusters know theirs badly, which the interval has in it.
-    return replace(judge, crowd=float(rating.value[column]), noise=float(rating.stated_variance[column]))
+    return replace(judge, crowd=float(ppi.value[column]), noise=float(ppi.stated_variance[column]))
 
 
 def on_simplex(estimates: Sequence[Estimate]) -> list[Estimate]:

@@ -77,9 +77,9 @@ class CalibratedModels:
         margin = MARGIN * (high - low)
         return max(self.bounds[0], low - margin), min(self.bounds[1], high + margin)
 
-    def without(self, model: str) -> "CalibratedModels":
-        """Leave one model out."""
-        kept = [index for index, name in enumerate(self.models) if name != model]
+    def without(self, *models: str) -> "CalibratedModels":
+        """Leave these models out."""
+        kept = [index for index, name in enumerate(self.models) if name not in models]
         columns = {
             name: tuple(getattr(self, name)[index] for index in kept)
             for name in ("models", "judge", "crowd", "noise")
@@ -155,16 +155,14 @@ def fit_line(calibrated: CalibratedModels) -> Line:
     if len(calibrated.models) < LEAST_MODELS:
         unknown = (math.nan,) * len(calibrated.models)
         return Line(intercept=math.nan, slope=math.nan, between_sd=math.nan, residuals=unknown)
-    found = _posterior(calibrated, [])
-    slope = float(found.weight @ found.slope)
-    height = float(found.weight @ found.height)
-    spread = float(np.interp(0.5, np.cumsum(found.weight), found.spread))
-    left_out = [level.value for level in left_out_levels(calibrated)]
+    posterior = _posterior(calibrated, [])
+    slope = float(posterior.weight @ posterior.slope)
+    left_out = left_out_levels(calibrated)
     return Line(
-        intercept=height - slope * found.centre,
+        intercept=float(posterior.weight @ posterior.height) - slope * posterior.centre,
         slope=slope,
-        between_sd=spread,
-        residuals=tuple(crowd - value for crowd, value in zip(calibrated.crowd, left_out, strict=True)),
+        between_sd=float(np.interp(0.5, np.cumsum(posterior.weight), posterior.spread)),
+        residuals=tuple(crowd - left.value for crowd, left in zip(calibrated.crowd, left_out, strict=True)),
     )
 
 
@@ -263,8 +261,8 @@ def _quantiles(weight: Floats, mean: Floats, sd: Floats) -> Floats:
         middle = (low + high) / 2
         under = normal_below((middle[:, None] - mean) / sd) @ weight < wanted
         low, high = np.where(under, middle, low), np.where(under, high, middle)
-    found: Floats = (low + high) / 2
-    return found
+    quantiles: Floats = (low + high) / 2
+    return quantiles
 
 
 def normal_below(values: Floats) -> Floats:
