@@ -325,9 +325,9 @@ def _leave_out(grid: RatingGrid, drawn: Draws) -> tuple[Sampled, Sampled, tuple[
     """Person and judge against the median of the others, over all turns, and turn by turn."""
     turns = []
     for row in range(len(grid.raters)):
-        items, others = shared_items(grid.table, row)
-        rest = np.rint(np.nanmedian(others, axis=0)) if len(items) else np.zeros(0)
-        turns.append((items, grid.table[row, items], rest))
+        shared, others = shared_items(grid.table, row)
+        medians = np.rint(np.nanmedian(others, axis=0)) if len(shared) else np.zeros(0)
+        turns.append((shared, grid.table[row, shared], medians))
     left_out = tuple(
         LeftOut(
             rater=name,

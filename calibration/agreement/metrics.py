@@ -8,7 +8,6 @@ undefined is nan; nothing raises or warns on degenerate ratings.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal
 
@@ -192,7 +191,7 @@ def auc_of(positive: NDArray[np.bool_], scores: Floats) -> Statistic:
 
     0.5 is chance. Undefined when all or none are positive.
     """
-    ties = _ties(scores)
+    ties = _Ties(scores)
 
     def auc(counts: Floats) -> Floats:
         above = ties.sums(counts * positive)
@@ -205,7 +204,7 @@ def auc_of(positive: NDArray[np.bool_], scores: Floats) -> Statistic:
 
 def spearman_of(first: Floats, second: Floats) -> Statistic:
     """Pearson's correlation of the ranks, where equal values share their average rank."""
-    one, two = _ties(first), _ties(second)
+    one, two = _Ties(first), _Ties(second)
     return lambda counts: correlation(one.ranks(counts), two.ranks(counts), counts)
 
 
@@ -228,7 +227,7 @@ def correlation(first: Floats, second: Floats, counts: Floats) -> Floats:
 
 def kendall_of(ratings: NDArray[Any], scores: Floats) -> Statistic:
     """Tau-b of ratings on a few levels with scores of any kind."""
-    levels, ties = np.unique(ratings), _ties(scores)
+    levels, ties = np.unique(ratings), _Ties(scores)
 
     def kendall(counts: Floats) -> Floats:
         total = counts.sum(axis=1)
@@ -294,7 +293,7 @@ def positions(values: Floats) -> Floats:
     >>> positions(np.array([5.0, 1.0, 5.0, 9.0])).tolist()
     [0.5, 0.125, 0.5, 0.875]
     """
-    ranks: Floats = _ties(values).ranks(np.ones((1, len(values))))[0]
+    ranks: Floats = _Ties(values).ranks(np.ones((1, len(values))))[0]
     return (ranks - 0.5) / max(1, len(values))
 
 
@@ -308,13 +307,13 @@ def matched_labels(ratings: NDArray[Any], scores: Floats, levels: int) -> Intege
     return 1 + np.searchsorted(cuts, positions(scores), side="left")
 
 
-@dataclass(frozen=True, slots=True)
 class _Ties:
     """Rows in groups of equal value, the groups in ascending order."""
 
-    order: Integers  # rows, sorted
-    starts: Integers  # where each group begins in `order`
-    group: Integers  # each row's group
+    def __init__(self, values: Floats) -> None:
+        _, self.group, sizes = np.unique(values, return_inverse=True, return_counts=True)
+        self.order = np.argsort(self.group, kind="stable")
+        self.starts = np.cumsum(sizes) - sizes  # where each group begins in `order`
 
     def sums(self, counts: Floats) -> Floats:
         ordered = counts[:, self.order]
@@ -327,11 +326,6 @@ class _Ties:
         sums = self.sums(counts)
         ranks: Floats = (sums.cumsum(axis=1) - (sums - 1) / 2)[:, self.group]
         return ranks
-
-
-def _ties(values: Floats) -> _Ties:
-    _, group, sizes = np.unique(values, return_inverse=True, return_counts=True)
-    return _Ties(np.argsort(group, kind="stable"), np.cumsum(sizes) - sizes, group)
 
 
 def spearman(first: ArrayLike, second: ArrayLike) -> float:

@@ -289,21 +289,18 @@ def _adjusted(
     errors = share_errors(rows.cells, fit.parameters, rows.population, covariance)
     adjusted = {}
     for name, of_model, off in zip(rows.models, shares, errors, strict=True):
-        estimates = [
-            Estimate(float(share), _logit_interval(float(share), float(error)))
-            for share, error in zip(of_model, off, strict=True)
-        ]
+        estimates = map(_share_estimate, of_model.tolist(), off.tolist())
         given = dict(zip(rows.levels, estimates, strict=True))
         adjusted[name] = {label: given.get(rank, Estimate(0.0, None)) for rank, label in enumerate(labels, 1)}
     return adjusted
 
 
-def _logit_interval(share: float, error: float) -> Interval | None:
+def _share_estimate(share: float, error: float) -> Estimate:
     if not 0 < share < 1 or not math.isfinite(error):
-        return None
+        return Estimate(share, None)
     middle, half = math.log(share / (1 - share)), Z * error / (share * (1 - share))
     low, high = (float(1 / (1 + np.exp(-end))) for end in (middle - half, middle + half))
-    return Interval(low, high)
+    return Estimate(share, Interval(low, high))
 
 
 def _spread(cells: Cells, fit: Fit, which: int, error: float) -> Estimate:
