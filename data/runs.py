@@ -125,8 +125,6 @@ class Run:
 
     def is_judged(self, position: int, exchange: Exchange) -> bool:
         """Whether an earlier stretch judged this exchange; if so its judgment goes to `position`."""
-        if not self._earlier:
-            return False
         offset = self._earlier.pop(_key(exchange.id, exchange.content_digest))
         if offset is not None:
             self._place(position, offset)

@@ -53,28 +53,21 @@ class Judge(Protocol):
 
 def load_judge(name: str) -> Judge:
     """A judge by its name in `JUDGES`, or by the path of a TOML file."""
-    if name.endswith(".toml"):
-        return _read_judge(Path(name))
-    return _make_judge(name, {}, place="--judge")
-
-
-def _read_judge(path: Path) -> Judge:
+    if not name.endswith(".toml"):
+        return _make_judge(name, {}, place="--judge")
+    path = Path(name)
     place = path.resolve()
     if place in _OPEN.get():
         raise UserError(f"{path}: names itself, directly or through others; a judge cannot be part of itself")
     token = _OPEN.set((*_OPEN.get(), place))
     try:
-        return _read_file(path)
+        table = read_toml(path)
+        kind = table.pop("kind", None)
+        if not isinstance(kind, str):
+            raise UserError(f"{path}: kind: missing; use one of {', '.join(sorted(JUDGES))}")
+        return _make_judge(kind, table, place=str(path), folder=path.parent)
     finally:
         _OPEN.reset(token)
-
-
-def _read_file(path: Path) -> Judge:
-    table = read_toml(path)
-    kind = table.pop("kind", None)
-    if not isinstance(kind, str):
-        raise UserError(f"{path}: kind: missing; use one of {', '.join(sorted(JUDGES))}")
-    return _make_judge(kind, table, place=str(path), folder=path.parent)
 
 
 def _make_judge(kind: str, options: Mapping[str, Any], *, place: str, folder: Path | None = None) -> Judge:

@@ -36,7 +36,11 @@ class LengthJudge:
 
     def __init__(self, *, rubric: str = "crowd") -> None:
         self.rubric = read_rubric(rubric)
-        coefficients = _read_coefficients("length")
+        try:
+            table = json.loads(CARD.read_text(encoding="utf-8"))["length"]
+            coefficients = {key: [float(value) for value in table[key]] for key in ("bias", "slope")}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{CARD}: no coefficients of the length judge: {error!r}") from error
         self.bias, self.slope = coefficients["bias"], coefficients["slope"]
         self.version = digest_json([self.name, coefficients])[:12]
 
@@ -66,11 +70,3 @@ def softmax(logits: Sequence[float]) -> list[float]:
     """
     powers = [exp(logit - max(logits)) for logit in logits]
     return [power / sum(powers) for power in powers]
-
-
-def _read_coefficients(name: str) -> dict[str, list[float]]:
-    try:
-        table = json.loads(CARD.read_text(encoding="utf-8"))[name]
-        return {key: [float(value) for value in table[key]] for key in ("bias", "slope")}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{CARD}: no coefficients of the {name} judge: {error!r}") from error

@@ -106,25 +106,19 @@ def ask_all(
         return count
 
     try:
-        return _work_together(work, asked, stop)
+        with ThreadPoolExecutor(asked.concurrency) as pool:
+            workers = [pool.submit(work) for _ in range(asked.concurrency)]
+            try:
+                wait(workers, return_when=FIRST_EXCEPTION)
+            finally:
+                stop.set()
+                failed = [worker for worker in workers if worker.done() and worker.exception()]
+                if failed or not all(worker.done() for worker in workers):
+                    call_optional(asked, "stop")
+        # Those that failed first: others may have failed only because they were stopped then.
+        return sum(worker.result() for worker in (failed or workers))
     finally:
         call_optional(asked, "close")
-
-
-def _work_together(work: Callable[[], int], asked: Asked, stop: Event) -> int:
-    """Do the work on as many threads as are taken, until it is done or one of them fails."""
-    with ThreadPoolExecutor(asked.concurrency) as pool:
-        workers = [pool.submit(work) for _ in range(asked.concurrency)]
-        try:
-            wait(workers, return_when=FIRST_EXCEPTION)
-        finally:
-            stop.set()
-            failed = [worker for worker in workers if worker.done() and worker.exception()]
-            if failed or not all(worker.done() for worker in workers):
-                call_optional(asked, "stop")
-    for worker in failed:
-        worker.result()  # raised first: others may have failed only because they were stopped then
-    return sum(worker.result() for worker in workers)
 
 
 def call_optional(asked: Asked, name: str) -> None:
@@ -142,7 +136,7 @@ def still_to_judge(
     A judgment once made stays in its run: past the limit we go on looking for those of an earlier stretch.
     """
     for position, exchange in enumerate(exchanges):
-        if run.is_judged(position, exchange):
+        if run.has_more and run.is_judged(position, exchange):
             on_progress()
         elif limit is None or position < limit:
             yield position, exchange

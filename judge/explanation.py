@@ -1,7 +1,6 @@
 """What drove a reply's score: how far it moves when one part of the reply is left out."""
 
 import re
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -88,26 +87,14 @@ def split_reply(reply: str) -> list[str]:
     >>> split_reply("How are you these days?")
     ['How are you ', 'these days?']
     """
-    for boundary in (_SENTENCE, _CLAUSE):
-        parts = _split(reply, boundary)
-        if len(parts) > 1:
-            return _gather(parts, ceil(len(parts) / MOST_PARTS))
-    words = _split(reply, _WORD)
-    return _gather(words, max(GROUP, ceil(len(words) / MOST_PARTS)))
-
-
-def _split(text: str, boundary: re.Pattern[str]) -> list[str]:
-    """The text cut after each boundary; white space in front stays with the first part."""
-    start = len(text) - len(text.lstrip())
-    ends = [match.end() for match in boundary.finditer(text)]
-    cuts = [0, *(end for end in ends if start < end < len(text)), len(text)]
-    return [text[left:right] for left, right in pairwise(cuts)]
-
-
-def _gather(parts: Iterable[str], size: int) -> list[str]:
-    """Neighbours joined, `size` at a time."""
-    held = list(parts)
-    return ["".join(held[start : start + size]) for start in range(0, len(held), size)]
+    start = len(reply) - len(reply.lstrip())  # white space in front stays with the first part
+    for boundary, least in ((_SENTENCE, 1), (_CLAUSE, 1), (_WORD, GROUP)):
+        ends = [match.end() for match in boundary.finditer(reply)]
+        cuts = [0, *(end for end in ends if start < end < len(reply)), len(reply)]
+        size = max(least, ceil((len(cuts) - 1) / MOST_PARTS))  # neighbours that stay together
+        if len(cuts) > 2:
+            break
+    return [reply[left:right] for left, right in pairwise([*cuts[:-1:size], len(reply)])]
 
 
 def _leave_out(texts: list[str], position: int) -> str:

@@ -26,9 +26,9 @@ from data.errors import UserError
 from data.records import Exchange, Judgment
 from data.runs import Run
 from data.storage import Source, shards_of
-from data.tables import BadRow, Exchanges, Row, make_record, read_rows, to_json, to_row
+from data.tables import Exchanges, Row, make_record, read_rows, to_json, to_row
 from judge.base import Judge, load_judge
-from judge.engine import Memory, OnJudgment, ask_all, still_to_judge
+from judge.engine import Memory, OnJudgment, ask_all, call_optional, still_to_judge
 from judge.llm.endpoint import endpoints_of
 
 FAILED: Final = -1  # the position of what is no judgment, but says why there is none
@@ -65,13 +65,11 @@ class Worker:
 
     def stop(self) -> None:
         """Forward the engine's word to a judge that waits for a server."""
-        if hasattr(self.judge, "stop"):
-            self.judge.stop()
+        call_optional(self.judge, "stop")
 
     def close(self) -> None:
         """Between two slices connections are let go of, and what `stop` stopped may go on."""
-        if hasattr(self.judge, "close"):
-            self.judge.close()
+        call_optional(self.judge, "close")
 
     @cached_property
     def judge(self) -> Judge:
@@ -105,7 +103,9 @@ class Reader:
         if shard != self.shard or lines[0] <= self.line:
             name, table = self.shards[shard]
             self.shard, self.line = shard, 0
-            self.rows, self.make = read_rows(table, on_bad=_pass_over), make_record(Exchange, name)
+            # Of bad rows the driver has said all there is to say.
+            self.rows = read_rows(table, on_bad=lambda bad: None)
+            self.make = make_record(Exchange, name)
         for wanted in lines:
             row = None
             while self.line < wanted:
@@ -113,10 +113,6 @@ class Reader:
             if row is None or self.line != wanted:
                 raise UserError(f"{self.shards[shard][1]}:{wanted}: changed while it was read; start again")
             yield self.make(wanted, row)
-
-
-def _pass_over(bad: BadRow) -> None:
-    """The driver has said all there is to say of it."""
 
 
 SLICE: Final = 1000  # exchanges at most, judged between two checkpoints of a worker
@@ -146,7 +142,9 @@ def score_ray(
 
     Returns how many were judged. The judge given here says only what it is: it judges nothing itself.
     """
-    _check_reach(exchanges.source)
+    for _, table in shards_of(exchanges.source):
+        if str(table).startswith("memory://"):
+            raise UserError(f"{table}: lies in this process alone, where no worker can read it")
     slices = _cut(exchanges, run, limit, on_progress, is_paid=bool(endpoints_of(judge)), workers=workers)
     if not slices:
         return 0
@@ -167,12 +165,6 @@ def score_ray(
             for failure in failures:  # what was judged beside it is kept by now
                 raise _as_error(**failure)
     return count
-
-
-def _check_reach(source: Source) -> None:
-    for _, table in shards_of(source):
-        if str(table).startswith("memory://"):
-            raise UserError(f"{table}: lies in this process alone, where no worker can read it")
 
 
 def _cut(
@@ -258,7 +250,15 @@ def start_ray(workers: int) -> Iterator[None]:
     before = dict(os.environ)
     # Before the import, which reads some of them; but a Ray that runs already knows its own token.
     if "ray" not in sys.modules or not sys.modules["ray"].is_initialized():
-        os.environ.update(QUIET | (_lonely() if is_local else {}))
+        os.environ.update(QUIET)
+        if is_local:  # what keeps a Ray of our own to this machine and to us; its workers inherit these
+            os.environ["PYTHONPATH"] = os.pathsep.join(
+                filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])
+            )
+            # Despite its name: listen on the loopback alone.
+            os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+            # Other users of this machine may not have it run their code.
+            os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=token_hex(32))
     import ray
     import ray.data
 
@@ -286,17 +286,6 @@ def start_ray(workers: int) -> Iterator[None]:
                 ray.shutdown()
             os.environ.clear()
             os.environ.update(before)
-
-
-def _lonely() -> dict[str, str]:
-    """What keeps a Ray of our own to this machine and to us; its workers inherit these."""
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    return {
-        "PYTHONPATH": path,
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # despite its name: listen on the loopback alone
-        "RAY_AUTH_MODE": "token",  # other users of this machine may not have it run their code
-        "RAY_AUTH_TOKEN": token_hex(32),
-    }
 
 
 @contextmanager

@@ -93,7 +93,10 @@ def score_file(
     """
     source = find_source(str(path)) if isinstance(path, str | Path) else path
     check_source(source)
-    calibrated = _find_calibration(judge, calibration)
+    calibrated = calibration
+    if not isinstance(calibrated, Found):
+        named = "none" if calibrated is None else None if calibrated == AUTO else str(calibrated)
+        calibrated = find_calibration(judge, named, today=date.today())
     # All is read before the first response is judged: a bad row is found in seconds, not after hours.
     digest, total = _survey(source, limit=limit, skip_invalid=skip_invalid)
     plan = _plan(digest, judge, calibrated.digest)
@@ -115,8 +118,16 @@ def score_file(
         return {**about, "cost": cost, "wall_seconds": run.seconds}, summary
 
     def is_enough(manifest: Mapping[str, Any]) -> bool:
-        is_there = all((folder / name).exists() for name in ("judgments.jsonl", "summary.json"))
-        return is_there and _answers(manifest, limit=limit, skip_invalid=skip_invalid, seed=seed)
+        if not all((folder / name).exists() for name in ("judgments.jsonl", "summary.json")):
+            return False
+        try:
+            if manifest["counts"]["set_aside"] and not skip_invalid:
+                return False  # bad rows were set aside on request, and now nobody requests it
+            reached = manifest["limit"]
+            is_as_far = reached is None or (limit is not None and limit <= reached)
+            return bool(is_as_far and manifest["seed"] == seed)
+        except (KeyError, TypeError):
+            return False  # of another version: made whole anew from its judgments
 
     finished = run_all(
         folder,
@@ -157,13 +168,6 @@ def _plan(digest: str, judge: Judge, calibration: str | None) -> ScorePlan:
         input=digest,
         calibration=calibration,
     )
-
-
-def _find_calibration(judge: Judge, wanted: str | Path | Found | None) -> Found:
-    if isinstance(wanted, Found):
-        return wanted
-    named = "none" if wanted is None else None if wanted == AUTO else str(wanted)
-    return find_calibration(judge, named, today=date.today())
 
 
 def _survey(responses: Source, *, limit: int | None, skip_invalid: bool) -> tuple[str, int]:
@@ -211,18 +215,6 @@ def explain_responses(exchanges: Sequence[Exchange], judge: Judge, folder: Path)
     ids = {exchange.id for exchange in exchanges}
     whole = {item.id: item for item in read_judgments(folder / "judgments.jsonl") if item.id in ids}
     return [explain(judge, exchange, whole=whole[exchange.id]) for exchange in exchanges]
-
-
-def _answers(manifest: Mapping[str, Any], *, limit: int | None, skip_invalid: bool, seed: int) -> bool:
-    """Whether a whole run already holds what is asked for."""
-    try:
-        if manifest["counts"]["set_aside"] and not skip_invalid:
-            return False  # bad rows were set aside on request, and now nobody requests it
-        reached = manifest["limit"]
-        is_enough = reached is None or (limit is not None and limit <= reached)
-        return bool(is_enough and manifest["seed"] == seed)
-    except (KeyError, TypeError):
-        return False  # of another version: made whole anew from its judgments
 
 
 def _summarise(

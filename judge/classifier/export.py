@@ -30,18 +30,6 @@ class Alone(nn.Module):
         return torch.stack(each).mean(dim=0)
 
 
-def export_onnx(
-    networks: Sequence[JudgeNetwork], tokeniser: Tokeniser, folder: Path, *, int8: bool = True
-) -> Path:
-    """Write `model.onnx` and `tokenizer.json` into a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    _export(networks, folder / MODEL)
-    if int8:
-        quantize_onnx(folder / MODEL)
-    tokeniser.tokenizer.save(str(folder / TOKENIZER), pretty=False)
-    return folder / MODEL
-
-
 def quantize_onnx(path: Path) -> None:
     """Put an int8 model in the place of an exact one."""
     import_onnxruntime()
@@ -59,7 +47,9 @@ def quantize_onnx(path: Path) -> None:
         path.write_bytes((Path(scratch) / MODEL).read_bytes())
 
 
-def _export(networks: Sequence[JudgeNetwork], path: Path) -> None:
+def export_onnx(networks: Sequence[JudgeNetwork], tokeniser: Tokeniser, folder: Path) -> Path:
+    """Write `model.onnx`, in full precision, and `tokenizer.json` into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
     length = torch.export.Dim("length", min=4, max=512)
     example: tuple[Any, ...] = (
         torch.ones((1, 16), dtype=torch.long),
@@ -86,7 +76,9 @@ def _export(networks: Sequence[JudgeNetwork], path: Path) -> None:
         part.doc_string = ""
     # The exporter has optimised the graph; without this mark quantisation asks on stderr to do it again.
     model.metadata_props.add(key="onnx.quant.pre_process", value="onnxruntime.quant")
-    path.write_bytes(model.SerializeToString())
+    (folder / MODEL).write_bytes(model.SerializeToString())
+    tokeniser.tokenizer.save(str(folder / TOKENIZER), pretty=False)
+    return folder / MODEL
 
 
 def shift_exported(path: Path, bias: np.ndarray) -> None:

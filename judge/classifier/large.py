@@ -77,7 +77,7 @@ def merge(weights: Path, card: dict[str, Any], folder: Path) -> None:
         scratch = folder.with_name(f".{folder.name}.partial")
         for leavings in (scratch, folder):
             shutil.rmtree(leavings, ignore_errors=True)
-        export_onnx([network for network, _ in loaded], loaded[0][1], scratch, int8=False)
+        export_onnx([network for network, _ in loaded], loaded[0][1], scratch)
         sums = {name: digest_file(scratch / name) for name in (MODEL, TOKENIZER)}
         (scratch / SUMS).write_text(json.dumps(sums, indent=1) + "\n", encoding="ascii")
         for name in (*sums, SUMS):

@@ -58,8 +58,13 @@ def make_judge(
     if recipe.rank:  # the changes to the base are the judge: `judge.large` merges them when it is first used
         change, names = {}, tuple(NETWORK.format(number) for number in range(recipe.seeds))
     else:
-        exchanges = [example.exchange for example in examples]
-        change, names = _export_into(folder, trained, exchanges), (MODEL, TOKENIZER)
+        names = (MODEL, TOKENIZER)
+        # Made beside, then moved: a broken export leaves the files of the last one.
+        with TemporaryDirectory() as scratch:
+            change = export(trained, Path(scratch), [example.exchange for example in examples])
+            for name in names:
+                with replacing(folder / name) as partial:
+                    partial.write_bytes((Path(scratch) / name).read_bytes())
     card = {
         "files": hash_files(folder, names),
         "is_decoder": trained.tokeniser.is_decoder,
@@ -73,16 +78,6 @@ def make_judge(
     with replacing(folder / CARD) as partial:
         partial.write_text(json.dumps(card, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return card
-
-
-def _export_into(folder: Path, trained: Trained, exchanges: Sequence[Exchange]) -> dict[str, float]:
-    """Made beside, then moved: a broken export leaves the files of the last one."""
-    with TemporaryDirectory() as scratch:
-        change = export(trained, Path(scratch), exchanges)
-        for name in (MODEL, TOKENIZER):
-            with replacing(folder / name) as partial:
-                partial.write_bytes((Path(scratch) / name).read_bytes())
-    return change
 
 
 def describe(examples: Sequence[Example]) -> dict[str, Any]:
@@ -104,7 +99,7 @@ def export(trained: Trained, folder: Path, exchanges: Sequence[Exchange]) -> dic
 
     chosen = exchanges[:: max(1, len(exchanges) // COMPARED)]
     exact = trained.predict(chosen, batch_size=1)
-    full_precision = export_onnx(trained.networks, trained.tokeniser, folder, int8=False).read_bytes()
+    full_precision = export_onnx(trained.networks, trained.tokeniser, folder).read_bytes()
     quantize_onnx(folder / MODEL)
     rounded = _predict_exported(trained, folder, chosen)
     # Rounding takes some of the level with it, which can be given back.
@@ -183,6 +178,7 @@ def state_caveat(evidence: Mapping[str, Any]) -> str:
 def write_card(card: Mapping[str, Any]) -> str:
     """The card as Markdown."""
     trained = card["trained_on"]
+    shares = ", ".join(f"{100 * share:.1f} % {label}" for label, share in trained["shares"].items())
     lines = [
         f"# {card['name']}",
         "",
@@ -191,20 +187,18 @@ def write_card(card: Mapping[str, Any]) -> str:
         f"**Licence.** {card['licence']}",
         "",
         f"**Trained on** {trained['ratings']:,} ratings by {trained['raters']:,} people of replies by "
-        f"{', '.join(trained['models'])}; {_shares(trained['shares'])}. {card['data']}",
+        f"{', '.join(trained['models'])}; {shares}. {card['data']}",
         "",
         f"**Unseen models.** {card['caveat']}",
         "",
     ]
     for protocol, evaluation in card["evidence"].items():
-        lines += [
-            f"## {protocol}",
-            "",
-            *_metric_table(evaluation),
-            "",
-            *_level_table(evaluation, is_apart=protocol == "model-apart"),
-            "",
-        ]
+        lines += [f"## {protocol}", "", "| | " + " | ".join(METRICS.values()) + " |"]
+        lines.append("|---" * (len(METRICS) + 1) + "|")
+        for name, figures in evaluation["evaluations"].items():
+            cells = " | ".join(show(figures["per_response"][metric]) for metric in METRICS)
+            lines.append(f"| {name} | {cells} |")
+        lines += ["", *_level_table(evaluation, is_apart=protocol == "model-apart"), ""]
     if card["int8"]:
         change = card["int8"]
         lines += [
@@ -215,18 +209,6 @@ def write_card(card: Mapping[str, Any]) -> str:
             "",
         ]
     return "\n".join([*lines, "## Limits", "", *(f"- {limit}" for limit in card["limits"]), ""])
-
-
-def _shares(shares: Mapping[str, float]) -> str:
-    return ", ".join(f"{100 * share:.1f} % {label}" for label, share in shares.items())
-
-
-def _metric_table(evaluation: Mapping[str, Any]) -> list[str]:
-    lines = ["| | " + " | ".join(METRICS.values()) + " |", "|---" * (len(METRICS) + 1) + "|"]
-    for name, figures in evaluation["evaluations"].items():
-        cells = " | ".join(show(figures["per_response"][metric]) for metric in METRICS)
-        lines.append(f"| {name} | {cells} |")
-    return lines
 
 
 def _level_table(evaluation: Mapping[str, Any], *, is_apart: bool) -> list[str]:
@@ -360,7 +342,9 @@ def make(
     plan = plan_training(materials.examples, materials.recipe, materials.texts)
     figures = dict(_read_evidence(folder, plan) for folder in evidence)
     name = "classifier-large" if materials.recipe.rank else "classifier"
-    words = ABOUT if about is None else _read_about(about)
+    words = ABOUT if about is None else read_toml(about)
+    if set(words) != set(ABOUT):
+        raise UserError(f"{about}: has to say {', '.join(ABOUT)}, and nothing else")
     with disk_errors(folder):
         card = make_judge(
             materials.examples,
@@ -372,16 +356,9 @@ def make(
             device=materials.device,
             progress=on_step,
         )
-    with disk_errors(folder), replacing(folder / "README.md") as partial:
-        partial.write_text(write_card(card), encoding="utf-8")
+        with replacing(folder / "README.md") as partial:
+            partial.write_text(write_card(card), encoding="utf-8")
     return card
-
-
-def _read_about(path: Path) -> dict[str, Any]:
-    table = read_toml(path)
-    if set(table) != set(ABOUT):
-        raise UserError(f"{path}: has to say {', '.join(ABOUT)}, and nothing else")
-    return table
 
 
 def _read_evidence(folder: Path, plan: dict[str, Any]) -> tuple[str, Any]:

@@ -101,12 +101,10 @@ class JudgeNetwork(nn.Module):
         weights = mask.unsqueeze(-1).to(states.dtype)
         return torch.as_tensor((states * weights).sum(dim=1) / weights.sum(dim=1))
 
-    def read(self, state: Tensor, style: Tensor) -> Tensor:
-        """Logits from a pooled state: [batch, 3]."""
-        return torch.as_tensor(self.head(state) + self.style(style))
-
     def forward(self, ids: Tensor, mask: Tensor, segments: Tensor, style: Tensor) -> Tensor:
-        return self.read(self.dropout(self.pool(ids, mask, segments).float()), style)
+        """Logits: [batch, 3]."""
+        state = self.dropout(self.pool(ids, mask, segments).float())
+        return torch.as_tensor(self.head(state) + self.style(style))
 
 
 def make_network(recipe: Recipe) -> tuple[JudgeNetwork, Tokeniser]:
@@ -151,7 +149,8 @@ def load_network(recipe: Recipe, path: Path) -> tuple[JudgeNetwork, Tokeniser]:
 
 def load_base(name: str) -> tuple[Any, Tokeniser]:
     """A base by the name of the package that carries it, or any transformers folder by its path."""
-    from transformers import AutoModel
+    from tokenizers import Tokenizer
+    from transformers import AutoModel, AutoTokenizer
     from transformers.utils.logging import disable_progress_bar
 
     folder = find_base(name)
@@ -168,7 +167,11 @@ def load_base(name: str) -> tuple[Any, Tokeniser]:
     kind = base.config.model_type
     if kind in OTHER_ENCODERS:
         raise UserError(f"{folder}: a {kind} base; encoders must be of the kind {' or '.join(ENCODERS)}")
-    return base, Tokeniser(_load_tokenizer(folder, weights), is_decoder=kind not in ENCODERS)
+    if weights is None:
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    else:
+        tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=weights.name).backend_tokenizer
+    return base, Tokeniser(tokenizer, is_decoder=kind not in ENCODERS)
 
 
 def find_base(name: str) -> Path:
@@ -189,12 +192,3 @@ def find_base(name: str) -> Path:
         )
     folder = Path(spec.origin).parent
     return folder / "model" if (folder / "model").is_dir() else folder
-
-
-def _load_tokenizer(folder: Path, weights: Path | None) -> Any:
-    from tokenizers import Tokenizer
-    from transformers import AutoTokenizer
-
-    if weights is None:
-        return Tokenizer.from_file(str(folder / "tokenizer.json"))
-    return AutoTokenizer.from_pretrained(folder, gguf_file=weights.name).backend_tokenizer

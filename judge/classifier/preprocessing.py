@@ -34,10 +34,15 @@ def normalise(text: str) -> str:
     >>> normalise("I c\u0430re. I c\u200bare. I care. Love love love LOVE!")
     'I care. Love!'
     """
-    text = _FONT.sub(lambda found: unicodedata.normalize("NFKC", found[0]), clean(text))
+    text = _FONT.sub(lambda letter: unicodedata.normalize("NFKC", letter[0]), clean(text))
     if _FOREIGN.search(text) and _LATIN.search(text):
         text = _WORD.sub(_unmask, text)
-    return _say_once(_AGAIN.sub(r"\1", text))
+    text = _AGAIN.sub(r"\1", text)
+    sentences = _END.split(text)
+    first: dict[str, str] = {}  # by its words alone, each sentence at its first place
+    for sentence in sentences:
+        first.setdefault(" ".join(_WORD.findall(sentence.casefold())) or sentence, sentence)
+    return text if len(first) == len(sentences) else " ".join(first.values())
 
 
 def windows(text: str) -> Iterator[str]:
@@ -59,24 +64,6 @@ def windows(text: str) -> Iterator[str]:
 def _unmask(word: re.Match[str]) -> str:
     """A word of two alphabets is no word: the strangers in it are read as what they look like."""
     return word[0].translate(LIKE) if _LATIN.search(word[0]) and _FOREIGN.search(word[0]) else word[0]
-
-
-def _say_once(text: str) -> str:
-    """The text with every sentence at its first place only; untouched where none is said again."""
-    sentences = _END.split(text)
-    first = dict.fromkeys(_heard(sentence) for sentence in sentences)
-    if len(first) == len(sentences):
-        return text
-    kept = []
-    for sentence in sentences:
-        if _heard(sentence) in first:
-            del first[_heard(sentence)]
-            kept.append(sentence)
-    return " ".join(kept)
-
-
-def _heard(sentence: str) -> str:
-    return " ".join(_WORD.findall(sentence.casefold())) or sentence
 
 
 # What separates one model's manner from another's. Seeing these counts beside the text helps a judge with an

@@ -21,7 +21,6 @@ from judge.classifier.recipe import Recipe, read_recipe
 from judge.classifier.synthetic import make_disguised
 
 Progress = Callable[[int, int], None]  # steps done, steps in all
-LEVELS = (-1.0, 0.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +122,6 @@ class Effects(nn.Module):
         self.severity = nn.Embedding(max(1, len(self.raters)), 1)
         torch.randn(max(1, len(self.arms)), 1)  # of no use: without these draws a seed trains another judge
         nn.init.zeros_(self.severity.weight)
-        self.uses_severity = recipe.severity > 0
         self.count = len(examples)
         self.recipe = recipe
         home = torch.zeros(max(1, len(self.raters)), dtype=torch.long)
@@ -135,30 +133,27 @@ class Effects(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """The shift of each example towards Good: [batch]."""
-        shift = torch.zeros(len(batch.rater), device=batch.rater.device)
-        is_rated = (batch.rater >= 0).float()
-        if self.uses_severity:
-            # Centred within each arm: else the raters of a good arm would look kind, and its text not good.
-            raw = self.severity.weight[:, 0]
-            size = torch.zeros(len(self.arms), device=raw.device)
-            total = size.clone().index_add_(0, self.home, raw)
-            size = size.index_add_(0, self.home, torch.ones_like(raw)).clamp(min=1)
-            shift = shift + is_rated * (raw - (total / size)[self.home])[batch.rater.clamp(min=0)]
-        return shift
+        if not self.recipe.severity:
+            return torch.zeros(len(batch.rater), device=batch.rater.device)
+        # Centred within each arm: else the raters of a good arm would look kind, and its text not good.
+        raw = self.severity.weight[:, 0]
+        size = torch.zeros(len(self.arms), device=raw.device)
+        total = size.clone().index_add_(0, self.home, raw)
+        size = size.index_add_(0, self.home, torch.ones_like(raw)).clamp(min=1)
+        centred = raw - (total / size)[self.home]
+        return (batch.rater >= 0).float() * centred[batch.rater.clamp(min=0)]
 
     def penalty(self) -> Tensor:
         """Minus the log of the normal priors, per example."""
-        total = torch.zeros((), device=self.severity.weight.device)
-        if self.uses_severity:
-            total = total + self.severity.weight.square().sum() / (2 * self.recipe.severity**2)
-        return total / self.count
+        if not self.recipe.severity:
+            return torch.zeros((), device=self.severity.weight.device)
+        return self.severity.weight.square().sum() / (2 * self.recipe.severity**2) / self.count
 
 
 def compute_loss(network: JudgeNetwork, effects: Effects, batch: Batch) -> Tensor:
     """Cross-entropy with the targets, and the priors of the effects."""
-    state = network.dropout(network.pool(batch.ids, batch.mask, batch.segments).float())
-    logits = network.read(state, batch.style)
-    levels = torch.tensor(LEVELS, device=logits.device)
+    logits = network(batch.ids, batch.mask, batch.segments, batch.style)
+    levels = torch.tensor((-1.0, 0.0, 1.0), device=logits.device)
     shifted = logits + effects(batch).unsqueeze(1) * levels
     losses = -(batch.target * functional.log_softmax(shifted.float(), dim=-1)).sum(dim=-1)
     return losses.sum() / len(losses) + effects.penalty()
@@ -189,18 +184,13 @@ def make_batches(
     starts = list(range(0, len(order), recipe.batch_size))
     chance.shuffle(starts)
     for start in starts:
-        chosen = [examples[index] for index in order[start : start + recipe.batch_size]]
-        ids, mask, segments = pad_tokens(
-            [tokens[index] for index in order[start : start + recipe.batch_size]], torch.device(device)
-        )
+        indices = order[start : start + recipe.batch_size]
+        chosen = [examples[index] for index in indices]
         style = [style_features(e.exchange.response) if recipe.style else (0.0,) * len(STYLE) for e in chosen]
-        target = [e.target for e in chosen]
         yield Batch(
-            ids,
-            mask,
-            segments,
+            *pad_tokens([tokens[index] for index in indices], torch.device(device)),
             torch.tensor(style, device=device),
-            torch.tensor(target, device=device),
+            torch.tensor([e.target for e in chosen], device=device),
             torch.tensor([effects.raters.get(e.rater, -1) for e in chosen], device=device),
         )
 
@@ -300,14 +290,8 @@ def settle(trained: Trained, examples: Sequence[Example], sharpness: float) -> T
         with torch.no_grad():
             for parameter in (*network.head.parameters(), *network.style.parameters()):
                 parameter.mul_(sharpness)
-        shift_level(network, bias)
+            network.head.bias.add_(torch.from_numpy(bias).to(network.head.bias))
     return trained
-
-
-def shift_level(network: JudgeNetwork, bias: np.ndarray) -> None:
-    """Move the logits of every reply alike."""
-    with torch.no_grad():
-        network.head.bias.add_(torch.from_numpy(bias).to(network.head.bias))
 
 
 def match_shares(logits: np.ndarray, shares: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -179,6 +179,8 @@ def run_trial(
     on_step: Callable[[int, int], None] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Every held-out rating with what the judge, told nothing of it, and each rival predict."""
+    from judge.classifier.training import train_judge
+
     splits = list(PROTOCOLS[protocol](examples))
     _check_plan(folder, {"protocol": protocol, **plan_training(examples, recipe, texts)})
     for number, split in enumerate(splits):
@@ -186,29 +188,17 @@ def run_trial(
         path = folder / f"{quote(split.name, safe=' ', errors='surrogatepass')}.jsonl"
         if not path.exists():
             on_split(split.name, number, len(splits))
-            rows = _predict_split(split, recipe, texts, device, on_step)
+            trained = train_judge(split.train, recipe, texts=texts, device=device, progress=on_step)
+            bare = [without_context(example).exchange for example in split.test]
+            predictions = {
+                "judge": trained.predict([example.exchange for example in split.test]),
+                BARE: trained.predict(bare),
+            }
+            rows = held_out_rows(split, predictions)
             with replacing(path) as partial:
                 partial.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         with path.open(encoding="utf-8") as lines:
             yield from (json.loads(line) for line in lines)
-
-
-def _predict_split(
-    split: Split,
-    recipe: Recipe,
-    texts: Sequence[Exchange],
-    device: str,
-    on_step: Callable[[int, int], None] | None,
-) -> list[dict[str, Any]]:
-    from judge.classifier.training import train_judge
-
-    trained = train_judge(split.train, recipe, texts=texts, device=device, progress=on_step)
-    bare = [without_context(example).exchange for example in split.test]
-    predictions = {
-        "judge": trained.predict([example.exchange for example in split.test]),
-        BARE: trained.predict(bare),
-    }
-    return held_out_rows(split, predictions)
 
 
 def held_out_rows(split: Split, predictions: dict[str, np.ndarray]) -> list[dict[str, Any]]:
@@ -284,7 +274,13 @@ def measure_trial(
     rows: Iterable[Mapping[str, Any]], folder: Path, *, protocol: str, seed: int = 0
 ) -> dict[str, Any]:
     """Every metric with its interval for the judge and its rivals; kept as `evaluation.json`."""
-    judges = gather(list(rows))
+    held = list(rows)
+    columns = {name: np.array([row[name] for row in held]) for name in ("model", "batch", "split")}
+    columns["rating"] = np.array([LABELS.index(row["rating"]) + 1 for row in held])
+    judges = {
+        name: HeldOut(**columns, probabilities=np.array([row["predictions"][name] for row in held]))
+        for name in held[0]["predictions"]
+    }
     chosen = sorted({str(model) for model in judges["judge"].model} - {HUMAN})
     rivalry = compare_rivals(judges, judge="judge", rng=np.random.default_rng(seed), chosen=chosen)
     about = {"protocol": protocol, "on_three_arms": _three_arms(judges, seed)}
@@ -294,18 +290,6 @@ def measure_trial(
     return evaluation
 
 
-def gather(rows: Sequence[Mapping[str, Any]]) -> dict[str, HeldOut]:
-    """Held-out rows as arrays, one table for each that predicted."""
-    columns = {name: np.array([row[name] for row in rows]) for name in ("model", "batch", "split")}
-    rating = np.array([LABELS.index(row["rating"]) + 1 for row in rows])
-    return {
-        name: HeldOut(
-            **columns, rating=rating, probabilities=np.array([row["predictions"][name] for row in rows])
-        )
-        for name in rows[0]["predictions"]
-    }
-
-
 def _three_arms(judges: Mapping[str, HeldOut], seed: int) -> Any:
     """Balanced accuracy on the arms for which there is a published figure, where all three are there."""
     arms = [HUMAN, "gpt-4", "gpt-4-plain"]
@@ -313,12 +297,6 @@ def _three_arms(judges: Mapping[str, HeldOut], seed: int) -> Any:
     if not set(arms) <= set(ours.model.tolist()):
         return None
     kept = np.isin(ours.model, arms)
-    part = HeldOut(
-        model=ours.model[kept],
-        batch=ours.batch[kept],
-        split=ours.split[kept],
-        rating=ours.rating[kept],
-        probabilities=ours.probabilities[kept],
-    )
+    part = HeldOut(**{item.name: getattr(ours, item.name)[kept] for item in fields(HeldOut)})
     compared = compare_rivals({"judge": part}, judge="judge", rng=np.random.default_rng(seed))
     return compared.evaluations["judge"].per_response["balanced_accuracy"].as_dict()

@@ -109,7 +109,7 @@ def test_a_decoder_in_full_precision_says_what_torch_says(
     """With low-rank changes and an ordinal head: all that is asked of a network, at once."""
     recipe = replace(tiny_recipe, base=str(tiny_decoder), rank=2, ordinal=True, epochs=1)
     trained = fine_tune(examples[:32], recipe)
-    export_onnx(trained.networks, trained.tokeniser, tmp_path, int8=False)
+    export_onnx(trained.networks, trained.tokeniser, tmp_path)
     card = {"files": hash_files(tmp_path), "caveat": "", "is_decoder": True}
     (tmp_path / CARD).write_text(json.dumps(card))
     assert said_by(tmp_path, exchanges[:30]) == pytest.approx(trained.predict(exchanges[:30]), abs=1e-4)
