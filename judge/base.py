@@ -77,7 +77,18 @@ def _make_judge(kind: str, options: Mapping[str, Any], *, place: str, folder: Pa
         raise UserError(f"{place}: unknown judge {kind!r}; known: {', '.join(sorted(JUDGES))}{hint}")
     module, _, class_name = JUDGES[kind].partition(":")
     make = getattr(import_module(module), class_name)
-    checked = _check_options(make, options, place=place)
+    # A judge's options are the arguments of its class: their names and types are checked here, once.
+    from pydantic import TypeAdapter, ValidationError
+
+    names, hints = sorted(signature(make).parameters), get_type_hints(make.__init__)
+    checked = {}
+    for key, value in options.items():
+        if key not in names:
+            raise UserError(f"{place}: {key}: unknown; this kind knows {', '.join(['kind', *names])}")
+        try:
+            checked[key] = TypeAdapter(hints[key]).validate_python(value)
+        except ValidationError as error:
+            raise UserError(f"{place}: {key}: {first_problem(error)[1]}, not {value!r}") from error
     if folder is not None:
         checked |= {key: _find(checked[key], folder) for key in getattr(make, "files", ()) if key in checked}
     judge: Judge = make(**checked)
@@ -90,20 +101,3 @@ def _find(named: Any, folder: Path) -> Any:
         return [_find(item, folder) for item in named]
     beside = folder / named
     return str(beside) if beside.suffix in (".toml", ".json") and beside.exists() else named
-
-
-def _check_options(make: type, options: Mapping[str, Any], *, place: str) -> dict[str, Any]:
-    """A judge's options are the arguments of its class: their names and types are checked here, once."""
-    from pydantic import TypeAdapter, ValidationError
-
-    names = sorted(signature(make).parameters)
-    hints = get_type_hints(make.__init__)  # type: ignore[misc]  # of the class itself, never of an instance
-    checked = {}
-    for key, value in options.items():
-        if key not in names:
-            raise UserError(f"{place}: {key}: unknown; this kind knows {', '.join(['kind', *names])}")
-        try:
-            checked[key] = TypeAdapter(hints[key]).validate_python(value)
-        except ValidationError as error:
-            raise UserError(f"{place}: {key}: {first_problem(error)[1]}, not {value!r}") from error
-    return checked

@@ -163,7 +163,11 @@ def score_ray(
                 on_progress()
                 count += 1
             for failure in failures:  # what was judged beside it is kept by now
-                raise _as_error(**failure)
+                # As it would have been raised here; a bug comes with its traceback.
+                error = getattr(data.errors, failure["kind"], None)
+                if isinstance(error, type) and issubclass(error, UserError):
+                    raise error(failure["text"])
+                raise RuntimeError(f"a worker failed:\n{failure['text']}")
     return count
 
 
@@ -233,14 +237,6 @@ def _prepare(judge: Judge, named: str) -> None:
         return str(getattr(load_judge(named), "merged", ""))
 
     ray.get(ray.remote(merge).remote(named, os.getcwd()))
-
-
-def _as_error(kind: str, text: str) -> Exception:
-    """What went wrong in a worker, as it would have been raised here; a bug with its traceback."""
-    error = getattr(data.errors, kind, None)
-    if isinstance(error, type) and issubclass(error, UserError):
-        return error(text)
-    return RuntimeError(f"a worker failed:\n{text}")
 
 
 @contextmanager

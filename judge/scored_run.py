@@ -99,7 +99,7 @@ def score_file(
         calibrated = find_calibration(judge, named, today=date.today())
     # All is read before the first response is judged: a bad row is found in seconds, not after hours.
     digest, total = _survey(source, limit=limit, skip_invalid=skip_invalid)
-    plan = _plan(digest, judge, calibrated.digest)
+    plan = plan_run(source, judge, calibration=calibrated.digest, digest=digest)
     folder = Path(out) if out is not None else plan.default_folder("runs", source.stem, plan.judge)
     on_start(folder)
 
@@ -146,9 +146,20 @@ def score_file(
     )
 
 
-def plan_run(responses: Source, judge: Judge, *, calibration: str | None = None) -> ScorePlan:
-    """What a run of this judge over these responses, with the calibration of this digest, is known by."""
-    return _plan(digest_source(responses), judge, calibration)
+def plan_run(
+    responses: Source, judge: Judge, *, calibration: str | None = None, digest: str | None = None
+) -> ScorePlan:
+    """What a run of this judge over these responses, with the calibration of this digest, is known by.
+
+    `digest` is the responses' own, where they were read already.
+    """
+    return ScorePlan(
+        judge=judge.name,
+        version=judge.version,
+        rubric=judge.rubric.digest,
+        input=digest or digest_source(responses),
+        calibration=calibration,
+    )
 
 
 def add_prediction_set(judgment: Judgment, calibration: Calibration) -> Judgment:
@@ -158,16 +169,6 @@ def add_prediction_set(judgment: Judgment, calibration: Calibration) -> Judgment
     probabilities = np.array([[judgment.probabilities[label] for label in LABELS]])
     (labels,) = prediction_sets(calibration.label_map.apply(probabilities), calibration.thresholds)
     return replace(judgment, set=labels)
-
-
-def _plan(digest: str, judge: Judge, calibration: str | None) -> ScorePlan:
-    return ScorePlan(
-        judge=judge.name,
-        version=judge.version,
-        rubric=judge.rubric.digest,
-        input=digest,
-        calibration=calibration,
-    )
 
 
 def _survey(responses: Source, *, limit: int | None, skip_invalid: bool) -> tuple[str, int]:
@@ -281,17 +282,13 @@ def _correction_row(corrected: Mapping[str, Estimate] | Refused | None) -> dict[
 
 def _model_of(row: Mapping[str, Any]) -> ScoredModel:
     """A model's row of the summary, as `_summarise` wrote it."""
-    corrected: Mapping[str, Estimate] | Refused | None = None
-    if row.get("refused"):
-        corrected = Refused(row["refused"])
-    elif row.get("corrected"):
-        corrected = _estimates(row["corrected"])
+    refused, corrected = row.get("refused"), row.get("corrected")
     return ScoredModel(
         name=row["model"],
         judged=row["judged"],
         unscored=row["unscored"],
         shares=_estimates(row["shares"]),
-        corrected=corrected,
+        corrected=Refused(refused) if refused else _estimates(corrected) if corrected else None,
     )
 
 

@@ -45,7 +45,17 @@ class LargeClassifierJudge(ClassifierJudge):
                 f"merging the large judge into {folder} (once, some minutes) ...", file=sys.stderr, flush=True
             )
             merge(self.folder, self.card, folder)
-        check_merged(folder)
+        try:
+            sums = json.loads((folder / SUMS).read_text(encoding="utf-8"))
+            is_whole = set(sums) == {MODEL, TOKENIZER} and all(
+                digest_file(folder / name) == digest for name, digest in sums.items()
+            )
+        except (OSError, UserError, ValueError, TypeError):
+            is_whole = False
+        if not is_whole:
+            raise UserError(
+                f"{folder}: damaged or changed since it was merged; delete it, and it is merged anew"
+            )
         return folder
 
 
@@ -83,17 +93,3 @@ def merge(weights: Path, card: dict[str, Any], folder: Path) -> None:
         for name in (*sums, SUMS):
             sync(scratch / name)
         os.replace(scratch, folder)
-
-
-def check_merged(folder: Path) -> None:
-    """Refuse a cache that is not as it was merged."""
-    path = folder / SUMS
-    try:
-        sums = json.loads(path.read_text(encoding="utf-8"))
-        is_whole = set(sums) == {MODEL, TOKENIZER} and all(
-            digest_file(folder / name) == digest for name, digest in sums.items()
-        )
-    except (OSError, UserError, ValueError, TypeError):
-        is_whole = False
-    if not is_whole:
-        raise UserError(f"{folder}: damaged or changed since it was merged; delete it, and it is merged anew")
