@@ -221,7 +221,11 @@ def ceiling(
     """
     names, codes, ratings = np.unique(paired.id, return_inverse=True, return_counts=True)
     shared = int((ratings > 1).sum())
-    sizes = {"raters": len(np.unique(paired.rater)), "responses": len(names), "shared": shared}
+    sizes: dict[str, Any] = {
+        "raters": len(np.unique(paired.rater)),
+        "responses": len(names),
+        "shared": shared,
+    }
     if shared < MIN_SHARED:
         few = (
             f"only {shared} responses have two ratings or more" if shared else "every response has one rating"
