@@ -43,7 +43,8 @@ pytest: .venv/.fast
 
 check: .venv/.check .venv/.openai3 ## types with every package there, and the slow tests: browser, kills, training ...
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2 --dist loadfile tests/slow
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not campaign' tests/slow
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow
 
 docs: .venv/.check ## build the documentation into build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet

@@ -44,6 +44,7 @@ def test_the_ridge_draws_to_the_geometric_mean_of_the_judges() -> None:
     assert held.apply(tables) == pytest.approx(product / product.sum(axis=1, keepdims=True), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_stacking_beats_the_mean_where_one_judge_knows_and_costs_little_where_none_does() -> None:
     rng = np.random.default_rng(2)
     clusters = np.repeat(np.arange(60), 10)
@@ -57,6 +58,7 @@ def test_stacking_beats_the_mean_where_one_judge_knows_and_costs_little_where_no
     assert none.losses["stacked"] == pytest.approx(np.log(3), abs=0.03)
 
 
+@pytest.mark.slow
 def test_no_cluster_is_on_both_sides_of_a_fold() -> None:
     """Ratings that are the same throughout a cluster cannot be learnt from other clusters."""
     rng = np.random.default_rng(3)

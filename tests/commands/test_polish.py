@@ -288,6 +288,7 @@ def test_an_interrupted_search_says_that_nothing_is_kept(
     assert not Path("tuned.json").exists()
 
 
+@pytest.mark.slow
 def test_an_interrupted_training_says_what_is_kept(
     start: Start, rated_files: tuple[Path, Path], tiny_toml: Path
 ) -> None:

@@ -118,6 +118,7 @@ def journal_lines(folder: str) -> int:
         return 0
 
 
+@pytest.mark.slow
 def test_a_run_killed_twice_ends_as_an_unbroken_one(prompts: Path, start: Start) -> None:
     """Calls past a point are held until the process is dead, so it always dies at work."""
     held = {"from": 0}
@@ -155,6 +156,7 @@ def command(server: ScriptedServer, prompts: Path, folder: str) -> list[str]:
     return ["respond", str(prompts), "--model-config", "m.toml", "--out", folder]
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_says_how_to_go_on(prompts: Path, start: Start) -> None:
     def script(call: Call) -> Answer:
         return Answer(hang=True) if call.number >= 10 else reply(call)

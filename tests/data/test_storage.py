@@ -122,6 +122,7 @@ def test_a_store_gives_what_the_disk_gives(tmp_path: Path, bucket: str, name: st
     assert list(read_exchanges(Remote(f"{bucket}/{name}"))) == list(read_exchanges(folder / name))
 
 
+@pytest.mark.slow
 def test_scoring_a_bucket_is_scoring_the_folder(tmp_path: Path, s3: str) -> None:
     folder = write_shards(tmp_path / "night", NAMES)
     upload(folder, f"{s3}/night")
@@ -140,6 +141,7 @@ def test_scoring_a_bucket_is_scoring_the_folder(tmp_path: Path, s3: str) -> None
             assert (runs[0] / file).read_bytes() == (runs[1] / file).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_store_is_read_in_blocks(tmp_path: Path, s3: str) -> None:
     """The first row of a large file comes before the last has been fetched."""
     import boto3
@@ -154,6 +156,7 @@ def test_a_store_is_read_in_blocks(tmp_path: Path, s3: str) -> None:
     assert len(ids(f"{s3}/large.jsonl")) == 200
 
 
+@pytest.mark.slow
 def test_what_a_store_refuses_is_said(tmp_path: Path, s3: str, bucket: str) -> None:
     with pytest.raises(UserError, match=r"s3://night/none\.jsonl: no such file"):
         find_source(f"{s3}/none.jsonl")
@@ -169,6 +172,7 @@ def test_what_a_store_refuses_is_said(tmp_path: Path, s3: str, bucket: str) -> N
     assert "Protocol not known: nowhere" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_there_is_an_operational_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")

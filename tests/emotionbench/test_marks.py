@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -231,6 +232,7 @@ def check(text: str, key: Questionnaire) -> None:
     assert read_marks(text, key) == found
 
 
+@pytest.mark.slow
 def test_five_thousand_spoilt_answers_never_break_it() -> None:
     chance = Random(0)
     forms = list(FORMS.values())
@@ -243,12 +245,14 @@ def test_five_thousand_spoilt_answers_never_break_it() -> None:
         check(text, KEYS[number % len(KEYS)])
 
 
+@pytest.mark.slow
 @given(st.one_of(st.text(), st.lists(st.sampled_from(PIECES)).map("".join)), st.sampled_from(KEYS))
 @settings(max_examples=400)
 def test_no_text_at_all_breaks_it(text: str, key: Questionnaire) -> None:
     check(text, key)
 
 
+@pytest.mark.slow
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

@@ -228,6 +228,7 @@ def stack(*arguments: object) -> Result:
     return CliRunner().invoke(cli.main, ["stack", *map(str, arguments)], terminal_width=100)
 
 
+@pytest.mark.slow
 def test_weights_fitted_on_ratings_are_loaded_and_applied(write_responses: Write) -> None:
     path, runs, ratings = rated_runs(write_responses)
     done = stack(ratings, *runs, "--out", "folder/weights.json")
