@@ -47,7 +47,7 @@ class BatchServer(LoopbackServer):
 
     def wait_for(self, step: str, count: int = 1) -> None:
         """Returns once a step has been taken so often."""
-        deadline = monotonic() + 60
+        deadline = monotonic() + 600  # against hanging only
         while self.steps[step] < count:
             assert monotonic() < deadline, f"{step} came {self.steps[step]} times, not {count}"
             self._came.wait(0.05)
