@@ -208,9 +208,11 @@ def test_a_bug_and_a_verbose_library_print_no_key(tmp_path: Path, home: Path) ->
         "from data.records import Exchange\n"
         f"judge = load_judge({str(judge)!r})\n"
         "print(judge.endpoint, vars(judge.endpoint), judge.__dict__)\n"
-        "opened = judge.endpoint._open()\n"
-        "print(opened, vars(opened))\n"
-        "judge.judge(Exchange(id='1', prompt='a', response='b'))\n"
+        "try:\n"
+        "    judge.judge(Exchange(id='1', prompt='a', response='b'))\n"
+        "finally:\n"
+        "    opened = judge.endpoint._connections\n"
+        "    print(opened, vars(opened), vars(opened._client))\n"
     )
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code],
