@@ -3,6 +3,8 @@
 import pytest
 from coverage_table import PROMISES
 
+pytestmark = pytest.mark.slow  # half a minute of simulations
+
 DRAWS = 60
 QUICK = [name for name, promise in PROMISES.items() if promise.cost <= 4]
 

@@ -19,6 +19,8 @@ from calibration.shares.tally import ModelShares, Tally
 from data.records import Exchange, Judgment
 from judge.scored_run import ScoredRun
 
+pytestmark = pytest.mark.slow  # every call is traced
+
 HOLDERS = (Exchange, Judgment, Tally, ModelShares, ScoredRun)
 
 

@@ -22,6 +22,8 @@ from judge.llm.prompted import Outcome, PromptedJudge
 from judge.tuning.optimize import measure_rows, optimize
 from judge.tuning.tryout import Meter, Settings, Tryout, merge_ratings, split_rated
 
+pytestmark = pytest.mark.slow  # searches
+
 SECRET = "Look for hugs."  # instructions with this in them make the scripted model see
 Make = Callable[..., PromptedJudge]
 

@@ -18,6 +18,8 @@ from nightly.night import run_night
 from nightly.output import FinishedNight, sentences
 from nightly.schema import AnchorResult, NightRecord
 
+pytestmark = pytest.mark.slow  # whole nights; the golden walks have three in the fast tier
+
 REGRESSED = frozenset(("bob", feeling) for feeling in CURT)
 
 
