@@ -20,7 +20,7 @@ PICTURE = DOCS / "assets" / "shares.svg"
 # The repository itself and this folder: a site is built from a checkout, installed or not.
 sys.path[:0] = [str(DOCS.parent), str(DOCS)]
 
-from filling import console, figures, layout, notebook, plots, tables  # noqa: E402  # needs the line above
+from filling import console, figures, layout, notebook, plots, reference_tables  # noqa: E402  # needs the line above
 
 NAME = re.compile(r"(?<!\$)\{\{ ([a-z_0-9]+) \}\}")
 KEPT = re.compile(r"(?<=<!-- filled: )([a-z_0-9]+) -->\n.*?(?=<!-- end -->)", re.DOTALL)
@@ -33,11 +33,11 @@ def fillings() -> dict[str, Callable[[], str]]:
     return {
         **{name: partial(values.__getitem__, name) for name in values},
         **{name: partial(_figure, draw) for name, draw in plots.PLOTS.items()},
-        **{name: partial(str, table) for name, table in tables.record_tables().items()},
-        "table_judges": tables.judge_options,
-        "table_exit_codes": tables.exit_codes,
-        "table_nightly": tables.nightly_keys,
-        "table_accuracy": tables.accuracy,
+        **{name: partial(str, table) for name, table in reference_tables.record_tables().items()},
+        "table_judges": reference_tables.judge_options,
+        "table_exit_codes": reference_tables.exit_codes,
+        "table_nightly": reference_tables.nightly_keys,
+        "table_accuracy": reference_tables.accuracy,
         "table_modules": layout.module_tables,
         "notebook": partial(notebook.as_page, DOCS / "notebook.ipynb"),
     }

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from filling.tables import table
+from filling.reference_tables import table
 
 ROOT: Final = Path(__file__).parents[2]
 # From the lowest to the highest: a room imports those before it.
