@@ -40,7 +40,7 @@ def test_no_figure_is_made_for_nobody(fill: ModuleType) -> None:
 
 
 def test_examples_in_docstrings(fill: ModuleType) -> None:
-    for module in (fill.console, fill.figures, fill.tables):
+    for module in (fill.console, fill.figures, fill.reference_tables):
         results = doctest.testmod(module)
         assert results.attempted and not results.failed
 
