@@ -9,16 +9,21 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner, Result
+from repository import SAMPLES
 
 import cli
 from data.records import Exchange, Rating
-from data.tables import write_rows
+from data.tables import read_exchanges, write_rows
 from judge.classifier.examples import Example, join_ratings
 from judge.classifier.recipe import Recipe
+
+if TYPE_CHECKING:
+    from judge.classifier.judge import ClassifierJudge
+    from judge.llm.prompted import PromptedJudge
 
 CLI = Path(__file__).parent.parent / "cli.py"
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -219,3 +224,36 @@ def made_judge(
     folder = tmp_path_factory.mktemp("made") / "my-judge"
     evidence = [word for trial, _ in trials.values() for word in ("--evidence", trial)]
     return folder, train(*evidence, "--out", folder)
+
+
+@pytest.fixture(scope="module")
+def shipped() -> "ClassifierJudge":
+    """The judge that ships."""
+    from judge.classifier.judge import ClassifierJudge
+
+    return ClassifierJudge()
+
+
+@pytest.fixture(scope="module")
+def samples() -> dict[str, list[Exchange]]:
+    """The sample replies by model, in the order of their prompts."""
+    by_model: dict[str, list[Exchange]] = {}
+    for exchange in read_exchanges(SAMPLES / "responses.jsonl"):
+        by_model.setdefault(exchange.model, []).append(exchange)
+    return by_model
+
+
+@pytest.fixture
+def make_prompted() -> Iterator[Callable[..., "PromptedJudge"]]:
+    """Makes judges, and closes their connections when the test is over."""
+    from judge.llm.prompted import PromptedJudge
+
+    made: list[PromptedJudge] = []
+
+    def make(base_url: str = "http://127.0.0.1:9/v1", **options: Any) -> PromptedJudge:
+        made.append(PromptedJudge(**{"model": "m", "base_url": base_url, "retries": 0, **options}))
+        return made[-1]
+
+    yield make
+    for judge in made:
+        judge.close()

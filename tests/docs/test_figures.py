@@ -2,26 +2,13 @@
 
 import doctest
 import re
-import sys
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
 from types import ModuleType
 
 import pytest
 from repository import ROOT
 
 DOCS = ROOT / "docs"
-
-
-@pytest.fixture(scope="module")
-def fill() -> Iterator[ModuleType]:
-    """The site's hook, found as MkDocs finds it."""
-    before = sys.path.copy()
-    sys.path.insert(0, str(DOCS))
-    import fill as module
-
-    yield module
-    sys.path[:] = before
 
 
 def test_every_name_on_a_page_is_known(fill: ModuleType) -> None:

@@ -3,9 +3,7 @@
 import ast
 import json
 import re
-import sys
 from collections import Counter
-from collections.abc import Iterator
 from types import ModuleType
 
 import pytest
@@ -28,17 +26,6 @@ PATH = re.compile(rf"(?<![\w/.$-])(?:{'|'.join(ROOMS)}|docs|examples|tests)/[\w.
 DOTTED = re.compile(rf"(?<=`)(?:{'|'.join(ROOMS)})(?:\.[A-Za-z_]+)+(?=[`(])|(?<=^::: )[\w.]+$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 FILES = {"csv", "html", "json", "jsonl", "md", "sqlite", "toml", "xml"}
-
-
-@pytest.fixture(scope="module")
-def fill() -> Iterator[ModuleType]:
-    """The site's hook, found as MkDocs finds it."""
-    before = sys.path.copy()
-    sys.path.insert(0, str(DOCS))
-    import fill as module
-
-    yield module
-    sys.path[:] = before
 
 
 def test_the_readme_can_be_scanned_in_a_minute() -> None:

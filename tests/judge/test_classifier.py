@@ -15,25 +15,10 @@ from repository import ROOT
 
 from data.errors import UserError
 from data.records import LABELS, Exchange
-from data.tables import read_exchanges
 from judge.classifier.judge import WEIGHTS, ClassifierJudge
 
 SAMPLES = ROOT / "data" / "samples"
 WARM, PLAIN, CURT = "demo-warm", "demo-plain", "demo-curt"
-
-
-@pytest.fixture(scope="module")
-def shipped() -> ClassifierJudge:
-    return ClassifierJudge()
-
-
-@pytest.fixture(scope="module")
-def samples() -> dict[str, list[Exchange]]:
-    """The sample replies by model, in the order of their prompts."""
-    found: dict[str, list[Exchange]] = {}
-    for exchange in read_exchanges(SAMPLES / "responses.jsonl"):
-        found.setdefault(exchange.model, []).append(exchange)
-    return found
 
 
 # What the shipped judge answers.

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import log
 from pathlib import Path
@@ -34,21 +34,7 @@ Make = Callable[..., PromptedJudge]
 
 
 @pytest.fixture
-def make() -> Iterator[Make]:
-    """Makes judges, and closes their connections when the test is over."""
-    made: list[PromptedJudge] = []
-
-    def make(base_url: str = "http://127.0.0.1:9/v1", **options: Any) -> PromptedJudge:
-        made.append(PromptedJudge(**{"model": "m", "base_url": base_url, "retries": 0, **options}))
-        return made[-1]
-
-    yield make
-    for judge in made:
-        judge.close()
-
-
-@pytest.fixture
-def ask(make: Make) -> Ask:
+def ask(make_prompted: Make) -> Ask:
     """Judges an exchange with a server that follows a script; returns the judgment and the calls."""
 
     def ask(
@@ -56,7 +42,7 @@ def ask(make: Make) -> Ask:
     ) -> tuple[Judgment, list[Call]]:
         follow = (lambda call: answer_chat(call, script)) if isinstance(script, str) else script
         with ScriptedServer(follow) as server:
-            return make(server.base_url, **options).judge(exchange), server.calls
+            return make_prompted(server.base_url, **options).judge(exchange), server.calls
 
     return ask
 
@@ -404,20 +390,20 @@ def refusing(*keys: str) -> Script:
     return script
 
 
-def test_a_schema_that_is_refused_is_left_out_once_and_for_all(make: Make) -> None:
+def test_a_schema_that_is_refused_is_left_out_once_and_for_all(make_prompted: Make) -> None:
     with ScriptedServer(refusing("response_format")) as server:
-        judge = make(server.base_url)
+        judge = make_prompted(server.base_url)
         assert [judge.judge(EXCHANGE).label for _ in range(3)] == ["Good"] * 3
         assert ["response_format" in call.body for call in server.calls] == [True, False, False, False]
 
 
-def test_a_refusal_without_a_name_is_laid_to_the_schema_only_if_that_helps(make: Make) -> None:
+def test_a_refusal_without_a_name_is_laid_to_the_schema_only_if_that_helps(make_prompted: Make) -> None:
     def script(call: Call) -> Answer:
         is_long = "too long" in call.text
         return Answer(status=400, body={"error": "no"}) if is_long else answer_chat(call, GOOD)
 
     with ScriptedServer(script) as server:
-        judge = make(server.base_url)
+        judge = make_prompted(server.base_url)
         assert judge.judge(replace(EXCHANGE, response="too long")).unscored == "HTTP 400: no"
         assert judge.judge(EXCHANGE).label == "Good"
         assert "response_format" in server.calls[-1].body, "the schema was not what it minded"
@@ -450,13 +436,13 @@ def test_what_was_asked_for_by_name_is_not_left_out(ask: Ask, options: dict[str,
 
 
 def test_without_a_model_or_without_dspy_it_says_what_to_do(
-    make: Make, monkeypatch: pytest.MonkeyPatch
+    make_prompted: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(UserError, match="model: missing; name one in a TOML file"):
         load_judge("prompted")
     monkeypatch.setattr("judge.llm.program.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"prompted judges need dspy: pip install .*\[prompted\]"):
-        make().judge(EXCHANGE)
+        make_prompted().judge(EXCHANGE)
 
 
 def test_the_version_follows_all_that_decides_and_nothing_else() -> None:

@@ -42,20 +42,6 @@ labels = {Bad = "Not at all.", Okay = "Somewhat.", Good = "Very."}
 Make = Callable[..., PromptedJudge]
 
 
-@pytest.fixture
-def make() -> Iterator[Make]:
-    """Makes judges, and closes their connections when the test is over."""
-    made: list[PromptedJudge] = []
-
-    def make(base_url: str = "http://127.0.0.1:9/v1", **options: Any) -> PromptedJudge:
-        made.append(PromptedJudge(**{"model": "m", "base_url": base_url, "retries": 0, **options}))
-        return made[-1]
-
-    yield make
-    for judge in made:
-        judge.close()
-
-
 @pytest.fixture(scope="module")
 def llama() -> Iterator[str]:
     if find_smollm2() is None:
@@ -76,8 +62,10 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return {**about, "concurrency": 1, "timeout": 300.0}
 
 
-def test_a_real_server_gives_labels_with_probabilities(make: Make, short: dict[str, Any], llama: str) -> None:
-    judge = make(llama, **short, json_schema="always", probabilities="logprobs")
+def test_a_real_server_gives_labels_with_probabilities(
+    make_prompted: Make, short: dict[str, Any], llama: str
+) -> None:
+    judge = make_prompted(llama, **short, json_schema="always", probabilities="logprobs")
     first, again = judge.judge(EXCHANGE), judge.judge(EXCHANGE)
     assert first.unscored is None, first
     assert first.label == again.label
@@ -87,9 +75,9 @@ def test_a_real_server_gives_labels_with_probabilities(make: Make, short: dict[s
 
 
 def test_a_real_server_without_a_schema_ends_as_judgment_or_reason(
-    make: Make, short: dict[str, Any], llama: str
+    make_prompted: Make, short: dict[str, Any], llama: str
 ) -> None:
-    judgment = make(llama, **short, json_schema="never").judge(EXCHANGE)
+    judgment = make_prompted(llama, **short, json_schema="never").judge(EXCHANGE)
     assert (judgment.unscored is None) == (judgment.label is not None)
 
 
@@ -106,14 +94,14 @@ def score(judge: PromptedJudge, folder: Path, count: int) -> tuple[list[Judgment
 
 
 def test_a_run_finishes_and_a_second_one_asks_nothing(
-    make: Make, short: dict[str, Any], llama: str, tmp_path: Path
+    make_prompted: Make, short: dict[str, Any], llama: str, tmp_path: Path
 ) -> None:
-    judgments, asked = score(make(llama, **short), tmp_path / "run", 2)
+    judgments, asked = score(make_prompted(llama, **short), tmp_path / "run", 2)
     assert (len(judgments), asked) == (2, 2)
     assert all((judgment.label is None) == (judgment.unscored is not None) for judgment in judgments)
     assert any(judgment.label for judgment in judgments)
     # Nothing listens there: a single call would end the run with an error.
-    assert score(make(**short), tmp_path / "run", 2) == (judgments, 0)
+    assert score(make_prompted(**short), tmp_path / "run", 2) == (judgments, 0)
 
 
 @pytest.mark.campaign
@@ -132,7 +120,7 @@ def test_fifty_samples_finish_from_the_command_line(llama: str, tmp_path: Path) 
 
 
 def test_tuning_ends_within_its_budget_and_loads(
-    tmp_path: Path, make: Make, short: dict[str, Any], llama: str
+    tmp_path: Path, make_prompted: Make, short: dict[str, Any], llama: str
 ) -> None:
     replies = ("I am so sorry.", "Whatever.", "Oh.", "A big hug to you.")
     exchanges = [
@@ -140,14 +128,14 @@ def test_tuning_ends_within_its_budget_and_loads(
     ]
     ratings = [Rating(id=str(n), rater=f"r{n}", rating=rating) for n, rating in enumerate((3, 1, 2, 3))]
     options = {**short, "max_tokens": 60}
-    judge = make(llama, **options)
+    judge = make_prompted(llama, **options)
     settings = Settings(max_calls=5, held_out_part=0.25, demos=1)
     tuned = optimize(join_ratings(exchanges, ratings), judge, settings)
     assert judge.endpoint.calls == tuned.calls <= 5
     assert len(tuned.rows) == 1
     path = tmp_path / "program.json"
     write_program(path, tuned.program, rubric=judge.rubric, about={"held_out": measure_rows(tuned.rows)})
-    assert make(**options, program=str(path)).program.instructions == tuned.program.instructions
+    assert make_prompted(**options, program=str(path)).program.instructions == tuned.program.instructions
 
 
 def test_a_real_model_answers_or_runs_out_of_tokens(tmp_path: Path, llama: str) -> None:
@@ -166,9 +154,9 @@ def test_a_real_model_answers_or_runs_out_of_tokens(tmp_path: Path, llama: str) 
 
 
 @pytest.mark.campaign
-def test_a_real_model_is_attacked_through_its_server(make: Make, llama: str) -> None:
+def test_a_real_model_is_attacked_through_its_server(make_prompted: Make, llama: str) -> None:
     """So small a model knows nothing of empathy: what counts is that every attack is answered for."""
-    judge = make(llama, concurrency=2, timeout=300, max_tokens=60)
+    judge = make_prompted(llama, concurrency=2, timeout=300, max_tokens=60)
     catalogue = read_attacks()
     chosen = [item for item in catalogue.attacks if item.family in ("fake verdict", "headings")]
     used = replace(catalogue, attacks=(chosen[0], chosen[-1]), replies=catalogue.replies[:3])

@@ -19,20 +19,6 @@ from judge.robustness.probes import read_probes, run_probes
 WARM, PLAIN, CURT = "demo-warm", "demo-plain", "demo-curt"
 
 
-@pytest.fixture(scope="module")
-def shipped() -> ClassifierJudge:
-    return ClassifierJudge()
-
-
-@pytest.fixture(scope="module")
-def samples() -> dict[str, list[Exchange]]:
-    """The sample replies by model, in the order of their prompts."""
-    found: dict[str, list[Exchange]] = {}
-    for exchange in read_exchanges(SAMPLES / "responses.jsonl"):
-        found.setdefault(exchange.model, []).append(exchange)
-    return found
-
-
 def scores(judge: ClassifierJudge, exchanges: Iterable[Exchange]) -> np.ndarray:
     with ThreadPoolExecutor(2) as pool:
         return np.array([judgment.score for judgment in pool.map(judge.judge, exchanges)])
