@@ -1,7 +1,8 @@
 """Words of somebody who may be in danger: a response to them is flagged for people to read, not only rated.
 
-A list of phrases finds what is said plainly, most of it in English, and misses what is only hinted at: no
-flag never means that nobody is in danger. A flag changes no label.
+A list of phrases finds what is said plainly, most of it in English, and misses much of what is only hinted
+at: no flag never means that nobody is in danger. A flag changes no label; flagged responses are left out of
+every share, and form a reading list.
 """
 
 import re
@@ -9,7 +10,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -19,8 +20,13 @@ PATTERNS: Final = Path(__file__).with_suffix(".toml")
 PART: Final = re.compile("<([A-Z]+)>")
 MARKS: Final = re.compile("[\u0300-\u036f\u0610-\u061a\u064b-\u065f\u0670\u00ad\u200b-\u200f\u2060\ufe0f]")
 SPACED: Final = "".join(chr(n) if chr(n).isalnum() else " " for n in range(128))  # punctuation off
+READING_LIST: Final = "to-read.jsonl"  # in a run's folder: the responses to somebody who may be in danger
+LEFT_OUT: Final = "left out of the figures; "
 KEPT: Final = 100  # ids in a summary
 SHOWN: Final = 5  # ids in a line
+WORD: Final = re.compile("[a-z]+")
+SPELLED_OUT: Final = re.compile(r"\b(?:[a-z] ){2,}[a-z]\b")  # k i l l
+REMEMBERED: Final = 2_000  # characters; longer texts would take much memory
 QUOTES: Final = re.compile("['\u2018\u2019\u02bc\u0060\u00b4]")
 
 
@@ -64,8 +70,10 @@ def find_flags(judgments: Iterable[Flagged]) -> dict[str, Any]:
     return {"flagged": flags.as_dict()} if flags.ids else {}
 
 
-def say_flags(flagged: Mapping[str, Any] | None) -> list[str]:
+def say_flags(flagged: Mapping[str, Any] | None, where: str = "") -> list[str]:
     """A line about flagged responses; none where none is flagged, or a run is older than flags are.
+
+    `where` says what became of them.
 
     >>> say_flags({"count": 1, "dangers": {"suicide": 1}, "ids": ["7"]})  # doctest: +ELLIPSIS
     ['1 response answers somebody who may be in danger: id 7; read it, the judge cannot ...']
@@ -79,9 +87,11 @@ def say_flags(flagged: Mapping[str, Any] | None) -> list[str]:
     more = f" and {count - SHOWN:,} more (flag in judgments.jsonl)" if count > SHOWN else ""
     who = "somebody who may be in danger"
     if count == 1:
-        return [f"1 response answers {who}: id {shown}; read it, the judge cannot tell whether it is safe"]
+        return [
+            f"1 response answers {who}: id {shown}; {where}read it, the judge cannot tell whether it is safe"
+        ]
     return [
-        f"{count:,} responses answer {who}: ids {shown}{more}; "
+        f"{count:,} responses answer {who}: ids {shown}{more}; {where}"
         "read them, the judge cannot tell whether they are safe"
     ]
 
@@ -103,10 +113,19 @@ def danger_said(text: str) -> str | None:
     >>> danger_said("I don't want to live anymore."), danger_said("This traffic is killing me.")
     ('suicide', None)
     """
+    return _danger_again(text) if len(text) <= REMEMBERED else _danger(text)
+
+
+def _danger(text: str) -> str | None:
     signs, plain = _read_signs(), _plain(text)
-    hints = [place for word in plain.translate(SPACED).split() for place in signs.by_word.get(word, ())]
-    if not plain.isascii():
-        hints += [place for part, place in signs.by_part if part in plain]
+    words = plain.translate(SPACED).split()
+    if plain.isascii():
+        if signs.by_word.keys().isdisjoint(words):
+            return None
+        hints = []
+    else:
+        hints = [place for part, place in signs.by_part if part in plain]
+    hints += [place for word in words for place in signs.by_word.get(word, ())]
     hinted = sorted(set(hints))
     if not any(_compiled(signs.patterns[place]).search(plain) for place in hinted):
         return None
@@ -118,15 +137,39 @@ def danger_said(text: str) -> str | None:
     return signs.dangers[-1] if alone != rest else None
 
 
+_danger_again = lru_cache(maxsize=1024)(_danger)  # many models answer one prompt
+
+
 def _plain(text: str) -> str:
     """In small letters, without accents, apostrophes and what cannot be seen, on one line."""
     if not text.isascii():
         text = _fold(QUOTES.sub("", text))
-    return " ".join(text.replace("'", "").casefold().split()).replace("any more", "anymore")
+    words = text.replace("'", "").casefold().split()
+    plain = " ".join(words).replace("any more", "anymore").replace("no more", "nomore")
+    if SPELLED_OUT.search(plain):
+        plain = SPELLED_OUT.sub(lambda found: found[0].replace(" ", ""), plain)
+    meant = _read_spelling()
+    if not meant.keys().isdisjoint(plain.translate(SPACED).split()):
+        plain = WORD.sub(lambda found: meant.get(found[0], found[0]), plain)
+    return plain
 
 
 def _fold(text: str) -> str:
     return MARKS.sub("", unicodedata.normalize("NFKD", text))
+
+
+@cache
+def _read_spelling() -> dict[str, str]:
+    """What is meant by a word that is written otherwise: in dialect, joined, or mistyped in one place."""
+    table = read_toml(PATTERNS)["spelling"]
+    meant = {way: word for word, ways in table["as"].items() for way in ways.split()}
+    right = {*table["words"].split(), *table["kept"].split()}
+    for word in table["words"].split():
+        for at in range(1, len(word)):
+            before, letter, after = word[:at], word[at], word[at + 1 :]
+            ways = [before + after, before + letter * 2 + after, before[:-1] + letter + before[-1] + after]
+            meant.update((way, word) for way in ways if way not in right)
+    return meant
 
 
 @cache

@@ -19,7 +19,19 @@ WAYS_OUT = {
     errno.EROFS: "name a folder on a disk that can be written to",
     errno.EACCES: "change its permissions, or name another",
     errno.EPERM: "change its permissions, or name another",
+    errno.ELOOP: "remove the link, or name another folder",
 }
+
+
+def without_links(path: str, flags: int) -> int:
+    """An `opener` for files of ours that are written to: a link in their place would lead to another file."""
+    try:
+        return os.open(path, flags | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        problem = f"{os.path.basename(path)} is a link to another place, and is not written through"
+        raise OSError(errno.ELOOP, problem, path) from None
 
 
 @contextmanager
@@ -50,7 +62,7 @@ def locked(folder: Path, *, busy: str = "") -> Iterator[None]:
     """
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / "lock").open("a+", encoding="ascii")
+        lock = open(folder / "lock", "a+", encoding="ascii", opener=without_links)  # noqa: SIM115 (closed below)
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
@@ -69,11 +81,11 @@ def locked(folder: Path, *, busy: str = "") -> Iterator[None]:
 def _held(partial: Path) -> Iterator[None]:
     """An empty file that no other process writes to; the system lets go of it, even after kill -9."""
     while True:
-        with partial.open("ab") as lock:
+        with open(partial, "ab", opener=without_links) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not _is_at(lock.fileno(), partial):
                 continue  # whoever held it has given it its name, or taken it away
-            os.truncate(partial, 0)
+            os.ftruncate(lock.fileno(), 0)
             yield
             return
 
@@ -81,7 +93,7 @@ def _held(partial: Path) -> Iterator[None]:
 def _is_at(handle: int, path: Path) -> bool:
     """Whether an open file is the one that now has this name."""
     try:
-        return os.path.samestat(os.fstat(handle), os.stat(path))
+        return os.path.samestat(os.fstat(handle), os.lstat(path))
     except FileNotFoundError:
         return False
 

@@ -8,13 +8,17 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
+from data.coverage import shape_of
 from data.errors import UserError
-from data.records import LABELS, UNNAMED_MODEL, Exchange, Judgment, Rating
+from data.readers.whole_conversations import REPLY
+from data.records import EMPATHY, LABELS, UNNAMED_MODEL, Exchange, Judgment, Rating
 from data.runs import read_object, read_summary
 from data.tables import BadRow, read_judgments, read_ratings, read_rows, stop_at_bad_row
+from data.text import listed
 
 OFF_SCALE: Final = "off the scale"
 NOT_GIVEN: Final = "no score given"
@@ -222,6 +226,9 @@ class Judged:
     source: str = ""
     cost: float | None = None
     seconds: float | None = None
+    unit: str = REPLY
+    dimension: str = EMPATHY  # what was judged, and where that is a part, what figures of it mean
+    dimension_note: str = ""
 
     @property
     def scored(self) -> int:
@@ -265,8 +272,17 @@ def read_judged(
     ]
 
 
+def judged_dimension(paths: Iterable[Path]) -> str:
+    """What the judges of these runs judged: empathy, or one part of it; another tool's table does not say."""
+    folders = [path for path in paths if (path / "manifest.json").exists()]
+    told = {str(read_object(path / "manifest.json").get("dimension", EMPATHY)) for path in folders}
+    if len(told) > 1:
+        raise UserError(f"these runs judged different things ({listed(sorted(told))}); calibrate each alone")
+    return told.pop() if told else EMPATHY
+
+
 def with_exchanges(judged: Judged, exchanges: Mapping[str, Exchange]) -> Judged:
-    """The same, where a judgment that does not know its model or prompt learns them from its exchange."""
+    """The same, where a judgment of another tool learns its model, prompt and shape from its exchange."""
     return replace(judged, judgments=tuple(_complete(item, exchanges) for item in judged.judgments))
 
 
@@ -275,7 +291,7 @@ def _complete(judgment: Judgment, exchanges: Mapping[str, Exchange]) -> Judgment
     if exchange is None or judgment.content:
         return judgment
     model = exchange.model if judgment.model == UNNAMED_MODEL else judgment.model
-    return replace(judgment, model=model, prompt_digest=exchange.prompt_digest)
+    return replace(judgment, model=model, prompt_digest=exchange.prompt_digest, shape=shape_of(exchange))
 
 
 def _read_run(folder: Path) -> Judged:
@@ -291,13 +307,102 @@ def _read_run(folder: Path) -> Judged:
         source=folder.name,
         cost=manifest.get("cost"),
         seconds=manifest.get("wall_seconds"),
+        unit=str(manifest.get("unit", REPLY)),
+        dimension=str(manifest.get("dimension", EMPATHY)),
+        dimension_note=str(manifest.get("dimension_note", "")),
     )
 
 
-def people_only(
+def shared_id(identity: str, model: str) -> str:
+    """The id of a reply where those of several models bear the same; `Exchanges` makes it likewise."""
+    return f"{identity}/{model}"
+
+
+def plain_id(identity: str, model: str) -> str:
+    """The id as its file had it.
+
+    >>> plain_id(shared_id("7", "ada"), "ada"), plain_id("7", "ada")
+    ('7', '7')
+    """
+    return identity.removesuffix(f"/{model}")
+
+
+def pool_runs(judged: Sequence[Judged]) -> list[Judged]:
+    """The runs of each judge as one, so that two models' runs of one judge are one judge's.
+
+    A reply that stands in two runs counts once. Where models share ids, each reply's id is told with its
+    model; a model without a name bears its run's.
+    """
+    by_judge: dict[tuple[str, ...], list[Judged]] = {}
+    for run in judged:
+        # A table says nothing of its judge's version: each is a judge of its own.
+        same = (run.name, run.version, run.rubric) if run.version else (run.name, run.source)
+        by_judge.setdefault(same, []).append(run)
+    return [runs[0] if len(runs) == 1 else _pool(runs) for runs in by_judge.values()]
+
+
+def tell_ids_apart(runs: Sequence[Judged], names: Sequence[str] = ()) -> list[Judged]:
+    """Runs in which no id stands for two replies: where models share ids, each is told with its model.
+
+    A model without a name bears its run's, of `names` or else of the source.
+    """
+    named = [
+        [replace(item, model=name) if item.model == UNNAMED_MODEL else item for item in run.judgments]
+        for run, name in zip(runs, names or [run.source for run in runs], strict=True)
+    ]
+    contents: dict[str, set[str]] = {}
+    for item in chain(*named):
+        contents.setdefault(item.id, set()).add(item.content)
+    first: dict[str, tuple[str, str]] = {}
+    told = []
+    for run, judgments in zip(runs, named, strict=True):
+        judgments = [
+            replace(item, id=shared_id(item.id, item.model)) if len(contents[item.id]) > 1 else item
+            for item in judgments
+        ]
+        for item in judgments:
+            content, source = first.setdefault(item.id, (item.content, run.source))
+            if content != item.content:
+                raise UserError(
+                    f"the id {plain_id(item.id, item.model)!r} is another response of {item.model} in"
+                    f" {source} than in {run.source}; give every response an id of its own"
+                )
+        told.append(replace(run, judgments=tuple(judgments)))
+    return told
+
+
+def _pool(runs: Sequence[Judged]) -> Judged:
+    kept = {item.id: item for run in tell_ids_apart(runs) for item in run.judgments}
+    costs, seconds = [run.cost for run in runs], [run.seconds for run in runs]
+    return replace(
+        runs[0],
+        judgments=tuple(kept.values()),
+        source="+".join(run.source for run in runs),
+        cost=None if None in costs else sum(cost or 0 for cost in costs),
+        seconds=None if None in seconds else sum(time or 0 for time in seconds),
+    )
+
+
+def texts_by_id(exchanges: Iterable[Exchange], judges: Iterable[Judged]) -> dict[str, Exchange]:
+    """Exchanges under the ids of their judgments, which pooling may have told apart."""
+    judgments = [item for judged in judges for item in judged.judgments]
+    ids, by_content = {item.id for item in judgments}, {item.content: item.id for item in judgments}
+    texts: dict[str, Exchange] = {}
+    for item in exchanges:
+        known_as = item.id if item.id in ids else by_content.get(item.content_digest, item.id)
+        found = texts.setdefault(known_as, replace(item, id=known_as))
+        if found.content_digest != item.content_digest:
+            raise UserError(
+                f"--exchanges: the id {item.id!r} is another response in another file; give every response an"
+                " id of its own"
+            )
+    return texts
+
+
+def of_raters(
     ratings: Iterable[Rating], *, raters: Sequence[str] = (), judges: Sequence[str] = ()
 ) -> list[Rating]:
-    """The ratings by these people, or by all who are not judges."""
+    """The ratings by these raters, or by all who are not judges."""
     kept = [item for item in ratings if (item.rater in raters if raters else item.rater not in judges)]
     if not kept:
         wanted = ", ".join(raters) or "anyone but the judges"

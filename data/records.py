@@ -8,9 +8,11 @@ from hashlib import sha256
 from math import isfinite
 from typing import Any, ClassVar, Final
 
+from data.coverage import shape_of
 from data.crisis import danger_said
 
 LABELS: Final = ("Bad", "Okay", "Good")  # in order: a label's rating is its position + 1
+EMPATHY: Final = "empathy"  # the dimension that is rated where nobody says otherwise
 EMOTIONS: Final = tuple(
     "afraid angry annoyed anticipating anxious apprehensive ashamed caring confident content devastated"  # noqa: SIM905
     " disappointed disgusted embarrassed excited faithful furious grateful guilty hopeful impressed jealous"
@@ -21,6 +23,7 @@ POSITIVE_EMOTIONS: Final = frozenset(
     " surprised trusting".split()
 )
 UNNAMED_MODEL: Final = "unnamed"
+SCRIPTED, SIMULATED = "scripted", "simulated by "  # speakers who are no person; a model's name follows
 ANSWERING: Final = frozenset(
     {"listener", "assistant", "model", "bot", "ai", "system", "supporter", "therapist"}
 )
@@ -50,10 +53,11 @@ class Exchange:
     @property
     def content_digest(self) -> str:
         """A digest of all a judge may see, and of no more: neither `id` nor `model`."""
-        turns = [text for turn in self.dialogue for text in (turn.speaker, turn.text)]
-        seen = [self.prompt, self.response, self.situation or "", self.emotion or "", *turns]
+        seen = [self.prompt, self.response, self.situation or "", self.emotion or ""]
+        for turn in self.dialogue:
+            seen += turn.speaker, turn.text
         # The length in front keeps ("ab", "c") and ("a", "bc") apart.
-        return _digest("".join(f"{len(text)}:{text}" for text in seen))
+        return _digest("".join([f"{len(text)}:{text}" for text in seen]))
 
     @property
     def prompt_digest(self) -> str:
@@ -71,7 +75,7 @@ class Rating:
     rater: str
     rating: float
     batch: str | None = None
-    dimension: str = "empathy"
+    dimension: str = EMPATHY
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -81,7 +85,9 @@ class Judgment:
 
     `flag` names the danger that the speaker may be in: people should read that response, whatever its label.
     `components` are probabilities of the rubric's components, from a judge that gives them; `decided_by` is
-    the judge of a cascade whose word this is.
+    the judge of a cascade whose word this is. `shape` counts what the reply is like: see `data.coverage`.
+    Of a whole conversation `curve` has the score of every reply in order, null where a reply has none, and
+    `speaker` says who spoke where no person did.
     """
 
     __pydantic_config__: ClassVar = {"allow_inf_nan": False}
@@ -100,6 +106,9 @@ class Judgment:
     flag: str | None = None
     components: Mapping[str, float] | None = None
     decided_by: str | None = None
+    shape: Mapping[str, int] | None = None
+    curve: tuple[float | None, ...] | None = None
+    speaker: str | None = None
 
 
 def judgment_of(exchange: Exchange, probabilities: Mapping[str, float]) -> Judgment:
@@ -111,16 +120,18 @@ def judgment_of(exchange: Exchange, probabilities: Mapping[str, float]) -> Judgm
     ('Good', 2.6)
     """
     rounded = {label: round(float(probabilities[label]), 6) for label in LABELS}
-    score = sum(rating * rounded[label] for rating, label in enumerate(LABELS, start=1))
+    bad, okay, good = rounded.values()
     return Judgment(
         id=exchange.id,
         model=exchange.model,
         content=exchange.content_digest,
         prompt_digest=exchange.prompt_digest,
-        label=max(LABELS, key=lambda label: rounded[label]),
+        label="Bad" if bad >= max(okay, good) else "Okay" if okay >= good else "Good",
         probabilities=rounded,
-        score=round(score, 6),
+        score=round(bad + 2 * okay + 3 * good, 6),
         flag=danger_in(exchange),
+        shape=shape_of(exchange),
+        speaker=speaker_of(exchange),
     )
 
 
@@ -133,11 +144,22 @@ def unscored(exchange: Exchange, reason: str) -> Judgment:
         prompt_digest=exchange.prompt_digest,
         unscored=reason,
         flag=danger_in(exchange),
+        shape=shape_of(exchange),
+        speaker=speaker_of(exchange),
     )
+
+
+def speaker_of(exchange: Exchange) -> str | None:
+    """Who spoke to the model where no person did, as `respond --turns` writes it; else None."""
+    said = exchange.extra.get("speaker")
+    is_ours = isinstance(said, str) and (said == SCRIPTED or said.startswith(SIMULATED))
+    return said if is_ours else None
 
 
 def danger_in(exchange: Exchange) -> str | None:
     """What danger the speaker of an exchange may be in, by their turns, the situation and the prompt."""
+    if not exchange.dialogue and not exchange.situation:
+        return danger_said(exchange.prompt)
     texts = [turn.text for turn in exchange.dialogue if turn.speaker.strip().lower() not in ANSWERING]
     texts += [exchange.situation] if exchange.situation else []
     return danger_said("\n".join([*texts, exchange.prompt]))

@@ -18,7 +18,7 @@ import json
 import os
 import shutil
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from hashlib import sha256
@@ -27,10 +27,11 @@ from time import monotonic
 from typing import Any
 
 from data.errors import OperationalError, UserError
-from data.files import disk_errors, explain, locked, replacing, sync
+from data.files import disk_errors, explain, locked, replacing, sync, without_links
 from data.places import Places
+from data.readers.strict_json import parse_line, read_lines
 from data.records import Exchange, Judgment
-from data.tables import BadRow, judgment_check, to_json, to_row
+from data.tables import BadRow, judgment_check, to_json, to_line, to_row
 
 SYNC_SECONDS = 1.0  # a power cut costs this much work at most; a killed process costs none
 BUSY = "process {process} is at work in this folder; wait until it is done, or name another folder with --out"
@@ -104,12 +105,13 @@ class Run:
         self.folder = folder
         self.judgments = folder / f"{name}.jsonl"
         self.set_aside_count = 0
+        self.counted: Any = None  # what the judgments add up to, where whoever keeps them counts them as well
         self._journal = folder / "journal.jsonl"
         is_whole = judgment_check() if name == "judgments" else lambda row: True
         self._earlier, self._end = _take_up(self._journal, self.judgments, is_whole)
         # 8 bytes a row are all that grows here with the input: where the judgment of each position lies.
         self._offsets = array("q")
-        self._stream = os.open(self._journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        self._stream = without_links(str(self._journal), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         self._started = self._synced = monotonic()
         (folder / "set_aside.jsonl").unlink(missing_ok=True)
 
@@ -119,32 +121,53 @@ class Run:
         return round(monotonic() - self._started, 3)
 
     @property
+    def count(self) -> int:
+        """How many judgments are kept of the exchanges that have come by."""
+        return sum(offset >= 0 for offset in self._offsets)
+
+    @property
     def has_more(self) -> bool:
         """Are there judgments of an earlier stretch whose exchange has not come by yet?"""
         return bool(self._earlier)
 
     def is_judged(self, position: int, exchange: Exchange) -> bool:
         """Whether an earlier stretch judged this exchange; if so its judgment goes to `position`."""
-        offset = self._earlier.pop(_key(exchange.id, exchange.content_digest))
-        if offset is not None:
-            self._place(position, offset)
-        return offset is not None
+        return self._find(position, exchange) is not None
+
+    def take_up(self, position: int, exchange: Exchange) -> dict[str, Any] | None:
+        """The row that an earlier stretch kept of this exchange, for whoever goes on from it."""
+        if (offset := self._find(position, exchange)) is None:
+            return None
+        with disk_errors(self.folder), self._journal.open("rb") as journal:
+            journal.seek(offset)
+            row: dict[str, Any] = json.loads(journal.readline())
+        return row
 
     def keep(self, position: int, judgment: Judgment | Mapping[str, Any]) -> None:
         """Append a judgment to the journal; it outlives this process from here on.
 
         A plain row does as well, if it bears the `id` and `content` of its exchange.
         """
-        left = line = f"{to_json(to_row(judgment))}\n".encode()
+        line = to_line(to_row(judgment))
+        self._append(line)
+        self._place(position, self._end)
+        self._end += len(line)
+
+    def keep_lines(self, positions: Sequence[int], lines: Sequence[bytes]) -> None:
+        """Append judgments that are written out already, each to its position."""
+        self._append(b"".join(lines))
+        for position, line in zip(positions, lines, strict=True):
+            self._place(position, self._end)
+            self._end += len(line)
+
+    def _append(self, left: bytes) -> None:
         try:
             while left:
                 left = left[os.write(self._stream, left) :]
         except OSError as error:
             # A full disk takes half a line: the next one, of another thread, must not be joined to it.
-            os.truncate(self._journal, self._end)
+            os.ftruncate(self._stream, self._end)
             raise OperationalError(f"{self.folder}: {explain(error)}") from error
-        self._place(position, self._end)
-        self._end += len(line)
         if monotonic() - self._synced > SYNC_SECONDS:
             with disk_errors(self.folder):
                 os.fsync(self._stream)
@@ -154,7 +177,8 @@ class Run:
         """Keep a row that could not be read, with its line and what was wrong."""
         shard = {"file": bad.shard} if bad.shard else {}
         line = to_json({**shard, "line": bad.line, "problem": bad.problem, "raw": bad.raw})
-        with disk_errors(self.folder), (self.folder / "set_aside.jsonl").open("ab") as out:
+        place = self.folder / "set_aside.jsonl"
+        with disk_errors(self.folder), open(place, "ab", opener=without_links) as out:
             out.write(f"{line}\n".encode())
         self.set_aside_count += 1
 
@@ -162,11 +186,16 @@ class Run:
         """Write the judgments in the order of the input, line by line out of the journal."""
         with disk_errors(self.folder), replacing(self.judgments) as partial:
             os.fsync(self._stream)
+            end = 0
             with self._journal.open("rb") as journal, partial.open("wb") as out:
                 for offset in self._offsets:
-                    if offset >= 0:
+                    if offset < 0:
+                        continue
+                    if offset != end:  # judged in another order than they stand in the input
                         journal.seek(offset)
-                        out.write(journal.readline())
+                    line = journal.readline()
+                    out.write(line)
+                    end = offset + len(line)
 
     def finish(self, *, manifest: Mapping[str, Any], summary: Mapping[str, Any] | None = None) -> None:
         """Write what was found, then the manifest; only then is the journal no longer needed."""
@@ -186,10 +215,20 @@ class Run:
             finally:
                 os.close(self._stream)
 
+    def _find(self, position: int, exchange: Exchange) -> int | None:
+        offset = self._earlier.pop(_key(exchange.id, exchange.content_digest))
+        if offset is not None:
+            self._place(position, offset)
+        return offset
+
     def _place(self, position: int, offset: int) -> None:
-        if (missing := position + 1 - len(self._offsets)) > 0:
-            self._offsets.extend([-1] * missing)
-        self._offsets[position] = offset
+        offsets = self._offsets
+        if position == len(offsets):
+            offsets.append(offset)
+            return
+        if (missing := position + 1 - len(offsets)) > 0:
+            offsets.extend([-1] * missing)
+        offsets[position] = offset
 
 
 @contextmanager
@@ -296,19 +335,22 @@ def _take_up(
     earlier, end = Places(), 0
     if not journal.exists():
         return earlier, end
-    with journal.open("rb") as lines:
-        for line in lines:
+    with open(journal, "r+b", opener=without_links) as lines:
+        for line in read_lines(lines):
+            if line is None:  # no line of ours is that long
+                end = lines.tell()
+                continue
             if not line.endswith(b"\n"):
                 break
             try:
-                row = json.loads(line)
+                row = parse_line(line)
                 key = _key(row["id"], row["content"])
                 if is_whole(row):
                     earlier.put(key, end)
             except (ValueError, KeyError, TypeError, RecursionError):
                 pass  # spoilt by a power cut, or another version's: its exchange is simply asked again
             end += len(line)
-    os.truncate(journal, end)  # a line torn by a kill must not become the start of the next one
+        lines.truncate(end)  # a line torn by a kill must not become the start of the next one
     return earlier, end
 
 

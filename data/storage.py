@@ -3,7 +3,7 @@
 import io
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from glob import glob
@@ -14,7 +14,7 @@ from typing import IO, Any
 from data.errors import OperationalError, UserError
 from data.files import disk_errors
 
-SUFFIXES = (".jsonl", ".csv", ".parquet")
+SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".xlsx", ".eval")
 BLOCK = 1 << 20
 DRIVERS = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs"}
 KNOWN_PLACES = "use a path, or a URL that fsspec knows (s3://, gs://)"
@@ -58,12 +58,32 @@ Table = Path | Remote
 
 
 @dataclass(frozen=True, slots=True)
+class Columns:
+    """Which columns hold what, as far as a person said so; several responses are one column a model."""
+
+    prompt: str | None = None
+    responses: tuple[str, ...] = ()
+    model: str | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.prompt or self.responses or self.model)
+
+
+NONE_NAMED = Columns()
+
+
+@dataclass(frozen=True, slots=True)
 class Shards:
-    """Tables read one after another, in the order of their names, as if they were one."""
+    """Tables read one after another, in the order of their names, as if they were one.
+
+    `models` are the tables' own names, for rows that name no model; `columns` are those a person named.
+    """
 
     place: str
     stem: str  # what a run over them is called
     tables: tuple[tuple[str, Table], ...]  # each under its name from where they lie
+    models: tuple[str, ...] = ()
+    columns: Columns = NONE_NAMED
 
     def __str__(self) -> str:
         return self.place
@@ -88,6 +108,44 @@ def find_source(place: str) -> Source:
         folder = Path(os.path.commonpath([item.parent for item in matched])) if matched else Path()
         return _gather(place, folder.name or "responses", [(_below(item, folder), item) for item in matched])
     return path
+
+
+def find_sources(places: Sequence[str | Path], columns: Columns = NONE_NAMED) -> Shards:
+    """All that a person means by several places, as one source; each place names the model of its rows."""
+    found = [find_source(str(place)) for place in places]
+    if len(found) > 1:
+        for place, source in zip(places, found, strict=True):
+            if [str(item) for item in found].count(str(source)) > 1:
+                raise UserError(f"{place}: given twice; name each file once")
+    names = tell_apart([str(source).rstrip("/") for source in found])
+    tables, models = [], []
+    for name, source in zip(names, found, strict=True):
+        for below, table in shards_of(source):
+            if len(found) > 1:
+                below = f"{name}/{below}" if below else name + table.suffix
+            tables.append((below, table))
+            models.append(name)
+    stem = found[0].stem if len(found) == 1 else "-".join(names[:2]).replace("/", "-")
+    stem += f"-and-{len(found) - 2}-more" if len(found) > 2 else ""
+    return Shards(" ".join(map(str, places)), stem, tuple(tables), tuple(models), columns)
+
+
+def tell_apart(places: Sequence[str]) -> list[str]:
+    """The files' names without their suffix, with as many folders before them as tell them apart.
+
+    >>> tell_apart(["new/gpt.csv", "old/gpt.csv"]), tell_apart(["a/gpt-4.1.csv", "b/claude.jsonl"])
+    (['new/gpt', 'old/gpt'], ['gpt-4.1', 'claude'])
+    """
+    parts = []
+    for place in places:
+        path = PurePosixPath(place.replace(os.sep, "/"))
+        is_known = path.suffix.lower() in SUFFIXES
+        parts.append((*path.parts[:-1], path.stem if is_known else path.name))
+    for depth in range(1, 1 + max(map(len, parts), default=0)):
+        names = ["/".join(part[-depth:]) for part in parts]
+        if len(set(names)) == len(names):
+            return names
+    return list(places)
 
 
 def shards_of(source: Source) -> tuple[tuple[str, Table], ...]:
@@ -158,7 +216,10 @@ def digest_source(source: Source, digests: Iterable[str] | None = None) -> str:
     each = list(digests or (digest_file(table) for _, table in shards_of(source)))
     if not isinstance(source, Shards):
         return each[0]
-    lines = (f"{digest} {name}\n" for digest, (name, _) in zip(each, source.tables, strict=True))
+    if len(each) == 1 and not source.tables[0][0] and not source.columns:
+        return each[0]
+    lines = [f"{digest} {name}\n" for digest, (name, _) in zip(each, source.tables, strict=True)]
+    lines += [repr(source.columns)] if source.columns else []  # other columns are other responses
     return sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
 

@@ -1,55 +1,46 @@
-"""Rows in and out as JSONL, CSV or Parquet; a bad row names its file, line, field and the way out."""
+"""Records in and out of tables of any shape; a bad row names its file, line, field and the way out."""
 
 import csv
-import io
 import json
-import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
-from typing import IO, Any, Final, NoReturn, TextIO, TypeVar
+from typing import Any, Final, TextIO, TypeVar
 
 from data.errors import UserError
 from data.files import disk_errors, replacing
 from data.places import Places
-from data.records import LABELS, Exchange, Judgment, Rating
-from data.storage import (
-    BLOCK,
-    SUFFIXES,
-    Digesting,
-    Remote,
-    Source,
-    Table,
-    check_table,
-    digest_file,
-    digest_source,
-    shards_of,
-    store_errors,
+from data.readers.file_formats import BadRow as BadRow
+from data.readers.file_formats import Digests, load_parquet
+from data.readers.file_formats import OnBad as OnBad
+from data.readers.file_formats import Row as Row
+from data.readers.table_rows import PART_BITS, TableRows
+from data.readers.table_rows import read_rows as read_rows
+from data.readers.table_rows import stop_at_bad_row as stop_at_bad_row
+from data.readers.whole_conversations import (
+    CONVERSATION,
+    REPLY,
+    conversation_id,
+    has_earlier_replies,
+    join_conversations,
 )
+from data.records import LABELS, Exchange, Judgment, Rating
+from data.storage import NONE_NAMED, Columns, Source, Table, digest_source, find_sources, shards_of
+from data.text import disarm
 
-Row = dict[str, Any]
+WRITTEN: Final = (".jsonl", ".csv", ".parquet")
+# What ids are noted with, as one number: shard, model, and place in the table.
+PLACE_BITS: Final = 32 + PART_BITS
+MODEL_BITS: Final = 7
+MOST_MODELS: Final = 1 << MODEL_BITS
+JUDGMENT_FIELDS: Final = tuple(item.name for item in fields(Judgment))
+TAKE_FIELDS: Final = attrgetter(*JUDGMENT_FIELDS)
+SELDOM_GIVEN: Final = ("flag", "components", "decided_by", "shape", "curve", "speaker")  # else left out
 TO_JSON = json.JSONEncoder(ensure_ascii=False, default=str).encode  # made once: there are many lines
-
-
-@dataclass(frozen=True, slots=True)
-class BadRow:
-    """A row that could not be read: where, why, and what it held."""
-
-    path: Table
-    line: int
-    problem: str
-    raw: Any
-    shard: str = ""  # its file's name, where there are several
-
-    def __str__(self) -> str:
-        return f"{self.shard or self.path.name}:{self.line}: {self.problem}"
-
-
-OnBad = Callable[[BadRow], None]
-Digests = list[str] | None  # of the tables read so far, where they are asked for
 
 
 def to_json(row: Mapping[str, Any]) -> str:
@@ -57,112 +48,15 @@ def to_json(row: Mapping[str, Any]) -> str:
 
     A value JSON has no word for (Parquet knows dates and bytes) is written as its text.
     """
-    text = TO_JSON(row)
+    return to_line(row)[:-1].decode()
+
+
+def to_line(row: Mapping[str, Any]) -> bytes:
+    """The same with its line break, as bytes."""
     try:
-        text.encode("utf-8")
+        return f"{TO_JSON(row)}\n".encode()
     except UnicodeEncodeError:
-        return json.dumps(row, default=str)
-    return text
-
-
-@contextmanager
-def _open(path: Table, digests: Digests) -> Iterator[IO[bytes]]:
-    """The bytes of a table; once all are read, their digest is among `digests`."""
-    if digests is None:
-        with path.open("rb") as stream:
-            yield stream
-        return
-    with Digesting(path) as raw, io.BufferedReader(raw, BLOCK) as buffered:
-        yield buffered
-        digests.append(raw.digest)
-
-
-def _read_jsonl(path: Table, on_bad: OnBad, digests: Digests) -> Iterator[tuple[int, Row]]:
-    with _open(path, digests) as lines:
-        for number, line in enumerate(lines, start=1):
-            if number == 1:
-                line = line.removeprefix(b"\xef\xbb\xbf")
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line.strip().decode("utf-8", "surrogatepass"))
-            except (ValueError, RecursionError) as error:
-                problem = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else f"not JSON: {error}"
-                if isinstance(error, json.JSONDecodeError):  # its own line number is always 1
-                    problem = f"not JSON: {error.msg} at column {error.colno}"
-                on_bad(BadRow(path, number, problem, line.decode("utf-8", "replace")))
-                continue
-            if isinstance(row, dict):
-                yield number, row
-            else:
-                on_bad(BadRow(path, number, f"a JSON object was expected, not {type(row).__name__}", row))
-
-
-def _read_csv(path: Table, on_bad: OnBad, digests: Digests) -> Iterator[tuple[int, Row]]:
-    csv.field_size_limit(sys.maxsize)
-    with (
-        _open(path, digests) as binary,
-        io.TextIOWrapper(binary, encoding="utf-8-sig", errors="surrogateescape", newline="") as stream,
-    ):
-        # Strict: else a quote left open would swallow every row after it without a word.
-        reader = csv.DictReader(stream, restkey="", strict=True)
-        while True:
-            line = max(reader.line_num + 1, 2)  # the header is read with the first row
-            try:
-                row = next(reader, None)
-            except csv.Error as error:
-                swallowed = f"lines {line} to {reader.line_num} of the file"
-                on_bad(BadRow(path, line, f"not CSV: {error}; is a quote left open?", swallowed))
-                continue
-            if row is None:
-                return
-            if isinstance(row.get(""), list):
-                on_bad(BadRow(path, line, f"row: has {len(row[''])} cells more than the header", row))
-            else:
-                # CSV has no null: an empty cell means that nothing was given.
-                yield line, {key: _cell(key, value) for key, value in row.items() if value not in ("", None)}
-
-
-def _cell(key: str, value: str) -> Any:
-    """`dialogue` is the one column that is not flat: it holds its JSON."""
-    if key != "dialogue":
-        return value
-    try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
-        return value
-
-
-def _read_parquet(path: Table, on_bad: OnBad, digests: Digests) -> Iterator[tuple[int, Row]]:
-    import pyarrow as arrow
-    import pyarrow.parquet as parquet
-
-    if digests is not None:
-        digests.append(digest_file(path))  # Parquet is not read from its start to its end
-    try:
-        with path.open("rb") as stream:
-            number = 0
-            for batch in parquet.ParquetFile(stream).iter_batches(batch_size=1024):
-                yield from _rows_of(batch, number, path, on_bad)
-                number += batch.num_rows
-    except (arrow.ArrowException, OSError, UnicodeError) as error:  # a column's name may be no text
-        raise UserError(f"{path}: not a Parquet file: {error}") from error
-
-
-def _rows_of(batch: Any, before: int, path: Table, on_bad: OnBad) -> Iterator[tuple[int, Row]]:
-    """A batch's rows with their numbers; one by one where Python has no word for one of its values."""
-    try:
-        yield from enumerate(batch.to_pylist(), start=before + 1)
-        return
-    except (ValueError, OverflowError):  # a day past the calendar's end, bytes that are no text
-        pass
-    for place in range(batch.num_rows):
-        try:
-            (row,) = batch.slice(place, 1).to_pylist()
-        except (ValueError, OverflowError) as error:
-            on_bad(BadRow(path, before + place + 1, f"row: holds what cannot be read: {error}", None))
-        else:
-            yield before + place + 1, row
+        return f"{json.dumps(row, default=str)}\n".encode()
 
 
 def write_text(out: TextIO, rows: Iterable[Row], *, suffix: str, line_end: str = "\n") -> int:
@@ -173,13 +67,7 @@ def write_text(out: TextIO, rows: Iterable[Row], *, suffix: str, line_end: str =
             out.write(to_json(row) + "\n")
             count += 1
         return count
-    flat = [
-        {
-            key: json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list | tuple) else value
-            for key, value in row.items()
-        }
-        for row in rows
-    ]
+    flat = [{disarm(key): _as_cell(value) for key, value in row.items()} for row in rows]
     columns = list(dict.fromkeys(key for row in flat for key in row))
     writer = csv.DictWriter(out, columns, lineterminator=line_end)
     writer.writeheader()
@@ -187,17 +75,19 @@ def write_text(out: TextIO, rows: Iterable[Row], *, suffix: str, line_end: str =
     return len(flat)
 
 
-READERS = {".jsonl": _read_jsonl, ".csv": _read_csv, ".parquet": _read_parquet}
+def _as_cell(value: Any) -> Any:
+    """A value of a CSV row: a text is no formula, whoever wrote it."""
+    if isinstance(value, dict | list | tuple):
+        return json.dumps(value, ensure_ascii=False)
+    return disarm(value) if isinstance(value, str) else value
+
 
 Record = TypeVar("Record", Exchange, Rating, Judgment)
 Kind = TypeVar("Kind")
 MAX_TEXT = 100_000  # characters; a longer text is a mistake far more often than a reply
-SHARD = 1 << 40  # a place is a shard's number times this, and the line
 
 
-def stop_at_bad_row(bad: BadRow) -> NoReturn:
-    """The default: the first bad row ends the command."""
-    raise UserError(f"{bad}\nMend the row, or set bad rows aside with --skip-invalid.")
+SHOWN_TABLES: Final = 4  # each with a line of its own; more are told together
 
 
 def read_exchanges(source: Source, *, on_bad: OnBad = stop_at_bad_row) -> Iterator[Exchange]:
@@ -205,48 +95,151 @@ def read_exchanges(source: Source, *, on_bad: OnBad = stop_at_bad_row) -> Iterat
     return iter(Exchanges(source, on_bad=on_bad))
 
 
+def read_responses(
+    places: Iterable[str | Path],
+    columns: Columns = NONE_NAMED,
+    *,
+    on_bad: OnBad = stop_at_bad_row,
+    unit: str = REPLY,
+) -> "Exchanges":
+    """The exchanges of files in any shape that we know, several as one; iterate, then ask how they `said`.
+
+    `columns` are those that a person named. Models without a name are called after their file.
+    """
+    return Exchanges(find_sources(list(places), columns), on_bad=on_bad, unit=unit)
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a source holds: its digest, how many exchanges, and what there is to say of how it was read."""
+
+    digest: str
+    count: int
+    said: tuple[str, ...]
+
+
 def survey_exchanges(
-    source: Source, *, limit: int | None = None, on_bad: OnBad = stop_at_bad_row
-) -> tuple[str, int]:
-    """The digest of a source and how many exchanges it has, none counted beyond `limit`; reads it once."""
-    if limit is not None:
-        count = sum(1 for _ in islice(read_exchanges(source, on_bad=on_bad), limit))
-        return digest_source(source), count
-    digests: list[str] = []
-    count = sum(1 for _ in Exchanges(source, on_bad=on_bad, digests=digests))
-    return digest_source(source, digests), count
+    source: Source, *, limit: int | None = None, on_bad: OnBad = stop_at_bad_row, unit: str = REPLY
+) -> Survey:
+    """What a source holds, none counted beyond `limit`; reads it once."""
+    digests: list[str] | None = [] if limit is None else None
+    exchanges = Exchanges(source, on_bad=on_bad, digests=digests, unit=unit)
+    count = sum(1 for _ in islice(exchanges, limit))
+    return Survey(digest_source(source, digests), count, tuple(exchanges.said()))
+
+
+FIRST_ROWS: Final = 200  # by which a source is known to hold conversations
+
+
+def notice_unit(source: Source) -> str:
+    """What the rows of a source are to be judged as: replies, or whole conversations.
+
+    Conversations are rows that name one together with others, or a column that holds all turns, if most of
+    its first rows hold several replies. A reply with its `dialogue` beside it stays a reply.
+    """
+    exchanges = Exchanges(source, on_bad=lambda bad: None)
+    first = list(islice(exchanges, FIRST_ROWS))
+    named = Counter((row.model, name) for row in first if (name := conversation_id(row)) is not None)
+    fit = exchanges.tables[-1].fit if exchanges.tables else None
+    is_whole = bool(fit and fit.is_conversation) and 2 * sum(map(has_earlier_replies, first)) > len(first)
+    return CONVERSATION if is_whole or max(named.values(), default=0) > 1 else REPLY
 
 
 class Exchanges:
-    """Every valid exchange of a source, in order, and where the last that came stood: its shard and line.
+    """Every valid exchange of a source, in order, and where the last that came stood: its shard and place.
 
-    Rows without an id are known by their line; where there are several shards, by name and line.
+    With `unit` a whole conversation, rows that belong to one are put together.
+
+    Rows without an id are known by their line; where there are several shards, by name and line. An id that
+    another model's response has already gets its own model's name behind it.
     """
 
-    def __init__(self, source: Source, *, on_bad: OnBad = stop_at_bad_row, digests: Digests = None) -> None:
-        self.source, self._on_bad, self._digests = source, on_bad, digests
-        self.shard = self.line = 0
+    def __init__(
+        self,
+        source: Source,
+        *,
+        on_bad: OnBad = stop_at_bad_row,
+        digests: Digests = None,
+        unit: str = REPLY,
+    ) -> None:
+        self.source, self._on_bad, self._digests, self._unit = source, on_bad, digests, unit
+        self.shard = self.place = 0
+        self.is_renamed = False
+        self.tables: list[TableRows] = []
 
     def __iter__(self) -> Iterator[Exchange]:
-        shards, seen = shards_of(self.source), Places()
-        for shard, (name, table) in enumerate(shards):
-            on_bad = _in_shard(name, self._on_bad)
-            for line, exchange, raw in _read_records(table, Exchange, on_bad, name, self._digests):
-                place = shard * SHARD + line
-                earlier = seen.note(exchange.id, place)
-                if earlier == place:
-                    self.shard, self.line = shard, line
+        return join_conversations(self._rows()) if self._unit == CONVERSATION else self._rows()
+
+    def _rows(self) -> Iterator[Exchange]:
+        shards, seen, models = shards_of(self.source), Places(), dict[str, int]()
+        self.tables = []
+        for shard, (name, _) in enumerate(shards):
+            rows = TableRows(self.source, shard, on_bad=self._on_bad, digests=self._digests)
+            rows.is_whole = self._unit == CONVERSATION
+            self.tables.append(rows)
+            for place, exchange, raw in _exchanges(rows):
+                if (model := models.get(exchange.model)) is None:
+                    model = models[exchange.model] = min(len(models), MOST_MODELS - 1)
+                mark = (shard << MODEL_BITS | model) << PLACE_BITS | place
+                earlier = seen.note(exchange.id, mark)
+                is_renamed = earlier != mark and earlier >> PLACE_BITS & MOST_MODELS - 1 != model
+                if is_renamed:
+                    exchange = replace(exchange, id=f"{exchange.id}/{exchange.model}")
+                    rows.has_renamed = True
+                    earlier = seen.note(exchange.id, mark)
+                if earlier == mark:
+                    self.shard, self.place, self.is_renamed = shard, place, is_renamed
+                    rows.count += 1
                     yield exchange
                     continue
-                there = f"line {earlier % SHARD}"
+                there = f"line {(earlier & (1 << PLACE_BITS) - 1) >> PART_BITS}"
                 if name:
-                    there += f" of {shards[earlier // SHARD][0]}"
+                    there += f" of {shards[earlier >> PLACE_BITS + MODEL_BITS][0]}"
                 problem = f"id: {exchange.id!r} stands at {there} already"
-                on_bad(BadRow(table, line, f"{problem}; give each response its own id, or none", raw))
+                rows.set_aside(place >> PART_BITS, f"{problem}; give each response its own id, or none", raw)
+
+    def said(self) -> list[str]:
+        """How the tables were read that were iterated over, as far as that needs a word."""
+        told = [rows for rows in self.tables if rows.needs_word]
+        if len(told) <= SHOWN_TABLES:
+            return [rows.say(rows.name or rows.table.name, rows.read, rows.count) for rows in told]
+        alike: dict[str, list[TableRows]] = {}
+        for rows in told:
+            alike.setdefault(rows.say("", 0, 0), []).append(rows)
+        return [
+            group[0].say(
+                f"{len(group)} files" if len(group) > 1 else group[0].name,
+                sum(rows.read for rows in group),
+                sum(rows.count for rows in group),
+            )
+            for group in alike.values()
+        ]
 
 
-def _in_shard(name: str, on_bad: OnBad) -> OnBad:
-    return (lambda bad: on_bad(replace(bad, shard=name))) if name else on_bad
+def _exchanges(rows: TableRows) -> Iterator[tuple[int, Exchange, Row]]:
+    """Every exchange of a table that is valid by itself, with its place and the row it comes from."""
+    make, is_named = make_record(Exchange, rows.name, rows.model), bool(rows.model)
+    is_ours = rows.fit is None
+    for line, row in rows.replies():
+        rows.read += 1
+        try:
+            if is_ours and not is_named:  # the plain path, which millions of rows take
+                yield line << PART_BITS, make(line, row), row
+                continue
+            parts = rows.parts(line, row)
+        except UserError as problem:
+            how = "" if is_ours else f" (the file is read as {rows.recognised.says})"
+            rows.set_aside(line, f"{problem}{how}", row)
+            continue
+        for number, part in enumerate(parts):
+            if is_named and part.get("model") is None:
+                rows.lacks_model = True
+            try:
+                exchange = make(line, part)
+            except UserError as problem:
+                rows.set_aside(line, str(problem), row)
+            else:
+                yield line << PART_BITS | number, exchange, row
 
 
 def read_ratings(path: Path, *, on_bad: OnBad = stop_at_bad_row) -> Iterator[Rating]:
@@ -282,27 +275,16 @@ def judgment_check() -> Callable[[Row], bool]:
     return is_judgment
 
 
-def read_rows(
-    path: Table, *, on_bad: OnBad = stop_at_bad_row, digests: Digests = None
-) -> Iterator[tuple[int, Row]]:
-    """Raw rows with their line numbers, from any of the three formats."""
-    check_table(path)
-    with store_errors(path) if isinstance(path, Remote) else nullcontext():
-        yield from READERS[path.suffix.lower()](path, on_bad, digests)
-
-
 def write_rows(path: Path, rows: Iterable[Any]) -> int:
     """Write records or plain rows in the format the suffix asks for, atomically; returns the count."""
     suffix = path.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise UserError(f"{path}: unknown kind of file; use one of {', '.join(SUFFIXES)}")
+    if suffix not in WRITTEN:
+        raise UserError(f"{path}: unknown kind of file; use one of {', '.join(WRITTEN)}")
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as partial:
             if suffix == ".parquet":
-                import pyarrow as arrow
-                import pyarrow.parquet as parquet
-
+                arrow, parquet = load_parquet(path)
                 table = arrow.Table.from_pylist([to_row(row) for row in rows])
                 parquet.write_table(table, partial)
                 return int(table.num_rows)
@@ -312,42 +294,60 @@ def write_rows(path: Path, rows: Iterable[Any]) -> int:
 
 def to_row(record: Any) -> Row:
     """A record as a flat row: empty optional fields left out, unknown keys back in their place."""
+    # By hand, since `asdict` copies every value and would take longer than a quick judge.
+    if isinstance(record, Judgment):
+        row = dict(zip(JUDGMENT_FIELDS, TAKE_FIELDS(record), strict=True))
+        for name in SELDOM_GIVEN:
+            if row[name] is None:
+                del row[name]
+        return row
     if isinstance(record, Mapping):
         return dict(record)
-    # By hand, since `asdict` copies every value and would take longer than a quick judge.
     row = {name: getattr(record, name) for name in record.__slots__}
-    if isinstance(record, Judgment):
-        for name in ("flag", "components", "decided_by"):
-            if row[name] is None:
-                del row[name]  # few judgments have one
-        return row
     extra = row.pop("extra")
     if "dialogue" in row:
         row["dialogue"] = [asdict(turn) for turn in record.dialogue]
     return {key: value for key, value in row.items() if value not in (None, [])} | dict(extra)
 
 
-def _read_records(
-    path: Table, kind: type[Record], on_bad: OnBad, shard: str = "", digests: Digests = None
-) -> Iterator[tuple[int, Record, Row]]:
-    make = make_record(kind, shard)
-    for line, row in read_rows(path, on_bad=on_bad, digests=digests):
+def _read_records(path: Table, kind: type[Record], on_bad: OnBad) -> Iterator[tuple[int, Record, Row]]:
+    make = make_record(kind)
+    for line, row in read_rows(path, on_bad=on_bad):
         try:
             yield line, make(line, row), row
         except UserError as problem:
             on_bad(BadRow(path, line, str(problem), row))
 
 
-def make_record(kind: type[Record], shard: str = "") -> Callable[[int, Row], Record]:
-    """What makes a record of a line and its row; its `UserError` starts with the field that is wrong."""
-    from pydantic import TypeAdapter, ValidationError
+def make_record(kind: type[Record], shard: str = "", model: str = "") -> Callable[[int, Row], Record]:
+    """What makes a record of a line and its row; its `UserError` starts with the field that is wrong.
 
-    validate = TypeAdapter(kind).validator.validate_python
+    A row that names no model has `model`.
+    """
+    from pydantic import ValidationError
+
+    validate = _adapter(kind).validator.validate_python
     names = {item.name for item in fields(kind)} - {"extra"}
 
+    needed = {"id", "model"} if model else {"id"}
+    is_judgment, is_exchange = issubclass(kind, Judgment), issubclass(kind, Exchange)
+
     def make(line: int, row: Row) -> Record:
+        record: Record
+        if is_judgment or (is_exchange and needed <= row.keys() <= names):  # no need to shape it
+            try:
+                record = validate(row)
+                if not isinstance(record, Exchange) or (
+                    _is_text(record.prompt) and _is_text(record.response)
+                ):
+                    return record
+            except ValidationError:
+                pass  # what is wrong is found below, or set right
         try:
-            record: Record = validate(_shape(row, kind, names, f"{shard}:{line}" if shard else line))
+            shaped = _shape(row, kind, names, f"{shard}:{line}" if shard else line)
+            if model:
+                shaped.setdefault("model", model)
+            record = validate(shaped)
         except ValidationError as error:
             field, problem = first_problem(error)
             first = error.errors(include_url=False)[0]
@@ -362,6 +362,10 @@ def make_record(kind: type[Record], shard: str = "") -> Callable[[int, Row], Rec
         return record
 
     return make
+
+
+def _is_text(text: str) -> bool:
+    return 0 < len(text) <= MAX_TEXT and not text.isspace()
 
 
 @cache
@@ -384,8 +388,10 @@ def _shape(row: Row, kind: type, names: set[str], line: int | str) -> Row:
         shaped["id"] = str(identity)
     if kind is Rating:
         rating = shaped.get("rating")
-        if isinstance(rating, str) and rating.strip().title() in LABELS:
-            shaped["rating"] = LABELS.index(rating.strip().title()) + 1
+        if isinstance(rating, str):
+            title = rating.strip().title()
+            label = "Okay" if title == "Ok" else title
+            shaped["rating"] = LABELS.index(label) + 1 if label in LABELS else rating
         for key in ("rater", "batch"):
             if isinstance(shaped.get(key), int):
                 shaped[key] = str(shaped[key])
@@ -404,14 +410,27 @@ def first_problem(error: Any) -> tuple[str, str]:
     return field, f"{first['msg'][0].lower()}{first['msg'][1:]}"
 
 
-def validate(kind: type[Kind], table: Any, place: str, **named: str) -> Kind:
+_ADAPTERS: Final[dict[type[Any], Any]] = {}
+
+
+def _adapter(kind: type[Any]) -> Any:
+    """Made once for each kind of record: making it takes milliseconds."""
+    from pydantic import TypeAdapter
+
+    if kind not in _ADAPTERS:
+        _ADAPTERS[kind] = TypeAdapter(kind)
+    return _ADAPTERS[kind]
+
+
+def validate(kind: type[Kind], table: Any, place: str, **named: str | int) -> Kind:
     """A record of a table that a person wrote; what is wrong is said with its place and field."""
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
     if not isinstance(table, dict):
         raise UserError(f"{place}: a table was expected")
     try:
-        return TypeAdapter(kind).validate_python({**table, **named})
+        record: Kind = _adapter(kind).validate_python({**table, **named})
+        return record
     except ValidationError as error:
         raise UserError(f"{place}: {': '.join(first_problem(error))}") from error
 
@@ -425,21 +444,54 @@ def stop_at_bad_prompt(bad: BadRow) -> None:
     raise UserError(f"{bad}\nMend the row, or take it out.")
 
 
-def read_prompts(path: Path, *, on_bad: OnBad = stop_at_bad_prompt) -> Iterator[Exchange]:
-    """Every prompt of a file, in order, as an exchange whose response is still empty.
+def read_prompts(source: Source, *, on_bad: OnBad = stop_at_bad_prompt) -> Iterator[Exchange]:
+    """Every prompt of a source, in order, as an exchange whose response is still empty."""
+    return iter(Prompts(source, on_bad=on_bad))
 
-    A response and its model are left out where a row has them; other unknown keys are kept.
+
+class Prompts:
+    """Every prompt of a source, in order, as an exchange whose response is still empty.
+
+    A response and its model are left out where a row has them; other unknown keys are kept. Where a table is
+    not in our own columns, a prompt that several models answered comes once.
     """
-    make, first_seen = make_record(Exchange), dict[str, int]()
-    for line, row in read_rows(path, on_bad=on_bad):
-        asked = {key: value for key, value in row.items() if key not in ABOUT_ANOTHER_RESPONSE}
-        try:
-            # Checked as any exchange is, with some word in place of the response that is still to come.
-            prompt = replace(make(line, {**asked, "response": "to come"}), response="")
-            if (earlier := first_seen.setdefault(prompt.id, line)) != line:
-                there = f"{prompt.id!r} stands at line {earlier} already"
-                raise UserError(f"id: {there}; give each prompt its own id, or none")
-        except UserError as problem:
-            on_bad(BadRow(path, line, str(problem), row))
-        else:
-            yield prompt
+
+    def __init__(self, source: Source, *, on_bad: OnBad = stop_at_bad_prompt) -> None:
+        self.source, self._on_bad = source, on_bad
+        self.tables: list[TableRows] = []
+
+    def __iter__(self) -> Iterator[Exchange]:
+        make, first_seen, asked = make_record(Exchange), dict[str, int](), set[str]()
+        self.tables = []
+        for shard in range(len(shards_of(self.source))):
+            rows = TableRows(self.source, shard, on_bad=self._on_bad, needs_reply=False)
+            self.tables.append(rows)
+            for line, row in rows.rows():
+                try:
+                    for part in rows.parts(line, row)[:1]:
+                        kept = {
+                            key: value for key, value in part.items() if key not in ABOUT_ANOTHER_RESPONSE
+                        }
+                        # Checked as any exchange is, with some word in place of the response to come.
+                        prompt = replace(make(line, {**kept, "response": "to come"}), response="")
+                        if rows.fit is not None:
+                            if prompt.content_digest in asked:
+                                continue
+                            asked.add(prompt.content_digest)
+                            prompt = replace(prompt, id=prompt.id.removesuffix(f"/{part.get('model')}"))
+                        if (earlier := first_seen.setdefault(prompt.id, line)) != line:
+                            there = f"{prompt.id!r} stands at line {earlier} already"
+                            raise UserError(f"id: {there}; give each prompt its own id, or none")
+                        rows.count += 1
+                        yield prompt
+                    rows.read += 1
+                except UserError as problem:
+                    rows.set_aside(line, str(problem), row)
+
+    def said(self) -> list[str]:
+        """How the tables were read, as far as that needs a word."""
+        return [
+            f"Read {rows.count:,} prompts of {rows.name or rows.table.name} as {rows.recognised.says}"
+            for rows in self.tables
+            if rows.needs_word
+        ]

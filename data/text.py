@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 UNDEFINED = "undefined"
 MINUS = "\N{MINUS SIGN}"
+FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")  # wide forms of = + - @ do as well
+NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 
 
 class HasEnds(Protocol):
@@ -55,6 +57,25 @@ def printable(text: str) -> str:
     True
     """
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+
+
+def printable_lines(text: str) -> str:
+    """Make a text of several lines safe for a terminal, such as an error that quotes a file or a server."""
+    return "\n".join(printable(line) for line in text.split("\n"))
+
+
+def disarm(cell: str) -> str:
+    """Write a text so that no spreadsheet takes it for a formula; `rearm` gives it back as it was.
+
+    >>> disarm("=HYPERLINK(A1)"), disarm("- I hear you"), disarm("-5"), rearm(disarm("'@home")) == "'@home"
+    ("'=HYPERLINK(A1)", "'- I hear you", '-5', True)
+    """
+    return f"'{cell}" if FORMULA.match(cell) and not NUMBER.fullmatch(cell) else cell
+
+
+def rearm(cell: str) -> str:
+    """Read a text that `disarm` wrote, or a spreadsheet's own mark for text that is no formula."""
+    return cell[1:] if cell.startswith("'") and FORMULA.match(cell) else cell
 
 
 def listed(names: Sequence[str]) -> str:
@@ -212,10 +233,10 @@ def money(dollars: float | None) -> str:
     """Print US dollars, as exact as they are few.
 
     >>> money(12.345), money(0.00123), money(0.0), money(None)
-    ('$12.35', '$0.0012', '$0.00', 'undefined')
+    ('$12.35', '$0.0012', '$0.00', 'not priced')
     """
     if dollars is None:
-        return UNDEFINED
+        return "not priced"
     return f"${dollars:,.2f}" if dollars >= 0.1 or not dollars else f"${dollars:.4f}"
 
 

@@ -6,9 +6,11 @@ from typing import Final
 
 from data.errors import UserError
 from data.importers.conversations import import_ieval, import_judging_empathy
+from data.importers.dstc9 import import_dstc9
 from data.importers.empathetic_exchanges import import_empathetic_exchanges
 from data.importers.empathy_study import import_empathy_study, import_empathy_study_ratings
 from data.importers.epitome import import_epitome
+from data.importers.esconv import import_esconv
 from data.importers.intake import Imported
 from data.importers.mental_align import import_mental_align
 
@@ -28,5 +30,7 @@ SOURCES: Final[Mapping[str, Callable[[Path], Imported]]] = {
     "empathetic-exchanges": import_empathetic_exchanges,
     "ieval": import_ieval,
     "epitome": import_epitome,
+    "esconv": import_esconv,
+    "dep": import_dstc9,
     "mental-align": import_mental_align,
 }

@@ -3,7 +3,6 @@
 The response is the listener's last turn, the prompt the speaker's before it, `dialogue` what came earlier.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -19,15 +18,16 @@ from data.importers.intake import (
     Scale,
     find_files,
     read_header,
+    read_objects,
     read_score,
     read_teq,
     read_text,
 )
+from data.readers.whole_conversations import LISTENER, SPEAKER
 from data.records import Exchange, Rating, Turn
 
-SPEAKER, LISTENER = "speaker", "listener"
-ROLES = {"Seeker": SPEAKER, "Supporter": LISTENER}
-TURN_START = re.compile(r"\s*(Seeker|Supporter):(.*)", re.DOTALL)
+ROLES = {"Seeker": SPEAKER, "Supporter": LISTENER, "Speaker": SPEAKER, "Listener": LISTENER}
+TURN_START = re.compile(rf"\s*({'|'.join(ROLES)}):(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ IEVAL_SCALES: dict[str, Scale] = dict.fromkeys(("P", "^P", "A", "^A", "EU", "ER"
 IEVAL_SCALES["Rating"] = (1, 3)
 
 
-def parse_transcript(text: str) -> list[Turn]:
+def parse_transcript(text: str, column: str = "full_conversation") -> list[Turn]:
     """The turns of a "Seeker: … / Supporter: …" text; a line without a name goes on with the turn before.
 
     >>> [turn.speaker for turn in parse_transcript("Seeker: I lost.\\nSupporter: Oh no.\\nWhat happened?")]
@@ -66,7 +66,7 @@ def parse_transcript(text: str) -> list[Turn]:
         elif turns:
             turns[-1][1].append(line)
         elif line.strip():
-            raise BadCell("full_conversation: does not start with 'Seeker:' or 'Supporter:'")
+            raise BadCell(f"{column}: does not start with {':, '.join(ROLES)}:")
     return [Turn(speaker=speaker, text="\n".join(lines).strip()) for speaker, lines in turns]
 
 
@@ -208,14 +208,8 @@ def _take_corpus_ratings(intake: Intake, table: Path, name: str) -> list[str]:
 def import_ieval(path: Path) -> Imported:
     """Short dialogues with four chatbots, each worker rating all four on the same situations."""
     (file,) = find_files(path, "ieval_data.json")
-    try:
-        workers = json.loads(file.read_text(encoding="utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{file}: not JSON: {error}") from error
-    if not isinstance(workers, list) or not all(isinstance(worker, dict) for worker in workers):
-        raise UserError(f"{file}: expected a list with one object per worker")
     intake = Intake(path)
-    for number, worker in enumerate(workers):
+    for number, worker in enumerate(read_objects(file)):
         for sentiment in ("positive", "negative"):
             if not isinstance(worker.get(sentiment), dict):
                 place = intake.place(file, f"worker-{number}/{sentiment}")

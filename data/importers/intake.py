@@ -2,6 +2,7 @@
 
 import ast
 import csv
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -119,6 +120,17 @@ def find_files(path: Path, *names: str) -> list[Path]:
     if not files:
         raise UserError(f"{path}: expected a file {' or '.join(names)} in this folder")
     return files
+
+
+def read_objects(path: Path) -> list[dict[str, Any]]:
+    """The objects of a JSON file that holds one list of them."""
+    try:
+        objects = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: not JSON: {error}") from error
+    if not isinstance(objects, list) or not all(isinstance(item, dict) for item in objects):
+        raise UserError(f"{path}: expected a list of objects")
+    return objects
 
 
 def read_header(path: Path) -> list[str]:

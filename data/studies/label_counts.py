@@ -7,7 +7,7 @@ from pathlib import Path
 
 from data.records import LABELS
 
-EMPATHY_STUDY = Path(__file__).parent / "studies" / "empathy-study-counts.csv"
+EMPATHY_STUDY = Path(__file__).parent / "empathy-study-counts.csv"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,177 @@
+"""Choices between two replies: who chose which, whatever the sheet calls the winner and the two sides.
+
+A choice says which reply is better and not how good either is. So it can tell how far a judge agrees, and
+which model is chosen; it cannot calibrate a judge's levels.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from data.errors import UserError
+from data.rating_files.ai_raters import count_ai_ratings, is_ai
+from data.rating_files.rating_columns import SIDES, bare_name, find_columns, find_sides
+from data.rating_files.rating_sheet import (
+    ONE_RATER,
+    Replies,
+    Sheet,
+    SheetOptions,
+    name_text,
+    say_set_aside,
+)
+from data.readers.file_formats import BadRow, Header, OnBad, Row
+from data.readers.table_rows import read_rows, stop_at_bad_row
+
+Winner = Literal["one", "other", "tie"]
+WINNERS: Final[Mapping[Winner, frozenset[str]]] = {
+    "one": frozenset({"a", "1", "left", "first", "modela", "model1", "responsea", "response1", "answera"}),
+    "other": frozenset(
+        {"b", "2", "right", "second", "modelb", "model2", "responseb", "response2", "answerb"}
+    ),
+    "tie": frozenset(
+        {
+            "tie",
+            "draw",
+            "equal",
+            "same",
+            "both",
+            "neither",
+            "tiebothbad",
+            "bothbad",
+            "bothgood",
+            "nopreference",
+        }
+    ),
+}
+COMMON: Final = ("id", "prompt", "situation", "emotion")  # of both sides
+NO_WINNER: Final = "{value!r} is neither side; write a, b or tie, or the chosen reply's model or id"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One person's choice: the replies by id, where that is known, their models, and which is better."""
+
+    rater: str
+    winner: Winner
+    ids: tuple[str, str]
+    models: tuple[str, str]
+    prompt: str
+
+
+ChoiceSheet = Sheet[Choice]
+
+
+def are_choices(path: Path, columns: Mapping[str, str] | None = None) -> bool:
+    """Whether a table holds choices between two replies: by its first row."""
+    _, row = next(iter(read_rows(path, on_bad=lambda bad: None)), (0, {}))
+    return "rating" not in find_columns(row, columns) and bool(find_sides(row, columns))
+
+
+def read_choices(
+    path: Path, options: SheetOptions | None = None, *, replies: Replies | None = None
+) -> ChoiceSheet:
+    """The choices of a file; with `replies` both sides must be among them, by id, model or texts."""
+    options = options or SheetOptions()
+    bad: list[BadRow] = []
+    on_bad: OnBad = bad.append if options.skip_invalid else stop_at_bad_row
+    header = Header()
+    rows = list(read_rows(path, on_bad=on_bad, header=header))
+    headers = list(dict.fromkeys(key for _, row in rows for key in row))
+    columns, sides = find_columns(headers, options.columns), find_sides(headers, options.columns)
+    choices, ais = [], set()
+    for line, row in rows:
+        try:
+            made = _read_choice(row, columns, sides, line, replies)
+        except UserError as problem:
+            on_bad(BadRow(path, line, str(problem), row))
+            continue
+        choices.append(made)
+        kind = row.get(columns.get("rater_kind", ""))
+        if is_ai(made.rater, str(kind) if kind is not None else None, declared=options.ai_raters):
+            ais.add(made.rater)
+    how = f"of column {sides['winner']!r}" if "winner" in sides else "chosen before rejected"
+    notes = [f"{path.name}: {note}" for note in (*header.notes, f"choices between two replies, {how}")]
+    if "rater" not in columns:
+        notes.append(
+            f"{path.name}: warning: no column tells who chose, so all choices count as one person's, and"
+            " figures hold for that person only; add a column `rater`, or --column rater=NAME"
+        )
+    return ChoiceSheet(
+        people=tuple(item for item in choices if item.rater not in ais),
+        by_ai=tuple(item for item in choices if item.rater in ais),
+        notes=(*notes, *say_set_aside(bad)),
+    )
+
+
+def people_first(sheet: ChoiceSheet, *, raters: Sequence[str] = ()) -> ChoiceSheet:
+    """The choices by these raters, or all; AIs' are set aside where people chose too, and it is told."""
+    people, by_ai = (
+        tuple(item for item in choices if not raters or item.rater in raters)
+        for choices in (sheet.people, sheet.by_ai)
+    )
+    if not people and not by_ai:
+        raise UserError(f"choices: none by {', '.join(raters) or 'anyone'}")
+    if not people or not by_ai:
+        return replace(sheet, people=people, by_ai=by_ai)
+    told = count_ai_ratings(Counter(item.rater for item in by_ai), "choice")
+    return replace(sheet, people=people, by_ai=(), notes=(*sheet.notes, told))
+
+
+def _read_choice(
+    row: Row, columns: Mapping[str, str], sides: Mapping[str, str], line: int, replies: Replies | None
+) -> Choice:
+    rater = name_text(row.get(columns["rater"])) if "rater" in columns else ONE_RATER
+    if not rater:
+        raise UserError("rater: missing or empty; every row needs it")
+    halves = [
+        {key[:-2]: row.get(name) for key, name in sides.items() if key[-2:] == f"_{side}"} for side in SIDES
+    ]
+    common = {field: row.get(columns[field]) for field in COMMON if field in columns}
+    models = [name_text(half.get("model")) for half in halves]
+    ids = [_find_reply({**common, **half}, replies) for half in halves]
+    said = row.get(sides["winner"]) if "winner" in sides else "a"
+    prompt = name_text(common.get("prompt") or common.get("id")) or str(line)
+    return Choice(
+        rater=rater,
+        winner=_winner(said, models, [name_text(half.get("id")) for half in halves]),
+        ids=(ids[0], ids[1]),
+        models=(models[0] or replies_model(ids[0], replies), models[1] or replies_model(ids[1], replies)),
+        prompt=prompt,
+    )
+
+
+def replies_model(identity: str, replies: Replies | None) -> str:
+    """The model of a reply that is known; else nothing."""
+    return replies.models.get(identity, "") if replies is not None else ""
+
+
+def _winner(value: Any, models: Sequence[str], ids: Sequence[str]) -> Winner:
+    text = name_text(value)
+    if not text:
+        raise UserError("winner: missing or empty; every row needs it")
+    for names in (models, ids):
+        named = [name.casefold() == text.casefold() for name in names]
+        if sum(named) == 1:
+            return "one" if named[0] else "other"
+    for winner, words in WINNERS.items():
+        if bare_name(text) in words:
+            return winner
+    raise UserError(f"winner: {NO_WINNER.format(value=text[:40])}")
+
+
+def _find_reply(half: Mapping[str, Any], replies: Replies | None) -> str:
+    identity, model = name_text(half.get("id")), name_text(half.get("model"))
+    if replies is None:
+        return identity
+    if identity:
+        found = replies.find_id(identity, model)
+        if found in replies.ids and (not model or replies.models[found] == model):
+            return found
+    if half.get("prompt") is not None and half.get("response") is not None:
+        return replies.find_text({**half, "model": model or None})
+    of = f" of {model}" if model else ""
+    raise UserError(
+        f"id: no judged reply{of} is known as {identity!r}; give prompt and response_a, response_b"
+    )

@@ -1,0 +1,344 @@
+"""A file of ratings read: whatever its headers and scale, by people or AIs, of replies known by id or text.
+
+What was understood is told in sentences for the person who brought the file: `RatingSheet.notes`.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from data.errors import UserError
+from data.judgments import first_number, plain_id
+from data.rating_files.ai_raters import is_ai
+from data.rating_files.rating_columns import find_columns, find_sides, known_row, say_missing
+from data.rating_files.rating_words import Cut, RatingScale, cut_of, find_scale
+from data.readers.file_formats import BadRow, Header, OnBad, Row
+from data.readers.table_rows import read_rows, stop_at_bad_row
+from data.records import LABELS, UNNAMED_MODEL, Exchange, Judgment, Rating
+from data.tables import make_record
+
+ONE_RATER: Final = "one rater"
+SHOWN: Final = 3  # of the rows set aside
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SheetOptions:
+    """How a person says a file is to be read; what is left open is found out, and told.
+
+    `scale` is that of the ratings, `cut` the lowest levels that are Okay and Good, `columns` the headers by
+    what they hold. `ai_raters` names raters who are AIs, or "all". With `skip_invalid` bad rows are counted.
+    Ratings of another `dimension` are left out.
+    """
+
+    scale: tuple[str, ...] | None = None
+    cut: tuple[str, ...] | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    ai_raters: tuple[str, ...] = ()
+    dimension: str = "empathy"
+    is_rounding: bool = False
+    skip_invalid: bool = False
+
+
+class Given(Protocol):
+    """What somebody gave: a rating, or a choice."""
+
+    @property
+    def rater(self) -> str: ...
+
+
+Item = TypeVar("Item", bound=Given)
+
+
+@dataclass(frozen=True, kw_only=True)  # without slots: in Python 3.11 they do not go with Generic
+class Sheet(Generic[Item]):
+    """What people gave, what AIs gave apart, and what to tell of how the file was read."""
+
+    people: tuple[Item, ...]
+    by_ai: tuple[Item, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ai_raters(self) -> dict[str, int]:
+        """How much each AI gave."""
+        return dict(Counter(item.rater for item in self.by_ai))
+
+
+RatingSheet = Sheet[Rating]
+
+
+class Replies:
+    """The replies that ratings may be about: by id, by id and model, or by their texts."""
+
+    def __init__(self, judgments: Iterable[Judgment] = (), exchanges: Iterable[Exchange] = ()) -> None:
+        self.models: dict[str, str] = {}  # by id
+        self._by_text: dict[tuple[str, str], dict[str, str]] = {}  # the model of each id with these texts
+        self._by_content: dict[str, dict[str, str]] = {}
+        self._of_model: dict[tuple[str, str], str] = {}
+        self._shared: set[str] = set()  # ids that stand for replies of several models
+        for judgment in judgments:
+            self._note(judgment.id, judgment.model)
+            if judgment.content:
+                self._by_content.setdefault(judgment.content, {})[judgment.id] = judgment.model
+        for exchange in exchanges:
+            self._note(exchange.id, exchange.model)
+            texts = (_plain_text(exchange.prompt), _plain_text(exchange.response))
+            self._by_text.setdefault(texts, {})[exchange.id] = exchange.model
+
+    @property
+    def ids(self) -> Collection[str]:
+        """What the replies are known by."""
+        return self.models.keys()
+
+    def _note(self, identity: str, model: str) -> None:
+        plain = plain_id(identity, model)
+        if model == UNNAMED_MODEL and identity in self.models:
+            return  # a file may leave out the name that its run knows
+        self.models[identity] = model
+        self._of_model[plain, model] = identity
+        if plain != identity:
+            self._shared.add(plain)
+
+    def find_id(self, identity: str, model: str) -> str:
+        """The reply of this id; where models share ids, that of the model named."""
+        if (own := self._of_model.get((identity, model))) is not None:
+            return own
+        if identity in self._shared:
+            raise UserError(
+                f"id: {identity!r} is a reply of more than one model; add a column `model` to the ratings"
+            )
+        return identity
+
+    def find_content(self, digest: str, identity: str, model: str) -> str | None:
+        """The judged reply with this digest of its content, as `rate` writes it; None if there is none."""
+        found = self._by_content.get(digest, {})
+        named = [key for key, name in found.items() if name in (model, UNNAMED_MODEL)] or list(found)
+        return identity if identity in named else next(iter(named), None)
+
+    def find_text(self, row: Mapping[str, Any]) -> str:
+        """The reply with the same prompt and response; models with the same words are told by their name."""
+        prompt, response = str(row["prompt"]), str(row["response"])
+        found = self._by_text.get((_plain_text(prompt), _plain_text(response)), {})
+        for seen in () if found else _contents(row):
+            found = found or self._by_content.get(seen, {})
+        model = row.get("model")
+        named = [key for key, name in found.items() if model is None or name in (str(model), UNNAMED_MODEL)]
+        if not named:
+            where = "" if self._by_text else "; a run keeps no texts: give its replies with --exchanges FILE"
+            raise UserError(f"response: no judged reply has this prompt and response{where}")
+        if len(named) > 1:
+            raise UserError(
+                f"response: {', '.join(map(repr, named[:SHOWN]))} have this prompt and response;"
+                " add a column `id` or `model`"
+            )
+        return named[0]
+
+
+def read_sheet(
+    path: Path,
+    options: SheetOptions | None = None,
+    *,
+    replies: Replies | None = None,
+    target: Sequence[str] = LABELS,
+) -> RatingSheet:
+    """The ratings of a file, on the judge's scale `target`.
+
+    With `replies` each rating must say which reply it is of, by id or by its texts; without, a row that has
+    no id is a reply of its own.
+    """
+    options = options or SheetOptions()
+    bad: list[BadRow] = []
+    on_bad: OnBad = bad.append if options.skip_invalid else stop_at_bad_row
+    header = Header()
+    rows = list(read_rows(path, on_bad=on_bad, header=header))
+    headers = list(dict.fromkeys(key for _, row in rows for key in row))
+    columns = find_columns(headers, options.columns)
+    if not rows and not bad:
+        raise UserError(f"{path}: empty; give a table with id, rater and rating")
+    if "rating" not in columns:
+        if find_sides(headers, options.columns):
+            raise UserError(
+                f"{path}: choices between two replies, which say what is better and not how good it is;"
+                f" `calibrate RUN {path.name}` tells how far a judge agrees with them, `compare {path.name}`"
+                " which model is chosen"
+            )
+        raise UserError(f"{path}: {say_missing('the rating', headers, option='rating')}")
+    reader = _SheetReader(path, columns, headers, options, replies, target, on_bad)
+    ratings = reader.read(rows)
+    ai = {
+        rating.rater for rating in ratings if is_ai(rating.rater, _kind(rating), declared=options.ai_raters)
+    }
+    return RatingSheet(
+        people=tuple(rating for rating in ratings if rating.rater not in ai),
+        by_ai=tuple(rating for rating in ratings if rating.rater in ai),
+        notes=(*(f"{path.name}: {note}" for note in header.notes), *reader.notes, *say_set_aside(bad)),
+    )
+
+
+class _SheetReader:
+    """One file under way: the columns it has, and what is told of it."""
+
+    def __init__(
+        self,
+        path: Path,
+        columns: Mapping[str, str],
+        headers: Sequence[str],
+        options: SheetOptions,
+        replies: Replies | None,
+        target: Sequence[str],
+        on_bad: OnBad,
+    ) -> None:
+        self.path, self.columns, self.headers, self.options = path, columns, headers, options
+        self.replies, self.target, self.on_bad = replies, tuple(target), on_bad
+        self.notes: list[str] = []
+        self.by_text = 0
+        if replies is not None and "id" not in columns and not {"prompt", "response"} <= set(columns):
+            what = "the reply that is rated (id, or prompt and response)"
+            raise UserError(f"{path}: {say_missing(what, headers, option='id')}")
+
+    def read(self, rows: Sequence[tuple[int, Row]]) -> list[Rating]:
+        every = [(line, known_row(row, self.columns), row) for line, row in rows]
+        known = [item for item in every if item[1].get("dimension") in (None, self.options.dimension)]
+        if every and not known:
+            raise UserError(f"{self.path}: none of the dimension {self.options.dimension!r}")
+        try:
+            scale = find_scale(
+                [row["rating"] for _, row, _ in known if row.get("rating") is not None],
+                column=self.columns["rating"],
+                declared=self.options.scale,
+            )
+        except UserError as problem:
+            raise UserError(f"{self.path}: {problem}") from None
+        cut = None if scale.levels == self.target else cut_of(scale, self.options.cut)
+        if cut is None and self.options.cut is not None:
+            raise UserError("--cut: the ratings are on the judge's scale already; leave it out")
+        if cut is not None and self.target != LABELS:
+            raise UserError(f"{self.path}: ratings {scale.ends}, and the judge's are not; say --scale")
+        self._tell(cut)
+        meet = self._ids_meet(row for _, row, _ in known)
+        make, ratings = make_record(Rating), []
+        for line, row, raw in known:
+            try:
+                ratings.append(make(line, self._rating_row(row, scale, cut, meet)))
+            except UserError as problem:
+                self.on_bad(BadRow(self.path, line, str(problem), raw))
+        if "rater" not in self.columns:
+            self._check_once(ratings)
+        if self.by_text:
+            self.notes.append(f"{self.path.name}: {self.by_text:,} ratings found their reply by its texts")
+        return ratings
+
+    def _check_once(self, ratings: Sequence[Rating]) -> None:
+        """One person rates a reply once: more of them are several people's, whom nothing tells apart."""
+        (identity, times), *_ = Counter(item.id for item in ratings).most_common(1) or [("", 0)]
+        if times > 1:
+            raise UserError(
+                f"{self.path}: {identity!r} is rated {times} times, and no column tells by whom;"
+                " add a column `rater`, or say which it is: --column rater=NAME"
+            )
+
+    def _tell(self, cut: Cut | None) -> None:
+        if cut is not None:
+            how = "as --cut says" if cut.is_stated else "thirds of the scale; --cut OKAY,GOOD sets another"
+            kind = {"thumbs": "thumbs", "stars": f"stars 1 to {len(cut.scale.levels)}"}.get(cut.scale.kind)
+            self.notes.append(
+                f"{self.path.name}: {kind or f'ratings {cut.scale.ends}'} read as {cut.say()} ({how})"
+            )
+        elif self.columns["rating"].casefold() != "rating":
+            self.notes.append(f"{self.path.name}: the ratings are those of column {self.columns['rating']!r}")
+        if "rater" not in self.columns:
+            self.notes.append(
+                f"{self.path.name}: warning: no column tells who rated, so all ratings count as one person's,"
+                " and figures hold for that person only; add a column `rater`, or --column rater=NAME"
+            )
+
+    def _ids_meet(self, rows: Iterable[Row]) -> bool:
+        """Whether the file's ids are those of the replies; if none is, texts may still say which is meant."""
+        if self.replies is None or not {"prompt", "response"} <= set(self.columns):
+            return True
+        for row in rows:
+            if row.get("id") is not None:
+                try:
+                    found = self.replies.find_id(name_text(row["id"]), name_text(row.get("model")))
+                except UserError:
+                    return True
+                if found in self.replies.ids:
+                    return True
+        return False
+
+    def _rating_row(self, row: Row, scale: RatingScale, cut: Cut | None, ids_meet: bool) -> Row:
+        made = {**row, "rating": self._value(row.get("rating"), scale, cut)}
+        if "rater" not in self.columns:
+            made["rater"] = ONE_RATER
+        for key in ("id", "rater", "batch"):
+            if made.get(key) is not None:
+                made[key] = name_text(made[key])
+        if self.replies is not None:
+            made["id"] = self._reply(row, ids_meet)
+        return made
+
+    def _reply(self, row: Row, ids_meet: bool) -> str:
+        assert self.replies is not None
+        digest, known_as, model = (name_text(row.get(key)) for key in ("content_digest", "id", "model"))
+        if digest and (found := self.replies.find_content(digest, known_as, model)) is not None:
+            return found
+        if (identity := name_text(row.get("id"))) and ids_meet:
+            return self.replies.find_id(identity, name_text(row.get("model")))
+        if row.get("prompt") is None or row.get("response") is None:
+            raise UserError("id: missing or empty; every row needs it, or the prompt and the response")
+        found = self.replies.find_text(row)
+        self.by_text += 1
+        return found
+
+    def _value(self, value: Any, scale: RatingScale, cut: Cut | None) -> float:
+        if value is None or str(value).strip() == "":
+            raise UserError("rating: missing or empty; every row needs it")
+        position = scale.position(value)
+        if position is None:
+            low = first_number(scale.levels)
+            ends = f"from {low} to {low + len(scale.levels) - 1}" if cut is None else scale.ends
+            options = "" if self.options.scale else "; other scales are stated, as --scale 1-5"
+            raise UserError(f"rating: {str(value)[:40]!r} is not on the scale {ends}{options}")
+        if cut is None:
+            return position + first_number(scale.levels) - 1
+        if position != int(position) and not self.options.is_rounding:
+            raise UserError(f"rating: {str(value)[:40]!r} lies between two levels; give each person's own")
+        return cut.rating(position)
+
+
+def name_text(value: Any) -> str:
+    """A name as text; a spreadsheet's 7.0 is 7.
+
+    >>> name_text(7.0), name_text(None)
+    ('7', '')
+    """
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return "" if value is None else str(value).strip()
+
+
+def _kind(rating: Rating) -> str | None:
+    kind = rating.extra.get("rater_kind")
+    return str(kind) if kind is not None else None
+
+
+def _contents(row: Mapping[str, Any]) -> Iterable[str]:
+    """The digests of what a judge may have seen of this reply: all that the row has, or the texts alone."""
+    bare = Exchange(id="", prompt=str(row["prompt"]), response=str(row["response"]))
+    situation, emotion = (str(row[key]) if row.get(key) else None for key in ("situation", "emotion"))
+    yield replace(bare, situation=situation, emotion=emotion).content_digest
+    yield bare.content_digest
+
+
+def _plain_text(text: str) -> str:
+    return " ".join(text.split())  # spreadsheets and pages change line ends and trailing spaces
+
+
+def say_set_aside(bad: Sequence[BadRow]) -> list[str]:
+    """How many rows were set aside, and why the first of them were."""
+    if not bad:
+        return []
+    first = "; ".join(map(str, bad[:SHOWN]))
+    more = f"; and {len(bad) - SHOWN} more" if len(bad) > SHOWN else ""
+    return [f"{len(bad):,} row{'s' if len(bad) != 1 else ''} set aside: {first}{more}"]

@@ -1,0 +1,216 @@
+"""What a rating says: a label however it is written, a thumb, stars, or a level of a scale; and its map.
+
+Ratings on another scale than Bad, Okay, Good are cut into these three. Which cut was taken is always said.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from data.errors import UserError
+from data.judgments import first_number, nearest_level, position_on
+from data.rating_files.rating_columns import bare_name
+from data.records import LABELS
+
+THUMBS: Final = ("down", "up")
+UP: Final = frozenset(
+    {"up", "thumbs up", "thumb up", "thumbsup", "\N{THUMBS UP SIGN}", "+1", "1", "true", "yes", "y"}
+    | {"like", "liked", "upvote", "positive"}
+)
+DOWN: Final = frozenset(
+    {"down", "thumbs down", "thumb down", "thumbsdown", "\N{THUMBS DOWN SIGN}", "-1", "0", "false", "no", "n"}
+    | {"dislike", "disliked", "downvote", "negative"}
+)
+STAR_COLUMNS: Final = frozenset({"stars", "star", "starrating"})
+STARS: Final = tuple("12345")
+OFF: Final = 0.05  # of the ratings: more numbers off the scale than this are on another scale, not mistakes
+_STAR: Final = re.compile("[\N{BLACK STAR}\N{WHITE MEDIUM STAR}\N{GLOWING STAR}]")
+_EMPTY_STAR: Final = re.compile("[\N{WHITE STAR}\\s]")
+_OF: Final = re.compile(
+    r"(\d+(?:\.\d+)?)\s*(?:stars?|(?:/|out of|of)\s*(\d{1,3})(?:\s*stars?)?)", re.IGNORECASE
+)
+_NUMBERED: Final = re.compile(r"\d\W*\b(bad|okay|ok|good)\b\W*|(bad|okay|ok|good)\W*\d\W*", re.IGNORECASE)
+_NO_LETTER: Final = re.compile("[\N{VARIATION SELECTOR-16}\U0001f3fb-\U0001f3ff]")  # skin tones and such
+
+Kind = Literal["labels", "thumbs", "stars", "scale"]
+
+
+def as_label(value: Any) -> str:
+    """A label as we write it, where this is one; else the text as it stands.
+
+    >>> as_label("OK"), as_label(" gOOd "), as_label("3 - Good"), as_label("4")
+    ('Okay', 'Good', 'Good', '4')
+    """
+    text = str(value).strip()
+    if named := _NUMBERED.fullmatch(text):
+        text = named[1] or named[2]
+    word = text.casefold().replace(".", "") if text[:1].isalpha() else text
+    return {"ok": "Okay", **{label.casefold(): label for label in LABELS}}.get(word, text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatingScale:
+    """The levels that ratings are read on, worst first, and as what kind of word they are written."""
+
+    kind: Kind
+    levels: tuple[str, ...]
+
+    def position(self, value: Any) -> float | None:
+        """Where a rating stands, 1 to k and between; None where it is no level.
+
+        >>> RatingScale(kind="thumbs", levels=THUMBS).position("Thumbs_Up")
+        2.0
+        >>> RatingScale(kind="scale", levels=tuple("12345")).position("4/5")
+        4.0
+        """
+        text = _NO_LETTER.sub("", str(value)).strip()
+        if self.kind == "thumbs":
+            word = text.removesuffix(".0").casefold()
+            word = word if word[:1] in "+-" else re.sub(r"[\s_-]+", " ", word)
+            return 2.0 if word in UP else 1.0 if word in DOWN else None
+        if self.kind == "labels" or self.levels == LABELS:
+            return position_on(as_label(text), LABELS)
+        if self.kind == "stars" or first_number(self.levels) == 1:
+            count, of = count_stars(text)
+            if count is not None and of in (None, len(self.levels)):
+                return position_on(count, self.levels)
+        return position_on(text, self.levels)
+
+    @property
+    def ends(self) -> str:
+        """From where to where it goes, in words."""
+        if self.levels == LABELS:
+            return "of Bad, Okay and Good (1 to 3)"
+        if self.levels[0].lstrip("-").isdigit():
+            return f"from {self.levels[0]} to {self.levels[-1]}"
+        return f"of {', '.join(self.levels)}"
+
+
+def count_stars(text: str) -> tuple[float | None, int | None]:
+    """How many stars a text shows or says, and of how many; None for what it does not say.
+
+    >>> count_stars("★★★☆☆"), count_stars("4 stars"), count_stars("7 / 10"), count_stars("warm")
+    ((3.0, None), (4.0, None), (7.0, 10), (None, None))
+    """
+    if shown := len(_STAR.findall(text)):
+        return (float(shown), None) if not _EMPTY_STAR.sub("", _STAR.sub("", text)) else (None, None)
+    if said := _OF.fullmatch(text):
+        return float(said[1]), int(said[2]) if said[2] else None
+    return None, None
+
+
+def find_scale(values: Sequence[Any], *, column: str, declared: Sequence[str] | None) -> RatingScale:
+    """The scale stated, else the one on which most of these can be read: labels, thumbs or stars.
+
+    Plain numbers beyond 3 could be of any scale: whose it is must be stated.
+
+    >>> find_scale(["true", "false", "true"], column="rating", declared=None).kind
+    'thumbs'
+    >>> find_scale([1, 4, 5, 2, 3], column="rating", declared=None)
+    Traceback (most recent call last):
+    data.errors.UserError: rating: numbers from 1 to 5, and without --scale they are read as 1 to 3 (Bad, ...
+    """
+    if declared is not None:
+        return RatingScale(kind="labels" if tuple(declared) == LABELS else "scale", levels=tuple(declared))
+    tops = {of for value in values if (of := count_stars(str(value).strip())[1])}
+    stars = tuple(str(level) for level in range(1, 1 + tops.pop())) if len(tops) == 1 else STARS
+    scales = [
+        RatingScale(kind="labels", levels=LABELS),
+        RatingScale(kind="thumbs", levels=THUMBS),
+        RatingScale(kind="stars", levels=stars),
+    ]
+    is_stars = bare_name(column) in STAR_COLUMNS
+    if not is_stars:  # a number is one of stars only where something says so
+        said = sum(count_stars(str(value).strip())[0] is not None for value in values)
+        scales = scales if said else scales[:2]
+    else:
+        scales = scales[2:]
+    read = {scale: sum(scale.position(value) is not None for value in values) for scale in scales}
+    best = max(scales, key=lambda scale: read[scale])
+    numbers = [number for value in values if (number := _number(value)) is not None]
+    off = [number for number in numbers if best.position(number) is None]
+    if len(off) > OFF * len(values):
+        low, high = min(numbers), max(numbers)
+        as_read = "1 to 3 (Bad, Okay, Good)" if best.kind == "labels" else f"{best.ends}"
+        guess = f"{0 if low <= 0 else 1}-{_usual_top(high)}"
+        raise UserError(
+            f"{column}: numbers from {low:g} to {high:g}, and without --scale they are read as {as_read};"
+            f" say what scale they are on, such as --scale {guess}"
+        )
+    return best
+
+
+def _number(value: Any) -> float | None:
+    try:
+        number = float(str(value))
+    except ValueError:
+        return None
+    return number if abs(number) < 1e6 else None  # nan compares with nothing
+
+
+def _usual_top(high: float) -> int:
+    return next((top for top in (2, 3, 4, 5, 7, 10, 100) if high <= top), round(high))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """A scale's levels as Bad, Okay and Good: from the positions `okay` and `good` on it is that label."""
+
+    scale: RatingScale
+    okay: int
+    good: int
+    is_stated: bool = False
+
+    def rating(self, position: float) -> float:
+        """1, 2 or 3 for a position on the scale."""
+        level = nearest_level(position)
+        return 3.0 if level >= self.good else 2.0 if level >= self.okay else 1.0
+
+    def say(self) -> str:
+        """Which levels are which label.
+
+        >>> cut_of(RatingScale(kind="scale", levels=tuple("12345"))).say()
+        'Bad 1-2, Okay 3, Good 4-5'
+        """
+        levels = self.scale.levels
+        bounds = (0, self.okay - 1, self.good - 1, len(levels))
+        parts = zip(LABELS, bounds, bounds[1:], strict=False)
+        return ", ".join(
+            f"{label} {_name_levels(levels[low:high])}" for label, low, high in parts if high > low
+        )
+
+
+def _name_levels(levels: Sequence[str]) -> str:
+    if len(levels) == 1:
+        return levels[0]
+    is_numbered = all(re.fullmatch(r"\d+", level) for level in levels)
+    return f"{levels[0]}-{levels[-1]}" if is_numbered else " and ".join((", ".join(levels[:-1]), levels[-1]))
+
+
+def cut_of(scale: RatingScale, stated: Sequence[str] | None = None) -> Cut:
+    """The lowest level that is Okay and the lowest that is Good, as stated, else at thirds of the scale.
+
+    >>> cut_of(RatingScale(kind="scale", levels=tuple("1234567"))).say()
+    'Bad 1-2, Okay 3-5, Good 6-7'
+    >>> cut_of(RatingScale(kind="thumbs", levels=THUMBS)).say()
+    'Bad down, Good up'
+    """
+    count = len(scale.levels)
+    if stated is None:
+        middles = [(level - 0.5) / count for level in range(1, count + 1)]
+        okay, good = (1 + sum(middle <= third for middle in middles) for third in (1 / 3, 2 / 3))
+        return Cut(scale=scale, okay=okay, good=good)
+    places = [scale.position(level) for level in stated]
+    if len(places) != 2 or None in places or not (places[0] or 0) <= (places[1] or 0):
+        raise UserError(
+            f"--cut {','.join(stated)}: give the lowest level that is Okay and the lowest that is Good,"
+            f" {scale.ends}, such as --cut {_example(scale)}"
+        )
+    okay, good = (nearest_level(place or 0) for place in places)
+    return Cut(scale=scale, okay=okay, good=good, is_stated=True)
+
+
+def _example(scale: RatingScale) -> str:
+    usual = cut_of(scale)
+    return f"{scale.levels[usual.okay - 1]},{scale.levels[usual.good - 1]}"

@@ -1,0 +1,229 @@
+"""Texts and turns out of what chat APIs and tools nest them in: messages, completions, transcripts."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+USER, ASSISTANT, SYSTEM = "user", "assistant", "system"
+ROLES: Final = {
+    **dict.fromkeys(("user", "human", "prompter", "customer", "client", "seeker", "speaker", "usr"), USER),
+    **dict.fromkeys(
+        (
+            "assistant",
+            "gpt",
+            "ai",
+            "bot",
+            "chatbot",
+            "chatgpt",
+            "model",
+            "listener",
+            "supporter",
+            "therapist",
+        ),
+        ASSISTANT,
+    ),
+    **dict.fromkeys(("system", "developer", "tool", "function", "observation", "function_call"), SYSTEM),
+}
+# What a prompt and a reply are called, the surest name first; compared as `plain_name` gives them.
+PROMPTS: Final = (
+    *("prompt", "question", "user_prompt", "user_message", "user_input", "user_query", "user", "human"),
+    *("query", "instruction", "input", "message", "utterance", "request", "post", "problem", "inputs"),
+)
+RESPONSES: Final = (
+    *("response", "reply", "completion", "generation", "model_response", "model_output", "model_answer"),
+    *("actual_output", "output_text", "predictions"),
+    *("assistant_response", "assistant_message", "assistant", "generated_text", "generated", "bot_response"),
+    *("ai_response", "llm_response", "llm_output", "chatbot_response", "output", "answer", "prediction"),
+    *("bot", "ai", "outputs"),
+)
+CONVERSATIONS: Final = (
+    "messages",
+    "conversations",
+    "conversation",
+    "chat",
+    "chat_history",
+    "dialog",
+    "turns",
+)
+DEEPEST: Final = 6  # as deep as messages are nested in what tools write
+
+
+class Said(NamedTuple):
+    """One turn: who, as one of three roles, and what."""
+
+    role: str
+    text: str
+
+
+class Exchanged(NamedTuple):
+    """A prompt with the turns before it, and the reply to it."""
+
+    prompt: str
+    dialogue: list[dict[str, str]]
+    response: str = ""
+
+
+@lru_cache(maxsize=4096)
+def plain_name(name: object) -> str:
+    """A column's name, however it is spelled.
+
+    >>> plain_name("User Message"), plain_name("userMessage "), plain_name("ANSWER")
+    ('user_message', 'user_message', 'answer')
+    """
+    text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(name).strip())
+    return re.sub(r"[\W_]+", "_", text.casefold()).strip("_")
+
+
+def find_value(table: Mapping[str, Any], names: Iterable[str]) -> Any:
+    """The first value that is given under one of these names."""
+    plain = {plain_name(key): value for key, value in table.items() if value not in (None, "", [], {})}
+    return next((plain[name] for name in names if name in plain), None)
+
+
+def parsed(value: Any) -> Any:
+    """What a text holds that is JSON of messages or of a table; any other value as it is."""
+    if isinstance(value, str) and (text := value.strip())[:1] in ("[", "{") and text[-1:] in ("]", "}"):
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
+def text_in(content: Any) -> str:
+    """The text of a message's content: a text, or parts of which some are text.
+
+    >>> text_in([{"type": "text", "text": "Well"}, {"type": "image_url"}, "done."])
+    'Well done.'
+    """
+    if isinstance(content, str):
+        return content.strip()
+    if isinstance(content, int | float) and not isinstance(content, bool):
+        return str(content)
+    if isinstance(content, Mapping):
+        kind = content.get("type", "text")
+        held = content.get("text") or content.get("content") or content.get("parts")
+        return text_in(held) if isinstance(kind, str) and kind.endswith("text") else ""
+    if isinstance(content, list | tuple):
+        return " ".join(text for text in map(text_in, content) if text)
+    return ""
+
+
+def turns_in(value: Any, depth: int = 0) -> list[Said]:
+    """The turns of a conversation in any of the forms tools write; none where it is no conversation.
+
+    >>> turns_in([{"from": "human", "value": "I won!"}, {"from": "gpt", "value": "Lovely!"}])
+    [Said(role='user', text='I won!'), Said(role='assistant', text='Lovely!')]
+    """
+    value = parsed(value)
+    if depth > DEEPEST:
+        return []
+    if isinstance(value, str):
+        return _transcript(value)
+    if isinstance(value, Mapping):
+        if (turn := _turn(value)) is not None:
+            return [turn]
+        held = find_value(value, CONVERSATIONS)
+        return turns_in(held, depth + 1) if held is not None else []
+    if isinstance(value, list | tuple) and len(value) == 1 and isinstance(value[0], list | tuple):
+        return turns_in(value[0], depth + 1)
+    if isinstance(value, list | tuple) and value and all(isinstance(item, Mapping) for item in value):
+        turns = [_turn(item) for item in value]
+        return [turn for turn in turns if turn is not None] if any(turns) else []
+    return []
+
+
+def _turn(message: Mapping[str, Any]) -> Said | None:
+    """One message; LangChain writes its class's name or its type in place of a role."""
+    if isinstance(message.get("kwargs"), Mapping) and isinstance(message.get("id"), list):
+        name = str(message["id"][-1]) if message["id"] else ""
+        message = {"role": re.sub(r"Message(Chunk)?$", "", name), **message["kwargs"]}
+    elif isinstance(message.get("data"), Mapping) and "content" in message["data"]:
+        message = {"role": message.get("type"), "content": message["data"]["content"]}
+    who = next(
+        (message[key] for key in ("role", "from", "speaker", "author", "type") if message.get(key)), None
+    )
+    if isinstance(who, Mapping):
+        who = who.get("role")
+    held = [message[key] for key in ("content", "value", "text", "message") if key in message]
+    if not isinstance(who, str) or not held:
+        return None
+    if (role := ROLES.get(who) or ROLES.get(plain_name(who))) is None:
+        return None
+    return Said(role, text_in(held[0]))
+
+
+def _transcript(text: str) -> list[Said]:
+    """Turns out of a text that marks them with "Human:" and "Assistant:", each after an empty line."""
+    if not re.match(r"\s*(?:Human|User): ", text) or "\n\nAssistant:" not in text:
+        return []
+    pieces = re.split(r"(?:^\s*|\n\n)(Human|User|Assistant):", text)
+    return [
+        Said(ROLES[who.lower()], said.strip()) for who, said in zip(pieces[1::2], pieces[2::2], strict=True)
+    ]
+
+
+def asked_in(value: Any) -> Exchanged | None:
+    """What a model was asked: a plain text, or the last turn of the user with the turns before it."""
+    value = parsed(value)
+    if turns := [turn for turn in turns_in(value) if turn.role != SYSTEM and turn.text]:
+        return _last_question(turns)
+    if isinstance(value, Mapping):
+        held = find_value(value, PROMPTS)
+        texts = [item for item in value.values() if isinstance(item, str) and item.strip()]
+        held = texts[0] if held is None and len(texts) == 1 else held
+        return asked_in(held) if held is not None else None
+    if isinstance(value, list) and len(value) == 1:
+        return asked_in(value[0])
+    text = "" if isinstance(value, list) else text_in(value)
+    return Exchanged(text, []) if text else None
+
+
+def exchanged_in(value: Any) -> Exchanged | None:
+    """The last reply of a conversation that has a text, and what it replied to."""
+    turns = [turn for turn in turns_in(value) if turn.role != SYSTEM and turn.text]
+    reply = max((place for place, turn in enumerate(turns) if turn.role == ASSISTANT), default=-1)
+    asked = _last_question(turns[: max(reply, 0)])
+    return asked._replace(response=turns[reply].text) if asked else None
+
+
+def _last_question(turns: Sequence[Said]) -> Exchanged | None:
+    last = max((place for place, turn in enumerate(turns) if turn.role == USER), default=-1)
+    dialogue = [{"speaker": turn.role, "text": turn.text} for turn in turns[: max(last, 0)]]
+    return Exchanged(turns[last].text, dialogue) if last >= 0 else None
+
+
+def reply_in(value: Any, depth: int = 0) -> str:
+    """The text of a reply: a plain one, a message's, the last of a conversation, or a completion's.
+
+    >>> reply_in({"choices": [{"message": {"role": "assistant", "content": "How lovely!"}}]})
+    'How lovely!'
+    """
+    if depth > DEEPEST:
+        return ""
+    if turns := turns_in(value):
+        return next((turn.text for turn in reversed(turns) if turn.role == ASSISTANT and turn.text), "")
+    inner = parsed(value)
+    if isinstance(value, str) and not _is_wrapped(inner):
+        return value.strip()  # a reply that happens to be JSON stays as it is
+    if isinstance(inner, Mapping):
+        for key in ("choices", "generations", "message", "content", "text", "completion", "kwargs", "value"):
+            if inner.get(key):
+                return reply_in(inner[key], depth + 1)
+        held = find_value(inner, (*RESPONSES, *CONVERSATIONS))
+        texts = [item for item in inner.values() if isinstance(item, str) and item.strip()]
+        held = texts[0] if held is None and len(texts) == 1 else held
+        return reply_in(held, depth + 1) if held is not None else ""
+    if isinstance(inner, list | tuple):
+        return next((text for item in inner if (text := reply_in(item, depth + 1))), "")
+    return text_in(inner)
+
+
+def _is_wrapped(value: Any) -> bool:
+    """Tell a message or a completion as JSON from a reply whose text is JSON."""
+    known = {"choices", "generations", "content", "role", "completion"} | set(RESPONSES) | set(CONVERSATIONS)
+    if isinstance(value, list):
+        return bool(value) and all(isinstance(item, Mapping) for item in value) and _is_wrapped(value[0])
+    return isinstance(value, Mapping) and bool(known & {plain_name(key) for key in value})

@@ -1,0 +1,180 @@
+"""The rows of one table, in the shape its first rows show, and what there is to say of how it was read."""
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import Final, NoReturn
+
+from data.errors import UserError
+from data.readers.column_shapes import LAST_TURN, Fit, Sample
+from data.readers.file_formats import READERS, BadRow, Digests, Header, OnBad, Row
+from data.readers.shapes import FIRST_ROWS, OUR_OWN, Recognised, is_ours, recognise
+from data.storage import NONE_NAMED, Remote, Shards, Source, Table, check_table, shards_of, store_errors
+
+PART_BITS: Final = 8  # of a place in a table: the line, and below it which of its row's exchanges
+MOST_PARTS: Final = 1 << PART_BITS
+
+
+def stop_at_bad_row(bad: BadRow) -> NoReturn:
+    """The default: the first bad row ends the command."""
+    raise UserError(f"{bad}\nMend the row, or set bad rows aside with --skip-invalid.")
+
+
+def read_rows(
+    path: Table, *, on_bad: OnBad = stop_at_bad_row, digests: Digests = None, header: Header | None = None
+) -> Iterator[tuple[int, Row]]:
+    """Raw rows with their line numbers, from any format; what the file tells of itself goes to `header`."""
+    check_table(path)
+    with store_errors(path) if isinstance(path, Remote) else nullcontext():
+        yield from READERS[path.suffix.lower()](path, on_bad, digests, header or Header())
+
+
+@dataclass(slots=True)
+class TableRows:
+    """The rows of one table of a source, recognised by the first of them, and how many were read so far."""
+
+    source: Source
+    shard: int
+    on_bad: OnBad = field(repr=False)
+    digests: Digests = None
+    needs_reply: bool = True
+    read: int = 0
+    count: int = 0
+    has_renamed: bool = False
+    lacks_model: bool = False
+    is_whole: bool = False  # rows are judged as conversations
+    header: Header = field(default_factory=Header)
+    recognised: Recognised = OUR_OWN
+    requests: dict[str, Row] = field(default_factory=dict, repr=False)
+    _head: list[tuple[int, Row] | BadRow] = field(default_factory=list, repr=False)
+    _rows: Iterator[tuple[int, Row]] = field(default_factory=lambda: iter(()), repr=False)
+    _is_peeking: bool = True
+
+    def __post_init__(self) -> None:
+        self._rows = read_rows(self.table, on_bad=self._bad, digests=self.digests, header=self.header)
+        named = self.source.columns if isinstance(self.source, Shards) else NONE_NAMED
+        for line, row in islice(self._rows, FIRST_ROWS):
+            self._head.append((line, row))
+            if self.needs_reply and not named and is_ours(row):
+                break  # the plain path: nothing more to find out
+        else:
+            rows = tuple(item[1] for item in self._head if isinstance(item, tuple))
+            if rows:
+                columns = self.header.columns or tuple(dict.fromkeys(key for row in rows for key in row))
+                sample = Sample(tuple(map(str, columns)), rows, named)
+                self.recognised = recognise(sample, self.name or self.table, needs_reply=self.needs_reply)
+        self._is_peeking = False
+        if self.fit is not None and self.fit.needs_requests:
+            self._find_requests()
+
+    @property
+    def name(self) -> str:
+        """What the table is called among several; empty where it is alone."""
+        return shards_of(self.source)[self.shard][0]
+
+    @property
+    def table(self) -> Table:
+        return shards_of(self.source)[self.shard][1]
+
+    @property
+    def fit(self) -> Fit | None:
+        return self.recognised.fit
+
+    @property
+    def model(self) -> str:
+        """What rows that name no model are known by: the file, where a person gave it as one of several."""
+        names = self.source.models if isinstance(self.source, Shards) else ()
+        if not names or (self.fit is None and len(set(names)) == 1):
+            return ""
+        if self.fit is not None and self.fit.is_by_folder:
+            return Path(str(self.table)).absolute().parent.name
+        return names[self.shard]
+
+    def rows(self) -> Iterator[tuple[int, Row]]:
+        """All rows with their lines; what cannot be read is told in its turn."""
+        return chain(self._first_rows(), self._rows)
+
+    def _first_rows(self) -> Iterator[tuple[int, Row]]:
+        for item in self._head:
+            if isinstance(item, BadRow):
+                self._bad(item)
+            else:
+                yield item
+
+    def replies(self) -> Iterator[tuple[int, Row]]:
+        """The rows that hold replies: all, but for requests of a batch, which were only to be looked up."""
+        if self.fit is None or not self.fit.is_requests:
+            return self.rows()
+        if len(shards_of(self.source)) == 1:
+            raise UserError(
+                f"{self.table}: the requests of a batch, without replies; give the batch's output too, "
+                "or have a model answer them: respond"
+            )
+        self.read += sum(1 for _ in self.rows())
+        return iter(())
+
+    def parts(self, line: int, row: Row) -> list[Row]:
+        """What a row holds, in our own columns; `UserError` starts with the field that is wrong."""
+        fit = self.fit
+        if fit is None:
+            return [row]
+        parts = fit.convert(row)
+        if len(parts) > MOST_PARTS:
+            raise UserError(f"row: {len(parts)} responses in one row, and at most {MOST_PARTS} are read")
+        if fit.needs_requests:
+            parts = [self._request(part) | part for part in parts]
+        for part in parts:
+            if len(parts) > 1 and part.get("id") is None:
+                part["id"] = f"{self.name}:{line}/{part['model']}" if self.name else f"{line}/{part['model']}"
+        return parts
+
+    def set_aside(self, line: int, problem: str, row: Row) -> None:
+        """Tell of a row that cannot be read."""
+        self._bad(BadRow(self.table, line, problem, row))
+
+    def _bad(self, bad: BadRow) -> None:
+        if self._is_peeking:
+            self._head.append(bad)
+        else:
+            self.on_bad(replace(bad, shard=self.name) if self.name else bad)
+
+    def _find_requests(self) -> None:
+        """What a batch was asked, from the other files that were given with it."""
+        for shard in range(len(shards_of(self.source))):
+            if shard == self.shard:
+                continue
+            other = TableRows(self.source, shard, on_bad=lambda bad: None, needs_reply=False)
+            if other.fit is not None and other.fit.is_requests:
+                for line, row in other.rows():
+                    self.requests.update({part["id"]: part for part in other.parts(line, row)})
+        if not self.requests:
+            raise UserError(
+                f"{self.table}: the output of an OpenAI batch has no prompts; "
+                "give the file of its requests too, as one more file"
+            )
+
+    def _request(self, part: Row) -> Row:
+        if part["id"] not in self.requests:
+            raise UserError(f"custom_id: {part['id']!r} is not among the requests")
+        return self.requests[part["id"]]
+
+    @property
+    def needs_word(self) -> bool:
+        """Tell whether something was chosen that a person may have meant otherwise."""
+        return bool(self.fit or self.header.notes or self.lacks_model or self.has_renamed)
+
+    def say(self, name: str, rows: int, count: int) -> str:
+        """How the table was read, in one line."""
+        says = self.recognised.says.replace(LAST_TURN, "") if self.is_whole else self.recognised.says
+        line = f"Read {rows:,} {'row' if rows == 1 else 'rows'} of {name} as {says}"
+        if self.is_whole:
+            line += ", whole conversations"
+        elif count != rows and not (self.fit and self.fit.is_requests):
+            line += f", {count:,} {'reply' if count == 1 else 'replies'}"
+        if self.lacks_model:
+            line += f", model named after the {'folder' if self.fit and self.fit.is_by_folder else 'file'}"
+        if self.has_renamed:
+            line += ", ids that repeat with the model's name behind them"
+        return "; ".join([line, *self.header.notes])

@@ -1,0 +1,213 @@
+"""Whole conversations: one row that holds all turns, its replies one by one, and rows that belong together.
+
+A conversation is an `Exchange` like any other: `prompt` and `response` are its last words, `dialogue` all
+that was said before. So it is read, kept and judged by what reads, keeps and judges replies.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from itertools import groupby
+from typing import Any, Final, Protocol
+
+from data.records import ANSWERING, SIMULATED, Exchange, Turn
+from data.text import listed
+
+REPLY, CONVERSATION = "reply", "conversation"  # what is judged as one
+UNITS: Final = (REPLY, CONVERSATION)
+NOUNS: Final = {REPLY: "replies", CONVERSATION: "conversations"}
+_SPOKEN: Final = {
+    "reply": "conversation",
+    "replies": "conversations",
+    "response": "conversation",
+    "responses": "conversations",
+    "prompt": "situation",
+    "prompts": "situations",
+}
+SPEAKER, LISTENER = "speaker", "listener"
+IDS: Final = ("conversation", "conversation_id", "session_id", "thread_id")  # tell which rows are one talk
+ORDER: Final = ("turn", "turn_id", "turn_index")
+SCENARIO: Final = "scenario"  # names what the same speaker brought to several models
+DISTINCTIVE_WORDS: Final = 8  # a shorter text, such as a greeting, opens many conversations by chance
+
+
+def all_turns(exchange: Exchange) -> list[Turn]:
+    """Every turn of a conversation, as a speaker's or a listener's; turns of one of them in a row are one.
+
+    >>> said = (Turn(speaker="user", text="I fell."), Turn(speaker="user", text="Today."))
+    >>> [turn.text for turn in all_turns(Exchange(id="1", prompt="Ow.", response="Oh.", dialogue=said))]
+    ['I fell.\\nToday.\\nOw.', 'Oh.']
+    """
+    parties = [
+        *((LISTENER if is_answer(turn) else SPEAKER, turn.text) for turn in exchange.dialogue if turn.text),
+        (SPEAKER, exchange.prompt),
+        (LISTENER, exchange.response),
+    ]
+    runs = groupby(parties, key=lambda party: party[0])
+    return [Turn(speaker=who, text="\n".join(text for _, text in run)) for who, run in runs]
+
+
+def is_answer(turn: Turn) -> bool:
+    """Tell the words of who is judged from those of whom it answers."""
+    return turn.speaker.strip().casefold() in ANSWERING
+
+
+def split_conversation(exchange: Exchange) -> tuple[Exchange, ...]:
+    """Every reply of a conversation as an exchange of its own; words that follow nobody's are no reply.
+
+    >>> opening = (Turn(speaker="speaker", text="I fell."), Turn(speaker="listener", text="Ouch!"))
+    >>> talk = Exchange(id="1", prompt="It hurts.", response="Oh dear.", dialogue=opening)
+    >>> [(reply.id, reply.prompt, reply.response) for reply in split_conversation(talk)]
+    [('1#1', 'I fell.', 'Ouch!'), ('1#2', 'It hurts.', 'Oh dear.')]
+    """
+    turns = all_turns(exchange)
+    ends = [place for place, turn in enumerate(turns) if place and turn.speaker == LISTENER]
+    extra = {key: value for key, value in exchange.extra.items() if key != "after"}
+    return tuple(
+        replace(
+            exchange,
+            id=f"{exchange.id}#{number}",
+            prompt=turns[end - 1].text,
+            response=turns[end].text,
+            dialogue=tuple(turns[: end - 1]),
+            extra=extra,
+        )
+        for number, end in enumerate(ends, start=1)
+    )
+
+
+def has_earlier_replies(exchange: Exchange) -> bool:
+    """Whether a row holds more than one reply."""
+    return any(map(is_answer, exchange.dialogue))
+
+
+def opening_digest(exchange: Exchange) -> str:
+    """The same for conversations that began alike: these are not independent of each other.
+
+    A row's `scenario` or situation tells, else the speaker's first words, if they are enough to tell.
+    """
+    opening = exchange.extra.get(SCENARIO) or exchange.situation
+    if not opening:
+        opening = next(turn.text for turn in all_turns(exchange) if turn.speaker == SPEAKER)
+        if len(opening.split()) < DISTINCTIVE_WORDS:
+            return exchange.content_digest
+    return sha256(str(opening).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+class HasSpeaker(Protocol):
+    """A judgment, as far as it is looked at here."""
+
+    @property
+    def speaker(self) -> str | None: ...
+
+
+def count_speakers(judgments: Iterable[HasSpeaker]) -> dict[str, int]:
+    """How many judgments are of talks with each kind of speaker that is no person."""
+    return dict(sorted(Counter(item.speaker for item in judgments if item.speaker).items()))
+
+
+def say_speakers(speakers: Mapping[str, int] | None) -> list[str]:
+    """A line wherever figures rest on speakers whom a model played; none where people or scripts spoke.
+
+    >>> say_speakers({"scripted": 3, "simulated by llama": 40})
+    ['Simulated speakers: in 40 conversations llama played the person, so no figure here is of real people.']
+    """
+    played = {name: count for name, count in (speakers or {}).items() if name.startswith(SIMULATED)}
+    if not played:
+        return []
+    names = listed([name.removeprefix(SIMULATED) for name in played])
+    count = sum(played.values())
+    many = "1 conversation" if count == 1 else f"{count:,} conversations"
+    return [f"Simulated speakers: in {many} {names} played the person, so no figure here is of real people."]
+
+
+def speak_of(unit: str, names: Iterable[str] = ()) -> Callable[[str], str]:
+    """What turns sentences about replies to prompts into ones about conversations, where these were judged.
+
+    `names`, of models, stay as they are, and so does what speaks of conversations already.
+
+    >>> speak_of(CONVERSATION, ["prompt-1"])("prompt-1 has 4 replies to 2 prompts; see responses.jsonl.")
+    'prompt-1 has 4 conversations to 2 situations; see responses.jsonl.'
+    """
+    if unit == REPLY:
+        return str
+    kept = "|".join(sorted(map(re.escape, filter(None, names)), key=len, reverse=True)) or r"\Z."
+    words = re.compile(
+        rf"(?<![\w`/.-])(?:({kept})(?![\w`/-])|({'|'.join(_SPOKEN)})(?![\w`/-]|\.\w))", re.IGNORECASE
+    )
+
+    def turn(match: re.Match[str]) -> str:
+        word = match[2]
+        if not word:
+            return match[0]
+        said = _SPOKEN[word.lower()]
+        return said.capitalize() if word[0].isupper() else said
+
+    return lambda text: text if CONVERSATION in text.casefold() else words.sub(turn, text)
+
+
+def write_talk(exchange: Exchange) -> tuple[str, str]:
+    """A conversation as two texts: its opening, and all after it with the names of who speaks."""
+    opening, *later = all_turns(exchange)
+    names = {SPEAKER: "Speaker", LISTENER: "Model"}
+    return opening.text, "\n\n".join(f"{names[turn.speaker]}: {turn.text}" for turn in later)
+
+
+def conversation_id(exchange: Exchange) -> str | None:
+    """Which conversation a row of a single reply belongs to, if the row says so."""
+    named = next((exchange.extra[key] for key in IDS if exchange.extra.get(key) not in (None, "")), None)
+    return None if named is None else str(named)
+
+
+def join_conversations(rows: Iterable[Exchange]) -> Iterator[Exchange]:
+    """One exchange for each conversation: rows of one model that name the same one, put together in order.
+
+    A row that names none is a conversation by itself. All rows are held, since those of one conversation may
+    stand anywhere.
+
+    >>> about = {"conversation": "a", "kept": 1}
+    >>> one = Exchange(id="1", prompt="I fell.", response="Ouch!", extra=about)
+    >>> two = Exchange(id="2", prompt="It hurts.", response="Oh dear.", extra=about)
+    >>> [(talk.id, len(talk.dialogue), talk.response) for talk in join_conversations([one, two])]
+    [('a', 2, 'Oh dear.')]
+    """
+    groups: dict[tuple[str, str], list[Exchange]] = {}
+    for number, row in enumerate(rows):
+        named = conversation_id(row)
+        # Two dashes of the row's number: no conversation's name is a number of ours.
+        groups.setdefault((row.model, named if named is not None else f"--{number}"), []).append(row)
+    taken: set[str] = set()
+    for (model, named), group in groups.items():
+        alone = conversation_id(group[0]) is None
+        identity = group[0].id if alone else named
+        identity = f"{identity}/{model}" if identity in taken else identity
+        taken.add(identity)
+        yield replace(_join(group), id=identity)
+
+
+def _join(rows: Sequence[Exchange]) -> Exchange:
+    ordered = sorted(rows, key=_place) if all(_place(row) is not None for row in rows) else list(rows)
+    *before, last = ordered
+    if last.dialogue or not before:  # the last row tells what was said before it
+        return last
+    turns = [*before[0].dialogue]
+    for row in before:
+        turns += [Turn(speaker=SPEAKER, text=row.prompt), Turn(speaker=LISTENER, text=row.response)]
+    first = before[0]
+    return replace(
+        last,
+        dialogue=tuple(turns),
+        situation=last.situation or first.situation,
+        emotion=last.emotion or first.emotion,
+    )
+
+
+def _place(row: Exchange) -> Any:
+    """The place of a row in its conversation, where it is told by a number."""
+    told = next((row.extra[key] for key in ORDER if key in row.extra), None)
+    try:
+        return float(told) if told is not None else None
+    except (TypeError, ValueError):
+        return None

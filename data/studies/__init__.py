@@ -1,0 +1,1 @@
+"""Published figures of studies, as counts."""
