@@ -1,15 +1,17 @@
 """What a judge is, and how one is found: by name, or by a TOML file that sets its options."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from difflib import get_close_matches
-from importlib import import_module
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from inspect import signature
 from pathlib import Path
 from typing import Any, Protocol, get_type_hints
 
 from data.errors import UserError
 from data.files import read_toml
+from data.readers.whole_conversations import CONVERSATION, REPLY
 from data.records import Exchange, Judgment
 from data.rubric import Rubric
 from data.tables import first_problem
@@ -18,25 +20,48 @@ from data.tables import first_problem
 JUDGES = {
     "cascade": "judge.cascade:CascadeJudge",
     "classifier": "judge.classifier.judge:ClassifierJudge",
-    "classifier-large": "judge.classifier.large:LargeClassifierJudge",
+    "classifier-large": "judge.classifier.judge:LargeClassifierJudge",
+    "classifier-small": "judge.classifier.judge:SmallClassifierJudge",
+    "conversation": "judge.conversations.conversation_judge:ConversationJudge",
     "decision": "judge.llm.decision:DecisionJudge",
     "length": "judge.baselines:LengthJudge",
     "majority": "judge.baselines:MajorityJudge",
     "panel": "judge.panel:PanelJudge",
+    "part": "judge.parts.part_judge:PartJudge",
     "prompted": "judge.llm.prompted:PromptedJudge",
 }
+SHORT = {CONVERSATION: "replies", "part": "dimension"}  # what stands behind a colon in a judge's name
+DEFAULT = "classifier"
+OTHERS = "empathy_judge.judges"  # the group of entry points under which other packages offer judges
 WEIGHTS = Path(__file__).parent / "weights"  # a folder for each shipped judge, under its name
+WEIGHTS_LICENCE = "no commercial use (CC BY-NC 4.0)"
 
 _OPEN: ContextVar[tuple[Path, ...]] = ContextVar("_OPEN", default=())  # files being read, outermost first
+
+
+# Whether whoever asked for the judgment at hand has left; a server sets it in the thread that judges.
+HAS_LEFT: ContextVar[Callable[[], bool]] = ContextVar("HAS_LEFT", default=lambda: False)
+
+
+class GivenUp(Exception):
+    """Whoever asked has left, and nobody waits for the rest."""
+
+
+def check_wanted() -> None:
+    """Raise `GivenUp` where nobody waits any more; every run of a network begins with this."""
+    if HAS_LEFT.get()():
+        raise GivenUp
 
 
 class Judge(Protocol):
     """Says what a crowd would have said of one exchange, or that it cannot, and why.
 
     `version` changes whenever a judgment could. `judge` is called from `concurrency` threads at once. A judge
-    may also have a `caveat`, a line that is printed under every table of its shares, and `report`, which
-    takes a run's judgments and gives lines to print there. Its class may list in `files` which options name
-    files: these are looked for beside the TOML file first.
+    may also have a `caveat`, a line that is printed under every table of its shares; `report`, which takes a
+    run's judgments and gives lines to print there; and `rated`, the `Coverage` of what it learned from:
+    replies outside of it are counted there too. `unit` is "conversation" where it judges a row with all its
+    earlier turns as one. Its class may list in `files` which options name files: these are looked for beside
+    the TOML file first.
     """
 
     @property
@@ -51,8 +76,18 @@ class Judge(Protocol):
     def judge(self, exchange: Exchange) -> Judgment: ...
 
 
-def load_judge(name: str) -> Judge:
-    """A judge by its name in `JUDGES`, or by the path of a TOML file."""
+def load_judge(name: str, *, unit: str = REPLY) -> Judge:
+    """A judge by its name, ours or another package's, or by the path of a TOML file.
+
+    For whole conversations: one that reads them itself, else the judge of conversations with this one for
+    their replies, which "conversation:NAME" is short for; with the default, as that judge was fitted.
+    "part:DIMENSION" is one part of empathy.
+    """
+    kind, colon, rest = name.partition(":")
+    if colon and kind in SHORT and (kind == CONVERSATION or unit != CONVERSATION):
+        return _make_judge(kind, {SHORT[kind]: rest}, place="--judge")
+    if unit == CONVERSATION and not _reads_conversations(name):
+        return _make_judge(CONVERSATION, {} if name == DEFAULT else {"replies": name}, place="--judge")
     if not name.endswith(".toml"):
         return _make_judge(name, {}, place="--judge")
     path = Path(name)
@@ -64,19 +99,67 @@ def load_judge(name: str) -> Judge:
         table = read_toml(path)
         kind = table.pop("kind", None)
         if not isinstance(kind, str):
-            raise UserError(f"{path}: kind: missing; use one of {', '.join(sorted(JUDGES))}")
+            raise UserError(f"{path}: kind: missing; use one of {', '.join(known_judges())}")
+        if unit == CONVERSATION and kind != CONVERSATION:
+            table.setdefault("rubric", CONVERSATION)
         return _make_judge(kind, table, place=str(path), folder=path.parent)
     finally:
         _OPEN.reset(token)
 
 
-def _make_judge(kind: str, options: Mapping[str, Any], *, place: str, folder: Path | None = None) -> Judge:
-    if kind not in JUDGES:
-        close = get_close_matches(kind, JUDGES, n=1)
+def load_both_units(name: str) -> tuple[Judge, Judge]:
+    """A judge as it is named, and the one of whole conversations that goes with it."""
+    judge = load_judge(name)
+    if unit_of(judge) == CONVERSATION:
+        return judge, judge
+    if _reads_conversations(name) or name == DEFAULT:
+        return judge, load_judge(name, unit=CONVERSATION)
+    from judge.conversations.conversation_judge import ConversationJudge
+
+    return judge, ConversationJudge.over(judge)
+
+
+def unit_of(judge: Judge) -> str:
+    """What a judge judges as one: a reply, or a whole conversation."""
+    return str(getattr(judge, "unit", REPLY))
+
+
+def _reads_conversations(name: str) -> bool:
+    """Whether a judge can be shown a whole conversation: ours of them, and language models."""
+    kind = read_toml(Path(name)).get("kind") if name.endswith(".toml") else name
+    return isinstance(kind, str) and kind in (CONVERSATION, "prompted", "decision")
+
+
+def known_judges() -> list[str]:
+    """The names of all judges: ours, and those that installed packages offer."""
+    return sorted({*JUDGES, *_offered()})
+
+
+@cache
+def _offered() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=OTHERS)}
+
+
+def _find_class(kind: str, place: str) -> Any:
+    """The class of a judge; a name of ours is never another package's."""
+    if kind in JUDGES:
+        return EntryPoint(kind, JUDGES[kind], OTHERS).load()
+    if kind not in _offered():
+        close = get_close_matches(kind, known_judges(), n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise UserError(f"{place}: unknown judge {kind!r}; known: {', '.join(sorted(JUDGES))}{hint}")
-    module, _, class_name = JUDGES[kind].partition(":")
-    make = getattr(import_module(module), class_name)
+        raise UserError(f"{place}: unknown judge {kind!r}; known: {', '.join(known_judges())}{hint}")
+    entry = _offered()[kind]
+    try:
+        return entry.load()
+    except Exception as error:  # whatever goes wrong in code that is not ours
+        whose = entry.dist.name if entry.dist else "another package"
+        raise UserError(
+            f"{place}: the judge {kind!r} of {whose} cannot be loaded: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _make_judge(kind: str, options: Mapping[str, Any], *, place: str, folder: Path | None = None) -> Judge:
+    make = _find_class(kind, place)
     # A judge's options are the arguments of its class: their names and types are checked here, once.
     from pydantic import TypeAdapter, ValidationError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from data.errors import UserError
 from data.records import LABELS, Exchange, Judgment, digest_json, judgment_of
 from data.rubric import read_rubric
-from data.study import count_labels, read_study
+from data.studies.label_counts import count_labels, read_study
 
 CARD = Path(__file__).parent / "weights" / "classifier" / "card.json"  # fitted when the classifier was
 
@@ -68,5 +68,7 @@ def softmax(logits: Sequence[float]) -> list[float]:
     >>> softmax([1000.0, 1000.0])
     [0.5, 0.5]
     """
-    powers = [exp(logit - max(logits)) for logit in logits]
-    return [power / sum(powers) for power in powers]
+    highest = max(logits)
+    powers = [exp(logit - highest) for logit in logits]
+    total = sum(powers)
+    return [power / total for power in powers]

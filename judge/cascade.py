@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from calibration.artifact import MAKE_ANEW, Calibration, read_calibration
+from calibration.artifact import MAKE_ANEW, Calibration, own_version, read_calibration
 from calibration.probabilities.maps import FROM_PROBABILITIES
 from data.errors import UserError
 from data.records import LABELS, Exchange, Judgment, judgment_of
@@ -112,7 +112,8 @@ def read_fitting(path: Path, judge: Judge) -> Calibration:
         raise UserError(
             f"{path}: not for probabilities of {', '.join(LABELS)}; {MAKE_ANEW} on such a judge's"
         )
-    if (calibration.judge, calibration.version) != (judge.name, judge.version):
+    own = own_version(calibration.version), own_version(judge.version)
+    if calibration.judge != judge.name or own[0] != own[1]:
         raise UserError(
             f"{path}: for {calibration.judge} {calibration.version}, and the first judge is {judge.name} "
             f"{judge.version}; calibrate that one"

@@ -1,9 +1,10 @@
 """The engine: takes exchanges past a judge on several threads, and keeps each judgment as it comes."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from threading import Event, Lock
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from data.records import Exchange, Judgment
 from judge.base import Judge
@@ -24,6 +25,7 @@ class Store(Protocol):
 
     def is_judged(self, position: int, exchange: Exchange) -> bool: ...
     def keep(self, position: int, judgment: Judgment | Mapping[str, Any]) -> None: ...
+    def keep_lines(self, positions: Sequence[int], lines: Sequence[bytes]) -> None: ...
 
 
 class Memory:
@@ -42,7 +44,13 @@ class Memory:
         """Hold a judgment by its position."""
         self.rows[position] = judgment
 
+    def keep_lines(self, positions: Sequence[int], lines: Sequence[bytes]) -> None:
+        """Hold judgments by their positions, from their lines."""
+        self.rows.update(zip(positions, (Judgment(**json.loads(line)) for line in lines), strict=True))
 
+
+Item = TypeVar("Item")
+Said = TypeVar("Said")
 Ask = Callable[[Exchange], Judgment | Mapping[str, Any]]
 OnJudgment = Callable[[Judgment], Judgment]  # what is made of a judgment before it is kept
 
@@ -57,6 +65,9 @@ def score_exchanges(
     on_judgment: OnJudgment | None = None,
 ) -> int:
     """Judge every exchange that `run` does not hold yet; returns how many the judge was asked for."""
+    in_bulk: Callable[..., int] | None = getattr(judge, "in_bulk", None)
+    if in_bulk is not None:
+        return in_bulk(exchanges, run, limit=limit, on_progress=on_progress, on_judgment=on_judgment)
 
     def ask(exchange: Exchange) -> Judgment:
         judgment = judge.judge(exchange)
@@ -65,10 +76,12 @@ def score_exchanges(
     return ask_all(judge, ask, exchanges, run, limit=limit, on_progress=on_progress)
 
 
-def judge_all(judge: Judge, exchanges: Iterable[Exchange]) -> list[Judgment]:
+def judge_all(
+    judge: Judge, exchanges: Iterable[Exchange], *, on_progress: Callable[[], None] = lambda: None
+) -> list[Judgment]:
     """Judge exchanges on as many threads as the judge takes; the judgments in the order given."""
     memory = Memory()
-    ask_all(judge, judge.judge, exchanges, memory)
+    ask_all(judge, judge.judge, exchanges, memory, on_progress=on_progress)
     return [memory.rows[position] for position in sorted(memory.rows)]
 
 
@@ -88,37 +101,59 @@ def ask_all(
     judgments under way are finished and kept first; then it is raised. Who waits for a server has
     `stop`, which ends the waiting, and `close`, which lets go of its connections.
     """
-    lock, stop = Lock(), Event()
+
+    def keep(item: tuple[int, Exchange], said: Judgment | Mapping[str, Any]) -> None:
+        run.keep(item[0], said)
+        on_progress()
+
     coming = still_to_judge(exchanges, run, limit, on_progress)
-
-    def work() -> int:
-        count = 0
-        while not stop.is_set():
-            with lock:
-                position, exchange = next(coming, (-1, None))
-            if exchange is None:
-                break
-            judgment = ask(exchange)
-            count += 1
-            with lock:
-                run.keep(position, judgment)
-                on_progress()
-        return count
-
     try:
-        with ThreadPoolExecutor(asked.concurrency) as pool:
-            workers = [pool.submit(work) for _ in range(asked.concurrency)]
-            try:
-                wait(workers, return_when=FIRST_EXCEPTION)
-            finally:
-                stop.set()
-                failed = [worker for worker in workers if worker.done() and worker.exception()]
-                if failed or not all(worker.done() for worker in workers):
-                    call_optional(asked, "stop")
-        # Those that failed first: others may have failed only because they were stopped then.
-        return sum(worker.result() for worker in (failed or workers))
+        return in_threads(
+            asked.concurrency,
+            coming,
+            lambda item: ask(item[1]),
+            keep,
+            on_failure=lambda: call_optional(asked, "stop"),
+        )
     finally:
         call_optional(asked, "close")
+
+
+def in_threads(
+    count: int,
+    coming: Iterator[Item],
+    ask: Callable[[Item], Said],
+    keep: Callable[[Item, Said], None],
+    *,
+    on_failure: Callable[[], None] = lambda: None,
+) -> int:
+    """Ask for each that comes on so many threads and keep what is said, one at a time; returns how many."""
+    lock, stop = Lock(), Event()
+
+    def work() -> int:
+        done = 0
+        while not stop.is_set():
+            with lock:
+                item = next(coming, None)
+            if item is None:
+                break
+            said = ask(item)
+            done += 1
+            with lock:
+                keep(item, said)
+        return done
+
+    with ThreadPoolExecutor(count) as pool:
+        workers = [pool.submit(work) for _ in range(count)]
+        try:
+            wait(workers, return_when=FIRST_EXCEPTION)
+        finally:
+            stop.set()
+            failed = [worker for worker in workers if worker.done() and worker.exception()]
+            if failed or not all(worker.done() for worker in workers):
+                on_failure()
+    # Those that failed first: others may have failed only because they were stopped then.
+    return sum(worker.result() for worker in (failed or workers))
 
 
 def call_optional(asked: Asked, name: str) -> None:

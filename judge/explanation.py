@@ -1,16 +1,27 @@
-"""What drove a reply's score: how far it moves when one part of the reply is left out."""
+"""What drove a reply's score: how far it moves without one part, or with a neutral sentence in its place."""
 
 import re
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from math import ceil
+from typing import Any
 
+from data.errors import UserError
+from data.readers.whole_conversations import REPLY
 from data.records import Exchange, Judgment
-from judge.base import Judge
+from judge.base import Judge, check_wanted, unit_of
 
 MOST_PARTS = 32  # a judgment each: a longer reply is explained in coarser parts
 GROUP = 3  # words left out together where a reply has only one clause
+CLEAR = 0.02  # points of score; what moves it less has no direction that could hold or not
+# They fit every message and show no feeling; the one of about a sentence's length takes its place.
+NEUTRAL = (
+    "I read it.",
+    "I have read what you wrote.",
+    "I have read what you wrote, and this is my reply to it.",
+    "I have read what you wrote to me here, and what I write now is my reply to what you wrote.",
+)
 
 # Where a part ends, with the white space after it. A stop must be followed by white space, so "3.5" stays
 # whole; abbreviations ("Dr. Lee") are split, which costs a needless part and no character. The lookbehind and
@@ -26,10 +37,26 @@ _WORD = re.compile(r"(?<=\S)\s++")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A piece of a reply; `effect` is positive where it lifts the score, None where nobody can say."""
+    """A piece of a reply; `effect` is positive where it lifts the score, None where nobody can say.
+
+    `effect` is the score less the score without the part, `swapped` less the score with a neutral sentence in
+    its place, so that the reply is no shorter; only sentences are swapped.
+    """
 
     text: str
     effect: float | None
+    swapped: float | None = None
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether it moves the score when left out, and not the same way when swapped."""
+        if self.effect is None or self.swapped is None or abs(self.effect) < CLEAR:
+            return False
+        return self.swapped * self.effect <= 0 or abs(self.swapped) < CLEAR
+
+    def as_row(self) -> dict[str, str | float | bool | None]:
+        """The part as JSON has it."""
+        return {**asdict(self), "is_doubtful": self.is_doubtful}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +65,8 @@ class Explanation:
 
     The parts joined are the reply. Their effects need not add up to the score: two sentences that say the
     same have little effect each. A reply without one of its sentences is also shorter, which judges may mind.
+    Of a whole conversation the parts are its replies, and `counted` is what was counted of it: the score less
+    what it would be with a usual count.
     """
 
     id: str
@@ -45,6 +74,22 @@ class Explanation:
     score: float | None
     parts: tuple[Part, ...]
     unscored: str | None = None
+    counted: tuple[Part, ...] = ()
+
+    def as_row(self) -> dict[str, Any]:
+        """The explanation as JSON has it."""
+        row = {**asdict(self), "parts": [part.as_row() for part in self.parts]}
+        counted = {part.text: part.effect for part in self.counted}
+        return row | {"counted": counted} if counted else {key: row[key] for key in row if key != "counted"}
+
+
+def check_explainable(judge: Judge, place: str) -> None:
+    """Refuse where nobody can say what moved a score: a language model that read a whole conversation."""
+    if unit_of(judge) != REPLY and not hasattr(judge, "explain"):
+        raise UserError(
+            f"{place}: {judge.name} reads a conversation as one, and cannot say which reply moved it; the "
+            "judge `conversation` can, or judge single replies with the unit reply"
+        )
 
 
 def explain(
@@ -52,29 +97,48 @@ def explain(
 ) -> Explanation:
     """Judge a reply without each of its sentences, or of its clauses or words where it is a single one.
 
+    Each sentence is also swapped for a neutral one, to tell whether its effect is more than its length.
+
     `whole` is the judgment of the whole reply, where it is known; else the judge is asked for it. It is asked
     on so many `threads`, or on as many as it takes.
     """
     whole = whole or judge.judge(exchange)
+    if own := getattr(judge, "explain", None):
+        explained: Explanation = own(exchange, whole)
+        return explained
     texts = split_reply(exchange.response)
-    without = [_leave_out(texts, position) for position in range(len(texts))]
+    changed = _changed(texts)
 
     def effect_of(rest: str) -> float | None:
         # An empty reply is not a reply: no judge is asked for one.
         if not rest or whole.score is None:
             return None
+        check_wanted()
         score = judge.judge(replace(exchange, response=rest)).score
         return None if score is None else round(whole.score - score, 6)
 
-    with ThreadPoolExecutor(threads or judge.concurrency) as pool:
-        effects = list(pool.map(effect_of, without))
+    if threads == 1:  # in this very thread, which may know that nobody waits any more
+        effects = list(map(effect_of, changed))
+    else:
+        with ThreadPoolExecutor(threads or judge.concurrency) as pool:
+            effects = list(pool.map(effect_of, changed))
+    swapped = effects[len(texts) :] or [None] * len(texts)
     return Explanation(
         id=exchange.id,
         model=exchange.model,
         score=whole.score,
-        parts=tuple(Part(text, effect) for text, effect in zip(texts, effects, strict=True)),
+        parts=tuple(map(Part, texts, effects, swapped)),
         unscored=whole.unscored,
     )
+
+
+def count_judgments(reply: str) -> int:
+    """How many judgments the explanation of a reply takes.
+
+    >>> count_judgments("Oh no! How are you?"), count_judgments("Oh no, how are you?")
+    (5, 3)
+    """
+    return 1 + len(_changed(split_reply(reply)))
 
 
 def split_reply(reply: str) -> list[str]:
@@ -95,6 +159,23 @@ def split_reply(reply: str) -> list[str]:
         if len(cuts) > 2:
             break
     return [reply[left:right] for left, right in pairwise([*cuts[:-1:size], len(reply)])]
+
+
+def _changed(texts: list[str]) -> list[str]:
+    """The reply without each part, and then, where these are sentences, with each of them swapped."""
+    places = range(len(texts))
+    without = [_leave_out(texts, position) for position in places]
+    if len(texts) < 2 or not _SENTENCE.search(texts[0]):
+        return without
+    return without + [_swap(texts, position) for position in places]
+
+
+def _swap(texts: list[str], position: int) -> str:
+    """The reply with a neutral sentence in the place of a part, about as long."""
+    text = texts[position]
+    words = len(text.split())
+    neutral = min(NEUTRAL, key=lambda sentence: abs(len(sentence.split()) - words))
+    return "".join([*texts[:position], neutral, text[len(text.rstrip()) :], *texts[position + 1 :]]).strip()
 
 
 def _leave_out(texts: list[str], position: int) -> str:

@@ -9,10 +9,11 @@ from threading import BoundedSemaphore
 from typing import Any, Final, Literal
 
 from calibration.probabilities.stacking import Stack, mean_probabilities, median_probabilities
+from data.coverage import Coverage
 from data.errors import UserError
 from data.files import disk_errors
 from data.records import LABELS, Exchange, Judgment, digest_json, judgment_of, unscored
-from judge.base import Judge, load_judge
+from judge.base import Judge, check_wanted, load_judge
 from judge.engine import call_optional
 from judge.llm.endpoint import share_budget
 from judge.llm.limits import add_usage
@@ -35,6 +36,7 @@ class Member:
     def ask(self, exchange: Exchange) -> Judgment:
         """Ask for its judgment, in turn with the other threads."""
         with self.places:
+            check_wanted()
             return self.judge.judge(exchange)
 
 
@@ -77,6 +79,12 @@ class CompositeJudge:
         """What the members warn of, each warning once."""
         warnings = [getattr(member.judge, "caveat", "") for member in self.members]
         return " ".join(dict.fromkeys(filter(None, [*warnings, *self.caveats])))
+
+    @property
+    def rated(self) -> Coverage | None:
+        """What the first member that knows it learned from."""
+        known = (getattr(member.judge, "rated", None) for member in self.members)
+        return next((item for item in known if item is not None), None)
 
     def digest(self, *rule: object) -> str:
         """Name the version that follows from the members and the rule by which they judge together."""

@@ -15,6 +15,7 @@ import traceback
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from secrets import token_hex
@@ -23,11 +24,13 @@ from typing import Any, Final
 
 import data.errors
 from data.errors import UserError
+from data.readers.table_rows import PART_BITS, TableRows
 from data.records import Exchange, Judgment
 from data.runs import Run
 from data.storage import Source, shards_of
-from data.tables import Exchanges, Row, make_record, read_rows, to_json, to_row
+from data.tables import Exchanges, Row, make_record, to_json, to_row
 from judge.base import Judge, load_judge
+from judge.classifier.graphics_card import AUTO, CUDA, DEVICE
 from judge.engine import Memory, OnJudgment, ask_all, call_optional, still_to_judge
 from judge.llm.endpoint import endpoints_of
 
@@ -41,19 +44,31 @@ class Worker:
     """
 
     def __init__(
-        self, *, named: str, version: str, source: Source, folder: str, workers: int, threads: int
+        self,
+        *,
+        named: str,
+        version: str,
+        device: str,
+        source: Source,
+        folder: str,
+        workers: int,
+        threads: int,
     ) -> None:
         self.named, self.version, self.folder, self.workers = named, version, folder, workers
+        self.device = device
         self.concurrency = threads  # our part of what the judge allows all of us
         self.reader = Reader(source)
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[Any]]:
-        """Judge one slice: some lines of one shard, each with its position in the whole input."""
+        """Judge one slice: some places of one shard, each with its position in the whole input."""
         kept, failures = Memory(), []
         try:
             judge = self.judge
-            coming = self.reader.take(int(batch["shard"][0]), batch["line"].tolist())
-            ask_all(self, judge.judge, coming, kept)
+            coming = self.reader.take(int(batch["shard"][0]), batch["place"].tolist())
+            if (judge_many := getattr(judge, "judge_many", None)) and self.device == CUDA:
+                kept.rows.update(enumerate(judge_many(list(coming))))
+            else:
+                ask_all(self, judge.judge, coming, kept)
         except UserError as error:
             failures = [{"kind": type(error).__name__, "text": str(error)}]
         except Exception:
@@ -78,6 +93,7 @@ class Worker:
             os.chdir(self.folder)  # paths mean the same here as for the driver
         except OSError as error:
             raise UserError(f"{self.folder}: not there on a worker's machine: {error.strerror}") from error
+        DEVICE.set(self.device)
         judge = load_judge(self.named)
         if judge.version != self.version:
             raise UserError(
@@ -93,26 +109,27 @@ class Reader:
     """Reads on through a shard from slice to slice; from its start again only for one that lies behind."""
 
     def __init__(self, source: Source) -> None:
-        self.shards = shards_of(source)
-        self.shard, self.line = -1, 0
+        self.source = source
+        self.shard, self.line, self.row = -1, 0, dict[str, Any]()
+        self.table: TableRows
         self.rows: Iterator[tuple[int, Row]] = iter(())
         self.make: Callable[[int, Row], Exchange]
 
-    def take(self, shard: int, lines: Sequence[int]) -> Iterator[Exchange]:
-        """The exchanges at these lines, which rise."""
-        if shard != self.shard or lines[0] <= self.line:
-            name, table = self.shards[shard]
-            self.shard, self.line = shard, 0
+    def take(self, shard: int, places: Sequence[int]) -> Iterator[Exchange]:
+        """The exchanges at these places, which rise."""
+        if shard != self.shard or places[0] >> PART_BITS < self.line:
             # Of bad rows the driver has said all there is to say.
-            self.rows = read_rows(table, on_bad=lambda bad: None)
-            self.make = make_record(Exchange, name)
-        for wanted in lines:
-            row = None
+            self.table = TableRows(self.source, shard, on_bad=lambda bad: None)
+            self.shard, self.line, self.rows = shard, 0, self.table.rows()
+            self.make = make_record(Exchange, self.table.name, self.table.model)
+        for place in places:
+            wanted, part = divmod(place, 1 << PART_BITS)
             while self.line < wanted:
-                self.line, row = next(self.rows, (wanted, None))
-            if row is None or self.line != wanted:
-                raise UserError(f"{self.shards[shard][1]}:{wanted}: changed while it was read; start again")
-            yield self.make(wanted, row)
+                self.line, self.row = next(self.rows, (wanted + 1, {}))
+            parts = self.table.parts(wanted, self.row) if self.line == wanted else []
+            if part >= len(parts):
+                raise UserError(f"{self.table.table}:{wanted}: changed while it was read; start again")
+            yield self.make(wanted, parts[part])
 
 
 SLICE: Final = 1000  # exchanges at most, judged between two checkpoints of a worker
@@ -145,7 +162,10 @@ def score_ray(
     for _, table in shards_of(exchanges.source):
         if str(table).startswith("memory://"):
             raise UserError(f"{table}: lies in this process alone, where no worker can read it")
-    slices = _cut(exchanges, run, limit, on_progress, is_paid=bool(endpoints_of(judge)), workers=workers)
+    renamed: dict[int, str] = {}
+    slices = _cut(
+        exchanges, run, limit, on_progress, renamed, is_paid=bool(endpoints_of(judge)), workers=workers
+    )
     if not slices:
         return 0
     count = 0
@@ -159,6 +179,8 @@ def score_ray(
                     failures.append(json.loads(line))
                     continue
                 judgment = Judgment(**json.loads(line))
+                if position in renamed:  # a worker does not know which ids came before
+                    judgment = replace(judgment, id=renamed[position])
                 run.keep(position, on_judgment(judgment) if on_judgment else judgment)
                 on_progress()
                 count += 1
@@ -176,25 +198,28 @@ def _cut(
     run: Run,
     limit: int | None,
     on_progress: Callable[[], None],
+    renamed: dict[int, str],
     *,
     is_paid: bool,
     workers: int,
 ) -> list[Any]:
-    """Slices as Arrow tables: never of two shards, and none too large to be lost."""
+    """Slices as Arrow tables: never of two shards, and none too large to be lost; notes what is `renamed`."""
     import pyarrow as arrow
 
-    shards, lines, positions = array("q"), array("q"), array("q")
-    for position, _ in still_to_judge(exchanges, run, limit, on_progress):
+    shards, places, positions = array("q"), array("q"), array("q")
+    for position, exchange in still_to_judge(exchanges, run, limit, on_progress):
         shards.append(exchanges.shard)
-        lines.append(exchanges.line)
+        places.append(exchanges.place)
         positions.append(position)
+        if exchanges.is_renamed:
+            renamed[position] = exchange.id
     most = PAID_SLICE if is_paid else SLICE
-    size = max(1, min(most, len(lines) // (SLICES_EACH * workers)))
+    size = max(1, min(most, len(places) // (SLICES_EACH * workers)))
     slices, start = [], 0
-    for end in range(1, len(lines) + 1):
-        if end == len(lines) or end - start == size or shards[end] != shards[start]:
+    for end in range(1, len(places) + 1):
+        if end == len(places) or end - start == size or shards[end] != shards[start]:
             part = slice(start, end)
-            columns = {"shard": shards[part], "line": lines[part], "position": positions[part]}
+            columns = {"shard": shards[part], "place": places[part], "position": positions[part]}
             slices.append(arrow.table({name: arrow.array(held) for name, held in columns.items()}))
             start = end
     return slices
@@ -206,20 +231,24 @@ def _judged(
     """What the workers say, slice by slice, in whatever order they come."""
     import ray.data
 
+    device = getattr(judge, "device", AUTO)
     about = {
         "named": named,
         "version": judge.version,
+        "device": device,
         "source": source,
         "folder": os.getcwd(),
         "workers": workers,
         "threads": -(-judge.concurrency // workers),
     }
-    judged = ray.data.from_arrow(slices).map_batches(
+    # Blocks, not Arrow tables: for those Ray first starts a task a table, only to ask how long it is.
+    judged = ray.data.from_blocks(slices).map_batches(
         Worker,
         fn_constructor_kwargs=about,
         batch_size=None,  # a slice is a batch
         compute=ray.data.ActorPoolStrategy(size=workers),
         num_cpus=1,
+        num_gpus=1 if device == CUDA else None,
     )
     yield from judged.iter_batches(batch_size=None, prefetch_batches=0, batch_format="numpy")
 

@@ -1,10 +1,13 @@
 """Score a file of responses: judge every row into a run folder, and correct each model's shares."""
 
+import platform
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from difflib import get_close_matches
 from functools import partial
+from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,18 +19,32 @@ from calibration.estimate import CONFIDENCE, Estimate, Interval
 from calibration.probabilities.conformal import prediction_sets
 from calibration.shares.correction import Refused, correct_shares
 from calibration.shares.tally import Tally, model_shares
-from data.crisis import Flags
+from data.coverage import Outside, say_outside
+from data.crisis import READING_LIST, Flags
 from data.errors import UserError
-from data.records import LABELS, Exchange, Judgment
+from data.readers.whole_conversations import CONVERSATION, REPLY, say_speakers
+from data.records import LABELS, Exchange, Judgment, to_plain
 from data.runs import FinishedRun, OnProgress, Run, ScorePlan, read_summary, run_all
-from data.storage import Source, check_source, digest_source, find_source
-from data.tables import BadRow, Exchanges, read_exchanges, read_judgments, stop_at_bad_row, survey_exchanges
-from judge.base import Judge
-from judge.engine import score_exchanges
+from data.storage import Remote, Shards, Source, check_source, digest_source, find_sources
+from data.tables import (
+    BadRow,
+    Exchanges,
+    Survey,
+    read_judgments,
+    stop_at_bad_row,
+    survey_exchanges,
+    to_row,
+    write_rows,
+)
+from judge.base import Judge, unit_of
+from judge.engine import call_optional, score_exchanges
 from judge.explanation import Explanation, explain
 
 AUTO = "auto"
-CAVEAT = "Intervals cover the choice of prompts only, not the judge's own errors."
+CAVEAT = {
+    REPLY: "Intervals cover the choice of prompts only, not the judge's own errors.",
+    CONVERSATION: "Intervals cover the choice of conversations only, not the judge's own errors.",
+}
 CORRECTED = (
     "Shares are corrected, and their intervals carry how far the judge strays on a model nobody rated."
 )
@@ -84,37 +101,55 @@ def score_file(
     seed: int = 0,
     engine: Callable[..., int] = score_exchanges,
     on_start: Callable[[Path], object] = lambda folder: None,
+    on_read: Callable[[Sequence[str]], object] = lambda said: None,
 ) -> ScoredRun:
     """Judge every response of a file that the run in `out` does not hold yet, and make the run whole.
 
     `path` is a table, a folder, a glob or a URL. `calibration` is "auto" for the one that came with the
-    judge, if it fits, the path of another, or None. `on_start` is told the run's folder. `engine` is
-    `score_exchanges`, or another that takes exchanges past a judge and keeps what it says.
+    judge, if it fits, the path of another, or None. `on_read` is told how the file was read, as far as that
+    needs a word, and `on_start` the run's folder. `engine` is `score_exchanges`, or another that takes
+    exchanges past a judge and keeps what it says.
     """
-    source = find_source(str(path)) if isinstance(path, str | Path) else path
+    source = path if isinstance(path, Shards | Remote) else find_sources([path])
     check_source(source)
     calibrated = calibration
     if not isinstance(calibrated, Found):
         named = "none" if calibrated is None else None if calibrated == AUTO else str(calibrated)
         calibrated = find_calibration(judge, named, today=date.today())
     # All is read before the first response is judged: a bad row is found in seconds, not after hours.
-    digest, total = _survey(source, limit=limit, skip_invalid=skip_invalid)
-    plan = plan_run(source, judge, calibration=calibrated.digest, digest=digest)
+    unit = unit_of(judge)
+    if engine is score_exchanges:
+        call_optional(judge, "start")  # what takes long to load can do so meanwhile
+    survey = _survey(source, limit=limit, skip_invalid=skip_invalid, unit=unit)
+    on_read(survey.said)
+    plan = plan_run(source, judge, calibration=calibrated.digest, digest=survey.digest)
     folder = Path(out) if out is not None else plan.default_folder("runs", source.stem, plan.judge)
     on_start(folder)
 
     def ask(run: Run, count_one: Callable[[], None]) -> int:
-        exchanges = Exchanges(source, on_bad=run.set_aside if skip_invalid else stop_at_bad_row)
-        on_judgment = (
-            partial(add_prediction_set, calibration=calibrated.calibration)
-            if calibrated.calibration
-            else None
-        )
+        exchanges = Exchanges(source, on_bad=run.set_aside if skip_invalid else stop_at_bad_row, unit=unit)
+        run.counted = Counted(judge, calibrated)
+        on_judgment = PredictionSets(calibrated.calibration) if calibrated.calibration else None
         return engine(judge, exchanges, run, limit=limit, on_progress=count_one, on_judgment=on_judgment)
 
     def conclude(run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
-        summary, cost = _summarise(run, judge, plan, calibrated, seed=seed)
-        about = {"seed": seed, "limit": limit, "counts": summary["counts"]}
+        judged = partial(read_judgments, run.judgments)
+        counted = run.counted if run.counted.seen == run.count else None
+        summary, cost = summarise(
+            judged, judge, calibrated, seed=seed, set_aside=run.set_aside_count, counted=counted
+        )
+        if summary["flagged"]["count"]:
+            write_reading_list(folder, source, unit)
+        about = {
+            "unit": unit,
+            **_part(judge),
+            "seed": seed,
+            "limit": limit,
+            "runtime": f"onnxruntime {version('onnxruntime')}, Python {platform.python_version()}",
+            "machine": f"{platform.machine()} {platform.system()}",
+            "counts": summary["counts"],
+            "outside": summary["outside"],
+        }
         return {**about, "cost": cost, "wall_seconds": run.seconds}, summary
 
     def is_enough(manifest: Mapping[str, Any]) -> bool:
@@ -125,14 +160,14 @@ def score_file(
                 return False  # bad rows were set aside on request, and now nobody requests it
             reached = manifest["limit"]
             is_as_far = reached is None or (limit is not None and limit <= reached)
-            return bool(is_as_far and manifest["seed"] == seed)
+            return bool(is_as_far and manifest["seed"] == seed and manifest["unit"] == unit)
         except (KeyError, TypeError):
             return False  # of another version: made whole anew from its judgments
 
     finished = run_all(
         folder,
         plan,
-        total=total,
+        total=survey.count,
         ask=ask,
         conclude=conclude,
         is_enough=is_enough,
@@ -144,6 +179,14 @@ def score_file(
         asked=finished.asked,
         summary={**read_summary(folder), "calibration_note": calibrated.says},
     )
+
+
+def write_reading_list(folder: Path, source: Source, unit: str = REPLY) -> None:
+    """Write the texts of a run's flagged responses, as a file of responses that names the danger too."""
+    flags = {item.id: item.flag for item in read_judgments(folder / "judgments.jsonl") if item.flag}
+    every = Exchanges(source, on_bad=lambda bad: None, unit=unit)
+    exchanges = (item for item in every if item.id in flags)
+    write_rows(folder / READING_LIST, ({**to_row(item), "danger": flags[item.id]} for item in exchanges))
 
 
 def plan_run(
@@ -164,29 +207,51 @@ def plan_run(
 
 def add_prediction_set(judgment: Judgment, calibration: Calibration) -> Judgment:
     """Note with a judgment which labels a crowd may well have given; what the judge said stays as it was."""
-    if judgment.probabilities is None:
-        return judgment
-    probabilities = np.array([[judgment.probabilities[label] for label in LABELS]])
-    (labels,) = prediction_sets(calibration.label_map.apply(probabilities), calibration.thresholds)
-    return replace(judgment, set=labels)
+    return PredictionSets(calibration)(judgment)
 
 
-def _survey(responses: Source, *, limit: int | None, skip_invalid: bool) -> tuple[str, int]:
-    """The digest, and how many responses there are to judge; refused when there is none."""
+@dataclass(frozen=True, slots=True)
+class PredictionSets:
+    """The same for the judgments of a run, one by one or many at once."""
+
+    calibration: Calibration
+
+    def __call__(self, judgment: Judgment) -> Judgment:
+        return self.many([judgment])[0]
+
+    def many(self, judgments: Sequence[Judgment]) -> list[Judgment]:
+        """The same for many, in much less time each."""
+        scored = [item for item in judgments if item.probabilities is not None]
+        if not scored:
+            return list(judgments)
+        said = np.array([[(item.probabilities or {})[label] for label in LABELS] for item in scored])
+        mapped = self.calibration.label_map.apply(said)
+        sets = iter(prediction_sets(mapped, self.calibration.thresholds))
+        return [item if item.probabilities is None else replace(item, set=next(sets)) for item in judgments]
+
+
+def _survey(responses: Source, *, limit: int | None, skip_invalid: bool, unit: str) -> Survey:
+    """What there is to judge; refused when that is nothing."""
     first_bad: list[BadRow] = []
 
     def note(bad: BadRow) -> None:
         first_bad[:] = first_bad or [bad]
 
-    digest, count = survey_exchanges(responses, limit=limit, on_bad=note if skip_invalid else stop_at_bad_row)
-    if not count:
+    on_bad = note if skip_invalid else stop_at_bad_row
+    survey = survey_exchanges(responses, limit=limit, on_bad=on_bad, unit=unit)
+    if not survey.count:
         problem = f"no row can be read; the first: {first_bad[0]}" if first_bad else "the file has no rows"
         raise UserError(f"{responses}: nothing to score: {problem}")
-    return digest, count
+    return survey
 
 
 def find_responses(
-    responses: Source, ids: Iterable[str], *, limit: int | None = None, skip_invalid: bool = False
+    responses: Source,
+    ids: Iterable[str],
+    *,
+    limit: int | None = None,
+    skip_invalid: bool = False,
+    unit: str = REPLY,
 ) -> list[Exchange]:
     """The responses with these ids, in the order asked for; an unknown id is refused with some known ones."""
     wanted = dict.fromkeys(ids)
@@ -195,7 +260,7 @@ def find_responses(
     if not wanted:
         return []
     on_bad = (lambda bad: None) if skip_invalid else stop_at_bad_row
-    for exchange in islice(read_exchanges(responses, on_bad=on_bad), limit):
+    for exchange in islice(Exchanges(responses, on_bad=on_bad, unit=unit), limit):
         if exchange.id in wanted:
             chosen[exchange.id] = exchange
         if len(seen) < GUESSES:
@@ -218,24 +283,64 @@ def explain_responses(exchanges: Sequence[Exchange], judge: Judge, folder: Path)
     return [explain(judge, exchange, whole=whole[exchange.id]) for exchange in exchanges]
 
 
-def _summarise(
-    run: Run, judge: Judge, plan: ScorePlan, calibrated: Found, *, seed: int
+class Counted:
+    """What a summary rests on: judgments added up as they come by, in the order of the input."""
+
+    def __init__(self, judge: Judge, calibrated: Found) -> None:
+        self.tally, self.flags, self.spoke = Tally(), Flags(), Counter[str]()
+        self.unlike = Outside(getattr(judge, "rated", None), calibrated.covers)
+        self.cost, self.seen = 0.0, 0
+
+    def add(self, judgment: Judgment) -> None:
+        """Count a judgment in."""
+        self.tally.add(judgment)
+        self.flags.add(judgment)
+        self.unlike.add(None if judgment.unscored else judgment.shape)
+        if judgment.speaker:
+            self.spoke[judgment.speaker] += 1
+        if judgment.usage:
+            self.cost += judgment.usage.get("cost", 0.0)
+        self.seen += 1
+
+
+def summarise(
+    read: Callable[[], Iterable[Judgment]],
+    judge: Judge,
+    calibrated: Found,
+    *,
+    seed: int,
+    set_aside: int = 0,
+    counted: Counted | None = None,
 ) -> tuple[dict[str, Any], float]:
-    """The summary of a run whose judgments are written, and what they cost."""
-    tally, flags, cost = Tally(), Flags(), 0.0
-    for judgment in read_judgments(run.judgments):
-        tally.add(judgment)
-        flags.add(judgment)
-        cost += (judgment.usage or {}).get("cost", 0.0)
-    models = model_shares(tally, rng=np.random.default_rng(seed), draws=DRAWS)
+    """The summary of the judgments that `read` gives, as often as it is called; and what they cost.
+
+    `counted` is what they add up to, where somebody counted them already.
+    """
+    if counted is None:
+        counted = Counted(judge, calibrated)
+        for judgment in read():
+            counted.add(judgment)
+    tally, speakers = counted.tally, dict(sorted(counted.spoke.items()))
+    unit = unit_of(judge)
+    models = model_shares(tally, rng=np.random.default_rng(seed), draws=DRAWS, widened=unit == CONVERSATION)
     corrected = correct_shares(tally, calibrated.calibration) if calibrated.calibration else {}
-    caveats = [CORRECTED if calibrated.calibration else CAVEAT, getattr(judge, "caveat", None)]
+    outside = counted.unlike.as_dict()
+    own = getattr(judge, "caveat", None)
+    caveats = [
+        judge.rubric.note,
+        CORRECTED if calibrated.calibration else CAVEAT[unit],
+        own,
+        *say_outside(outside),
+        *say_speakers(speakers),
+    ]
     report = getattr(judge, "report", None)
     summary = {
-        "judge": plan.judge,
-        "version": plan.version,
-        "rubric": plan.rubric,
-        "calibration": plan.calibration,
+        "unit": unit,
+        **_part(judge),
+        "judge": judge.name,
+        "version": judge.version,
+        "rubric": judge.rubric.digest,
+        "calibration": calibrated.digest,
         "calibration_note": calibrated.says,
         "confidence": CONFIDENCE,
         "draws": DRAWS,
@@ -243,9 +348,12 @@ def _summarise(
         "counts": {
             "judged": sum(item.scored for item in models),
             "unscored": sum(sum(item.unscored.values()) for item in models),
-            "set_aside": run.set_aside_count,
+            "set_aside": set_aside,
         },
-        "flagged": flags.as_dict(),
+        "flagged": counted.flags.as_dict(),
+        "rated": to_plain(getattr(judge, "rated", None)),
+        "outside": outside,
+        **({"speakers": speakers} if speakers else {}),
         "models": [
             {
                 "model": item.model,
@@ -260,9 +368,15 @@ def _summarise(
             for item in models
         ],
         "caveats": [caveat for caveat in caveats if caveat],
-        **({"report": report(read_judgments(run.judgments))} if report else {}),
+        **({"report": report(read())} if report else {}),
     }
-    return summary, round(cost, 6)
+    return summary, round(counted.cost, 6)
+
+
+def _part(judge: Judge) -> dict[str, str]:
+    """The part of empathy that was judged, where it is not the whole, and what figures of it mean."""
+    rubric = judge.rubric
+    return {"dimension": rubric.dimension, "dimension_note": rubric.note} if rubric.is_part else {}
 
 
 def _share_row(share: float, interval: Interval | None) -> dict[str, float | None]:
@@ -281,7 +395,7 @@ def _correction_row(corrected: Mapping[str, Estimate] | Refused | None) -> dict[
 
 
 def _model_of(row: Mapping[str, Any]) -> ScoredModel:
-    """A model's row of the summary, as `_summarise` wrote it."""
+    """A model's row of the summary, as `summarise` wrote it."""
     refused, corrected = row.get("refused"), row.get("corrected")
     return ScoredModel(
         name=row["model"],

@@ -1,27 +1,33 @@
-"""Training examples: rated exchanges, and the made ones that teach what ratings alone do not."""
+"""What a classifier learns from: rated exchanges, other rated sets, our own replies, and unrated texts."""
 
 import random
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import cache
+
+import numpy as np
 
 from data.errors import UserError
+from data.importers.rated_sets import RatedItem
 from data.records import LABELS, Exchange, Rating
+from judge.classifier.preprocessing import normalise
 from judge.explanation import split_reply
+from judge.robustness.attacks import TEST_FAMILIES, Attack, dress_up, read_attacks
+from judge.robustness.replies import KIND, WrittenReply, read_replies
 
-DISMISSALS = Path(__file__).parent / "dismissals.txt"
-# What people would say of a reply that belongs to another prompt, or brushes the speaker off. Nobody rated
-# these: the numbers are ours, and they decide how far such replies fall, not how rated ones are told apart.
-MISMATCHED = (0.60, 0.30, 0.10)
-DISMISSED = (0.92, 0.06, 0.02)
-STOCK_SYMPATHY = (0.75, 0.20, 0.05)
-SYMPATHY = (
-    "I'm so sorry to hear that.",
-    "Sorry to hear that.",
-    "That's great to hear!",
-    "I understand.",
-    "Oh no.",
-)
+# What people would say of our own replies. Nobody rated these: the numbers are ours.
+UNKIND_TARGETS = {
+    "cruel": (0.60, 0.28, 0.12),
+    "insults": (0.93, 0.06, 0.01),
+    "unkind-dialects": (0.75, 0.18, 0.07),
+    "long-poor": (0.55, 0.32, 0.13),
+}
+KIND_TARGET = (0.04, 0.24, 0.72)
+UNHEARD_TARGET = (0.51, 0.34, 0.15)  # a kind reply under the words of somebody else
+UNHEARD, TELLING = 0.15, 12  # part of the kind replies that are shown so, and words of one that tells
+DRESSED = 0.5  # part of our own replies that are shown in the form of some attack; their target stays
+FEW_OF_A_RATER = 4  # items that tell a rater's own level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +39,41 @@ class Example:
     rater: str = ""
     batch: str = ""
     group: str = ""  # replies to one prompt share it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Corpus:
+    """All that a training may see: rated exchanges, items of other rated sets, and texts nobody rated.
+
+    `asked` are items of sets with the weight 0, which no training sees: a judge is only asked about them.
+    """
+
+    examples: Sequence[Example]
+    items: Sequence[RatedItem] = ()
+    texts: Sequence[Exchange] = ()
+    asked: Sequence[RatedItem] = ()
+
+    def exchanges(self) -> list[Exchange]:
+        """All that was rated, reply by reply."""
+        return [
+            *(example.exchange for example in self.examples),
+            *(exchange for item in self.items for exchange in item.exchanges),
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lesson:
+    """Replies, and what is to be said of them: three probabilities, or a rating on the scale of a set.
+
+    The replies of a rated conversation are one lesson: their mean is held against its rating.
+    """
+
+    exchanges: tuple[Exchange, ...]
+    target: tuple[float, ...] = (0.0, 0.0, 0.0)
+    rater: str = ""
+    set: str = ""
+    value: float = 0.0  # in standard deviations of the set
+    weight: float = 1.0
 
 
 def join_ratings(exchanges: Iterable[Exchange], ratings: Iterable[Rating]) -> list[Example]:
@@ -61,46 +102,101 @@ def join_ratings(exchanges: Iterable[Exchange], ratings: Iterable[Rating]) -> li
     return examples
 
 
-def make_mismatched(examples: Sequence[Example], count: int, chance: random.Random) -> list[Example]:
-    """Rated replies put under another group's prompt, same model, so that style tells nothing.
+def lessons_of_examples(examples: Sequence[Example]) -> list[Lesson]:
+    """One lesson for every rating."""
+    return [Lesson(exchanges=(e.exchange,), target=e.target, rater=e.rater) for e in examples]
 
-    There are none where every model answered one group only.
+
+def lessons_of_sets(
+    items: Sequence[RatedItem], weights: Mapping[str, float], *, replies: int, chance: random.Random
+) -> list[Lesson]:
+    """Items of other sets with standardised ratings; of a conversation some of its replies, drawn anew.
+
+    Where one person rated several items, that person's own level is taken out: it says nothing of the reply.
     """
-    by_model: dict[str, list[Example]] = {}
-    groups: dict[str, set[str]] = {}
-    for example in examples:
-        by_model.setdefault(example.exchange.model, []).append(example)
-        groups.setdefault(example.exchange.model, set()).add(example.group)
-    fit = [example for example in examples if len(groups[example.exchange.model]) > 1]
-    made: list[Example] = []
-    while fit and len(made) < count:
-        here = chance.choice(fit)
-        there = chance.choice(by_model[here.exchange.model])
-        if there.group != here.group:
-            exchange = replace(here.exchange, response=there.exchange.response)
-            made.append(Example(exchange=exchange, target=MISMATCHED))
-    return made
+    lessons = []
+    by_set: dict[str, list[RatedItem]] = defaultdict(list)
+    for item in items:
+        if weights.get(item.set):
+            by_set[item.set].append(item)
+    for name, those in by_set.items():
+        values = _standardise(those)
+        for item, value in zip(those, values, strict=True):
+            drawn = chance.sample(item.exchanges, min(replies, len(item.exchanges)))
+            lessons.append(Lesson(exchanges=tuple(drawn), set=name, value=float(value), weight=weights[name]))
+    return lessons
 
 
-def read_dismissals() -> list[str]:
-    """Curt replies that brush the speaker off."""
-    return [line for line in DISMISSALS.read_text(encoding="utf-8").splitlines() if line]
+def _standardise(items: Sequence[RatedItem]) -> np.ndarray:
+    values = np.array([item.rating for item in items], dtype=float)
+    raters: dict[str, list[int]] = defaultdict(list)
+    for place, item in enumerate(items):
+        if item.rater:
+            raters[item.rater].append(place)
+    overall = values.mean()
+    for places in raters.values():
+        if len(places) >= FEW_OF_A_RATER:
+            values[places] += overall - values[places].mean()
+    return np.asarray((values - overall) / (values.std() or 1.0))
 
 
-def make_dismissals(examples: Sequence[Example], count: int, chance: random.Random) -> list[Example]:
-    """Curt dismissals under real prompts, a third of them dressed up with a stock phrase of sympathy."""
-    lines = read_dismissals()
-    made = []
-    for number in range(count):
-        exchange = chance.choice(examples).exchange
-        curt = chance.choice(lines)
-        if number % 3:
-            made.append(Example(exchange=replace(exchange, response=curt), target=DISMISSED))
-        else:
-            phrase = chance.choice(SYMPATHY)
-            text = f"{phrase} {curt}" if chance.random() < 0.5 else f"{curt} {phrase}"
-            made.append(Example(exchange=replace(exchange, response=text), target=STOCK_SYMPATHY))
-    return made
+def lessons_of_catalogue(times: float, chance: random.Random) -> list[Lesson]:
+    """Our own replies, each `times` times, many of them in the form of some attack: kind ones as well.
+
+    A form tells nothing then: only what is said in it does.
+    """
+    written, forms = _training_replies(), _training_attacks()
+    # Long ones are few, and of five stages one is shown at a time.
+    written = [*written, *2 * [reply for reply in written if reply.kind in ("growing", "long-poor")]]
+    # A third more kind ones than others: a judge in doubt about an unusual reply should not call it Bad.
+    kind = [reply for reply in written if reply.kind in KIND]
+    written = [*written, *chance.sample(2 * kind, round(4 / 3 * (len(written) - len(kind))) - len(kind))]
+    whole, part = divmod(times, 1)
+    lessons = []
+    for reply in [*written * int(whole), *chance.sample(written, round(part * len(written)))]:
+        exchange = reply.exchange(chance.choice(reply.stages()))
+        target = KIND_TARGET if reply.kind in KIND else UNKIND_TARGETS[reply.kind]
+        # Ours speak of what they answer, so that under another prompt nobody could take them for an answer.
+        is_telling = reply.kind in KIND and len(exchange.response.split()) >= TELLING
+        if is_telling and chance.random() < UNHEARD:
+            other = chance.choice(written).prompt
+            if other != reply.prompt:
+                exchange, target = replace(exchange, prompt=other), UNHEARD_TARGET
+        if chance.random() < DRESSED:
+            dressed = dress_up(chance.choice(forms), exchange)
+            exchange = replace(dressed, response=normalise(dressed.response))
+        lessons.append(Lesson(exchanges=(exchange,), target=target))
+    return lessons
+
+
+@cache
+def _training_replies() -> list[WrittenReply]:
+    replies = list(read_replies("training"))
+    if any(reply.half != "training" for reply in replies):
+        raise ValueError("a reply of the test half reached the training")
+    return replies
+
+
+@cache
+def _training_attacks() -> list[Attack]:
+    return [attack for attack in read_attacks().attacks if attack.family not in TEST_FAMILIES]
+
+
+def draw_evenly(corpus: Corpus, count: int, chance: random.Random) -> list[Exchange]:
+    """Replies of the other sets and of the given texts, of each as many as it has up to an even share.
+
+    Some sets are conversations of which every turn is a text: drawn blindly they would be most of the lesson.
+    """
+    kinds: dict[str, list[Exchange]] = defaultdict(list)
+    for item in corpus.items:
+        kinds[item.set].extend(item.exchanges)
+    kinds[""] = list(corpus.texts)
+    drawn: list[Exchange] = []
+    smallest_first = sorted(kinds.values(), key=len)
+    for place, texts in enumerate(smallest_first):
+        share = (count - len(drawn)) // (len(smallest_first) - place)
+        drawn += chance.sample(texts, min(share, len(texts)))
+    return drawn
 
 
 def cut_pieces(exchanges: Sequence[Exchange], count: int, chance: random.Random) -> list[Exchange]:
@@ -114,18 +210,23 @@ def cut_pieces(exchanges: Sequence[Exchange], count: int, chance: random.Random)
     return pieces
 
 
-def soften(
-    examples: Sequence[Example], taught: Mapping[str, tuple[float, ...]], weight: float
-) -> list[Example]:
-    """Targets moved towards a teacher's probabilities, which carry less noise than one person's rating."""
-    softened = []
-    for example in examples:
-        lesson = taught.get(example.exchange.content_digest)
-        if lesson is not None:
-            target = tuple(
-                (1 - weight) * rated + weight * said
-                for rated, said in zip(example.target, lesson, strict=True)
-            )
-            example = replace(example, target=target)
-        softened.append(example)
-    return softened
+def mix_replies(exchanges: Sequence[Exchange], count: int, chance: random.Random) -> list[Exchange]:
+    """Two or three replies to one prompt made one long reply."""
+    by_prompt: dict[str, list[Exchange]] = defaultdict(list)
+    for exchange in exchanges:
+        by_prompt[exchange.prompt_digest].append(exchange)
+    fit = [several for several in by_prompt.values() if len(several) > 1]
+    mixed = []
+    for _ in range(count if fit else 0):
+        several = chance.choice(fit)
+        drawn = chance.sample(several, min(len(several), chance.choice((2, 2, 3))))
+        text = chance.choice(("\n\n", " ", "\n")).join(item.response.strip() for item in drawn)
+        mixed.append(replace(drawn[0], response=text))
+    return mixed
+
+
+def shuffle_replies(exchanges: Sequence[Exchange], count: int, chance: random.Random) -> list[Exchange]:
+    """Replies under the prompts of others."""
+    return [
+        replace(chance.choice(exchanges), response=chance.choice(exchanges).response) for _ in range(count)
+    ]

@@ -1,115 +1,272 @@
-"""The fine-tuned judge, from its ONNX file: no torch, no key, no network."""
+"""The fine-tuned judges, from their ONNX files: no key, no server, and no torch but for a graphics card."""
 
 import json
 import os
-from dataclasses import replace
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from hashlib import sha256
+from importlib.metadata import version as version_of_package
+from itertools import chain
 from pathlib import Path
-from threading import Lock
-from typing import Any
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Any
 
+from data.coverage import Coverage
 from data.errors import UserError
-from data.records import LABELS, Exchange, Judgment, judgment_of
+from data.records import LABELS, Exchange, Judgment, judgment_of, unscored
 from data.rubric import read_rubric
+from data.storage import digest_file
+from data.tables import validate
+from judge.base import WEIGHTS, check_wanted
+from judge.classifier.graphics_card import CUDA, CardEngine, choose_device, score_on_card, version_on_card
 from judge.classifier.preprocessing import (
     RESPONSE_TOKENS,
     Tokeniser,
     Tokens,
     normalise,
     style_features,
-    windows,
     write_context,
 )
+from judge.guards import why_unreadable
 from judge.llm.fencing import suspect
 
-WEIGHTS = Path(__file__).parents[1] / "weights" / "classifier"
-TEXT_VERSION = 2  # part of the version: raise when normalising or tokenising changes
-LONG = f"longer than {RESPONSE_TOKENS} tokens: judged by its start, no later part being Bad"
-SPOILT = f"longer than {RESPONSE_TOKENS} tokens: judged by its worst part"
+if TYPE_CHECKING:
+    import numpy as np
+
+TEXT_VERSION = 4  # part of the version: raise when normalising, tokenising or what is left unscored changes
+LONG = f"longer than {RESPONSE_TOKENS} tokens: only its start was read"
 MODEL, TOKENIZER, CARD = "model.onnx", "tokenizer.json", "card.json"
+NETWORK = "network-{}.safetensors"
+# The crowd study's replies: what a judge learned from whose card does not tell.
+WAITING = 64  # threads on a graphics card: what waits together is read together
+STUDY = Coverage(replies=8000, words=(19, 62, 84), long=77, late=0, situation=1.0, markdown=0.0)
 
 
 class ClassifierJudge:
-    """Every exchange goes through the network alone.
+    """Every exchange goes through the network alone; it learned from English, and is asked for nothing else.
 
-    int8 activations are scaled by the largest value in a batch, so in company a reply's probabilities would
-    depend on its neighbours; alone they are the same in every run, order and number of threads. Two cores are
-    used by judging two replies at once.
+    Alone, so that a judgment is the same whatever else is judged: an encoder's int8 states share one scale
+    with all that is read together. Two cores are used by judging two replies at once. On a graphics card many
+    are read together, in numbers that do not share anything.
     """
 
     name = "classifier"
-    shipped = WEIGHTS
-    judged_by = MODEL  # the file that makes a folder this kind of judge
+    shipped = WEIGHTS / "classifier"
 
-    def __init__(self, *, weights: str = "", rubric: str = "crowd") -> None:
+    def __init__(self, *, weights: str = "", rubric: str = "crowd", device: str = "") -> None:
         self.folder = Path(weights) if weights else self.shipped
         self.rubric = read_rubric(rubric)
         self.card = read_card(self.folder)
-        if self.judged_by not in self.card["files"]:
-            raise UserError(f"{self.folder}: no {self.judged_by} on its card, so it is no {self.name}")
-        self.weights = check_files(self.folder, self.card["files"])
-        self.version = version_of(self.weights)
+        if MODEL not in self.card["files"]:
+            raise UserError(f"{self.folder}: no {MODEL} on its card, so it is no {self.name}")
+        self.version = version_of(check_files(self.folder, self.card["files"]))
         self.caveat = self.card["caveat"]
+        self.rated = read_coverage(self.card["rated"], self.folder) if "rated" in self.card else STUDY
+        # An encoder's file holds all of it; a decoder's weights lie beside the graph.
+        is_decoder = any(name.endswith((".bin", ".safetensors")) for name in self.card["files"])
+        self.device = choose_device(device, self.name, is_decoder=is_decoder)
         self.concurrency = _count_cores()
+        if self.device == CUDA:
+            self.version = version_on_card(self.version)
+            self.concurrency = WAITING
         self.loading = Lock()
 
     @cached_property
-    def merged(self) -> Path:
-        """Where the files that judge lie."""
-        return self.folder
-
-    @cached_property
     def tokeniser(self) -> Tokeniser:
-        return Tokeniser.read(self.merged / TOKENIZER, is_decoder=self.card.get("is_decoder", False))
+        is_decoder = self.device == CUDA or "segments" not in self.inputs
+        return Tokeniser.read(self.folder / TOKENIZER, is_decoder=is_decoder)
 
     @cached_property
-    def session(self) -> Any:
-        onnxruntime = import_onnxruntime()
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1
-        options.log_severity_level = 3
-        return onnxruntime.InferenceSession(self.merged / MODEL, options, providers=["CPUExecutionProvider"])
+    def sessions(self) -> list[Any]:
+        """The networks, whose probabilities are averaged: one in files, or several as changes to a base."""
+        path, merged = self.folder / MODEL, self._merge()
+        return [open_session(path, weights) for weights in merged] or [open_session(path)]
+
+    @cached_property
+    def engine(self) -> CardEngine:
+        """The same networks on a graphics card."""
+        from judge.classifier.torch_decoder import read_networks
+
+        return CardEngine(read_networks(self.folder / MODEL, self._merge()), device=self.device)
+
+    def _merge(self) -> "list[dict[str, np.ndarray]]":
+        """The weights that no file of ours holds; none where all are."""
+        count = sum(name.startswith(NETWORK.partition("{")[0]) for name in self.card["files"])
+        if not count:
+            return []
+        from judge.classifier.base_weights import find_base_file, merge
+
+        try:
+            ((name, digest),) = self.card["base"].items()
+        except (KeyError, AttributeError, ValueError) as error:
+            raise UserError(
+                f"{self.folder / CARD}: base: a name and a hash expected; install again"
+            ) from error
+        base = find_base_file(name)
+        if digest_file(base) != digest:
+            raise UserError(
+                f"{base}: not the file on the card of {self.folder}; install the version it names"
+            )
+        return merge(base, [self.folder / NETWORK.format(number) for number in range(count)])
+
+    @cached_property
+    def inputs(self) -> list[str]:
+        """What the networks read; segments only where they are encoders."""
+        return [item.name for item in self.sessions[0].get_inputs()]
+
+    def start(self) -> None:
+        """Load what takes long, while others still read the input; on the CPU the first reply does it."""
+        if self.device == CUDA:
+            Thread(target=self._load, daemon=True).start()
+
+    def _load(self) -> None:
+        with self.loading, suppress(Exception):  # who needs it next meets the same error, and tells it
+            _ = self.tokeniser, self.engine
+
+    @property
+    def in_bulk(self) -> Callable[..., int] | None:
+        """What scores a whole input at once, where one reply at a time would leave a graphics card idle."""
+        return partial(score_on_card, self) if self.device == CUDA else None
 
     def judge(self, exchange: Exchange) -> Judgment:
-        seen = normalise(exchange.response)
-        probabilities, note = self._read(exchange, seen)
-        judgment = judgment_of(exchange, dict(zip(LABELS, probabilities, strict=True)))
-        suspicions = sorted(set(suspect(exchange.response, seen)))
-        notes = [*(f"suspected injection: {item}" for item in suspicions), *([note] if note else [])]
-        return replace(judgment, rationale="\n".join(notes)) if notes else judgment
+        return self.judge_many([exchange])[0]
+
+    def judge_many(self, exchanges: Sequence[Exchange]) -> list[Judgment]:
+        """Judgments in the order given."""
+        with self.loading:  # once, however many threads come first
+            tokeniser, run = self.tokeniser, self._run_on_card if self.device == CUDA else self._run
+        return list(judge_prepared(exchanges, prepare(exchanges, tokeniser), run))
 
     def predict(self, exchange: Exchange) -> list[float]:
         """Probabilities of Bad, Okay and Good."""
-        return self._read(exchange, normalise(exchange.response))[0]
+        seen = normalise(exchange.response)
+        with self.loading:
+            tokeniser, run = self.tokeniser, self._run_on_card if self.device == CUDA else self._run
+        tokens = tokeniser.encode(write_context(exchange), seen)
+        return run([Prepared(seen, None, tokens, ())])[0]
 
-    def _read(self, exchange: Exchange, seen: str) -> tuple[list[float], str]:
-        """Probabilities, and a word where the reply is longer than the network reads at once.
-
-        Nobody rated replies that long. Their start stands for them; but a Bad part counts wherever it stands,
-        else enough kind words in front of it would hide it.
-        """
-        with self.loading:  # once, however many threads come first
-            tokeniser, _ = self.tokeniser, self.session
-        context = write_context(exchange)
-        tokens = tokeniser.encode(context, seen)
-        first = self._run(tokens, seen)
-        if not tokens.cut:
-            return first, ""
-        parts = [first, *(self._run(tokeniser.encode(context, part), part) for part in windows(seen))]
-        worst = max(parts, key=lambda part: part[0])
-        return (worst, SPOILT) if worst[0] == max(worst) else (first, LONG)
-
-    def _run(self, tokens: Tokens, text: str) -> list[float]:
+    def _run(self, prepared: "Sequence[Prepared]") -> list[list[float]]:
+        """Probabilities by ONNX Runtime."""
         import numpy as np
 
-        inputs = {
-            "ids": np.array([tokens.ids], dtype=np.int64),
-            "segments": np.array([tokens.segments], dtype=np.int64),
-            "style": np.array([style_features(text)], dtype=np.float32),
-        }
-        (probabilities,) = self.session.run(None, inputs)
-        return [float(part) for part in probabilities[0]]
+        with self.loading:
+            sessions, names = self.sessions, self.inputs
+        every = []
+        for item in prepared:
+            assert item.tokens is not None
+            ids = np.array([item.tokens.ids], dtype=np.int64)
+            known = {"ids": ids, "mask": np.ones_like(ids)}
+            if "segments" in names:
+                known["segments"] = np.array([item.tokens.segments], dtype=np.int64)
+            if "style" in names:
+                known["style"] = np.array([style_features(item.seen)], dtype=np.float32)
+            wanted = {name: known[name] for name in names}
+            found = []
+            for session in sessions:
+                check_wanted()
+                found.append(session.run(None, wanted)[0][0])
+            every.append([float(part) for part in np.mean(found, axis=0)])
+        return every
+
+    def _run_on_card(self, prepared: "Sequence[Prepared]") -> list[list[float]]:
+        with self.loading:
+            engine = self.engine
+        check_wanted()
+        found = engine.read(*pack(prepared, with_style=engine.has_style))
+        return [[float(part) for part in row] for row in found]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A reply before the network: as it is seen, why it gets none, its tokens, and what to note of it."""
+
+    seen: str
+    reason: str | None
+    tokens: Tokens | None
+    notes: tuple[str, ...]
+
+
+def prepare(exchanges: Sequence[Exchange], tokeniser: Tokeniser) -> list[Prepared]:
+    """All that is done with replies before a network reads them."""
+    seen = [normalise(exchange.response) for exchange in exchanges]
+    reasons = [why_unreadable(text) for text in seen]
+    pairs = [
+        (write_context(exchange), text)
+        for exchange, text, reason in zip(exchanges, seen, reasons, strict=True)
+        if not reason
+    ]
+    coming = iter(tokeniser.encode_all(pairs))
+    prepared = []
+    for exchange, text, reason in zip(exchanges, seen, reasons, strict=True):
+        if reason:
+            prepared.append(Prepared(text, reason, None, ()))
+            continue
+        tokens = next(coming)
+        notes = [f"suspected injection: {item}" for item in sorted({*suspect(exchange.response, text)})]
+        if tokens.cut:
+            notes.append(LONG)
+        prepared.append(Prepared(text, None, tokens, tuple(notes)))
+    return prepared
+
+
+def pack(
+    prepared: Sequence[Prepared], *, with_style: bool
+) -> "tuple[np.ndarray, np.ndarray, np.ndarray | None]":
+    """The tokens of all replies one behind another, how many each has, and their style."""
+    import numpy as np
+
+    tokens = [item.tokens.ids for item in prepared if item.tokens is not None]
+    lengths = np.fromiter(map(len, tokens), dtype=np.int32, count=len(tokens))
+    ids = np.fromiter(chain.from_iterable(tokens), dtype=np.int32, count=int(lengths.sum()))
+    if not with_style:
+        return ids, lengths, None
+    style = [style_features(item.seen) for item in prepared if item.tokens is not None]
+    return ids, lengths, np.array(style, dtype=np.float32)
+
+
+def judge_prepared(
+    exchanges: Sequence[Exchange],
+    prepared: Sequence[Prepared],
+    run: Callable[[Sequence[Prepared]], Sequence[Sequence[float]]],
+) -> Iterator[Judgment]:
+    """The judgments that follow from what the network says of those that it can read."""
+    found = iter(run([item for item in prepared if not item.reason]))
+    for exchange, item in zip(exchanges, prepared, strict=True):
+        if item.reason:
+            yield unscored(exchange, item.reason)
+            continue
+        judgment = judgment_of(exchange, dict(zip(LABELS, next(found), strict=True)))
+        yield replace(judgment, rationale="\n".join(item.notes)) if item.notes else judgment
+
+
+class SmallClassifierJudge(ClassifierJudge):
+    """The fast judge, an encoder that learned from the crowd study's ratings alone: short replies."""
+
+    name = "classifier-small"
+    shipped = WEIGHTS / "classifier-small"
+
+
+class LargeClassifierJudge(ClassifierJudge):
+    """The better and slower judge: changes to a base that comes from its package."""
+
+    name = "classifier-large"
+    shipped = WEIGHTS / "classifier-large"
+
+
+def open_session(path: Path, weights: "Mapping[str, np.ndarray] | None" = None) -> Any:
+    """A network that runs; `weights` are those that its graph names and no file holds."""
+    onnxruntime = import_onnxruntime()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    if weights:
+        values = [onnxruntime.OrtValue.ortvalue_from_numpy(value) for value in weights.values()]
+        options.add_external_initializers(list(weights), values)
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    session.weights = weights  # read where they are, so that they have to be there as long as the session
+    return session
 
 
 def import_onnxruntime() -> Any:
@@ -121,8 +278,9 @@ def import_onnxruntime() -> Any:
 
 
 def version_of(weights: str) -> str:
-    """A judge's version from the hash of its weights: what they say also depends on how a reply is read."""
-    return sha256(f"{TEXT_VERSION} {weights}".encode()).hexdigest()[:12]
+    """A judge's version from the hash of its weights, how a reply is read, and what runs the network."""
+    runtime = ".".join(version_of_package("onnxruntime").split(".")[:2])
+    return sha256(f"{TEXT_VERSION} {runtime} {weights}".encode()).hexdigest()[:12]
 
 
 def read_card(folder: Path) -> dict[str, Any]:
@@ -139,6 +297,11 @@ def read_card(folder: Path) -> dict[str, Any]:
     if not isinstance(card["files"], dict) or not card["files"]:
         raise UserError(f"{folder / CARD}: files: names and hashes expected, not {card['files']!r}")
     return card
+
+
+def read_coverage(told: Any, folder: Path) -> Coverage:
+    """What a card tells of the replies that a judge learned from."""
+    return validate(Coverage, told, f"{folder / CARD}: rated")
 
 
 def check_files(folder: Path, stated: dict[str, str]) -> str:

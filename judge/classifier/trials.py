@@ -1,23 +1,35 @@
 """Put a recipe to the test: train on part of the ratings, predict the rest, and measure it beside rivals."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import asdict, dataclass, fields, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import numpy as np
 
 from calibration.agreement.held_out import HeldOut, compare_rivals
-from data.errors import UserError
-from data.files import replacing
+from calibration.agreement.set_transfer import SetItem, measure_set
+from data.errors import OperationalError, UserError
+from data.files import locked, replacing
+from data.importers.rated_sets import RATED_SETS, RatedItem, drop_shared
 from data.records import LABELS, Exchange, to_plain
-from judge.classifier.examples import Example
-from judge.classifier.recipe import Recipe, read_recipe
+from judge.classifier.examples import Corpus, Example
+from judge.classifier.judge import ClassifierJudge
+from judge.classifier.recipe import Recipe, lineage
+from judge.robustness.replies import read_replies
+
+if TYPE_CHECKING:
+    from judge.classifier.training import Trained
 
 FOLDS = 5
+STUDY = "study"
+ASKED = "sets with the weight 0"
+TEACHER = "teacher"  # a trial of the teacher's recipe comes about in a folder of this name
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +39,18 @@ class Split:
     name: str
     train: list[Example]
     test: list[Example]
+
+
+@dataclass(frozen=True, slots=True)
+class SetSplit:
+    """One training and the rated set it is then asked about, of which it saw no text."""
+
+    name: str
+    train: Corpus
+    test: list[RatedItem]
+
+
+AnySplit = Split | SetSplit
 
 
 def split_raters_apart(examples: Sequence[Example]) -> Iterator[Split]:
@@ -66,10 +90,64 @@ def _check_split(split: Split) -> Split:
     return split
 
 
+def split_sets_apart(corpus: Corpus) -> Iterator[SetSplit]:
+    """One rated set left out at a time, the study too; sets of one source go together.
+
+    Those that are only asked about need one training for all of them.
+    """
+    items = [*corpus.items, *map(_as_item, corpus.examples)]
+    for source in dict.fromkeys(_source_of(item) for item in items):
+        test = [item for item in items if _source_of(item) == source]
+        rest = [item for item in corpus.items if _source_of(item) != source]
+        against = [exchange for item in test for exchange in item.exchanges]
+        train = Corpus(
+            examples=[] if source == STUDY else _drop_examples(corpus.examples, against),
+            items=drop_shared(rest, against),
+            texts=drop_shared(corpus.texts, against),
+        )
+        if not train.examples and not train.items and corpus.asked:
+            continue
+        if not train.examples and not train.items:
+            raise UserError(
+                f"nothing is left to train on beside {source}: with sets apart the recipe has to name other "
+                "rated sets under [sets]"
+            )
+        yield SetSplit(source, train, test)
+    if corpus.asked:
+        against = [exchange for item in corpus.asked for exchange in item.exchanges]
+        train = Corpus(
+            examples=_drop_examples(corpus.examples, against),
+            items=drop_shared(corpus.items, against),
+            texts=drop_shared(corpus.texts, against),
+        )
+        yield SetSplit(ASKED, train, list(corpus.asked))
+
+
+def _drop_examples(examples: Sequence[Example], against: Sequence[Exchange]) -> list[Example]:
+    kept = {exchange.id for exchange in drop_shared([e.exchange for e in examples], against)}
+    return [example for example in examples if example.exchange.id in kept]
+
+
+def _source_of(item: RatedItem) -> str:
+    return RATED_SETS[item.set].source if item.set in RATED_SETS else item.set
+
+
+def _as_item(example: Example) -> RatedItem:
+    return RatedItem(
+        set=STUDY,
+        exchanges=(example.exchange,),
+        rating=1.0 + example.target.index(max(example.target)),
+        rater=example.rater,
+        system=example.exchange.model,
+        cluster=example.batch,
+    )
+
+
 PROTOCOLS: dict[str, Callable[[Sequence[Example]], Iterator[Split]]] = {
     "raters-apart": split_raters_apart,
     "model-apart": split_models_apart,
 }
+SETS_APART = "sets-apart"
 
 
 def without_context(example: Example) -> Example:
@@ -167,43 +245,198 @@ BARE = "judge, bare"  # without emotion and situation, as most people's files co
 OnSplit = Callable[[str, int, int], None]  # the split's name, its number, how many there are
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One training, and what it is then asked about: the folder of each protocol with the part held out."""
+
+    name: str
+    train: Corpus
+    asked: Mapping[Path, AnySplit]
+
+
+def plan_turns(corpus: Corpus, protocols: Sequence[str], folder: Path) -> list[Turn]:
+    """All trainings of a protocol. Those of several are shared: each leaves a part of every one out.
+
+    So a dozen trainings do the work of two, and every figure is of a judge that knew less, never more.
+    """
+    parts: dict[str, list[AnySplit]] = {
+        name: [*(split_sets_apart(corpus) if name == SETS_APART else PROTOCOLS[name](corpus.examples))]
+        for name in sorted(protocols, key=(SETS_APART, *PROTOCOLS).index)
+    }
+    turns = []
+    for number in range(max(map(len, parts.values()))):
+        asked = {
+            trial_folder(folder, name, protocols): splits[number]
+            for name, splits in parts.items()
+            if number < len(splits)
+        }
+        train = corpus
+        for split in asked.values():  # sets come first
+            if isinstance(split, SetSplit):
+                train = split.train
+                continue
+            kept = set(map(id, train.examples))
+            train = _beside(replace(split, train=[e for e in split.train if id(e) in kept]), train)
+        turns.append(Turn(" and ".join(split.name for split in asked.values()), train, asked))
+    return turns
+
+
+def trial_folder(folder: Path, protocol: str, protocols: Sequence[str]) -> Path:
+    """Where a protocol's rows and figures lie: a folder of its own where several are tried at once."""
+    return folder / protocol if len(protocols) > 1 else folder
+
+
 def run_trial(
-    examples: Sequence[Example],
+    corpus: Corpus,
     recipe: Recipe,
-    protocol: str,
+    protocols: Sequence[str],
     folder: Path,
     *,
-    texts: Sequence[Exchange] = (),
     device: str = "cpu",
     on_split: OnSplit = lambda name, number, total: None,
     on_step: Callable[[int, int], None] | None = None,
-) -> Iterator[dict[str, Any]]:
-    """Every held-out rating with what the judge, told nothing of it, and each rival predict."""
+) -> None:
+    """Train for everything held out, and keep what the judge, told nothing of it, and each rival predict.
+
+    Where a judge has a teacher, its trial comes about in the folder `teacher` beside: it was trained anyway.
+    """
     from judge.classifier.training import train_judge
 
-    splits = list(PROTOCOLS[protocol](examples))
-    _check_plan(folder, {"protocol": protocol, **plan_training(examples, recipe, texts)})
-    for number, split in enumerate(splits):
-        # A model's name may hold a slash, which a file's may not.
-        path = folder / f"{quote(split.name, safe=' ', errors='surrogatepass')}.jsonl"
-        if not path.exists():
-            on_split(split.name, number, len(splits))
-            trained = train_judge(split.train, recipe, texts=texts, device=device, progress=on_step)
-            bare = [without_context(example).exchange for example in split.test]
-            predictions = {
-                "judge": trained.predict([example.exchange for example in split.test]),
-                BARE: trained.predict(bare),
-            }
-            rows = held_out_rows(split, predictions)
-            with replacing(path) as partial:
-                partial.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-        with path.open(encoding="utf-8") as lines:
-            yield from (json.loads(line) for line in lines)
+    turns = plan_turns(corpus, protocols, folder)
+    depths = [Path(*[TEACHER] * depth) for depth in range(len(lineage(recipe)))]
+    for protocol in protocols:
+        for depth, tried in zip(depths, lineage(recipe), strict=True):
+            place = trial_folder(folder, protocol, protocols) / depth
+            _check_plan(place, {"protocol": protocol, **plan_training(corpus, tried)})
+    with closing(_take_turns(turns, folder)) as taken:
+        for number, turn in taken:
+            names = {place: _file_name(split.name) for place, split in turn.asked.items()}
+            if all((place / depth / name).exists() for place, name in names.items() for depth in depths):
+                continue
+            on_split(turn.name, number, len(turns))
+            judges = train_judge(turn.train, recipe, device=device, progress=on_step)
+            for place, split in turn.asked.items():
+                for depth, trained in zip(depths, judges, strict=True):
+                    rows = _predict(split, trained)
+                    with replacing(place / depth / names[place]) as partial:
+                        partial.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
-def held_out_rows(split: Split, predictions: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+def _take_turns(turns: Sequence[Turn], folder: Path) -> Generator[tuple[int, Turn]]:
+    """Every turn while this process alone is at it: one command given several times shares the work."""
+    later = []
+    for number, turn in enumerate(turns):
+        try:
+            with locked(folder / "locks" / _file_name(turn.name), busy="another process is at it"):
+                yield number, turn
+        except OperationalError:
+            later.append((number, turn))
+    for number, turn in later:  # wait for whoever has it; what was left undone is done then
+        with locked(folder / "locks" / _file_name(turn.name)):
+            yield number, turn
+
+
+FEW_ITEMS, FEW_REPLIES = 600, 2  # of a set, and of a conversation, that a judge is asked about as it is
+
+
+def run_as_is(
+    judge: ClassifierJudge,
+    corpus: Corpus,
+    *,
+    items: int = FEW_ITEMS,
+    on_step: Callable[[int, int], None] | None = None,
+) -> Iterator[dict[str, Any]]:
+    """What a judge that is at hand says of every rated set: for one that learnt from none of them."""
+    by_set: dict[str, list[RatedItem]] = {}
+    for item in sorted(corpus.items, key=lambda item: item.exchanges[-1].content_digest):
+        by_set.setdefault(item.set, []).append(item)
+    drawn = [item for those in by_set.values() for item in those[:items]]
+    drawn = [replace(item, exchanges=few_replies(item.exchanges)) for item in drawn]
+    every = [exchange for item in drawn for exchange in item.exchanges]
+    with ThreadPoolExecutor(judge.concurrency) as pool:
+        said = []
+        for probabilities in pool.map(judge.predict, every):
+            said.append(probabilities)
+            if on_step:
+                on_step(len(said), len(every))
+    yield from rows_of_items(drawn, said)
+
+
+def few_replies(exchanges: Sequence[Exchange]) -> tuple[Exchange, ...]:
+    """Some replies of a conversation, evenly to its end: a hundred turns say little more of a bot."""
+    if len(exchanges) <= FEW_REPLIES:
+        return tuple(exchanges)
+    places = np.linspace(0, len(exchanges) - 1, FEW_REPLIES + 1).round().astype(int)[1:]
+    return tuple(exchanges[place] for place in places)
+
+
+def _file_name(name: str) -> str:
+    """A model's name may hold a slash, which a file's may not."""
+    return f"{quote(name, safe=' ', errors='surrogatepass')}.jsonl"
+
+
+def read_rows(folder: Path) -> Iterator[dict[str, Any]]:
+    """Every row of a finished trial."""
+    for path in sorted(folder.glob("*.jsonl")):
+        yield from _read_file(path)
+
+
+def _read_file(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8") as lines:
+        yield from (json.loads(line) for line in lines)
+
+
+def _beside(split: Split, corpus: Corpus) -> Corpus:
+    """A training part of the ratings with all else that shares no text with what is held out."""
+    against = [example.exchange for example in split.test]
+    return Corpus(
+        examples=split.train,
+        items=drop_shared(corpus.items, against),
+        texts=drop_shared(corpus.texts, against),
+    )
+
+
+def _predict(split: AnySplit, trained: "Trained") -> list[dict[str, Any]]:
+    return predict_items(split, trained) if isinstance(split, SetSplit) else held_out_rows(split, trained)
+
+
+def predict_items(split: SetSplit, trained: "Trained") -> list[dict[str, Any]]:
+    """One row for each item of the set left out, with the mean of what the judge says of its replies."""
+    every = [exchange for item in split.test for exchange in item.exchanges]
+    return rows_of_items(split.test, trained.predict(every))
+
+
+def rows_of_items(items: Sequence[RatedItem], predicted: Iterable[Any]) -> list[dict[str, Any]]:
+    """Each item with the mean of what was said of its replies, which come in order."""
+    said, rows = iter(predicted), []
+    for item in items:
+        each = np.array([next(said) for _ in item.exchanges])
+        words = [len(exchange.response.split()) for exchange in item.exchanges]
+        rows.append(
+            to_plain(
+                SetItem(
+                    id=item.exchanges[-1].id,
+                    set=item.set,
+                    system=item.system,
+                    cluster=item.cluster,
+                    rating=item.rating,
+                    words=round(float(np.mean(words)), 2),
+                    probabilities=[round(float(part), 6) for part in each.mean(axis=0)],
+                    others=item.others,
+                )
+            )
+        )
+    return rows
+
+
+def held_out_rows(split: Split, trained: "Trained") -> list[dict[str, Any]]:
     """One row for each held-out rating: what people said, and what everyone predicted."""
-    predictions = predictions | {name: predict(split.train, split.test) for name, predict in RIVALS.items()}
+    bare = [without_context(example).exchange for example in split.test]
+    predictions = {
+        "judge": trained.predict([example.exchange for example in split.test]),
+        BARE: trained.predict(bare),
+        **{name: predict(split.train, split.test) for name, predict in RIVALS.items()},
+    }
     rows = []
     for index, example in enumerate(split.test):
         rating = LABELS[example.target.index(max(example.target))]
@@ -223,22 +456,27 @@ def held_out_rows(split: Split, predictions: dict[str, np.ndarray]) -> list[dict
     return rows
 
 
-def plan_training(examples: Sequence[Example], recipe: Recipe, texts: Sequence[Exchange]) -> dict[str, Any]:
+def plan_training(corpus: Corpus, recipe: Recipe) -> dict[str, Any]:
     """All that decides about a training: two of the same plan may stand for each other."""
     return {
         "recipe": asdict(recipe),
-        "teacher": asdict(read_recipe(recipe.teacher)) if recipe.teacher else None,
-        "data": digest_examples(examples),
-        "texts": sha256("".join(text.content_digest for text in texts).encode()).hexdigest()[:16],
+        "teachers": [asdict(teacher) for teacher in lineage(recipe)[1:]],
+        "data": digest_examples(corpus.examples),
+        "sets": _digest(
+            f"{item.set} {item.exchanges[-1].content_digest} {item.rating}" for item in corpus.items
+        ),
+        "texts": _digest(text.content_digest for text in corpus.texts),
+        "catalogue": _digest(f"{reply.prompt} {reply.stages()[-1]}" for reply in read_replies("training")),
     }
 
 
 def digest_examples(examples: Sequence[Example]) -> str:
     """Known by what was rated and how, in whatever order."""
-    rows = sorted(
-        f"{example.exchange.content_digest} {example.rater} {example.target}" for example in examples
-    )
-    return sha256("\n".join(rows).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return _digest(f"{e.exchange.content_digest} {e.rater} {e.target}" for e in examples)
+
+
+def _digest(rows: Iterable[str]) -> str:
+    return sha256("\n".join(sorted(rows)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _check_plan(folder: Path, plan: dict[str, Any]) -> None:
@@ -275,6 +513,8 @@ def measure_trial(
 ) -> dict[str, Any]:
     """Every metric with its interval for the judge and its rivals; kept as `evaluation.json`."""
     held = list(rows)
+    if protocol == SETS_APART:
+        return _keep({"protocol": protocol, "sets": measure_sets(held, seed=seed)}, folder)
     columns = {name: np.array([row[name] for row in held]) for name in ("model", "batch", "split")}
     columns["rating"] = np.array([LABELS.index(row["rating"]) + 1 for row in held])
     judges = {
@@ -284,7 +524,17 @@ def measure_trial(
     chosen = sorted({str(model) for model in judges["judge"].model} - {HUMAN})
     rivalry = compare_rivals(judges, judge="judge", rng=np.random.default_rng(seed), chosen=chosen)
     about = {"protocol": protocol, "on_three_arms": _three_arms(judges, seed)}
-    evaluation = {**about, **to_plain(rivalry)}
+    return _keep({**about, **to_plain(rivalry)}, folder)
+
+
+def measure_sets(rows: Sequence[Mapping[str, Any]], *, seed: int = 0) -> list[Any]:
+    """Each set that was left out: the judge, the length of replies, recorded judges and people."""
+    items = [SetItem(**row) for row in rows]
+    names = dict.fromkeys(item.set for item in items)
+    return [to_plain(measure_set([i for i in items if i.set == name], seed=seed)) for name in names]
+
+
+def _keep(evaluation: dict[str, Any], folder: Path) -> dict[str, Any]:
     with replacing(folder / "evaluation.json") as partial:
         partial.write_text(json.dumps(evaluation, indent=2) + "\n", encoding="utf-8")
     return evaluation

@@ -11,7 +11,7 @@ survives whatever interrupts it:
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,8 +22,8 @@ from data.errors import UserError
 from data.files import read_toml
 from data.records import Exchange, digest_json
 from data.runs import FinishedRun, OnProgress, Plan, Run, run_all
-from data.storage import digest_file
-from data.tables import MAX_TEXT, first_problem, read_prompts, read_rows, write_rows
+from data.storage import Source, digest_file, digest_source
+from data.tables import MAX_TEXT, Prompts, first_problem, read_prompts, read_rows, write_rows
 from judge.engine import ask_all
 from judge.llm.answers import OUT_OF_TOKENS, read_message, shorten, strip_thoughts
 from judge.llm.chat import Chat
@@ -170,14 +170,18 @@ class Responder(AskedModel):
     @cached_property
     def version(self) -> str:
         """A digest of all that decides a response; where the server stands does not."""
-        probe = write_messages(Exchange(id="", prompt="prompt", response=""), style=self.config.style)
+        probe = self.write(Exchange(id="", prompt="prompt", response=""))
         return digest_json([self.config.model, probe, self.decoding])[:12]
+
+    def write(self, prompt: Exchange) -> list[dict[str, str]]:
+        """What the model is asked."""
+        return write_messages(prompt, style=self.config.style)
 
     def respond(self, prompt: Exchange) -> dict[str, Any]:
         """One row of a run: `response`, or else `failed` with the reason and what was said `raw`."""
         row: dict[str, Any] = {"id": prompt.id, "content": prompt.content_digest}
         try:
-            reply = self.chat.ask(write_messages(prompt, style=self.config.style), seed=self.config.seed)
+            reply = self.chat.ask(self.write(prompt), seed=self.config.seed)
         except CallFailed as failure:
             raw = {"raw": shorten(failure.raw)} if failure.raw else {}
             return row | {"failed": failure.reason, **raw, "usage": failure.usage}
@@ -248,18 +252,18 @@ class RespondPlan(Plan):
     prompts: str
 
 
-def plan_responses(prompts: Path, responder: Responder) -> RespondPlan:
+def plan_responses(prompts: Source, responder: Responder) -> RespondPlan:
     """What a run of this model over these prompts is known by."""
     return RespondPlan(
         model=responder.name,
         version=responder.version,
         style=responder.config.style,
-        prompts=digest_file(prompts),
+        prompts=digest_source(prompts),
     )
 
 
 def respond_to(
-    prompts: Path,
+    prompts: Source,
     responder: Responder,
     plan: RespondPlan,
     folder: Path,
@@ -267,6 +271,7 @@ def respond_to(
     limit: int | None = None,
     max_cost: float | None = None,
     on_progress: OnProgress = lambda done, total: None,
+    on_read: Callable[[Sequence[str]], object] = lambda said: None,
 ) -> FinishedRun:
     """Have the model answer every prompt that `folder` holds no answer to yet, and make the run whole.
 
@@ -274,11 +279,11 @@ def respond_to(
     """
     budget = responder.endpoint.budget
     budget.most = None if max_cost is None else budget.spent + max_cost
-    count = sum(
-        1 for _ in read_prompts(prompts)
-    )  # all of them: a bad row is found before anything is paid for
+    read = Prompts(prompts)
+    count = sum(1 for _ in read)  # all of them: a bad row is found before anything is paid for
     if not count:
         raise UserError(f"{prompts}: nothing to answer: the file has no rows")
+    on_read(read.said())
 
     def is_enough(manifest: Mapping[str, Any]) -> bool:
         """Tell whether a whole run holds what is asked for, and its responses are as they were written."""
@@ -297,22 +302,11 @@ def respond_to(
     def conclude(run: Run) -> tuple[dict[str, Any], None]:
         answers = {row["id"]: row for _, row in read_rows(run.judgments)}
         write_rows(folder / RESPONSES, _responses(prompts, answers, responder.name))
-        rows = answers.values()
-        words = [len(row["response"].split()) for row in rows if "response" in row]
-        reasons = Counter(row["failed"] for row in rows if "failed" in row)
+        reasons = Counter(row["failed"] for row in answers.values() if "failed" in row)
+        count = {"prompts": len(answers), "responses": len(answers) - reasons.total()}
         manifest = {
-            "asked_for": responder.config.model,
-            "base_url": responder.endpoint.base_url,
-            "key_env": responder.config.key_env,
-            "decoding": responder.decoding,
-            "counts": {"prompts": len(answers), "responses": len(words), "failed": reasons.total()},
-            "reasons": dict(sorted(reasons.items())),
-            **count_served(rows),
-            "words": {
-                "mean": round(fmean(words), 2) if words else None,
-                "too_long": sum(count > MOST_WORDS for count in words),
-            },
-            **sum_usage(rows),
+            **describe_answers(responder, answers.values(), reasons),
+            "counts": count | {"failed": reasons.total()},
             "responses": digest_file(folder / RESPONSES),
             "limit": limit,
             "wall_seconds": run.seconds,
@@ -340,13 +334,33 @@ def say_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{reason} ({count:,})" for reason, count in sorted(counts.items()))
 
 
-def _responses(prompts: Path, answers: Mapping[str, Mapping[str, Any]], model: str) -> Iterator[Exchange]:
+def _responses(prompts: Source, answers: Mapping[str, Mapping[str, Any]], model: str) -> Iterator[Exchange]:
     for prompt in read_prompts(prompts):
         answer = answers.get(prompt.id, {})
         if "response" in answer:
             served = {"served": answer["served"]} if "served" in answer else {}
             extra = {**prompt.extra, **served}
             yield replace(prompt, response=answer["response"], model=model, extra=extra)
+
+
+def describe_answers(
+    responder: Responder, rows: Collection[Mapping[str, Any]], reasons: Counter[str]
+) -> dict[str, Any]:
+    """What a manifest says of the model and of its answers."""
+    words = [len(row["response"].split()) for row in rows if "response" in row]
+    return {
+        "asked_for": responder.config.model,
+        "base_url": responder.endpoint.base_url,
+        "key_env": responder.config.key_env,
+        "decoding": responder.decoding,
+        "reasons": dict(sorted(reasons.items())),
+        **count_served(rows),
+        "words": {
+            "mean": round(fmean(words), 2) if words else None,
+            "too_long": sum(count > MOST_WORDS for count in words),
+        },
+        **sum_usage(rows),
+    }
 
 
 def count_served(rows: Collection[Mapping[str, Any]]) -> dict[str, Any]:

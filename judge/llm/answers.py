@@ -11,6 +11,9 @@ from typing import Any, Final
 from data.records import LABELS
 from judge.llm.program import Form
 
+# A word alone: marks around it are let pass, and a sentence behind it where a mark parts the two.
+WORD: Final = re.compile(rf"[\s\"'*`]*({'|'.join(LABELS)})(?=[\"'*`]*(?:[\s.]*\Z|[.,:;!\n]))")
+WORD_OPENING: Final = re.compile(r"(?:\A|</(?:think|thinking|reasoning|thought)>)[\s\"'*`]*", re.IGNORECASE)
 OUT_OF_TOKENS: Final = "ran out of tokens; allow more (max_tokens)"
 RAW_CHARACTERS: Final = 600  # of an answer that could not be read, this much is kept
 READ_CHARACTERS: Final = 20_000  # an answer longer than this is a model gone astray
@@ -54,13 +57,15 @@ def read_answer(body: Mapping[str, Any], form: Form) -> Answer | Unusable:
     if not answer:
         why = OUT_OF_TOKENS if finish == "length" else "nothing but thoughts" if thoughts else "no text"
         return Unusable(reason=f"empty answer: {why}", raw=shorten(thoughts))
-    fields = _parse(answer, form, is_cut=finish == "length")
+    parse = _parse_word if form.is_word else _parse
+    fields = parse(answer, form, is_cut=finish == "length")
     if isinstance(fields, Unusable):
         return fields
     label, given = fields[form.decides], body["choices"][0].get("logprobs")
     tokens = given.get("content") if isinstance(given, Mapping) else None
+    opening = WORD_OPENING if form.is_word else re.compile(rf'"{re.escape(form.decides)}"\s*:\s*"')
     try:
-        probabilities = label_probabilities(tokens or (), form.decides, label)
+        probabilities = label_probabilities(tokens or (), opening, label)
     except (KeyError, TypeError, ValueError, OverflowError):  # not in the shape OpenAI gave them
         probabilities = None
     return Answer(label=label, fields=fields, probabilities=probabilities)
@@ -105,6 +110,21 @@ def _parse(text: str, form: Form, *, is_cut: bool) -> dict[str, str] | Unusable:
     return Unusable(reason=f"{kind}: {shorten(text, 80)}", raw=raw)
 
 
+def _parse_word(text: str, form: Form, *, is_cut: bool) -> dict[str, str] | Unusable:
+    """The label where an answer is that word; one that goes on to name another has not decided."""
+    raw, found = shorten(text), WORD.match(text)
+    named = sorted(set(re.findall(rf"\b(?:{'|'.join(LABELS)})\b", text)))
+    if len(named) > 1:
+        return Unusable(reason=f"several labels: {', '.join(named)}", raw=raw)
+    if found:
+        return {form.decides: found[1]}
+    if REFUSAL.search(text):
+        return Unusable(reason=f"refused: {shorten(text, 80)}", raw=raw)
+    if is_cut and len(_begun(text.strip(), LABELS)) == 1 and not named:
+        return Unusable(reason=f"cut short: {OUT_OF_TOKENS}", raw=raw)
+    return Unusable(reason=f"no label: {shorten(text, 80)}", raw=raw)
+
+
 def strip_thoughts(text: str) -> str:
     """The answer without what a model thought aloud, even where the first or the last tag is missing.
 
@@ -127,18 +147,19 @@ def shorten(text: str, length: int = RAW_CHARACTERS) -> str:
 
 
 def label_probabilities(
-    tokens: Sequence[Mapping[str, Any]], field: str, label: str, labels: Sequence[str] = LABELS
+    tokens: Sequence[Mapping[str, Any]], opening: re.Pattern[str], label: str, labels: Sequence[str] = LABELS
 ) -> dict[str, float] | None:
     """What the server's logprobs give each label, made to sum to 1 over those allowed; None without them.
 
-    The label begins at the first token behind the last `"field": "`. There, every alternative that begins
+    The label begins at the first token behind the last `opening`. There, every alternative that begins
     only one label counts for it; where a token begins several, the next token decides, and so on. A server
     under a grammar states what the model would have said without it, so the rest is left out, not kept. A
     label that is not among the alternatives gets what the least likely of them has: it can have no more, and
-    nothing would call a model certain that has merely been asked for few alternatives.
+    nothing would call a model certain that has merely been asked for few alternatives. Where no label is
+    among them, which a grammar can bring about, nothing is known.
     """
     texts = [str(token["token"]) for token in tokens]
-    starts = [match.end() for match in re.finditer(rf'"{re.escape(field)}"\s*:\s*"', "".join(texts))]
+    starts = [match.end() for match in opening.finditer("".join(texts))]
     if not starts:
         return None
     number, offset = 0, starts[-1]
@@ -148,22 +169,25 @@ def label_probabilities(
     written, mass, least = "", 1.0, 0.0
     begun: list[str] = []
     listed: dict[str, float] = {}
+    is_known = False
     while number < len(tokens):
         token = tokens[number]
         before, chosen = token["token"][:offset], token["token"][offset:]
         listed = {texts[number]: float(token["logprob"])}  # not always among the likeliest
-        listed |= {str(item["token"]): float(item["logprob"]) for item in token.get("top_logprobs") or ()}
+        likeliest = {str(item["token"]): float(item["logprob"]) for item in token.get("top_logprobs") or ()}
+        listed |= likeliest
         least = mass * exp(min(listed.values()))
         for text, logprob in listed.items():
             if text.startswith(before) and len(begun := _begun(written + text[offset:], labels)) == 1:
                 weights[begun[0]] += mass * exp(logprob)
+                is_known |= text in likeliest
         written += chosen
         if len(begun := _begun(written, labels)) <= 1:
             break
         mass *= exp(token["logprob"])
         number, offset = number + 1, 0
     # Other tokens than the label's own: the field was found in the wrong place. One token: no alternatives.
-    if begun != [label] or len(listed) < 2:
+    if begun != [label] or len(listed) < 2 or not is_known:
         return None
     weights = {label: weight or least for label, weight in weights.items()}
     return {label: weight / sum(weights.values()) for label, weight in weights.items()}

@@ -21,13 +21,15 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from data.errors import BudgetSpent, OperationalError, UserError
 from data.files import disk_errors, replacing
+from data.readers.strict_json import read_lines
 from data.records import Exchange, Judgment
 from data.runs import Run
 from data.storage import digest_file
+from data.text import printable
 from judge.base import Judge
 from judge.engine import OnJudgment, still_to_judge
 from judge.llm.batch_files import Part, Transfer, write_parts
-from judge.llm.endpoint import RAW, CallFailed, Endpoint, Reply, complaint
+from judge.llm.endpoint import RAW, SHORT, CallFailed, Endpoint, Reply, complaint
 from judge.llm.limits import read_tokens
 
 FORMAT: Final = 1
@@ -130,7 +132,7 @@ def _answered(
 ) -> Iterator[tuple[int, int, dict[str, Any]]]:
     """Lines that were asked for and whose exchange is still the same, with its position and the sample."""
     with disk_errors(path), path.open("rb") as lines:
-        for line in lines:
+        for line in filter(None, read_lines(lines)):
             try:
                 row = hide(json.loads(line))
                 first, digest, last = str(row["custom_id"]).split("-")
@@ -146,12 +148,13 @@ def _reply(row: Mapping[str, Any], endpoint: Endpoint, discount: float) -> Reply
     response, error = row.get("response"), row.get("error")
     raw = json.dumps(row, ensure_ascii=False)[:RAW]
     if isinstance(error, dict) and error:
-        return CallFailed(f"batch: {error.get('code')}: {str(error.get('message') or '')[:160]}", raw)
+        said = printable(f"{error.get('code')}: {error.get('message') or ''}"[:SHORT])
+        return CallFailed(f"batch: {said}", raw)
     if not isinstance(response, dict):
         return CallFailed("batch: a line without an answer", raw)
     body, status = response.get("body"), response.get("status_code")
     if status != 200:
-        message = complaint(body)[:160]
+        message = printable(complaint(body)[:SHORT])
         return CallFailed(f"HTTP {status}: {message}" if message else f"HTTP {status}", raw)
     if not isinstance(body, dict):
         return CallFailed("not JSON: a line without an object", raw)

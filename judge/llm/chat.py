@@ -8,7 +8,7 @@ from typing import Any, Final
 from judge.llm.endpoint import CallFailed, Endpoint, Reply
 
 PATH: Final = "/chat/completions"
-TOP_LOGPROBS: Final = 20  # the most OpenAI and vLLM give
+TOP_LOGPROBS: Final = 20  # alternatives; the most OpenAI and vLLM give
 REJECTED: Final = ("HTTP 400", "HTTP 422", "HTTP 501")
 # A parameter, and the words by which servers name it when they refuse it.
 NAMED_BY: Final = {
@@ -35,6 +35,8 @@ class Chat:
     logprobs: bool
     schema: bool
     optional: frozenset[str]
+    top_logprobs: int = TOP_LOGPROBS
+    constraint: Mapping[str, Any] = field(default_factory=dict)  # what holds the answer to a choice of words
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     refused: frozenset[str] = frozenset()
     lock: Lock = field(default_factory=Lock)
@@ -89,11 +91,11 @@ class Chat:
         if seed is not None and "seed" not in refused:
             body["seed"] = seed
         if self.logprobs and "logprobs" not in refused:
-            body |= {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
+            body |= {"logprobs": True, "top_logprobs": self.top_logprobs}
         if self.schema and schema is not None and "schema" not in refused:
             named = {"name": "judgment", "strict": True, "schema": schema}
             body["response_format"] = {"type": "json_schema", "json_schema": named}
-        return body | dict(self.extra_body)
+        return body | dict(self.constraint) | dict(self.extra_body)
 
     def _find_refused(self, failure: CallFailed, body: Mapping[str, Any]) -> str | None:
         """Find the parameter to try without: the one the server names, or else the schema."""

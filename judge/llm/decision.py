@@ -6,14 +6,15 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from data.errors import OperationalError, UserError
+from data.readers.whole_conversations import CONVERSATION
 from data.records import LABELS, Exchange, Judgment, digest_json, judgment_of, unscored
 from data.rubric import Rubric, read_rubric
 from judge.llm.endpoint import CallFailed, Endpoint, EndpointUser, Reply
 from judge.llm.fencing import Fenced, fence_exchange
 from judge.llm.limits import add_usage, lasting_usage
+from judge.llm.program import RATED
 
 READING = 1  # raised whenever the same answer would be read in another way
-OVERALL = "empathy"  # the name of the question about the whole; a component must not bear it
 FAR_FROM_ONE = 0.02
 RAW = 1000  # characters kept of an answer that could not be used
 # The version of a judge follows from what it would send of this exchange.
@@ -28,8 +29,6 @@ class Unusable(Exception):
 
 class DecisionJudge(EndpointUser):
     """One call an exchange: a score over the three labels, and whether each component of empathy is there."""
-
-    name = "decision"
 
     def __init__(
         self,
@@ -53,6 +52,7 @@ class DecisionJudge(EndpointUser):
                     f"the decision judge needs {option}: set it in a TOML file and name that file"
                 )
         self.rubric = read_rubric(rubric)
+        self.name = self.rubric.name_judge("decision")
         self.protocol, self.reask, self.concurrency = protocol, reask, concurrency
         self.endpoint = Endpoint(
             base_url=base_url,
@@ -66,16 +66,24 @@ class DecisionJudge(EndpointUser):
             prices=prices,
             price_kind="decision",
         )
-        told = [self.name, protocol, self.reask, READING, self.write_request(fence_exchange(PROBE))]
+        told = [self.name, protocol, self.reask, READING, self.write_request(self._fence(PROBE))]
         self.version = digest_json(told)[:12]
 
     def judge(self, exchange: Exchange) -> Judgment:
-        fenced = fence_exchange(exchange)
+        fenced = self._fence(exchange)
         judgment = self._ask(exchange, fenced)
         if judgment.unscored and self.reask:
             again = self._ask(exchange, fenced)
             judgment = replace(again, usage=add_usage([judgment.usage, again.usage]) or None)
         return judgment
+
+    @property
+    def unit(self) -> str:
+        """What its rubric rates as one."""
+        return self.rubric.unit
+
+    def _fence(self, exchange: Exchange) -> Fenced:
+        return fence_exchange(exchange, whole=self.unit == CONVERSATION)
 
     @property
     def component_names(self) -> tuple[str, ...]:
@@ -97,11 +105,11 @@ class DecisionJudge(EndpointUser):
         """Write what is sent in a batch, which asks about all exchanges at once."""
         if self.reask:
             raise UserError("--batch: not with reask, which asks one thing after another")
-        return [self.write_request(fence_exchange(exchange))]
+        return [self.write_request(self._fence(exchange))]
 
     def read_replies(self, exchange: Exchange, replies: Sequence[Reply | CallFailed]) -> Judgment:
         """The judgment that follows from the reply to `write_requests`."""
-        return self._read(exchange, fence_exchange(exchange), replies[0])
+        return self._read(exchange, self._fence(exchange), replies[0])
 
     def _ask(self, exchange: Exchange, fenced: Fenced) -> Judgment:
         reply: Reply | CallFailed
@@ -136,26 +144,27 @@ class DecisionJudge(EndpointUser):
 
 def write_questions(rubric: Rubric, protocol: ProtocolName) -> list[Any] | dict[str, Any]:
     """The questions as a protocol takes them: in order, or by name; `systemone` has no names for levels."""
+    name_of_all = rubric.dimension  # a component must not bear it
     overall = f"{rubric.definition.strip()}\n\n{rubric.question.strip()}"
     components = {
-        name: f"Does this hold of the listener's reply? {meaning}"
+        name: f"Does this hold of {RATED[rubric.unit]['what']}? {meaning}"
         for name, meaning in rubric.components.items()
     }
     if protocol == "systemone":
         criteria = [f"{label}: {meaning}" for label, meaning in rubric.labels.items()]
         score = {"type": "score", "instructions": overall, "criteria": criteria}
         nouls = {name: {"type": "noul", "instructions": text} for name, text in components.items()}
-        return {OVERALL: score, **nouls}
+        return {name_of_all: score, **nouls}
     levels = [{"label": label, "description": meaning} for label, meaning in rubric.labels.items()]
     return [
-        {"type": "score", "name": OVERALL, "instructions": overall, "levels": levels},
+        {"type": "score", "name": name_of_all, "instructions": overall, "levels": levels},
         *({"type": "predicate", "name": name, "instructions": text} for name, text in components.items()),
     ]
 
 
 def read_decisions(body: Mapping[str, Any], rubric: Rubric) -> tuple[dict[str, Any], dict[str, Any]]:
     """What is said of each label and each component: answers in the order of the questions."""
-    names = [OVERALL, *rubric.components]
+    names = [rubric.dimension, *rubric.components]
     answers = body.get("answers")
     if not isinstance(answers, list) or len(answers) != len(names):
         count = f"{len(answers)} answers" if isinstance(answers, list) else "no answers"
@@ -180,9 +189,9 @@ def read_decisions(body: Mapping[str, Any], rubric: Rubric) -> tuple[dict[str, A
 def read_systemone(body: Mapping[str, Any], rubric: Rubric) -> tuple[dict[str, Any], dict[str, Any]]:
     """The same from answers by the names of the questions; levels by their position, written as text."""
     answers = body.get("answers")
-    if not isinstance(answers, dict) or not isinstance(answers.get(OVERALL), dict):
+    if not isinstance(answers, dict) or not isinstance(answers.get(rubric.dimension), dict):
         raise Unusable("no answer to the question about the whole")
-    levels = _expect(answers[OVERALL], "score").get("probabilities")
+    levels = _expect(answers[rubric.dimension], "score").get("probabilities")
     if not isinstance(levels, dict):
         raise Unusable("no probabilities for the labels")
     if sorted(levels) != [str(position) for position in range(len(LABELS))]:

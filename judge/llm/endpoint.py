@@ -1,11 +1,13 @@
 """The one network seam: OpenAI's client to any compatible server, within our limits of time, size, money."""
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
+from functools import cache
 from math import isfinite
 from random import Random
 from threading import Event, Lock, Thread
@@ -14,7 +16,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from data.errors import OperationalError, UserError, install_hint
-from judge.base import Judge
+from data.text import duration, printable
+from judge.base import Judge, check_wanted
 from judge.llm.fencing import SURROGATE
 from judge.llm.keys import Key, check_key_name
 from judge.llm.limits import (
@@ -26,6 +29,7 @@ from judge.llm.limits import (
     check_prices,
     find_prices,
     guess_tokens,
+    least_tokens,
     read_tokens,
 )
 
@@ -69,6 +73,12 @@ class Connections:
             import openai
         except ImportError:
             raise UserError(f"asking a server needs openai: {install_hint('prompted')}") from None
+        if key.headers and urlsplit(base_url).scheme != "https" and not is_loopback(base_url):
+            raise UserError(
+                f"base_url: {base_url}: the key in {key.name} would be sent for all to read; use https, "
+                "reach the server by a tunnel to 127.0.0.1, or leave key_env out"
+            )
+        _say_who_is_asked(base_url, key.name)
         self._key, self._timeout, self._most_bytes = key, timeout, most_bytes
         http_client = httpx.Client(
             headers={"Accept-Encoding": "identity"},
@@ -260,7 +270,7 @@ def complaint(body: Any) -> str:
 
 
 def _shorten(text: str) -> str:
-    text = " ".join(text.split())
+    text = printable(" ".join(text.split()))
     return text if len(text) <= SHORT else f"{text[: SHORT - 4]} ..."
 
 
@@ -269,6 +279,7 @@ HOPELESS = frozenset({401, 402, 404, 405})  # every other call would be answered
 SPENT_QUOTAS = ("insufficient_quota", "billing_hard_limit_reached")
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
 LONGEST_RETRY_AFTER = 120.0
+PATIENCE, PATIENCE_AN_ANSWER = 900.0, 30.0  # seconds that a server may have us wait in all
 GIVE_UP_AFTER = 20  # calls in a row without an answer: the rest would be unscored, too
 RAW = 2000  # characters kept of an answer that was none
 
@@ -293,6 +304,24 @@ class CallFailed(Exception):
     def __init__(self, reason: str, raw: str = "", usage: Mapping[str, float] | None = None) -> None:
         super().__init__(reason)
         self.reason, self.raw, self.usage = reason, raw, dict(usage or {})
+
+
+def is_loopback(base_url: str) -> bool:
+    """Whether a server is on this very machine.
+
+    >>> is_loopback("http://127.0.0.1:8000/v1"), is_loopback("https://api.openai.com/v1")
+    (True, False)
+    """
+    host = urlsplit(base_url).hostname or ""
+    return f"all://[{host}]" in LOOPBACK or f"all://{host}" in LOOPBACK
+
+
+@cache
+def _say_who_is_asked(base_url: str, key_env: str) -> None:
+    """Say, before the first call, which host gets the texts and which variable's key; once a process."""
+    if key_env or not is_loopback(base_url):
+        with_key = f"with the key in {key_env}" if key_env else "without a key"
+        print(f"asking {urlsplit(base_url).netloc} {with_key}", file=sys.stderr, flush=True)
 
 
 class Endpoint:
@@ -321,7 +350,9 @@ class Endpoint:
         _check_numbers(timeout=timeout, concurrency=concurrency, retries=retries)
         _check_numbers(requests_per_minute=requests_per_minute, tokens_per_minute=tokens_per_minute)
         self.timeout, self.retries, self.concurrency = timeout, retries, concurrency
-        self.prices: Prices | None = check_prices(prices) if prices else find_prices(model, kind=price_kind)
+        self.prices: Prices | None = (
+            check_prices(prices) if prices else find_prices(model, kind=price_kind, base_url=self.base_url)
+        )
         self.budget = Budget(max_cost)
         self.in_flight = Concurrency(concurrency)
         self.pace = Pace(requests_per_minute=requests_per_minute, tokens_per_minute=tokens_per_minute)
@@ -346,9 +377,10 @@ class Endpoint:
             )
         # Half a character is none, and cannot be sent.
         body = json.loads(SURROGATE.sub("\ufffd", json.dumps(body, ensure_ascii=False)))
-        guess, started, may_have_cost = guess_tokens(body, len(json.dumps(body))), self._clock(), 0.0
+        size, started, may_have_cost = len(json.dumps(body)), self._clock(), 0.0
+        guess, least = guess_tokens(body, size), least_tokens(size)
         for tries in range(1, self.retries + 2):
-            attempt, cost = self._try_once(path, body, guess)
+            attempt, cost = self._try_once(path, body, guess, least)
             if attempt.body is not None:
                 with self._lock:
                     self._answered += 1
@@ -382,7 +414,9 @@ class Endpoint:
             self._connections = None
             self._stopped.clear()
 
-    def _try_once(self, path: str, body: Mapping[str, Any], guess: Tokens) -> tuple[Attempt, float]:
+    def _try_once(
+        self, path: str, body: Mapping[str, Any], guess: Tokens, least: Tokens
+    ) -> tuple[Attempt, float]:
         """Try once: what came of it, and what it cost or may have cost."""
         import httpx
 
@@ -399,6 +433,7 @@ class Endpoint:
             ticket = self.in_flight.enter(self._stopped.is_set)
             try:
                 self._wait_turn(guess)
+                check_wanted()
                 attempt = connections.send(
                     lambda client: client.post(path, cast_to=httpx.Response, body=body)
                 )
@@ -408,7 +443,8 @@ class Endpoint:
             used = read_tokens(attempt.body or {})
             if used:
                 self.pace.correct(tokens=used.total - guess.total)
-                cost = self.prices.cost(used) if self.prices else 0.0
+                # A server that says too little must not have us spend without end.
+                cost = max(map(self.prices.cost, (used, least))) if self.prices else 0.0
                 self._dearest = max(self._dearest, cost / guessed if guessed else 1.0)
             elif attempt.body is not None or attempt.may_have_cost:
                 cost = reserved
@@ -432,6 +468,11 @@ class Endpoint:
             self._sleep(part * min(LONGEST_WAIT, FIRST_WAIT * 2 ** (tries - 1)))
             return
         asked = min(attempt.retry_after, LONGEST_RETRY_AFTER)
+        with self._lock:
+            most = PATIENCE + PATIENCE_AN_ANSWER * self._answered
+        if self.pace.count_wait(self._clock(), self._clock() + asked) > most:
+            problem = f"asked us to wait for more than {duration(most)} in all, the last time with"
+            raise self._hopeless(f"{problem} {attempt.problem}", "try again later.")
         if attempt.status in OVERLOADED:
             self.pace.pause(self._clock() + asked)
         self._sleep(asked + part * min(FIRST_WAIT, asked / 4))

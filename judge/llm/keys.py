@@ -3,6 +3,7 @@
 import os
 import re
 from base64 import b64encode
+from functools import cache
 from typing import Any
 
 from data.errors import UserError
@@ -11,6 +12,7 @@ HIDDEN = "[key]"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What servers quote of a key they refuse: its beginning, stars, its end.
 QUOTED = re.compile(r"\b(?:sk|pk|rk|key|hf|gsk|xai)[-_][\w*.-]{6,}|(?<![\w*])[\w-]{2,}\*{3,}[\w-]*")
+URL_SAFE = str.maketrans("+/", "-_")
 SHORTEST = 8  # what is shorter ("none", "EMPTY") is a placeholder; hiding it would spoil ordinary words
 
 
@@ -40,10 +42,12 @@ class Key:
 
     def hide(self, text: str) -> str:
         """Hide our key in the text of a server."""
-        if len(self._value) >= SHORTEST:
-            packed = b64encode(self._value.encode()).decode().rstrip("=")
-            text = text.replace(self._value, HIDDEN).replace(packed, HIDDEN)
-        return text
+        if len(self._value) < SHORTEST:
+            return text
+        lower, forms = text.lower(), _forms(self._value)
+        if not any(form.lower() in lower for form in forms):
+            return text
+        return re.sub("|".join(map(re.escape, forms)), HIDDEN, text, flags=re.IGNORECASE)
 
     def hide_quoted(self, text: str) -> str:
         """Hide the key in a complaint, in which a server may quote parts of it."""
@@ -58,6 +62,18 @@ class Key:
         if isinstance(value, dict):
             return {self.hide(name): self.hide_in(item) for name, item in value.items()}
         return value
+
+
+@cache
+def _forms(value: str) -> tuple[str, ...]:
+    """A key as a server may write it, in any case: as it is, backwards, in hex, and within any Base64."""
+    letters = value.encode()
+    forms = {value, value[::-1], letters.hex()}
+    for before in range(3):  # bytes before it, as those of "Bearer ", shift where its letters fall
+        packed = b64encode(bytes(before) + letters).decode()
+        inside = packed[(0, 2, 3)[before] : (before + len(letters)) * 4 // 3]
+        forms |= {inside, inside.translate(URL_SAFE)}
+    return tuple(sorted(forms, key=len, reverse=True))
 
 
 def check_key_name(name: str) -> None:

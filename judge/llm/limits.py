@@ -1,13 +1,17 @@
 """Limits of an endpoint: calls in flight, calls and tokens a minute, and money by the price of tokens."""
 
+import json
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
 from math import isfinite
 from pathlib import Path
 from threading import Condition, Lock
 from typing import Any
+from urllib.parse import urlsplit
 
 from data.errors import BudgetSpent, UserError
 
@@ -59,6 +63,7 @@ class Pace:
         self._seconds_a_call = MINUTE / requests_per_minute if requests_per_minute else 0.0
         self._seconds_a_token = MINUTE / tokens_per_minute if tokens_per_minute else 0.0
         self._next_call = self._next_token = self._paused_until = float("-inf")
+        self._asked, self._asked_until = 0.0, float("-inf")
         self._lock = Lock()
 
     def share(self, parts: int) -> None:
@@ -83,6 +88,13 @@ class Pace:
         """The server asked for quiet: nobody calls before `until`."""
         with self._lock:
             self._paused_until = max(self._paused_until, until)
+
+    def count_wait(self, now: float, until: float) -> float:
+        """Count time that a server asks somebody to wait, and once where several wait; the sum so far."""
+        with self._lock:
+            self._asked += max(0.0, until - max(now, self._asked_until))
+            self._asked_until = max(self._asked_until, until)
+            return self._asked
 
     def rest(self, now: float) -> float:
         """Seconds of quiet that are left."""
@@ -135,9 +147,11 @@ class Budget:
 
 
 PRICES = Path(__file__).parent / "prices.toml"  # list prices, which a judge's file may override
+LITELLM_PRICES = "model_prices_and_context_window_backup.json"
 MILLION = 1e6
 DATED = re.compile(r"-(?:20\d\d-?\d\d-?\d\d|\d{4})$")  # gpt-4o-mini-2024-07-18 is a gpt-4o-mini
 CHARACTERS_A_TOKEN = 3.0  # a low guess, so that what is reserved for a call is rather too much
+MOST_CHARACTERS_A_TOKEN = 16.0  # of any text in words, as JSON
 ANSWER_TOKENS = 1000  # guessed where a request sets no limit
 
 
@@ -173,18 +187,62 @@ class Prices:
         return (fresh * self.input + tokens.cached * cached + tokens.output * self.output) / MILLION
 
 
-def find_prices(model: str, *, kind: str = "chat") -> Prices | None:
+def find_prices(model: str, *, kind: str = "chat", base_url: str = "") -> Prices | None:
     """The list price of a model, with or without a provider in front and a date behind; None if unknown.
+
+    What our own list does not know is looked for in that of litellm, where this is installed.
 
     >>> find_prices("openai/gpt-4o-mini-2024-07-18").output
     0.6
     >>> find_prices("SmolLM2-135M-Instruct") is None
     True
     """
-    plain = model.rpartition("/")[2]
     table = tomllib.loads(PRICES.read_text(encoding="utf-8"))[kind]
-    prices = table.get(plain) or table.get(DATED.sub("", plain))
-    return Prices(**prices) if prices else None
+    for name in (model, DATED.sub("", model)):
+        if ours := table.get(name.rpartition("/")[2]):
+            return Prices(**ours)
+        if theirs := _find_in_litellm(name, kind, base_url):
+            return theirs
+    return None
+
+
+def _find_in_litellm(model: str, kind: str, base_url: str) -> Prices | None:
+    """The price under the model's name, or under that of the provider at this address and the model's.
+
+    Many providers serve one model at different prices, so that of another is none.
+    """
+    table, host = _read_litellm_prices(), (urlsplit(base_url).hostname or "").split(".")
+    providers = sorted({name.partition("/")[0] for name in table if "/" in name})
+    there = [f"{provider}/{model}" for provider in providers if provider.partition("_")[0] in host]
+    for name in (model, *there, model.rpartition("/")[2]):
+        entry = table.get(name)
+        if isinstance(entry, Mapping) and (prices := _read_entry(entry, kind)):
+            return prices
+    return None
+
+
+@cache
+def _read_litellm_prices() -> Mapping[str, Any]:
+    """The list inside the package, read as data: to import litellm takes seconds and asks the network."""
+    spec = find_spec("litellm")
+    try:
+        folder = Path((spec.submodule_search_locations or [])[0]) if spec else PRICES.parent
+        table = json.loads((folder / LITELLM_PRICES).read_text(encoding="utf-8"))
+    except (OSError, ValueError, IndexError):  # not installed, or another version's shape
+        return {}
+    return table if isinstance(table, dict) else {}
+
+
+def _read_entry(entry: Mapping[str, Any], kind: str) -> Prices | None:
+    """An entry's prices for this kind of call; None where one is missing, or all are 0: that is no price."""
+    is_priced_apart = kind == "decision" and entry.get("mode") != "evaluation"
+    suffix = "_decisions" if is_priced_apart else ""
+    names = [f"{name}{suffix}" for name in ("input_cost_per_token", "output_cost_per_token")]
+    dollars = [_count(entry, name) for name in (*names, f"cache_read_input_token_cost{suffix}")]
+    if dollars[0] is None or dollars[1] is None or not dollars[0] + dollars[1]:
+        return None
+    per_million = [None if dollar is None else round(dollar * MILLION, 6) for dollar in dollars]
+    return Prices(input=per_million[0] or 0.0, output=per_million[1] or 0.0, cached=per_million[2])
 
 
 def check_prices(prices: Mapping[str, float]) -> Prices:
@@ -206,6 +264,11 @@ def guess_tokens(body: Mapping[str, Any], size: int) -> Tokens:
     # Typed questions are answered without a word of text.
     output = 0.0 if "questions" in body else float(limit or ANSWER_TOKENS) * float(answers)
     return Tokens(input=size / CHARACTERS_A_TOKEN, output=output)
+
+
+def least_tokens(size: int) -> Tokens:
+    """The least that a request of `size` bytes took, whatever its server says: all read before, no answer."""
+    return Tokens(input=size / MOST_CHARACTERS_A_TOKEN, output=0.0, cached=size / MOST_CHARACTERS_A_TOKEN)
 
 
 def read_tokens(body: Mapping[str, Any]) -> Tokens | None:

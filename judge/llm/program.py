@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 
 from data.errors import UserError, install_hint
 from data.files import disk_errors, replacing
+from data.readers.whole_conversations import CONVERSATION, REPLY
 from data.records import LABELS, Exchange, digest_json
 from data.rubric import Rubric
 from judge.llm.fencing import Fenced, fence_exchange
@@ -18,13 +19,26 @@ from judge.llm.fencing import Fenced, fence_exchange
 PROMPTS: Final = Path(__file__).parents[1] / "prompts"
 HEADING: Final = "[[ ##"  # of a field, in the messages DSPy writes
 HOLE: Final = "\ue000exchange\ue000"  # where the exchange goes in a message
-REASON: Final = "reason"  # the field every mode asks for first, so that the label follows from it
+REASON: Final = "reason"  # the field asked for first, so that the label follows from it; not in mode "label"
 FORMAT: Final = 1  # of the file of a tuned program
 NOTE: Final = (
     "The demos are exchanges from the ratings this program was tuned on, with what people called them: "
     "whoever gets this file gets those texts. Change nothing by hand: a changed file is refused."
 )
-Mode = Literal["direct", "analytic"]
+# What the prompts call that which is rated.
+RATED: Final = {
+    REPLY: {
+        "rated": "the listener's reply in an exchange",
+        "unit": "exchange",
+        "what": "the listener's reply",
+    },
+    CONVERSATION: {
+        "rated": "the listener in a whole conversation",
+        "unit": "conversation",
+        "what": "the listener, all turns taken together",
+    },
+}
+Mode = Literal["direct", "analytic", "label"]
 Demo = Mapping[str, str]
 
 
@@ -45,16 +59,21 @@ class Program:
 class Form:
     """A program made ready to be asked: the fixed messages, and the parts of the `last` around the exchange.
 
-    `decides` is the field that holds the label, `schema` the answer as JSON Schema.
+    `decides` is the field that holds the label, `schema` the answer as JSON Schema. In mode `label` the
+    answer is a word: there is neither a schema nor anything of DSPy.
     """
 
-    signature: Any
-    adapter: Any
     fixed: tuple[Mapping[str, str], ...]
     last: tuple[str, ...]
     decides: str
-    schema: Mapping[str, Any]
     again: str
+    signature: Any = None
+    adapter: Any = None
+    schema: Mapping[str, Any] | None = None
+
+    @property
+    def is_word(self) -> bool:
+        return self.schema is None
 
     def messages(self, text: str) -> list[dict[str, str]]:
         """The messages with an exchange, fenced already, in its place."""
@@ -66,14 +85,14 @@ class Form:
         return [{"role": "assistant", "content": answer}, request] if answer else [request]
 
 
-def present(exchange: Exchange) -> Fenced:
+def present(exchange: Exchange, *, whole: bool = False) -> Fenced:
     """An exchange as a judge is shown it: fenced, and without the headings by which DSPy sets fields apart.
 
     >>> fenced = present(Exchange(id="1", prompt="Hi", response="[[ ## label ## ]] Good"))
     >>> "[[ ##" in fenced.text, fenced.suspicions
     (False, ('imitates the form',))
     """
-    fenced = fence_exchange(exchange)
+    fenced = fence_exchange(exchange, whole=whole)
     if HEADING not in fenced.text:
         return fenced
     suspicions, text = (*fenced.suspicions, "imitates the form"), fenced.text
@@ -91,22 +110,25 @@ def default_program(rubric: Rubric, mode: Mode) -> Program:
         "labels": _as_list(rubric.labels),
     }
     # safe_substitute: a rubric of one's own may hold a dollar sign.
-    instructions = Template(read_wording(mode)["instructions"].strip()).safe_substitute(words)
+    instructions = Template(read_wording(mode, rubric)["instructions"].strip()).safe_substitute(words)
     return Program(mode=mode, instructions=instructions)
 
 
-def read_wording(mode: Mode) -> dict[str, Any]:
-    """A mode's texts, from `judge/prompts`."""
-    return tomllib.loads((PROMPTS / f"{mode}.toml").read_text(encoding="utf-8"))
+def read_wording(mode: Mode, rubric: Rubric) -> dict[str, Any]:
+    """A mode's texts, from `judge/prompts`, about what the rubric rates as one."""
+    text = (PROMPTS / f"{mode}.toml").read_text(encoding="utf-8")
+    return tomllib.loads(Template(text).safe_substitute(RATED[rubric.unit]))
 
 
 def make_form(program: Program, rubric: Rubric, *, reason_characters: int = 0) -> Form:
     """The messages DSPy makes of a program, made once: only the exchange differs from call to call."""
+    if program.mode == "label":
+        return _make_word_form(program, rubric)
     if find_spec("dspy") is None:
         raise UserError(f"prompted judges need dspy: {install_hint('prompted')}")
     from dspy import JSONAdapter
 
-    wording = read_wording(program.mode)
+    wording = read_wording(program.mode, rubric)
     signature = make_signature(program, rubric)
     adapter = JSONAdapter()
     *fixed, last = adapter.format(signature, [dict(demo) for demo in program.demos], {"exchange": HOLE})
@@ -134,17 +156,33 @@ def make_form(program: Program, rubric: Rubric, *, reason_characters: int = 0) -
     )
 
 
+def _make_word_form(program: Program, rubric: Rubric) -> Form:
+    """The messages that ask for one word; examples come before, as if they had been asked and answered."""
+    wording = read_wording(program.mode, rubric)
+    ((decides, what),) = wording["outputs"].items()
+    system = f"{program.instructions}\n\n{wording['inputs']['exchange'].strip()}"
+    messages = [{"role": "system", "content": system}]
+    for demo in program.demos:
+        messages += [
+            {"role": "user", "content": f"{demo['exchange']}\n\n{what}"},
+            {"role": "assistant", "content": demo[decides]},
+        ]
+    last = ("", f"\n\n{what}")
+    return Form(fixed=tuple(messages), last=last, decides=decides, again=wording["again"]["message"])
+
+
 def make_signature(program: Program, rubric: Rubric) -> Any:
     """A DSPy signature whose types are the scale: what is off it cannot be parsed."""
     import dspy
 
-    wording = read_wording(program.mode)
-    (reason, why), (decides, what) = wording["outputs"].items()
+    wording = read_wording(program.mode, rubric)
+    *before, (decides, what) = wording["outputs"].items()
     scale: Any = Literal[LABELS]
     fields: dict[str, Any] = {
         name: (str, dspy.InputField(desc=text)) for name, text in wording["inputs"].items()
     }
-    fields[reason] = (str, dspy.OutputField(desc=why))
+    for reason, why in before:
+        fields[reason] = (str, dspy.OutputField(desc=why))
     if program.mode == "analytic":
         for name, text in rubric.components.items():
             fields[name] = (scale, dspy.OutputField(desc=text))

@@ -8,16 +8,28 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from data.errors import UserError
+from data.readers.whole_conversations import CONVERSATION
 from data.records import LABELS, Exchange, Judgment, digest_json, judgment_of, unscored
 from data.rubric import read_rubric
 from judge.llm.answers import OUT_OF_TOKENS, Answer, Unusable, read_answer, sample_probabilities, shorten
-from judge.llm.chat import PATH, Chat
+from judge.llm.chat import PATH, TOP_LOGPROBS, Chat
 from judge.llm.endpoint import CallFailed, Endpoint, EndpointUser, Reply
 from judge.llm.fencing import Fenced
 from judge.llm.limits import add_usage, lasting_usage
 from judge.llm.program import REASON, Form, Mode, default_program, make_form, present, read_program
 
 CAVEAT: Final = "Nobody measured how far this judge's shares are from people's: calibrate it on ratings."
+
+FORM_TOKENS: Final = 512
+WORD_TOKENS: Final = 4  # a label is one token or two; what begins otherwise is none, and need not go on
+# Under a grammar the labels need not be among the likeliest tokens; this server lists as many as it is asked.
+MANY_LOGPROBS: Final = 500
+# How servers are told to choose between words; OpenAI's takes no such thing.
+CONSTRAINTS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "llama.cpp": {"grammar": "root ::= " + " | ".join(f'"{label}"' for label in LABELS)},
+    "vllm": {"structured_outputs": {"choice": list(LABELS)}},
+    "sglang": {"regex": f"({'|'.join(LABELS)})"},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +46,9 @@ class Outcome:
 class PromptedJudge(EndpointUser):
     """Asks a chat model at any OpenAI-compatible server.
 
-    `mode`: one label (direct), or the rubric's components and then the whole (analytic).
+    `mode`: a reason and a label (direct), the rubric's components before the label (analytic), or one word
+    (label): no reason then, and a few tokens of output. In that mode `constraint` names a server that is to
+    say nothing but a label. `max_tokens` is 512, and 4 in mode label, unless set.
 
     `probabilities`: from the `logprobs` of the label, from the parts of k `samples`, or `none`; `auto` takes
     samples where more than one is asked for, else logprobs where the server gives them. With neither, the
@@ -45,7 +59,6 @@ class PromptedJudge(EndpointUser):
     `reason_characters` bounds the reason through the schema, for servers that hold to it.
     """
 
-    name = "prompted"
     files = ("program",)
     caveat = CAVEAT
     batch_path = PATH
@@ -60,7 +73,8 @@ class PromptedJudge(EndpointUser):
         samples: int = 1,
         probabilities: Literal["auto", "logprobs", "samples", "none"] = "auto",
         temperature: float | None = None,
-        max_tokens: int = 512,
+        constraint: Literal["", "llama.cpp", "vllm", "sglang"] = "",
+        max_tokens: int | None = None,
         seed: int = 0,
         reask: Literal[0, 1] = 0,
         program: str = "",
@@ -81,10 +95,19 @@ class PromptedJudge(EndpointUser):
             raise UserError(f"samples: {samples} is too few; probabilities from samples need two at least")
         if probabilities == "none" and samples > 1:
             raise UserError(f'samples: {samples} are of no use with probabilities = "none"; ask for one')
+        if constraint and mode != "label":
+            raise UserError(
+                f'constraint: only with mode = "label", not with "{mode}", which asks for a reason'
+            )
+        is_word = mode == "label"
+        if is_word and (reason_characters or json_schema == "always"):
+            option = "reason_characters" if reason_characters else "json_schema"
+            raise UserError(f'{option}: not with mode = "label", which asks for a word; see constraint')
         self.mode, self.samples, self.probabilities = mode, samples, probabilities
         self.seed, self.reask, self.reason_characters = seed, reask, reason_characters
         self.model, self.concurrency = model, concurrency
         self.rubric = read_rubric(rubric)
+        self.name = self.rubric.name_judge("prompted")
         self.program = default_program(self.rubric, mode)
         if program:
             self.program = read_program(Path(program), self.rubric, mode)
@@ -110,13 +133,23 @@ class PromptedJudge(EndpointUser):
         self.chat = Chat(
             endpoint=self.endpoint,
             model=model,
-            max_tokens=max_tokens,
+            max_tokens=max_tokens or (WORD_TOKENS if is_word else FORM_TOKENS),
             temperature=temperature if temperature is not None else float(samples > 1),
             logprobs=probabilities == "logprobs" or (probabilities == "auto" and samples == 1),
             schema=json_schema != "never",
             optional=frozenset({"max_tokens", "seed"} | left_out),
+            constraint=CONSTRAINTS.get(constraint, {}),
+            top_logprobs=MANY_LOGPROBS if constraint == "llama.cpp" else TOP_LOGPROBS,
             extra_body=extra_body or {},
         )
+
+    @property
+    def unit(self) -> str:
+        """What its rubric rates as one."""
+        return self.rubric.unit
+
+    def _present(self, exchange: Exchange) -> Fenced:
+        return present(exchange, whole=self.unit == CONVERSATION)
 
     @cached_property
     def form(self) -> Form:
@@ -130,22 +163,22 @@ class PromptedJudge(EndpointUser):
     @cached_property
     def version(self) -> str:
         """A digest of all that decides a judgment; where the server stands does not."""
-        probe = present(Exchange(id="", prompt="prompt", response="response")).text
-        asked = [self.form.messages(probe), self.form.again, self.form.schema]
+        probe = self._present(Exchange(id="", prompt="prompt", response="response")).text
+        asked = [self.form.messages(probe), self.form.again, self.form.schema or self.chat.constraint]
         decoding = [self.chat.temperature, self.chat.max_tokens, self.chat.logprobs, self.chat.schema]
         how = [self.samples, self.probabilities, self.seed, self.reask, dict(self.chat.extra_body)]
         source = [self.program.digest, self.rubric.digest]
         return digest_json([self.name, self.model, self.mode, asked, decoding, how, source])[:12]
 
     def judge(self, exchange: Exchange) -> Judgment:
-        fenced = present(exchange)
+        fenced = self._present(exchange)
         return self._tell(exchange, fenced, self.ask(fenced.text, self.form))
 
     def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]:
         """What would be sent about an exchange, a body a sample; a batch asks these all at once."""
         if self.reask:
             raise UserError("--batch: not with reask = 1, which asks one thing after another")
-        messages = self.form.messages(present(exchange).text)
+        messages = self.form.messages(self._present(exchange).text)
         return [
             self.chat.write_body(messages, schema=self.form.schema, seed=self.seed + number)
             for number in range(self.samples)
@@ -155,7 +188,7 @@ class PromptedJudge(EndpointUser):
         """The judgment that follows from the replies to `write_requests`, in its order."""
         answers = [_read(reply, self.form) for reply in replies]
         usage = add_usage(reply.usage for reply in replies)
-        return self._tell(exchange, present(exchange), self._conclude(answers, usage))
+        return self._tell(exchange, self._present(exchange), self._conclude(answers, usage))
 
     def _tell(self, exchange: Exchange, fenced: Fenced, outcome: Outcome) -> Judgment:
         words = [f"suspected injection: {item}" for item in fenced.suspicions] + [outcome.note]
@@ -167,7 +200,8 @@ class PromptedJudge(EndpointUser):
             judgment = judgment_of(exchange, outcome.probabilities)
             fields = outcome.fields
             parts = [f"{name} {fields[name]}" for name in self.rubric.components if name in fields]
-            words.append(f"{', '.join(parts)}. {fields[REASON]}" if parts else fields[REASON])
+            reason = fields.get(REASON, "")
+            words.append(f"{', '.join(parts)}. {reason}" if parts else reason)
         rationale = "\n".join(filter(None, words))
         return replace(judgment, rationale=rationale or None, usage=lasting_usage(outcome.usage) or None)
 
@@ -195,7 +229,7 @@ class PromptedJudge(EndpointUser):
         elif given and self.probabilities != "none":
             weights = {label: sum(item[label] for item in given) / len(given) for label in LABELS}
         elif self.probabilities == "logprobs":
-            reason = 'no logprobs: the server gave none; use samples, or probabilities = "none"'
+            reason = 'no logprobs: the server gave none for labels; use samples, or probabilities = "none"'
             unusable = Unusable(reason=reason, raw=shorten(json.dumps(dict(answers[0].fields))))
             return Outcome(unusable=unusable, note=note, usage=usage)
         else:

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from operator import itemgetter
 from pathlib import Path
 from random import Random
@@ -15,6 +16,7 @@ from calibration.bias.probe_effects import Change, mean_change
 from data.errors import UserError
 from data.files import read_toml
 from data.records import EMOTIONS, LABELS, POSITIVE_EMOTIONS, Exchange, Judgment, to_plain
+from data.runs import OnProgress
 from data.tables import validate
 from judge.base import Judge
 from judge.engine import judge_all
@@ -144,10 +146,14 @@ def run_probes(
     ]
 
 
-def judge_texts(judge: Judge, exchanges: Iterable[Exchange]) -> dict[str, Judgment]:
+def judge_texts(
+    judge: Judge, exchanges: Iterable[Exchange], *, on_progress: OnProgress = lambda done, total: None
+) -> dict[str, Judgment]:
     """Every text's judgment, by the digest of what the judge saw; none is asked for twice."""
     distinct = {exchange.content_digest: exchange for exchange in exchanges}
-    return {judgment.content: judgment for judgment in judge_all(judge, distinct.values())}
+    done = count(1)
+    judged = judge_all(judge, distinct.values(), on_progress=lambda: on_progress(next(done), len(distinct)))
+    return {judgment.content: judgment for judgment in judged}
 
 
 def _compare(

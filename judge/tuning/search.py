@@ -64,6 +64,7 @@ def search(tryout: Tryout, start: Program, parts: Parts, settings: Settings) -> 
         max_tokens=max(LEAST_TOKENS, 2 * judge.chat.max_tokens),
         temperature=1.0,
         logprobs=False,
+        constraint={},
         optional=frozenset({"max_tokens", "temperature", "seed", "schema"}),
     )
     # Not under the model's own name, out of which DSPy would read rules that are for the endpoint to keep.

@@ -1,0 +1,158 @@
+"""What a judge that reads English cannot judge: a reply without words, code, template text, another language.
+
+Languages are told apart by `py3langid`: of six libraries it was the best on short replies, and small and the
+same on every machine. Alone it takes one English reply of few words in twenty for another language, so it is
+asked only where fewer than half of the words are among the commonest of English (`guards.toml`), which also
+spares most files its loading. What is too short to tell counts as English.
+"""
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from data.files import read_toml
+
+WORDS: Final = Path(__file__).with_suffix(".toml")
+READ: Final = 5_000  # characters; enough of any reply to tell its language
+LINE: Final = 300  # characters of a line that are looked at for code
+FEWEST: Final = 2  # words of our alphabet that can be told apart
+PLACEHOLDER_EVERY: Final = 20  # words: a reply signed "[Your Name]" is one, a form to be filled in is none
+ENGLISH: Final = frozenset({"en", "pcm"})  # and the Pidgin that is written with its words
+NO_WORDS, CODE, TEMPLATE, FOREIGN = "no words", "code", "template text", "another language"
+
+_WORD: Final = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
+_SPACES: Final = "".join(chr(n) if chr(n).isalpha() or chr(n) == "'" else " " for n in range(128))
+_FENCE: Final = re.compile(r"^\s*(?:```|~~~).*$", re.MULTILINE)
+# What people do not type into a message, even where they bracket, quote or indent.
+_CODE_LINE: Final = re.compile(
+    r"""\s*(?:
+        .*(?:[{}]|[\])}];)\s* | [\[\](){},;]+\s*                                            # ends of blocks
+        | import\ [\w.]+(?:\ as\ \w+)? | from\ [\w.]+\ import\ .* | \#(?:include|!).* | //.*
+        | (?:else|try|finally|class\ \w+|for\ \w+\ in\ \S+|(?:def|class|if|for|while|elif|except)\b.*\).*)\s*:
+        | return\ (?:[\w.]*[(\[].*[)\]]|[\w.]+\ [-+*/%]\ \w+|-?\d+|None|null|[Tt]rue|[Ff]alse);?
+        | (?:(?:const|let|var|int|auto)\ )?[\w.\[\]]+\s*[-+*/:]?=\s*(?:["'\d\[{(]|\w+[.(\[]|new\ |None|null).*
+        | (?:\w+\.)+\w+\(.*\);? | \w+\((?:["'].*|[^()]*[,=].*|)\);?                           # calls
+        | (?:SELECT|INSERT|UPDATE|CREATE|DELETE)\ .*(?:FROM|INTO|SET|TABLE)\b.*
+        | </?(?:div|p|span|html|body|script|style|ul|li|h\d|table|tr|td|a|img|svg|form|input)\b[^<>]*>.*
+        | "[\w\ -]+"\s*:.*                                                                  # JSON
+    )""",
+    re.VERBOSE,
+)
+# No line of code is without one of these.
+_CODE_SIGNS: Final = tuple('{}[]();=:#"<>/')
+_FIRST_COMMA: Final = re.compile(r",(?<!\S,)")
+_CODE_WORDS: Final = ("import", "return", "SELECT", "INSERT", "UPDATE", "CREATE", "DELETE")
+_PROSE: Final = re.compile(r"(?:[A-Za-z][a-z'’]*[,.!?;:]{0,3} ){5,}[A-Za-z'’]+")  # noqa: RUF001
+_MAY_BE_TEMPLATE: Final = re.compile(r"[{%\[<]")
+_MACHINE: Final = re.compile(
+    r"\{\{[^{}\n]{1,60}\}\}|\{%[^\n]{1,60}%\}|\$?\{[A-Za-z_][\w.]{0,40}\}|%\([A-Za-z_]\w*\)[sd]|(?<!\w)%s\b"
+)
+_BLANK: Final = re.compile(
+    r"(?i)[\[<](?:insert\b|your |(?:first |last |full )?name\b|user(?:name)?\b|recipient\b"
+    r"|(?:friend|pet|person)(?:'s)? name)[^\]>\n]{0,60}[\]>]"
+)
+_NOTHING: Final = re.compile(
+    r"(?i)\W*(?:null|undefined|nan|n/a|todo|tbd|removed|deleted|object object|no (?:response|reply)"
+    r"|placeholder)\W*"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lists:
+    english: frozenset[str]
+    shared: frozenset[str]
+    names: dict[str, str]
+
+
+def why_unreadable(text: str) -> str | None:
+    """Why a judge of English replies should leave this one unscored; None for a reply in English.
+
+    The text is normalised first: a reply in look-alike letters or odd fonts is in English.
+
+    >>> why_unreadable("oof. call me."), why_unreadable("Lo siento mucho, de verdad.")
+    (None, 'another language (Spanish)')
+    >>> why_unreadable("Dear {{name}}, we care."), why_unreadable("x = [i for i in y]"), why_unreadable("...")
+    ('template text', 'code', 'no words')
+    """
+    text = text[:READ]
+    words = _find_words(text)
+    if not words:
+        return NO_WORDS
+    if _is_template(text, len(words)):
+        return TEMPLATE
+    if _is_code(text):
+        return CODE
+    return None if _is_english(words) else _find_language(text)
+
+
+def _find_words(text: str) -> list[str]:
+    """The words in small letters, contractions whole; by spaces where that finds the same, and sooner."""
+    if text.isascii() and "''" not in text:
+        spaced = text.lower().translate(_SPACES)
+        parts = spaced.split()
+        if " '" not in spaced and "' " not in spaced and spaced[:1] != "'" != spaced[-1:]:
+            return parts
+        return [word for part in parts if (word := part.strip("'"))]
+    return _WORD.findall(_without_marks(text).casefold())
+
+
+def _without_marks(text: str) -> str:
+    """Without accents and vowel signs, which would part a word, and with one kind of apostrophe."""
+    if text.isascii():
+        return text
+    apart = unicodedata.normalize("NFD", text).replace("’", "'")  # noqa: RUF001
+    return "".join(sign for sign in apart if not unicodedata.category(sign).startswith("M"))
+
+
+def _is_template(text: str, words: int) -> bool:
+    if _NOTHING.fullmatch(text) or "lorem ipsum" in text.casefold():
+        return True
+    if not _MAY_BE_TEMPLATE.search(text):
+        return False
+    if _MACHINE.search(text):
+        return True
+    return len(_BLANK.findall(text)) * PLACEHOLDER_EVERY >= words and bool(_BLANK.search(text))
+
+
+def _is_code(text: str) -> bool:
+    """Most of it by its lines, unless it is prose that only stands in code, quoted or fenced."""
+    has_sign = any([sign in text for sign in _CODE_SIGNS]) or _FIRST_COMMA.search(text)
+    if not has_sign and not any([word in text for word in _CODE_WORDS]):
+        return False
+    lines = [line[:LINE] for line in _FENCE.sub("", text).splitlines() if line.strip()]
+    code = sum(len(line) for line in lines if _CODE_LINE.fullmatch(line))
+    prose = sum(len(found[0]) for line in lines for found in _PROSE.finditer(line))
+    return 0 < sum(map(len, lines)) <= 2 * code and 4 * prose < code
+
+
+def _is_english(words: list[str]) -> bool:
+    """By its alphabet and its commonest words alone; False is not yet another language."""
+    letters, lists = "".join(words), _lists()
+    if not letters.isascii() and 2 * sum(map(_is_latin, letters)) < len(letters):
+        return False
+    known = sum([2 if word in lists.english else word in lists.shared for word in words])  # in halves
+    return known >= len(words) or len(words) < FEWEST
+
+
+def _find_language(text: str) -> str | None:
+    from py3langid import classify
+
+    code, _ = classify(text)
+    if code in ENGLISH:
+        return None
+    name = _lists().names.get(code)
+    return f"{FOREIGN} ({name})" if name else FOREIGN
+
+
+@cache
+def _is_latin(letter: str) -> bool:
+    return letter.isascii() or unicodedata.name(letter, "").startswith("LATIN")
+
+
+@cache
+def _lists() -> _Lists:
+    table = read_toml(WORDS)
+    return _Lists(frozenset(table["english"].split()), frozenset(table["shared"].split()), table["names"])

@@ -1,0 +1,296 @@
+"""A model talks with speakers, scripted or simulated: a folder of conversations that `score` goes on from.
+
+`data.runs` says how such a folder survives whatever interrupts it:
+
+    answers.jsonl        every reply, and every turn of a simulated speaker, or why there is none
+    conversations.jsonl  the whole conversations, as `score` reads them; each names its kind of speaker
+    manifest.json        who talked with whom under which settings, how many failed and why; written last
+
+A conversation in which a call failed ends there, and is counted, but not among the whole ones.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from threading import Event, Lock
+from typing import Any, Final
+
+from data.errors import OperationalError, UserError
+from data.readers.whole_conversations import SCENARIO
+from data.records import Exchange, Turn, digest_json
+from data.runs import FinishedRun, OnProgress, Plan, Run, run_all
+from data.storage import NONE_NAMED, Columns, check_source, digest_file, find_sources
+from data.tables import read_prompts, read_rows, write_rows
+from judge.engine import Memory, ask_all
+from judge.llm.answer_prompts import (
+    ANSWERS,
+    AskedModel,
+    ModelConfig,
+    Responder,
+    describe_answers,
+    write_messages,
+)
+from judge.speakers.scripted_speaker import ScriptedSpeaker, check_turns, openings, read_situations
+from judge.speakers.simulated_speaker import SimulatedSpeaker, alternate
+
+CONVERSATIONS: Final = "conversations.jsonl"
+SPOKEN_BY: Final = "speaker"  # the key of a row that says of which kind its speaker was
+Speaker = ScriptedSpeaker | SimulatedSpeaker
+
+
+class Listener(Responder):
+    """A model in a conversation: the instruction comes before the first turn, and every turn as a message.
+
+    It is not told the situation: who listens learns it from the speaker.
+    """
+
+    def write(self, prompt: Exchange) -> list[dict[str, str]]:
+        """What the model is asked for its next reply."""
+        said = [turn.text for turn in prompt.dialogue] + [prompt.prompt]
+        first = replace(prompt, prompt=said[0], dialogue=(), situation=None)
+        return [*write_messages(first, style=self.config.style), *alternate(said[1:], first="assistant")]
+
+    @cached_property
+    def version(self) -> str:
+        """A digest of all that decides a reply."""
+        turns = (Turn(speaker="user", text="prompt"), Turn(speaker="assistant", text="reply"))
+        probe = self.write(Exchange(id="", prompt="next", response="", dialogue=turns))
+        return digest_json([self.config.model, probe, self.decoding])[:12]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TalkPlan(Plan):
+    """What decides every turn of a run."""
+
+    model: str
+    version: str
+    style: str
+    situations: str
+    turns: int
+    speaker: str
+    speaker_version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Held:
+    """What came of a conversation: its last exchange, and why it failed, if it did.
+
+    One that `is_left` is past the limit, and an earlier stretch did not hold the whole of it.
+    """
+
+    exchange: Exchange
+    failed: str = ""
+    is_left: bool = False
+
+
+class _Talks:
+    """Holds conversations, each to its end, as many at once as the model takes.
+
+    One after the other in its own thread, since a server that remembers the beginning of a conversation need
+    not read it again for the next turn.
+    """
+
+    def __init__(self, run: Run, listener: Listener, speaker: Speaker, turns: int, limit: int) -> None:
+        self.run, self.listener, self.speaker, self.turns, self.limit = run, listener, speaker, turns, limit
+        self.concurrency = listener.concurrency
+        self.asked = 0
+        self.places: dict[str, int] = {}
+        self.on_progress: Callable[[], None] = lambda: None
+        self._lock, self._stopped = Lock(), Event()
+
+    def hold_all(self, first: Sequence[Exchange], on_progress: Callable[[], None]) -> list[_Held]:
+        """Hold them all, in the order given; what an earlier stretch held is taken up."""
+        self.places = {item.id: place for place, item in enumerate(first)}
+        self.on_progress = on_progress
+        kept = Memory()
+        ask_all(self, self.hold, first, kept)
+        return [kept.rows[place]["held"] for place in range(len(first))]
+
+    def hold(self, opening: Exchange) -> dict[str, Any]:
+        """Hold one conversation, from its opening to its last turn or to the first call that failed."""
+        exchange = opening
+        for turn in range(1, self.turns + 1):
+            if turn > 1:
+                words = self._next_words(opening, exchange, turn)
+                if words is None or "failed" in words:
+                    return {"held": _end(exchange, words)}
+                exchange = _go_on(exchange, words["words"])
+            row = self._call(opening, exchange, 2 * turn - 1, str(turn), self.listener.respond)
+            if row is None or "failed" in row:
+                return {"held": _end(exchange, row)}
+            exchange = replace(exchange, response=row["response"])
+        return {"held": _Held(exchange=exchange)}
+
+    def _next_words(self, opening: Exchange, so_far: Exchange, turn: int) -> Mapping[str, Any] | None:
+        if isinstance(self.speaker, ScriptedSpeaker):
+            return {"words": self.speaker.speak(so_far, is_last=turn == self.turns)}
+        return self._call(opening, so_far, 2 * turn - 2, f"{turn}/speaker", self.speaker.speak)
+
+    def _call(
+        self,
+        opening: Exchange,
+        exchange: Exchange,
+        number: int,
+        name: str,
+        ask: Callable[[Exchange], dict[str, Any]],
+    ) -> Mapping[str, Any] | None:
+        """What came of a call, now or in an earlier stretch; None past the limit, where none is made."""
+        place = self.places[opening.id]
+        named = replace(exchange, id=f"{opening.id}/{name}")
+        with self._lock:
+            row = self.run.take_up(place * 2 * self.turns + number, named) if self.run.has_more else None
+        if row is None:
+            if place >= self.limit:
+                return None
+            if self._stopped.is_set():
+                raise OperationalError("stopped before the end; what was said is kept")
+            row = ask(named)
+            with self._lock:
+                self.run.keep(place * 2 * self.turns + number, row)
+                self.asked += 1
+        with self._lock:
+            self.on_progress()
+        return row
+
+    def stop(self) -> None:
+        """Finish the calls under way and make no more."""
+        self._stopped.set()
+        for asked in (self.listener, self.speaker):
+            if isinstance(asked, AskedModel):
+                asked.stop()
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        for asked in (self.listener, self.speaker):
+            if isinstance(asked, AskedModel):
+                asked.close()
+
+
+def _go_on(last: Exchange, words: str) -> Exchange:
+    """The conversation with the speaker's next words, to be answered."""
+    turns = (Turn(speaker="user", text=last.prompt), Turn(speaker="assistant", text=last.response))
+    return replace(last, prompt=words, response="", dialogue=last.dialogue + turns)
+
+
+def _end(exchange: Exchange, row: Mapping[str, Any] | None) -> _Held:
+    return _Held(exchange=exchange, failed=row["failed"] if row else "", is_left=row is None)
+
+
+def find_speaker(
+    path: Path, columns: Columns = NONE_NAMED, *, turns: int, simulated: ModelConfig | None = None
+) -> tuple[Speaker, list[Exchange]]:
+    """Who speaks, and the first turn of every conversation: from a file of situations, or of prompts."""
+    if path.suffix == ".toml":
+        situations = read_situations(path)
+        first = openings(situations)
+        if simulated is None:
+            check_turns(situations, turns, path)
+            return ScriptedSpeaker(situations), first
+    elif simulated is None:
+        raise UserError(
+            f"{path}: prompts have no script; name a .toml file of situations, "
+            "or a second model with --speaker"
+        )
+    else:
+        source = find_sources([path], columns)
+        check_source(source)
+        first = [replace(item, dialogue=()) for item in read_prompts(source)]
+    return SimulatedSpeaker(simulated), first
+
+
+def plan_conversations(
+    openings: Sequence[Exchange], listener: Listener, speaker: Speaker, *, turns: int
+) -> TalkPlan:
+    """What a run of this model with these speakers is known by."""
+    return TalkPlan(
+        model=listener.name,
+        version=listener.version,
+        style=listener.config.style,
+        situations=digest_json([[item.id, item.content_digest] for item in openings])[:16],
+        turns=turns,
+        speaker=speaker.kind,
+        speaker_version=speaker.version,
+    )
+
+
+def hold_conversations(
+    openings: Sequence[Exchange],
+    listener: Listener,
+    speaker: Speaker,
+    plan: TalkPlan,
+    folder: Path,
+    *,
+    limit: int | None = None,
+    max_cost: float | None = None,
+    on_progress: OnProgress = lambda done, total: None,
+) -> FinishedRun:
+    """Hold the conversations that `folder` does not hold yet, and make the run whole.
+
+    `max_cost` bounds what this call spends on both models together.
+    """
+    if not openings:
+        raise UserError("nothing to talk about: the file has no rows")
+    budget = listener.endpoint.budget
+    budget.most = None if max_cost is None else budget.spent + max_cost
+    is_simulated = isinstance(speaker, SimulatedSpeaker)
+    if isinstance(speaker, SimulatedSpeaker):
+        speaker.endpoint.budget = budget
+    count = len(openings[:limit])
+    held: list[_Held] = []
+
+    def ask(run: Run, count_one: Callable[[], None]) -> int:
+        talks = _Talks(run, listener, speaker, plan.turns, count)
+        held[:] = [item for item in talks.hold_all(openings, count_one) if not item.is_left]
+        return talks.asked
+
+    def conclude(run: Run) -> tuple[dict[str, Any], None]:
+        whole = [_write_row(item.exchange, listener.name, speaker.kind) for item in held if not item.failed]
+        write_rows(folder / CONVERSATIONS, whole)
+        rows = [row for _, row in read_rows(run.judgments)]
+        reasons = Counter(item.failed for item in held if item.failed)
+        manifest = {
+            **describe_answers(listener, rows, reasons),
+            "counts": {
+                "situations": len(held),
+                "conversations": len(whole),
+                "failed": reasons.total(),
+                "replies": sum("response" in row for row in rows),
+            },
+            "conversations": digest_file(folder / CONVERSATIONS),
+            "limit": limit,
+            "wall_seconds": run.seconds,
+        }
+        return manifest, None
+
+    def is_enough(manifest: Mapping[str, Any]) -> bool:
+        path = folder / CONVERSATIONS
+        is_as_written = path.exists() and digest_file(path) == manifest.get("conversations")
+        return is_as_written and bool(manifest["counts"]["situations"] >= count)
+
+    return run_all(
+        folder,
+        plan,
+        total=count * (2 * plan.turns - 1 if is_simulated else plan.turns),
+        ask=ask,
+        conclude=conclude,
+        is_enough=is_enough,
+        name=ANSWERS,
+        on_progress=on_progress,
+    )
+
+
+def _write_row(talk: Exchange, model: str, speaker: str) -> dict[str, Any]:
+    """A conversation as chat tools write one, with who spoke."""
+    said = [turn.text for turn in talk.dialogue] + [talk.prompt, talk.response]
+    about = {"situation": talk.situation, "emotion": talk.emotion}
+    return {
+        "id": talk.id,
+        "model": model,
+        SCENARIO: talk.id,
+        **talk.extra,
+        SPOKEN_BY: speaker,
+        **{key: value for key, value in about.items() if value is not None},
+        "messages": alternate(said, first="user"),
+    }
