@@ -9,12 +9,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from calibration.pairing import OF_THESE_RATERS, SpeaksFor
 from calibration.probabilities.conformal import Thresholds, thresholds_from_dict
 from calibration.probabilities.maps import LabelMap, map_from_dict
 from calibration.shares.transport import CalibratedModels
+from data.coverage import Coverage
 from data.errors import StaleCalibration, UserError
 from data.files import disk_errors, replacing
-from data.records import LABELS
+from data.records import LABELS, to_plain
 from data.rubric import Rubric
 from data.tables import first_problem
 
@@ -58,7 +60,8 @@ class Calibration:
     (the digest of prompt or rubric) and `decoding`; `ratings` is the digest of the rating set. `mapping` and
     `conformal` are as their modules wrote them. `between` has a row for each label, or for the mean: the
     calibrated models as `CalibratedModels` has them; `lines` what `fit_line` found of each, `ranges` from
-    where to where a new model's judged mean may lie. `days` after `created` it has expired.
+    where to where a new model's judged mean may lie. `covers` tells what the rated replies were like, where
+    that is known. `days` after `created` it has expired.
     """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
@@ -79,6 +82,8 @@ class Calibration:
     lines: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     figures: Mapping[str, Any] = field(default_factory=dict)
+    covers: Coverage | None = None
+    speaks_for: SpeaksFor = "people"  # fewer than four raters speak for themselves only
 
     @cached_property
     def digest(self) -> str:
@@ -149,17 +154,22 @@ def read_calibration(path: Path) -> Calibration:
     return calibration
 
 
+def own_version(version: str) -> str:
+    """A judge's version without what it runs on, which follows a plus: its calibration is the same there."""
+    return version.partition("+")[0]
+
+
 def misfit(calibration: Calibration, judge: JudgeIdentity, *, today: date) -> str | None:
-    """Say why a calibration must not be applied to this judge today; None where it may."""
+    """Say why a calibration must not be applied to this judge today; None where it may.
+
+    It holds before it was made, too: what it tells of one version of a judge does not depend on the day.
+    """
     if calibration.judge != judge.name:
         return f"another judge: it is for {calibration.judge!r}, not {judge.name!r}"
-    if calibration.version != judge.version:
+    if own_version(calibration.version) != own_version(judge.version):
         return f"another judge version: it is for {calibration.version!r}, not {judge.version!r}"
     if calibration.rubric != judge.rubric:
         return "another rubric: the judge was calibrated with other instructions"
-    # A day of grace: it may have been made east of here, or before a clock was put back over midnight.
-    if today < calibration.created - timedelta(days=1):
-        return f"made on {calibration.created}, after today"
     if today >= calibration.expires:
         return f"expired on {calibration.expires}"
     if tuple(calibration.between) != LABELS:
@@ -172,6 +182,11 @@ def misfit(calibration: Calibration, judge: JudgeIdentity, *, today: date) -> st
 def _as_row(calibration: Calibration) -> dict[str, Any]:
     row = {item.name: getattr(calibration, item.name) for item in fields(calibration)}
     row["created"] = calibration.created.isoformat()
+    row["covers"] = to_plain(calibration.covers)
+    if row["covers"] is None:
+        del row["covers"]  # so that a calibration older than this keeps its digest
+    if row["speaks_for"] == "people":
+        del row["speaks_for"]  # likewise
     # Through JSON once, so that tuples are lists and the digest is that of what will be read.
     # In its own order: that of the labels is the order of the columns.
     plain: dict[str, Any] = json.loads(json.dumps(row, ensure_ascii=False, allow_nan=False, default=dict))
@@ -199,6 +214,11 @@ class Found:
     def digest(self) -> str | None:
         """What a run is known by."""
         return self.calibration.digest if self.calibration else None
+
+    @property
+    def covers(self) -> Coverage | None:
+        """What the rated replies were like, where that is known."""
+        return self.calibration.covers if self.calibration else None
 
 
 def find_calibration(judge: Judge, wanted: str | None, *, today: date) -> Found:
@@ -235,10 +255,14 @@ def take_fitting(calibration: Calibration, judge: JudgeIdentity, *, today: date)
         return Found(calibration=None, says=f"no calibration fits: {reason}")
     _ = calibration.label_map, calibration.thresholds  # refused here, and not at the first judgment
     models = len(calibration.betweens()[-1].models)
+    # A day of grace: it may have been made east of here, or before a clock was put back over midnight.
+    is_later = today < calibration.created - timedelta(days=1)
+    note = f"; it was made on {calibration.created}, after {today}, and is taken to hold for then too"
     return Found(
         calibration=calibration,
         says=(
             f"calibration {calibration.digest[:12]} fits: {calibration.count:,} ratings, a line through "
-            f"{models} models, until {calibration.expires}"
+            f"{models} models, until {calibration.expires}{note if is_later else ''}"
+            + ("" if calibration.speaks_for == "people" else f"; {OF_THESE_RATERS}")
         ),
     )

@@ -10,37 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, Floats, Integers, Interval, estimate_of
 
 UNIT = (0.0, 1.0)  # the scale of shares
+LITTLE: Final = 0.5  # of a rating: the least share a label is taken to have where a variance is wanted
 NORMAL: Final = 1.959964  # standard errors to either side of a 95 % interval with known variance
-
-
-def one_way_variance(values: Floats, cluster: Integers) -> float:
-    """The variance of a mean of values that come in clusters, numbered from 0; nan with fewer than two."""
-    sums: Floats = np.bincount(cluster, values - values.mean()).astype(float) if len(values) else np.zeros(0)
-    if len(sums) < 2:
-        return math.nan
-    return float(sum_variance(sums[:, None])[0] / len(values) ** 2)
-
-
-def two_way_variance(residuals: Floats, rater: Integers, item: Integers) -> tuple[Floats, Floats]:
-    """The variance of the sum of residuals, and its degrees of freedom; nan with one rater or one item.
-
-    Raters and items cross where several raters share an item: then it is rater + item - both (Cameron,
-    Gelbach and Miller 2011), and where items lie within raters that is the raters' alone.
-    """
-    raters, items = int(rater.max()) + 1, int(item.max()) + 1
-    if raters < 2 or items < 2:
-        return np.full(residuals.shape[1], np.nan), np.zeros(residuals.shape[1])
-    by_rater = sum_variance(cluster_sums(rater, residuals, raters))
-    freedom = np.full(residuals.shape[1], raters - 1.0)
-    cells, cell = np.unique(rater * items + item, return_inverse=True)
-    if len(cells) == items:  # every item has one rater
-        return by_rater, freedom
-    by_item = sum_variance(cluster_sums(item, residuals, items))
-    by_both = sum_variance(cluster_sums(cell, residuals, len(cells)))
-    # Raters of one mind can only by chance look as if they cancelled each other: the items' is the least.
-    variance: Floats = np.maximum(by_rater + by_item - by_both, by_item)
-    # Few raters may look of one mind by chance, so their agreement buys no degrees of freedom.
-    return variance, np.full(freedom.shape, min(raters, items) - 1.0)
 
 
 def sum_variance(sums: Floats) -> Floats:
@@ -101,25 +72,34 @@ def wilson_interval(share: Floats, count: Floats, quantile: Floats | float) -> t
 
 
 def t_intervals(
-    value: Floats, variance: Floats, freedom: Floats, bounds: tuple[float, float], ratings: float
+    value: Floats,
+    variance: Floats,
+    freedom: Floats,
+    bounds: tuple[float, float],
+    ratings: float,
+    *,
+    most: Floats | float = np.inf,
 ) -> tuple[Floats, Floats]:
     """Intervals by t, kept on the scale; Wilson's for shares, nan where the variance is unknown.
 
-    `ratings` stands in for the effective number of ratings where a share is 0 or 1 and shows no variance.
+    `ratings` stands in for the effective number of ratings where a share is 0 or 1 and shows no variance;
+    `most` is what that number may be at most.
     """
     quantile = t_quantile(freedom)
     if bounds != UNIT:
         wide = quantile * np.sqrt(variance)
         return np.clip(value - wide, *bounds), np.clip(value + wide, *bounds)
-    inner = value * (1 - value)
-    is_known = (inner > 0) & (variance > 0)
-    count = np.divide(inner, variance, out=np.full(value.shape, float(ratings)), where=is_known)
+    # A share within half a rating of 0 or 1 is taken as that far off: else its variance, which is never 0,
+    # would make it worth no rating at all, and its interval all of the scale.
+    share = np.clip(value, min(0.5, LITTLE / ratings), max(0.5, 1 - LITTLE / ratings))
+    is_known = (value > 0) & (value < 1) & (variance > 0)
+    count = np.divide(share * (1 - share), variance, out=np.full(value.shape, float(ratings)), where=is_known)
     count[np.isnan(variance)] = np.nan
-    return wilson_interval(value, count, quantile)
+    return wilson_interval(value, np.minimum(count, most), quantile)
 
 
-def clustered_share(hits: NDArray[np.bool_], clusters: Integers) -> Estimate:
-    """The part of hits, with Wilson's interval, which is not empty even at 0 and 1.
+def clustered_share(hits: NDArray[np.bool_] | Floats, clusters: Integers) -> Estimate:
+    """The part of hits, some of which may be halves, with Wilson's interval: not empty even at 0 and 1.
 
     It is that of as many rows as the clusters are worth: their count over the design effect, and never more
     than their count. Undefined without rows; with one cluster there is no interval.
@@ -131,14 +111,13 @@ def clustered_share(hits: NDArray[np.bool_], clusters: Integers) -> Estimate:
     if not rows:
         return UNDEFINED
     share = float(hits.mean())
-    names, number = np.unique(clusters, return_inverse=True)
-    if len(names) < 2:
+    found = contrast(hits.astype(float), np.ones(rows), clusters)
+    if not found.is_defined:
         return Estimate(share, None)
-    variance = one_way_variance(hits.astype(float), number)
     binomial = share * (1 - share) / rows
-    worth = rows * min(1.0, binomial / variance) if variance > 0 else float(rows)
+    worth = rows * min(1.0, binomial / found.error**2) if found.error > 1e-9 else float(rows)
     # Student's, not the normal, quantile: the clusters tell their own variance, and may be few.
-    low, high = wilson_interval(np.array(share), np.array(worth), t_quantile(len(names) - 1))
+    low, high = wilson_interval(np.array(share), np.array(worth), t_quantile(found.freedom))
     return estimate_of(share, float(low), float(high))
 
 
@@ -195,16 +174,21 @@ def contrast(
     *,
     strata: Integers | None = None,
     items: Integers | None = None,
+    weights: Floats | None = None,
 ) -> Contrast:
     """The slope of `values` on `feature` within strata; for a feature of 0s and 1s that is a difference.
 
-    Without `strata` there is no intercept: a feature of 1s then gives the mean. `items` cross the clusters
-    (prompts that several raters saw): the variance is then clusters + items - both. Undefined where one
-    cluster, left out, would take the effect with it: how much clusters differ cannot be seen then.
+    Without `strata` there is no intercept: a feature of 1s then gives the mean. `items` may cross clusters
+    (prompts that several raters saw): the variance is then clusters + items - both (Cameron, Gelbach and
+    Miller 2011); where items lie within clusters it is the clusters' alone. Undefined where one cluster, left
+    out, would take the effect with it: how much clusters differ cannot be seen then. `weights` are those of
+    rows, such as 1 / chance where they were drawn with unequal chances.
     """
     if not len(values):
         return UNDEFINED_CONTRAST
-    basis, size = _basis(feature, strata)
+    root = np.ones(len(values)) if weights is None else np.sqrt(weights)
+    values = root * values
+    basis, size = _basis(feature, strata, root)
     if size < 1e-9:
         return UNDEFINED_CONTRAST
     effect = float(basis[:, -1] @ values) / size
@@ -213,9 +197,9 @@ def contrast(
     if items is not None and (cells := _cross(clusters, items)) is not None:
         by_item, item_freedom = _variance(basis, size, rest, items)
         by_both, _ = _variance(basis, size, rest, cells)
-        # The items' is the least, as in `two_way_variance`; degrees lie between as each weighs.
-        weighs = variance / (variance + by_item) if variance + by_item else 1.0
-        freedom = weighs * freedom + (1 - weighs) * item_freedom
+        # Few clusters may look of one mind, or as if they cancelled each other, by chance: the items' is the
+        # least variance, and agreement buys no degrees of freedom.
+        freedom = min(freedom, item_freedom)
         variance = max(variance + by_item - by_both, by_item)
     if not math.isfinite(variance + freedom) or freedom <= 0:
         return UNDEFINED_CONTRAST
@@ -235,18 +219,22 @@ def reach(freedom: float, *, looks: int = 1, power: float = POWER) -> float:
     return float(nctdtrinc(min(freedom, 1e5), 1 - power, least))
 
 
-def _basis(feature: Floats, strata: Integers | None) -> tuple[Floats, float]:
-    """Orthonormal columns of the regression, the feature's own last, and the length of what strata leave."""
+def _basis(feature: Floats, strata: Integers | None, root: Floats) -> tuple[Floats, float]:
+    """Orthonormal columns of the regression, the feature's own last, and the length of what strata leave.
+
+    `root` are the square roots of the rows' weights.
+    """
+    whole = root * feature
     if strata is None:
-        size = float(np.linalg.norm(feature))
-        return feature[:, None] / (size or 1.0), size
+        size = float(np.linalg.norm(whole))
+        return whole[:, None] / (size or 1.0), size
     names, stratum = np.unique(strata, return_inverse=True)
-    counts = np.bincount(stratum)
-    within = feature - (np.bincount(stratum, feature) / counts)[stratum]
+    totals = np.bincount(stratum, root**2)
+    within = root * (feature - (np.bincount(stratum, root * whole) / totals)[stratum])
     size = float(np.linalg.norm(within))
-    if size < 1e-9 * max(1.0, float(np.linalg.norm(feature))):
+    if size < 1e-9 * max(1.0, float(np.linalg.norm(whole))):
         size = 0.0
-    levels = (stratum[:, None] == np.arange(len(names))) / np.sqrt(counts)
+    levels = (stratum[:, None] == np.arange(len(names))) * root[:, None] / np.sqrt(totals)
     return np.column_stack([levels, within / (size or 1.0)]), size
 
 

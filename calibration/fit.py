@@ -11,12 +11,11 @@ from datetime import date
 from hashlib import sha256
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 import numpy as np
 
-from calibration.agreement.alt_test import EPSILON
-from calibration.agreement.ceiling import PILOT_KAPPA, Ceiling, ceiling
+from calibration.agreement.ceiling import Ceiling, ceiling
 from calibration.agreement.judge_vs_people import Agreement, agreement
 from calibration.agreement.metrics import calibration_error, log_losses
 from calibration.agreement.rater_model import RaterModel, fit_rater_model
@@ -27,12 +26,12 @@ from calibration.bias.slices import (
     EmotionTable,
     LabelPolicies,
     by_emotion,
-    clusters_of,
     label_policies,
     worst_disagreements,
 )
+from calibration.calibration_inputs import Material, Options, Paths, Run, read_material
 from calibration.estimate import Estimate, Floats
-from calibration.pairing import Paired, median_ratings, pair
+from calibration.pairing import Paired, SpeaksFor, median_ratings, pair
 from calibration.probabilities.conformal import (
     SetReport,
     Thresholds,
@@ -52,14 +51,16 @@ from calibration.shares.model_table import (
     rated_models,
 )
 from calibration.shares.planning import RatingsPlan
+from data.coverage import Coverage, coverage_of
 from data.crisis import find_flags
+from data.errors import UserError
 from data.files import disk_errors, replacing
-from data.judgments import Judged, people_only, read_judged, with_exchanges
-from data.records import LABELS, Exchange, Judgment, Rating, to_plain
-from data.tables import read_exchanges, read_ratings
+from data.judgments import Judged, with_exchanges
+from data.rating_files.ai_raters import name_ais
+from data.rating_files.rating_sheet import SheetOptions
+from data.readers.whole_conversations import REPLY
+from data.records import EMPATHY, LABELS, Exchange, Judgment, Rating, to_plain
 
-DRAWS: Final = 2000
-DAYS: Final = 90
 ASK_FIRST: Final = 20
 OWN_SPREADS: Final = 8  # models whose raters may spread each in their own way; beyond, the fit takes minutes
 BASELINES: Final = {
@@ -82,6 +83,14 @@ class CalibratedJudge:
     source: str
     cost: float | None
     seconds: float | None
+    unit: str = REPLY
+    dimension: str = EMPATHY
+    dimension_note: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The judge as report.json has it; of empathy as a whole there is nothing to note."""
+        is_part = bool(self.dimension_note)
+        return {key: value for key, value in asdict(self).items() if is_part or "dimension" not in key}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +98,7 @@ class RatedData:
     """What was calibrated on, and how: `clusters` were resampled; `columns` are those of a model's level.
 
     `unscored` counts rated responses without a score by reason, `unjudged` those the judge was not given.
+    `notes` tell how the files were read.
     """
 
     ratings: int
@@ -103,11 +113,13 @@ class RatedData:
     shares: Mapping[str, float]
     clusters: str
     cluster_count: int
+    speaks_for: SpeaksFor
     draws: int
     seed: int
     unscored: Mapping[str, int]
     unjudged: int
     unrated: int
+    notes: tuple[str, ...] = ()
 
     @property
     def has_shares(self) -> bool:
@@ -204,6 +216,7 @@ class CalibrationReport:
                 "created": made.created,
                 "expires": made.expires,
                 "ratings": made.ratings,
+                **({"covers": made.covers} if made.covers else {}),
             },
             "data": self.data,
             "agreement": agreed.metrics,
@@ -246,62 +259,37 @@ class CalibrationReport:
 # How it is made.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """How to calibrate; `is_median` holds the judge against the median of a response's ratings."""
-
-    scale: tuple[str, ...] = LABELS
-    dimension: str = "empathy"
-    is_median: bool = False
-    is_rounding: bool = False
-    reliability: float = PILOT_KAPPA
-    epsilon: float = EPSILON
-    leave_out: tuple[str, ...] = ()  # models that are not to be in the line
-    days: int = DAYS
-    seed: int = 0
-    draws: int = DRAWS
-
-
-class HasFolder(Protocol):
-    """A run that knows its folder."""
-
-    @property
-    def folder(self) -> Path: ...
-
-
-Run = str | PathLike[str] | HasFolder
-
-
 def calibrate(
     runs: Run | Sequence[Run],
     ratings: str | PathLike[str],
     *,
-    exchanges: str | PathLike[str] | None = None,
+    exchanges: Paths | None = None,
     judges: Sequence[str] = (),
     raters: Sequence[str] = (),
     options: Options | None = None,
+    reading: SheetOptions | None = None,
 ) -> CalibrationReport:
-    """Calibrate the judge of a run against people's ratings; of several runs the first, beside the others.
+    """Calibrate the judge of a run against people's ratings; of several judges the first, beside the others.
 
-    A run is a folder, or another tool's table; `judges` names those to take of a table that has several.
-    `ratings` is a table with id, rater and rating, of which `raters` picks some. `exchanges` are the texts,
-    for length, emotions and examples.
+    A run is a folder, or another tool's table; runs of one judge are pooled. `judges` names those to take of
+    a table that has several. `ratings` is a table of ratings, of which `raters` picks some; `reading` says
+    how to read it. `exchanges` are the texts, for length, emotions, examples and ratings without ids.
     """
-    options = options or Options()
-    several = runs if isinstance(runs, Sequence) and not isinstance(runs, str) else [runs]
-    judged = [
-        item
-        for run in several
-        for item in read_judged(
-            Path(run if isinstance(run, str | PathLike) else run.folder),
-            scale=options.scale,
-            judges=judges,
-            dimension=options.dimension,
-        )
-    ]
-    people = people_only(read_ratings(Path(ratings)), raters=raters, judges=[item.name for item in judged])
-    texts = {item.id: item for item in read_exchanges(Path(exchanges))} if exchanges else {}
-    return calibrate_judged(judged, people, exchanges=texts, options=options)
+    material = read_material(
+        runs, ratings, exchanges=exchanges, judges=judges, raters=raters, options=options, reading=reading
+    )
+    if not material.people:
+        ais = name_ais({item.rater for item in material.by_ai})
+        raise UserError(f"{ratings}: all ratings are by {ais}; a judge is calibrated against people's")
+    return calibrate_material(material)
+
+
+def calibrate_material(material: Material) -> CalibrationReport:
+    """Calibrate the first judge of what was read."""
+    report = calibrate_judged(
+        material.judges, material.people, exchanges=material.exchanges, options=material.options
+    )
+    return replace(report, data=replace(report.data, notes=material.notes))
 
 
 def calibrate_judged(
@@ -338,6 +326,7 @@ def calibrate_judged(
         model_fit,
         created=today or date.today(),
         days=options.days,
+        covers=_covered(paired, judged.judgments),
     )
     agreements = [_agree(item, options) for item in references]
     people = ceiling(
@@ -371,7 +360,7 @@ def calibrate_judged(
                 )
                 for item, agreed in zip(judges, agreements, strict=True)
             ),
-            *_baseline_rows(reference, texts, options),
+            *baseline_rows(reference, texts, options),
             _people_row(people),
         ),
         reliability=Reliability(
@@ -383,7 +372,7 @@ def calibrate_judged(
         sets=cross_assess_sets(
             response_fit.held_out,
             reference.rating,
-            clusters_of(reference),
+            reference.clusters(),
             rng=np.random.default_rng(options.seed),
             labels=reference.scale,
         ),
@@ -413,6 +402,7 @@ def _data(paired: Paired, agreed: Agreement, options: Options) -> RatedData:
         reference="median" if options.is_median else "each rating",
         shares=dict(zip(paired.scale, (counts / len(paired)).tolist(), strict=True)),
         clusters=agreed.clusters,
+        speaks_for=paired.speaks_for,
         cluster_count=agreed.cluster_count,
         draws=agreed.draws,
         seed=options.seed,
@@ -429,12 +419,12 @@ def _agree(paired: Paired, options: Options) -> Agreement:
 # Baselines, and everybody as a row of one table.
 
 
-def _baseline_rows(paired: Paired, exchanges: Mapping[str, Exchange], options: Options) -> Iterator[RunRow]:
+def baseline_rows(paired: Paired, exchanges: Mapping[str, Exchange], options: Options) -> Iterator[RunRow]:
     """Judge by the commonest label and by length: they ask nobody and take no time worth a digit."""
     shares = np.bincount(paired.rating, minlength=paired.levels + 1)[1:] / max(1, len(paired))
     tables = {"majority": np.tile(shares, (len(paired), 1))}
     rated = [exchanges[name] for name in paired.id.tolist() if name in exchanges]
-    folds = folds_of(clusters_of(paired), rng=np.random.default_rng(options.seed))
+    folds = folds_of(paired.clusters(), rng=np.random.default_rng(options.seed))
     if folds and len(rated) == len(paired):
         words = np.array([np.log(max(1, len(item.response.split()))) for item in rated])
         tables["length"] = held_out("proportional", words, paired.rating, folds, paired.levels)
@@ -491,7 +481,7 @@ def fit_responses(paired: Paired, *, seed: int) -> ResponseFit:
     Thresholds come from held-out maps, so that they are no tighter than a new response deserves.
     """
     values = paired.score if paired.probabilities is None else paired.probabilities
-    clusters = clusters_of(paired)
+    clusters = paired.clusters()
     choice = choose_map(
         values, paired.rating, clusters, rng=np.random.default_rng(seed), levels=paired.levels
     )
@@ -506,7 +496,7 @@ def fit_responses(paired: Paired, *, seed: int) -> ResponseFit:
 def _stage(paired: Paired, probabilities: Floats) -> ReliabilityStage:
     is_top = paired.rating == paired.levels
     return ReliabilityStage(
-        curve=reliability_curve(is_top, probabilities[:, -1], clusters=clusters_of(paired)),
+        curve=reliability_curve(is_top, probabilities[:, -1], clusters=paired.clusters()),
         ece=calibration_error(is_top, probabilities[:, -1]),
         brier=brier_parts(paired.rating, probabilities),
         log_loss=float(log_losses(paired.rating, probabilities).mean()),
@@ -553,6 +543,11 @@ def _rater_model(paired: Paired, ratings: Sequence[Rating], options: Options) ->
     )
 
 
+def _covered(paired: Paired, judgments: Sequence[Judgment]) -> Coverage | None:
+    rated = set(paired.id.tolist())
+    return coverage_of(item.shape for item in judgments if item.id in rated and item.shape)
+
+
 def make_calibration(
     judge: JudgeIdentity,
     paired: Paired,
@@ -562,6 +557,7 @@ def make_calibration(
     created: date,
     days: int,
     figures: Mapping[str, Any] | None = None,
+    covers: Coverage | None = None,
 ) -> Calibration:
     """Bind what was fitted to the judge and to the ratings it was fitted on."""
     calibrated = model_fit.calibrated
@@ -583,4 +579,6 @@ def make_calibration(
         lines={name: to_plain(line) for name, line in model_fit.lines.items()},
         ranges={name: column.range for name, column in calibrated.items() if column.models},
         figures=figures or {},
+        covers=covers,
+        speaks_for=paired.speaks_for,
     )

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,12 @@ from data.judgments import first_number, nearest_level, position_on
 from data.records import LABELS, UNNAMED_MODEL, Judgment, Rating
 
 Cluster = Literal["batch", "rater", "prompt", "id"]
+SpeaksFor = Literal["people", "these raters"]  # whom a figure with its interval is about
+LEAST_RATERS: Final = 4  # fewer show nothing of how much people differ
+OF_THESE_RATERS: Final = (
+    "fewer than four people rated: the figures are of these raters only and claim nothing about people"
+)
+MEDIAN: Final = "median"  # the rater of a median over people
 COLUMNS = ("id", "model", "rater", "batch", "prompt", "rating", "score", "label")
 NAMED_AT_MOST = 5  # of several mistakes alike, an error names this many
 
@@ -35,6 +41,7 @@ class Paired:
     score: Floats  # the judge's expected rating, 1..k and between
     label: NDArray[np.int64]  # the judge's label, 1..k
     probabilities: Floats | None = None  # (rows, k); None where a judge gives labels or scores only
+    chance: Floats | None = None  # with which the response was drawn to be rated; None where all had the same
     scale: tuple[str, ...] = LABELS  # the names of the k levels, worst first
     unscored: Mapping[str, int] = field(default_factory=dict)
     unjudged: int = 0
@@ -62,15 +69,39 @@ class Paired:
         """Every model, by name."""
         return tuple(str(name) for name in np.unique(self.model))
 
-    def clusters(self, kind: Cluster = "batch") -> Integers:
-        """Each row's cluster, numbered from 0."""
-        return np.unique(getattr(self, kind), return_inverse=True)[1]
+    @property
+    def cluster_kind(self) -> Cluster:
+        """What is kept whole: batches or raters, whichever lie further apart, however few they are.
+
+        Fewer than `LEAST_RATERS` show nothing of how much people differ. Then it is prompts, and what is said
+        holds for these raters only: see `speaks_for`.
+        """
+        counts = {kind: len(np.unique(getattr(self, kind))) for kind in ("batch", "rater")}
+        if counts["rater"] < LEAST_RATERS and not (self.rater == MEDIAN).all():
+            return self.item_kind
+        enough: list[Cluster] = [kind for kind in ("batch", "rater") if counts[kind] >= LEAST_RATERS]
+        return min(enough, key=lambda kind: counts[kind], default=self.item_kind)
+
+    @property
+    def item_kind(self) -> Cluster:
+        """What several raters may have read: prompts, or responses where prompts are too few to vary."""
+        return "prompt" if len(np.unique(self.prompt)) >= LEAST_RATERS else "id"
+
+    @property
+    def speaks_for(self) -> SpeaksFor:
+        """Whom figures of these ratings are about: people, or no more than those who rated."""
+        return "people" if self.cluster_kind in ("batch", "rater") else "these raters"
+
+    def clusters(self, kind: Cluster | None = None) -> Integers:
+        """Each row's cluster, numbered from 0; of `cluster_kind` if no kind is given."""
+        return np.unique(getattr(self, kind or self.cluster_kind), return_inverse=True)[1]
 
     def take(self, rows: NDArray[Any]) -> "Paired":
         """These rows only, by mask or by position; what could not be paired is told of the whole only."""
         kept: dict[str, Any] = {name: getattr(self, name)[rows] for name in COLUMNS}
-        if self.probabilities is not None:
-            kept["probabilities"] = self.probabilities[rows]
+        for name in ("probabilities", "chance"):
+            if (column := getattr(self, name)) is not None:
+                kept[name] = column[rows]
         return replace(self, **kept, unscored={}, unjudged=0, unrated=0)
 
     def by_model(self) -> dict[str, "Paired"]:
@@ -123,6 +154,7 @@ def pair(
         score=np.array([score for *_, score, _ in rows], dtype=float),
         label=np.array([label for *_, label in rows], dtype=np.int64),
         probabilities=_probabilities([judgment for _, judgment, *_ in rows], scale),
+        chance=chances_of([rating for rating, *_ in rows]),
         scale=tuple(scale),
         unscored=dict(sorted(reasons.items())),
         unjudged=len(ids - set(judged)),
@@ -130,8 +162,28 @@ def pair(
     )
 
 
+def chances_of(ratings: Sequence[Rating]) -> Floats | None:
+    """With what chance each rated response was drawn, by the column `chance` of a plan's ratings, if any."""
+    if not any("chance" in rating.extra for rating in ratings):
+        return None
+    found = []
+    for rating in ratings:
+        said = rating.extra.get("chance", 1.0)
+        try:
+            chance = float(said)
+        except (TypeError, ValueError):
+            chance = 0.0
+        if not 0 < chance <= 1:
+            raise UserError(
+                f"ratings: chance {said!r} of {rating.id!r}: a number above 0 and up to 1 was expected;"
+                " take the column as `rate collect` writes it, or leave it out"
+            )
+        found.append(chance)
+    return np.array(found)
+
+
 def median_ratings(paired: Paired) -> Paired:
-    """One row a response, with the median of its ratings, rounded; the rater is called "median".
+    """One row a response, with the median of its ratings, rounded; the rater is called `MEDIAN`.
 
     The batch is the response's first; with one rating a response all stays as it was but the rater's name.
     """
@@ -142,7 +194,7 @@ def median_ratings(paired: Paired) -> Paired:
     ordered = paired.rating[order]
     middle = (ordered[starts + (sizes - 1) // 2] + ordered[starts + sizes // 2]) / 2
     kept = paired.take(first)
-    return replace(kept, rating=np.rint(middle).astype(np.int64), rater=np.full(len(first), "median"))
+    return replace(kept, rating=np.rint(middle).astype(np.int64), rater=np.full(len(first), MEDIAN))
 
 
 def _check(ratings: list[Rating], dimension: str) -> list[Rating]:

@@ -8,13 +8,14 @@ ones. True shares are known in closed form.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
 from calibration.cluster import NORMAL, contrast
-from calibration.comparison.differences import rated_difference
+from calibration.comparison.rated_differences import rated_difference
+from calibration.coverage_cells import coverage_cells
 from calibration.estimate import Estimate, Floats
 from calibration.shares.ppi import RatedModel, judge_means, one_hot, ppi_estimate
 from calibration.shares.transport import CalibratedModels, Target, transport
@@ -96,13 +97,22 @@ def self_test(
     world = world or World()
     rows = [_coverage(world, number, per_item, draws, rng) for number in ratings for per_item in raters]
     bias = _bias_power(world, audit, draws, rng)
+    cells = coverage_cells(rng=rng, draws=draws) if ratings else ()
     problems = [problem for row in rows for problem in _problems(row)]
+    problems += [cell.problem for cell in cells if cell.problem]
     samples = bias["samples"]
     if abs(bias["found"] - POWER) > 0.05 + 2 * math.sqrt(POWER * (1 - POWER) / samples):
         problems.append(f"a bias of {bias['effect']:.3f} is found in {bias['found']:.0%}, not in {POWER:.0%}")
     if bias["false_alarms"] > 0.07 + 2 * math.sqrt(0.05 * 0.95 / samples):
         problems.append(f"a bias is found in {bias['false_alarms']:.0%} of draws without one")
-    return {"draws": draws, "models": world.models, "rows": rows, "bias": bias, "problems": problems}
+    return {
+        "draws": draws,
+        "models": world.models,
+        "rows": rows,
+        "cells": [asdict(cell) for cell in cells],
+        "bias": bias,
+        "problems": problems,
+    }
 
 
 def draw_models(

@@ -30,13 +30,14 @@ from calibration.agreement.metrics import (
     krippendorff_alpha,
     level_counts,
     one_way_sums,
+    refused_by_rarity,
     table_of,
     tables_of,
 )
 from calibration.bootstrap import Draws, Sampled, ratio, resample_clusters, sum_draws
 from calibration.cluster import cluster_sums
 from calibration.estimate import UNDEFINED, Estimate, Floats, Integers
-from calibration.pairing import Paired
+from calibration.pairing import Paired, SpeaksFor
 from data.errors import UserError
 
 PILOT_KAPPA: Final = 0.2817  # weighted, of the crowd study's pilot; with which weights is not known
@@ -169,6 +170,7 @@ def _correlation(table: Floats, across: Floats, down: Floats) -> float:
     return float(one @ table @ two / np.sqrt((rows @ one**2) * (columns @ two**2)))
 
 
+PANEL: Final = 10  # raters; how far others than a smaller panel would agree, it does not tell
 MIN_SHARED: Final = 10  # responses two people must share for a kappa of the two to be worth a look
 
 
@@ -190,13 +192,15 @@ class Ceiling:
     `MIN_SHARED` responses in common; the alphas; `ac1`, `ac2` (quadratic); `icc`, one-way, single rating.
     `person_against_rest` and `judge_against_rest` are the QWKs with the median of the other people, each
     person left out in turn and all turns counted in one table; `gap` is judge - person. `bounds` are there
-    where the ceiling is not identifiable, for quadratic weights and for linear.
+    where the ceiling is not identifiable, for quadratic weights and for linear. Intervals are over prompts:
+    the agreement of a small panel is that of these raters, not of people.
     """
 
     raters: int
     responses: int
     shared: int  # responses with two ratings or more
     not_identifiable: str | None = None
+    speaks_for: SpeaksFor = "people"
     people: Mapping[str, Estimate] = field(default_factory=dict)
     left_out: tuple[LeftOut, ...] = ()
     person_against_rest: Estimate = UNDEFINED
@@ -245,6 +249,7 @@ def ceiling(
     person, judge, turns = _leave_out(grid, drawn)
     return Ceiling(
         **sizes,
+        speaks_for="these raters" if sizes["raters"] < PANEL else "people",
         people=_people(grid, drawn),
         left_out=turns,
         person_against_rest=person.estimate(),
@@ -304,7 +309,7 @@ def _people(grid: RatingGrid, drawn: Draws) -> dict[str, Estimate]:
         sampled[name] = Sampled(value, gwet_many(draws_of(gwet_sums(counts, weights)), weights))
     sums = one_way_sums(table)
     sampled["icc"] = Sampled(float(icc_one(sums.sum(axis=0)[None])[0]), icc_one(draws_of(sums)))
-    return {name: item.estimate() for name, item in sampled.items()}
+    return refused_by_rarity({name: item.estimate() for name, item in sampled.items()}, table)
 
 
 def _pairwise(grid: RatingGrid, drawn: Draws) -> Sampled:

@@ -16,18 +16,27 @@ from calibration.agreement.metrics import (
     kendall_of,
     matched_labels,
     point_value,
+    refused_by_rarity,
     spearman_of,
     table_of,
     tables_of,
 )
 from calibration.agreement.model_levels import ModelLevel, ModelMeans, model_levels, model_means, tabulate
-from calibration.bootstrap import Draws, Sampled, Statistic, resample_clusters, sample, sum_draws
+from calibration.bootstrap import (
+    Draws,
+    Sampled,
+    Statistic,
+    leaves_one_out,
+    replicate_clusters,
+    sample,
+    sum_draws,
+)
 from calibration.cluster import cluster_sums
 from calibration.estimate import Estimate, Floats, Integers
-from calibration.pairing import Cluster, Paired
+from calibration.pairing import Cluster, Paired, SpeaksFor
 from data.records import LABELS
 
-MIN_CLUSTERS: Final = 10  # fewer cannot tell how much clusters differ: prompts are resampled instead
+PARTS_OF_HITS: Final = {"exact", "balanced_accuracy", "macro_f1"}  # all other metrics are coefficients
 MAX_CELLS: Final = 512  # of distinct (rating, score): more of them than this, and rows are counted one by one
 
 
@@ -36,7 +45,7 @@ class Agreement:
     """How a judge and people agree, rating by rating and model by model.
 
     `confusion` has people's ratings down and the judge's labels across. `shares` are there on the scale Bad,
-    Okay, Good only, `means` on every scale. `clusters` says what was resampled.
+    Okay, Good only, `means` on every scale. `clusters` says what was drawn or left out whole.
     """
 
     scale: tuple[str, ...]
@@ -45,6 +54,7 @@ class Agreement:
     raters: int
     clusters: Cluster
     cluster_count: int
+    speaks_for: SpeaksFor
     draws: int
     unjudged: int
     unrated: int
@@ -64,12 +74,13 @@ def agreement(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) ->
     labels are as frequent as ratings: it asks for the order only. Of the rating and the score: `spearman`,
     `kendall` (tau-b) and `icc`, which is ICC(A,1): two-way, absolute agreement, single rating.
 
-    With fewer than `MIN_CLUSTERS` of them prompts are resampled instead, which `clusters` then says.
+    With fewer than four raters the intervals are over prompts, and say nothing of people: `speaks_for`.
+    Those that allow for chance are undefined where people or the judge hardly ever gave but one label.
     """
-    kind: Cluster = "batch" if len(np.unique(paired.batch)) >= MIN_CLUSTERS else "prompt"
+    kind = paired.cluster_kind
     codes = paired.clusters(kind)
     count = int(codes.max()) + 1 if len(codes) else 0
-    drawn = resample_clusters(count, rng=rng, draws=draws if count > 1 else 0)
+    drawn = replicate_clusters(count, rng=rng, draws=draws)
     table = table_of(paired.rating, paired.label, paired.levels)
     return Agreement(
         scale=paired.scale,
@@ -77,9 +88,10 @@ def agreement(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) ->
         responses=len(np.unique(paired.id)),
         raters=len(np.unique(paired.rater)),
         clusters=kind,
+        speaks_for=paired.speaks_for,
         cluster_count=count,
         draws=len(drawn),
-        metrics={name: item.estimate() for name, item in _metrics(paired, codes, drawn).items()},
+        metrics=_estimates(paired, codes, drawn),
         confusion=tuple(tuple(int(cell) for cell in row) for row in table),
         means=model_means(paired.model, paired.rating, paired.score, codes, drawn),
         shares=_shares(paired, codes, drawn),
@@ -89,21 +101,34 @@ def agreement(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) ->
     )
 
 
+def _estimates(paired: Paired, codes: Integers, drawn: Draws) -> dict[str, Estimate]:
+    found = {
+        name: item.estimate(high=1.0, is_coefficient=name not in PARTS_OF_HITS)
+        for name, item in _metrics(paired, codes, drawn).items()
+    }
+    kept = refused_by_rarity(found, paired.rating, paired.label)
+    # What is cut as frequently as people rate is as rare as their labels.
+    return kept | refused_by_rarity(
+        {name: found[name] for name in found if name == "qwk_matched"}, paired.rating
+    )
+
+
 def _metrics(paired: Paired, codes: Integers, drawn: Draws) -> dict[str, Sampled]:
     levels, ratings, scores = paired.levels, paired.rating, paired.score
     tables = tables_of(ratings, paired.label, levels, codes, drawn)
+    is_left_out = leaves_one_out(drawn)
     metrics = {
-        name: Sampled(point_value(name, ratings, paired.label, levels), statistic(tables))
+        name: Sampled(point_value(name, ratings, paired.label, levels), statistic(tables), is_left_out)
         for name, statistic in TABLE_STATISTICS.items()
     }
     if len(paired):
         cut = matched_labels(ratings, scores, levels)
         draws = TABLE_STATISTICS["qwk"](tables_of(ratings, cut, levels, codes, drawn))
-        metrics["qwk_matched"] = Sampled(point_value("qwk", ratings, cut, levels), draws)
+        metrics["qwk_matched"] = Sampled(point_value("qwk", ratings, cut, levels), draws, is_left_out)
     metrics |= _ranked(ratings.astype(float), scores, codes, drawn)
     sums = icc_sums(ratings.astype(float), scores, (levels + 1) / 2)
     each = sum_draws(cluster_sums(codes, sums, drawn.shape[1]), drawn)
-    return metrics | {"icc": Sampled(float(icc_two(sums.sum(axis=0)[None])[0]), icc_two(each))}
+    return metrics | {"icc": Sampled(float(icc_two(sums.sum(axis=0)[None])[0]), icc_two(each), is_left_out)}
 
 
 def _ranked(ratings: Floats, scores: Floats, codes: Integers, drawn: Draws) -> dict[str, Sampled]:
@@ -117,7 +142,7 @@ def _ranked(ratings: Floats, scores: Floats, codes: Integers, drawn: Draws) -> d
         clusters = counted.reshape(kinds, len(cells)).astype(float)
         counts, whole = sum_draws(clusters, drawn), clusters.sum(axis=0)[None]
         sampled = {
-            name: Sampled(float(statistic(whole)[0]), statistic(counts))
+            name: Sampled(float(statistic(whole)[0]), statistic(counts), leaves_one_out(drawn))
             for name, statistic in _rank_statistics(cells[:, 0], cells[:, 1]).items()
         }
     from scipy import stats

@@ -7,7 +7,7 @@ them, and the tests hold the two together. `*_error`: smaller is better; of all 
 undefined is nan; nothing raises or warns on degenerate ratings.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, Literal
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibration.bootstrap import Draws, Statistic, mean_of, ratio, sum_draws, value_of
-from calibration.estimate import Floats, Integers
+from calibration.estimate import UNDEFINED, Estimate, Floats, Integers
 
 Weights = Literal["quadratic", "linear"] | None
 Scaling = Literal["nominal", "ordinal", "interval"]
@@ -176,6 +176,8 @@ ALPHAS: Final[dict[str, Scaling]] = {
     "alpha_interval": "interval",
 }
 COEFFICIENTS: Final[dict[str, Weights]] = {"ac1": None, "ac2": "quadratic"}
+CHANCE_CORRECTED: Final = {*KAPPAS, *ALPHAS, *COEFFICIENTS, "qwk_matched", "pairwise_qwk"}
+LEAST_MINORITY: Final = 5  # labels other than the commonest; with fewer a kappa is decided by a handful
 TABLE_STATISTICS: Final[dict[str, TableStatistic]] = {
     "exact": exact,
     "balanced_accuracy": balanced_accuracy,
@@ -380,6 +382,34 @@ def log_losses(ratings: NDArray[Any], probabilities: Floats) -> Floats:
 
 def _floats(values: ArrayLike) -> Floats:
     return np.asarray(values, dtype=float)
+
+
+def refused_by_rarity(estimates: Mapping[str, Estimate], *parties: NDArray[Any]) -> dict[str, Estimate]:
+    """Estimates without those that allow for chance, where a party hardly ever gave but one level.
+
+    A handful of labels decides such a coefficient, and no interval tells how far. Of a party that always says
+    the same, as a baseline may, its value is what it is by definition, and has no interval.
+    """
+    rare = [minority(party) for party in parties]
+    if min(rare) >= LEAST_MINORITY:
+        return dict(estimates)
+    is_constant = (
+        all(count == 0 or count >= LEAST_MINORITY for count in rare[1:]) and rare[0] >= LEAST_MINORITY
+    )
+    return {
+        name: (Estimate(item.value, None) if is_constant else UNDEFINED) if name in CHANCE_CORRECTED else item
+        for name, item in estimates.items()
+    }
+
+
+def minority(levels: NDArray[Any]) -> int:
+    """How many are not of the commonest level; missing ones (nan) are not counted.
+
+    >>> minority(np.array([3.0, 3.0, 1.0, np.nan]))
+    1
+    """
+    counts = np.unique(levels[np.isfinite(levels)], return_counts=True)[1]
+    return int(counts.sum() - counts.max()) if counts.size else 0
 
 
 def point_value(name: str, ratings: NDArray[Any], labels: NDArray[Any], levels: int) -> float:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.bootstrap import Draws, Sampled, ratio, sum_draws
+from calibration.bootstrap import Draws, Sampled, leaves_one_out, ratio, sum_draws
 from calibration.cluster import cluster_sums
-from calibration.estimate import Estimate, Floats, Integers
+from calibration.estimate import CONFIDENCE, Estimate, Floats, Integers, Interval
 from data.records import LABELS
 
 GOOD = LABELS.index("Good")
@@ -51,8 +51,8 @@ class Levels:
     without the noise of raters and prompts: sqrt(mean share_error^2 - mean error_standard_error^2), 0 if that
     is negative. `worth_in_ratings` is how many human ratings carry as much: p (1 - p) design_effect /
     between_sd^2, with p the crowd's mean share; infinite when between_sd is 0, which says that these models
-    show no error beyond noise, not that there is none. The last two rest on a handful of models, which no
-    resampling of batches can vary, so they have no interval.
+    show no error beyond noise, not that there is none. `worth_range` is within what it lies by so few models,
+    which no resampling of batches can vary; its end is infinite where noise may explain all errors.
     """
 
     models: tuple[str, ...]
@@ -64,6 +64,7 @@ class Levels:
     design_effect: float
     between_sd: float
     worth_in_ratings: float
+    worth_range: Interval | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +133,7 @@ def model_levels(table: ModelTable) -> tuple[ModelLevel, ...]:
     """Every model, the one the crowd found best first."""
     crowd, judge = table.shares(table.crowd), table.shares(table.judge)
     draws = table.good_draws(table.judge) - table.good_draws(table.crowd)
+    is_left_out = leaves_one_out(table.drawn)
     crowd_errors = table.standard_errors(table.crowd)
     error_errors = table.standard_errors(table.judge - table.crowd)
     effects = ratio(crowd_errors**2, table.binomial_variances())
@@ -142,7 +144,9 @@ def model_levels(table: ModelTable) -> tuple[ModelLevel, ...]:
             batches=int((table.counts[:, index] > 0).sum()),
             crowd=dict(zip(LABELS, crowd[index].tolist(), strict=True)),
             judge=dict(zip(LABELS, judge[index].tolist(), strict=True)),
-            share_error=Sampled(float((judge - crowd)[index, GOOD]), draws[:, index]).estimate(),
+            share_error=Sampled(float((judge - crowd)[index, GOOD]), draws[:, index], is_left_out).estimate(
+                low=-1.0, high=1.0
+            ),
             crowd_standard_error=float(crowd_errors[index]),
             error_standard_error=float(error_errors[index]),
             design_effect=float(effects[index]),
@@ -159,7 +163,8 @@ def sample_levels(table: ModelTable, models: Sequence[str]) -> dict[str, Sampled
         table.shares(table.crowd)[None, :, GOOD], table.shares(table.judge)[None, :, GOOD], chosen
     )
     draws = _level_values(table.good_draws(table.crowd), table.good_draws(table.judge), chosen)
-    return {name: Sampled(float(values[name][0]), draws[name]) for name in values}
+    is_left_out = leaves_one_out(table.drawn)
+    return {name: Sampled(float(values[name][0]), draws[name], is_left_out) for name in values}
 
 
 def levels_over(table: ModelTable, models: Sequence[str], sampled: Mapping[str, Sampled]) -> Levels:
@@ -175,10 +180,11 @@ def levels_over(table: ModelTable, models: Sequence[str], sampled: Mapping[str, 
     effect = float(ratio(np.array(clustered), np.array(table.binomial_variances()[chosen].sum())))
     return Levels(
         models=tuple(models),
-        **{name: item.estimate() for name, item in sampled.items()},
+        **{name: _over(name, item) for name, item in sampled.items()},
         design_effect=effect,
         between_sd=between,
         worth_in_ratings=worth_in_ratings(float(crowd.mean()), effect, between),
+        worth_range=worth_range(errors, noise, float(crowd.mean()), effect),
     )
 
 
@@ -194,6 +200,59 @@ def worth_in_ratings(share: float, design_effect: float, between_sd: float) -> f
     if between_sd == 0 and ratings > 0:
         return math.inf
     return ratings / between_sd**2 if between_sd else math.nan
+
+
+def _over(name: str, sampled: Sampled) -> Estimate:
+    """A value over several models; few clusters, left out one by one, say nothing of an order of models."""
+    if name in ("tau", "pairwise_order") and sampled.is_left_out:
+        return Estimate(sampled.value, None)
+    return sampled.estimate(low=0.0)
+
+
+def worth_range(errors: Floats, noise: Floats, share: float, design_effect: float) -> Interval | None:
+    """Within what a judge's worth lies, with 95 % confidence, by its errors on a few models.
+
+    Errors have the judge's own variance and `noise`; the ends are where their squares, so scaled, are as
+    small or as large as chi-square of so many models allows (the Q profile: Viechtbauer 2007, about 0).
+
+    >>> found = worth_range(np.array([0.05, -0.04, 0.06, -0.05]), np.zeros(4), 0.6, 2.0)
+    >>> round(found.low), round(found.high)
+    (23, 524)
+    """
+    from scipy.optimize import brentq
+    from scipy.special import chdtri
+
+    if not len(errors) or not np.isfinite(errors).all() or not np.isfinite(noise).all():
+        return None
+
+    def spread(wanted: float) -> float:
+        def excess(variance: float) -> float:
+            return float((errors**2 / (variance + noise)).sum()) - wanted
+
+        least, most = 1e-12, 2 * float((errors**2).sum()) / wanted + 1e-9
+        return math.sqrt(brentq(excess, least, most, xtol=1e-12)) if excess(least) > 0 else 0.0
+
+    # chdtri takes the part above: few squares leave room for a large spread.
+    tail = (1 - CONFIDENCE) / 2
+    widest, least = (spread(float(chdtri(len(errors), part))) for part in (1 - tail, tail))
+    return Interval(*(worth_in_ratings(share, design_effect, sd) for sd in (widest, least)))
+
+
+def say_worth(evaluation: Mapping[str, Any]) -> str:
+    """Say what a judge is worth by an evaluation with models apart, as JSON has it."""
+    levels = evaluation["chosen_models"] or evaluation["all_models"]
+    rows = [row for row in evaluation["models"] if row["model"] in levels["models"]]
+    ends = worth_range(
+        np.array([row["share_error"]["value"] for row in rows], dtype=float),
+        np.array([row["error_standard_error"] for row in rows], dtype=float) ** 2,
+        float(np.mean([row["crowd"]["Good"] for row in rows])),
+        levels["design_effect"],
+    )
+    worth = f"{levels['worth_in_ratings']:,.0f} ratings"
+    if ends is None:
+        return worth
+    upper = f"to {ends.high:,.0f}" if math.isfinite(ends.high) else "to any number"
+    return f"{worth} ({ends.low:,.0f} {upper}: {len(rows)} models tell no more)"
 
 
 def _level_values(crowd: Floats, judge: Floats, chosen: Sequence[int]) -> dict[str, Floats]:
@@ -252,6 +311,7 @@ def model_means(
     people, judge, sizes = _means(sums.sum(axis=0)[None], len(names))
     drawn_people, drawn_judge, _ = _means(sum_draws(sums, drawn), len(names))
     errors, drawn_errors = judge - people, drawn_judge - drawn_people
+    is_left_out = leaves_one_out(drawn)
     order = sorted(range(len(names)), key=lambda index: (-people[0, index], str(names[index])))
     values, draws = _over_models(people, judge), _over_models(drawn_people, drawn_judge)
     return ModelMeans(
@@ -261,11 +321,11 @@ def model_means(
                 ratings=int(sizes[0, index]),
                 people=float(people[0, index]),
                 judge=float(judge[0, index]),
-                error=Sampled(float(errors[0, index]), drawn_errors[:, index]).estimate(),
+                error=Sampled(float(errors[0, index]), drawn_errors[:, index], is_left_out).estimate(),
             )
             for index in order
         ),
-        **{name: Sampled(float(values[name][0]), draws[name]).estimate() for name in values},
+        **{name: _over(name, Sampled(float(values[name][0]), draws[name], is_left_out)) for name in values},
     )
 
 

@@ -16,7 +16,6 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.agreement.judge_vs_people import MIN_CLUSTERS
 from calibration.cluster import UNDEFINED_CONTRAST, Contrast, contrast
 from calibration.estimate import CONFIDENCE, Estimate, Floats, Integers
 from calibration.multiple_testing import benjamini_hochberg
@@ -150,16 +149,14 @@ def audit(
     """Every audit, in the order of `AUDITS`.
 
     `words` and `emotion` are by id (see `response_facts`); `people` names the models that are people.
-    Clusters are whole batches, and prompts where those number fewer than ten; responses or prompts that
-    several of them rated are allowed for. What matters is .05 of the scale's length.
+    Clusters are raters or their batches, however few, and prompts where raters are fewer than four: then a
+    finding is of these raters. Prompts that several of them rated are allowed for. What matters is .05 of the
+    scale's length.
     """
     error = np.asarray(paired.score - paired.rating, dtype=float)
-    # What is taken as independent, and what may cross it: the first kind of which there are enough.
-    kinds: tuple[Cluster, ...] = ("batch", "prompt", "id")
-    counts = {kind: len(np.unique(getattr(paired, kind))) for kind in kinds}
-    kind = next((name for name, count in counts.items() if count >= MIN_CLUSTERS), kinds[0])
+    kind = paired.cluster_kind
     clusters = paired.clusters(kind)
-    crossing = paired.clusters("prompt" if counts["prompt"] >= MIN_CLUSTERS else "id")
+    crossing = paired.clusters(paired.item_kind) if paired.speaks_for == "people" else None
     matters = THRESHOLD * (paired.levels - 1)
 
     def answer_one(question: Question) -> Contrast:
@@ -167,7 +164,7 @@ def audit(
         if question.note or not kept.any():
             return UNDEFINED_CONTRAST
         strata = None if question.strata is None else question.strata[kept]
-        items = crossing[kept] if kind == "batch" else None
+        items = None if crossing is None else crossing[kept]
         return contrast(error[kept], question.feature[kept], clusters[kept], strata=strata, items=items)
 
     findings = []

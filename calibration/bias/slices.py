@@ -6,26 +6,16 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from calibration.agreement.judge_vs_people import MIN_CLUSTERS, agreement
+from calibration.agreement.judge_vs_people import agreement
 from calibration.agreement.metrics import log_losses
-from calibration.cluster import one_way_variance
-from calibration.estimate import Estimate, Floats, Integers
-from calibration.pairing import Cluster, Paired
+from calibration.cluster import contrast
+from calibration.estimate import Estimate, Floats, finite_or_none
+from calibration.pairing import Paired
 from data.judgments import first_number
 from data.records import LABELS, Exchange, Judgment, to_plain
 
 EXAMPLES: Final = 8  # of the worst disagreements, on either side
 POLICY_METRICS: Final = ("exact", "balanced_accuracy", "kappa", "spearman")
-
-
-def clusters_of(paired: Paired) -> Integers:
-    """What is kept whole, numbered from 0: batches or raters, or prompts where these are too few to vary."""
-    return paired.clusters(cluster_kind(paired))
-
-
-def cluster_kind(paired: Paired) -> Cluster:
-    """Choose as `calibration.agreement.judge_vs_people.agreement` does."""
-    return "batch" if len(np.unique(paired.batch)) >= MIN_CLUSTERS else "prompt"
 
 
 def probabilities_of(paired: Paired) -> Floats:
@@ -149,19 +139,19 @@ def by_emotion(paired: Paired, exchanges: Mapping[str, Exchange]) -> EmotionTabl
     else:
         offset = first_number(paired.scale) - 1
         people, judge = paired.rating.astype(np.float64) + offset, paired.score + offset
-    clusters = clusters_of(paired)
+    clusters = paired.clusters()
 
     def cell(rows: np.ndarray[Any, Any]) -> EmotionCell:
         if not rows.any():
             return EmotionCell(n=0)
         difference = judge[rows] - people[rows]
-        variance = one_way_variance(difference, np.unique(clusters[rows], return_inverse=True)[1])
+        error = contrast(difference, np.ones(len(difference)), clusters[rows]).error
         return EmotionCell(
             n=int(rows.sum()),
             crowd=float(people[rows].mean()),
             judge=float(judge[rows].mean()),
             difference=float(difference.mean()),
-            standard_error=float(np.sqrt(variance)) if np.isfinite(variance) else None,
+            standard_error=finite_or_none(error),
         )
 
     return EmotionTable(
@@ -212,7 +202,8 @@ def worst_disagreements(
     )
 
     def worst(sign: int) -> tuple[Disagreement, ...]:
-        rows = np.flatnonzero(sign * excess > 0.5)
+        # Where both gave the same label, a low score of it is no disagreement.
+        rows = np.flatnonzero((sign * excess > 0.5) & (sign * (paired.label - paired.rating) > 0))
         order = rows[np.lexsort((paired.id[rows], -np.round(surprise[rows], 9)))]
         first = list(dict.fromkeys(str(paired.id[row]) for row in order))[:EXAMPLES]
         return tuple(map(tell, first))

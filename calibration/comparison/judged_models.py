@@ -25,14 +25,18 @@ from calibration.artifact import (
     take_named,
 )
 from calibration.cluster import UNDEFINED_CONTRAST, Contrast, contrast
+from calibration.comparison.siblings import Likeness, family_of
 from calibration.estimate import Estimate, Integers, Interval
+from calibration.pairing import chances_of
 from calibration.shares.correction import correct
 from calibration.shares.ppi import PpiEstimate, RatedModel, one_hot, ppi_estimate
 from calibration.shares.transport import CalibratedModels
+from data.coverage import Coverage
 from data.errors import UserError
-from data.judgments import Judged, read_judged
-from data.records import LABELS, Judgment, Rating
+from data.judgments import Judged, read_judged, tell_ids_apart
+from data.records import LABELS, UNNAMED_MODEL, Judgment, Rating
 from data.runs import read_summary
+from data.tables import validate
 
 How = Literal["ratings", "line", "both", "judge", "refused"]
 # What a correction calls its way, and a comparison.
@@ -47,12 +51,14 @@ class JudgedModel:
     """One model's scored responses, with ratings of some or none, and how many the judge did not score.
 
     `name` tells it from the others compared; `model` is what a calibration knows it by, if that differs.
+    `contents` are the digests of its scored responses, where their texts may be wanted.
     """
 
     name: str
     rated: RatedModel
     unscored: int = 0
     model: str = ""
+    contents: tuple[str, ...] = ()
 
     @property
     def known_as(self) -> str:
@@ -81,12 +87,20 @@ class Published:
 class ComparisonSettings:
     """What corrections rest on: a calibration's models by label, or None, and its raters' design effect.
 
-    `margin` is the least difference of shares of Good worth telling.
+    `margin` is the least difference of shares of Good worth telling. `likeness` is how alike the judge errs
+    on siblings, where that is known; models of one name are siblings, and all are where `are_siblings`.
     """
 
     calibrated: tuple[CalibratedModels, ...] | None = None
     design_effect: float = 1.0
     margin: float = MARGIN
+    likeness: Likeness | None = None
+    are_siblings: bool = False
+
+    def likeness_of(self, one: JudgedModel, other: JudgedModel) -> Likeness | None:
+        """How alike the judge errs on these two; None for strangers, and where nobody knows."""
+        same = family_of(one.known_as) == family_of(other.known_as) != UNNAMED_MODEL
+        return self.likeness if self.are_siblings or same else None
 
     def freedom(self, *names: str) -> float:
         """A line through k models leaves k - 2 degrees of freedom to tell how far models stray from it."""
@@ -195,20 +209,39 @@ def prompt_numbers(*models: tuple[NDArray[Any] | None, Integers]) -> Integers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedRun:
-    """One run that takes part; `calibration` is the digest of the one its shares were corrected by."""
+    """One run that takes part; `calibration` is the digest of the one its shares were corrected by.
+
+    `label` tells its models from those of the same name in other runs. `rated` is what its judge learned
+    from, where that is known.
+    """
 
     folder: Path
+    label: str
     judged: Judged
     calibration: str | None
+    rated: Coverage | None
 
 
-def read_runs(folders: Sequence[Path]) -> list[JudgedRun]:
-    """The runs, refused unless one and the same judge made them all: two judges' shares do not compare."""
+def read_runs(folders: Sequence[Path], labels: Mapping[Path, str] | None = None) -> list[JudgedRun]:
+    """The runs, by their labels or the folders' names.
+
+    Refused unless one and the same judge made them all: two judges' shares do not compare.
+    """
     runs = []
     for folder in folders:
         (judged,) = read_judged(folder, scale=LABELS)
-        digest = read_summary(folder).get("calibration")
-        runs.append(JudgedRun(folder=folder, judged=judged, calibration=digest))
+        summary = read_summary(folder)
+        told = summary.get("rated")
+        rated = validate(Coverage, told, f"{folder / 'summary.json'}: rated") if told else None
+        runs.append(
+            JudgedRun(
+                folder=folder,
+                label=(labels or {}).get(folder, folder.name),
+                judged=judged,
+                calibration=summary.get("calibration"),
+                rated=rated,
+            )
+        )
     judges = {(item.judged.name, item.judged.version, item.judged.rubric): item for item in runs}
     if len(judges) > 1:
         one, other = list(judges.values())[:2]
@@ -224,21 +257,27 @@ def read_runs(folders: Sequence[Path]) -> list[JudgedRun]:
 
 
 def judged_models(runs: Sequence[JudgedRun], ratings: Sequence[Rating] = ()) -> dict[str, JudgedModel]:
-    """Every model of every run; a name that stands in several runs is told with its run's."""
+    """Every model of every run; a name that stands in several runs is told with its run's.
+
+    A model without a name bears its run's.
+    """
     times = Counter(name for run in runs for name in {item.model for item in run.judged.judgments})
-    if ratings:
-        _check_ids(runs)
     by_id: dict[str, list[Rating]] = {}
+    dimensions = {run.judged.dimension for run in runs}
     for rating in ratings:
-        if rating.dimension == "empathy":
+        if rating.dimension in dimensions:
             by_id.setdefault(rating.id, []).append(rating)
     models: dict[str, JudgedModel] = {}
     for run in runs:
         by_model: dict[str, list[Judgment]] = {}
         for judgment in run.judged.judgments:
-            by_model.setdefault(judgment.model, []).append(judgment)
+            found = by_model.setdefault(judgment.model, [])
+            if judgment.flag is None:  # the others are for people to read
+                found.append(judgment)
         for model, judgments in by_model.items():
-            name = model if times[model] == 1 else f"{model} ({run.folder.name})"
+            name = model if times[model] == 1 else f"{model} ({run.label})"
+            if model == UNNAMED_MODEL:
+                name = run.label
             if name in models:
                 raise UserError(f"{run.folder}: another run's folder has this name too, and {model!r} in it")
             models[name] = _judged_model(name, model, judgments, by_id)
@@ -247,17 +286,10 @@ def judged_models(runs: Sequence[JudgedRun], ratings: Sequence[Rating] = ()) -> 
     return models
 
 
-def _check_ids(runs: Sequence[JudgedRun]) -> None:
-    """Ratings know a response by its id alone, so one id must not stand for two responses."""
-    seen: dict[str, tuple[str, Path]] = {}
-    for run in runs:
-        for item in run.judged.judgments:
-            content, folder = seen.setdefault(item.id, (item.content, run.folder))
-            if content != item.content:
-                raise UserError(
-                    f"--ratings: the id {item.id!r} is another response in {folder} than in {run.folder};"
-                    " give every response an id of its own"
-                )
+def runs_to_rate(runs: Sequence[JudgedRun]) -> list[JudgedRun]:
+    """The runs as ratings know them: by ids of which none stands for two responses."""
+    told = tell_ids_apart([run.judged for run in runs], [run.label for run in runs])
+    return [replace(run, judged=judged) for run, judged in zip(runs, told, strict=True)]
 
 
 def _judged_model(
@@ -284,8 +316,15 @@ def _judged_model(
         value=one_hot(np.array([rating.rating for rating in given]), len(LABELS)),
         cluster=np.array([rating.batch or rating.rater for rating in given]),
         prompt=np.array([item.prompt_digest for item in scored]),
+        chance=chances_of(given),
     )
-    return JudgedModel(name=name, rated=rated, unscored=len(judgments) - len(scored), model=model)
+    return JudgedModel(
+        name=name,
+        rated=rated,
+        unscored=len(judgments) - len(scored),
+        model=model,
+        contents=tuple(item.content for item in scored),
+    )
 
 
 def find_corrector(

@@ -9,7 +9,7 @@ from calibration.comparison.judged_models import Published
 from calibration.estimate import Floats, estimate_of
 from data.errors import UserError
 from data.records import LABELS
-from data.study import count_labels_by_model, read_study
+from data.studies.label_counts import count_labels_by_model, read_study
 
 PREFIX: Final = "study:"
 # The models of the paper; the sister study's plain variant of GPT-4 is in its data too.
@@ -24,6 +24,8 @@ DESIGN_EFFECTS: Final = {
     "gemini-1.0-pro": (3.088, 1.491, 2.603),
     "mixtral-8x7b-instruct": (2.547, 1.633, 2.809),
 }
+# For plans, where a calibration does not say how its raters' ratings hang together.
+USUAL_DESIGN_EFFECT: Final = sum(DESIGN_EFFECTS[name][-1] for name in PAPER) / len(PAPER)
 
 
 def is_published(name: str) -> bool:

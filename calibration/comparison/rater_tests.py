@@ -157,15 +157,23 @@ def rater_clustering(rater: NDArray[Any], yes: NDArray[np.bool_]) -> RaterCluste
 
 
 def rater_test(
-    rater: NDArray[Any], yes: NDArray[np.bool_], other_rater: NDArray[Any], other_yes: NDArray[np.bool_]
+    rater: NDArray[Any],
+    yes: NDArray[np.bool_],
+    other_rater: NDArray[Any],
+    other_yes: NDArray[np.bool_],
+    *,
+    weights: tuple[Floats, Floats] | None = None,
+    prompts: tuple[NDArray[Any], NDArray[Any]] | None = None,
 ) -> RaterTest:
     """Test whether the two models' shares differ, with raters as the units.
 
     Welch's t over raters' own shares where every rater saw one of the two; where some saw both, the
-    difference of shares with raters as clusters, so that what is a rater's own cancels.
+    difference of shares with raters as clusters, so that what is a rater's own cancels; and with prompts too,
+    where several raters read the same. `weights` are those of ratings.
     """
-    names, shares = _shares(rater, yes)
-    other_names, others = _shares(other_rater, other_yes)
+    weight, other_weight = weights or (np.ones(len(yes)), np.ones(len(other_yes)))
+    names, shares = _shares(rater, yes, weight)
+    other_names, others = _shares(other_rater, other_yes, other_weight)
     if len(shares) < 2 or len(others) < 2:
         return RaterTest(difference=UNDEFINED)
     gap = float(shares.mean() - others.mean())
@@ -174,11 +182,18 @@ def rater_test(
     d = gap / pooled if pooled else math.nan
     is_shared = bool(len(np.intersect1d(names, other_names)))
     if is_shared:
-        gap = float(yes.mean() - other_yes.mean())
+        gap = float(np.average(yes, weights=weight) - np.average(other_yes, weights=other_weight))
         values = np.concatenate([yes, other_yes]).astype(float)
         feature = np.repeat([1.0, 0.0], [len(yes), len(other_yes)])
         cluster = np.unique(np.concatenate([rater, other_rater]), return_inverse=True)[1]
-        test = contrast(values, feature, cluster, strata=np.zeros(len(values), dtype=np.intp))
+        test = contrast(
+            values,
+            feature,
+            cluster,
+            strata=np.zeros(len(values), dtype=np.intp),
+            items=np.unique(np.concatenate(prompts), return_inverse=True)[1] if prompts else None,
+            weights=np.concatenate([weight, other_weight]),
+        )
     else:
         one, two = one / len(shares), two / len(others)
         below = one**2 / (len(shares) - 1) + two**2 / (len(others) - 1)
@@ -197,6 +212,6 @@ def rater_test(
     )
 
 
-def _shares(rater: NDArray[Any], yes: NDArray[np.bool_]) -> tuple[NDArray[Any], Floats]:
-    names, number, sizes = np.unique(rater, return_inverse=True, return_counts=True)
-    return names, np.bincount(number, yes, len(sizes)) / sizes
+def _shares(rater: NDArray[Any], yes: NDArray[np.bool_], weight: Floats) -> tuple[NDArray[Any], Floats]:
+    names, number = np.unique(rater, return_inverse=True)
+    return names, np.bincount(number, yes * weight, len(names)) / np.bincount(number, weight, len(names))

@@ -8,8 +8,8 @@ what is left of the cells of single emotions after Benjamini-Hochberg and Holm.
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import combinations
+from dataclasses import dataclass, fields, replace
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -27,13 +27,18 @@ from calibration.comparison.rater_tests import (
     rater_clustering,
     rater_test,
 )
-from calibration.estimate import UNDEFINED, Estimate
+from calibration.estimate import UNDEFINED, Estimate, Floats
 from calibration.multiple_testing import benjamini_hochberg, holm, tie_letters
+from calibration.pairing import chances_of
 from calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
 from data.errors import UserError
-from data.records import EMOTIONS, LABELS, POSITIVE_EMOTIONS, UNNAMED_MODEL, Exchange, Rating
-from data.storage import check_table
-from data.tables import read_exchanges, read_ratings
+from data.judgments import Judged, texts_by_id
+from data.rating_files.ai_raters import count_ai_ratings, name_ais
+from data.rating_files.rating_sheet import RatingSheet, Replies, SheetOptions, read_sheet, say_set_aside
+from data.readers.file_formats import BadRow
+from data.readers.table_rows import stop_at_bad_row
+from data.records import EMOTIONS, LABELS, POSITIVE_EMOTIONS, UNNAMED_MODEL, Exchange, Judgment, Rating
+from data.tables import read_responses
 
 Group = Literal["all", "positive", "negative"]
 ALPHA: Final = 0.05
@@ -42,17 +47,32 @@ Counts = Mapping[str, Mapping[str, tuple[int, int, int]]]  # model -> emotion ("
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RatingColumns:
-    """Ratings as columns, one row a rating: 1 to 3; the emotion is "" where unknown."""
+    """Ratings as columns, one row a rating: 1 to 3; the emotion is "" where unknown.
+
+    A plan's ratings know what is answered, and with what chance the reply was drawn: see `rating`.
+    """
 
     model: NDArray[np.str_]
     rater: NDArray[np.str_]
     rating: NDArray[np.int64]
     emotion: NDArray[np.str_]
+    prompt: NDArray[np.str_] | None = None
+    chance: Floats | None = None
+
+    @property
+    def weight(self) -> Floats:
+        """How much each rating counts, 1 on average."""
+        weight = np.ones(len(self.rating)) if self.chance is None else 1 / self.chance
+        return weight / weight.mean() if len(weight) else weight
 
     def take(self, rows: NDArray[Any]) -> "RatingColumns":
         """These rows only."""
-        columns = ("model", "rater", "rating", "emotion")
-        return RatingColumns(**{name: getattr(self, name)[rows] for name in columns})
+        columns: dict[str, Any] = {item.name: getattr(self, item.name) for item in fields(self)}
+        return RatingColumns(**{name: column[rows] for name, column in columns.items() if column is not None})
+
+    def weighted_counts(self) -> Floats:
+        """How often each label was given, every rating by its weight."""
+        return np.bincount(self.rating - 1, self.weight, len(LABELS)).astype(float)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +80,8 @@ class ModelRow:
     """One model within a group of emotions, against the baseline; the baseline's own row has no tests.
 
     `shares` count raters. `relative` is the gain in the share of Good as a part of the baseline's,
-    `points` in parts of all. `yates` is the published 2x2 test of Good, `full` the 2x3 one.
+    `points` in parts of all. `yates` is the published 2x2 test of Good, `full` the 2x3 one; both count
+    ratings, and all else weighs them by 1 / chance where replies were drawn with unequal chances.
     """
 
     model: str
@@ -226,7 +247,8 @@ def _group(group: Group, counts: Counts, ratings: RatingColumns) -> GroupTable:
     inside = np.array([is_in(emotion, group) for emotion in ratings.emotion.tolist()], dtype=bool)
     by_model = {name: ratings.take(inside & (ratings.model == name)) for name in counts}
     pairs = _pairs(totals, by_model)
-    order = sorted(counts, key=lambda name: -_share(totals[name]) if totals[name].sum() else 2.0)
+    levels = {name: by_model[name].weighted_counts() for name in counts}
+    order = sorted(counts, key=lambda name: -_share(levels[name]) if totals[name].sum() else 2.0)
     told_apart = [frozenset((pair.one, pair.other)) for pair in pairs if pair.p_holm < ALPHA]
     tables = np.array(list(totals.values()))
     return GroupTable(
@@ -250,17 +272,18 @@ def _share(row: NDArray[Any]) -> float:
 
 def _rows(totals: Mapping[str, NDArray[Any]], ratings: Mapping[str, RatingColumns]) -> tuple[ModelRow, ...]:
     baseline = next(iter(totals))
-    base, base_share = totals[baseline], _share(totals[baseline])
+    base, base_share = totals[baseline], _share(ratings[baseline].weighted_counts())
     rows = []
     for name, row in totals.items():
         is_base = name == baseline
-        share = _share(row)
+        level = ratings[name].weighted_counts()
+        share = _share(level)
         rows.append(
             ModelRow(
                 model=name,
                 counts=(int(row[0]), int(row[1]), int(row[2])),
                 shares=_shares(ratings[name]),
-                mean=float(row @ np.arange(1, len(LABELS) + 1) / row.sum()) if row.sum() else math.nan,
+                mean=float(level @ np.arange(1, len(LABELS) + 1) / level.sum()) if row.sum() else math.nan,
                 relative=share / base_share - 1 if base_share and not is_base else math.nan,
                 points=share - base_share if not is_base else math.nan,
                 h=cohen_h(share, base_share) if not is_base else math.nan,
@@ -279,7 +302,7 @@ def _pairs(totals: Mapping[str, NDArray[Any]], ratings: Mapping[str, RatingColum
         Pair(
             one=one,
             other=other,
-            points=_share(totals[one]) - _share(totals[other]),
+            points=_share(ratings[one].weighted_counts()) - _share(ratings[other].weighted_counts()),
             full=chi_square([totals[one], totals[other]]),
             raters=_rater_test(ratings[one], ratings[other]),
             p_holm=math.nan,
@@ -292,7 +315,14 @@ def _pairs(totals: Mapping[str, NDArray[Any]], ratings: Mapping[str, RatingColum
 
 def _rater_test(one: RatingColumns, other: RatingColumns) -> RaterTest:
     best = len(LABELS)
-    return rater_test(one.rater, one.rating == best, other.rater, other.rating == best)
+    return rater_test(
+        one.rater,
+        one.rating == best,
+        other.rater,
+        other.rating == best,
+        weights=(one.weight, other.weight),
+        prompts=None if one.prompt is None or other.prompt is None else (one.prompt, other.prompt),
+    )
 
 
 def _shares(ratings: RatingColumns) -> dict[str, Estimate]:
@@ -305,6 +335,7 @@ def _shares(ratings: RatingColumns) -> dict[str, Estimate]:
         item=np.arange(total),
         value=one_hot(ratings.rating, len(LABELS)),
         cluster=ratings.rater,
+        chance=ratings.chance,
     )
     return dict(zip(LABELS, ppi_estimate(rated).estimates(), strict=True))
 
@@ -350,19 +381,15 @@ def _cell_power(table: GroupTable, cells: Sequence[EmotionCell]) -> dict[str, fl
 ALL = "all"  # --models all: the sister study's too
 
 
-def compare_file(
-    path: Path,
-    *,
-    baselines: Sequence[str] = (),
-    models: Sequence[str] = (),
-    exchanges: Path | None = None,
+def compare_sheet(
+    sheet: RatingSheet, path: Path, *, baselines: Sequence[str] = (), models: Sequence[str] = ()
 ) -> tuple[Comparison, tuple[str, ...]]:
-    """A file of ratings compared, and the models that were left out.
+    """People's ratings of a file compared, and the models that were left out.
 
     The study's own data hold a sister study's model besides the paper's five: unless `models` says otherwise
     it is left out, so that the tests are the published ones.
     """
-    ratings = read_rating_columns(path, exchanges=exchanges)
+    ratings = rating_columns(sheet, path)
     rated = np.unique(ratings.model).tolist()
     if len(baselines) > 1 or any(is_published(name) for name in baselines):
         raise UserError("--baseline: ratings are compared with one of their own models; name one")
@@ -380,40 +407,72 @@ def compare_file(
     return comparison, tuple(name for name in rated if name not in comparison.models)
 
 
-def read_rating_columns(path: Path, *, exchanges: Path | None = None) -> RatingColumns:
-    """All ratings of empathy; a row's model and emotion are its own, or those of its exchange."""
-    check_table(path)
-    texts = {item.id: item for item in read_exchanges(exchanges)} if exchanges else {}
-    rows = [item for item in read_ratings(path) if item.dimension == "empathy"]
-    if not rows:
+def read_people(
+    path: Path,
+    reading: SheetOptions | None = None,
+    *,
+    judgments: Sequence[Judgment] = (),
+    exchanges: Sequence[Path] = (),
+) -> RatingSheet:
+    """People's ratings of a file as models are compared by; a row learns model and emotion of its exchange.
+
+    Those by AIs are set aside, and where there are no others the file is refused.
+    """
+    reading = reading or SheetOptions()
+    bad: list[BadRow] = []
+    on_bad = bad.append if reading.skip_invalid else stop_at_bad_row
+    sources = [read_responses([path], on_bad=on_bad) for path in exchanges]
+    texts = texts_by_id(chain.from_iterable(sources), [Judged(name="", judgments=tuple(judgments))])
+    replies = Replies(judgments, texts.values()) if judgments or texts else None
+    sheet = read_sheet(path, reading, replies=replies)
+    if sheet.by_ai and not sheet.people:
+        raise UserError(
+            f"{path}: all ratings are by {name_ais(sheet.ai_raters)}: not what people say, and models are"
+            f" compared by people's. How far a judge agrees with it: calibrate RUN {path.name}"
+        )
+    if not sheet.people:
         raise UserError(f"{path}: no ratings of empathy in it")
+    notes = [line for source in sources for line in source.said()]
+    notes += [*sheet.notes, *say_set_aside(bad)]
+    if sheet.by_ai:
+        notes.append(count_ai_ratings(sheet.ai_raters))
+    people = [_with_facts(item, texts.get(item.id)) for item in sheet.people]
+    return RatingSheet(people=tuple(people), notes=tuple(notes))
+
+
+def _with_facts(rating: Rating, exchange: Exchange | None) -> Rating:
+    if exchange is None:
+        return rating
+    facts = {"emotion": exchange.emotion, "model": exchange.model}
+    if exchange.model == UNNAMED_MODEL:
+        del facts["model"]
+    own = {key: value for key, value in rating.extra.items() if value}
+    return replace(rating, extra={**{key: value for key, value in facts.items() if value}, **own})
+
+
+def rating_columns(sheet: RatingSheet, path: Path) -> RatingColumns:
+    """Ratings as columns; each must name its model."""
+    rows = sheet.people
     (who, what), count = Counter((item.rater, item.id) for item in rows).most_common(1)[0]
     if count > 1:
         raise UserError(f"{path.name}: {who!r} rated {what!r} {count} times; keep one of them")
-    model, emotion = [], []
     for item in rows:
-        exchange = texts.get(item.id)
-        model.append(_model(path, item, exchange))
-        emotion.append(str(item.extra.get("emotion") or (exchange.emotion if exchange else None) or ""))
+        if not item.extra.get("model"):
+            raise UserError(
+                f"{path.name}: the rating of {item.id!r} names no model; give a column `model` or `system`,"
+                " or the rated responses with --exchanges"
+            )
         if item.rating not in (1, 2, 3):
             raise UserError(
                 f"{path.name}: rating {item.rating:g} of {item.id!r}: expected 1 to 3, or Bad, Okay or Good"
             )
     return RatingColumns(
-        model=np.array(model),
+        model=np.array([str(item.extra["model"]).strip() for item in rows]),
         rater=np.array([item.rater for item in rows]),
         rating=np.array([int(item.rating) for item in rows], dtype=np.int64),
-        emotion=np.array([name.strip().casefold() for name in emotion]),
-    )
-
-
-def _model(path: Path, rating: Rating, exchange: Exchange | None) -> str:
-    for column in ("model", "system"):
-        if rating.extra.get(column):
-            return str(rating.extra[column]).strip()
-    if exchange is not None and exchange.model != UNNAMED_MODEL:
-        return exchange.model
-    raise UserError(
-        f"{path.name}: the rating of {rating.id!r} names no model; give a column `model` or `system`,"
-        " or the rated responses with --exchanges"
+        emotion=np.array([str(item.extra.get("emotion") or "").strip().casefold() for item in rows]),
+        prompt=np.array([str(item.extra["prompt_key"]) for item in rows])
+        if all(item.extra.get("prompt_key") for item in rows)
+        else None,
+        chance=chances_of(rows),
     )

@@ -18,11 +18,13 @@ ratio of a drop, averaged over a half-normal of scale `DROP`. Their sum is a Shi
 passes `NIGHTS / alpha` within `NIGHTS` nights with a probability of at most `alpha`, and if nobody ever stops
 it, not before `NIGHTS / alpha` nights on average.
 
-**Assumed:** nights independent of each other given the model and the judge; about equal noise from night to
-night; enough prompts (100 or so) that a night's mean is near normal, and its variance is known from the
-prompts. That is asymptotic, not exact: the tests measure it with heavy-tailed and skewed noise.
-**Not covered:** nights that share a mood of their own (an endpoint that serves one of several models), for
-which `dispersion` is the warning; and prompts as a sample of all prompts, for which see `drift`.
+**Moods.** Nights may differ by more than decoding explains. All information is divided by the dispersion of
+the nights so far, and t takes the normal's place: see `night_variance`.
+
+**Assumed:** about equal noise from night to night; enough prompts (100 or so) that a night's mean is near
+normal. That is asymptotic, not exact: the tests measure it with heavy-tailed and skewed noise, with moods and
+with moods that last. Moods that last for weeks are told from changes only in part.
+**Not covered:** prompts as a sample of all prompts, for which see `drift`.
 """
 
 import math
@@ -33,6 +35,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, Floats, Interval
+from calibration.monitoring.night_variance import as_normal, as_t, night_variance
 
 NOTHING: Final = 1e-9  # below this, means of equal numbers differ by rounding alone
 LEAST_VARIANCE: Final = 1e-10  # of a prompt's difference: answers that never vary leave no division by 0
@@ -61,13 +64,16 @@ class Changes:
     """What changed, by the night it may have begun at, (histories, nights); nan where nothing is known.
 
     `against_before` is the mean from that night on less that of the baseline and all nights before it,
-    `level` is less the baseline alone; each comes with its information, 1 / variance.
+    `level` is less the baseline alone; each comes with its information, 1 / variance. The variance holds the
+    `dispersion` of nights, known with so many degrees of `freedom`.
     """
 
     against_before: Floats
     information: Floats
     level: Floats
     level_information: Floats
+    dispersion: Floats
+    freedom: Floats
 
 
 def noise(nights: Nights) -> Floats:
@@ -92,7 +98,9 @@ def changes(nights: Nights) -> Changes:
     pinned = nights.baseline_prompts
     earlier = pinned + nights.prompts.sum() - later
     before = nights.totals.sum(axis=1, keepdims=True) - after
-    variance = noise(nights)
+    decoding = noise(nights)
+    moods = night_variance(nights.prompts, nights.totals, decoding)
+    variance = decoding * moods.dispersion
     with np.errstate(divide="ignore", invalid="ignore"):
         level = after / later
         gap = level - before / earlier
@@ -101,6 +109,8 @@ def changes(nights: Nights) -> Changes:
             information=1 / (variance * (1 / later + 1 / earlier)),
             level=level,
             level_information=1 / (variance * (1 / later + 1 / pinned)),
+            dispersion=moods.dispersion,
+            freedom=moods.freedom,
         )
 
 
@@ -108,13 +118,14 @@ def log_ratios(found: Changes, *, drop: float) -> Floats:
     """The log e-value of a drop from each night on, mixed over a half-normal of scale `drop`.
 
     With score S = information * change, a Brownian motion under no change, and prior precision r it is
-    2 Phi(-x) sqrt(r / (r + information)) exp(x^2 / 2), x = S / sqrt(r + information). Where nothing is known
-    the e-value is 1.
+    2 Phi(-x) sqrt(r / (r + information)) exp(x^2 / 2), x = S / sqrt(r + information), which is t and not
+    normal since the dispersion is estimated. Where nothing is known the e-value is 1.
     """
     from scipy.special import log_ndtr
 
     prior = 1 / drop**2
     reach = found.against_before * found.information / np.sqrt(prior + found.information)
+    reach = as_normal(reach, found.freedom)
     grown = math.log(2) - np.log(1 + found.information / prior) / 2 + reach**2 / 2 + log_ndtr(-reach)
     return np.where(np.isfinite(grown), grown, 0.0)
 
@@ -127,16 +138,16 @@ def log_evidence(ratios: Floats) -> Floats:
     return total
 
 
-def half_width(information: float, *, alpha: float, tuned_at: float) -> float:
+def half_width(information: Floats | float, *, alpha: float, tuned_at: float) -> Floats:
     """The half-width of a normal-mixture interval that holds at all times, narrowest at `tuned_at`.
 
-    >>> round(half_width(1.0, alpha=0.05, tuned_at=1.0), 2)  # a single look would have 1.96
+    >>> float(half_width(1.0, alpha=0.05, tuned_at=1.0).round(2))  # a single look would have 1.96
     3.04
     """
     spent = -2 * math.log(alpha)
     prior = tuned_at / (spent + math.log1p(spent))
     total = information + prior
-    return math.sqrt(total * (math.log(total / prior) + spent)) / information
+    return np.asarray(np.sqrt(total * (np.log(total / prior) + spent)) / information)
 
 
 def _from_each(values: Floats) -> Floats:
@@ -192,6 +203,22 @@ class Alarm:
     change: Estimate
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moods:
+    """What nights have in common beyond decoding; nan where too few nights tell.
+
+    `dispersion` is the variance of nights over what decoding explains, `spread` what is left of it as a part
+    of 1, and `widening` how many times as wide one night's interval is for it. Moods are shown where
+    decoding alone would disperse nights as far in at most one of twenty histories.
+    """
+
+    nights: int
+    dispersion: float
+    spread: float
+    widening: float
+    is_shown: bool = False
+
+
 def update(watch: Watch, differences: ArrayLike) -> Watch:
     """The watch after one more night, whose differences to the baseline are given by prompt.
 
@@ -220,15 +247,16 @@ def interval(watch: Watch, *, alpha: float = ALPHA) -> Estimate:
     >>> watch = Watch(prompts=(100,), totals=(-3.0,), squares=(4.0,))
     >>> found = interval(watch)
     >>> found.value, round(found.interval.low, 2), round(found.interval.high, 2)
-    (-0.03, -0.09, 0.03)
+    (-0.03, -0.11, 0.05)
     """
     if not watch.nights:
         return UNDEFINED
     nights = _nights(watch)
     found, pinned = changes(nights), float(nights.baseline_prompts)
-    tuned = _information(nights, 0, TUNED_NIGHTS, pinned)
+    tuned = _information(nights, found, 0, TUNED_NIGHTS, pinned)
     information = float(found.level_information[0, 0])
-    return _estimate(float(found.level[0, 0]), information, alpha=alpha, tuned_at=tuned)
+    freedom = float(found.freedom[0, 0])
+    return _estimate(float(found.level[0, 0]), information, freedom, alpha=alpha, tuned_at=tuned)
 
 
 def current(watch: Watch, *, models: int = 1) -> Estimate:
@@ -256,41 +284,53 @@ def alarm(watch: Watch, *, alpha: float = ALPHA, models: int = 1) -> Alarm:
     over = float(log_evidence(ratios)[0]) - math.log(NIGHTS * models / alpha)
     at = int(np.argmax(ratios[0]))
     earlier = float(nights.baseline_prompts + nights.prompts[:at].sum())
-    tuned = _information(nights, at, TUNED_CHANGE, earlier)
-    value, information = float(found.against_before[0, at]), float(found.information[0, at])
+    tuned = _information(nights, found, at, TUNED_CHANGE, earlier)
+    value, information, freedom = (
+        float(row[0, at]) for row in (found.against_before, found.information, found.freedom)
+    )
     return Alarm(
         is_raised=over >= 0,
         evidence=math.exp(min(over, 700.0)),
         since=at + 1,
-        change=_estimate(value, information, alpha=alpha / (NIGHTS * models), tuned_at=tuned),
+        change=_estimate(value, information, freedom, alpha=alpha / (NIGHTS * models), tuned_at=tuned),
     )
 
 
-def dispersion(watch: Watch) -> float:
-    """The variance of nights over what decoding explains: about 1, and well above it if nights have moods.
+def moods(watch: Watch, *, models: int = 1) -> Moods:
+    """How far nights differ by more than decoding explains, as it widens `current`."""
+    from scipy.special import chdtrc
 
-    It is taken from each night to the next, so that a single change in a year hardly matters. nan below
-    three nights.
-    """
     nights = _nights(watch)
-    looked = nights.prompts > 0
-    count, total = nights.prompts[looked], nights.totals[0, looked]
-    if len(count) < 3:
-        return math.nan
-    expected = noise(nights)[0, 0] * (1 / count[1:] + 1 / count[:-1])
-    return float(np.mean(np.diff(total / count) ** 2 / expected))
+    if not watch.nights:
+        return Moods(nights=0, dispersion=math.nan, spread=math.nan, widening=1.0)
+    found = alarm(watch, alpha=ALPHA / 2, models=models)
+    at = found.since - 1 if found.is_raised and found.since else 0
+    decoding = noise(nights)
+    told = night_variance(nights.prompts, nights.totals, decoding)
+    dispersion, widening = float(told.observed[0, at]), float(told.widening[0, at])
+    freedom = max(watch.nights - at - 1, 0) + max(at - 1, 0)
+    beyond = max(dispersion - 1, 0.0) * float(decoding[0, at] / nights.prompts.max(initial=1.0))
+    return Moods(
+        nights=watch.nights,
+        dispersion=dispersion,
+        spread=math.sqrt(beyond) if math.isfinite(beyond) else math.nan,
+        widening=widening if math.isfinite(widening) else 1.0,
+        is_shown=freedom > 0 and float(chdtrc(freedom, freedom * dispersion)) < ALPHA,
+    )
 
 
-def _information(nights: Nights, at: int, later: int, earlier: float) -> float:
+def _information(nights: Nights, found: Changes, at: int, later: int, earlier: float) -> float:
     """The information of so many later nights against so many earlier answers."""
     count = later * float(nights.prompts.max())
-    return float(1 / (noise(nights)[0, at] * (1 / count + 1 / earlier))) if count else math.nan
+    variance = noise(nights)[0, at] * found.dispersion[0, at]
+    return float(1 / (variance * (1 / count + 1 / earlier))) if count else math.nan
 
 
-def _estimate(value: float, information: float, *, alpha: float, tuned_at: float) -> Estimate:
+def _estimate(value: float, information: float, freedom: float, *, alpha: float, tuned_at: float) -> Estimate:
     if not math.isfinite(value) or not math.isfinite(information):
         return Estimate(value, None)
-    wide = half_width(information, alpha=alpha, tuned_at=tuned_at)
+    root = math.sqrt(information)
+    wide = float(as_t(half_width(information, alpha=alpha, tuned_at=tuned_at) * root, freedom)) / root
     return Estimate(value, Interval(value - wide, value + wide))
 
 

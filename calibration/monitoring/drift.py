@@ -11,7 +11,7 @@ Where a deterministic judge is unchanged every anchor is judged as before, and t
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
@@ -75,11 +75,13 @@ def split_change(
     anchors_after: ArrayLike,
     matters: float = 0.0,
     looks: int = 1,
+    widening: float = 1.0,
 ) -> Drift:
     """Who moved? `differences` are the model's by prompt, anchors are in one order before and after.
 
     A part counts as moved where its interval lies wholly beyond `matters` on one side; set that above 0 if
-    the judge's every hair is not worth a word. `looks` is as in `paired_change`.
+    the judge's every hair is not worth a word. `looks` is as in `paired_change`. The model's
+    error is `widening` times what its prompts tell: nights may differ by more than chance in answers.
 
     >>> drift = split_change([-0.2, -0.1, 0.0], anchors_before=[0.4, 0.6], anchors_after=[0.4, 0.6])
     >>> drift.verdict, drift.judge.value, drift.judge.interval
@@ -89,6 +91,7 @@ def split_change(
     if old.shape != new.shape:
         raise ValueError("anchors: the same ones before and after, in one order")
     change, shift = _mean(differences), _mean(new - old)
+    change = replace(change, error=widening * change.error)
     parts = (change, shift, _subtract(change, shift))
     total, judge, model = (_estimate(part, 1 - (1 - CONFIDENCE) / looks) for part in parts)
     slope = _slope(old, new - old)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibration.agreement.metrics import LEAST_PROBABILITY, log_losses
-from calibration.cluster import one_way_variance
+from calibration.cluster import contrast
 from calibration.estimate import Floats, Integers
 from data.errors import UserError
 from data.records import LABELS
@@ -326,7 +326,7 @@ def choose_map(
         best = min(rows.values(), key=lambda loss: float(loss.mean()))
         for kind, loss in rows.items():
             excess = loss - best
-            error = math.sqrt(one_way_variance(excess, number))
+            error = contrast(excess, np.ones(len(excess)), number).error
             losses[kind] = HeldOutLoss(float(loss.mean()), float(excess.mean()), error)
         chosen = next(kind for kind in candidates if losses[kind].excess <= losses[kind].excess_error)
     return Choice(map=fit_map(chosen, said, given, levels=levels), folds=len(folds), losses=losses)

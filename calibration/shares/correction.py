@@ -8,22 +8,33 @@ shrinks as ratings arrive. Where the line does not reach, the level is refused a
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from itertools import combinations
+from typing import Final, Literal
 
 import numpy as np
 
-from calibration.agreement.model_levels import worth_in_ratings
 from calibration.artifact import Calibration
 from calibration.bootstrap import ratio
-from calibration.cluster import UNIT, sum_variance
-from calibration.estimate import Estimate, Floats, Interval
+from calibration.cluster import NORMAL, UNIT, cluster_sums, shared_covariance, sum_variance, t_quantile
+from calibration.estimate import UNDEFINED, Estimate, Floats, Interval, estimate_of
+from calibration.pairing import SpeaksFor
 from calibration.shares.ppi import PpiEstimate, RatedModel, judge_means, ppi_estimate
 from calibration.shares.tally import Tally
-from calibration.shares.transport import CalibratedModels, Target, fit_line, refusal, transport
+from calibration.shares.transport import (
+    DISAGREE,
+    CalibratedModels,
+    Target,
+    disagreement,
+    fit_line,
+    refusal,
+    spread_range,
+    transport,
+)
 from data.records import LABELS
 
 How = Literal["ratings", "judge", "both", "refused"]
 MEAN = ("mean",)
+UNCALIBRATED: Final = CalibratedModels(models=(), judge=(), crowd=(), noise=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +44,8 @@ class ModelCorrection:
     `corrected` holds the share of each label, or the mean under "mean"; `judge` and `crowd` are what the
     judge alone and the ratings alone say. `reason` is also given where the line was refused and the model's
     own ratings stand alone. `worth_in_ratings` is how many ratings tell as much as the line does about the
-    last column, Good.
+    last column, Good. `disagreement` is by how many standard errors the ratings lie above the line, in the
+    column where that is most; nan without either. Where it is beyond `DISAGREE`, one of them is in doubt.
     """
 
     model: str
@@ -44,9 +56,22 @@ class ModelCorrection:
     crowd: Mapping[str, float | None]
     corrected: Mapping[str, Estimate]
     how: How
+    speaks_for: SpeaksFor
     reason: str | None
     design_effect: float
-    worth_in_ratings: float
+    worth_in_ratings: Estimate
+    disagreement: float = math.nan
+
+    @property
+    def warning(self) -> str | None:
+        """What to say where line and ratings disagree by more than chance makes likely."""
+        if not abs(self.disagreement) > DISAGREE:
+            return None
+        side = "above" if self.disagreement > 0 else "below"
+        return (
+            f"{self.model}: its ratings lie {abs(self.disagreement):.1f} standard errors {side} what the "
+            "judge's line says; the judge may misjudge this model, or its raters differ from the others"
+        )
 
 
 def calibrated_models(models: Mapping[str, RatedModel]) -> tuple[CalibratedModels, ...]:
@@ -58,6 +83,8 @@ def calibrated_models(models: Mapping[str, RatedModel]) -> tuple[CalibratedModel
         name: item for name, item in _ppi_estimates(models).items() if np.isfinite(item.variance).all()
     }
     first = next(iter(models.values()), None)
+    shared = _shared_variance(list(estimates.values()))
+    spread = _prompt_variance([models[name] for name in estimates])
     return tuple(
         CalibratedModels(
             models=tuple(estimates),
@@ -65,9 +92,44 @@ def calibrated_models(models: Mapping[str, RatedModel]) -> tuple[CalibratedModel
             crowd=tuple(float(item.value[column]) for item in estimates.values()),
             noise=tuple(float(item.least_variance[column]) for item in estimates.values()),
             bounds=first.bounds if first else UNIT,
+            shared=shared[column],
+            prompt_variance=spread[column],
         )
         for column in range(first.judged.shape[1] if first else 0)
     )
+
+
+def _shared_variance(estimates: Sequence[PpiEstimate]) -> list[float]:
+    """The variance that models' levels have in common because the same people rated them, by column.
+
+    It is the mean covariance of two models through their raters, no less than 0, and as much larger as t with
+    so many raters reaches further than the normal: few raters know it badly.
+    """
+    columns = len(estimates[0].value) if estimates else len(LABELS)
+    sums = []
+    for item in estimates:
+        names, number = np.unique(item.raters, return_inverse=True)
+        sums.append((names, cluster_sums(number, item.influence, len(names))))
+    pairs = list(combinations(sums, 2))
+    if not pairs or not any(len(np.intersect1d(one[0], other[0])) for one, other in pairs):
+        return [0.0] * columns
+    covariance = np.mean([shared_covariance(*one, *other) for one, other in pairs], axis=0)
+    raters = len(np.unique(np.concatenate([names for names, _ in sums])))
+    reach = float(t_quantile(raters - 1)) / NORMAL
+    return [max(0.0, float(value)) * reach**2 for value in covariance]
+
+
+def _prompt_variance(models: Sequence[RatedModel]) -> list[float | None]:
+    """How far the judge's word varies from prompt to prompt within a model, by column; None where unknown."""
+    found = [judge_means(rated)[1] * prompt_count(rated) for rated in models if prompt_count(rated) > 1]
+    if not found:
+        return [None] * (models[0].judged.shape[1] if models else len(LABELS))
+    return [float(value) for value in np.mean(found, axis=0)]
+
+
+def prompt_count(rated: RatedModel) -> int:
+    """How many prompts a model's judged responses answer."""
+    return len(rated.judged) if rated.prompt is None else len(np.unique(rated.prompt))
 
 
 def _ppi_estimates(models: Mapping[str, RatedModel]) -> dict[str, PpiEstimate]:
@@ -97,7 +159,7 @@ def correct(
     for model, rated in models.items():
         ppi = by_ratings.get(model)
         lines = [line.without(model) for line in calibrated]
-        targets = [target_of(rated, ppi, column) for column in range(len(names))]
+        targets = [target_of(rated, ppi, column, line) for column, line in enumerate(lines)]
         reason = _refusal(names, lines, targets)
         how: How = "judge"
         if reason:
@@ -113,12 +175,13 @@ def correct(
         if rated.bounds == UNIT and len(names) > 1:
             estimates = on_simplex(estimates)
         judge = rated.judged.mean(axis=0).tolist() if len(rated.judged) else ()
-        crowd = rated.value.mean(axis=0).tolist() if len(rated.item) else (None,) * len(names)
-        worth = math.nan if reason else judge_worth(lines[-1], design_effect=design_effect, spread=spread)
+        crowd = rated.crowd.tolist() if len(rated.item) else (None,) * len(names)
+        worth = UNDEFINED if reason else judge_worth(lines[-1], design_effect=design_effect, spread=spread)
         corrections.append(
             ModelCorrection(
                 model=model,
                 how=how,
+                speaks_for=rated.speaks_for,
                 reason=reason,
                 corrected=dict(zip(names, estimates, strict=True)) if estimates else {},
                 judge=dict(zip(names, judge, strict=True)) if judge else {},
@@ -128,6 +191,7 @@ def correct(
                 clusters=ppi.clusters if ppi is not None else 0,
                 design_effect=float(ppi.design_effect.mean()) if ppi is not None else math.nan,
                 worth_in_ratings=worth,
+                disagreement=_most_apart(lines, targets) if how == "both" else math.nan,
             )
         )
     return tuple(corrections)
@@ -145,23 +209,32 @@ def _refusal(
 
 def judge_worth(
     calibrated: CalibratedModels, *, design_effect: float = 1.0, spread: float | None = None
-) -> float:
-    """How many ratings of a new model tell as much as the judge's line does.
+) -> Estimate:
+    """How many ratings of a new model tell as much as the judge's line does; few models hardly tell.
 
     `spread` is the variance of single ratings; a share's is p (1 - p) if none is given, a mean's is unknown.
     """
-    between_sd = fit_line(calibrated).between_sd
-    if spread is not None:
-        return spread * design_effect / between_sd**2
-    if calibrated.bounds != UNIT:
-        return math.nan
-    return worth_in_ratings(float(np.mean(calibrated.crowd)), design_effect, between_sd)
+    if spread is None:
+        has_share = calibrated.bounds == UNIT and calibrated.crowd
+        share = float(np.mean(calibrated.crowd)) if has_share else math.nan
+        spread = share * (1 - share)
+    variance, between_sd = spread * design_effect, fit_line(calibrated).between_sd
+    ends = spread_range(calibrated)
+    if ends is None:
+        return UNDEFINED
+    return estimate_of(*(variance / sd**2 for sd in (between_sd, ends.high, ends.low)))
 
 
-def target_of(sample: RatedModel, ppi: PpiEstimate | None, column: int) -> Target:
+def _most_apart(lines: Sequence[CalibratedModels], targets: Sequence[Target]) -> float:
+    return max(map(disagreement, lines, targets), key=abs)
+
+
+def target_of(
+    sample: RatedModel, ppi: PpiEstimate | None, column: int, line: CalibratedModels | None = None
+) -> Target:
     """A model as the line takes it, with its own ratings if they say how exact they are."""
     mean, noise = judge_means(sample)
-    judge = Target(judge=float(mean[column]), judge_noise=float(np.nan_to_num(noise[column])))
+    judge = (line or UNCALIBRATED).judged(float(mean[column]), float(noise[column]), prompt_count(sample))
     if ppi is None or not np.isfinite(ppi.variance).all():
         return judge
     # Transport takes noises as known. Few clusters know theirs badly, which the interval has in it.
@@ -223,9 +296,12 @@ def correct_shares(tally: Tally, calibration: Calibration) -> dict[str, Mapping[
     corrected: dict[str, Mapping[str, Estimate] | Refused] = {}
     for model, clusters in tally.sums.items():
         means, noises = _judged(np.array(list(clusters.values())).reshape(-1, len(LABELS) + 1))
-        targets = [Target(judge=mean, judge_noise=noise) for mean, noise in zip(means, noises, strict=True)]
         # What was rated under this name then need not be what is judged now.
         others = [line.without(model) for line in lines]
+        targets = [
+            line.judged(mean, noise, len(clusters))
+            for line, mean, noise in zip(others, means, noises, strict=True)
+        ]
         if reason := _refusal(LABELS, others, targets):
             corrected[model] = Refused(reason)
         else:

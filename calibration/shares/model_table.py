@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from calibration.bias.slices import cluster_kind
 from calibration.bootstrap import ratio
 from calibration.cluster import NORMAL
 from calibration.estimate import Estimate, Floats, finite_or_none
@@ -17,6 +16,7 @@ from calibration.shares.correction import (
     calibrated_models,
     correct,
     judge_worth,
+    prompt_count,
     within_slope,
 )
 from calibration.shares.planning import RatingsPlan, plan_ratings
@@ -24,7 +24,6 @@ from calibration.shares.ppi import RatedModel, judge_means, one_hot
 from calibration.shares.transport import (
     CalibratedModels,
     Line,
-    Target,
     fit_line,
     left_out_levels,
     transport,
@@ -33,8 +32,8 @@ from data.errors import UserError
 from data.judgments import first_number, position_on
 from data.records import LABELS, Judgment, to_plain
 
-SHARE_STEPS: Final = (0.02, 0.05, 0.1)
-MEAN_STEPS: Final = (0.05, 0.1, 0.2)  # parts of the scale's length
+SHARE_STEPS: Final = (0.2, 0.1, 0.05, 0.02)
+MEAN_STEPS: Final = (0.2, 0.1, 0.05)  # parts of the scale's length
 
 
 def judged_values(judgments: Sequence[Judgment], scale: Sequence[str], has_probabilities: bool) -> Floats:
@@ -60,7 +59,6 @@ def rated_models(paired: Paired, judgments: Sequence[Judgment]) -> dict[str, Rat
     """Every model's judgments, those nobody rated too, with its ratings; the best-rated model first."""
     is_shares = paired.scale == LABELS
     offset = first_number(paired.scale) - 1.0
-    kind = cluster_kind(paired)
     model_of = dict(zip(paired.id.tolist(), paired.model.tolist(), strict=True))
     scored: dict[str, list[Judgment]] = {}
     for item in judgments:
@@ -81,9 +79,11 @@ def rated_models(paired: Paired, judgments: Sequence[Judgment]) -> dict[str, Rat
             judged=judged,
             item=np.array([place[identity] for identity in paired.id[rows].tolist()], dtype=np.intp),
             value=value.astype(float),
-            cluster=getattr(paired, kind)[rows],
+            cluster=getattr(paired, paired.cluster_kind)[rows],
+            speaks_for=paired.speaks_for,
             prompt=np.array([item.prompt_digest for item in items]),
             bounds=(0.0, 1.0) if is_shares else (1 + offset, paired.levels + offset),
+            chance=None if paired.chance is None else paired.chance[rows],
         )
     means = {name: rated.value[:, -1].mean() if len(rated.item) else -1.0 for name, rated in models.items()}
     return {name: models[name] for name in sorted(models, key=lambda name: (-means[name], name))}
@@ -107,8 +107,9 @@ class ModelFit:
 
     `design_effect` is how many ratings of raters' batches count as one independent rating, over all models;
     `spread` the mean variance of single ratings of one model and `correlation` that of ratings and judgments
-    within models, both in the last column. `worth_in_ratings` is by the line's spread; `as_exact_as` is how
-    many ratings would give an interval as wide as that of a model left out of the line.
+    within models, both in the last column. `worth_in_ratings` is by the line's spread, with how far these
+    models tell it; `as_exact_as` is how many ratings would give an interval as wide as that of a model left
+    out of the line.
     """
 
     columns: tuple[str, ...]
@@ -119,7 +120,7 @@ class ModelFit:
     design_effect: float
     spread: float
     correlation: float
-    worth_in_ratings: float
+    worth_in_ratings: Estimate
     as_exact_as: float | None
 
     def as_dict(self) -> dict[str, Any]:
@@ -129,7 +130,8 @@ class ModelFit:
             for name, line in self.lines.items()
         }
         worth = ("within_slope", "design_effect", "worth_in_ratings", "as_exact_as")
-        return {"columns": self.columns, "lines": lines, **{name: getattr(self, name) for name in worth}}
+        told = {name: to_plain(getattr(self, name)) for name in worth}
+        return {"columns": self.columns, "lines": lines, **told}
 
 
 def fit_models(models: Mapping[str, RatedModel], *, leave_out: Sequence[str] = ()) -> ModelFit:
@@ -175,8 +177,8 @@ def _row(correction: ModelCorrection, rated: RatedModel, columns: Mapping[str, C
     if len(rated.item) and len(rated.judged):
         means, noises = judge_means(rated)
         for (name, column), mean, noise in zip(columns.items(), means, noises, strict=True):
-            target = Target(judge=float(mean), judge_noise=float(noise))
-            left_out[name] = transport(column.without(correction.model), target)
+            others = column.without(correction.model)
+            left_out[name] = transport(others, others.judged(float(mean), float(noise), prompt_count(rated)))
             ends, level = left_out[name].interval, correction.crowd[name]
             covered[name] = None if ends is None or level is None else ends.low <= level <= ends.high
     corrected = {item.name: getattr(correction, item.name) for item in fields(correction)}
@@ -185,7 +187,6 @@ def _row(correction: ModelCorrection, rated: RatedModel, columns: Mapping[str, C
 
 def plan_comparisons(fit: ModelFit, scale: Sequence[str]) -> tuple[RatingsPlan, ...]:
     """How many ratings of each of two models find a difference, for several differences."""
-    between_sd = fit.lines[fit.columns[-1]].between_sd
     steps = SHARE_STEPS if fit.columns == LABELS else [part * (len(scale) - 1) for part in MEAN_STEPS]
     return tuple(
         plan_ratings(
@@ -193,7 +194,7 @@ def plan_comparisons(fit: ModelFit, scale: Sequence[str]) -> tuple[RatingsPlan, 
             spread=fit.spread,
             design_effect=max(1.0, fit.design_effect),
             correlation=fit.correlation,
-            between_sd=between_sd if np.isfinite(between_sd) else float("inf"),
+            line=fit.calibrated[fit.columns[-1]],
         )
         for step in steps
     )

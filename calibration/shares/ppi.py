@@ -2,25 +2,30 @@
 
 The judge has seen all of a model's responses and people some of them. What people said of those, plus
 `weight` times how far the judge thinks the others differ from them, is right on average whatever the judge's
-bias; a good judge only makes it less noisy (Angelopoulos, Duchi and Zrnic 2023, arXiv 2311.01453).
+bias; a good judge only makes it less noisy (Angelopoulos, Duchi and Zrnic 2023, arXiv 2311.01453). Responses
+that were drawn to be rated with unequal chances count by 1 / chance (Hájek).
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibration.cluster import (
+    LITTLE,
     NORMAL,
     UNIT,
     cluster_sums,
+    contrast,
     joint_freedom,
     sum_variance,
     t_intervals,
-    two_way_variance,
 )
 from calibration.estimate import Estimate, Floats, Integers, estimate_of
+from calibration.pairing import SpeaksFor
+
+RARE: Final = 5  # a label given fewer times says little about how raters differ in giving it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -30,7 +35,8 @@ class RatedModel:
     Columns are labels, where `judged` holds probabilities and `value` a 1 under the label given, or there is
     one column of scores on a scale from `bounds[0]` to `bounds[1]`. `cluster` is whose rating it is: the
     batch where there are batches, else the rater. Two models' clusters of one name are the same people.
-    `prompt` names what each response answers; without it every response has a prompt of its own.
+    `prompt` names what each response answers; without it every response has a prompt of its own. `chance` is
+    with what probability the rated response was drawn to be rated; without it all had the same.
     """
 
     judged: Floats  # (responses, columns)
@@ -39,6 +45,8 @@ class RatedModel:
     cluster: NDArray[Any]  # (ratings,)
     prompt: NDArray[Any] | None = None  # (responses,)
     bounds: tuple[float, float] = UNIT
+    speaks_for: SpeaksFor = "people"  # with too few raters to tell, clusters are prompts
+    chance: Floats | None = None  # (ratings,)
 
     def __post_init__(self) -> None:
         columns = self.judged.shape[1:]
@@ -50,6 +58,16 @@ class RatedModel:
             raise ValueError("ratings and judgments: columns of one length")
         if not np.isfinite(self.judged).all() or not np.isfinite(self.value).all():
             raise ValueError("ratings and judgments are numbers; leave out what is unscored")
+
+    @property
+    def has_unequal_chances(self) -> bool:
+        """Whether ratings have to be weighted."""
+        return self.chance is not None and bool((self.chance != self.chance[:1]).any())
+
+    @property
+    def crowd(self) -> Floats:
+        """What the ratings alone say on average, by column."""
+        return np.average(self.value, axis=0, weights=None if self.chance is None else 1 / self.chance)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -80,6 +98,7 @@ class PpiEstimate:
     prompt_influence: Floats  # (prompts, columns)
     bounds: tuple[float, float]
     stand_in: float  # the effective number of ratings where a share shows no variance
+    most: Floats  # what that number is at most, for a label hardly anybody gave
 
     def estimates(self) -> list[Estimate]:
         """Every column's value with its interval; none where it is undefined."""
@@ -114,33 +133,45 @@ def ppi_estimate(sample: RatedModel) -> PpiEstimate:
     which those of one rater are not, so the variance is summed by rater here, and by item too where raters
     share items; intervals use t with as many degrees of freedom as raters allow. Shares come from one weight
     for all labels, so they add up to 1, and their intervals are Wilson's at the effective number of ratings:
-    near 0 the plain ones are too short.
+    near 0 the plain ones are too short. With unequal chances the unrated responses are no sample of all, so
+    that the judge's word is taken of all of them.
     """
     rows, position, counts = np.unique(sample.item, return_inverse=True, return_counts=True)
     if not len(rows):
         raise ValueError("no ratings: see calibration.shares.transport")
-    judged, rest = sample.judged[rows], np.delete(sample.judged, rows, axis=0)
+    is_drawn = sample.has_unequal_chances
+    out = np.zeros(0, dtype=np.intp) if is_drawn else rows
+    judged, rest = sample.judged[rows], np.delete(sample.judged, out, axis=0)
     means = cluster_sums(position, sample.value, len(rows)) / counts[:, None]
-    weight = ppi_weight(means, judged, rest)
-    value = means.mean(axis=0)
+    drawn = None  # of each rated response in the mean, where they differ
+    if is_drawn and sample.chance is not None:
+        drawn = np.bincount(position, 1 / sample.chance) / counts
+        drawn = drawn / drawn.sum()
+    weight = ppi_weight(means, judged, rest, share=drawn)
+    value = np.average(means, axis=0, weights=drawn)
     if weight:
-        value = value + weight * (rest.mean(axis=0) - judged.mean(axis=0))
-    part = 1 / (len(rows) * counts[position])[:, None]
+        value = value + weight * (rest.mean(axis=0) - np.average(judged, axis=0, weights=drawn))
+    part = ((1 / len(rows) if drawn is None else drawn) / counts)[position][:, None]
     residuals = sample.value - weight * judged[position]
-    influence = part * (residuals - (means - weight * judged).mean(axis=0))
+    influence = part * (residuals - np.average(means - weight * judged, axis=0, weights=drawn))
     raters, rater = np.unique(sample.cluster, return_inverse=True)
-    rated_variance, rated_freedom = two_way_variance(influence, rater, position)
-    others = None if sample.prompt is None else np.delete(sample.prompt, rows)
+    rated_variance, rated_freedom = _mean_variance(residuals, part, rater, position)
+    others = None if sample.prompt is None else np.delete(sample.prompt, out)
     prompts, prompt_influence = _prompt_influence(rest, others, weight)
     rest_variance = sum_variance(prompt_influence)
     rest_freedom = np.full(rest_variance.shape, len(prompt_influence) - 1.0)
     variance = rated_variance + rest_variance
     freedom = joint_freedom(variance, (rated_variance, rated_freedom), (rest_variance, rest_freedom))
-    plain, _ = two_way_variance(part * (sample.value - means.mean(axis=0)), rater, position)
+    plain, _ = _mean_variance(sample.value, part, rater, position)
     spread = sample.value.var(axis=0)
     effect = np.divide(plain * len(sample.item), spread, out=np.ones_like(spread), where=spread > 0)
     stand_in = len(sample.item) / max(1.0, float(effect.max()))
-    low, high = t_intervals(value, variance, freedom, sample.bounds, stand_in)
+    most = np.full(value.shape, np.inf)
+    if sample.bounds == UNIT:
+        most = _most_worth(sample.value, stand_in)
+        share = np.clip(value, LITTLE / len(sample.item), 1 - LITTLE / len(sample.item))
+        variance = np.maximum(variance, share * (1 - share) / most)  # nan stays nan
+    low, high = t_intervals(value, variance, freedom, sample.bounds, stand_in, most=most)
     return PpiEstimate(
         value=value,
         low=low,
@@ -159,7 +190,28 @@ def ppi_estimate(sample: RatedModel) -> PpiEstimate:
         prompt_influence=prompt_influence,
         bounds=sample.bounds,
         stand_in=stand_in,
+        most=most,
     )
+
+
+def _most_worth(value: Floats, stand_in: float) -> Floats:
+    """How many ratings a label's may count as at most, by column.
+
+    Where hardly anybody gave a label, or another one, ratings are too few to show how raters differ, and a
+    judge that agrees makes them look exact: they count as twice their number at most, and without any as
+    their number over the design effect, so that the upper end is the rule of three's or more.
+    """
+    given = value.sum(axis=0)
+    rare = np.minimum(given, len(value) - given)
+    return np.where(rare < 0.5, stand_in, np.where(rare < RARE, 2.0 * len(value), np.inf))
+
+
+def _mean_variance(values: Floats, part: Floats, rater: Integers, item: Integers) -> tuple[Floats, Floats]:
+    """The variance of a weighted mean of ratings, and its degrees of freedom, by column (see `contrast`)."""
+    ones = np.ones(len(part))
+    found = [contrast(column, ones, rater, items=item, weights=part[:, 0]) for column in values.T]
+    errors, freedom = np.array([(item.error, item.freedom) for item in found]).T
+    return errors**2, freedom
 
 
 def judge_means(sample: RatedModel) -> tuple[Floats, Floats]:
@@ -171,10 +223,18 @@ def judge_means(sample: RatedModel) -> tuple[Floats, Floats]:
     return sample.judged.mean(axis=0), sum_variance(influence)
 
 
-def ppi_weight(means: Floats, judged: Floats, rest: Floats) -> float:
-    """PPI++'s weight for the judge, 0 to 1: the one with the least variance over all columns together."""
+def ppi_weight(means: Floats, judged: Floats, rest: Floats, *, share: Floats | None = None) -> float:
+    """PPI++'s weight for the judge, 0 to 1: the one with the least variance over all columns together.
+
+    With `share`, each rated response's part in the mean, `rest` are all responses: that is a regression
+    estimator, whose least variance has the slope of ratings on judgments.
+    """
     if len(means) < 2 or not len(rest):
         return 0.0
+    if share is not None:
+        shared = (share @ ((means - share @ means) * (judged - share @ judged))).sum()
+        own = rest.var(axis=0).sum()
+        return float(np.clip(shared / own, 0, 1)) if own > 1e-15 else 0.0
     shared = ((means - means.mean(axis=0)) * (judged - judged.mean(axis=0))).mean(axis=0).sum()
     own = np.concatenate([judged, rest]).var(axis=0, ddof=1).sum()
     return float(np.clip(shared / (own * (1 + len(means) / len(rest))), 0, 1)) if own > 1e-15 else 0.0

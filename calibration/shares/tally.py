@@ -8,10 +8,12 @@ would make that 100 %. For a judge that is always certain the two are the same.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import exp, log, sqrt
 
 import numpy as np
 
 from calibration.bootstrap import mean_intervals, resample_clusters
+from calibration.cluster import NORMAL, t_quantile
 from calibration.estimate import Interval
 from data.records import LABELS, Judgment
 
@@ -54,11 +56,15 @@ class Tally:
 
     def add(self, judgment: Judgment) -> None:
         """Count one judgment in."""
-        clusters = self.sums.setdefault(judgment.model, {})
-        reasons = self.unscored.setdefault(judgment.model, Counter())
+        clusters = self.sums.get(judgment.model)
+        if clusters is None:
+            clusters = self.sums[judgment.model] = {}
+            self.unscored[judgment.model] = Counter()
+        if judgment.flag is not None:
+            return  # a reply to somebody in danger is for people to read, not for a share of Good
         if judgment.probabilities is None:
             # What follows a colon is particular to one response; reasons are counted by kind.
-            reasons[(judgment.unscored or "no reason given").partition(":")[0]] += 1
+            self.unscored[judgment.model][(judgment.unscored or "no reason given").partition(":")[0]] += 1
             return
         cluster = int(judgment.prompt_digest, 16)
         if self.in_blocks:
@@ -77,8 +83,14 @@ class Tally:
                 _add_to(self.sums[model], cluster % BLOCKS, values)
 
 
-def model_shares(tally: Tally, *, rng: np.random.Generator, draws: int = 2000) -> list[ModelShares]:
-    """The shares of every model, the one with the most Good responses first."""
+def model_shares(
+    tally: Tally, *, rng: np.random.Generator, draws: int = 2000, widened: bool = False
+) -> list[ModelShares]:
+    """The shares of every model, the one with the most Good responses first.
+
+    Percentiles of draws from few clusters lie too close together; `widened`, they lie as far apart as
+    Student's t would have them. Files of conversations are that small.
+    """
     order = {cluster: column for column, cluster in enumerate(sorted(tally.clusters))}
     weights = resample_clusters(len(order), rng=rng, draws=draws)
     models = []
@@ -90,7 +102,8 @@ def model_shares(tally: Tally, *, rng: np.random.Generator, draws: int = 2000) -
             means = (sums.sum(axis=0) / counts.sum()).tolist()
             intervals = mean_intervals(sums, counts, weights[:, [order[cluster] for cluster in clusters]])
             for label, mean, interval in zip(LABELS, means, intervals or (None,) * len(LABELS), strict=True):
-                shares[label] = Share(share=mean, interval=interval)
+                told = _widen(interval, mean, len(clusters)) if widened and interval else interval
+                shares[label] = Share(share=mean, interval=told)
         models.append(
             ModelShares(
                 model=model,
@@ -100,6 +113,20 @@ def model_shares(tally: Tally, *, rng: np.random.Generator, draws: int = 2000) -
             )
         )
     return sorted(models, key=lambda item: (-item.shares["Good"].share if item.shares else 1.0, item.model))
+
+
+def _widen(interval: Interval, mean: float, clusters: int) -> Interval:
+    """The interval that Student's t gives for so many clusters, on the scale of log odds.
+
+    A share near 0 or 1 has a long tail to the other side, which the even interval of few clusters misses.
+    """
+    odds = mean * (1 - mean)
+    if odds <= 0:
+        return interval
+    error = (interval.high - interval.low) / (2 * NORMAL) * sqrt(clusters / (clusters - 1))
+    reach = float(t_quantile(clusters - 1)) * error / odds
+    middle = log(mean / (1 - mean))
+    return Interval(*(1 / (1 + exp(-(middle + side))) for side in (-reach, reach)))
 
 
 def _add_to(clusters: dict[int, list[float]], cluster: int, values: Sequence[float]) -> None:

@@ -12,11 +12,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import Any
+from itertools import product
+from typing import Any, Literal
 
 import numpy as np
 
-from calibration.cluster import UNIT
+from calibration.cluster import NORMAL, UNIT
 from calibration.estimate import CONFIDENCE, Estimate, Floats, Interval
 
 # The slope before any model is seen: a judge that says what the crowd says has slope 1. Slopes fitted to
@@ -27,6 +28,15 @@ SLOPE, SLOPE_SD = 1.0, 0.4
 MARGIN = 0.25  # of the calibrated range, on either side
 LEAST_MODELS = 3  # through two a line fits exactly, and shows no spread
 NORMAL_END = 9.0  # standard deviations, beyond which a normal has nothing left
+STRANGERS = ((0.0, 1.0),)  # strays that know nothing of each other
+# A judge's errors on models are normal but for a few models it misjudges wholly, on which it strays so many
+# times as far. A rated model is taken for one with this chance at most: with all of it where its ratings are
+# exact, and with hardly any where they could not show it.
+FAR, FAR_CHANCE = 5.0, 0.3
+LEAST_REPLIES = 10  # fewer prompts say too little of a model, whatever the judge says of them
+FEW_PROMPTS = 30
+PROMPTS_KNOWN = 20  # prompts of its own that the calibration's spread over prompts counts as
+DISAGREE = 2.0  # standard errors between line and ratings from which on one of them is in doubt
 SPREADS = 120  # steps of the grid over spreads, three decades to either side of the residuals'
 
 
@@ -34,13 +44,15 @@ SPREADS = 120  # steps of the grid over spreads, three decades to either side of
 class Target:
     """A model to find the level of: the judge's mean and its sampling variance, and its own ratings' if any.
 
-    `crowd` is nan and `noise` infinite for a model nobody rated.
+    `crowd` is nan and `noise` infinite for a model nobody rated. `prompts` is how many its replies answer,
+    None where that is not to be asked.
     """
 
     judge: float
     judge_noise: float = 0.0
     crowd: float = math.nan
     noise: float = math.inf
+    prompts: int | None = None
 
     @property
     def is_rated(self) -> bool:
@@ -52,7 +64,9 @@ class Target:
 class CalibratedModels:
     """Calibrated models, and of each the judge's mean, the crowd's, and the latter's sampling variance.
 
-    Of one quantity: the share of a label, or a mean on a scale with these `bounds`.
+    Of one quantity: the share of a label, or a mean on a scale with these `bounds`. `shared` is the part of
+    the variances that all have in common, since the same people rated them: no line shows it, and a new model
+    does not have it. `prompt_variance` is that of the judge's word from prompt to prompt within a model.
     """
 
     models: tuple[str, ...]
@@ -60,6 +74,8 @@ class CalibratedModels:
     crowd: tuple[float, ...]
     noise: tuple[float, ...]
     bounds: tuple[float, float] = UNIT
+    shared: float = 0.0
+    prompt_variance: float | None = None
 
     def __post_init__(self) -> None:
         columns = (self.judge, self.crowd, self.noise)
@@ -80,7 +96,7 @@ class CalibratedModels:
     def without(self, *models: str) -> "CalibratedModels":
         """Leave these models out."""
         kept = [index for index, name in enumerate(self.models) if name not in models]
-        columns = {
+        columns: dict[str, Any] = {
             name: tuple(getattr(self, name)[index] for index in kept)
             for name in ("models", "judge", "crowd", "noise")
         }
@@ -95,7 +111,21 @@ class CalibratedModels:
             crowd=tuple(float(value) for value in row["crowd"]),
             noise=tuple(float(value) for value in row["noise"]),
             bounds=(float(row["bounds"][0]), float(row["bounds"][1])),
+            shared=float(row.get("shared", 0.0)),
+            prompt_variance=row.get("prompt_variance"),
         )
+
+    def judged(self, mean: float, noise: float, prompts: int) -> Target:
+        """A model as judged on so many prompts; few of them hardly show their own spread, so others' is lent.
+
+        Without a calibration's spread, few prompts tell their own by Student's t.
+        """
+        own = float(np.nan_to_num(noise)) * max(1, prompts)
+        if self.prompt_variance is not None:
+            own = (PROMPTS_KNOWN * self.prompt_variance + (prompts - 1) * own) / (PROMPTS_KNOWN + prompts - 1)
+        elif 1 < prompts < FEW_PROMPTS:
+            own *= 1 + 3 / (prompts - 1)  # as t's 95 % are to the normal's
+        return Target(judge=mean, judge_noise=own / max(1, prompts), prompts=prompts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,27 +142,46 @@ class Line:
     residuals: tuple[float, ...]
 
 
+Side = Literal["below", "above"]
+
+
+def side_beyond(calibrated: CalibratedModels, target: Target) -> Side | None:
+    """On which side of the calibrated range the judge puts a model; its mean may err by two errors."""
+    low, high = calibrated.range
+    slack = 2 * math.sqrt(target.judge_noise)
+    if low - slack <= target.judge <= high + slack:
+        return None
+    return "below" if target.judge < low else "above"
+
+
 def refusal(calibrated: CalibratedModels, target: Target) -> str | None:
-    """Say why the line says nothing of this model, if so; its judged mean may err by two standard errors."""
+    """Say why the line says nothing of this model, if so."""
+    if reason := no_line(calibrated, target):
+        return reason
+    low, high = calibrated.range
+    if (side := side_beyond(calibrated, target)) is None:
+        return None
+    return f"the judge's mean {target.judge:.3f} is {side} the calibrated range, {low:.3f} to {high:.3f}"
+
+
+def no_line(calibrated: CalibratedModels, target: Target) -> str | None:
+    """Say why there is no line to put this model on, not even beyond its ends."""
     if len(calibrated.models) < LEAST_MODELS:
         return (
             f"{len(calibrated.models)} calibrated models: at least {LEAST_MODELS} tell how far a judge strays"
         )
     if not math.isfinite(target.judge):
         return "no response was scored"
-    low, high = calibrated.range
-    slack = 2 * math.sqrt(target.judge_noise)
-    if low - slack <= target.judge <= high + slack:
-        return None
-    side = "below" if target.judge < low else "above"
-    return f"the judge's mean {target.judge:.3f} is {side} the calibrated range, {low:.3f} to {high:.3f}"
+    if target.prompts is not None and target.prompts < LEAST_REPLIES:
+        replies = "1 reply is" if target.prompts == 1 else f"replies to {target.prompts} prompts are"
+        return f"{replies} too few to tell of a model: give {LEAST_REPLIES} or more"
+    return None
 
 
 def transport(calibrated: CalibratedModels, target: Target) -> Estimate:
     """The level of a model: from the line alone, or from line and own ratings, each as it is exact.
 
-    Says nothing of refusal: `refusal` does. The crowd's noises are taken as independent from model to model.
-    Undefined with fewer than `LEAST_MODELS` calibrated models.
+    Says nothing of refusal: `refusal` does. Undefined with fewer than `LEAST_MODELS` calibrated models.
 
     >>> judge, crowd = (0.5, 0.6, 0.7), (0.4, 0.52, 0.6)
     >>> known = CalibratedModels(models=("a", "b", "c"), judge=judge, crowd=crowd, noise=(0.0, 0.0, 0.0))
@@ -144,10 +193,35 @@ def transport(calibrated: CalibratedModels, target: Target) -> Estimate:
     return _estimate(calibrated, [target], np.ones(1), calibrated.bounds)
 
 
-def transport_difference(calibrated: CalibratedModels, one: Target, other: Target) -> Estimate:
-    """one - other, each with its own stray from the line and both with the same line."""
+def disagreement(calibrated: CalibratedModels, target: Target) -> float:
+    """By how many standard errors a model's own ratings lie above the line; nan where either is none.
+
+    >>> known = CalibratedModels(
+    ...     models=("a", "b", "c"), judge=(0.5, 0.6, 0.7), crowd=(0.4, 0.52, 0.6), noise=(0.0, 0.0, 0.0)
+    ... )
+    >>> round(disagreement(known, Target(judge=0.65, crowd=0.9, noise=0.0)))
+    7
+    """
+    alone = transport(calibrated, replace(target, crowd=math.nan, noise=math.inf))
+    if alone.interval is None or not target.is_rated:
+        return math.nan
+    error = (alone.interval.high - alone.interval.low) / 2 / NORMAL
+    return (target.crowd - alone.value) / max(math.sqrt(error**2 + target.noise), 1e-12)
+
+
+def transport_difference(
+    calibrated: CalibratedModels,
+    one: Target,
+    other: Target,
+    *,
+    alike: Sequence[tuple[float, float]] = STRANGERS,
+) -> Estimate:
+    """one - other, each with its own stray from the line and both with the same line.
+
+    `alike` are correlations of the two strays, each with its weight: the judge errs alike on siblings.
+    """
     width = calibrated.bounds[1] - calibrated.bounds[0]
-    return _estimate(calibrated, [one, other], np.array([1.0, -1.0]), (-width, width))
+    return _estimate(calibrated, [one, other], np.array([1.0, -1.0]), (-width, width), alike)
 
 
 def fit_line(calibrated: CalibratedModels) -> Line:
@@ -166,6 +240,16 @@ def fit_line(calibrated: CalibratedModels) -> Line:
     )
 
 
+def spread_range(calibrated: CalibratedModels) -> Interval | None:
+    """Within what the spread of models about the line lies; with few models that is wide."""
+    if len(calibrated.models) < LEAST_MODELS:
+        return None
+    posterior = _posterior(calibrated, [])
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.interp((tail, 1 - tail), np.cumsum(posterior.weight), posterior.spread)
+    return Interval(float(low), float(high))
+
+
 def left_out_levels(calibrated: CalibratedModels) -> tuple[Estimate, ...]:
     """Every calibrated model's level as the others' line has it: what a new model may expect."""
     return tuple(
@@ -179,7 +263,7 @@ class _Posterior:
     """The line for every spread of the grid, (spreads,); `height` is the line's at `centre`."""
 
     spread: Floats
-    weight: Floats
+    log_weight: Floats  # but for a constant
     centre: float
     height: Floats
     slope: Floats
@@ -187,12 +271,23 @@ class _Posterior:
     slope_variance: Floats
     covariance: Floats
 
+    @property
+    def weight(self) -> Floats:
+        """How likely each spread is."""
+        weight = np.exp(self.log_weight - self.log_weight.max())
+        return np.asarray(weight / weight.sum())
 
-def _posterior(calibrated: CalibratedModels, targets: Sequence[Target]) -> _Posterior:
+
+def _posterior(
+    calibrated: CalibratedModels, targets: Sequence[Target], far: Sequence[float] = ()
+) -> _Posterior:
+    """The line at every spread, given that each rated target strays `far` times as far as the others."""
     rated = [target for target in targets if target.is_rated]
     judge = np.array([*calibrated.judge, *(target.judge for target in rated)])
     crowd = np.array([*calibrated.crowd, *(target.crowd for target in rated)])
-    noise = np.array([*calibrated.noise, *(target.noise for target in rated)])
+    own = np.maximum(np.array(calibrated.noise) - calibrated.shared, 0.0)
+    noise = np.array([*own, *(target.noise for target in rated)])
+    strays = np.array([1.0] * len(calibrated.judge) + list(far or [1.0] * len(rated)))
     blur = np.array([0.0] * len(calibrated.judge) + [target.judge_noise for target in rated])
     centre = float(np.mean(calibrated.judge))
     across = judge - centre
@@ -200,7 +295,7 @@ def _posterior(calibrated: CalibratedModels, targets: Sequence[Target]) -> _Post
     least = 1e-6 * (calibrated.bounds[1] - calibrated.bounds[0])
     scale = float(residuals.std()) + math.sqrt(float(noise.mean())) + least
     spread = scale * np.geomspace(1e-3, 1e3, SPREADS)
-    variance = spread[:, None] ** 2 + noise + SLOPE**2 * blur
+    variance = (strays * spread[:, None]) ** 2 + noise + SLOPE**2 * blur
     precision = 1 / variance
     prior = SLOPE_SD**-2
     one, two, three = precision.sum(axis=1), precision @ across, precision @ across**2 + prior
@@ -211,11 +306,11 @@ def _posterior(calibrated: CalibratedModels, targets: Sequence[Target]) -> _Post
     distance = (precision * misses**2).sum(axis=1) + prior * (slope - SLOPE) ** 2
     # The last term is the reference prior, times the spread since the grid is even in its logarithm.
     log = -0.5 * (np.log(variance).sum(axis=1) + np.log(determinant) + distance)
-    log += 0.5 * np.log(((spread[:, None] * precision) ** 2).sum(axis=1)) + np.log(spread)
-    weight = np.exp(log - log.max())
+    told = 1 / (spread[:, None] ** 2 + noise + SLOPE**2 * blur)
+    log += 0.5 * np.log(((spread[:, None] * told) ** 2).sum(axis=1)) + np.log(spread)
     return _Posterior(
         spread=spread,
-        weight=weight / weight.sum(),
+        log_weight=log,
         centre=centre,
         height=height,
         slope=slope,
@@ -226,27 +321,47 @@ def _posterior(calibrated: CalibratedModels, targets: Sequence[Target]) -> _Post
 
 
 def _estimate(
-    calibrated: CalibratedModels, targets: Sequence[Target], contrast: Floats, bounds: tuple[float, float]
+    calibrated: CalibratedModels,
+    targets: Sequence[Target],
+    contrast: Floats,
+    bounds: tuple[float, float],
+    alike: Sequence[tuple[float, float]] = STRANGERS,
 ) -> Estimate:
     if len(calibrated.models) < LEAST_MODELS or not all(math.isfinite(target.judge) for target in targets):
         return Estimate(math.nan, None)
-    found = _posterior(calibrated, targets)
-    mean, own = np.zeros(SPREADS), np.zeros(SPREADS)
-    flat, rising = np.zeros(SPREADS), np.zeros(SPREADS)
-    for sign, target in zip(contrast, targets, strict=True):
-        across = target.judge - found.centre
-        stray = found.spread**2 + found.slope**2 * target.judge_noise
-        # How far its own ratings are believed, at each spread: all, where models stray far from the line.
-        trust = stray / (stray + target.noise) if target.is_rated else np.zeros(SPREADS)
-        level = found.height + found.slope * across
-        mean += sign * (level + trust * (np.nan_to_num(target.crowd) - level))
-        own += stray * (1 - trust)
-        flat += sign * (1 - trust)
-        rising += sign * (1 - trust) * across
-    line = flat**2 * found.height_variance + rising**2 * found.slope_variance
-    line += 2 * flat * rising * found.covariance
-    low, middle, high = _quantiles(found.weight, mean, np.sqrt(own + line))
-    middle, low, high = (float(np.clip(value, *bounds)) for value in (middle, low, high))
+    blur = np.diag([target.judge_noise for target in targets])
+    is_rated = np.array([target.is_rated for target in targets])
+    rated = np.array([target.crowd if target.is_rated else 0.0 for target in targets])
+    told = np.array([1 / max(target.noise, 1e-12) if target.is_rated else 0.0 for target in targets])
+    size = len(targets)
+    logs, means, variances = [], [], []
+    for kinds in product((1.0, FAR), repeat=int(is_rated.sum())):
+        far = np.ones(size)
+        far[is_rated] = kinds
+        found = _posterior(calibrated, targets, far[is_rated].tolist())
+        across = np.array([target.judge for target in targets]) - found.centre
+        level = found.height[:, None] + found.slope[:, None] * across
+        for correlation, weight in alike:
+            strays = np.where(np.eye(size), 1.0, correlation) * np.outer(far, far)
+            strays = strays * found.spread[:, None, None] ** 2 + blur * found.slope[:, None, None] ** 2
+            # How far own ratings are believed, at each spread: all, where models stray far from the line.
+            trust = np.linalg.solve(np.eye(size) + strays * told, strays * told)
+            left = contrast @ (np.eye(size) - trust)
+            flat, rising = left.sum(axis=1), left @ across
+            line = flat**2 * found.height_variance + rising**2 * found.slope_variance
+            line += 2 * flat * rising * found.covariance
+            # The raters' common error, but for the part of it that is in own ratings' noise.
+            line += np.maximum(contrast.sum() ** 2 - (contrast.sum() - flat) ** 2, 0.0) * calibrated.shared
+            own = np.einsum("si,sij,j->s", left, strays, contrast)
+            means.append((left * level).sum(axis=1) + contrast @ trust @ rated)
+            variances.append(np.maximum(own, 0.0) + line)
+            stray = found.spread[:, None] ** 2
+            chance = FAR_CHANCE * (stray * told / (1 + stray * told))[:, is_rated] ** 2
+            chance = np.where(far[is_rated] > 1, chance, 1 - chance).prod(axis=1)
+            logs.append(found.log_weight + np.log(np.maximum(weight * chance, 1e-300)))
+    weight = np.exp(np.concatenate(logs) - max(log.max() for log in logs))
+    ends = _quantiles(weight / weight.sum(), np.concatenate(means), np.sqrt(np.concatenate(variances)))
+    low, middle, high = (float(np.clip(value, *bounds)) for value in ends)
     return Estimate(middle, Interval(low, high))
 
 

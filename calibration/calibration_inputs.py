@@ -1,0 +1,156 @@
+"""What a calibration starts from, as it is read: judges, ratings by people and by AIs, and the texts."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from os import PathLike
+from pathlib import Path
+from typing import Final, Protocol
+
+from calibration.agreement.alt_test import EPSILON
+from calibration.agreement.ceiling import PILOT_KAPPA
+from data.errors import UserError
+from data.judgments import Judged, of_raters, pool_runs, read_judged, texts_by_id
+from data.rating_files.ai_raters import PEOPLE, count_ai_ratings, name_ais
+from data.rating_files.pairwise_choices import Choice, are_choices, people_first, read_choices
+from data.rating_files.rating_sheet import Replies, SheetOptions, read_sheet, say_set_aside
+from data.readers.file_formats import BadRow
+from data.readers.table_rows import stop_at_bad_row
+from data.readers.whole_conversations import CONVERSATION, REPLY, write_talk
+from data.records import LABELS, Exchange, Rating
+from data.tables import read_responses
+from data.text import listed
+
+DRAWS: Final = 2000
+DAYS: Final = 90
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How to calibrate; `is_median` holds the judge against the median of a response's ratings."""
+
+    scale: tuple[str, ...] = LABELS
+    dimension: str = "empathy"
+    is_median: bool = False
+    is_rounding: bool = False
+    reliability: float = PILOT_KAPPA
+    epsilon: float = EPSILON
+    leave_out: tuple[str, ...] = ()  # models that are not to be in the line
+    days: int = DAYS
+    seed: int = 0
+    draws: int = DRAWS
+
+
+class HasFolder(Protocol):
+    """A run that knows its folder."""
+
+    @property
+    def folder(self) -> Path: ...
+
+
+Run = str | PathLike[str] | HasFolder
+Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Material:
+    """What was read: judges, ratings by people and by AIs, texts by id, and what is told of the reading.
+
+    Runs of one judge are one judge here. `options` have the scale that judges and ratings are on. A file of
+    choices between two replies has `choices` instead of ratings, by people or else by AIs.
+    """
+
+    judges: tuple[Judged, ...]
+    people: tuple[Rating, ...]
+    by_ai: tuple[Rating, ...]
+    exchanges: Mapping[str, Exchange]
+    options: Options
+    notes: tuple[str, ...]
+    choices: tuple[Choice, ...] = ()
+    chosen_by: str = PEOPLE
+
+
+def _unit_of(judged: Sequence[Judged]) -> str:
+    units = {item.unit for item in judged if item.version}  # another tool's table does not say
+    if len(units) > 1:
+        raise UserError(
+            "some of these runs are of whole conversations and some of replies; calibrate each alone"
+        )
+    return units.pop() if units else REPLY
+
+
+def read_material(
+    runs: Run | Sequence[Run],
+    ratings: str | PathLike[str],
+    *,
+    exchanges: Paths | None = None,
+    judges: Sequence[str] = (),
+    raters: Sequence[str] = (),
+    options: Options | None = None,
+    reading: SheetOptions | None = None,
+) -> Material:
+    """Read what a calibration starts from; see `calibrate`."""
+    options = options or Options()
+    reading = replace(
+        reading or SheetOptions(scale=None if options.scale == LABELS else options.scale),
+        dimension=options.dimension,
+        is_rounding=options.is_rounding,
+    )
+    several = runs if isinstance(runs, Sequence) and not isinstance(runs, str) else [runs]
+    paths = [Path(run if isinstance(run, str | PathLike) else run.folder) for run in several]
+    if any(path.is_dir() for path in paths):
+        options = replace(options, scale=LABELS)  # our judges' own, whatever scale people rated on
+    every = [
+        item
+        for path in paths
+        for item in read_judged(
+            path, scale=reading.scale or LABELS, judges=judges, dimension=options.dimension
+        )
+    ]
+    judged = pool_runs(every)
+    bad: list[BadRow] = []
+    on_bad = bad.append if reading.skip_invalid else stop_at_bad_row
+    files = [exchanges] if isinstance(exchanges, str | PathLike) else exchanges or ()
+    unit = _unit_of(every)
+    sources = [read_responses([Path(path)], on_bad=on_bad, unit=unit) for path in files]
+    texts = texts_by_id(chain.from_iterable(sources), judged)
+    if unit == CONVERSATION:
+        talks = {name: (item, *write_talk(item)) for name, item in texts.items()}
+        texts = {
+            name: replace(item, prompt=opening, response=later, dialogue=())
+            for name, (item, opening, later) in talks.items()
+        }
+    told = [line for source in sources for line in source.said()]
+    replies = Replies((item for run in judged for item in run.judgments), texts.values())
+    pooled = [
+        f"{listed(item.source.split('+'))}: runs of one judge, pooled" for item in judged if item not in every
+    ]
+    if are_choices(Path(ratings), reading.columns):
+        sides = people_first(read_choices(Path(ratings), reading, replies=replies), raters=raters)
+        return Material(
+            judges=tuple(judged),
+            people=(),
+            by_ai=(),
+            choices=sides.people or sides.by_ai,
+            chosen_by=PEOPLE if sides.people else name_ais(sides.ai_raters),
+            exchanges=texts,
+            options=options,
+            notes=(*pooled, *told, *sides.notes, *say_set_aside(bad)),
+        )
+    sheet = read_sheet(Path(ratings), reading, replies=replies, target=options.scale)
+    names = [item.name for item in judged]
+    chosen = of_raters((*sheet.people, *sheet.by_ai), raters=raters, judges=names)
+    by_ai = [item for item in chosen if item.rater in sheet.ai_raters]
+    people = [item for item in chosen if item.rater not in sheet.ai_raters]
+    notes = [*pooled, *told, *sheet.notes, *say_set_aside(bad)]
+    if people and by_ai:
+        notes.append(count_ai_ratings(Counter(item.rater for item in by_ai)))
+    return Material(
+        judges=tuple(judged),
+        people=tuple(people),
+        by_ai=tuple(by_ai),
+        exchanges=texts,
+        options=options,
+        notes=tuple(notes),
+    )

@@ -1,0 +1,92 @@
+"""Wins and losses by prompt: on how many prompts the judge prefers which model, and where most."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from calibration.estimate import Floats
+from calibration.shares.ppi import RatedModel
+from data.records import Exchange
+from data.storage import Source
+from data.tables import read_exchanges
+
+TIE: Final = 0.05  # on the scale from 1 to 3: what the judge finds no further apart is a tie
+MOST: Final = 10  # prompts kept of a pair
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptGap:
+    """One prompt on which two models differ: what the judge gives each of them, from 1 to 3.
+
+    `contents` are the digests of the two replies; `exchanges` the replies themselves, where they are at hand.
+    """
+
+    scores: tuple[float, float]
+    contents: tuple[str, str]
+    exchanges: tuple[Exchange, Exchange] | None = None
+
+    @property
+    def gap(self) -> float:
+        return self.scores[0] - self.scores[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptWins:
+    """Of so many shared prompts, where the judge prefers the one model and where the other; the rest ties.
+
+    `most` are those on which they differ most, as far as the winner of more prompts is preferred there.
+    """
+
+    prompts: int
+    wins: int
+    losses: int
+    most: tuple[PromptGap, ...] = ()
+
+
+def prompt_wins(one: RatedModel, other: RatedModel, contents: Sequence[Sequence[str]]) -> PromptWins | None:
+    """Count the shared prompts that each model wins; None where there is none."""
+    if one.prompt is None or other.prompt is None:
+        return None
+    (first, rows), (second, others) = (_by_prompt(item) for item in (one, other))
+    shared = [prompt for prompt in first if prompt in second]
+    if not shared:
+        return None
+    gaps = {prompt: first[prompt] - second[prompt] for prompt in shared}
+    most: tuple[PromptGap, ...] = ()
+    if all(contents):
+        order = sorted(shared, key=lambda prompt: (-abs(gaps[prompt]), prompt))
+        most = tuple(
+            PromptGap(
+                scores=(first[prompt], second[prompt]),
+                contents=(contents[0][rows[prompt]], contents[1][others[prompt]]),
+            )
+            for prompt in order[:MOST]
+            if abs(gaps[prompt]) > TIE
+        )
+    return PromptWins(
+        prompts=len(shared),
+        wins=sum(gap > TIE for gap in gaps.values()),
+        losses=sum(gap < -TIE for gap in gaps.values()),
+        most=most,
+    )
+
+
+def _by_prompt(model: RatedModel) -> tuple[dict[str, float], dict[str, int]]:
+    """The mean score of each prompt's replies, and the row of the first of them."""
+    scores: Floats = model.judged @ np.arange(1.0, model.judged.shape[1] + 1)
+    prompts, first, number = np.unique(np.asarray(model.prompt), return_index=True, return_inverse=True)
+    means = np.bincount(number, scores) / np.bincount(number) if len(scores) else scores
+    names = prompts.astype(str).tolist()
+    return dict(zip(names, means.tolist(), strict=True)), dict(zip(names, first.tolist(), strict=True))
+
+
+def find_texts(sources: Iterable[Source], wanted: set[str]) -> Mapping[str, Exchange]:
+    """The exchanges with these digests of their content, from files of replies."""
+    found: dict[str, Exchange] = {}
+    for source in sources:
+        for exchange in read_exchanges(source, on_bad=lambda bad: None):
+            if exchange.content_digest in wanted:
+                found.setdefault(exchange.content_digest, exchange)
+    return found

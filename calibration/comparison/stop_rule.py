@@ -1,0 +1,273 @@
+"""When to stop rating: an interval of two models' difference that may be looked at after every rating.
+
+In a crossed plan every rater reads both models' replies to the same prompts, so that what is severe in a
+rater or hard in a prompt cancels. The difference is the mean over raters of each rater's own, with ratings
+weighted by 1 / chance where replies were drawn with known chances (Hájek).
+
+**Two errors.** *Noise* of replies, prompts and single ratings shrinks with every rating, and is looked at
+again and again: it gets Robbins' normal mixture, which holds at all looks at once (Howard et al. 2021, arXiv
+1810.08240), with t for few prompts. *Raters* are few and drawn once: how far they differ in what they prefer
+does not shrink with more ratings of theirs, and gets Student's t. The squares of both are added; since
+raters' own differences hold noise too, it is counted twice, which pays for looking while both are estimated.
+
+**Assumed:** raters are a sample of the people one asks about, prompts of the messages; who rates how much
+does not depend on the labels. It is asymptotic, not exact: the slow tests measure it with 4 to 12 raters and
+20 to 200 prompts, and docs/explanation/stopping.md has their table.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from itertools import combinations
+from statistics import NormalDist
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, Floats, estimate_of
+from calibration.monitoring.confidence_sequence import half_width
+from calibration.monitoring.night_variance import as_t
+from calibration.pairing import LEAST_RATERS, SpeaksFor
+from calibration.shares.planning import MANY, round_up
+
+ALPHA: Final = 1 - CONFIDENCE
+MARGIN: Final = 0.05  # the least difference of shares worth telling
+RATERS_DIFFER: Final = 0.1  # taken for weights: raters' preferences for one model stray by 10 points
+RATING_VARIANCE: Final = 0.2  # taken for weights and first guesses: of one rating, Good or not
+TUNED_AT: Final = 1 / 0.05**2  # the interval is narrowest where noise has a standard error of 5 points
+RATERS_PART: Final = 0.8  # of the error is the raters'; looks at the noise use up little of the whole
+LEAST_EFFECTIVE: Final = 1.5  # raters: one alone shows nothing of how they differ
+MOST_TIMES: Final = 20.0  # as many ratings as now: beyond it no number is told
+Verdict = Literal["better", "same", "open"]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Spread:
+    """A difference and the variances it has, in many histories at once: arrays are (histories,).
+
+    `noise` counts prompts and single ratings, `by_raters` how far raters' own differences lie apart, of which
+    `cells` would be there were all of one mind. `raters` and `pairs` are effective numbers.
+    """
+
+    value: Floats
+    noise: Floats
+    by_raters: Floats
+    cells: Floats
+    raters: Floats
+    prompts: Floats
+    pairs: Floats
+
+
+def spread_of(value: Floats, seen: Mask, weight: Floats | float = 1.0) -> Spread:
+    """The second model less the first; `value` and `seen` are (histories, raters, prompts, 2).
+
+    A rater counts once two replies of each model are rated. As if one pair more had gone either way, so that
+    a few ratings all alike are not certain.
+    """
+    weights = np.where(seen, weight, 0.0)
+    count, total, square = (part.sum(axis=2) for part in (seen, weights, weights**2))
+    is_in = (count >= 2).all(axis=2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = np.nan_to_num((weights * value).sum(axis=2) / total)
+        rarity = (square / total**2).sum(axis=2)  # 1 / replies of one model + 1 / those of the other
+        part = np.where(is_in, 1 / (RATERS_DIFFER**2 + RATING_VARIANCE * rarity), 0.0)
+        part /= part.sum(axis=1, keepdims=True)
+        own = np.where(is_in, mean[..., 1] - mean[..., 0], 0.0)
+        difference = (part * own).sum(axis=1)
+        scale = np.where(is_in, part, 0.0)[..., None] * np.sqrt(count / (count - 1)) / total * (-1, 1)
+        scale = np.where(is_in[..., None], scale, 0.0)
+        influence = (weights * (value - mean[:, :, None]) * scale[:, :, None]).sum(axis=3)
+        cells = (influence**2).sum(axis=(1, 2))
+        by_prompt = (influence.sum(axis=1) ** 2).sum(axis=1)
+        pairs = np.where(is_in, 2 / rarity, 0.0).sum(axis=1)
+        return Spread(
+            value=np.where(is_in.sum(axis=1) > 0, difference, np.nan),
+            noise=np.maximum(by_prompt, cells) + 2 / (pairs + 2) ** 2,
+            by_raters=(part**2 * (own - difference[:, None]) ** 2 / (1 - part)).sum(axis=1),
+            cells=cells,
+            raters=1 / (part**2).sum(axis=1),
+            prompts=seen.any(axis=(1, 3)).sum(axis=1).astype(float),
+            pairs=pairs,
+        )
+
+
+def half_widths(spread: Spread, *, alpha: float = ALPHA, times: float = 1.0, people: float = 1.0) -> Floats:
+    """Half the interval in every history; nan with fewer than two raters.
+
+    `times` is how it would be with so many times the ratings by the same raters, `people` with so many times
+    the raters, who rate as much each.
+    """
+    noise = spread.noise / (times * people)
+    shrinks = np.minimum(spread.cells, spread.by_raters)
+    by_raters = (spread.by_raters - shrinks + shrinks / times) / people
+    with np.errstate(divide="ignore", invalid="ignore"):
+        root = np.sqrt(noise)
+        looks = half_width(1 / noise, alpha=alpha, tuned_at=TUNED_AT)  # of the noise alone
+        freedom = np.maximum(spread.prompts * times * people - 1, 1.0)
+        looks = as_t(looks / root, freedom) * root
+        few = as_t(NormalDist().inv_cdf(1 - alpha * RATERS_PART / 2), spread.raters * people - 1)
+        wide = np.hypot(looks, few * np.sqrt(by_raters))
+    return np.where(spread.raters > LEAST_EFFECTIVE, wide, np.nan)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CrossedRatings:
+    """Ratings as columns, one row a rating; `value` is 1 for Good and 0 otherwise.
+
+    Where a plan has too few raters to tell how people differ, all that is said is of these raters.
+    """
+
+    rater: NDArray[Any]
+    prompt: NDArray[Any]
+    model: NDArray[Any]
+    value: Floats
+    chance: Floats
+    speaks_for: SpeaksFor = "people"
+
+    def spread(self, one: str, other: str) -> Spread:
+        """The difference `other` - `one`; of a rater's several replies to one prompt the mean counts."""
+        rows = (self.model == one) | (self.model == other)
+        raters, rater = np.unique(self.rater[rows], return_inverse=True)
+        prompts, prompt = np.unique(self.prompt[rows], return_inverse=True)
+        cell = (rater, prompt, (self.model[rows] == other).astype(np.intp))
+        count, total, weight = np.zeros((3, len(raters), len(prompts), 2))
+        for table, values in ((count, 1.0), (total, self.value[rows]), (weight, 1 / self.chance[rows])):
+            np.add.at(table, cell, values)
+        seen = count > 0
+        found = spread_of((total / np.maximum(count, 1))[None], seen[None], weight[None])
+        if self.speaks_for == "people":
+            return found
+        return replace(found, by_raters=np.zeros(1), raters=np.where(found.raters > 0, MANY, np.nan))
+
+    def beside_none(self) -> "CrossedRatings":
+        """One model's ratings beside a model "" that is never Good: their difference is its share."""
+        return replace(
+            self,
+            rater=np.tile(self.rater, 2),
+            prompt=np.tile(self.prompt, 2),
+            chance=np.tile(self.chance, 2),
+            model=np.concatenate([self.model, np.full(len(self.model), "")]),
+            value=np.concatenate([self.value, np.zeros(len(self.value))]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Where two models stand: how far `other` is above `one`, and whether that settles it.
+
+    The interval holds at all looks at once, over all pairs of models that are looked at. While it is open,
+    `more` ratings by the same people would settle it if the difference is as it looks, or `people` more who
+    rate as much each where no number of ratings by these would; None where that is not known.
+    """
+
+    one: str
+    other: str
+    ratings: int
+    raters: int
+    difference: Estimate
+    margin: float
+    verdict: Verdict
+    speaks_for: SpeaksFor
+    more: int | None = None
+    people: int | None = None
+
+    @property
+    def better(self) -> str | None:
+        """The better model, once it is settled that one is."""
+        if self.verdict != "better":
+            return None
+        return self.other if self.difference.value > 0 else self.one
+
+    def __str__(self) -> str:
+        if self.verdict == "better":
+            return f"settled: {self.better} is better"
+        if self.verdict == "same":
+            return f"settled: same within {100 * self.margin:g}"
+        if self.more is not None:
+            return f"about {self.more} more"
+        if self.people is not None:
+            return f"about {self.people} more people"
+        return "too few to say how many more"
+
+
+def standing(
+    ratings: CrossedRatings, one: str, other: str, *, margin: float = MARGIN, pairs: int = 1
+) -> Standing:
+    """Where two models stand by a crossed plan's ratings so far; the error is shared by so many `pairs`."""
+    rows = (ratings.model == one) | (ratings.model == other)
+    raters = len(np.unique(ratings.rater[rows]))
+    found = Standing(
+        one=one,
+        other=other,
+        ratings=int(rows.sum()),
+        raters=raters,
+        difference=UNDEFINED,
+        margin=margin,
+        verdict="open",
+        speaks_for=ratings.speaks_for,
+    )
+    if not rows.any():
+        return found
+    alpha, spread = ALPHA / pairs, ratings.spread(one, other)
+    value, half = float(spread.value[0]), half_widths(spread, alpha=alpha)
+    ends = np.clip([value - half[0], value + half[0]], -1, 1)
+    is_better, is_same = is_settled(spread.value, half, margin)
+    found = replace(found, difference=estimate_of(value, *ends))
+    if is_better[0] or is_same[0]:
+        return replace(found, verdict="better" if is_better[0] else "same")
+    times, people = (_needed(spread, value, alpha, margin, kind) for kind in ("times", "people"))
+    if times is not None:
+        return replace(found, more=round_up(max(1, found.ratings * (times - 1))))
+    return replace(found, people=None if people is None else round_up(max(1, raters * (people - 1))))
+
+
+def standings(
+    ratings: CrossedRatings, *, margin: float = MARGIN, baseline: str | None = None
+) -> list[Standing]:
+    """Every two models, or each against a baseline; all of it errs in at most 5 %."""
+    models = np.unique(ratings.model).tolist()
+    pairs = [pair for pair in combinations(models, 2) if baseline is None or baseline in pair]
+    return [standing(ratings, *pair, margin=margin, pairs=len(pairs)) for pair in pairs]
+
+
+def is_settled(value: Floats, half: Floats, margin: float) -> tuple[Mask, Mask]:
+    """Whether one is better, and whether both are the same within the margin, in every history."""
+    return np.abs(value) > half, np.abs(value) + half < margin
+
+
+def _needed(spread: Spread, value: float, alpha: float, margin: float, kind: str) -> float | None:
+    """How many times the ratings, or the raters, would settle it; None where none of them would."""
+    steps = np.geomspace(1.0, MOST_TIMES, 120)
+    halves = np.array([half_widths(spread, alpha=alpha, **{kind: step})[0] for step in steps])
+    enough = np.logical_or(*is_settled(np.full(len(steps), value), halves, margin))
+    return float(steps[int(np.argmax(enough))]) if enough.any() else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Width:
+    """Half an interval, in parts of 1, now and once all that is planned is rated."""
+
+    now: float
+    at_end: float
+
+
+def width_so_far(ratings: CrossedRatings, planned: int) -> Width | None:
+    """What ratings have bought: the mean over pairs of models, so that nobody learns which is ahead.
+
+    Of one model it is the interval of its share. `planned` counts all ratings of the plan. None while too few
+    have rated to tell.
+    """
+    if ratings.speaks_for == "people" and len(np.unique(ratings.rater)) < LEAST_RATERS:
+        return None
+    done = max(1, len(ratings.value))
+    if len(models := np.unique(ratings.model).tolist()) == 1:
+        models, ratings = ["", *models], ratings.beside_none()
+    pairs = list(combinations(models, 2))
+    times = max(1.0, planned / done)
+    widths = [
+        [half_widths(spread, alpha=ALPHA / len(pairs), times=each)[0] for each in (1.0, times)]
+        for spread in (ratings.spread(*pair) for pair in pairs)
+    ]
+    now, at_end = np.mean(widths, axis=0) if widths else (math.nan, math.nan)
+    return Width(now=float(now), at_end=float(at_end)) if math.isfinite(now + at_end) else None
