@@ -1,0 +1,258 @@
+"""Which replies to rate next: drawn with known chances, so that weights of 1 / chance leave no bias.
+
+Models that nobody rated yet come first: each rater gets their replies to prompts that he or she has read
+already, so that all models are seen on the same prompts. Else further prompts are drawn, all models' replies
+to each. With a judge's run they come from strata of its Good share, most from strata where single ratings
+vary most by what the judge says (Neyman 1934): there a rating tells most. Within a stratum all prompts have
+had the same chance, which is how many of them are drawn of how many there are; it grows with every draw, for
+those drawn before too.
+"""
+
+import random
+import secrets
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, Final
+
+from data.errors import UserError
+from data.records import LABELS, Exchange, Judgment
+from rating.plan import Item, Plan, Rater, blind_text, columns_of_models, named_models
+
+STRATA: Final = 3
+LEAST_IN_STRATUM: Final = 4  # prompts; of fewer no strata are made
+LEAST_VARIANCE: Final = 0.05  # of a rating: judges are surer of single replies than they should be
+Row = tuple[Exchange, ...]  # all models' replies to one prompt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """The plan with more to rate, the texts that are new, and what was drawn, in a sentence."""
+
+    plan: Plan
+    texts: Mapping[str, Mapping[str, Any]]
+    says: str
+    notes: tuple[str, ...]
+
+
+def choose_next(
+    plan: Plan, pool: Sequence[Exchange], judgments: Sequence[Judgment] = (), *, each: int
+) -> Chosen:
+    """Give every rater about `each` replies more; `pool` is what the plan was drawn from, and new models'."""
+    known = {item.id for item in plan.items.values()}
+    if not known & {item.id for item in pool}:
+        raise UserError("rate next: none of these replies is in the plan; give the files it was drawn from")
+    # As many draws as there were seed the next.
+    rng = random.Random(f"{plan.seed}-{sum(len(rater.order) for rater in plan.raters.values())}")
+    models = {item.model for item in plan.items.values()}
+    unrated = {item.model for item in pool} - models
+    if unrated:
+        return _add_models(plan, pool, unrated, each, rng)
+    rows = _rows(plan, pool)
+    strata = _strata(rows, _good_shares(pool, judgments) if judgments else None)
+    return _add_prompts(plan, rows, strata, each, rng)
+
+
+def _rows(plan: Plan, pool: Sequence[Exchange]) -> list[Row]:
+    """The prompts that may be drawn, in the plan's own random order; those of anchors are not among them."""
+    columns, notes = columns_of_models(pool, plan.each, random.Random(plan.seed))
+    if notes:
+        raise UserError("rate next: models answered too few of the same prompts; draw a new plan")
+    anchors = {plan.items[key].id for key in plan.anchors}
+    return [row for row in zip(*columns, strict=True) if not anchors & {item.id for item in row}]
+
+
+def _good_shares(pool: Sequence[Exchange], judgments: Sequence[Judgment]) -> dict[str, float]:
+    """The judge's probability of Good by reply, or 1 and 0 where it gives labels only."""
+    judged = {
+        item.content: float(item.label == LABELS[-1])
+        if item.probabilities is None
+        else item.probabilities[LABELS[-1]]
+        for item in judgments
+        if item.unscored is None
+    }
+    found = {item.id: judged[item.content_digest] for item in pool if item.content_digest in judged}
+    if len(found) < len(pool) / 2:
+        raise UserError(
+            f"--run: it judged {len(found)} of these {len(pool)} replies; score the same files,"
+            " or leave --run out"
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Stratum:
+    """Prompts that have the same chance; `spread` is the standard deviation of a rating, by the judge."""
+
+    rows: Sequence[Row]
+    spread: float
+
+
+def _strata(rows: Sequence[Row], good: Mapping[str, float] | None) -> list[Stratum]:
+    """Prompts by the judge's mean share of Good, in parts of equal size; one part without a judge."""
+    if good is None or len(rows) < STRATA * LEAST_IN_STRATUM:
+        return [Stratum(rows, 1.0)]
+    middle = sum(good.values()) / len(good)
+
+    def shares(row: Row) -> list[float]:
+        return [good.get(item.id, middle) for item in row]
+
+    # Ties by id: the same files and run give the same strata again.
+    ordered = sorted(rows, key=lambda row: (sum(shares(row)), row[0].id))
+    ends = [len(rows) * part // STRATA for part in range(STRATA + 1)]
+    strata = []
+    for start, end in pairwise(ends):
+        part = ordered[start:end]
+        variances = [share * (1 - share) for row in part for share in shares(row)]
+        strata.append(Stratum(part, (LEAST_VARIANCE + sum(variances) / len(variances)) ** 0.5))
+    return strata
+
+
+def _add_prompts(
+    plan: Plan, rows: Sequence[Row], strata: Sequence[Stratum], each: int, rng: random.Random
+) -> Chosen:
+    taken = {item.id for item in plan.items.values()}
+    models = len(rows[0]) if rows else 1
+    wanted = max(len(strata), round(plan.people * each / models))
+    free = [[row for row in part.rows if not taken & {item.id for item in row}] for part in strata]
+    if not any(free):
+        raise UserError(
+            "rate next: every reply is in the plan already; ask more people with a new `rate plan`"
+        )
+    counts = _allocate([(len(part.rows), part.spread) for part in strata], list(map(len, free)), wanted)
+    new = [row for part, count in zip(free, counts, strict=True) for row in rng.sample(part, count)]
+    rng.shuffle(new)
+    keys = {item.id: secrets.token_hex(6) for row in new for item in row}
+    items = dict(plan.items) | {keys[item.id]: _item(item) for row in new for item in row}
+    drawn = taken | set(keys)
+    chances: dict[str, float] = {}
+    for part in strata:
+        _check_chances(plan, part)
+        for column in zip(*part.rows, strict=True):
+            share = sum(item.id in drawn for item in column) / len(column)
+            chances |= {item.id: share for item in column}
+    items = {key: replace(item, chance=chances.get(item.id, item.chance)) for key, item in items.items()}
+    added = {
+        token: [keys[item.id] for row in new[number :: plan.people] for item in row]
+        for number, token in enumerate(plan.raters)
+    }
+    told = sorted({round(chances[identity], 2) for identity in drawn if identity in chances})
+    spread = f"{told[0]:g}" if len(told) == 1 else f"{told[0]:g} to {told[-1]:g}"
+    by_judge = f", from {len(strata)} strata of the judge's score" if len(strata) > 1 else ""
+    return _chosen(
+        plan,
+        items,
+        added,
+        [item for row in new for item in row],
+        keys,
+        f"{len(new)} more prompts{by_judge}; chances are now {spread}",
+        rng,
+        notes=() if len(new) == wanted else (f"fewer than {each} for each person: no more prompts are left",),
+    )
+
+
+def _allocate(sizes: Sequence[tuple[int, float]], free: Sequence[int], wanted: int) -> list[int]:
+    """How many prompts to draw of each stratum: in all as their size times their spread, and one at least.
+
+    >>> _allocate([(100, 0.5), (100, 0.25)], [90, 90], 40)
+    [30, 10]
+    """
+    done = [size - left for (size, _), left in zip(sizes, free, strict=True)]
+    wanted = min(wanted, sum(free))
+    parts = [size * spread for size, spread in sizes]
+    counts = [0] * len(sizes)
+    for _ in range(wanted):
+        # The stratum that lacks most of its part; where nothing was drawn yet, first.
+        lacking = [
+            (done[at] + counts[at] > 0, (done[at] + counts[at]) / part, at)
+            for at, part in enumerate(parts)
+            if counts[at] < free[at]
+        ]
+        counts[min(lacking)[-1]] += 1
+    return counts
+
+
+def _check_chances(plan: Plan, part: Stratum) -> None:
+    """Within a stratum all had the same chance so far; else the strata are not those of the last draw."""
+    ids = {item.id for row in part.rows for item in row}
+    chances = Counter((item.model, round(item.chance, 9)) for item in plan.items.values() if item.id in ids)
+    if len(chances) > len({model for model, _ in chances}):
+        raise UserError(
+            "rate next: the last replies were drawn with another --run, or from other files; give those again"
+        )
+
+
+def _add_models(
+    plan: Plan, pool: Sequence[Exchange], unrated: set[str], each: int, rng: random.Random
+) -> Chosen:
+    """New models' replies to prompts that a rater has read already, by as many as `each` allows."""
+    replies: dict[str, dict[str, Exchange]] = {}
+    for item in rng.sample(pool, len(pool)):
+        if item.model in unrated:
+            replies.setdefault(item.prompt_digest, {})[item.model] = item
+    anchors, chance = set(plan.anchors), dict[str, float]()
+    read: dict[str, list[str]] = {}
+    for token, rater in plan.raters.items():
+        mine = {plan.items[key].prompt_key: plan.items[key].chance for key in set(rater.order) - anchors}
+        chance |= mine
+        read[token] = sorted(prompt for prompt in mine if len(replies.get(prompt, ())) == len(unrated))
+    there = sorted({prompt for prompts in read.values() for prompt in prompts})
+    if not there:
+        names = ", ".join(sorted(unrated))
+        raise UserError(f"rate next: {names} answered no prompt of the plan; draw a new plan with all models")
+    count = max(1, each // len(unrated))
+    # One order of prompts for all raters: how many are taken is then a share of all.
+    order = rng.sample(there, len(there))
+    most = max(map(len, read.values()))
+    share = min(1.0, count / most)
+    kept = set(order[: max(1, round(share * len(order)))])
+    share = len(kept) / len(order)
+    new = [item for prompt in sorted(kept) for item in replies[prompt].values()]
+    keys = {item.id: secrets.token_hex(6) for item in new}
+    items = dict(plan.items)
+    for item in new:
+        items[keys[item.id]] = replace(_item(item), chance=share * chance[item.prompt_digest])
+    added = {
+        token: [keys[item.id] for prompt in prompts if prompt in kept for item in replies[prompt].values()]
+        for token, prompts in read.items()
+    }
+    names = ", ".join(sorted(unrated))
+    return _chosen(
+        plan, items, added, new, keys, f"{names}: on {len(kept)} prompts that are in the plan", rng
+    )
+
+
+def _item(item: Exchange) -> Item:
+    return Item(
+        id=item.id,
+        model=item.model,
+        prompt_key=item.prompt_digest,
+        chance=1.0,
+        content_digest=item.content_digest,
+    )
+
+
+def _chosen(
+    plan: Plan,
+    items: Mapping[str, Item],
+    added: Mapping[str, list[str]],
+    new: Sequence[Exchange],
+    keys: Mapping[str, str],
+    says: str,
+    rng: random.Random,
+    notes: tuple[str, ...] = (),
+) -> Chosen:
+    raters = {
+        token: Rater(name=rater.name, order=(*rater.order, *rng.sample(added[token], len(added[token]))))
+        for token, rater in plan.raters.items()
+    }
+    models = {item.model for item in items.values()}
+    return Chosen(
+        plan=replace(
+            plan, items=items, raters=raters, each=max(len(rater.order) for rater in raters.values())
+        ),
+        texts={keys[item.id]: blind_text(item) for item in new},
+        says=says,
+        notes=(*notes, *named_models(new, models)),
+    )

@@ -1,0 +1,238 @@
+"""What comes back of a plan, checked and joined: ratings, and how far each rater agrees with himself."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from data.errors import UserError
+from data.files import disk_errors, replacing
+from data.judgments import position_on
+from data.rating_files.rating_words import as_label
+from data.records import LABELS, to_plain
+from data.storage import SUFFIXES
+from data.tables import BadRow, read_rows, write_rows
+from rating.handouts import ANSWERS, checksum, read_handed_back, sheet_row
+from rating.journal import Entry, read_journal
+from rating.plan import Plan, read_plan, read_texts
+
+RATINGS_FILE: Final = "ratings.jsonl"
+CONSISTENCY_FILE: Final = "consistency.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaterConsistency:
+    """What one rater said of the replies that came twice, and of those that everybody got, by their ids."""
+
+    rated: int
+    planned: int
+    repeats: Mapping[str, tuple[str, str]]
+    anchors: Mapping[str, str]
+
+    @property
+    def agrees_with_self(self) -> float | None:
+        """The share of repeated replies with the same label both times; None where nothing came twice yet."""
+        same = [first == again for first, again in self.repeats.values()]
+        return sum(same) / len(same) if same else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """With the agreement beside what it rests on."""
+        names = ("rated", "planned", "agrees_with_self", "repeats", "anchors")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """All ratings of a plan so far; `problems` name what was set aside, `again` counts what came twice."""
+
+    rows: Sequence[Mapping[str, Any]]
+    consistency: Mapping[str, RaterConsistency]
+    problems: Sequence[str]
+    again: int
+    changed: Sequence[str]
+
+    @property
+    def repeats(self) -> tuple[int, int]:
+        """Of all repeated replies how many got the same label both times, and how many there are."""
+        pairs = [pair for rater in self.consistency.values() for pair in rater.repeats.values()]
+        return sum(first == again for first, again in pairs), len(pairs)
+
+
+@dataclass
+class _Returned:
+    """Ratings by rater and place as they come in, the latest of each."""
+
+    plan: Plan
+    found: dict[str, dict[int, Entry]] = field(default_factory=lambda: defaultdict(dict))
+    problems: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    again: int = 0
+
+    def add(self, token: str, entry: Entry, where: str) -> None:
+        before = self.found[token].get(entry.place)
+        if before is None:
+            self.found[token][entry.place] = entry
+        elif before.label == entry.label:
+            self.again += 1
+        else:
+            # A sheet has no times: what is given later counts.
+            kept = before if before.at and entry.at and entry.at < before.at else entry
+            self.found[token][entry.place] = kept
+            who, number = self.plan.raters[token].name, entry.place + 1
+            said = f"{before.label} and {entry.label}; {kept.label} is kept, the later one"
+            self.changed.append(f"{where}: {who} rated number {number} {said}")
+
+
+def collect(folder: Path, files: Sequence[Path] = ()) -> Collected:
+    """Join the journal of a plan and the files handed back, in any order and however often they come."""
+    plan, texts = read_plan(folder), read_texts(folder)
+    returned = _Returned(plan)
+    for token, entry in read_journal(folder, plan):
+        if entry.label is None:
+            returned.found[token].pop(entry.place, None)
+        else:
+            returned.found[token][entry.place] = entry
+    for path in files:
+        _read_file(path, texts, returned)
+    rows = [rating_row(plan, token, entry) for token, entry in _kept(returned)]
+    consistency = {
+        rater.name: _consistency(plan, token, returned.found.get(token, {}))
+        for token, rater in plan.raters.items()
+    }
+    return Collected(
+        rows=rows,
+        consistency=consistency,
+        problems=returned.problems,
+        again=returned.again,
+        changed=returned.changed,
+    )
+
+
+def _kept(returned: _Returned) -> Iterator[tuple[str, Entry]]:
+    """The ratings that count: not those of anchors and repeats, by rater and place."""
+    plan = returned.plan
+    for token, rater in plan.raters.items():
+        for place, entry in sorted(returned.found.get(token, {}).items()):
+            if rater.order[place] not in plan.anchors and not plan.is_repeat(token, place):
+                yield token, entry
+
+
+def rating_row(plan: Plan, token: str, entry: Entry) -> dict[str, Any]:
+    """A rating as ratings.jsonl has it."""
+    rater = plan.raters[token]
+    item = plan.items[rater.order[entry.place]]
+    row: dict[str, Any] = {"id": item.id, "rater": rater.name, "rating": entry.label, "model": item.model}
+    row |= {"prompt_key": item.prompt_key, "chance": item.chance, "place": entry.place}
+    row |= {"content_digest": item.content_digest} if item.content_digest else {}
+    return row | ({"reason": entry.reason} if entry.reason else {})
+
+
+def _consistency(plan: Plan, token: str, found: Mapping[int, Entry]) -> RaterConsistency:
+    order = plan.raters[token].order
+    labels = {place: entry.label or "" for place, entry in found.items()}
+    repeats = {
+        plan.items[key].id: (labels[first], labels[place])
+        for place, key in enumerate(order)
+        if (first := order.index(key)) != place and place in labels and first in labels
+    }
+    anchors = {
+        plan.items[order[place]].id: label
+        for place, label in sorted(labels.items())
+        if order[place] in plan.anchors
+    }
+    return RaterConsistency(rated=len(found), planned=len(order), repeats=repeats, anchors=anchors)
+
+
+def _read_file(path: Path, texts: Mapping[str, Mapping[str, Any]], returned: _Returned) -> None:
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
+    if path.suffix.lower() in SUFFIXES and path.suffix.lower() != ".json":  # as a page saves ratings
+        return _read_sheet(path, texts, returned)
+    handed = read_handed_back(path)
+    if handed is None:
+        return returned.problems.append(f"{path}: neither a file that a rating page saved nor a sheet")
+    plan, token, rows = returned.plan, handed["token"], handed["ratings"]
+    if token not in plan.raters:
+        return returned.problems.append(f"{path}: of another plan: no rater here has its token")
+    order = plan.raters[token].order
+    try:
+        if checksum(token, rows) != handed["checksum"]:
+            raise ValueError("edited after it was saved")
+        for row in rows:
+            if order[row["place"]] != row["key"] or row["label"] not in LABELS or row["place"] < 0:
+                raise ValueError(f"no such reply in the plan, or no label: {str(row)[:80]}")
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+        why = str(error) if type(error) is ValueError else "it lacks what such a file has"
+        who = plan.raters[token].name
+        return returned.problems.append(f"{path}: {why}; ask {who} to save the file again")
+    for row in rows:
+        entry = Entry(
+            place=row["place"], label=row["label"], reason=row.get("reason", ""), at=str(row.get("at", ""))
+        )
+        returned.add(token, entry, str(path))
+
+
+def _read_sheet(path: Path, texts: Mapping[str, Mapping[str, Any]], returned: _Returned) -> None:
+    plan, has_any = returned.plan, False
+
+    def set_aside(bad: BadRow) -> None:
+        returned.problems.append(str(bad))
+
+    for line, row in read_rows(path, on_bad=set_aside):
+        here = f"{path.name}:{line}"
+        has_any |= "task" in row
+        token, _, rest = str(row.get("task", "")).strip().partition("-")
+        number, _, key = rest.partition("-")
+        if token not in plan.raters or not number.isdigit() or int(number) >= len(plan.raters[token].order):
+            returned.problems.append(f"{here}: task: not one of this plan")
+            continue
+        place = int(number)
+        if plan.raters[token].order[place] != key:
+            returned.problems.append(f"{here}: task: edited: the plan has no such reply there")
+            continue
+        sent = sheet_row(plan, texts, token, place)
+        edited = [
+            name for name in ("prompt", "response") if name in row and not _is_same(row[name], sent[name])
+        ]
+        if edited:
+            returned.problems.append(f"{here}: {edited[0]}: edited: not the text that was to be rated")
+            continue
+        said = row.get(ANSWERS[0])
+        if said is None or not str(said).strip():
+            continue  # not rated yet
+        position = position_on(as_label(said), LABELS)
+        if position is None or position != int(position):
+            returned.problems.append(
+                f"{here}: rating: {str(said)[:40]!r} is none of {', '.join(LABELS)} or 1 to 3"
+            )
+            continue
+        reason = str(row.get(ANSWERS[1]) or "").strip()
+        returned.add(token, Entry(place=place, label=LABELS[int(position) - 1], reason=reason), here)
+    if not has_any:
+        returned.problems.append(
+            f"{path}: no column `task`; hand back the sheet of `rate export` with all columns"
+        )
+
+
+def _is_same(one: Any, other: str) -> bool:
+    """Whether two cells hold the same words: spreadsheets change blanks and ends of lines."""
+    return str(one).lstrip("'").split() == other.lstrip("'").split()
+
+
+def count_collected(folder: Path) -> int:
+    """How many ratings were joined and written already."""
+    place = folder / RATINGS_FILE
+    return sum(1 for _ in read_rows(place)) if place.exists() else 0
+
+
+def write_collected(collected: Collected, folder: Path) -> tuple[Path, Path]:
+    """Write ratings and consistency into the plan's folder."""
+    ratings, consistency = folder / RATINGS_FILE, folder / CONSISTENCY_FILE
+    write_rows(ratings, collected.rows)
+    same, pairs = collected.repeats
+    told = {"repeated": pairs, "same": same, "raters": to_plain(collected.consistency)}
+    with disk_errors(consistency), replacing(consistency) as partial:
+        partial.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return ratings, consistency

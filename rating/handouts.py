@@ -1,0 +1,104 @@
+"""What raters without a server get: one HTML file each, or sheets for spreadsheets and crowd platforms."""
+
+import json
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+from data.files import disk_errors, replacing
+from data.tables import write_text
+from rating.plan import Plan
+from rating.rating_page import rating_page
+
+ANSWERS: Final = ("rating", "reason")  # the columns that raters fill in
+
+
+def write_pages(plan: Plan, texts: Mapping[str, Mapping[str, Any]], folder: Path) -> list[Path]:
+    """One file a rater, named by number; it needs no network and no server."""
+    written = []
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for token, rater in plan.raters.items():
+            items = [{"key": key, **texts[key]} for key in rater.order]
+            given = {"server": False, "token": token, "rater": rater.name, "items": items}
+            path = folder / f"{rater.name}.html"
+            with replacing(path) as partial:
+                # From the token, which no author of a reply can know: the same plan gives the same file.
+                nonce = sha256(f"page {token}".encode()).hexdigest()
+                partial.write_text(rating_page(given, nonce), encoding="utf-8")
+            written.append(path)
+    return written
+
+
+def write_sheets(plan: Plan, texts: Mapping[str, Mapping[str, Any]], place: Path) -> list[Path]:
+    """One CSV for all raters, or, where `place` is no .csv, a folder with one for each."""
+    sheets = {
+        rater.name: [sheet_row(plan, texts, token, at) for at in range(len(rater.order))]
+        for token, rater in plan.raters.items()
+    }
+    if place.suffix.lower() == ".csv":
+        _write_sheet(place, [row for rows in sheets.values() for row in rows])
+        return [place]
+    written = [place / f"{name}.csv" for name in sheets]
+    for path, rows in zip(written, sheets.values(), strict=True):
+        _write_sheet(path, rows)
+    return written
+
+
+def sheet_row(plan: Plan, texts: Mapping[str, Mapping[str, Any]], token: str, place: int) -> dict[str, str]:
+    """One line of a sheet; every line has every column, in this order."""
+    rater = plan.raters[token]
+    text = texts[rater.order[place]]
+    turns = [
+        f"{'Answer' if turn['answers'] else 'Message'}: {turn['text']}" for turn in text.get("context", ())
+    ]
+    shown = {
+        "situation": text.get("situation", ""),
+        "earlier": "\n".join(turns),
+        "prompt": text["prompt"],
+        "response": text["response"],
+    }
+    return {
+        "rater": rater.name,
+        "number": str(place + 1),
+        "task": f"{token}-{place}-{rater.order[place]}",
+        **shown,
+        **dict.fromkeys(ANSWERS, ""),
+    }
+
+
+def _write_sheet(path: Path, rows: Sequence[dict[str, str]]) -> None:
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # With a mark in front, by which spreadsheets know UTF-8.
+        with (
+            replacing(path) as partial,
+            partial.open("w", encoding="utf-8-sig", errors="replace", newline="") as out,
+        ):
+            write_text(out, rows, suffix=".csv", line_end="\r\n")
+
+
+def checksum(token: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """The sum that the page puts into the file it hands back, by which an edited file is known (FNV-1a).
+
+    >>> checksum("ab", [{"place": 0, "key": "k", "label": "Good"}])
+    '1a156519'
+    """
+    lines = [
+        "\t".join(str(part) for part in (row["place"], row["key"], row["label"], row.get("reason", "")))
+        for row in rows
+    ]
+    found = 0x811C9DC5
+    for byte in "\n".join([token, *lines]).encode("utf-8", "replace"):
+        found = (found ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return f"{found:08x}"
+
+
+def read_handed_back(path: Path) -> dict[str, Any] | None:
+    """The file that a page handed back; None where it is none."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and {"token", "ratings", "checksum"} <= set(found) else None

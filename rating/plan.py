@@ -1,0 +1,275 @@
+"""A rating plan: which replies each person rates, drawn so that all models are seen alike; and its folder.
+
+Replies stand in a row: prompt after prompt in random order, and for each prompt every model, the models
+always in the same order. Each person takes the next stretch of that row, and at its end it begins again. So
+nobody's counts of models differ by more than one, a person sees all models on the same prompts but for a
+prompt cut at either end, and no reply is rated twice before all were rated once.
+"""
+
+import json
+import random
+import re
+import secrets
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from data.errors import UserError
+from data.files import disk_errors, replacing
+from data.records import ANSWERING, Exchange, to_plain
+from data.tables import read_rows, validate, write_rows
+
+PLAN_FILE: Final = "plan.json"
+TEXTS_FILE: Final = "texts.jsonl"
+FORMAT: Final = 1
+ANCHORS: Final = 2  # replies that everybody rates
+REPEATS: Final = 1  # replies that a person rates twice
+LEAST_EACH: Final = 5  # so that checks are not all that a person rates
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """A reply of the plan; `chance` is the probability with which it was drawn."""
+
+    id: str
+    model: str
+    prompt_key: str
+    chance: float
+    content_digest: str = ""  # ids of rows without one depend on which files are read together
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rater:
+    """Who rates, and the keys of the replies in the order they are shown; a repeated one twice."""
+
+    name: str
+    order: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is rated by whom: raters by a token nobody can guess, replies by a key that says nothing.
+
+    `source_words` are the files the replies came from, with the options that name their columns.
+    """
+
+    seed: int
+    people: int
+    each: int
+    items: Mapping[str, Item]
+    raters: Mapping[str, Rater]
+    anchors: tuple[str, ...] = ()
+    source_words: tuple[str, ...] = ()
+    format: int = FORMAT
+
+    def is_repeat(self, token: str, place: int) -> bool:
+        """Whether the reply at this place was shown to this rater before."""
+        order = self.raters[token].order
+        return order[place] in order[:place]
+
+    def count_design(self) -> int:
+        """How many ratings the plan asks for, without those that only tell how consistent people are."""
+        return sum(len(set(rater.order) - set(self.anchors)) for rater in self.raters.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """A plan, what raters read of each reply by its key, and what its maker should know."""
+
+    plan: Plan
+    texts: Mapping[str, Mapping[str, Any]]
+    notes: tuple[str, ...]
+
+
+Columns = list[list[Exchange]]  # by model; in the crossed case row by row replies to one prompt
+
+
+def draw_plan(
+    exchanges: Iterable[Exchange], *, people: int, each: int, seed: int, source_words: Sequence[str] = ()
+) -> Drawn:
+    """Draw who rates which replies; `each` counts the anchors and the repeat too."""
+    if each < LEAST_EACH:
+        raise UserError(f"--each {each}: three of them are checks; ask for {LEAST_EACH} or more")
+    rng, pool = random.Random(seed), list(exchanges)
+    if not pool:
+        raise UserError("nothing to rate: the files hold no reply")
+    columns, notes = columns_of_models(pool, each, rng)
+    models, size = len(columns), sum(map(len, columns))
+    least = min(map(len, columns))
+    anchors, kept = _take_anchors(columns, each, rng)
+    share = min(each - REPEATS - len(anchors), models * min(map(len, kept)))
+    if share + REPEATS + len(anchors) < each:
+        few = columns[[len(column) for column in columns].index(least)][0].model
+        why = f"{few!r} has {least} to choose from" if models > 1 else f"there are {least}"
+        notes.append(f"each person gets {share + REPEATS + len(anchors)} replies, not {each}: {why}")
+    keys = {id(item): secrets.token_hex(6) for item in pool}
+    shares = [[keys[id(item)] for item in taken] for taken in _deal(kept, people, share)]
+    shown = [keys[id(item)] for item in anchors]
+    drawn = set(shown).union(*shares)
+    chances = _chances(columns, kept, people * share, anchors)
+    taken = [item for item in pool if keys[id(item)] in drawn]
+    plan = Plan(
+        seed=seed,
+        people=people,
+        each=each,
+        items={
+            keys[id(item)]: Item(
+                id=item.id,
+                model=item.model,
+                prompt_key=item.prompt_digest,
+                chance=chances[id(item)],
+                content_digest=item.content_digest,
+            )
+            for item in rng.sample(taken, len(taken))
+        },
+        raters={
+            secrets.token_hex(16): Rater(name=f"rater-{number}", order=_order(mine, shown, rng))
+            for number, mine in enumerate(shares, start=1)
+        },
+        anchors=tuple(shown),
+        source_words=tuple(source_words),
+    )
+    by_key = {keys[id(item)]: item for item in taken}
+    notes += named_models(taken, {item.model for item in pool})
+    if size < len(pool):
+        notes.append(
+            f"{len(pool) - size} of {len(pool)} replies are left out: not all models answered their prompts"
+        )
+    return Drawn(plan=plan, texts={key: blind_text(by_key[key]) for key in plan.items}, notes=tuple(notes))
+
+
+def columns_of_models(pool: Sequence[Exchange], each: int, rng: random.Random) -> tuple[Columns, list[str]]:
+    """The replies by model; row by row to the same prompt, where models have enough prompts in common."""
+    by_prompt: dict[tuple[str, ...], dict[str, list[Exchange]]] = defaultdict(lambda: defaultdict(list))
+    for item in pool:
+        said = (turn.text for turn in item.dialogue if not _is_answer(turn.speaker, item))
+        by_prompt[item.prompt, *said][item.model].append(item)
+    models = sorted({item.model for item in pool})
+    rng.shuffle(models)
+    rows = []
+    for replies in by_prompt.values():
+        # Where models answered a prompt several times, first answers stand beside first answers.
+        shuffled = [rng.sample(replies.get(model, []), len(replies.get(model, []))) for model in models]
+        rows += list(zip(*shuffled, strict=False))
+    rng.shuffle(rows)
+    shared = len(rows) * len(models)
+    if shared >= min(each - REPEATS, len(pool)):
+        return [list(column) for column in zip(*rows, strict=True)], []
+    by_model = [[item for item in pool if item.model == model] for model in models]
+    note = "models answered too few of the same prompts: people see all models, and not on the same prompts"
+    return [rng.sample(column, len(column)) for column in by_model], [note] if len(models) > 1 else []
+
+
+def _take_anchors(columns: Columns, each: int, rng: random.Random) -> tuple[list[Exchange], Columns]:
+    """Anchors of one prompt, or of two where there is one model, and the columns without that prompt.
+
+    Where a person can rate everything, every reply is an anchor already.
+    """
+    rows = -(-ANCHORS // len(columns))
+    if sum(map(len, columns)) <= each - REPEATS or min(map(len, columns)) <= rows:
+        return [], columns
+    taken = [item for column in columns for item in column[:rows]]
+    return rng.sample(taken, ANCHORS), [column[rows:] for column in columns]
+
+
+def _deal(columns: Columns, people: int, share: int) -> list[list[Exchange]]:
+    """Give everybody the next `share` of the row, round and round."""
+    models = len(columns)
+
+    def at(place: int) -> Exchange:
+        column = columns[place % models]
+        return column[place // models % len(column)]
+
+    return [[at(place) for place in range(who * share, (who + 1) * share)] for who in range(people)]
+
+
+def _chances(columns: Columns, kept: Columns, ratings: int, anchors: Sequence[Exchange]) -> dict[int, float]:
+    """The probability that a reply is drawn: all replies of a model have the same, by the order of chance."""
+    chances: dict[int, float] = {}
+    chosen = {id(item) for item in anchors}
+    for whole, column in zip(columns, kept, strict=True):
+        dealt = len(column) / len(whole) * min(1.0, ratings / len(columns) / len(column))
+        shown = len(anchors) / len(columns) / len(whole)
+        chances |= {id(item): shown if id(item) in chosen else dealt for item in whole}
+    return chances
+
+
+def _order(mine: Sequence[str], anchors: Sequence[str], rng: random.Random) -> tuple[str, ...]:
+    """A rater's replies at random, one of the first third once more in the last third."""
+    order = rng.sample([*mine, *anchors], len(mine) + len(anchors))
+    early = [key for key in order[: max(1, len(order) // 3)] if key not in anchors] or list(mine)
+    order.insert(rng.randint(len(order) - len(order) // 3, len(order)), rng.choice(early))
+    return tuple(order)
+
+
+def _is_answer(speaker: str, item: Exchange) -> bool:
+    name = speaker.strip().casefold()
+    return name in ANSWERING or name == item.model.strip().casefold()
+
+
+def blind_text(item: Exchange) -> dict[str, Any]:
+    """What a rater reads: no id, no model, and no name of a speaker."""
+    turns = [{"answers": _is_answer(turn.speaker, item), "text": turn.text} for turn in item.dialogue]
+    shown = {"situation": item.situation, "context": turns, "prompt": item.prompt, "response": item.response}
+    return {name: value for name, value in shown.items() if value}
+
+
+def named_models(taken: Sequence[Exchange], models: set[str]) -> list[str]:
+    """Replies that name a model in their own words; short names are words of their own."""
+    names = [re.escape(name) for name in models if len(name) > 3]
+    if not names:
+        return []
+    named = re.compile(rf"(?<!\w)(?:{'|'.join(names)})(?!\w)", re.IGNORECASE)
+    leaks = [item for item in taken if named.search(item.response)]
+    if not leaks:
+        return []
+    first = f"the first is {leaks[0].id!r}"
+    return [f"{len(leaks)} replies name a model in their own words, and raters will read it; {first}"]
+
+
+def write_plan(drawn: Drawn, folder: Path) -> None:
+    """Write a plan's folder; the plan last, so that its presence means that the folder is whole."""
+    place = folder / PLAN_FILE
+    if place.exists():
+        raise UserError(
+            f"{folder}: there is a plan already, and ratings may rest on it; name another with --out"
+        )
+    replace_plan(drawn.plan, drawn.texts, folder)
+
+
+def replace_plan(plan: Plan, texts: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
+    """Write a plan over the one that is there, if any: its texts first."""
+    place = folder / PLAN_FILE
+    write_rows(folder / TEXTS_FILE, ({"key": key, **text} for key, text in texts.items()))
+    with disk_errors(place), replacing(place) as partial:
+        partial.write_text(json.dumps(to_plain(plan), indent=1) + "\n", encoding="utf-8")
+
+
+def read_plan(folder: Path) -> Plan:
+    """The plan in a folder."""
+    place = folder / PLAN_FILE
+    try:
+        table = json.loads(place.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{folder}: no plan here; `rate plan` makes one") from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{place}: not a plan: {error}") from error
+    if isinstance(table, dict) and table.get("format") != FORMAT:
+        raise UserError(f"{place}: a plan of format {table.get('format')!r}; this version reads {FORMAT}")
+    plan = validate(Plan, table, str(place))
+    for rater in plan.raters.values():
+        if unknown := set(rater.order) - set(plan.items):
+            raise UserError(f"{place}: {rater.name}: no item has the key {min(unknown)!r}")
+    return plan
+
+
+def read_texts(folder: Path) -> dict[str, dict[str, Any]]:
+    """What raters read of each reply, by its key."""
+    return {str(row.pop("key")): row for _, row in read_rows(folder / TEXTS_FILE)}
+
+
+def count_models(plan: Plan, token: str) -> Counter[str]:
+    """How often a rater sees each model, without anchors and repeats."""
+    return Counter(plan.items[key].model for key in set(plan.raters[token].order) - set(plan.anchors))

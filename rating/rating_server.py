@@ -1,0 +1,147 @@
+"""The rating page over HTTP: a link for each rater, and ratings on the disk before they are answered."""
+
+import secrets
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import Field
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, Response
+
+from data.records import LABELS
+from data.tables import to_json
+from rating.journal import LONGEST_REASON, Conflict, Entry, Journal, lock_plan
+from rating.plan import read_plan, read_texts
+from rating.rating_page import rating_page
+from rating.so_far import width_so_far
+from server.guard import Guard
+from server.http_errors import Refused, send_refused
+from server.requests import StrictModel, StrictRoute
+
+POLICY: Final = (
+    "default-src 'none'; script-src 'nonce-{0}'; style-src 'nonce-{0}'; connect-src 'self'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+MAX_BODY: Final = 64 * 1024
+ASK_FOR_LINK: Final = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<meta name="color-scheme" content="light dark"><title>Rate replies</title>
+</head>
+<body><main>
+<h1>Open the link you were sent</h1>
+<p>Everybody who rates has a link of their own. Ask whoever runs this page for yours.</p>
+</main></body>
+</html>"""
+
+
+class Act(StrictModel):
+    """What a page sends: the `n`-th act at a place, a label or, to take one back, none."""
+
+    place: int = Field(ge=0)
+    key: str
+    n: int = Field(ge=1)
+    label: str | None
+    reason: str = Field(default="", max_length=LONGEST_REASON)
+
+
+class RatingService:
+    """The plan, its texts and its journal."""
+
+    def __init__(self, folder: Path) -> None:
+        self.plan, self.texts = read_plan(folder), read_texts(folder)
+        self.journal = Journal(folder, self.plan)
+        self._bought: tuple[int, str] = (-1, "")
+
+    def state(self, token: str) -> dict[str, Any]:
+        """What a page needs to start or to go on: the rater's replies in order, and what became of each."""
+        order = self.plan.raters[token].order
+        acts = [
+            {"place": place, "n": count, "label": last.label, "reason": last.reason}
+            for place, (count, last) in sorted(self.journal.acts_of(token).items())
+        ]
+        items = [{"key": key, **self.texts[key]} for key in order]
+        return {"items": items, "acts": acts, "bought": self.bought()}
+
+    def record(self, token: str, act: Act) -> None:
+        """Check an act and put it on the disk."""
+        order = self.plan.raters[token].order
+        if act.place >= len(order) or order[act.place] != act.key:
+            raise Refused(400, "place: no such reply in this plan; load the page again", param="place")
+        if act.label not in (*LABELS, None):
+            raise Refused(400, f"label: one of {', '.join(LABELS)}", param="label")
+        self.journal.record(token, act.key, act.n, Entry(place=act.place, label=act.label, reason=act.reason))
+
+    def bought(self) -> str:
+        """Say how wide the interval is by all ratings so far; anew only once some have come."""
+        ratings = self.journal.ratings()
+        known, says = self._bought
+        if known < 0 or abs(len(ratings) - known) >= max(1, self.plan.count_design() // 50):
+            width = width_so_far(self.plan, ratings)
+            total = sum(len(rater.order) for rater in self.plan.raters.values())
+            says = ""
+            if width is not None:
+                now, at_end = 100 * width.now, 100 * width.at_end
+                says = f"All together: {len(ratings)} of {total}; the interval is now ±{now:.0f} points, "
+                says += f"at {total} about ±{at_end:.0f}."
+            self._bought = len(ratings), says
+        return says
+
+
+def make_rating_app(
+    folder: Path, *, hosts: frozenset[str] | None, on_ready: Callable[[], None] = lambda: None
+) -> FastAPI:
+    """Make the server of a plan as an ASGI application; the tokens in the links are the keys to it."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        with lock_plan(folder):
+            app.state.service = RatingService(folder)
+            on_ready()
+            yield
+            app.state.service.journal.close()
+
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False, lifespan=lifespan)
+    app.router.route_class = StrictRoute
+    app.state.max_body = MAX_BODY
+    app.add_middleware(Guard, hosts=hosts, key="", metrics=None)
+    for kind in (Refused, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, send_refused)
+
+    def service_of(request: Request, token: str) -> RatingService:
+        service: RatingService = request.app.state.service
+        if token not in service.plan.raters:
+            raise Refused(404, "no such link in this plan")
+        return service
+
+    @app.get("/")
+    def ask_for_link() -> Response:
+        return HTMLResponse(ASK_FOR_LINK, headers={"Content-Security-Policy": "default-src 'none'"})
+
+    @app.get("/r/{token}")
+    def page(request: Request, token: str) -> Response:
+        if token not in request.app.state.service.plan.raters:
+            return HTMLResponse(ASK_FOR_LINK, 404, headers={"Content-Security-Policy": "default-src 'none'"})
+        nonce = secrets.token_urlsafe(16)
+        html = rating_page({"server": True, "token": token}, nonce)
+        return HTMLResponse(html, headers={"Content-Security-Policy": POLICY.format(nonce)})
+
+    @app.get("/r/{token}/state")
+    def state(request: Request, token: str) -> Response:
+        return Response(to_json(service_of(request, token).state(token)), media_type="application/json")
+
+    @app.post("/r/{token}/ratings")
+    def rate(request: Request, token: str, act: Act) -> Response:
+        service = service_of(request, token)
+        try:
+            service.record(token, act)
+        except Conflict:
+            return Response(to_json(service.state(token)), 409, media_type="application/json")
+        return Response(to_json({"bought": service.bought()}), media_type="application/json")
+
+    return app
