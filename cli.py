@@ -1,37 +1,53 @@
 """Find the command, and turn errors into words and an exit code."""
 
 import errno
+import sys
 from importlib import import_module
 from typing import Any
 
 import click
 
 from data.errors import Interrupted, UserError, install_hint
+from data.text import printable_lines
 
 VERSION = "0.1.0"
 # The values are paths, so that a command loads only what it needs.
-COMMANDS = {
-    "score": "commands.score:score",
-    "calibrate": "commands.calibrate:calibrate",
-    "compare": "commands.compare:compare",
-    "respond": "commands.respond:respond",
-    "nightly": "commands.nightly:nightly",
-    "history": "commands.nightly:history",
-    "dashboard": "commands.nightly:dashboard",
-    "align": "commands.align:align",
-    "import": "commands.import_data:import_",
-    "train": "commands.train:train",
-    "optimize": "commands.train:optimize",
-    "stack": "commands.train:stack",
-    "serve": "commands.serve:serve",
-    "doctor": "commands.doctor:doctor",
-    "completion": "commands.doctor:completion",
+GROUPS = {
+    "Judge replies": {
+        "score": "commands.score:score",
+        "compare": "commands.compare:compare",
+        "respond": "commands.respond:respond",
+    },
+    "Check the judge": {
+        "rate": "commands.rate:rate",
+        "calibrate": "commands.calibrate:calibrate",
+        "doctor": "commands.doctor:doctor",
+        "evidence": "commands.evidence:evidence",
+    },
+    "Every night": {
+        "nightly": "commands.nightly:nightly",
+        "dashboard": "commands.nightly:dashboard",
+        "history": "commands.nightly:history",
+    },
+    "Make judges": {
+        "train": "commands.train:train",
+        "optimize": "commands.train:optimize",
+        "stack": "commands.train:stack",
+    },
+    "Other": {
+        "import": "commands.import_data:import_",
+        "serve": "commands.serve:serve",
+        "align": "commands.align:align",
+        "completion": "commands.doctor:completion",
+    },
 }
+COMMANDS = {name: path for group in GROUPS.values() for name, path in group.items()}
 EXTRAS = {  # what each extra of pyproject.toml brings that a command may miss
     "calibrate": ("scipy", "sklearn", "krippendorff", "jinja2"),
     "nightly": ("sqlalchemy", "plotly", "openpyxl", "psycopg"),
     "prompted": ("dspy", "optuna", "gepa"),
     "serve": ("fastapi", "uvicorn", "prometheus_client"),
+    "parquet": ("pyarrow",),
     "ray": ("ray",),
 }
 
@@ -39,8 +55,26 @@ EXTRAS = {  # what each extra of pyproject.toml brings that a command may miss
 class Commands(click.Group):
     """Commands by name, and the one place where errors become words and an exit code; bugs keep theirs."""
 
+    def main(self, *args: Any, **settings: Any) -> Any:
+        if sys.platform == "win32":
+            # Run folders and histories are kept whole by file locks that only POSIX systems have.
+            sys.exit("error: empathy-judge does not run on Windows; use WSL, or a server that runs it")
+        return super().main(*args, **settings)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        wide = max(map(len, COMMANDS))
+        for title, group in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [
+                        (f"{name:<{wide}}", command.get_short_help_str(formatter.width))
+                        for name in group
+                        if (command := self.get_command(ctx, name))
+                    ]
+                )
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
@@ -64,7 +98,7 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except UserError as error:
-            click.echo(f"error: {error}", err=True)
+            click.echo(f"error: {printable_lines(str(error))}", err=True)
             raise click.exceptions.Exit(error.exit_code) from error
         except OSError as error:
             if error.errno == errno.EPIPE:
@@ -72,7 +106,7 @@ class Commands(click.Group):
             from data.files import explain
 
             place = f"{error.filename}: " if error.filename else ""
-            click.echo(f"error: {place}{explain(error)}", err=True)
+            click.echo(f"error: {printable_lines(place + explain(error))}", err=True)
             raise click.exceptions.Exit(5) from error
         except ModuleNotFoundError as error:
             extra = next((extra for extra, names in EXTRAS.items() if error.name in names), None)
@@ -106,11 +140,12 @@ def show_version(ctx: click.Context, option: click.Parameter, is_asked: bool) ->
     help="Say which this is.",
 )
 def main() -> None:
-    """Rate how empathetic replies are the way a crowd would.
+    """Rate how empathetic replies are, the way a crowd would.
 
     \b
-    Example:
+    Examples:
       empathy-judge score responses.jsonl
+      empathy-judge score --help
     """
 
 

@@ -6,13 +6,22 @@ from typing import Any
 
 import click
 
+from commands.shared.next_step import say_next
 from commands.shared.options import FILE, interruptible, model_options
 from data.text import printable
 
 
 @click.group()
 def align() -> None:
-    """How a model's own reported feelings shift, held against people's (EmotionBench)."""
+    """Ask a model how it would feel, and hold that against people.
+
+    This is EmotionBench: questionnaires about feelings, filled in by default and with a situation in mind.
+
+    \b
+    Examples:
+      empathy-judge align run --base-url http://127.0.0.1:8000/v1 --model llama --orders 3 --per-factor 1
+      empathy-judge align report alignments/llama-PANAS-1a2b3c4d
+    """
 
 
 @align.command("run")
@@ -49,10 +58,11 @@ def align() -> None:
 @click.option("--max-cost", type=click.FloatRange(min=0), help="Spend no more than this now, in USD.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
 def align_run(*, out: Path | None, max_cost: float | None, as_json: bool, **options: Any) -> None:
-    """Have a model fill in a questionnaire by default and with each situation in mind.
+    """Have a model fill in a questionnaire of feelings.
 
-    PANAS and 108 situations are built in; the other scales' items are read from your copy of the benchmark.
-    The same command takes an interrupted run up again and asks for nothing twice.
+    It does so by default and with each situation in mind. PANAS and 108 situations are built in; the other
+    scales' items are read from your copy of the benchmark. The same command takes an interrupted run up again
+    and asks for nothing twice.
 
     \b
     Examples:
@@ -96,6 +106,8 @@ def align_run(*, out: Path | None, max_cost: float | None, as_json: bool, **opti
         for line in lines:
             print(printable(line))
     check_filled(run)
+    if not as_json:
+        say_next("to hold these feelings against people's", "align", "report", run.folder)
 
 
 @align.command("import")
@@ -103,9 +115,10 @@ def align_run(*, out: Path | None, max_cost: float | None, as_json: bool, **opti
 @click.option("--out", type=FILE, default=Path("sheets.jsonl"), show_default=True, help="The sheets' file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
 def align_import(files: tuple[Path, ...], out: Path, as_json: bool) -> None:
-    """Turn results files of EmotionBench into sheets; what they lack is counted.
+    """Turn results files of EmotionBench into filled-in sheets.
 
-    FILES are *-testing.csv files of models, the crowd's crowd.xlsx and the leaderboard's data.json.
+    What they lack is counted. FILES are *-testing.csv files of models, the crowd's crowd.xlsx and the
+    leaderboard's data.json.
 
     \b
     Example:
@@ -121,6 +134,7 @@ def align_import(files: tuple[Path, ...], out: Path, as_json: bool) -> None:
         told = ", ".join(f"{count:,} {what}" for what, count in held.items() if count)
         print(printable(f"{Path(name).name}: {told}"))
     print(printable(str(out)))
+    say_next("to hold these feelings against people's", "align", "report", out)
 
 
 @align.command("report")
@@ -139,9 +153,10 @@ def align_import(files: tuple[Path, ...], out: Path, as_json: bool) -> None:
 def align_report(
     sheets: tuple[Path, ...], out: Path | None, factors: bool, alpha: float, seed: int, as_json: bool
 ) -> None:
-    """Say how far feelings moved, whether as people's did, and which printed figures the data contradict.
+    """Say how far feelings moved, and whether as people's did.
 
-    SHEETS are folders of align run and files of align import.
+    Also says which printed figures the data contradict. SHEETS are folders of align run and files of align
+    import.
 
     \b
     Examples:
@@ -154,3 +169,7 @@ def align_report(
     result = emotionbench.align(sheets, alpha=alpha, seed=seed)
     written = write_alignment(result, out) if out else []
     print_alignment(result, factors=factors, as_json=as_json, report=written[0] if written else None)
+    if written and not as_json:
+        say_next(f"see it with charts: open {written[0]}")
+    elif not as_json:
+        say_next("to keep it with charts", "align", "report", *sheets, "--out", "report")

@@ -1,20 +1,33 @@
 """The command that says how far to trust a judge, and fits the calibration that corrects it."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.shared.options import FILE, complete_judge
+from commands.shared.next_step import say, say_next
+from commands.shared.options import (
+    FILE,
+    complete_judge,
+    interruptible,
+    ratings_options,
+    reading_words,
+    say_notes,
+    sheet_options,
+)
 from data.errors import UserError
 
 if TYPE_CHECKING:
-    from calibration.fit import Options
-    from judge.robustness.attacks import Gamed
+    from calibration.calibration_inputs import Material, Options
+    from data.records import Exchange
+    from judge.robustness.resistance import Resistance
     from reports.calibration.bias import ProbedJudge
+    from reports.page import Page
 
 INCONCLUSIVE, FAILED = 3, 1
 SELF_TEST_DRAWS = 240
@@ -22,9 +35,14 @@ SELF_TEST_DRAWS = 240
 
 @click.command()
 @click.argument("runs", type=FILE, nargs=-1, metavar="RUN... RATINGS")
-@click.option("--exchanges", type=FILE, help="The texts, for length, emotions and examples in the report.")
-@click.option("--scale", default="Bad,Okay,Good", show_default=True, help="The ratings' levels, worst first.")
-@click.option("--dimension", default="empathy", show_default=True, help="Which dimension of the ratings.")
+@click.option(
+    "--exchanges",
+    type=FILE,
+    multiple=True,
+    help="The texts, for length, emotions, examples, and ratings without ids; may be repeated.",
+)
+@ratings_options
+@click.option("--dimension", help="Which dimension of the ratings.  [default: the one that was judged]")
 @click.option(
     "--judge", "judges", multiple=True, metavar="NAME", help="Of a table of several judges; may be repeated."
 )
@@ -40,30 +58,43 @@ SELF_TEST_DRAWS = 240
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.2817,
     show_default=True,
-    help="Kappa of two people, where the ratings cannot tell it.",
+    help="How far two people agree (kappa), where the ratings cannot tell it.",
 )
 @click.option(
     "--epsilon",
     type=click.FloatRange(0, 1),
     default=0.1,
     show_default=True,
-    help="What asking a person costs, in the alternative-annotator test.",
+    help="How much worse than a person a judge may be and still replace one (alternative-annotator test).",
 )
 @click.option(
-    "--leave-out", multiple=True, metavar="MODEL", help="Draw the line without this model; may be repeated."
+    "--leave-out", multiple=True, metavar="MODEL", help="Learn nothing from this model; may be repeated."
 )
 @click.option(
     "--probe",
     metavar="JUDGE",
     shell_complete=complete_judge,
-    help="Also ask this judge about rewritten responses; needs --exchanges.",
+    help="Also show this judge rewritten replies, and see what changes; needs --exchanges.",
 )
 @click.option(
     "--attack",
     metavar="JUDGE",
     shell_complete=complete_judge,
-    help="Also try to game this judge; without RUN and RATINGS, only this.",
+    help="Also try to fool this judge; without RUN and RATINGS, only this.",
 )
+@click.option(
+    "--sample",
+    type=click.IntRange(min=24),
+    metavar="N",
+    help="With --attack: about N judgments instead of 3,000, for a judge that costs money.",
+)
+@click.option(
+    "--max-cost",
+    type=click.FloatRange(min=0),
+    metavar="USD",
+    help="With --attack: stop before more than this is spent; the same command goes on later.",
+)
+@click.option("--attack-all", is_flag=True, help="With --attack: all forms at once too; three times as long.")
 @click.option(
     "--out", type=FILE, help="Where calibration.json and report.* go.  [default: calibrations/<run>]"
 )
@@ -73,64 +104,92 @@ SELF_TEST_DRAWS = 240
     type=click.IntRange(min=1),
     default=90,
     show_default=True,
-    help="Until it expires.",
+    help="For how many days it holds.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all chance.")
 @click.option(
-    "--draws", type=click.IntRange(min=2), help="Of the bootstrap.  [default: 2000; self-test: 240]"
+    "--draws",
+    type=click.IntRange(min=2),
+    help="Random draws behind the intervals.  [default: 2000; self-test: 240]",
 )
 @click.option(
     "--trial",
     "trials",
     type=FILE,
     multiple=True,
-    help="Calibrate a trained judge from the trials of its recipe; one of each protocol.",
+    help="A folder of `train --protocol` in place of RUN and RATINGS; one of each protocol.",
 )
 @click.option("--self-test", is_flag=True, help="Check the intervals on data whose answer is known.")
+@click.option("--verbose", "-v", is_flag=True, help="Show tables of judges, models and biases too.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
 @click.pass_context
 def calibrate(
     ctx: click.Context,
     /,
     runs: tuple[Path, ...],
-    exchanges: Path | None,
-    scale: str,
+    exchanges: tuple[Path, ...],
+    scale: str | None,
+    cut: str | None,
+    columns: tuple[str, ...],
+    ai_raters: str | None,
+    skip_invalid: bool,
     judges: tuple[str, ...],
     raters: tuple[str, ...],
     probe: str | None,
     attack: str | None,
+    attack_all: bool,
+    sample: int | None,
+    max_cost: float | None,
     out: Path | None,
     seed: int,
     draws: int | None,
     trials: tuple[Path, ...],
     self_test: bool,
+    verbose: bool,
     as_json: bool,
     **settings: Any,
 ) -> None:
-    """Say how far to trust a judge, and fit the calibration that corrects it.
+    """Hold a judge against people's ratings, and learn to correct it.
 
-    RUN is a run's folder, or another tool's table with an id and a score, rating or label in each row; given
-    several, the first is calibrated and all are compared. RATINGS, the last, is a table with id, rater and
-    rating. Writes calibration.json, report.html, report.md and report.json.
+    What corrects it is its calibration. RUN is a run's folder, or another tool's table with an id and a
+    score, rating or label in each row. Runs of one judge are pooled; of several judges the first is
+    calibrated and all are compared. RATINGS, the last, is a table with id, rater and rating under any usual
+    header: Bad, OK, Good, numbers, thumbs or stars, or choices between two replies. Writes calibration.json,
+    report.html, report.md and report.json. Ratings by an AI calibrate nothing: agreement with it is told.
 
     \b
     Examples:
       empathy-judge calibrate runs/mine ratings.jsonl --exchanges responses.jsonl
       empathy-judge calibrate theirs.csv ratings.csv --scale 1-5
+      empathy-judge calibrate runs/mine stars.csv --scale 1-5 --cut 3,5
       empathy-judge calibrate runs/a runs/b ratings.jsonl --out compared
+      empathy-judge calibrate --attack prompted.toml --sample 300 --max-cost 1
       empathy-judge calibrate --self-test
     """
     from calibration import fit
     from calibration.artifact import CALIBRATION_FILE, write_calibration
+    from calibration.calibration_inputs import DRAWS, Options, read_material
+    from calibration.shares.transport import LEAST_MODELS
     from data.files import disk_errors
-    from data.judgments import parse_scale
+    from data.judgments import judged_dimension
+    from data.records import LABELS
     from reports.calibration.calibration_page import plain_report, print_report, write_report
+    from reports.calibration.verdict import refuse_part
 
     if self_test:
         ctx.exit(run_self_test(seed=seed, draws=draws or SELF_TEST_DRAWS, as_json=as_json))
+    if not attack and (sample or max_cost is not None):
+        raise UserError("--sample and --max-cost belong to --attack JUDGE")
+    if sample and attack_all:
+        raise UserError("--sample tries a part of the forms, and --attack-all every one; give one of them")
+    try_out = partial(_attack, seed=seed, every=attack_all, sample=sample, max_cost=max_cost)
     if attack and not runs and not trials:
-        ctx.exit(attack_judge(attack, seed=seed, as_json=as_json))
-    options = fit.Options(scale=parse_scale(scale), seed=seed, draws=draws or fit.DRAWS, **settings)
+        ctx.exit(attack_judge(attack, try_out, out=out, as_json=as_json))
+    reading = sheet_options(
+        scale=scale, cut=cut, columns=columns, ai_raters=ai_raters, skip_invalid=skip_invalid
+    )
+    settings["dimension"] = settings["dimension"] or judged_dimension(runs[:-1])
+    options = Options(scale=reading.scale or LABELS, seed=seed, draws=draws or DRAWS, **settings)
     if trials:
         if len(judges) != 1 or runs:
             raise UserError(
@@ -140,63 +199,165 @@ def calibrate(
         return
     if len(runs) < 2:
         raise UserError("calibrate: give one or more runs and then the ratings: calibrate RUN... RATINGS")
-    report = fit.calibrate(
-        runs[:-1], runs[-1], exchanges=exchanges, judges=judges, raters=raters, options=options
+    if probe and not exchanges:
+        raise UserError("--probe: rewrites responses, and so needs their texts: add --exchanges FILE")
+    material = read_material(
+        runs[:-1],
+        runs[-1],
+        exchanges=exchanges,
+        judges=judges,
+        raters=raters,
+        options=options,
+        reading=reading,
     )
-    probes = _probe(probe, exchanges, seed) if probe else None
-    attacks = _attack(attack, seed) if attack else None
-    name, source = report.judge.name, Path(report.judge.source).stem
-    known_as = source if name == source else f"{source}-{name}".replace("/", "-")
-    folder = out or Path("calibrations") / known_as
+    say_notes(material.notes)
+    if material.choices or not material.people:
+        agree = agree_with_choices if material.choices else agree_with_ais
+        ctx.exit(0 if agree(material, out=out, as_json=as_json) else INCONCLUSIVE)
+    report = fit.calibrate_material(material)
+    probes = _probe(probe, list(material.exchanges.values()), seed) if probe else None
+    attacks = try_out(attack) if attack else None
+    name = report.judge.name
+    folder = out or _default_folder(name, report.judge.source)
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    write_calibration(folder / CALIBRATION_FILE, report.calibration)
+    refused = refuse_part(report)
+    if not refused:
+        write_calibration(folder / CALIBRATION_FILE, report.calibration)
     written = write_report(report, folder, probes=probes, attacks=attacks)
     if as_json:
         plain = plain_report(report, probes=probes, attacks=attacks)
         print(json.dumps(plain, indent=2, allow_nan=False))
     else:
-        print_report(report, [folder / CALIBRATION_FILE, *written])
+        files = [*([] if refused else [folder / CALIBRATION_FILE]), *written]
+        print_report(report, files, is_verbose=verbose, has_rivals=len(material.judges) > 1)
+        if refused:
+            say(f"{refused[0].upper()}{refused[1:]}")
+            say_next(f"see where judge and people part: open {folder / 'report.html'}")
+        elif not runs[0].is_dir():  # another tool's table: we cannot ask that judge
+            say_next(f"see where judge and people part: open {folder / 'report.html'}")
+        elif len(report.calibration.betweens()[-1].models) < LEAST_MODELS:
+            words = ("compare", *runs[:-1], "--ratings", runs[-1], *reading_words(ctx))
+            say_next("to see which model people find better", *words)
+        else:
+            say_next(
+                "to judge other replies, corrected by these ratings",
+                *("score", "RESPONSES.jsonl", *([] if name == "classifier" else ["--judge", name])),
+                *("--calibration", folder / CALIBRATION_FILE),
+            )
     # Undefined, or known of so few that nobody can say how exactly.
-    if report.agreement.metrics[report.headline].interval is None:
+    if refused or report.agreement.metrics[report.headline].interval is None:
         ctx.exit(INCONCLUSIVE)
 
 
-def _probe(name: str, exchanges: Path | None, seed: int) -> "ProbedJudge":
-    from data.tables import read_exchanges
+def _default_folder(judge: str, source: str) -> Path:
+    stem = Path(source).stem
+    return Path("calibrations") / (stem if judge == stem else f"{stem}-{judge}".replace("/", "-"))
+
+
+def agree_with_ais(material: "Material", *, out: Path | None, as_json: bool) -> bool:
+    """Say how far the judges agree with the AIs that rated, calibrating nothing; return if it can be told."""
+    from calibration.agreement import judge_vs_ai
+    from reports.calibration.ai_agreement_page import ai_agreement_page, plain_ai_agreement
+
+    found = judge_vs_ai.agree_with_ais(material)
+    page = ai_agreement_page(found, notes=material.notes)
+    plain = plain_ai_agreement(found, notes=material.notes)
+    _show_agreement(page, plain, out or _folder_of(material), as_json=as_json)
+    if not as_json:
+        say_next("to calibrate, have people rate some of these replies", "rate", "plan", "RESPONSES.jsonl")
+    return found[0].metrics[found[0].headline].interval is not None
+
+
+def agree_with_choices(material: "Material", *, out: Path | None, as_json: bool) -> bool:
+    """Say how far the judges agree with choices, which calibrate nothing; return if it can be told."""
+    from calibration.agreement import choices
+    from reports.calibration.choices_page import choice_agreement_page, plain_choices
+
+    found = [choices.agree_with_choices(judged, material.choices) for judged in material.judges]
+    page = choice_agreement_page(found, chosen_by=material.chosen_by, notes=material.notes)
+    plain = plain_choices(found, chosen_by=material.chosen_by, notes=material.notes)
+    _show_agreement(page, plain, out or _folder_of(material), as_json=as_json)
+    if not as_json:
+        say_next("to calibrate, have people rate single replies", "rate", "plan", "RESPONSES.jsonl")
+    return found[0].agreement.interval is not None
+
+
+def _folder_of(material: "Material") -> Path:
+    return _default_folder(material.judges[0].name, material.judges[0].source)
+
+
+def _show_agreement(page: "Page", plain: Mapping[str, Any], folder: Path, *, as_json: bool) -> None:
+    """Write a page and print it, or its figures as JSON."""
+    from data.files import disk_errors
+    from reports.html import write_page
+    from reports.terminal import open_screen, print_lines, print_page
+
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    written = write_page(page, plain, folder)
+    if as_json:
+        print(json.dumps(plain, indent=2, allow_nan=False))
+        return
+    print_page(replace(page, foot=""))  # how the files were read is said already
+    print_lines([f"written {path}" for path in written], open_screen())
+
+
+def _probe(name: str, exchanges: Sequence["Exchange"], seed: int) -> "ProbedJudge":
     from judge.base import load_judge
     from judge.robustness.probes import run_probes
     from reports.calibration.bias import ProbedJudge
 
-    if exchanges is None:
-        raise UserError("--probe: rewrites responses, and so needs their texts: add --exchanges FILE")
     judge = load_judge(name)
-    results = run_probes(judge, list(read_exchanges(exchanges)), seed=seed)
+    results = run_probes(judge, exchanges, seed=seed)
     return ProbedJudge(judge=judge.name, version=judge.version, results=tuple(results))
 
 
-def attack_judge(name: str, *, seed: int, as_json: bool) -> int:
-    """Say whether attacks make a judge call Bad replies Good, without any ratings; return the exit code."""
+def attack_judge(
+    name: str, try_out: Callable[[str], "Resistance"], *, out: Path | None, as_json: bool
+) -> int:
+    """Say how a judge stands up to attacks, without any ratings; return the exit code."""
+    from data.files import disk_errors
     from data.records import to_plain
-    from reports.calibration.bias import attacks_page
-    from reports.terminal import print_page
+    from reports.calibration.attacks_page import attacks_page
+    from reports.html import write_page
+    from reports.terminal import open_screen, print_lines, print_page
 
-    gamed = _attack(name, seed)
+    found = try_out(name)
+    plain, written = to_plain(found), []
+    if out:
+        with disk_errors(out):
+            out.mkdir(parents=True, exist_ok=True)
+        written = write_page(attacks_page(found), plain, out)
     if as_json:
-        print(json.dumps(to_plain(gamed), indent=2, allow_nan=False))
+        print(json.dumps(plain, indent=1, allow_nan=False))
     else:
-        print_page(attacks_page(gamed))
-    return {"passes": 0, "fails": FAILED}.get(gamed.result, INCONCLUSIVE)
+        print_page(attacks_page(found, is_brief=True))
+        print_lines([f"written {path}" for path in written], open_screen())
+        say_next("to hold it against people too", "score", "RESPONSES.jsonl", "--judge", name)
+    return {"met": 0, "not met": FAILED}.get(found.result, INCONCLUSIVE)
 
 
-def _attack(name: str, seed: int) -> "Gamed":
+def _attack(name: str, *, seed: int, every: bool, sample: int | None, max_cost: float | None) -> "Resistance":
+    """Try the judge; what it costs to ask is kept, so that the same command goes on where it stopped."""
     from judge.base import load_judge
-    from judge.robustness.attacks import run_attacks
-    from reports.terminal import working
+    from judge.llm.endpoint import endpoints_of, limit_cost, spent_by
+    from judge.robustness.attack_run import attack_kept
+    from judge.robustness.resistance import WHOLE, run_rounds
+    from reports.progress import progress
 
-    judge = load_judge(name)
-    with working(f"attacking {judge.name}"):
-        return run_attacks(judge, seed=seed)
+    judge, whole = load_judge(name), WHOLE if every else 0
+    limit_cost(judge, max_cost)
+    is_kept = bool(endpoints_of(judge)) or sample is not None
+    with (
+        interruptible("what was judged is kept"),
+        progress(
+            f"attacking {judge.name}", "judged", is_kept=is_kept, spent=partial(spent_by, judge)
+        ) as on_progress,
+    ):
+        if is_kept:
+            return attack_kept(judge, sample=sample, whole=whole, seed=seed, on_progress=on_progress)
+        return run_rounds(judge, whole=whole, seed=seed, on_progress=on_progress)
 
 
 def calibrate_trials(
@@ -226,6 +387,8 @@ def calibrate_trials(
         path.parent.mkdir(parents=True, exist_ok=True)
     write_calibration(path, calibration)
     print_trial_calibration(calibration, path, as_json=as_json)
+    if not as_json:
+        say_next("to judge replies with it", "score", "RESPONSES.jsonl", "--judge", judge_name)
 
 
 def run_self_test(*, seed: int, draws: int, as_json: bool) -> int:
@@ -237,4 +400,6 @@ def run_self_test(*, seed: int, draws: int, as_json: bool) -> int:
 
     found = self_test(rng=np.random.default_rng(seed), draws=draws)
     print_self_test(found, as_json=as_json)
+    if not as_json:
+        say_next("to hold a judge against people's ratings", "calibrate", "RUN", "RATINGS.jsonl")
     return FAILED if found["problems"] else 0

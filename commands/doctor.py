@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from commands.shared.next_step import say_next
 from commands.shared.options import FILE
 
 WHERE = {
@@ -18,11 +19,12 @@ WHERE = {
 @click.option("--json", "as_json", is_flag=True, help="Print the checks as JSON.")
 @click.pass_context
 def doctor(ctx: click.Context, files: tuple[Path, ...], as_json: bool) -> None:
-    """Check that all is there that judging needs, and say what to do where it is not.
+    """Check that all is there that judging needs.
 
-    Looks at packages, weights, calibrations and the disk, and has the default judge judge a response whose
-    answer is known. FILES are TOML files of judges, models or nights: keys, servers and databases they name
-    are looked at too. Nothing is sent that could cost money. The exit code is 5 if one fails.
+    Says what to do where it is not. Looks at packages, weights, calibrations and the disk, and has the
+    default judge judge a response whose answer is known. FILES are TOML files of judges, models or nights:
+    keys, servers and databases they name are looked at too. Nothing is sent that could cost money. The exit
+    code is 5 if one fails.
 
     \b
     Examples:
@@ -35,14 +37,21 @@ def doctor(ctx: click.Context, files: tuple[Path, ...], as_json: bool) -> None:
     from commands.shared.checks import check_file, check_installation, print_checks
 
     installed = check_installation(today=date.today(), folder=Path("runs"))
-    ctx.exit(print_checks(chain(installed, *map(check_file, files)), as_json=as_json))
+    exit_code = print_checks(chain(installed, *map(check_file, files)), as_json=as_json)
+    if not as_json and exit_code:
+        say_next("once that is mended", "doctor", *files)
+    elif not as_json:
+        say_next("to judge replies", "score", "RESPONSES.jsonl")
+    ctx.exit(exit_code)
 
 
 @click.command()
 @click.argument("shell", type=click.Choice(list(WHERE)))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print what makes a shell complete commands, options, judges, sources and files.
+    """Let a shell complete commands, options, judges and files.
+
+    Prints what the shell must read.
 
     \b
     Examples:

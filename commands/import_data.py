@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from commands.shared.next_step import say, say_next
 from commands.shared.options import FILE, complete_source
 
 
@@ -14,10 +15,12 @@ from commands.shared.options import FILE, complete_source
 @click.option("--out", type=FILE, default=Path("."), help="Where to write.  [default: this folder]")
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
 def import_(source: str, path: Path, out: Path, as_json: bool) -> None:
-    """Turn a public dataset, in its published shape, into exchanges.jsonl and ratings.jsonl.
+    """Turn a public dataset into files of replies and ratings.
 
-    SOURCE is one of empathy-study, empathy-study-ratings, judging-empathy, empathetic-exchanges, ieval,
-    epitome and mental-align.
+    It is read in its published shape and written as exchanges.jsonl (prompts with their replies) and
+    ratings.jsonl; what cannot be read goes into set_aside.jsonl. SOURCE is one of empathy-study,
+    empathy-study-ratings, judging-empathy, empathetic-exchanges, ieval, epitome, esconv, dep (DSTC9) and
+    mental-align.
 
     \b
     Example:
@@ -37,4 +40,15 @@ def import_(source: str, path: Path, out: Path, as_json: bool) -> None:
         click.echo(json.dumps(counts))
     else:
         for name, count in counts.items():
-            click.echo(f"{count:>9,}  {out / name}.jsonl")
+            say(f"{count:>9,}  {out / name}.jsonl")
+        if counts["exchanges"]:
+            say_next("to judge the replies", "score", out / "exchanges.jsonl")
+        elif source == "empathy-study-ratings":
+            say_next("to compare models by these ratings", "compare", out / "ratings.jsonl")
+        elif counts["ratings"]:
+            say_next(
+                "to hold another judge's scores against these ratings",
+                *("calibrate", "SCORES.csv", out / "ratings.jsonl", "--scale", "1-5"),
+            )
+        else:
+            say_next(f"see why no row could be read: {out / 'set_aside.jsonl'}")

@@ -4,22 +4,35 @@ from pathlib import Path
 
 import click
 
-from commands.shared.options import FILE, interruptible
+from commands.shared.next_step import say, say_next
+from commands.shared.options import FILE, device_option, interruptible, tell_others, telling_options
 
 
 @click.command()
 @click.argument("config", type=FILE)
 @click.option("--night", metavar="NAME", help="The night's name.  [default: today's date]")
 @click.option("--again", is_flag=True, help="Judge a night that is in the history anew, in its place.")
+@device_option
+@telling_options
 @click.option("--now", metavar="TIME", hidden=True, help="The time to write down, such as 2026-11-15T02:00.")
 @click.option("--json", "as_json", is_flag=True, help="Print the night as JSON.")
 @click.pass_context
 def nightly(
-    ctx: click.Context, config: Path, night: str | None, again: bool, now: str | None, as_json: bool
+    ctx: click.Context,
+    config: Path,
+    night: str | None,
+    again: bool,
+    webhook: str | None,
+    otel: bool,
+    mlflow: bool,
+    now: str | None,
+    as_json: bool,
 ) -> None:
-    """Run a night: models answer, the judge scores, gates are checked, history and dashboard go on.
+    """Judge models every night, and say if one got worse.
 
-    CONFIG is a TOML file that names models, judge and gates; nightly/config.py lists its keys. The same
+    Models answer, the judge scores, and the result is held to what you asked for (the gates); all nights are
+    kept in a history and shown on a dashboard. CONFIG is a TOML file that names models, judge and gates;
+    nightly/config.py lists its keys. The same
     command takes an interrupted night up again, and a night that is in the history is asked for nothing. The
     exit code is 1 for a regression, 3 where it cannot be told, 4 for a calibration that cannot be used, and 5
     where a model or the judge could not be asked.
@@ -34,7 +47,7 @@ def nightly(
 
     from nightly.config import check_name, read_config
     from nightly.night import run_night
-    from nightly.output import print_night
+    from nightly.output import as_evaluation, as_page, print_night
     from reports.progress import progress
 
     fixed = datetime.fromisoformat(now) if now else None
@@ -50,12 +63,30 @@ def nightly(
             again=again,
         )
     print_night(finished, settings, as_json=as_json)
+    told, page = as_evaluation(finished), as_page(finished, settings)
+    tell_others(told, page, webhook=webhook, otel=otel, mlflow=mlflow)
+    if not as_json and settings.dashboard:
+        say_next(f"see the nights: open {Path(settings.dashboard) / 'index.html'}")
+    elif not as_json:
+        say_next("to see the nights", "dashboard", _shown(settings.history))
     ctx.exit(finished.exit_code)
+
+
+def _shown(place: str) -> str:
+    """A history as it can be printed: a URL may hold a password."""
+    from nightly.history import read_url, show_url
+
+    return show_url(read_url(place)) if "://" in place else place
 
 
 @click.group()
 def history() -> None:
-    """Look into the history of all nights."""
+    """Write out the figures of all nights.
+
+    \b
+    Example:
+      empathy-judge history export --out nights.csv
+    """
 
 
 @history.command("export")
@@ -105,7 +136,8 @@ def export(
             out.parent.mkdir(parents=True, exist_ok=True)
             with replacing(out) as partial, partial.open("w", encoding="utf-8", newline="") as stream:
                 count = write_text(stream, rows, suffix=suffix)
-    click.echo(f"{count:,} rows  {out}")
+    say(f"{count:,} rows  {out}")
+    say_next("to see the nights", "dashboard", _shown(place))
 
 
 @click.command()
@@ -114,10 +146,10 @@ def export(
 @click.option("--nights", type=click.IntRange(min=1), help="Show only the newest N nights.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
 def dashboard(history: str, out: Path, nights: int | None, as_json: bool) -> None:
-    """Make the pages that show all nights: trends, models, emotions, responses and the judge's health.
+    """Make the pages that show all nights.
 
-    HISTORY is the file that `nightly` writes, or the URL of a PostgreSQL database. The folder needs no
-    server: open its index.html.
+    They show trends, models, emotions, replies and the judge's health. HISTORY is the file that `nightly`
+    writes, or the URL of a PostgreSQL database. The folder needs no server: open its index.html.
 
     \b
     Example:
@@ -134,4 +166,5 @@ def dashboard(history: str, out: Path, nights: int | None, as_json: bool) -> Non
     if as_json:
         click.echo(json.dumps({"index": str(out / "index.html"), "files": len(files), "bytes": size}))
     else:
-        click.echo(f"{len(files):,} files, {size / 1e6:.1f} MB; open {out / 'index.html'}")
+        say(f"{len(files):,} files, {size / 1e6:.1f} MB")
+        say_next(f"see the nights: open {out / 'index.html'}")

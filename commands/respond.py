@@ -6,10 +6,12 @@ from typing import Any
 
 import click
 
-from commands.shared.options import FILE, interruptible, model_options
+from commands.shared.next_step import say_next
+from commands.shared.options import FILE, column_options, interruptible, model_options, say_notes
 from data.errors import OperationalError, UserError
 from data.runs import FinishedRun
-from judge.llm.answer_prompts import MOST_WORDS, RESPONSES, say_counts
+from data.storage import Columns
+from judge.llm.answer_prompts import MOST_WORDS, ModelConfig, say_counts
 
 
 @click.command()
@@ -23,6 +25,19 @@ from judge.llm.answer_prompts import MOST_WORDS, RESPONSES, say_counts
     ),
     settings="style, temperature",
 )
+@column_options
+@click.option(
+    "--turns",
+    type=click.IntRange(min=2),
+    metavar="N",
+    help="Hold conversations of so many turns each with scripted speakers, instead of asking once.",
+)
+@click.option(
+    "--speaker",
+    type=FILE,
+    metavar="FILE.toml",
+    help="A second model as the speaker, named as --model-config names one.  [--turns: 8]",
+)
 @click.option("--seed", type=click.IntRange(min=0), help="[default: 0]")
 @click.option("--out", type=FILE, help="The folder.  [default: responses/<file>-<model>-<digest>]")
 @click.option("--limit", type=click.IntRange(min=1), help="Ask for no more than the first N prompts.")
@@ -31,83 +46,157 @@ from judge.llm.answer_prompts import MOST_WORDS, RESPONSES, say_counts
 def respond(
     *,
     prompts: Path | None,
+    reply_columns: Columns,
     model_config: Path | None,
+    turns: int | None,
+    speaker: Path | None,
     out: Path | None,
     limit: int | None,
     max_cost: float | None,
     as_json: bool,
     **settings: Any,
 ) -> None:
-    """Have a model answer prompts as the models of the crowd study did.
+    """Have a model answer prompts, so that its replies can be judged.
 
-    PROMPTS is a .jsonl, .csv or .parquet file with a prompt in each row, and, if you have them, an id,
-    situation, emotion and dialogue; without it the 160 sample prompts are taken. Options given here stand in
-    place of the file's. The same command takes an interrupted run up again and asks for nothing twice.
+    It is asked as the models of the crowd study were. PROMPTS is a file with a prompt in each row, and, if
+    you have them, an id, situation, emotion and dialogue, in any shape that `score` reads; replies in it are
+    passed over. Without it the 160 sample prompts are taken. Options given here stand in place of the file's.
+    The same command takes an interrupted run up again and asks for nothing twice.
+
+    With --turns the model talks with speakers: 40 of our own who follow a script and react to its replies, or
+    those of a .toml file of yours like data/samples/situations.toml. With --speaker a second model speaks,
+    from the same situations or from the prompts of any file; what is made from it says simulated.
 
     \b
     Examples:
       empathy-judge respond --base-url http://127.0.0.1:8000/v1 --model llama --out answers
       empathy-judge respond prompts.jsonl --model-config gpt.toml --style plain --max-cost 0.50
       empathy-judge score answers/responses.jsonl
+      empathy-judge respond --turns 8 --model-config gpt.toml --out talks
+      empathy-judge respond --turns 8 --model-config gpt.toml --speaker llama.toml --max-cost 2
     """
-    from data.runs import folder_name
-    from data.storage import check_table
-    from data.tables import SAMPLE_PROMPTS
-    from judge.llm.answer_prompts import (
-        Responder,
-        make_model_config,
-        plan_responses,
-        read_model_config,
-        respond_to,
-    )
-    from reports.progress import progress
-
-    prompts = prompts or SAMPLE_PROMPTS
-    check_table(prompts)
     if model_config is None and settings["model"] is None:
         raise UserError("no model: name one with --model and --base-url, or a file with --model-config")
+    from judge.llm.answer_prompts import make_model_config, read_model_config
+
     config = (
         read_model_config(model_config, **settings)
         if model_config
         else make_model_config(settings, place="options")
     )
+    bounds = {"limit": limit, "max_cost": max_cost}
+    if turns or speaker:
+        responded = _hold_conversations(
+            prompts, reply_columns, config, out, turns=turns or 8, speaker_file=speaker, **bounds
+        )
+    else:
+        responded = _answer_prompts(prompts, reply_columns, config, out, **bounds)
+    print_responded(responded, as_json=as_json)
+    check_answered(responded)
+    if not as_json:
+        made = _made_in(responded)
+        what = "replies" if made == "responses" else made
+        say_next(f"to judge the {what}", "score", responded.folder / f"{made}.jsonl")
+
+
+def _answer_prompts(
+    prompts: Path | None, columns: Columns, config: ModelConfig, out: Path | None, **bounds: Any
+) -> FinishedRun:
+    """Have every prompt answered once."""
+    from data.runs import folder_name
+    from data.storage import check_source, find_sources
+    from data.tables import SAMPLE_PROMPTS
+    from judge.llm.answer_prompts import Responder, plan_responses, respond_to
+    from reports.progress import progress
+
+    prompts = prompts or SAMPLE_PROMPTS
+    source = find_sources([prompts], columns)
+    check_source(source)
     responder = Responder(config)
-    plan = plan_responses(prompts, responder)
+    plan = plan_responses(source, responder)
     folder = out or plan.default_folder("responses", prompts.stem, folder_name(plan.model))
     with (
         interruptible("what was answered is kept", prompts=prompts, out=folder),
         progress("asking", "answered", spent=lambda: responder.endpoint.budget.spent) as on_progress,
     ):
-        responded = respond_to(
-            prompts, responder, plan, folder, limit=limit, max_cost=max_cost, on_progress=on_progress
+        return respond_to(
+            source, responder, plan, folder, on_progress=on_progress, on_read=say_notes, **bounds
         )
-    print_responded(responded, as_json=as_json)
-    check_answered(responded)
+
+
+def _hold_conversations(
+    file: Path | None,
+    columns: Columns,
+    config: ModelConfig,
+    out: Path | None,
+    *,
+    turns: int,
+    speaker_file: Path | None,
+    **bounds: Any,
+) -> FinishedRun:
+    """Let the model talk with scripted speakers, or with a second model."""
+    from data.runs import folder_name
+    from judge.llm.answer_prompts import read_model_config
+    from judge.speakers.hold_conversations import (
+        Listener,
+        find_speaker,
+        hold_conversations,
+        plan_conversations,
+    )
+    from judge.speakers.scripted_speaker import OURS
+    from reports.progress import progress
+
+    file, listener = file or OURS, Listener(config)
+    simulated = read_model_config(speaker_file) if speaker_file else None
+    speaker, openings = find_speaker(file, columns, turns=turns, simulated=simulated)
+    plan = plan_conversations(openings, listener, speaker, turns=turns)
+    folder = out or plan.default_folder("conversations", file.stem, folder_name(plan.model))
+    with (
+        interruptible("what was said is kept", prompts=file, out=folder),
+        progress("talking", "said", spent=lambda: listener.endpoint.budget.spent) as on_progress,
+    ):
+        return hold_conversations(
+            openings, listener, speaker, plan, folder, on_progress=on_progress, **bounds
+        )
 
 
 def check_answered(responded: FinishedRun) -> None:
     """Refuse a folder without a single response: there is nothing to score in it."""
     counts = responded.manifest["counts"]
-    if not counts["responses"]:
+    if not counts[_made_in(responded)]:
         reasons = say_counts(responded.manifest["reasons"])
+        none = (
+            f"none of {counts['situations']:,} conversations came to its end"
+            if "situations" in counts
+            else f"none of {counts['prompts']:,} prompts was answered"
+        )
         raise OperationalError(
-            f"{responded.folder}: none of {counts['prompts']:,} prompts was answered: {reasons}; "
+            f"{responded.folder}: {none}: {reasons}; "
             "these are not asked again in this folder: mend the cause and name another with --out"
         )
+
+
+def _made_in(responded: FinishedRun) -> str:
+    """What the folder holds: its file's name, and that of its count."""
+    return "conversations" if "turns" in responded.manifest else "responses"
 
 
 def print_responded(responded: FinishedRun, *, as_json: bool) -> None:
     """The manifest as JSON, or the few lines of it that a person wants to know."""
     from data.text import printable
 
-    manifest = responded.manifest
+    manifest, made = responded.manifest, _made_in(responded)
     if as_json:
         print(json.dumps({**manifest, "run": str(responded.folder), "asked": responded.asked}, indent=2))
         return
     counts, words = manifest["counts"], manifest["words"]
-    lines = [f"{counts['responses']:,} of {counts['prompts']:,} prompts answered by {manifest['model']}"]
+    if made == "responses":
+        lines = [f"{counts['responses']:,} of {counts['prompts']:,} prompts answered by {manifest['model']}"]
+    else:
+        held = f"{counts['conversations']:,} of {counts['situations']:,} conversations of {manifest['turns']}"
+        lines = [f"{held} turns held by {manifest['model']}; speakers: {manifest['speaker']}"]
     if counts["failed"]:
-        lines.append(f"failed, and not among the responses: {say_counts(manifest['reasons'])}")
+        lines.append(f"failed, and not among the {made}: {say_counts(manifest['reasons'])}")
     if words["mean"] is not None:
         lines.append(f"{words['mean']:.1f} words on average; {words['too_long']:,} above {MOST_WORDS}")
     if served := manifest["served"]:
@@ -118,6 +207,6 @@ def print_responded(responded: FinishedRun, *, as_json: bool) -> None:
         lines.append(f"the server refused, and was not sent: {', '.join(manifest['left_out'])}")
     if manifest["cost"] is not None:
         lines.append(f"{manifest['cost']:.4f} USD")
-    lines.append(f"{responded.folder / RESPONSES}{'' if responded.asked else ' (nothing left to ask)'}")
+    lines.append(f"{responded.folder / f'{made}.jsonl'}{'' if responded.asked else ' (nothing left to ask)'}")
     for line in lines:
         print(printable(line))

@@ -10,15 +10,31 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.shared.options import FILE, complete_calibration, complete_judge, interruptible
+from commands.shared.next_step import say, say_next
+from commands.shared.options import (
+    FILE,
+    READING_REPLIES,
+    column_options,
+    command_line,
+    complete_calibration,
+    complete_judge,
+    device_option,
+    interruptible,
+    reading_words,
+    say_notes,
+)
+from data.crisis import READING_LIST
 from data.errors import UserError
+from data.storage import Columns
 
 if TYPE_CHECKING:
+    from data.storage import Source
     from judge.base import Judge
+    from judge.scored_run import ScoredRun
 
 
 @click.command()
-@click.argument("responses", type=click.Path())  # a text: a URL is no path
+@click.argument("responses", type=click.Path(), nargs=-1, required=True)  # texts: a URL is no path
 @click.option(
     "--judge",
     "judge_name",
@@ -26,12 +42,19 @@ if TYPE_CHECKING:
     show_default=True,
     metavar="NAME|FILE.toml",
     shell_complete=complete_judge,
-    help="classifier, classifier-large, length, majority, or a file that sets the options of one of these or "
-    "of a prompted, decision, panel or cascade judge.",
+    help="Who judges: classifier; classifier-large, better and slower; classifier-small, fast, for short "
+    "replies; length or majority, which any other must beat; or a TOML file, such as one that names a "
+    "language model.",
 )
-@click.option("--out", type=FILE, help="The run's folder.  [default: runs/<file>-<judge>-<digest>]")
+@click.option(
+    "--unit",
+    type=click.Choice(["reply", "conversation"]),
+    help="Judge replies, or whole conversations.  [default: conversations where the file holds them]",
+)
+@click.option("--out", type=FILE, help="The folder of the result.  [default: runs/<file>-<judge>-<digest>]")
 @click.option("--limit", type=click.IntRange(min=1), help="Score no more than the first N responses.")
 @click.option("--skip-invalid", is_flag=True, help="Set rows that cannot be read aside, and go on.")
+@column_options
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the intervals."
 )
@@ -39,7 +62,7 @@ if TYPE_CHECKING:
     "--calibration",
     metavar="FILE|none",
     shell_complete=complete_calibration,
-    help="Correct by this calibration, or by none.  [default: the one that came with the judge, if it fits]",
+    help="Correct by this file of `calibrate`, or by none.  [default: the one that came with the judge]",
 )
 @click.option(
     "--max-cost",
@@ -47,8 +70,14 @@ if TYPE_CHECKING:
     metavar="USD",
     help="Stop before more than this is spent; the same command goes on later.",
 )
-@click.option("--batch", is_flag=True, help="Ask in batches: half the price, answers within a day.")
+@click.option(
+    "--batch",
+    is_flag=True,
+    help="Ask a server in batches, at half the price; the same command collects "
+    "the answers within a day, and exits with 3 until then.",
+)
 @click.option("--wait", is_flag=True, help="With --batch: wait for the answers.")
+@device_option
 @click.option(
     "--engine",
     type=click.Choice(["plain", "ray"]),
@@ -57,17 +86,32 @@ if TYPE_CHECKING:
     help="Judge in this process, or with Ray in several, here or on the cluster at RAY_ADDRESS.",
 )
 @click.option(
-    "--workers", type=click.IntRange(min=1), metavar="N", help="Processes of --engine ray.  [default: cores]"
+    "--workers",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Processes of --engine ray, with --device cuda a card each.  [default: cores; 1 on cards]",
 )
 @click.option(
-    "--explain", metavar="ID", multiple=True, help="Show what drove this response's score; may be repeated."
+    "--explain",
+    metavar="ID",
+    multiple=True,
+    help="Show what drove the score of this response or conversation; may be repeated.",
 )
+@click.option(
+    "--html",
+    type=FILE,
+    metavar="FILE",
+    help="Write a page of conversations: each with the curve of its replies, the best and the worst marked.",
+)
+@click.option("--verbose", "-v", is_flag=True, help="Show all shares with their intervals, and all notes.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON instead of the table.")
 @click.pass_context
 def score(
     ctx: click.Context,
-    responses: str,
+    responses: tuple[str, ...],
+    reply_columns: Columns,
     judge_name: str,
+    unit: str | None,
     out: Path | None,
     limit: int | None,
     skip_invalid: bool,
@@ -79,37 +123,58 @@ def score(
     engine: str,
     workers: int | None,
     explain: tuple[str, ...],
+    html: Path | None,
+    verbose: bool,
     as_json: bool,
 ) -> None:
-    """Judge every response and print each model's Bad, Okay and Good shares.
+    """Judge replies or conversations: the part a crowd calls Good.
 
-    RESPONSES is a .jsonl, .csv or .parquet file with a prompt and a response in each row, and, if you have
-    them, an id, model, situation, emotion and dialogue; or a folder of such files, a quoted glob, or the URL
-    of any of these (s3://, gs://). The same command takes an interrupted run up again and judges nothing
-    twice. With --batch it submits, and given again it collects; until all answers are there the exit code is
-    3.
+    RESPONSES are files with a prompt and a response in each row, and, if you have them, an id, model,
+    situation, emotion and dialogue: .jsonl, .json, .csv, .tsv, .parquet or .xlsx. Other names of columns,
+    conversations, a column for each model, and what promptfoo, Inspect, lm-eval, OpenAI, Langfuse and
+    LangSmith write are recognised. A folder of such files, a quoted glob or a URL (s3://, gs://) will do. The
+    same command takes an interrupted run up again and judges nothing twice. The judges that come with this
+    program are for no commercial use (CC BY-NC 4.0).
+
+    Rows with all turns of a conversation (`messages`), or with an id of their conversation (`conversation`),
+    are judged as whole conversations: by every reply, and by whether the listener repeats itself, loses the
+    thread or lets the speaker be heard.
 
     \b
     Examples:
       empathy-judge score responses.jsonl
       empathy-judge score responses.csv --judge length --out runs/length --json
+      empathy-judge score gpt.csv claude.xlsx --prompt-column said --response-column answered
       empathy-judge score responses.jsonl --explain 7
+      empathy-judge score chats.jsonl --unit conversation --html chats.html
+      empathy-judge score responses.jsonl --judge classifier-large --device cuda
       empathy-judge score responses.jsonl --judge prompted.toml --max-cost 2.50
       empathy-judge score responses.jsonl --judge prompted.toml --batch
       empathy-judge score 's3://bucket/night/*.parquet' --engine ray --workers 8
     """
-    from data.storage import check_source, find_source
-    from judge.base import load_judge
+    from data.storage import check_source, find_sources
+    from data.tables import notice_unit
+    from judge.base import WEIGHTS, WEIGHTS_LICENCE, load_judge, unit_of
+    from judge.classifier.graphics_card import let_workers_choose
+    from judge.explanation import check_explainable
     from judge.llm.batch import BatchUnderWay
     from judge.llm.endpoint import limit_cost, spent_by
     from judge.scored_run import explain_responses, find_responses, score_file
     from reports.progress import progress
     from reports.share_table import print_scored
 
-    source = find_source(responses)
+    source = find_sources(responses, reply_columns)
     check_source(source)  # before a judge is loaded, which may take seconds
-    to_explain = find_responses(source, explain, limit=limit, skip_invalid=skip_invalid)
-    judge = load_judge(judge_name)
+    if engine == "ray":
+        let_workers_choose()
+    judge = load_judge(judge_name, unit=unit or notice_unit(source))
+    if unit == "reply" and unit_of(judge) != unit:
+        raise UserError(f"--unit reply: {judge_name} judges whole conversations; name a judge of replies")
+    if explain:
+        check_explainable(judge, "--explain")
+    if html and unit_of(judge) == "reply":
+        raise UserError("--html shows whole conversations: give --unit conversation, or leave it out")
+    to_explain = find_responses(source, explain, limit=limit, skip_invalid=skip_invalid, unit=unit_of(judge))
     limit_cost(judge, max_cost)
     chosen = _choose_engine(
         engine, judge, judge_name, workers=workers, max_cost=max_cost, batch=batch, wait=wait
@@ -131,12 +196,67 @@ def score(
                 seed=seed,
                 engine=chosen,
                 on_start=lambda folder: again.update(out=folder),
+                on_read=say_notes,
             )
     except BatchUnderWay as pending:  # no error, and no result either
-        click.echo(json.dumps({"batch": str(pending), "run": str(again["out"])}) if as_json else pending)
+        say(json.dumps({"batch": str(pending), "run": str(again["out"])}) if as_json else pending)
+        if not as_json:
+            say_next(f"in an hour or more: {command_line(ctx, out=again['out'])}")
         ctx.exit(pending.exit_code)
     explanations = explain_responses(to_explain, judge, scored.folder)
-    print_scored(scored, as_json=as_json, limit=limit, explanations=explanations)
+    print_scored(scored, as_json=as_json, limit=limit, explanations=explanations, is_verbose=verbose)
+    if html:
+        _write_conversations(html, source, scored)
+    if as_json:
+        return
+    others = [plan for plan in scored.folder.parent.glob("*/plan.json") if plan.parent != scored.folder]
+    if scored.asked and not others and Path(getattr(judge, "folder", ".")).parent == WEIGHTS:
+        say(f"The weights of {judge.name}: {WEIGHTS_LICENCE}.", err=True)
+    if html:
+        say_next(f"open {html}")
+    else:
+        _say_next(ctx, scored)
+
+
+def _write_conversations(html: Path, source: "Source", scored: "ScoredRun") -> None:
+    """The page of the conversations that were judged."""
+    from reports.conversation_page import conversation_page, read_judged, say_levels
+    from reports.html import as_page
+    from reports.markdown import write_texts
+
+    summary = scored.summary
+    levels = say_levels(summary)
+    page = conversation_page(
+        read_judged(source, scored.judgments()),
+        verdict=levels,
+        notes=[line for line in summary["caveats"] if line not in levels],
+        foot=f"Judged by {summary['judge']} {summary['version']}.",
+    )
+    write_texts({html.name: as_page(page)}, html.parent)
+
+
+def _say_next(ctx: click.Context, scored: "ScoredRun") -> None:
+    """What to do with these figures, or what keeps them from being told."""
+    from calibration.shares.transport import LEAST_REPLIES
+    from data.readers.whole_conversations import NOUNS
+
+    models, folder, files = scored.summary["models"], scored.folder, ctx.params["responses"]
+    judged, noun = [model["judged"] for model in models], NOUNS[scored.summary["unit"]]
+    if not any(judged) and scored.summary["flagged"]["count"]:
+        say_next("to have them read", "rate", "plan", folder / READING_LIST)
+    elif not any(judged):
+        say_next(f"see why nothing was judged: `unscored` in {folder / 'judgments.jsonl'}")
+    elif ctx.params["limit"]:
+        say_next(f"to judge all: {command_line(ctx, out=folder, limit=None)}")
+    elif max(judged) < LEAST_REPLIES:
+        say_next(f"with {LEAST_REPLIES} or more {noun} of a model", "score", *files)
+    elif not scored.summary.get("calibration") and ctx.params["calibration"] is None:
+        words = ("rate", "plan", *files, *reading_words(ctx, READING_REPLIES))
+        say_next(f"to hold this judge against people, have some of these {noun} rated", *words)
+    elif len(models) > 1:
+        say_next("to see which is better", "compare", folder)
+    else:
+        say_next("to hold it against another model", "compare", folder, "OTHER.jsonl")
 
 
 def _choose_engine(
@@ -150,6 +270,7 @@ def _choose_engine(
     wait: bool,
 ) -> Callable[..., int]:
     """What takes the exchanges past the judge; options that do not go together are refused."""
+    from judge.base import unit_of
     from judge.engine import score_exchanges
     from judge.llm.batch import score_batch
     from judge.llm.endpoint import endpoints_of
@@ -158,6 +279,8 @@ def _choose_engine(
         raise UserError("--workers is for --engine ray; in one process a judge has its own threads")
     if engine == "plain":
         return partial(score_batch, wait=wait) if batch else score_exchanges
+    if unit_of(judge) == "conversation":
+        raise UserError("--engine ray judges replies; whole conversations are judged with --engine plain")
     if batch:
         raise UserError("--batch hands everything in at once, and --engine ray asks in parts; use one")
     if max_cost is not None and endpoints_of(judge):
@@ -169,4 +292,5 @@ def _choose_engine(
         raise ModuleNotFoundError("No module named 'ray'", name="ray")
     from judge.ray_engine import score_ray
 
-    return partial(score_ray, named=named, workers=workers or os.cpu_count() or 1)
+    is_on_cards = getattr(judge, "device", "") == "cuda"
+    return partial(score_ray, named=named, workers=workers or (1 if is_on_cards else os.cpu_count() or 1))

@@ -2,6 +2,8 @@
 
 import click
 
+from commands.shared.next_step import say, say_next
+from commands.shared.options import device_option
 from data.errors import UserError
 
 
@@ -14,6 +16,7 @@ from data.errors import UserError
     metavar="NAME|FILE.toml",
     help="The judge that answers, as in `score`.",
 )
+@device_option
 @click.option(
     "--calibration",
     metavar="FILE|none",
@@ -32,7 +35,7 @@ from data.errors import UserError
     default=512,
     show_default=True,
     metavar="N",
-    help="Judgments that may wait; past that the answer is 503.",
+    help="Runs that may wait; past that the answer is 503.",
 )
 @click.option(
     "--max-exchanges",
@@ -50,6 +53,11 @@ from data.errors import UserError
     metavar="BYTES",
     help="The most that one request may weigh.",
 )
+@click.option(
+    "--stdio",
+    is_flag=True,
+    help="Answer JSON lines on stdin with JSON lines on stdout; nothing listens on the network.",
+)
 def serve(
     judge_name: str,
     calibration: str | None,
@@ -59,12 +67,16 @@ def serve(
     queue: int,
     max_exchanges: int,
     max_body: int,
+    stdio: bool,
 ) -> None:
-    """Answer over HTTP what `score` answers for files.
+    """Judge replies over HTTP, as `score` does for files.
 
     POST /v1/score takes exchanges; /v1/decisions (OpenAI) and /v1/systemone take a score over Bad, Okay and
-    Good about one exchange; / is a page to try it. Also: /v1/models, /health, /metrics, /openapi.json.
-    Nothing that is sent is kept or logged. The first SIGTERM or Ctrl-C finishes what was taken.
+    Good about one exchange; /v1/chat/completions grades for tools that only know chat models; / is a page to
+    try it. With "unit": "conversation" in /v1/score, or the model `conversation` elsewhere, all turns are
+    judged as one. Also: /v1/shares, /v1/models, /health, /metrics, /openapi.json.
+    Nothing that is sent is kept or logged. The first SIGTERM or Ctrl-C finishes what was taken. With --stdio
+    it is a child process of another program, as the Python client `empathy_judge` starts it.
 
     \b
     Examples:
@@ -72,7 +84,11 @@ def serve(
       empathy-judge serve --port 0 --judge classifier-large --queue 64
       empathy-judge serve --host 0.0.0.0 --key-env JUDGE_KEY
     """
-    from judge.base import load_judge
+    if stdio:
+        from server.stdio import serve_stdio
+
+        return serve_stdio(judge_name, calibration)
+    from judge.base import load_both_units
     from judge.llm.keys import Key
     from server.app import Limits, make_app
     from server.guard import is_loopback, own_hosts
@@ -86,12 +102,13 @@ def serve(
             "--key-env, or leave --host out to serve this machine only"
         )
     with open_socket(host, port) as listening:
-        served = ServedJudge(load_judge(judge_name), calibration)
-        judge = served.judge
+        judge, conversations = load_both_units(judge_name)
+        served = ServedJudge(judge, calibration, conversations=conversations)
 
         def say_ready() -> None:
             about = f"{judge.name} {judge.version} at {url_of(listening)}; {served.calibration.says}"
-            click.echo(f"serving {about}", err=True)
+            say(f"serving {about}", err=True)
+            say_next(f"try it on a page: open {url_of(listening)}")
 
         app = make_app(
             served,

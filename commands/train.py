@@ -6,15 +6,28 @@ from typing import Any
 
 import click
 
+from commands.shared.next_step import say, say_next
 from commands.shared.options import FILE, complete_judge, interruptible
-from data.errors import Interrupted
+from data.errors import Interrupted, UserError
 
 
 @click.command()
-@click.argument("exchanges", type=FILE)
-@click.argument("ratings", type=FILE)
+@click.argument("exchanges", type=FILE, required=False)
+@click.argument("ratings", type=FILE, required=False)
 @click.option(
-    "--recipe", default="default", show_default=True, metavar="NAME|FILE.toml", help="How to train."
+    "--unit",
+    type=click.Choice(["reply", "conversation", "part"]),
+    default="reply",
+    show_default=True,
+    help="A judge of replies, of whole conversations, or of parts of empathy: the last two fitted on --sets "
+    "alone, without a GPU.",
+)
+@click.option(
+    "--recipe",
+    default="default",
+    show_default=True,
+    metavar="NAME|FILE.toml",
+    help="How to train: a file of settings.",
 )
 @click.option(
     "--base", metavar="NAME|FOLDER", help="Another base than the recipe's: minilm, smollm2, a folder."
@@ -23,62 +36,173 @@ from data.errors import Interrupted
 @click.option("--out", type=FILE, required=True, help="The judge's folder, or the trial's.")
 @click.option(
     "--protocol",
-    type=click.Choice(["raters-apart", "model-apart"]),
-    help="Put the recipe to the test instead of making a judge.",
+    "protocols",
+    type=click.Choice(["sets-apart", "raters-apart", "model-apart", "systems-apart"]),
+    multiple=True,
+    help="Try the settings out instead of making a judge; several share their trainings.",
 )
+@click.option(
+    "--as-is",
+    metavar="JUDGE",
+    help="With sets-apart: measure this judge and train none; EXCHANGES and RATINGS are not used.",
+)
+@click.option(
+    "--items",
+    type=click.IntRange(min=10),
+    default=600,
+    show_default=True,
+    help="With --as-is: so many of each set.",
+)
+@click.option("--sets", type=FILE, help="A folder with the public rated sets that the recipe names.")
 @click.option("--texts", type=FILE, multiple=True, help="Exchanges nobody rated, for a teacher to label.")
 @click.option("--evidence", type=FILE, multiple=True, help="A trial's folder whose figures go on the card.")
 @click.option("--about", type=FILE, help="A TOML file: summary, licence, data and limits for the card.")
 @click.option("--device", default="auto", show_default=True, help="cpu, cuda, or whichever is there.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 def train(
-    exchanges: Path,
-    ratings: Path,
+    exchanges: Path | None,
+    ratings: Path | None,
+    unit: str,
     recipe: str,
     base: str | None,
     seed: int | None,
     out: Path,
-    protocol: str | None,
+    protocols: tuple[str, ...],
+    as_is: str | None,
+    items: int,
+    sets: Path | None,
     texts: tuple[Path, ...],
     evidence: tuple[Path, ...],
     about: Path | None,
     device: str,
     as_json: bool,
 ) -> None:
-    """Fine-tune a judge on rated exchanges, or measure how well such a judge would do.
+    """Train a judge on replies that people rated.
 
+    EXCHANGES are prompts with their replies, and RATINGS what people said of them, as `import` writes both.
     With --protocol nothing is shipped: the recipe is trained once for each held-out part and its predictions
-    are compared with the ratings it did not see. The same command takes a broken training up again.
+    are compared with the ratings it did not see. Held out are one rated set at a time with every text that it
+    shares (sets-apart), a fifth of the raters with their prompts (raters-apart), or one model (model-apart).
+    Of several protocols each training leaves out a part of every one: fewer trainings, harder questions. The
+    same command takes a broken training up again.
+
+    --sets is a folder with one folder for each public set, as published: epitome, ieval, esconv, and so on. A
+    recipe that names some under [sets] needs no EXCHANGES; sets with the weight 0 it is only asked about.
+    With --unit conversation it is all that is needed: the rated conversations in it. Held out are one set at
+    a time (sets-apart), or one bot at a time (systems-apart); without --protocol the judge is tried with both
+    and made. What the judge of replies said is kept in --out, and asked for once.
 
     \b
     Examples:
-      empathy-judge train exchanges.jsonl ratings.jsonl --protocol model-apart --out trials/model-apart
-      empathy-judge train exchanges.jsonl ratings.jsonl --evidence trials/model-apart --out my-judge
+      empathy-judge train exchanges.jsonl ratings.jsonl --sets public --protocol sets-apart --out trials/sets
+      empathy-judge train exchanges.jsonl ratings.jsonl --sets public --evidence trials/sets --out my-judge
+      empathy-judge train --unit conversation --sets public --out my-judge
     """
-    from judge.classifier.make import Materials, make, try_out, write_card
+    if unit == "part":
+        return _train_parts(sets, out, as_json=as_json)
+    if unit == "conversation":
+        if len(protocols) > 1:
+            raise UserError("--protocol: one at a time with --unit conversation")
+        if evidence:
+            raise UserError("--evidence: not with --unit conversation, which is tried each time it is made")
+        return _train_conversations(sets, out, next(iter(protocols), None), as_json=as_json)
+    from judge.classifier.make import Materials, make, try_as_is, try_out, write_card
     from reports.progress import steps
     from reports.training_tables import print_trial
 
+    if as_is:
+        if protocols != ("sets-apart",) or sets is None:
+            raise UserError("--as-is: needs --protocol sets-apart and --sets, the folder of the rated sets")
+        with steps() as (_, on_step):
+            result = try_as_is(as_is, sets, out, items=items, on_step=on_step)
+        if as_json:
+            click.echo(json.dumps(result, indent=2))
+        else:
+            print_trial(result)
+        return
+    if (exchanges is None) != (ratings is None):
+        raise UserError("RATINGS are missing: what people said of the replies")
+    if "systems-apart" in protocols:
+        raise UserError("--protocol systems-apart: only with --unit conversation; of replies: model-apart")
     materials = Materials.read(
         exchanges,
         ratings,
         recipe=recipe,
         instead={"base": base, "seed": seed},
+        sets=sets,
         texts=texts,
         device=device,
     )
     kept = "the networks that were trained whole are kept, the one under way is not"
     with interruptible(kept), steps() as (on_split, on_step):
-        if protocol:
-            result = try_out(materials, protocol, out, on_split=on_split, on_step=on_step)
-        else:
-            result = make(materials, out, evidence=evidence, about=about, on_step=on_step)
+        results = (
+            try_out(materials, protocols, out, on_split=on_split, on_step=on_step)
+            if protocols
+            else [make(materials, out, evidence=evidence, about=about, on_step=on_step)]
+        )
+    (result, *others) = results
+    if as_json:
+        click.echo(json.dumps(results if others else result, indent=2))
+    elif protocols:
+        for each in results:
+            print_trial(each)
+        options = {"--recipe": recipe, "--base": base, "--seed": seed, "--sets": sets}
+        given = [word for pair in options.items() if pair[1] not in (None, "default") for word in pair]
+        given += [word for path in texts for word in ("--texts", path)]
+        folders = [out / each["protocol"] for each in results] if others else [out]
+        given += [word for folder in folders for word in ("--evidence", folder)]
+        files = [path for path in (exchanges, ratings) if path is not None]
+        say_next("to make the judge", "train", *files, *given, "--out", "my-judge")
+    else:
+        say(write_card(result))
+        say_next(
+            f'to judge with it, write kind = "{result["name"]}" and weights = "{out}" into my-judge.toml',
+            "score",
+            "RESPONSES.jsonl",
+            "--judge",
+            "my-judge.toml",
+        )
+
+
+def _train_parts(sets: Path | None, out: Path, *, as_json: bool) -> None:
+    """Fit and try the heads for parts of empathy."""
+    from judge.parts.fit_parts import run_fit_parts
+    from reports.training_tables import print_heads
+
+    if sets is None:
+        raise UserError("--unit part: needs --sets, the folder of the rated sets")
+    card = run_fit_parts(sets, out)
+    if as_json:
+        click.echo(json.dumps(card, indent=2))
+        return
+    print_heads(card["heads"])
+    told = f'to judge with one, write kind = "part", weights = "{out}" and dimension = "…" into part.toml'
+    say_next(told, "score", "RESPONSES.jsonl", "--judge", "part.toml")
+
+
+def _train_conversations(sets: Path | None, out: Path, protocol: str | None, *, as_json: bool) -> None:
+    """Fit or try the judge of whole conversations."""
+    from judge.conversations.fit_conversations import SETS_APART, SYSTEMS_APART, run_fit
+    from reports.progress import steps
+    from reports.training_tables import print_conversation_trial
+
+    if sets is None:
+        raise UserError("--unit conversation: needs --sets, the folder of the rated sets")
+    if protocol not in (None, SETS_APART, SYSTEMS_APART):
+        raise UserError(f"--protocol {protocol}: not for conversations; {SETS_APART} or {SYSTEMS_APART}")
+    with interruptible("what was judged is kept"), steps() as (_, on_step):
+        result = run_fit(sets, out, protocol=protocol, on_step=on_step)
     if as_json:
         click.echo(json.dumps(result, indent=2))
     elif protocol:
-        print_trial(result)
+        print_conversation_trial(result)
+        say_next("to make the judge", "train", "--unit", "conversation", "--sets", sets, "--out", out)
     else:
-        click.echo(write_card(result))
+        say(f"{result['caveat']}")
+        say_next(
+            f'to judge with it, write kind = "conversation" and weights = "{out}" into my-judge.toml',
+            *("score", "CONVERSATIONS.jsonl", "--judge", "my-judge.toml"),
+        )
 
 
 @click.command()
@@ -105,7 +229,7 @@ def train(
     type=click.Choice(["qwk", "log_loss"]),
     default="qwk",
     show_default=True,
-    help="What to tune for.",
+    help="What to tune for: agreement (weighted kappa), or how probable people's labels are to it.",
 )
 @click.option(
     "--max-calls",
@@ -136,10 +260,11 @@ def optimize(
     as_json: bool,
     **settings: Any,
 ) -> None:
-    """Tune a prompted judge's instructions and examples against people's ratings.
+    """Tune a language model's prompt for judging to people's ratings.
 
-    The result is kept only if it does better on ratings it was not made from. Name its file in the judge's
-    TOML as program = "..." and score with that. It holds exchanges from the ratings as examples.
+    EXCHANGES are prompts with their replies, and RATINGS what people said of them. The result is kept only if
+    it does better on ratings it was not made from. Name its file in the judge's TOML as program = "..." and
+    score with that. It holds exchanges from the ratings as examples.
 
     \b
     Example:
@@ -156,7 +281,7 @@ def optimize(
             out,
             judge_name,
             Settings(**settings),
-            on_step=lambda text: click.echo(text, err=True),
+            on_step=lambda text: say(text, err=True),
         )
     except KeyboardInterrupt as interrupt:
         raise Interrupted(
@@ -167,19 +292,24 @@ def optimize(
         click.echo(json.dumps(tuned, indent=2))
     else:
         print_tuned(tuned)
+        say_next(
+            f'to judge with it, write program = "{out}" into {judge_name}',
+            *("score", "RESPONSES.jsonl", "--judge", judge_name),
+        )
 
 
 @click.command()
 @click.argument("ratings", type=FILE)
 @click.argument("runs", type=FILE, nargs=-1, required=True)
 @click.option("--out", type=FILE, required=True, help="The weights' file, a .json.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the folds.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of chance.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 def stack(ratings: Path, runs: tuple[Path, ...], out: Path, seed: int, as_json: bool) -> None:
-    """Fit a panel's weights on ratings, and say how many independent judges the panel is worth.
+    """Weigh several judges into one, by people's ratings.
 
-    RUNS are the folders of two or more judges' runs over the same responses. Name the weights in the panel's
-    TOML: kind = "panel", judges = [...], combine = "stacked", weights = "...".
+    Also says how many independent judges such a panel is worth. RUNS are the folders of two or more judges'
+    runs over the same responses. Name the weights in the panel's TOML: kind = "panel", judges = [...],
+    combine = "stacked", weights = "...".
 
     \b
     Example:
@@ -193,3 +323,7 @@ def stack(ratings: Path, runs: tuple[Path, ...], out: Path, seed: int, as_json: 
         click.echo(json.dumps({**stacked, "weights_file": str(out)}, indent=2))
     else:
         print_stack(stacked, out)
+        say_next(
+            f'to judge with it, write combine = "stacked" and weights = "{out}" into your panel.toml',
+            *("score", "RESPONSES.jsonl", "--judge", "panel.toml"),
+        )

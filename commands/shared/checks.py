@@ -16,15 +16,14 @@ from typing import Final, Literal
 from data.errors import UserError, install_hint
 from data.files import explain, read_toml
 from data.records import Exchange, to_plain
+from judge.base import WEIGHTS, WEIGHTS_LICENCE
 from judge.llm.answer_prompts import Responder, read_model_config
 from judge.llm.endpoint import Endpoint
 
 Status = Literal["ok", "warn", "fail"]
 ROOT: Final = Path(__file__).parents[2]
-WEIGHTS: Final = ROOT / "judge" / "weights"
-SHIPPED: Final = ("classifier", "classifier-large")
+SHIPPED: Final = ("classifier", "classifier-large", "classifier-small")
 GIGABYTE: Final = 1 << 30
-MERGED: Final = 1.5 * GIGABYTE  # what merging the large judge takes while it is at work
 SECONDS: Final = 10.0  # that a server may take to answer
 LITTLE: Final = 0.2 * GIGABYTE
 SOON: Final = timedelta(days=30)
@@ -35,8 +34,8 @@ SAMPLE: Final = Exchange(
     response="I'm so sorry. That is a lot to carry alone. Would it help to think about what to say first?",
     emotion="anxious",
 )
-KNOWN: Final = {"7d31ae001142": (0.131598, 0.361196, 0.507206)}
-CLOSE, ODD = 1e-3, 0.05  # another processor may round int8 a little differently; more is damage
+KNOWN: Final = {"f9657a74127a": (0.099979, 0.313363, 0.586658)}
+CLOSE, ODD = 0.01, 0.05  # another processor rounds states to 8 bits a little differently; more is damage
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +53,9 @@ def check_installation(*, today: date, folder: Path) -> Iterator[Check]:
     yield from check_packages()
     for name in SHIPPED:
         yield from check_judge(name, today=today)
+    yield Check("licence of these judges", "ok", WEIGHTS_LICENCE)
     yield check_sample()
-    yield check_cache()
+    yield check_base()
     yield check_disk(folder)
     yield check_writing(folder)
 
@@ -139,24 +139,16 @@ def check_sample() -> Check:
     return Check(name, "warn" if off <= ODD else "fail", f"{shown}, off by {off:.4f}", way_out)
 
 
-def check_cache() -> Check:
-    """Whether the large judge is merged, or could be."""
-    from judge.classifier.large import LargeClassifierJudge
+def check_base() -> Check:
+    """Whether the large judge finds what it is a change of."""
+    from judge.classifier.base_weights import find_base_file
 
-    name = "large judge's cache"
+    name = "large judge's base"
     try:
-        judge = LargeClassifierJudge()
+        path = find_base_file("smollm2")
     except UserError as error:
-        return Check(name, "warn", str(error))
-    folder = judge.merged_folder
-    if folder.exists():
-        size = sum(item.stat().st_size for item in folder.iterdir()) / GIGABYTE
-        return Check(name, "ok", f"merged, {size:.1f} GB in {folder}")
-    free = shutil.disk_usage(_nearest(folder)).free
-    if free < MERGED:
-        says = f"not merged, and only {free / GIGABYTE:.1f} GB are free in {judge.cache}"
-        return Check(name, "warn", says, "free 1.5 GB, or set XDG_CACHE_HOME")
-    return Check(name, "ok", "not merged yet; its first use takes minutes, 1 GB and [train]")
+        return Check(name, "ok", f"optional, not installed: {error}")
+    return Check(name, "ok", str(path))
 
 
 def check_disk(folder: Path) -> Check:
@@ -285,10 +277,10 @@ def check_endpoint(endpoint: Endpoint) -> Check:
 
     name = f"{endpoint.base_url}, model {endpoint.model}"
     try:
-        key = Key(endpoint.key_env)
+        key, seconds = Key(endpoint.key_env), min(SECONDS, endpoint.timeout)
+        connections = Connections(base_url=endpoint.base_url, key=key, timeout=seconds)
     except UserError as error:
         return Check(name, "fail", str(error))
-    connections = Connections(base_url=endpoint.base_url, key=key, timeout=min(SECONDS, endpoint.timeout))
     try:
         answer = connections.send(lambda client: client.models.with_raw_response.list())
     finally:

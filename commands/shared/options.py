@@ -1,16 +1,24 @@
 """What every command line shares."""
 
+import os
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from functools import reduce
+from functools import reduce, wraps
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.shell_completion import CompletionItem
 
+from commands.shared.next_step import program, say
 from data.errors import Interrupted
+from data.storage import Columns
+
+if TYPE_CHECKING:
+    from data.rating_files.rating_sheet import SheetOptions
+    from reports.outputs import Evaluation
+    from reports.page import Page
 
 FILE: Final = click.Path(path_type=Path)
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
@@ -36,11 +44,177 @@ def model_options(rows: str, *more: Decorator, settings: str = "temperature") ->
     return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
 
 
+def ratings_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that say how a file of ratings is read; `sheet_options` makes one value of them."""
+    options: list[Decorator] = [
+        click.option(
+            "--scale",
+            metavar="LOW-HIGH|LEVELS",
+            help="The ratings' levels, worst first: 1-5, or poor,fair,good."
+            "  [default: Bad,Okay,Good, thumbs or stars, whichever they are]",
+        ),
+        click.option(
+            "--cut",
+            metavar="OKAY,GOOD",
+            help="On another scale than the judge's: the lowest level that is Okay, and that is Good."
+            "  [default: thirds of the scale]",
+        ),
+        click.option(
+            "--column",
+            "columns",
+            metavar="FIELD=NAME",
+            multiple=True,
+            help="Which column of the ratings is id, rater, rating, model, prompt, response ...;"
+            " may be repeated.  [default: by its name]",
+        ),
+        click.option(
+            "--ai-raters",
+            metavar="NAMES|all",
+            help="Raters who are AIs, separated by commas."
+            "  [default: those that the column rater_kind or their name tells]",
+        ),
+        click.option("--skip-invalid", is_flag=True, help="Set rows that cannot be read aside, and go on."),
+    ]
+    return reduce(lambda made, option: option(made), reversed(options), command)
+
+
+def sheet_options(
+    *, scale: str | None, cut: str | None, columns: tuple[str, ...], ai_raters: str | None, skip_invalid: bool
+) -> "SheetOptions":
+    """What `ratings_options` were given, as the reader takes it."""
+    from data.judgments import parse_scale
+    from data.rating_files.rating_columns import parse_stated
+    from data.rating_files.rating_sheet import SheetOptions
+
+    return SheetOptions(
+        scale=parse_scale(scale) if scale is not None else None,
+        cut=tuple(part.strip() for part in cut.split(",")) if cut is not None else None,
+        columns=parse_stated(columns),
+        ai_raters=tuple(name.strip() for name in (ai_raters or "").split(",") if name.strip()),
+        skip_invalid=skip_invalid,
+    )
+
+
+def say_notes(notes: Iterable[str]) -> None:
+    """Say how files were read: on stderr, so that pipes and files hold results only."""
+    for note in notes:
+        say(note, err=True)
+
+
+def telling_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that name who else is told the result; `tell_others` does."""
+
+    def check_url(ctx: click.Context, option: click.Parameter, url: str | None) -> str | None:
+        from reports.outputs import check_webhook
+
+        return check_webhook(url) if url else None
+
+    def check_collector(ctx: click.Context, option: click.Parameter, is_asked: bool) -> bool:
+        if is_asked:
+            from reports.outputs import collector_url
+
+            collector_url(os.environ)
+        return is_asked
+
+    def check_package(ctx: click.Context, option: click.Parameter, is_asked: bool) -> bool:
+        if is_asked:
+            from reports.outputs import check_mlflow
+
+            check_mlflow()
+        return is_asked
+
+    options: list[Decorator] = [
+        click.option(
+            "--webhook",
+            metavar="URL",
+            envvar="EMPATHY_JUDGE_WEBHOOK",
+            show_envvar=True,
+            callback=check_url,
+            help="Post figures and verdicts as JSON to this address; no prompt and no reply is sent.",
+        ),
+        click.option(
+            "--otel",
+            is_flag=True,
+            callback=check_collector,
+            help="Send them as OpenTelemetry events to the collector in OTEL_EXPORTER_OTLP_ENDPOINT.",
+        ),
+        click.option(
+            "--mlflow",
+            is_flag=True,
+            callback=check_package,
+            help="Log them and the report as a run of MLflow, at MLFLOW_TRACKING_URI.",
+        ),
+    ]
+    return reduce(lambda made, option: option(made), reversed(options), command)
+
+
+def tell_others(told: "Evaluation", page: "Page", *, webhook: str | None, otel: bool, mlflow: bool) -> None:
+    """Tell whoever is to be told; one that cannot be reached is said, and changes no exit code."""
+    from reports.outputs import log_mlflow, send_events, send_webhook
+
+    if webhook:
+        say_notes(filter(None, [send_webhook(webhook, told)]))
+    if otel:
+        say_notes(filter(None, [send_events(told, os.environ)]))
+    if mlflow:
+        say_notes([log_mlflow(told, page)])
+
+
+def column_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that say which column holds what; the command takes them together as `reply_columns`."""
+
+    @wraps(command)
+    def gathered(
+        *args: Any,
+        prompt_column: str | None,
+        response_column: tuple[str, ...] = (),
+        model_column: str | None = None,
+        **rest: Any,
+    ) -> None:
+        command(*args, reply_columns=Columns(prompt_column, response_column, model_column), **rest)
+
+    options: list[Decorator] = [
+        click.option(
+            "--prompt-column", metavar="NAME", help="The column with what the person said.  [default: found]"
+        ),
+        click.option(
+            "--response-column",
+            metavar="NAME",
+            multiple=True,
+            help="The column with the reply; once for each model where each has a column.  [default: found]",
+        ),
+        click.option("--model-column", metavar="NAME", help="The column with the model's name."),
+    ]
+    made: Callable[..., None] = gathered
+    return reduce(lambda made, option: option(made), reversed(options), made)
+
+
+def device_option(command: Callable[..., None]) -> Callable[..., None]:
+    """`--device`, which every classifier that the command loads goes by; the command does not take it."""
+
+    def choose(ctx: click.Context, parameter: click.Parameter, device: str | None) -> None:
+        if device is not None:
+            from judge.classifier.graphics_card import DEVICE
+
+            token = DEVICE.set(device)
+            ctx.call_on_close(lambda: DEVICE.reset(token))
+
+    option: Decorator = click.option(
+        "--device",
+        type=click.Choice(["auto", "cpu", "cuda"]),
+        callback=choose,
+        expose_value=False,
+        help="What classifiers run on: cuda is a graphics card, which needs torch and onnx.  "
+        "[default: auto, a card if there is one]",
+    )
+    return option(command)
+
+
 def complete_judge(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Judges by name, and files."""
-    from judge.base import JUDGES
+    from judge.base import known_judges
 
-    return _complete(sorted(JUDGES), incomplete, or_file=True)
+    return _complete(known_judges(), incomplete, or_file=True)
 
 
 def complete_calibration(
@@ -75,15 +249,34 @@ def interruptible(kept: str, **instead: Any) -> Iterator[dict[str, Any]]:
 
 def command_line(ctx: click.Context, **instead: Any) -> str:
     """The command as it would be typed to give it again."""
-    words = ctx.command_path.replace("cli.py", "python cli.py", 1).split()
+    words = [*program(ctx).split(), *ctx.command_path.split()[1:]]
     for parameter in ctx.command.params:
         value = instead.get(parameter.name or "", ctx.params.get(parameter.name or ""))
         if isinstance(parameter, click.Argument):
-            words.append(str(value))
-        elif value is True:
-            words.append(parameter.opts[0])
-        elif isinstance(value, tuple):
-            words += [word for item in value for word in (parameter.opts[0], str(item))]
-        elif value not in (None, False, parameter.default):
-            words += [parameter.opts[0], str(value)]
+            words += [str(item) for item in value] if isinstance(value, tuple) else [str(value)]
+        else:
+            words += option_words(parameter, value)
     return shlex.join(words)
+
+
+def option_words(parameter: click.Parameter, value: Any) -> list[str]:
+    """An option as it would be typed; nothing where it has its default."""
+    if value is True:
+        return [parameter.opts[0]]
+    if isinstance(value, tuple):
+        return [word for item in value for word in (parameter.opts[0], str(item))]
+    return [parameter.opts[0], str(value)] if value not in (None, False, parameter.default) else []
+
+
+READING_RATINGS = ("scale", "cut", "columns", "ai_raters", "skip_invalid", "exchanges")
+READING_REPLIES = ("prompt_column", "response_column", "model_column", "skip_invalid")
+
+
+def reading_words(ctx: click.Context, names: Collection[str] = READING_RATINGS) -> list[str]:
+    """The options by which this command read its ratings, for another command that is to read them."""
+    return [
+        word
+        for parameter in ctx.command.params
+        if parameter.name in names
+        for word in option_words(parameter, ctx.params.get(parameter.name or ""))
+    ]

@@ -1,0 +1,420 @@
+"""The commands `rate plan`, `open`, `export`, `collect`, `status` and `next`: ratings from people, blind."""
+
+import json
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from commands.shared.next_step import say, say_next
+from commands.shared.options import FILE, READING_REPLIES, column_options, reading_words, say_notes
+from data.errors import UserError
+from data.storage import Columns
+
+if TYPE_CHECKING:
+    from calibration.comparison.stop_rule import Standing
+    from data.tables import BadRow
+    from rating.collect import Collected
+    from rating.plan import Plan
+
+PLAN = "rating-plan"
+
+
+@click.group()
+def rate() -> None:
+    """Have people rate replies, without knowing whose they are.
+
+    A plan says who rates which replies; `open` serves a page to rate them on, `export` writes files for
+    people elsewhere, and `collect` joins what came back into ratings that `compare` and `calibrate` read.
+    `status` says when to stop, and `next` draws more.
+
+    \b
+    Example:
+      empathy-judge rate plan responses.jsonl --people 8 --each 50
+      empathy-judge rate open rating-plan
+      empathy-judge rate collect rating-plan
+    """
+
+
+@rate.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILES...")
+@click.option(
+    "--people", type=click.IntRange(1, 1000), default=8, show_default=True, help="How many will rate."
+)
+@click.option(
+    "--each", type=click.IntRange(1, 2000), default=50, show_default=True, help="How many replies each rates."
+)
+@click.option("--out", type=FILE, default=PLAN, show_default=True, help="The plan's folder.")
+@click.option("--skip-invalid", is_flag=True, help="Set rows that cannot be read aside, and go on.")
+@column_options
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the draw.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was drawn as JSON.")
+@click.pass_context
+def plan(
+    ctx: click.Context,
+    files: tuple[str, ...],
+    reply_columns: Columns,
+    people: int,
+    each: int,
+    out: Path,
+    skip_invalid: bool,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Draw who rates which replies.
+
+    FILES hold replies as for `score`. Each person gets all models on the same prompts, one reply at a time
+    and in random order. Of the replies each rates, two come to everybody and one comes twice: they show how
+    consistent people are, and count for nothing else.
+
+    \b
+    Examples:
+      empathy-judge rate plan responses.jsonl
+      empathy-judge rate plan model-a.jsonl model-b.jsonl --people 4 --each 30 --out plans/june
+    """
+    from data.tables import read_responses, stop_at_bad_row
+    from rating.plan import count_models, draw_plan, write_plan
+    from reports.terminal import working
+
+    skipped: list[BadRow] = []
+    on_bad = skipped.append if skip_invalid else stop_at_bad_row
+    replies = read_responses(files, reply_columns, on_bad=on_bad)
+    with working("reading replies"):
+        words = (*files, *reading_words(ctx, READING_REPLIES))
+        drawn = draw_plan(replies, people=people, each=each, seed=seed, source_words=words)
+    write_plan(drawn, out)
+    made = drawn.plan
+    notes = [*([f"{len(skipped)} rows cannot be read and are set aside"] if skipped else []), *drawn.notes]
+    models = sorted({item.model for item in made.items.values()})
+    if as_json:
+        about = {"plan": str(out), "models": models, "replies": len(made.items), "notes": notes}
+        about |= {"raters": {rater.name: len(rater.order) for rater in made.raters.values()}}
+        click.echo(json.dumps(about | {"ratings": made.count_design()}, indent=2, ensure_ascii=False))
+        return
+    first = next(iter(made.raters))
+    counts = sorted(set(count_models(made, first).values()))
+    spread = " or ".join(map(str, counts))
+    orders = sorted({len(rater.order) for rater in made.raters.values()})
+    say(f"{out}: {people} people rate {' or '.join(map(str, orders))} replies each")
+    of_each = f"for each person {spread} replies of each"
+    say(f"models: {len(models)}, {of_each}; {len(made.items)} replies in all")
+    say(f"{made.count_design()} ratings, besides those that show how consistent people are")
+    say_notes(replies.said())
+    for note in notes:
+        say(f"note: {note}", err=True)
+    say_next("to rate on a page", "rate", "open", out)
+
+
+@rate.command("open")
+@click.argument("folder", type=FILE, default=PLAN, metavar="PLAN")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="0.0.0.0 to let others in your network rate."
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8322, show_default=True, help="0 for any that is free."
+)
+def open_page(folder: Path, host: str, port: int) -> None:
+    """Serve the page on which people rate.
+
+    Prints a link for each rater; whoever has the link can rate, and nobody needs an account. Every rating is
+    on the disk before the page is told so. Stop it with Ctrl-C and start it again as you like: the links stay
+    the same, and everybody goes on where they were.
+
+    \b
+    Examples:
+      empathy-judge rate open rating-plan
+      empathy-judge rate open rating-plan --host 0.0.0.0
+    """
+    from rating.journal import count_rated
+    from rating.plan import read_plan
+    from rating.rating_server import make_rating_app
+    from server.guard import own_hosts
+    from server.process import make_server, open_socket
+
+    made = read_plan(folder)
+    with open_socket(host, port) as listening:
+        links = _links(made, listening)
+
+        def say_ready() -> None:
+            done = count_rated(folder, made)
+            for token, link in links.items():
+                rater = made.raters[token]
+                say(f"{rater.name:<10} {done[token]:>4} of {len(rater.order)}  {link}")
+            say_next("send each person one of these links; Ctrl-C ends the page, and nothing is lost")
+
+        make_server(make_rating_app(folder, hosts=own_hosts(host), on_ready=say_ready)).run(
+            sockets=[listening]
+        )
+    done = count_rated(folder, made)
+    total = sum(len(rater.order) for rater in made.raters.values())
+    say(f"{sum(done.values())} of {total} rated", err=True)
+    say_next("to join what was rated", "rate", "collect", folder)
+
+
+def _links(made: "Plan", listening: socket.socket) -> dict[str, str]:
+    """A link for each rater, at an address that others can reach where the page listens on all of them."""
+    from server.process import url_of
+
+    base, (host, port) = url_of(listening), listening.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):
+        base = f"http://{_own_address()}:{port}"
+    return {token: f"{base}/r/{token}" for token in made.raters}
+
+
+def _own_address() -> str:
+    """This machine's address in its network; nothing is sent to find it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return socket.gethostname()
+        return str(probe.getsockname()[0])
+
+
+@rate.command()
+@click.argument("folder", type=FILE, default=PLAN, metavar="PLAN")
+@click.option("--html", "html", type=FILE, metavar="FOLDER", help="One page a person, which needs no server.")
+@click.option("--csv", "csv", type=FILE, metavar="FILE", help="One sheet; a folder for a sheet a person.")
+def export(folder: Path, html: Path | None, csv: Path | None) -> None:
+    """Write the plan as files, for people elsewhere.
+
+    A page opens from the disk or from a mail, keeps what was rated in the browser, and saves it as a file to
+    send back. A sheet has an empty column `rating` for Bad, Okay or Good. `rate collect` reads both.
+
+    \b
+    Examples:
+      empathy-judge rate export rating-plan --html to-send
+      empathy-judge rate export rating-plan --csv sheet.csv
+    """
+    from rating.handouts import write_pages, write_sheets
+    from rating.plan import read_plan, read_texts
+
+    if html is None and csv is None:
+        raise UserError("rate export: say what to write: --html FOLDER, --csv FILE, or both")
+    made, texts = read_plan(folder), read_texts(folder)
+    written = write_pages(made, texts, html) if html else []
+    written += write_sheets(made, texts, csv) if csv else []
+    for path in written:
+        say(f"written {path}")
+    say_next("send each person their file, and once they come back", "rate", "collect", folder, "RETURNED...")
+
+
+@rate.command()
+@click.argument("folder", type=FILE, default=PLAN, metavar="PLAN")
+@click.argument("files", type=FILE, nargs=-1, metavar="[RETURNED]...")
+@click.option("--skip-invalid", is_flag=True, help="Set aside what is foreign or edited, and go on.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was collected as JSON.")
+@click.pass_context
+def collect(
+    ctx: click.Context, folder: Path, files: tuple[Path, ...], skip_invalid: bool, as_json: bool
+) -> None:
+    """Join what was rated into ratings.jsonl.
+
+    Takes what the page recorded and the files that people sent back, in any order; what comes twice counts
+    once. Replies that came to everybody or came twice are kept apart, in consistency.json. Both files are
+    written into the plan's folder, and written anew whenever more has come.
+
+    \b
+    Examples:
+      empathy-judge rate collect rating-plan
+      empathy-judge rate collect rating-plan returned/*.json sheet.csv
+    """
+    from rating.collect import collect as collect_ratings
+    from rating.collect import write_collected
+    from rating.plan import read_plan
+
+    found = collect_ratings(folder, files)
+    if found.problems and not skip_invalid:
+        more = f"\n... and {len(found.problems) - 10} more" if len(found.problems) > 10 else ""
+        raise UserError(
+            "\n".join(found.problems[:10]) + more + "\nMend these, or set them aside with --skip-invalid."
+        )
+    if not found.rows:
+        raise UserError(f"{folder}: nobody has rated anything yet; `rate open` serves the page to do it on")
+    written = write_collected(found, folder)
+    if as_json:
+        same, pairs = found.repeats
+        about = {"ratings": len(found.rows), "files": [str(path) for path in written]}
+        about |= {"twice": found.again, "repeated": pairs, "same": same}
+        about |= {"problems": list(found.problems), "changed": list(found.changed)}
+        click.echo(json.dumps(about, indent=2, ensure_ascii=False))
+        return
+    _print_collected(found, written)
+    if len({row["model"] for row in found.rows}) > 1:
+        _say_verdict(read_plan(folder), written[0])
+    else:
+        say_next("to hold a judge against these ratings", "calibrate", "RUN", written[0])
+
+
+def _say_verdict(made: "Plan", ratings: Path) -> None:
+    words = made.source_words or ("RESPONSES.jsonl",)
+    say_next("to see which model is better", "compare", *words, "--ratings", ratings)
+
+
+def _print_collected(found: "Collected", written: tuple[Path, ...]) -> None:
+    from data.text import count
+
+    people = [rater for rater in found.consistency.values() if rater.rated]
+    whole = sum(rater.rated == rater.planned for rater in people)
+    say(f"{count(len(found.rows))} ratings by {len(people)} people, {whole} of whom are done")
+    same, pairs = found.repeats
+    if pairs:
+        say(f"asked twice, people said the same {same} of {pairs} times")
+    if found.again:
+        say(f"{count(found.again)} ratings came more than once and count once")
+    for line in (*found.changed, *(f"set aside: {problem}" for problem in found.problems)):
+        say(f"note: {line}", err=True)
+    for path in written:
+        say(f"written {path}")
+
+
+@rate.command()
+@click.argument("folder", type=FILE, default=PLAN, metavar="PLAN")
+@click.argument("files", type=FILE, nargs=-1, metavar="[RETURNED]...")
+@click.option(
+    "--margin",
+    type=click.FloatRange(min=0, max=100, min_open=True),
+    default=5.0,
+    show_default=True,
+    help="The least difference in points of Good worth telling.",
+)
+@click.option("--baseline", metavar="MODEL", help="Compare with this model only.  [default: every two]")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+def status(folder: Path, files: tuple[Path, ...], margin: float, baseline: str | None, as_json: bool) -> None:
+    """Say whether it is settled which model is better.
+
+    If not, it says about how many ratings more would tell. Look as often as you like, and stop when it is
+    settled: the intervals hold at all looks at once, for all pairs of models together. Ratings count that the
+    page recorded, that were collected, and in the files given.
+
+    \b
+    Examples:
+      empathy-judge rate status rating-plan
+      empathy-judge rate status rating-plan returned/*.json --margin 10
+    """
+    from calibration.comparison.stop_rule import standings
+    from data.records import to_plain
+    from rating.plan import read_plan
+    from rating.so_far import read_so_far
+
+    made = read_plan(folder)
+    ratings = read_so_far(folder, made, files)
+    models = sorted(set(ratings.model.tolist()))
+    if baseline is not None and baseline not in models:
+        raise UserError(
+            f"--baseline: no ratings of {baseline!r}; rated are {', '.join(models) or 'none yet'}"
+        )
+    found = standings(ratings, margin=margin / 100, baseline=baseline)
+    rated, planned = len(ratings.value), made.count_design()
+    if as_json:
+        about = {"plan": str(folder), "ratings": rated, "planned": planned, "pairs": to_plain(found)}
+        click.echo(json.dumps(about, indent=2, ensure_ascii=False, allow_nan=False))
+        return
+    say(f"{rated} of {planned} ratings by {len(set(ratings.rater.tolist()))} of {made.people} people")
+    for pair in found:
+        say(_standing_line(pair))
+    if found and found[0].speaks_for == "these raters":
+        say("fewer than four people rate: this is about them and claims nothing about others", err=True)
+    is_settled = len(models) > 1 and all(pair.verdict != "open" for pair in found)
+    _say_after_status(folder, made, rated, is_settled=is_settled, files=files)
+
+
+def _standing_line(pair: "Standing") -> str:
+    """Two models, the one ahead first: the verdict, and the difference it rests on."""
+    from calibration.estimate import Estimate, Interval
+    from data.text import points
+
+    ends = pair.difference.interval
+    if ends is None:
+        return f"{pair.other} and {pair.one}: {pair}"
+    ahead, behind, gap = pair.other, pair.one, pair.difference
+    if gap.value < 0:
+        ahead, behind, gap = behind, ahead, Estimate(-gap.value, Interval(-ends.high, -ends.low))
+    what = " ratings by these people" if pair.more is not None else ""
+    what = " who rate as much each" if pair.people is not None else what
+    return f"{ahead} and {behind}: {pair}{what}; {points(gap)} points of Good"
+
+
+def _say_after_status(
+    folder: Path, made: "Plan", rated: int, *, is_settled: bool, files: tuple[Path, ...]
+) -> None:
+    from rating.collect import RATINGS_FILE, count_collected
+
+    if not rated:
+        say_next("to rate on a page", "rate", "open", folder)
+    elif is_settled and not files and count_collected(folder) == rated:
+        _say_verdict(made, folder / RATINGS_FILE)
+    elif is_settled:
+        say_next("to join what was rated", "rate", "collect", folder, *files)
+    elif rated < made.count_design():
+        say_next("to go on rating", "rate", "open", folder)
+    else:
+        words = made.source_words or ("RESPONSES.jsonl",)
+        say_next("to draw more replies", "rate", "next", folder, *words)
+
+
+@rate.command("next")
+@click.argument("folder", type=FILE, metavar="PLAN")
+@click.argument("files", nargs=-1, required=True, metavar="FILES...")
+@click.option(
+    "--run",
+    "runs",
+    type=FILE,
+    multiple=True,
+    help="A run of `score` over these files: most is drawn where it is least sure.",
+)
+@click.option(
+    "--each",
+    type=click.IntRange(1, 2000),
+    default=20,
+    show_default=True,
+    help="About how many more each person rates.",
+)
+@column_options
+@click.option("--json", "as_json", is_flag=True, help="Print what was drawn as JSON.")
+def next_replies(
+    folder: Path,
+    files: tuple[str, ...],
+    runs: tuple[Path, ...],
+    each: int,
+    reply_columns: Columns,
+    as_json: bool,
+) -> None:
+    """Draw more replies for the people of a plan.
+
+    FILES are those the plan was drawn from; with a new model's file beside them, its replies come first, on
+    prompts that people have read already. Links, pages and ratings stay as they are. Replies are drawn with
+    known chances, and `status`, `compare` and `calibrate` weigh ratings by them.
+
+    \b
+    Examples:
+      empathy-judge rate next rating-plan responses.jsonl --run runs/responses-classifier
+      empathy-judge rate next rating-plan responses.jsonl new-model.jsonl --each 25
+    """
+    from data.judgments import read_judged
+    from data.records import LABELS
+    from data.tables import read_responses
+    from rating.choose import choose_next
+    from rating.journal import lock_plan
+    from rating.plan import read_plan, read_texts, replace_plan
+
+    with lock_plan(folder):
+        made, texts = read_plan(folder), read_texts(folder)
+        judgments = [
+            item for run in runs for judged in read_judged(run, scale=LABELS) for item in judged.judgments
+        ]
+        replies = read_responses(files, reply_columns)
+        chosen = choose_next(made, list(replies), judgments, each=each)
+        replace_plan(chosen.plan, {**texts, **chosen.texts}, folder)
+    before, after = (sum(len(rater.order) for rater in plan.raters.values()) for plan in (made, chosen.plan))
+    if as_json:
+        about = {"plan": str(folder), "ratings": after - before, "drawn": chosen.says, "notes": chosen.notes}
+        click.echo(json.dumps(about, indent=2, ensure_ascii=False))
+        return
+    say(f"{folder}: {after - before} more to rate by {made.people} people")
+    say(chosen.says)
+    say_notes(replies.said())
+    for note in chosen.notes:
+        say(f"note: {note}", err=True)
+    say_next("to rate them", "rate", "open", folder)

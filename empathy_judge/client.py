@@ -1,0 +1,234 @@
+"""The client: asks the judge for judgments, and for what they say of a model as a whole."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from types import TracebackType
+from typing import Any, Self
+
+from empathy_judge.connections import ChildProcess, Connection, JudgeError, Server
+
+URL = "EMPATHY_JUDGE_URL"
+KEY = "EMPATHY_JUDGE_KEY"
+MOST_EXCHANGES = 64  # a request; a server takes no more than its own limit
+MOST_CHARACTERS = 200_000
+EMPTY = "..."  # stands for a reply without a word, since every exchange needs one
+UNSAID = {"label": None, "probabilities": None, "score": None, "set": None, "unscored": "empty reply"}
+COUNTED = ("id", "model", "content", "prompt_digest", "probabilities", "unscored", "flag", "shape")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgment:
+    """What the judge says of one reply: a label with probabilities, or `unscored` with the reason.
+
+    `score` is the rating it expects of a crowd, from 1 for Bad to 3 for Good; `labels` are those that a crowd
+    may well have given, where a calibration tells; `flag` names the danger the speaker may be in. `judge` is
+    the judge's name and version. `row` is all of it, as `score` writes it.
+    """
+
+    id: str
+    model: str
+    label: str | None
+    probabilities: Mapping[str, float] | None
+    score: float | None
+    unscored: str | None
+    labels: tuple[str, ...] | None
+    flag: str | None
+    judge: str
+    row: Mapping[str, Any]
+
+    @property
+    def good(self) -> float | None:
+        """The probability of Good."""
+        return self.probabilities["Good"] if self.probabilities else None
+
+    def __str__(self) -> str:
+        if self.probabilities is None:
+            return f"unscored: {self.unscored}"
+        shown = ", ".join(f"{label} {value:.2f}" for label, value in self.probabilities.items())
+        return f"{self.label} ({shown})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """A part of a model's replies, with its 95 % interval where there is one."""
+
+    share: float
+    low: float | None
+    high: float | None
+
+    def __str__(self) -> str:
+        if self.low is None or self.high is None:
+            return f"{self.share:.1%}"
+        return f"{self.share:.1%} [{self.low:.1%}, {self.high:.1%}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelShares:
+    """What the judge found of one model; `reasons` counts why replies were left unscored.
+
+    `corrected` are the shares that a calibration makes of the judge's own; where it cannot, `refused` says
+    why.
+    """
+
+    model: str
+    judged: int
+    unscored: int
+    reasons: Mapping[str, int]
+    shares: Mapping[str, Share]
+    corrected: Mapping[str, Share] | None
+    refused: str | None
+
+    @property
+    def good(self) -> Share | None:
+        """The share of Good: corrected where the judge has a calibration, and None where that is refused."""
+        if self.refused:
+            return None
+        return (self.corrected or self.shares).get("Good")
+
+    @property
+    def good_at_worst(self) -> Share | None:
+        """The share of Good with an interval that holds whatever the unscored replies are."""
+        share, total = self.good, self.judged + self.unscored
+        if share is None or share.low is None or share.high is None:
+            return None
+        part = self.judged / total
+        return replace(share, low=share.low * part, high=share.high * part + self.unscored / total)
+
+
+@cache
+def shared_judge(name: str | None = None, *, url: str | None = None) -> "Judge":
+    """The one judge of these options in this process; plug-ins share it, and it ends with the process."""
+    return Judge(name, url=url)
+
+
+class Judge:
+    """The judge, in a child process or on a server.
+
+    `name` is a judge as `empathy-judge score --judge` takes it. With `url`, or the variable
+    EMPATHY_JUDGE_URL, a server is asked, and `name`, if given, must be its judge; `key` is the server's.
+    `python` is the interpreter of another environment with the judge in it, also in EMPATHY_JUDGE_PYTHON. The
+    child starts with the first question, stays warm, and ends with this process or by `close`. Threads may
+    share a judge.
+
+        with Judge() as judge:
+            print(judge.judge("My dog died.", "I am so sorry. How old was he?"))
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        url: str | None = None,
+        key: str | None = None,
+        calibration: str | None = None,
+        python: str | None = None,
+        timeout: float | None = 600.0,
+    ) -> None:
+        url = url or os.environ.get(URL)
+        self._name = name
+        self._connection: Connection
+        if url:
+            if calibration:
+                raise JudgeError("calibration: a server has its own; start it with serve --calibration")
+            self._connection = Server(url, key=key or os.environ.get(KEY), timeout=timeout)
+        else:
+            self._connection = ChildProcess(name or "classifier", calibration, python=python, timeout=timeout)
+
+    def judge(self, prompt: str, response: str, **context: Any) -> Judgment:
+        """Judge one reply; `context` may be id, model, situation, emotion and dialogue."""
+        (judgment,) = self.judge_all([{"prompt": prompt, "response": response, **context}])
+        return judgment
+
+    def judge_all(self, exchanges: Iterable[Mapping[str, Any]]) -> list[Judgment]:
+        """Judge replies, each with the fields of a row of `responses.jsonl`; in the order given.
+
+        A model at work may say nothing: an empty response is unscored, and no error.
+        """
+        numbered = ({"id": str(number), **row} for number, row in enumerate(exchanges, start=1))
+        return [judgment for part in _parts(numbered) for judgment in self._ask(part)]
+
+    def shares(
+        self, judgments: Iterable[Judgment | Mapping[str, Any]], *, seed: int = 0
+    ) -> list[ModelShares]:
+        """What judgments say of each model, as `score` counts: the one with the most Good replies first."""
+        rows = [item.row if isinstance(item, Judgment) else item for item in judgments]
+        counted = [{key: row[key] for key in COUNTED if row.get(key) is not None} for row in rows]
+        found = self._connection.ask("/v1/shares", {"judgments": counted, "seed": seed})
+        return [
+            ModelShares(
+                model=row["model"],
+                judged=row["judged"],
+                unscored=row["unscored"],
+                reasons=row["reasons"],
+                shares=_shares(row["shares"]),
+                corrected=_shares(row["corrected"]) if row.get("corrected") else None,
+                refused=row.get("refused"),
+            )
+            for row in found["models"]
+        ]
+
+    def close(self) -> None:
+        """End the child process; the next question would start another."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _ask(self, rows: Sequence[Mapping[str, Any]]) -> Iterator[Judgment]:
+        # Their own ids need not differ from each other, and those of a request must.
+        sent = [
+            {**row, "id": str(place), "response": row.get("response") if _is_said(row) else EMPTY}
+            for place, row in enumerate(rows)
+        ]
+        answer = self._connection.ask("/v1/score", {"exchanges": sent})
+        name, version = answer["judge"]["name"], answer["judge"]["version"]
+        if self._name is not None and not self._name.endswith(".toml") and name != self._name:
+            raise JudgeError(
+                f"the server's judge is {name!r}, not {self._name!r}; leave the name out to use it"
+            )
+        for row, found in zip(rows, answer["judgments"], strict=True):
+            own = {**found, "id": str(row["id"]), **({} if _is_said(row) else UNSAID)}
+            yield Judgment(
+                id=own["id"],
+                model=own["model"],
+                label=own.get("label"),
+                probabilities=own.get("probabilities"),
+                score=own.get("score"),
+                unscored=own.get("unscored"),
+                labels=tuple(own["set"]) if own.get("set") is not None else None,
+                flag=own.get("flag"),
+                judge=f"{name} {version}",
+                row=own,
+            )
+
+
+def _parts(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    """Rows in parts of a size that a request may have."""
+    part: list[Mapping[str, Any]] = []
+    size = 0
+    for row in rows:
+        length = sum(len(value) for value in row.values() if isinstance(value, str))
+        if part and (len(part) == MOST_EXCHANGES or size + length > MOST_CHARACTERS):
+            yield part
+            part, size = [], 0
+        part.append(row)
+        size += length
+    if part:
+        yield part
+
+
+def _is_said(row: Mapping[str, Any]) -> bool:
+    """Tell whether a reply has words; a wrong type is left for the judge to refuse."""
+    response = row.get("response", "")
+    return response is not None and not (isinstance(response, str) and not response.strip())
+
+
+def _shares(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Share]:
+    return {label: Share(share=row["share"], low=row["low"], high=row["high"]) for label, row in rows.items()}

@@ -1,0 +1,238 @@
+"""The two ways to the judge: a child process that is kept warm, or a server by its URL."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+import weakref
+from collections.abc import Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as WaitedTooLong
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+START = Path(__file__).with_name("start.py")
+PYTHON = "EMPATHY_JUDGE_PYTHON"
+LAST_WORDS = 2000  # characters of what a child said before it ended
+GRACE = 5.0  # seconds that a child has to finish when it is told to end
+RETRIES = 5  # while a server is full
+
+
+class JudgeError(Exception):
+    """The judge could not be asked: the message says why and what would help."""
+
+
+class _EndedBefore(Exception):
+    """The child had ended before it was asked: another can be."""
+
+
+class Connection(Protocol):
+    """Answers a body sent to a route with a body."""
+
+    def ask(self, route: str, body: Mapping[str, Any]) -> dict[str, Any]: ...
+    def close(self) -> None: ...
+
+
+class ChildProcess:
+    """The installed judge in a process of its own, in Python's isolated mode; started when first asked.
+
+    `python` is the interpreter it runs in, where that is not this one: an environment with `empathy-judge` in
+    it, which may have other versions of everything.
+    """
+
+    def __init__(
+        self, judge: str, calibration: str | None, *, python: str | None, timeout: float | None
+    ) -> None:
+        self._python = python or os.environ.get(PYTHON) or None
+        options = ["--judge", judge, *(["--calibration", calibration] if calibration else [])]
+        # In this environment the file is known; another has its own copy of it.
+        start = [str(START)] if self._python is None else ["-m", "empathy_judge.start"]
+        self._command = [self._python or sys.executable, "-I", *start, *options]
+        self._timeout = timeout
+        self._lock = threading.Lock()
+        self._child: _Child | None = None
+
+    def ask(self, route: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Send a request and wait for its answer; other threads may ask meanwhile."""
+        while True:
+            with self._lock:
+                if self._child is None or not self._child.is_ours:
+                    self._child = _Child(self._command, self._timeout)
+                child = self._child
+            with suppress(_EndedBefore):
+                return child.ask(route, body)
+
+    def close(self) -> None:
+        """End the child."""
+        with self._lock:
+            if self._child is not None and self._child.is_ours:
+                self._child.end()
+            self._child = None
+
+
+@dataclass
+class _Answers:
+    """Who waits for what."""
+
+    waiting: dict[int, "Future[dict[str, Any]]"] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class _Child:
+    """One life of the child process."""
+
+    def __init__(self, command: list[str], timeout: float | None) -> None:
+        if not command[0]:
+            raise JudgeError(f"this program does not know its Python; name one in the variable {PYTHON}")
+        self._timeout, self._pid, self._count = timeout, os.getpid(), 0
+        self._answers, self._is_ended = _Answers(), False
+        said = tempfile.TemporaryFile()  # noqa: SIM115  # closed by who reads it, when the child has ended
+        try:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said
+            )
+        except OSError as error:
+            said.close()
+            raise JudgeError(f"the judge cannot be started with {command[0]}: {error.strerror}") from error
+        ready = self._answers.waiting[0] = Future()
+        # The thread holds no reference to this object, or it would never be let go.
+        reader = threading.Thread(target=_read, args=(self._process, self._answers, said), daemon=True)
+        self._finalizer = weakref.finalize(self, _end, self._process, reader, self._pid)
+        reader.start()
+        self._wait_for(ready)
+
+    @property
+    def is_ours(self) -> bool:
+        """Tell whether it can be asked: a fork of this process must not read the original's answers."""
+        return self._pid == os.getpid() and not self._is_ended and self._process.poll() is None
+
+    def ask(self, route: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Send a request and wait for its answer."""
+        answer: Future[dict[str, Any]] = Future()
+        assert self._process.stdin is not None
+        with self._answers.lock:
+            self._count += 1
+            line = json.dumps({"id": self._count, "route": route, "body": body})
+            try:
+                self._process.stdin.write(line.encode() + b"\n")
+                self._process.stdin.flush()
+            except (OSError, ValueError):  # ValueError: it was closed
+                self._is_ended = True
+                raise _EndedBefore from None
+            self._answers.waiting[self._count] = answer
+        return self._wait_for(answer)
+
+    def _wait_for(self, answer: "Future[dict[str, Any]]") -> dict[str, Any]:
+        try:
+            return answer.result(self._timeout)
+        except WaitedTooLong:
+            self.end()
+            raise JudgeError(f"the judge did not answer within {self._timeout:g} s") from None
+
+    def end(self) -> None:
+        """Let it finish, or stop it."""
+        self._finalizer()
+
+
+def _read(process: "subprocess.Popen[bytes]", answers: _Answers, said: IO[bytes]) -> None:
+    """Hand out the answers as they come; at the end, tell all who wait what the child said last."""
+    assert process.stdout is not None
+    with process.stdout, said:
+        for line in process.stdout:
+            answer = json.loads(line)
+            with answers.lock:
+                future = answers.waiting.pop(0 if answer.get("ready") else answer["id"], None)
+            if future is None:
+                continue
+            if "error" in answer:
+                future.set_exception(JudgeError(answer["error"]))
+            else:
+                future.set_result(answer.get("body", answer))
+        process.wait()
+        said.seek(0)
+        words = said.read().decode(errors="replace").strip()[-LAST_WORDS:]
+    ended = f"the judge ended with exit code {process.returncode}" + (f": {words}" if words else "")
+    with answers.lock:
+        left = [*answers.waiting.values()]
+        answers.waiting.clear()
+    for future in left:
+        future.set_exception(JudgeError(ended))
+
+
+def _end(process: "subprocess.Popen[bytes]", reader: threading.Thread, pid: int) -> None:
+    """Close stdin, which ends the child once it has answered; it is stopped if that takes long."""
+    if pid != os.getpid():
+        return  # a fork: the child is the original's
+    assert process.stdin is not None
+    with suppress(OSError):
+        process.stdin.close()
+    try:
+        process.wait(GRACE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+    reader.join(GRACE)
+
+
+class Server:
+    """A judge that `empathy-judge serve` offers under a URL."""
+
+    def __init__(self, url: str, *, key: str | None, timeout: float | None) -> None:
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise JudgeError(f"url: one such as http://127.0.0.1:8321 is needed, not {url!r}")
+        self._url, self._timeout = url.rstrip("/").removesuffix("/v1"), timeout
+        self._headers = {"Content-Type": "application/json"}
+        if key:
+            self._headers["Authorization"] = f"Bearer {key}"
+        handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
+        if parts.hostname in ("127.0.0.1", "localhost", "::1"):
+            handlers.append(urllib.request.ProxyHandler({}))
+        self._opener = urllib.request.build_opener(*handlers)
+
+    def ask(self, route: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Post a request; a server that is full is asked again when it says."""
+        data = json.dumps(body).encode()
+        for tries_left in reversed(range(RETRIES)):
+            request = urllib.request.Request(self._url + route, data=data, headers=self._headers)
+            try:
+                with self._opener.open(request, timeout=self._timeout) as answer:
+                    result: dict[str, Any] = json.load(answer)
+                    return result
+            except urllib.error.HTTPError as error:
+                with error:
+                    after, complaint = error.headers.get("Retry-After", ""), _complaint(error)
+                if error.code == 503 and after.isdigit() and tries_left:
+                    time.sleep(int(after))
+                    continue
+                raise JudgeError(f"{self._url}{route}: {error.code}: {complaint}") from None
+            except (OSError, ValueError) as error:
+                reason = getattr(error, "reason", error)
+                raise JudgeError(
+                    f"{self._url}{route}: {reason}; is the server running? empathy-judge serve starts one"
+                ) from error
+        raise AssertionError("the last try returns or raises")
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A key is for the server that was named, and for no other."""
+
+    def redirect_request(self, *args: Any, **named: Any) -> None:
+        return None
+
+
+def _complaint(error: urllib.error.HTTPError) -> str:
+    try:
+        return str(json.load(error)["error"]["message"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return str(error.reason)

@@ -1,0 +1,57 @@
+"""DeepEval: `EmpathyMetric`, the probability that people would call the actual output Good."""
+
+import asyncio
+from typing import Any
+
+from deepeval.metrics import BaseMetric
+from deepeval.test_case import LLMTestCase
+
+from empathy_judge.client import Judgment, shared_judge
+from empathy_judge.messages import context_of
+
+
+class EmpathyMetric(BaseMetric):  # type: ignore[misc]
+    """Scores a test case's output as a reply to its input; passes from `threshold` on.
+
+    The case's `metadata` may have the speaker's `situation` and `emotion`. A reply that cannot be judged has
+    no score: the reason is the metric's error, or the metric is skipped where `skip_unscored` is set.
+    `judgment` is all that the judge said; `Judge.shares` makes the corrected share of many of them.
+    """
+
+    def __init__(
+        self,
+        threshold: float = 0.5,
+        *,
+        judge: str | None = None,
+        url: str | None = None,
+        skip_unscored: bool = False,
+    ) -> None:
+        self.threshold, self.skip_unscored = threshold, skip_unscored
+        # Names, not a client: DeepEval copies metrics.
+        self._judge, self._url = judge, url
+        self.judgment: Judgment | None = None
+
+    def measure(self, test_case: LLMTestCase, *args: Any, **kwargs: Any) -> float:
+        """Judge the case."""
+        row = {"prompt": test_case.input, "response": test_case.actual_output}
+        (self.judgment,) = shared_judge(self._judge, url=self._url).judge_all(
+            [{**row, **context_of(test_case.metadata)}]
+        )
+        self.reason, self.evaluation_model = str(self.judgment), self.judgment.judge
+        self.score, self.score_breakdown = self.judgment.good, dict(self.judgment.probabilities or {})
+        self.skipped = self.score is None and self.skip_unscored
+        self.error = self.reason if self.score is None and not self.skip_unscored else None
+        self.success = self.score is not None and self.score >= self.threshold
+        return self.score  # type: ignore[return-value]
+
+    async def a_measure(self, test_case: LLMTestCase, *args: Any, **kwargs: Any) -> float:
+        """Judge the case on another thread."""
+        return await asyncio.to_thread(self.measure, test_case)
+
+    def is_successful(self) -> bool:
+        """Tell whether the case passed."""
+        return bool(self.success)
+
+    @property
+    def __name__(self) -> str:
+        return "Empathy"

@@ -1,0 +1,70 @@
+"""What the task `empathy_replies` calls: the prompts, a judgment for each reply, and the shares of all."""
+
+import json
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset
+
+from empathy_judge.client import Judge, ModelShares, shared_judge
+
+PROMPTS = Path(__file__).resolve().parents[2] / "data" / "samples" / "prompts.jsonl"
+JUDGE = "EMPATHY_JUDGE"  # the variable that names another judge than the default
+
+log = logging.getLogger(__name__)
+
+
+def load_prompts(**_: Any) -> dict[str, Dataset]:
+    """Our 160 prompts, five for each of 32 emotions; they are CC0."""
+    lines = PROMPTS.read_text(encoding="utf-8").splitlines()
+    return {"test": Dataset.from_list([json.loads(line) for line in lines])}
+
+
+def judge_reply(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, Any]:
+    """Judge a reply; every metric is counted from the same judgment."""
+    (judgment,) = _judge().judge_all([{**doc, "response": results[0], "model": "all"}])
+    row = dict(judgment.row)
+    return dict.fromkeys(("good", "good_low", "good_high", "good_by_judge", "unscored"), row)
+
+
+def good(rows: Sequence[Mapping[str, Any]]) -> float:
+    """The share of Good replies, corrected."""
+    model = _shares(rows)
+    if model.refused:
+        log.warning("empathy_replies: no corrected share: %s", model.refused)
+    return model.good.share if model.good else float("nan")
+
+
+def good_low(rows: Sequence[Mapping[str, Any]]) -> float:
+    """The lower end of its 95 % interval."""
+    share = _shares(rows).good
+    return share.low if share and share.low is not None else float("nan")
+
+
+def good_high(rows: Sequence[Mapping[str, Any]]) -> float:
+    """The upper end of its 95 % interval."""
+    share = _shares(rows).good
+    return share.high if share and share.high is not None else float("nan")
+
+
+def good_by_judge(rows: Sequence[Mapping[str, Any]]) -> float:
+    """The judge's own share, as it counts."""
+    shares = _shares(rows).shares
+    return shares["Good"].share if shares else float("nan")
+
+
+def unscored(rows: Sequence[Mapping[str, Any]]) -> float:
+    """How many replies could not be judged."""
+    return float(_shares(rows).unscored)
+
+
+def _shares(rows: Sequence[Mapping[str, Any]]) -> ModelShares:
+    (model,) = _judge().shares(rows)
+    return model
+
+
+def _judge() -> Judge:
+    return shared_judge(os.environ.get(JUDGE) or None)

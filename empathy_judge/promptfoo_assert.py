@@ -1,0 +1,62 @@
+"""promptfoo: a Python assertion that passes replies which people would likely call Good.
+
+In an assertion: `type: python`, `value: file://empathy.py`, and in empathy.py
+
+    from empathy_judge.promptfoo_assert import get_assert
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from empathy_judge.client import shared_judge
+from empathy_judge.connections import JudgeError
+from empathy_judge.messages import context_of, read_messages
+
+USUAL = ("prompt", "message", "input", "question", "query")  # variables that hold what the speaker said
+
+
+def get_assert(output: Any, context: Mapping[str, Any]) -> dict[str, Any]:
+    """Grade an output: the score is the probability of Good, and it passes from `threshold` (0.5) on.
+
+    The assertion's `config` may name the `judge`, a `url`, the `threshold`, and with `prompt_var` the
+    variable that holds what the speaker said; else a variable of a usual name is taken, or the whole prompt.
+    """
+    config = context.get("config") or {}
+    response = output if isinstance(output, str) else json.dumps(output)
+    row = {
+        **_asked(context, config.get("prompt_var")),
+        **context_of(context.get("vars")),
+        "response": response,
+    }
+    (judgment,) = shared_judge(config.get("judge"), url=config.get("url")).judge_all([row])
+    if judgment.probabilities is None:
+        return {
+            "pass": False,
+            "score": 0,
+            "reason": f"empathy: {judgment}, so this is no verdict on the reply",
+        }
+    good = judgment.probabilities["Good"]
+    return {
+        "pass": good >= config.get("threshold", 0.5),
+        "score": good,
+        "reason": f"empathy: {judgment}, by {judgment.judge}",
+        "namedScores": {f"empathy_{label.lower()}": value for label, value in judgment.probabilities.items()},
+    }
+
+
+def _asked(context: Mapping[str, Any], named: str | None) -> dict[str, Any]:
+    """What the reply answers."""
+    variables = context.get("vars") or {}
+    if named is not None and not isinstance(variables.get(named), str):
+        raise JudgeError(f"prompt_var: no variable {named!r} with a text; known: {', '.join(variables)}")
+    for name in [named] if named else USUAL:
+        if isinstance(variables.get(name), str):
+            return {"prompt": variables[name]}
+    prompt = context.get("prompt") or ""
+    try:
+        messages = json.loads(prompt)
+        said = [(message["role"], message["content"]) for message in messages]
+    except (ValueError, TypeError, KeyError):
+        return {"prompt": prompt}
+    return read_messages([*said, ("assistant", "...")])

@@ -1,0 +1,64 @@
+"""pytest: `assert_good_share` holds replies to a share of Good, and skips where they cannot tell."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from empathy_judge.client import Judge, ModelShares
+
+AssertGoodShare = Callable[..., ModelShares]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The judge, by an option or in the configuration."""
+    group = parser.getgroup("empathy_judge")
+    group.addoption("--empathy-judge", metavar="NAME|FILE.toml", help="the judge that assert_good_share asks")
+    group.addoption("--empathy-url", metavar="URL", help="a server of `empathy-judge serve` to ask instead")
+    parser.addini("empathy_judge", "the judge that assert_good_share asks", default="")
+    parser.addini("empathy_url", "a server of `empathy-judge serve` to ask instead", default="")
+
+
+@pytest.fixture(scope="session")
+def empathy_judge(request: pytest.FixtureRequest) -> Iterator[Judge]:
+    """The judge of this session: an `empathy_judge.Judge`."""
+    config = request.config
+    name = config.getoption("--empathy-judge") or config.getini("empathy_judge") or None
+    url = config.getoption("--empathy-url") or config.getini("empathy_url") or None
+    with Judge(name, url=url) as judge:
+        yield judge
+
+
+@pytest.fixture
+def assert_good_share(empathy_judge: Judge) -> AssertGoodShare:
+    """Assert that at least a share of replies is Good, as people would call them.
+
+    Call it with rows that have a prompt and a response, and with `at_least`. The test passes if the 95 %
+    interval of the corrected share lies above, fails if it lies below, and is skipped as inconclusive if
+    `at_least` is within. Replies that could not be judged may be anything.
+    """
+
+    def check(replies: Iterable[Mapping[str, Any]], *, at_least: float) -> ModelShares:
+        __tracebackhide__ = True
+        if not 0 < at_least < 1:
+            raise ValueError(f"at_least: a share between 0 and 1 is needed, not {at_least!r}")
+        judgments = empathy_judge.judge_all({**row, "model": "replies"} for row in replies)
+        if not judgments:
+            raise ValueError("replies: none were given")
+        (model,) = empathy_judge.shares(judgments)
+        share = model.good_at_worst
+        if share is None or share.low is None or share.high is None:
+            why = model.refused or f"{model.judged} of {len(judgments)} replies judged are too few"
+            pytest.skip(f"inconclusive: {why}")
+        said = f"{share} of {len(judgments)} replies are Good"
+        if model.unscored:
+            said += f" ({model.unscored} unscored: {', '.join(model.reasons)})"
+        if share.high < at_least:
+            pytest.fail(f"{said}, and at least {at_least:.0%} were expected", pytrace=False)
+        if share.low < at_least:
+            pytest.skip(
+                f"inconclusive: {said}, and the interval holds {at_least:.0%}; more replies narrow it"
+            )
+        return model
+
+    return check
