@@ -136,6 +136,8 @@ SHAPES: dict[str, str] = {
     "rival": "M-4-4h8v8h-8z",
     "raw": "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z",
     "bound": "M-5-5.5h10L0 5z",
+    "best": "M0-7 7 0 0 7-7 0z",
+    "worst": "M-5-5.5h10L0 5z",
 }
 LINE_LETTERS = 38  # for a name and a figure in the narrowest chart; the table has the whole name
 LINE_HEIGHT, ABOVE_LINES, BELOW_LINES = 44, 6, 30  # in pixels; below the lines is the axis
@@ -219,7 +221,7 @@ def percent_tick(value: float) -> str:
 
 def signed_tick(value: float) -> str:
     """Write a difference at an axis with its sign."""
-    return f"{value:+.2g}" if value else "0"
+    return f"{value:+.4g}" if value else "0"
 
 
 def _row(line: Line, top: int, domain: tuple[float, float], reference: float | None) -> str:
@@ -237,10 +239,10 @@ def _row(line: Line, top: int, domain: tuple[float, float], reference: float | N
         # Not from top to bottom: it would run through the names.
         x = across(reference, domain)
         parts.append(element("line", x1=x, x2=x, y1=middle - 10, y2=middle + 10, class_="reference"))
-    # The first mark is what the line is about: drawn last, on top, and a little above the others.
-    offset = 4 if len(line.marks) > 1 else 0
+    # The first mark is what the line is about: drawn last, on top, and the others below it, away from names.
+    offset = 8 if len(line.marks) > 1 else 0
     parts += [
-        _mark(mark, middle + (offset if number else -offset), domain)
+        _mark(mark, middle + (offset if number else 0), domain)
         for number, mark in reversed(list(enumerate(line.marks)))
     ]
     return "".join(parts)
@@ -477,6 +479,56 @@ def _numbers(places: Mapping[int, tuple[float, float]]) -> list[str]:
         text = ", ".join(map(str, group))
         parts.append(words(text, x=_px(side), y=_px(y + 4), class_="name", text_anchor=anchor))
     return parts
+
+
+TURNS = Field(left=0, width=0, right=0, top=24, height=110, bottom=24)  # as wide as there is room
+TURNS_INSET = 10.0  # per cent at the left, where the labels stand
+
+
+def draw_turns(
+    curve: Sequence[float | None],
+    *,
+    best: int | None,
+    worst: int | None,
+    levels: Mapping[int, str],
+    **about: Unpack[About],
+) -> str:
+    """Draw the score of each reply of a conversation in order, its `best` and `worst` marked.
+
+    `levels` names the scores that have a name, from the lowest to the highest.
+    """
+    field, domain = TURNS, (float(min(levels)), float(max(levels)))
+    parts = []
+    for value, name in levels.items():
+        level = _px(field.y(value, domain))
+        parts.append(element("line", x1="0%", x2="100%", y1=level, y2=level, class_="grid"))
+        parts.append(words(name, x="0%", y=_px(field.y(value, domain) - 4), class_="tick"))
+    room = 100 - TURNS_INSET - 2 * INSET
+    across = [TURNS_INSET + INSET + room * (place + 0.5) / len(curve) for place in range(len(curve))]
+    spots = {
+        place: (across[place], field.y(value, domain))
+        for place, value in enumerate(curve)
+        if value is not None
+    }
+    # Lines from spot to spot: a polyline knows no per cent.
+    for (x, y), (next_x, next_y) in pairwise(spots.values()):
+        ends = {"x1": f"{x:.2f}%", "x2": f"{next_x:.2f}%", "y1": _px(y), "y2": _px(next_y)}
+        parts.append(element("line", **ends, class_="curve after"))
+    every = 1 if len(curve) <= 12 else 5
+    for place, (x, y) in spots.items():
+        look = {best: "best", worst: "worst"}.get(place, "judge")
+        parts.append(shape(look, f"{x:.2f}%", round(y, 1)))
+        if look != "judge":
+            # Away from the line's end: above what is high, below what is low.
+            dy = -11 if look == "best" else 20
+            parts.append(words(look, x=f"{x:.2f}%", y=_px(y + dy), class_="name", text_anchor="middle"))
+    for place, x in enumerate(across):
+        if (place + 1) % every == 0 or place == 0:
+            at = {"x": f"{x:.2f}%", "y": field.floor + 38}
+            parts.append(words(str(place + 1), **at, class_="tick", text_anchor="middle"))
+    parts.append(words("reply", x="0%", y=field.floor + 38, class_="axis"))
+    height = field.floor + field.bottom + 20
+    return drawing(*parts, **about, class_="strips turns", width="100%", height=height)
 
 
 SLOPE_NAMES_APART = 13  # pixels, at least, between two names

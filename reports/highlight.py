@@ -1,6 +1,6 @@
 """An explanation in colour: on a terminal, or as marks in a page."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from html import escape
 
 from rich.console import Console
@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from data.text import number, printable
-from judge.explanation import Explanation, Part
+from judge.explanation import CLEAR, Explanation, Part
 
 STRONGEST = 0.5  # points of score that give the full colour; the same for all replies, so that they compare
 GREEN, RED = (46, 158, 91), (214, 69, 65)
@@ -17,23 +17,45 @@ NOTE = (
     "Beside each part: the score (1 to 3) less the score without it. Without a part a reply is also shorter,"
     " which counts too: compare the parts with each other."
 )
+CONVERSATION_NOTE = (
+    "Beside a reply: the score (1 to 3) less the score without it and the words it answers. Beside a count:"
+    f" the score less what it would be with the count of a usual conversation; those below {CLEAR} are left"
+    " out. Counts are of words and patterns: read the conversation before you believe one."
+)
+DOUBTFUL = "?"
+DOUBT = (
+    f"{DOUBTFUL} means: a neutral sentence in its place does not move the score the same way, so this figure"
+    " says little about what the part says."
+)
 
 
-def print_explanations(explanations: Iterable[Explanation], console: Console) -> None:
+def print_explanations(explanations: Sequence[Explanation], console: Console) -> None:
     """Print every part of a reply with its effect; the colour only repeats what the number says."""
     for explanation in explanations:
         console.print()
         score = f"score {explanation.score:.2f}" if explanation.score is not None else None
         headline = f"{explanation.id} by {explanation.model}: {score or f'unscored, {explanation.unscored}'}"
         console.print(Text(printable(headline)), style="bold", overflow="fold")
-        table = Table.grid(padding=(0, 2, 0, 0))
-        table.add_column(justify="right", no_wrap=True)
-        table.add_column(overflow="fold")
-        for part in explanation.parts:
-            text = printable(" ".join(part.text.split()))
-            table.add_row(number(part.effect, sign=True), Text(text, style=_style(part)))
-        console.print(table)
+        console.print(_table(explanation.parts))
+        if explanation.counted:
+            console.print("What was counted of the whole conversation:", style="bold")
+            console.print(_table([part for part in explanation.counted if abs(part.effect or 0.0) >= CLEAR]))
+    if any(explanation.counted for explanation in explanations):
+        console.print(CONVERSATION_NOTE, style="dim")
+        return
     console.print(NOTE, style="dim")
+    if any(part.is_doubtful for explanation in explanations for part in explanation.parts):
+        console.print(DOUBT, style="dim")
+
+
+def _table(parts: Sequence[Part]) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(overflow="fold")
+    for part in parts:
+        text = printable(" ".join(part.text.split()))
+        table.add_row(_figure(part), Text(text, style=_style(part)))
+    return table
 
 
 def as_html(explanation: Explanation) -> str:
@@ -41,23 +63,29 @@ def as_html(explanation: Explanation) -> str:
     marks = []
     for part in explanation.parts:
         red, green, blue = _colour(part)
-        background = f"rgba({red}, {green}, {blue}, {0.6 * _strength(part.effect):.2f})"
+        background = f"rgba({red}, {green}, {blue}, {0.6 * _strength(part):.2f})"
         # Half a character has no place in UTF-8.
         text = escape(part.text.encode("utf-8", "replace").decode("utf-8"))
+        title = f' title="{escape(DOUBT)}"' if part.is_doubtful else ""
         marks.append(
-            f'<mark style="background: {background}; color: inherit">{text}'
-            f"<sup>{number(part.effect, sign=True)}</sup></mark>"
+            f'<mark style="background: {background}; color: inherit"{title}>{text}'
+            f"<sup>{_figure(part)}</sup></mark>"
         )
     return f'<p class="explanation" style="white-space: pre-wrap">{"".join(marks)}</p>'
 
 
-def _strength(effect: float | None) -> float:
-    """Tell how strongly to colour an effect, from 0 to 1.
+def _figure(part: Part) -> str:
+    figure = number(part.effect, sign=True)
+    return f"{DOUBTFUL} {figure}" if part.is_doubtful else figure
 
-    >>> _strength(-0.25), _strength(2.0), _strength(None)
+
+def _strength(part: Part) -> float:
+    """Tell how strongly to colour a part, from 0 to 1; one whose effect does not hold, not at all.
+
+    >>> _strength(Part("a", -0.25)), _strength(Part("a", 2.0)), _strength(Part("a", 0.25, -0.1))
     (0.5, 1.0, 0.0)
     """
-    return min(1.0, abs(effect or 0.0) / STRONGEST)
+    return 0.0 if part.is_doubtful else min(1.0, abs(part.effect or 0.0) / STRONGEST)
 
 
 def _colour(part: Part) -> tuple[int, int, int]:
@@ -66,8 +94,8 @@ def _colour(part: Part) -> tuple[int, int, int]:
 
 def _style(part: Part) -> Style:
     """Black on a tint that grows from white: readable whatever the terminal's own colours are."""
-    share = _strength(part.effect)
-    if part.effect is None or not round(part.effect, 2):
+    share = _strength(part)
+    if part.effect is None or not round(part.effect, 2) or part.is_doubtful:
         return Style.null()
     tint = (round(255 - (255 - level) * (0.25 + 0.75 * share)) for level in _colour(part))
     return Style.parse(f"black on rgb({','.join(map(str, tint))})")

@@ -29,6 +29,8 @@ def as_markdown(page: Page) -> str:
     lines = [f"# {plain(page.title)}", "", plain(page.subtitle), "", "## Verdict", ""]
     for sentence in page.verdict:
         lines += [plain(sentence), ""]
+    for question, answer in page.answers:
+        lines += [f"**{plain(question)}** {plain(answer)}", ""]
     for term, figure, detail in page.facts:
         lines.append(f"- {plain(term)}: **{plain(figure)}** {plain(detail)}".rstrip())
     if page.facts:
@@ -71,10 +73,16 @@ def _section(section: Section) -> Iterator[str]:
 def _example(example: Example) -> Iterator[str]:
     yield from (f"### {plain(example.title)}", "")
     yield from (*(f"- {plain(term)}: {plain(value)}" for term, value in example.facts), "")
-    for name, text in (("Speaker", example.prompt), ("Response", example.response)):
+    talk = ((f"{turn.who}{f' ({turn.mark})' if turn.mark else ''}", turn.text) for turn in example.talk)
+    for name, text in (
+        ("Speaker", example.prompt),
+        (example.answer, example.response),
+        *example.replies,
+        *talk,
+    ):
         if text is not None:
             lines = visible(text).splitlines() or [""]
-            yield from (f"{name}:", "", *(f"> {_escape(line.strip())}".rstrip() for line in lines), "")
+            yield from (f"{plain(name)}:", "", *(f"> {_escape(line.strip())}".rstrip() for line in lines), "")
 
 
 def _table(table: Table) -> Iterator[str]:

@@ -1,12 +1,14 @@
 """A report before it is HTML, Markdown or terminal text: sections of text, figures, tables and examples."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Literal, TypeVar, cast
 
 from data.text import UNDEFINED, count
 
 Item = TypeVar("Item")
+Look = Literal["reply", "best", "worst"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +50,30 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """One turn of a conversation; `mark` stands beside the name, and `look` says how a reply did."""
+
+    who: str
+    text: str
+    mark: str = ""
+    look: Look | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """A response on which judge and people part."""
+    """A response on which judge and people part, several `replies` to one prompt, or a `talk` with a drawing.
+
+    The drawing in `figure` is markup that is safe already.
+    """
 
     title: str
     facts: tuple[tuple[str, str], ...]
     prompt: str | None
     response: str | None
+    replies: tuple[tuple[str, str], ...] = ()
+    answer: str = "Response"  # what the response is called
+    figure: str = ""
+    talk: tuple[Said, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,15 +100,44 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A whole report; `kind` stands above its title, `facts` are the few figures at the top."""
+    """A whole report; `kind` stands above its title, `facts` are the few figures at the top.
+
+    `answers` are questions a reader has, with what the report says to them, after the verdict.
+    """
 
     kind: str = "Calibration report"
     title: str
     subtitle: str
     verdict: tuple[str, ...]
+    answers: tuple[tuple[str, str], ...] = ()
     facts: tuple[tuple[str, str, str], ...] = ()
     sections: tuple[Section, ...] = ()
     foot: str = ""
+
+
+def say_page(page: Page, say: Callable[[str], str]) -> Page:
+    """The page with every sentence of ours as `say` has it; what people and models wrote stays."""
+    return cast(Page, _said(page, say))
+
+
+def _said(value: Any, say: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return say(value)
+    if isinstance(value, tuple):
+        return tuple(_said(item, say) for item in value)
+    if isinstance(value, Figure):
+        drawn = re.sub(r"(?<=>)[^<>]+(?=<)", lambda text: say(text[0]), value.svg)
+        return replace(value, svg=drawn, caption=say(value.caption))
+    if isinstance(value, Example):
+        facts = tuple((say(name), fact) for name, fact in value.facts)
+        return replace(value, title=say(value.title), facts=facts, answer=say(value.answer))
+    if isinstance(value, Tile) or not is_dataclass(value) or isinstance(value, type):
+        return value
+    # A section's name is where a link leads.
+    changed = {
+        item.name: _said(getattr(value, item.name), say) for item in fields(value) if item.name != "name"
+    }
+    return replace(value, **changed)
 
 
 def row(*cells: Any) -> tuple[Cell, ...]:

@@ -25,8 +25,9 @@ class Forecast:
         *,
         spent: Callable[[], float] = lambda: 0.0,
         clock: Callable[[], float] = monotonic,
+        is_kept: bool = True,
     ) -> None:
-        self._say, self._spent, self._clock = say, spent, clock
+        self._say, self._spent, self._clock, self._is_kept = say, spent, clock, is_kept
         self._first: float | None = None
         self._from: tuple[float, int, float] | None = None
         self._is_said = False
@@ -51,7 +52,7 @@ class Forecast:
             money = f" and about USD {cost:.2f}" if cost else ""
             self._say(
                 f"about {duration(seconds)}{money} to go for {total - done:,} more (an estimate from "
-                f"{done - at:,}); Ctrl-C keeps what is done"
+                f"{done - at:,}){'; Ctrl-C keeps what is done' if self._is_kept else ''}"
             )
 
 
@@ -61,14 +62,21 @@ STEP_EVERY = 5.0  # likewise while a network is trained, where a step takes long
 
 @contextmanager
 def progress(
-    doing: str = "scoring", done: str = "scored", *, spent: Callable[[], float] = lambda: 0.0
+    doing: str = "scoring",
+    done: str = "scored",
+    *,
+    spent: Callable[[], float] = lambda: 0.0,
+    is_kept: bool = True,
 ) -> Iterator[OnProgress]:
     """Show progress on stderr: a bar on a terminal, else a line now and then, and none for a short run.
 
-    A long run, or one that costs money (`spent` says how much so far, in USD), is foretold.
+    A long run, or one that costs money (`spent` says how much so far, in USD), is foretold; where what is
+    done `is_kept` when it is interrupted, that is said too.
     """
     if not sys.stderr.isatty():
-        forecast = Forecast(lambda text: print(text, file=sys.stderr, flush=True), spent=spent)
+        forecast = Forecast(
+            lambda text: print(text, file=sys.stderr, flush=True), spent=spent, is_kept=is_kept
+        )
         last = monotonic()
 
         def log(count: int, total: int) -> None:
@@ -85,7 +93,7 @@ def progress(
     columns = (TextColumn(doing), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=open_screen(stderr=True), transient=True) as bar:
         task = bar.add_task(doing, total=None)
-        forecast = Forecast(lambda text: bar.console.print(text, style="dim"), spent=spent)
+        forecast = Forecast(lambda text: bar.console.print(text, style="dim"), spent=spent, is_kept=is_kept)
 
         def show(count: int, total: int) -> None:
             bar.update(task, completed=count, total=total)
@@ -97,19 +105,24 @@ def progress(
 @contextmanager
 def steps() -> Iterator[tuple[Callable[[str, int, int], None], Callable[[int, int], None]]]:
     """Show a training on stderr: which part it is at, and how far that has come."""
-    last, began, part = monotonic(), monotonic(), ""
+    part, network, before, last = "", 0, 0, monotonic()
+    began, first = last, 0
 
     def on_split(name: str, number: int, total: int) -> None:
-        nonlocal part, began
-        began = monotonic()
-        part = f"{name} ({number + 1} of {total}): "
-        print(f"training {part.removesuffix(': ')}", file=sys.stderr, flush=True)
+        nonlocal part, network, before
+        part, network, before = f"{name} ({number + 1} of {total}), ", 0, 0
+        print(f"training {name} ({number + 1} of {total})", file=sys.stderr, flush=True)
 
     def on_step(done: int, total: int) -> None:
-        nonlocal last
-        if monotonic() - last >= STEP_EVERY:
-            last = monotonic()
-            left = duration((last - began) / done * (total - done)) if done else "some time"
-            print(f"{part}step {done:,} of {total:,}, about {left} to go", file=sys.stderr, flush=True)
+        nonlocal network, before, last, began, first
+        now = monotonic()
+        if done <= before or not network:  # another network: a teacher comes first, and some are several
+            network, began, first = network + 1, now, done
+        before = done
+        if done > first and now - last >= STEP_EVERY:
+            last = now
+            left = duration((now - began) / (done - first) * (total - done))
+            line = f"{part}network {network}: {done:,} of {total:,} examples, about {left} to go"
+            print(line, file=sys.stderr, flush=True)
 
     yield on_split, on_step

@@ -1,22 +1,34 @@
-"""The table of shares that `score` prints, and beneath it what one must know to read it."""
+"""What `score` prints: each model's Good share drawn as a bar, how sure it is, and all else on demand."""
 
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from statistics import median
 from typing import Any
 
-from data.crisis import say_flags
+from rich.cells import cell_len
+from rich.console import Console
+
+from calibration.shares.transport import LEAST_REPLIES
+from data.coverage import say_outside
+from data.crisis import READING_LIST, say_flags
+from data.readers.whole_conversations import NOUNS, say_speakers
 from data.records import LABELS
-from data.text import percent
+from data.text import ends_of, interval, listed, number, percent
 from judge.explanation import Explanation
 from judge.scored_run import ScoredRun
 from reports.highlight import print_explanations
 from reports.page import Table, row
-from reports.terminal import open_screen, print_lines, print_tables
+from reports.terminal import NARROWEST, axis, bar, open_screen, print_lines, print_tables, print_text
 
+GOOD = LABELS[-1]
+UNLIKE = "unlike any model people rated"
+NONE = "\N{EN DASH}"
 JUDGE_COLUMN = "judge"  # the judge's own Good share, beside the corrected ones
 FEW = 20  # a percentile bootstrap over fewer covers less than it says
+NARROW = 0.04  # a range of fewer points is told with a decimal
+NARROWEST_BAR, WIDEST_BAR = 17, 41
+WIDEST_NAME = 24  # a longer name takes several lines beside a bar
 
 
 def print_scored(
@@ -25,37 +37,144 @@ def print_scored(
     as_json: bool,
     limit: int | None = None,
     explanations: Sequence[Explanation] = (),
+    is_verbose: bool = False,
 ) -> None:
-    """Print a run's summary as JSON, or the table of its shares with its notes."""
+    """Print a run's summary as JSON, or the few lines of it that one must know; the others if asked for."""
     summary = scored.summary
     if as_json:
         about = {key: scored.manifest[key] for key in ("cost", "wall_seconds")}
-        explained = {"explanations": [asdict(item) for item in explanations]} if explanations else {}
+        explained = {"explanations": [item.as_row() for item in explanations]} if explanations else {}
         print(json.dumps({**summary, **about, "run": str(scored.folder), **explained}, indent=2))
         return
     screen = open_screen()
-    print_tables([_share_table(summary["models"])], screen)
-    flags = say_flags(summary.get("flagged"))
-    for line in _notes(scored, limit, flags):
-        print_lines([line], screen, style="yellow" if line in flags else "dim")
+    models = summary["models"]
+    noun = NOUNS[summary["unit"]]
+    print_tables([_bar_table(models, screen, noun)], screen)
+    for line in (*filter(None, [summary.get("dimension_note")]), *_how_sure(models, noun)):
+        print_text(screen, line)
+    for line in _warnings(scored, limit):
+        print_text(screen, line, "yellow")
+    if is_verbose:
+        screen.print()
+        print_tables([_share_table(models)], screen)
+        print_lines(_details(scored), screen)
     if explanations:
         print_explanations(explanations, screen)
 
 
-def _notes(scored: ScoredRun, limit: int | None, flags: Sequence[str]) -> list[str]:
-    summary, manifest, counts = scored.summary, scored.manifest, scored.manifest["counts"]
+def told_share(model: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """A model's share of Good as `score` tells it, corrected where that was tried; None where none is."""
+    if model["judged"] < LEAST_REPLIES:
+        return None
+    shares: Mapping[str, Any] = (model["corrected"] or {}) if "corrected" in model else model["shares"]
+    return shares.get(GOOD)
+
+
+def _bar_table(models: Sequence[Mapping[str, Any]], screen: Console, noun: str) -> Table:
+    """The shares of all labels, and Good with its range drawn where there is room for it."""
+    told = [told_share(model) for model in models]
+    ends = [(low, high) for _, low, high in map(ends_of, told) if low is not None and high is not None]
+    digits = 1 if any(high - low < NARROW for low, high in ends) else 0
+    head = ["model", *LABELS, "95 % sure", noun]
+    rows = []
+    for model, good in zip(models, told, strict=True):
+        shares = (model.get("corrected") or model["shares"]) if good else {}
+        figures = (shares[label]["share"] if good else None for label in LABELS)
+        _, low, high = ends_of(good)
+        rows.append(
+            [
+                model["model"],
+                *(NONE if figure is None else number(figure, digits, scale=100) for figure in figures),
+                NONE if low is None else interval(low, high, digits, scale=100),
+                f"{model['judged']:,}",
+            ]
+        )
+    columns = list(zip(head, *rows, strict=True))
+    names, *others = (max(map(cell_len, column)) for column in columns)
+    taken = min(max(names, NARROWEST), WIDEST_NAME) + sum(others) + 2 * len(columns)
+    width = min(WIDEST_BAR, screen.width - taken)
+    if width >= NARROWEST_BAR:
+        head.insert(-1, axis(width))
+        for line, good in zip(rows, told, strict=True):
+            line.insert(-1, bar(good, width, encoding=screen.encoding))
+    return Table(head=tuple(head), rows=tuple(row(*line) for line in rows))
+
+
+def _how_sure(models: Sequence[Mapping[str, Any]], noun: str) -> list[str]:
+    """One sentence on how wide the ranges are, and why; none where there is no range."""
+    pairs = [(told, model["shares"][GOOD]) for model in models if (told := told_share(model))]
+    if not pairs:
+        return []
+    if not any("corrected" in model for model in models):
+        return ["Per cent by the judge alone: how far people would disagree is not in the ranges."]
+    width = median(_half_width(told) for told, _ in pairs)
+    size = f"Per cent a crowd would say, to about ±{number(width, 0, scale=100)} points"
+    # A range of the judge's own figures carries the choice of prompts only.
+    if median(_half_width(own) for _, own in pairs) > width / 2:
+        return [f"{size}: more {noun} narrow that."]
+    return [f"{size}, as nobody rated {'this model' if len(models) == 1 else 'these models'}."]
+
+
+def _half_width(share: Mapping[str, Any]) -> float:
+    _, low, high = ends_of(share)
+    return (high - low) / 2 if low is not None and high is not None else 0.0
+
+
+def _warnings(scored: ScoredRun, limit: int | None) -> list[str]:
+    summary, counts = scored.summary, scored.manifest["counts"]
+    listed_in = f"left out of the figures and listed in {scored.folder / READING_LIST}, for `rate plan`; "
+    models, lines = summary["models"], say_flags(summary.get("flagged"), listed_in)
+    noun = NOUNS[summary["unit"]]
+    few = [
+        f"{model['model']} ({model['judged']:,})" for model in models if 0 < model["judged"] < LEAST_REPLIES
+    ]
+    if few:
+        lines.append(f"No figure from fewer than {LEAST_REPLIES} {noun}: {listed(few)}.")
+    lines += _refusals(
+        [model for model in models if model.get("refused") and model["judged"] >= LEAST_REPLIES]
+    )
+    if summary.get("calibration") is None and (note := summary.get("calibration_note")):
+        lines.append(note)
+    if any(LEAST_REPLIES <= model["judged"] < FEW and "corrected" not in model for model in models):
+        lines.append(f"With fewer than {FEW} {noun} of a model, its range is too narrow.")
+    lines += say_outside(summary.get("outside")) + say_speakers(summary.get("speakers"))
+    if counts["unscored"]:
+        reasons: Counter[str] = sum((Counter(model["reasons"]) for model in models), Counter())
+        told = ", ".join(f"{reason} ({count:,})" for reason, count in sorted(reasons.items()))
+        lines.append(f"unscored: {told}")
+    if counts["set_aside"]:
+        lines.append(f"set aside: {counts['set_aside']:,}; why is said in {scored.folder}/set_aside.jsonl")
+    if limit is not None and sum(counts[name] for name in ("judged", "unscored")) > limit:
+        lines.append(f"more than --limit {limit:,}: this run held the others already")
+    return lines
+
+
+def _refusals(models: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Why no figure is told of some models, each reason once."""
+    named: dict[str, list[str]] = {}
+    for model in models:
+        own = f"{model['model']} (the judge alone: {number(model['shares'][GOOD]['share'], 0, scale=100)})"
+        is_beyond = "calibrated range" in model["refused"]
+        named.setdefault(UNLIKE if is_beyond else model["refused"], []).append(own)
+    return [f"No figure for {listed(names)}: {reason}." for reason, names in named.items()]
+
+
+def _details(scored: ScoredRun) -> list[str]:
+    """What `--verbose` adds beneath the table of all shares."""
+    summary, manifest = scored.summary, scored.manifest
     note = summary.get("calibration_note")
     uncorrected = f"; {JUDGE_COLUMN}: its own Good, uncorrected" if summary.get("calibration") else ""
-    took = f"{manifest['wall_seconds']:.1f} s"
+    took, sure = f"{manifest['wall_seconds']:.1f} s", f"{100 * summary['confidence']:.0f} %"
     judged = (
         f"{scored.asked:,} judged in {took}"
         if scored.asked
         else f"nothing left to judge (the run took {took})"
     )
-    lines = [
-        f"per cent of responses, with {100 * summary['confidence']:.0f} % intervals{uncorrected}",
-        *([note] if note else []),
-        *flags,
+    said = [*say_outside(summary.get("outside")), *say_speakers(summary.get("speakers"))]
+    said.append(summary.get("dimension_note", ""))
+    return [
+        f"per cent of {NOUNS[summary['unit']]}, with {sure} intervals{uncorrected}",
+        *([note] if note and summary.get("calibration") else []),
         *(
             f"{model['model']}: level refused ({model['refused']})"
             for model in summary["models"]
@@ -64,19 +183,8 @@ def _notes(scored: ScoredRun, limit: int | None, flags: Sequence[str]) -> list[s
         f"judge {manifest['judge']} {manifest['version']}: {judged}",
         *summary.get("report", ()),
         f"run {scored.folder}",
-        *summary["caveats"],
+        *(caveat for caveat in summary["caveats"] if caveat not in said),
     ]
-    if any(0 < model["judged"] < FEW for model in summary["models"]):
-        lines.append(f"With fewer than {FEW} responses of a model, its intervals are too narrow.")
-    if limit is not None and sum(counts[name] for name in ("judged", "unscored")) > limit:
-        lines.insert(2, f"more than --limit {limit:,}: this run held the others already")
-    if counts["unscored"]:
-        reasons: Counter[str] = sum((Counter(model["reasons"]) for model in summary["models"]), Counter())
-        told = ", ".join(f"{reason} ({count:,})" for reason, count in sorted(reasons.items()))
-        lines.insert(2, f"unscored: {told}")
-    if counts["set_aside"]:
-        lines.insert(2, f"set aside: {counts['set_aside']:,}; why is said in set_aside.jsonl")
-    return lines
 
 
 def _share_table(models: Sequence[Mapping[str, Any]]) -> Table:

@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from math import isfinite
 from threading import Timer
 from typing import Final
 
@@ -14,7 +15,7 @@ from rich.table import Column
 from rich.table import Table as Grid
 from rich.text import Text
 
-from data.text import printable
+from data.text import AnyEstimate, ends_of, printable, printable_lines
 from reports.page import Page, Table
 
 NARROWEST: Final = 8  # columns that words, such as the name of a row, may be folded into, and no fewer
@@ -35,26 +36,55 @@ def open_screen(*, stderr: bool = False) -> Console:
 def print_page(page: Page, console: Console | None = None) -> None:
     """Print the page's text and tables; its figures say the same."""
     screen = console or open_screen()
-    _say(screen, page.title, "bold")
-    _say(screen, page.subtitle, "dim")
+    print_text(screen, page.title, "bold")
+    print_text(screen, page.subtitle, "dim")
     for sentence in page.verdict:
-        _say(screen, sentence)
+        print_text(screen, sentence)
     for section in page.sections:
         screen.print()
-        _say(screen, section.title, "bold")
+        print_text(screen, section.title, "bold")
         for paragraph in section.text:
-            _say(screen, paragraph, "dim")
+            print_text(screen, paragraph, "dim")
         for point in section.points:
-            _say(screen, f"- {point}")
+            print_text(screen, f"- {point}")
         print_tables(section.tables, screen)
         for note in section.notes:
-            _say(screen, note, "dim")
+            print_text(screen, note, "dim")
     if page.foot:
-        _say(screen, page.foot, "dim")
+        print_text(screen, page.foot, "dim")
 
 
-def _say(screen: Console, text: str, style: str = "") -> None:
+def print_text(screen: Console, text: str, style: str = "") -> None:
+    """Print a text, folded at the screen's edge."""
     screen.print(Text(printable(text)), style=style)
+
+
+def bar(share: AnyEstimate, width: int, *, encoding: str = "utf-8") -> str:
+    """Draw a share from 0 to 1 with its interval as text; empty where there is none.
+
+    >>> bar({"value": 0.5, "low": 0.25, "high": 0.75}, 9), bar(0.0, 4, encoding="ascii"), bar(None, 2)
+    ('··├─●─┤··', 'o...', '')
+    """
+    value, low, high = ends_of(share)
+    if value is None or not isfinite(value):
+        return ""
+    left, line, right, dot, empty = "├─┤●·" if encoding.lower().startswith("utf") else "|-|o."
+    cells = [empty] * width
+    if low is not None and high is not None:
+        start, stop = (round(end * (width - 1)) for end in (low, high))
+        cells[start : stop + 1] = [left, *[line] * (stop - start - 1), right][: stop - start + 1]
+    cells[round(value * (width - 1))] = dot
+    return "".join(cells)
+
+
+def axis(width: int) -> str:
+    """Write 0, 50 and 100 above bars of this width.
+
+    >>> axis(17)
+    '0      50     100'
+    """
+    left = (width - 1) // 2 - 2
+    return f"0{' ' * left}50{'100':>{width - left - 3}}"
 
 
 def print_tables(tables: Sequence[Table], screen: Console) -> None:
@@ -63,7 +93,7 @@ def print_tables(tables: Sequence[Table], screen: Console) -> None:
         if number:
             screen.print()
         if table.caption:
-            _say(screen, table.caption, "dim")
+            print_text(screen, table.caption, "dim")
         print_table(screen, _grid(table, screen.width))
 
 
@@ -99,7 +129,12 @@ def _least_width(column: Column) -> int:
 
 
 def _on_one_line(item: object) -> str:
-    return " ".join(_plain(item).split())
+    return " ".join(_rejoin(_plain(item)).split())
+
+
+def _rejoin(text: str) -> str:
+    """A name that was broken at its slash in one piece again."""
+    return text.replace("/\n", "/")
 
 
 def _plain(item: object) -> str:
@@ -109,11 +144,12 @@ def _plain(item: object) -> str:
 def _grid(table: Table, width: int) -> Grid:
     """Lay a table out: cells of two lines go on one where there is room, and names of rows fold where not."""
     lines = [list(table.head), *([cell.text for cell in cells] for cells in table.rows)]
-    on_one = [[text.replace("\n", " ") for text in line] for line in lines]
+    on_one = [[_rejoin(text).replace("\n", " ") for text in line] for line in lines]
     lines[0] = [_fold(name) for name in lines[0]]
     gaps = len(table.head) - 1
     for shown, gap in ((on_one, 2), (on_one, 1), (lines, 2), (lines, 1)):
-        if _width(shown) + gap * gaps <= width:
+        short = max(0, NARROWEST - _width([line[:1] for line in shown]))  # of what the names get at least
+        if _width(shown) + short + gap * gaps <= width:
             break
     grid = Grid(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
     for number, name in enumerate(shown[0]):
@@ -131,7 +167,7 @@ def _grid(table: Table, width: int) -> Grid:
 
 
 def _cell(text: str) -> Text:
-    return Text("\n".join(printable(line) for line in text.split("\n")))
+    return Text(printable_lines(text))
 
 
 def _fold(name: str) -> str:

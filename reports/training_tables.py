@@ -1,13 +1,14 @@
 """What `train`, `optimize` and `stack` print: how a judge in the making does on ratings it has not seen."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from calibration.agreement.model_levels import say_worth
 from calibration.probabilities.stacking import MEAN, MEDIAN, STACKED
 from data.records import LABELS
 from data.text import number, percent, show
-from judge.classifier.trials import METRICS
+from judge.classifier.trials import METRICS, SETS_APART
 from reports.page import Table, row, table_of
 from reports.terminal import open_screen, print_lines, print_tables
 
@@ -15,7 +16,10 @@ Row = Mapping[str, Any]
 
 
 def print_trial(evaluation: Row) -> None:
-    """Print how single ratings are met, and each model's level."""
+    """Print how single ratings are met, and each model's level; or how sets that were left out are."""
+    if evaluation["protocol"] == SETS_APART:
+        _print_sets(evaluation["sets"])
+        return
     evaluations = evaluation["evaluations"]
     judge = evaluations["judge"]
     ratings = Table(
@@ -38,6 +42,94 @@ def print_trial(evaluation: Row) -> None:
     print_lines(_say_levels(judge, evaluation), screen)
 
 
+def _print_sets(sets: Sequence[Row]) -> None:
+    columns: dict[str, Callable[[Row], str]] = {
+        # Whole words: a name may be broken at its slash and nowhere else.
+        "set left out": lambda item: item["set"].replace("/", "/\n"),
+        "rated": lambda item: f"{item['items']:,}",
+        "judge": lambda item: _short(item["parties"]["judge"]["spearman"], glue="\n"),
+        "length\nalone": lambda item: _short(item["parties"]["length"]["spearman"], glue="\n"),
+        "AUC of\nthe worst": lambda item: _short(item["parties"]["judge"]["worst"], glue="\n"),
+        "order of\nsystems": _order,
+    }
+    pairs = [
+        (item["set"], party, figures["spearman"])
+        for item in sets
+        for party, figures in item["parties"].items()
+        if party not in ("judge", "length")
+    ]
+    tables = [table_of(sets, columns)]
+    legend = [
+        "judge, length alone: Spearman's correlation with people's ratings",
+        "AUC of the worst: how often a reply of the lowest rated fifth scores below",
+        "  another; order of systems: Kendall's tau over their means",
+    ]
+    if pairs:
+        rows = tuple(row(name, party, _short(spearman)) for name, party, spearman in pairs)
+        head = ("others on the same replies", "who", "Spearman")
+        tables.append(Table(head=head, rows=rows, words=frozenset({0, 1})))
+        legend.append("one expert: each in turn against the mean of the others")
+    screen = open_screen()
+    print_tables(tables, screen)
+    screen.print()
+    print_lines(legend, screen)
+
+
+def print_conversation_trial(evaluation: Row) -> None:
+    """Print how the judge of conversations met sets or systems that it had not seen, beside its rivals."""
+    columns: dict[str, Callable[[Row], str]]
+    _print_sets(evaluation["sets"])
+    if nested := evaluation.get("nested"):
+        columns = {
+            "set left out": lambda item: item["set"].replace("/", "/\n"),
+            "judge": lambda item: _short(item["parties"]["judge"]["spearman"], glue="\n"),
+            "order of\nsystems": _order,
+            "chosen by the other sets": lambda item: nested["chosen"][item["set"]],
+        }
+        words = frozenset({0, 3})
+        screen = open_screen()
+        screen.print()
+        print_tables([table_of(nested["sets"], columns, words=words)], screen)
+        told = (
+            f"Above, the fit was chosen by these very figures. Here each set's fit is chosen among"
+            f" {nested['variants']} by the other sets alone: the figures to quote."
+        )
+        print_lines([told], screen)
+    if levels := evaluation["levels"]:
+        columns = {
+            "system left out": lambda item: item["system"],
+            "conversations": lambda item: f"{item['conversations']:,}",
+            "people's Good": lambda item: percent(item["people"]),
+            "judge's Good": lambda item: percent(item["judge"]),
+        }
+        print_tables([table_of(levels, columns)], open_screen())
+
+
+def print_heads(heads: Mapping[str, Row]) -> None:
+    """Print how heads for parts of empathy did on a set that they had not met, and which are refused."""
+
+    def figure(key: str) -> Callable[[tuple[str, Row]], str]:
+        return lambda item: _short(item[1]["trial"][key])
+
+    columns: dict[str, Callable[[tuple[str, Row]], str]] = {
+        "part": lambda item: item[0].replace("_", " "),
+        "head": figure("head"),
+        "length": figure("length"),
+        "head less length": figure("more"),
+        "": lambda item: "refused" if item[1]["refused"] else "",
+    }
+    screen = open_screen()
+    print_tables([table_of(heads.items(), columns)], screen)
+    trial = next(iter(heads.values()))["trial"]
+    about = f"Spearman's correlation with people's levels, on {trial['replies']:,} replies of {trial['set']}"
+    print_lines([f"{about} that no head had met; one that is not above length is refused"], screen)
+
+
+def _order(item: Row) -> str:
+    tau = item["parties"]["judge"]["tau"]
+    return show(tau, digits=2, interval_digits=2, zero=False, glue="\n") if tau else ""
+
+
 def _say_levels(judge: Row, evaluation: Row) -> list[str]:
     levels = _levels(judge)
     baselines = ", ".join(
@@ -57,7 +149,7 @@ def _say_levels(judge: Row, evaluation: Row) -> list[str]:
     if is_apart and levels["between_sd"] is not None and levels["worth_in_ratings"] is not None:
         lines.append(
             f"spread of the error between models {percent(levels['between_sd'])} points: "
-            f"the judge is worth about {levels['worth_in_ratings']:.0f} ratings of a model"
+            f"the judge is worth about {say_worth(judge)} of a model"
         )
     if evaluation["on_three_arms"]:
         lines.append(f"balanced accuracy on human, gpt-4, gpt-4-plain: {_short(evaluation['on_three_arms'])}")
@@ -83,7 +175,7 @@ def print_tuned(tuned: Row) -> None:
         rows=(
             *(
                 row(title, *(show(held_out[metric][side]) for side in sides))
-                for metric, title in (("qwk", "QWK"), ("log_loss", "log-loss"))
+                for metric, title in (("qwk", "agreement"), ("log_loss", "log-loss"))
             ),
             row("unscored", unscored["before"], unscored["after"], ""),
         ),
@@ -99,6 +191,8 @@ def print_tuned(tuned: Row) -> None:
             f"apart from those tuned on; labels are {', '.join(LABELS)}",
             f"learnt from {replies['to learn from']:,} replies, chosen by {replies['to choose by']:,} others "
             f"out of {tuned['candidates']:,} candidates, for {tuned['metric'].replace('_', '-')}",
+            "agreement: weighted kappa, 0 is chance and 1 perfect; log-loss: how far people's labels come as "
+            "a surprise, less is better",
             f"{tuned['calls']:,} calls, {tuned['cost']:.4f} USD{stopped}",
             f"program {tuned['program']}: {demos} in it",
         ],
@@ -126,8 +220,8 @@ def print_stack(stacked: Row, weights: Path) -> None:
         ),
     )
     lines = [
-        f"log-loss of {stacked['ratings']:,} ratings in {stacked['batches']:,} batches; stacked: of batches "
-        "it was not fitted on",
+        f"log-loss, how far people's labels come as a surprise (less is better): of {stacked['ratings']:,} "
+        f"ratings in {stacked['batches']:,} batches; stacked: of batches it was not fitted on",
         f"{size['judges']} judges, error correlation {show(size['correlation'], digits=2)}: worth "
         f"{show(size['effective'], digits=1)} independent ones",
         "The raters' own noise is in all errors: with several raters an item the panel may be worth more.",

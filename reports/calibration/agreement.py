@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from typing import Final
 
 from calibration.agreement.ceiling import Ceiling
 from calibration.fit import CalibrationReport
+from calibration.pairing import OF_THESE_RATERS
 from data.text import AnyEstimate, number, show_estimate
 from reports.charts import Line, Look, dot_plot, mark
 from reports.page import Cell, Section, Table, row
@@ -29,6 +31,9 @@ METRIC_NAMES = {
 }
 SHOWN = ("qwk_matched", "spearman", "qwk", "balanced_accuracy")  # of all metrics, those with a figure
 Party = tuple[str, Look, Mapping[str, AnyEstimate]]  # who is compared: name, look and metrics
+
+
+CLUSTERS: Final = {"batch": "batches", "rater": "raters", "prompt": "prompts", "id": "responses"}
 
 
 def agreement_section(report: CalibrationReport) -> Section:
@@ -72,11 +77,12 @@ def agreement_section(report: CalibrationReport) -> Section:
             ),
         )
         tables.insert(0, people)
-    plural = f"{data.clusters}es" if data.clusters.endswith("ch") else f"{data.clusters}s"
     intervals = (
-        f"Intervals: 95 %, from {data.draws:,} draws that resample {data.cluster_count:,} whole {plural}, "
-        f"since the ratings of one {data.clusters} are not independent."
+        f"Intervals: 95 %, over {data.cluster_count:,} whole {CLUSTERS[data.clusters]}, since ratings of one "
+        "are not independent."
     )
+    if data.speaks_for != "people":
+        intervals += f" {OF_THESE_RATERS.capitalize()}."
     return Section(
         name="agreement",
         title="Agreement, with ceiling and baselines",
@@ -129,6 +135,8 @@ def _say_ceiling(ceiling: Ceiling) -> Iterator[str]:
             f"{show_estimate(ceiling.judge_against_rest)}; the judge is ahead by "
             f"{show_estimate(ceiling.gap)}."
         )
+        if ceiling.speaks_for != "people":
+            yield "So few people are a panel: these figures are of these raters, not of people."
     test = ceiling.alternative
     if test and test.undefined:
         yield f"The alternative-annotator test is undefined: {test.undefined}."

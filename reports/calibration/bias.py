@@ -1,4 +1,4 @@
-"""Where a judge leans: sections on biases, on rewritten replies and on attacks; attacks also as a page."""
+"""Where a judge leans: sections on biases and on rewritten replies."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,20 +8,14 @@ from calibration.bias.audits import Finding
 from calibration.bias.probe_effects import ALLOWED
 from calibration.fit import CalibrationReport
 from data.text import ends_of, listed, number, percent, show_estimate
-from judge.robustness.attacks import LIMIT, Flips, Gamed
 from judge.robustness.probes import ProbeResult
+from reports.calibration.disagreements import FEWEST
 from reports.charts import Line, Look, dot_plot, mark, signed_tick, span
-from reports.page import Figure, Page, Section, Table, row, table_of
+from reports.page import Figure, Section, table_of
 
 CAPTIONS = {"model": "One model against all others", "emotion": "One emotion against all others"}
 MOST_LINES = 20  # in one figure
 RESULTS: dict[str, Look] = {"passes": "judge", "fails": "found", "cannot tell": "raw"}
-WORST = 10  # attacks in the table; all of them are in the JSON
-VERDICTS = {
-    "passes": "fewer than the limit",
-    "fails": "more than the limit",
-    "cannot tell": "cannot be told from the limit",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +34,9 @@ def bias_section(report: CalibrationReport) -> Section | None:
         return None
     found = [_about(item) for item in findings if item.verdict == "found"]
     hidden = sum(item.verdict == "could not have been found" for item in findings)
+    small = _small_cells(report)
+    drawn = [item for item in findings if (item.audit, item.about) not in small]
+    left_out = len(findings) - len(drawn)
     return Section(
         name="bias",
         title="Biases, and what could have been found",
@@ -49,10 +46,11 @@ def bias_section(report: CalibrationReport) -> Section | None:
             "Where nothing was found, the grey band tells how large an effect would have been found with a "
             "power of 80 %: inside it, nobody can say. "
             f"An effect of {number(findings[0].threshold)} points is taken to matter.",
-            f"Found: {listed(found)}. Could not have been found: {hidden} of {len(findings)}.",
+            f"Found: {listed(found)}. Could not have been found: {hidden} of {len(findings)}."
+            + (f" {left_out} with fewer than {FEWEST} ratings are not drawn." if left_out else ""),
         ),
-        key=(("found", "found"), ("raw", "not found"), ("band", "too small to be found")),
-        figures=tuple(_forests(findings)),
+        key=(("found", "found"), ("raw", "not found"), ("band", "too small to be found, on beyond the edge")),
+        figures=tuple(_forests(drawn)),
         tables=(
             table_of(
                 findings,
@@ -73,6 +71,13 @@ def bias_section(report: CalibrationReport) -> Section | None:
     )
 
 
+def _small_cells(report: CalibrationReport) -> set[tuple[str, str]]:
+    """Models and emotions of so few ratings that their effect would only stretch the axis."""
+    emotions = report.by_emotion.emotions if report.by_emotion else ()
+    small = {("emotion", item.emotion) for item in emotions if item.overall.n < FEWEST}
+    return small | {("model", item.model) for item in report.models.rows if item.ratings < FEWEST}
+
+
 def _about(finding: Finding) -> str:
     return finding.about or finding.audit
 
@@ -81,23 +86,27 @@ def _forests(findings: Sequence[Finding]) -> Iterator[Figure]:
     """The single audits, the models, and the emotions in two halves of equal scale, the kindest first."""
     general = [item for item in findings if item.audit not in CAPTIONS]
     if general:
-        yield _forest(general, "general", "Of all responses")
+        yield _forest(general, "general", "Of all responses", _domain(general))
     for audit, caption in CAPTIONS.items():
         items = sorted(
             (item for item in findings if item.audit == audit),
             key=lambda item: -(item.effect.value if isfinite(item.effect.value) else 0.0),
         )
-        ends = [end for item in items for end in (*ends_of(item.effect), *(_undetected(item) or ()))]
+        domain = _domain(items)
         half = (len(items) + 1) // 2 if len(items) > MOST_LINES else len(items)
         for start in range(0, len(items), half or 1):
             which = "" if half == len(items) else (", kinder" if not start else ", harsher")
             drawn = items[start : start + half]
-            yield _forest(drawn, f"{audit}-{start}", f"{caption}{which}", domain=span(ends, least=0.05))
+            yield _forest(drawn, f"{audit}-{start}", f"{caption}{which}", domain)
 
 
-def _forest(
-    findings: Sequence[Finding], name: str, caption: str, domain: tuple[float, float] | None = None
-) -> Figure:
+def _domain(findings: Sequence[Finding]) -> tuple[float, float]:
+    """As wide as the effects and what matters: a band may be wider, and is cut off at the edge."""
+    ends = [end for item in findings for end in (*ends_of(item.effect), item.threshold, -item.threshold)]
+    return span(ends, least=0.05)
+
+
+def _forest(findings: Sequence[Finding], name: str, caption: str, domain: tuple[float, float]) -> Figure:
     return dot_plot(
         caption,
         [
@@ -192,82 +201,4 @@ def probes_section(probed: ProbedJudge) -> Section:
                 is_folded=True,
             ),
         ),
-    )
-
-
-def attacks_page(gamed: Gamed) -> Page:
-    """What came of the attacks on a judge, by itself."""
-    section = attacks_section(gamed)
-    return Page(
-        title=f"Attacks on the judge {gamed.judge} {gamed.version}",
-        subtitle=_say_plain(gamed),
-        verdict=section.text[1:],
-        sections=tuple(
-            Section(
-                name=section.name,
-                title=table.caption,
-                short=section.short,
-                tables=(Table(caption="", head=table.head, rows=table.rows),),
-            )
-            for table in section.tables
-        ),
-        foot=section.notes[0],
-    )
-
-
-def attacks_section(gamed: Gamed) -> Section:
-    """Families of attacks and the worst attacks, with the part of Bad replies that each makes Good."""
-    overall = gamed.overall
-    told = (
-        f"{overall.attacks:,} attacks make {percent(overall.to_good)} per cent of "
-        f"them Good, {VERDICTS[gamed.result]} of {number(LIMIT, 0, scale=100)}; "
-        f"{percent(overall.not_bad)} per cent are no longer Bad, "
-        f"{overall.unscored:,} of {overall.pairs:,} unscored."
-    )
-    if not isfinite(overall.to_good.value):
-        told = "Nothing can be said of attacks: no reply that the judge calls Bad was judged again."
-    defined = [item for item in gamed.attacks if isfinite(item.to_good.value)]
-    worst = sorted(defined, key=lambda item: (-item.to_good.value, -item.not_bad.value))[:WORST]
-    kinds = Table(
-        caption="Plain replies the judge calls Bad",
-        head=("kind of reply", "called Bad", "of"),
-        rows=tuple(row(kind, bad, replies) for kind, (bad, replies) in gamed.bad_by_kind.items()),
-    )
-    flips = [
-        _flip_table("By family", "family", gamed.families),
-        _flip_table(f"The {len(worst)} worst attacks", "attack", worst),
-    ]
-    return Section(
-        name="attacks",
-        title="Bad replies dressed up as good ones",
-        short="Attacks",
-        text=(_say_plain(gamed), told),
-        tables=(*(flips if worst else []), kinds),  # without any defined every line would be undefined
-        notes=(
-            "Per cent of the attacked replies that are scored; all of them were Bad before. "
-            "Intervals of families draw attacks and replies anew, those of single attacks are exact.",
-        ),
-    )
-
-
-def _say_plain(gamed: Gamed) -> str:
-    labels = gamed.plain
-    told = f"Of {sum(labels.values()):,} plain replies without empathy the judge calls {labels['Bad']:,} Bad"
-    unscored = f", {labels['unscored']:,} are unscored" if labels["unscored"] else ""
-    return f"{told}{unscored}; only the Bad ones are attacked."
-
-
-def _flip_table(caption: str, name: str, flips: Sequence[Flips]) -> Table:
-    return table_of(
-        flips,
-        {
-            name: lambda item: item.name,
-            "Good, %": lambda item: percent(item.to_good),
-            "not Bad, %": lambda item: number(item.not_bad.value, 1, scale=100),
-            "suspected, %": lambda item: (
-                number(item.suspected / item.pairs, 0, scale=100) if item.pairs else None
-            ),
-            "unscored": lambda item: item.unscored,
-        },
-        caption=caption,
     )

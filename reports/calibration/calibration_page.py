@@ -2,7 +2,7 @@
 
 import json
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isfinite
 from os import PathLike
 from pathlib import Path
@@ -15,19 +15,32 @@ from calibration.artifact import Calibration
 from calibration.estimate import Estimate
 from calibration.fit import CalibrationReport
 from calibration.from_trials import left_out_models
+from calibration.pairing import OF_THESE_RATERS
+from data.coverage import say_coverage
 from data.crisis import say_flags
+from data.readers.whole_conversations import speak_of
 from data.records import to_plain
 from data.text import AnyEstimate, ends_of, number, printable, show
-from judge.robustness.attacks import Gamed
-from reports.calibration.agreement import agreement_section, confusion_section
-from reports.calibration.bias import ProbedJudge, attacks_section, bias_section, probes_section
+from judge.robustness.resistance import Resistance
+from reports.calibration.agreement import CLUSTERS, agreement_section, confusion_section
+from reports.calibration.attacks_page import attacks_section
+from reports.calibration.bias import ProbedJudge, bias_section, probes_section
 from reports.calibration.costs import planning_section, runs_section
 from reports.calibration.disagreements import disagreements_section, emotions_section, policy_section
 from reports.calibration.per_model import models_section, raters_section
 from reports.calibration.probabilities import conformal_section, reliability_section
-from reports.calibration.verdict import say_verdict
+from reports.calibration.verdict import (
+    ORDERED,
+    count_people,
+    count_worth,
+    refuse_part,
+    rivals,
+    say_answers,
+    say_headline,
+    say_verdict,
+)
 from reports.html import write_page
-from reports.page import Page, Section, Table, row
+from reports.page import Page, Section, Table, row, say_page
 from reports.terminal import open_screen, print_lines, print_table
 
 METRICS: Final = {
@@ -38,7 +51,6 @@ METRICS: Final = {
     "exact": "exact",
 }
 WIDEST_NAME: Final = 24  # letters, as many as a column of a table of six can hold
-PLURALS: Final = {"batch": "batches", "rater": "raters", "prompt": "prompts"}
 READING = (
     "An interval in brackets holds the true figure 95 times of 100 if ratings come as these did; another "
     "crowd, rubric or kind of model is another question.",
@@ -66,7 +78,7 @@ def write_report(
     folder: str | PathLike[str],
     *,
     probes: ProbedJudge | None = None,
-    attacks: Gamed | None = None,
+    attacks: Resistance | None = None,
 ) -> list[Path]:
     """Write report.html, report.md and report.json; what was probed or attacked is told with the rest."""
     page = make_page(report, probes=probes, attacks=attacks)
@@ -74,32 +86,34 @@ def write_report(
 
 
 def plain_report(
-    report: CalibrationReport, *, probes: ProbedJudge | None = None, attacks: Gamed | None = None
+    report: CalibrationReport, *, probes: ProbedJudge | None = None, attacks: Resistance | None = None
 ) -> dict[str, Any]:
     """The report as report.json has it: the verdict in words, then all figures."""
-    plain = {"verdict": say_verdict(report), **to_plain(report)}
+    plain = {"verdict": list(map(_words_of(report), say_verdict(report))), **to_plain(report)}
     robustness = {"probes": probes, "attacks": attacks}
     return plain | {name: to_plain(part) for name, part in robustness.items() if part is not None}
 
 
 def make_page(
-    report: CalibrationReport, *, probes: ProbedJudge | None = None, attacks: Gamed | None = None
+    report: CalibrationReport, *, probes: ProbedJudge | None = None, attacks: Resistance | None = None
 ) -> Page:
     """The page of a report; sections it has no data for are left out."""
     sections = (
         agreement_section(report),
         models_section(report),
-        planning_section(report),
-        confusion_section(report),
-        reliability_section(report),
-        emotions_section(report),
+        # Where it fails.
         bias_section(report),
+        emotions_section(report),
         probes_section(probes) if probes else None,
         attacks_section(attacks) if attacks else None,
-        raters_section(report),
-        conformal_section(report),
-        policy_section(report),
+        confusion_section(report),
         disagreements_section(report),
+        # What next.
+        planning_section(report),
+        conformal_section(report),
+        reliability_section(report),
+        raters_section(report),
+        policy_section(report),
         runs_section(report),
         Section(name="reading", title="How to read this", short="Reading", points=READING),
         Section(name="misuse", title="What it must not be used for", short="Not for", points=MISUSE),
@@ -107,32 +121,43 @@ def make_page(
     )
     names = report.data.models
     models = f"{len(names)} model{'s' if len(names) > 1 else ''}: {', '.join(names)}"
-    return Page(
+    page = Page(
         title=f"How far to trust {report.judge.name}",
         subtitle=f"{_say_data(report)}; {models}",
-        verdict=(*say_verdict(report), *(f"{line}." for line in say_flags(report.flagged))),
+        verdict=(
+            say_headline(report),
+            *filter(None, [refuse_part(report), report.judge.dimension_note]),
+            *(f"{line}." for line in say_flags(report.flagged)),
+        ),
+        answers=tuple(say_answers(report)),
         facts=tuple(_facts(report)),
         sections=tuple(section for section in sections if section is not None),
         foot="All figures are in report.json beside this page.",
     )
+    return say_page(page, _words_of(report))
+
+
+def _words_of(report: CalibrationReport) -> Callable[[str], str]:
+    return speak_of(report.judge.unit, report.data.models)
 
 
 def _say_data(report: CalibrationReport) -> str:
     data = report.data
-    return f"{data.ratings:,} ratings of {data.responses:,} responses by {data.raters:,} people"
+    return f"{data.ratings:,} ratings of {data.responses:,} responses by {count_people(data.raters)}"
 
 
 def _facts(report: CalibrationReport) -> Iterator[tuple[str, str, str]]:
     ceiling = report.ceiling
     yield _fact("Weighted kappa with people", report.agreement.metrics[report.headline])
-    if ceiling.not_identifiable:
-        reach = number(ceiling.bounds[0].second_person.qwk)
-        yield "A second person would reach", reach, "supposed, not measured"
-    else:
+    for name, reached in rivals(report)[:1]:
+        yield _fact(f"{name[0].upper()}{name[1:]}", reached)
+    if not ceiling.not_identifiable:
         yield _fact("A person against the others", ceiling.person_against_rest)
-    yield _fact("Order of models (tau)", report.agreement.means.tau)
-    if (worth := report.models.as_exact_as) is not None:
-        yield "On an unrated model as exact as", number(worth, 0), "ratings of it"
+    if len(report.agreement.means.models) >= ORDERED:
+        yield _fact("Order of models (tau)", report.agreement.means.tau)
+    if worth := count_worth(report):
+        count, _, rest = worth.partition(" ")
+        yield "On an unrated model as exact as", count, rest
     if unscored := report.data.unscored:
         reasons = ", ".join(f"{reason} ({count:,})" for reason, count in unscored.items())
         yield "Unscored", f"{sum(unscored.values()):,}", reasons
@@ -154,6 +179,7 @@ def _provenance(report: CalibrationReport) -> Section:
         head=("fact", "value"),
         rows=tuple(row(name, value) for name, value in facts.items()),
         words=frozenset({0, 1}),
+        is_folded=True,
     )
     return Section(
         name="provenance", title="Where the figures come from", short="Provenance", tables=(table,)
@@ -176,25 +202,34 @@ def _flat(facts: Mapping[str, Any], name: str) -> dict[str, str]:
     return flat
 
 
-def print_report(report: CalibrationReport, written: Sequence[Path]) -> None:
-    """Print the verdict, the runs beside baselines and people, the models and the audits in 80 columns."""
-    console = open_screen()
-    for sentence in say_verdict(report):
+def print_report(
+    report: CalibrationReport, written: Sequence[Path], *, is_verbose: bool = False, has_rivals: bool = False
+) -> None:
+    """Print the verdict, with rivals all runs beside each other; on demand all tables."""
+    console, say = open_screen(), _words_of(report)
+    for sentence in map(say, say_verdict(report)):
         lines = textwrap.wrap(printable(sentence), max(40, min(console.width, 100) - 2))
         console.print(Text("\n  ".join([f"- {lines[0]}", *lines[1:]])), soft_wrap=True)
-    for grid in (_runs(report), _models(report), _audits(report)):
+    tables = {_runs: is_verbose or has_rivals, _models: is_verbose, _audits: is_verbose}
+    for grid in (table(report) for table, is_shown in tables.items() if is_shown):
         if grid.row_count:
             console.print()
             print_table(console, grid)
     data, about = report.data, report.calibration
-    notes = [
-        f"{_say_data(report)}; 95 % intervals, {data.draws:,} draws of {data.cluster_count:,} "
-        f"{PLURALS[data.clusters]}",
+    details = [
+        f"{_say_data(report)}; 95 % intervals, over {data.cluster_count:,} {CLUSTERS[data.clusters]}",
+        *(item.warning for item in report.models.rows if item.warning),
         f"calibration {about.digest[:12]}, until {about.expires}",
+        *say_coverage(about.covers),
+    ]
+    notes = [
+        *(details if is_verbose else []),
+        *([OF_THESE_RATERS] if data.speaks_for != "people" else []),
+        *filter(None, [report.judge.dimension_note]),
         *say_flags(report.flagged),
         *(f"written {path}" for path in written),
     ]
-    print_lines(notes, console)
+    print_lines(list(map(say, notes)), console)
 
 
 def _grid(*head: str) -> Grid:
@@ -310,7 +345,17 @@ def print_self_test(found: Mapping[str, Any], *, as_json: bool) -> None:
             _range(world["naive_shares"]),
         )
     print_table(console, grid)
-    lines = [f"per cent of 95 % intervals that hold the truth, {found['draws']:,} draws"]
+    console.print()
+    cells = _grid("world", "estimator", "holds", "width")
+    for cell in found["cells"]:
+        held, wide = cell["coverage"], cell["against_oracle"]
+        shown = ("refused", "-") if held is None else (f"{100 * held:.1f}", f"{wide:.2f}")
+        cells.add_row(cell["world"], cell["estimator"], *shown)
+    print_table(console, cells)
+    lines = [
+        f"per cent of 95 % intervals that hold the truth, {found['draws']:,} draws",
+        "width: against an oracle's that knows the variance",
+    ]
     if bias := found["bias"]:
         lines.append(
             f"a planted bias of {bias['effect']:.2f} is found in {100 * bias['found']:.0f} % "

@@ -1,12 +1,15 @@
 """What it takes: sections on how many ratings settle a comparison, and on what agreement costs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from math import isfinite
 from typing import Literal
 
 from calibration.fit import CalibrationReport, RunRow
+from calibration.shares.planning import RATINGS_EACH, RatingsPlan
 from data.text import AnyEstimate, number, show_estimate
 from reports.calibration.agreement import METRIC_NAMES, as_matched
+from reports.calibration.verdict import count_worth
 from reports.charts import Look, Spot, frontier, mark
 from reports.page import Figure, Section, Table, row, table_of
 
@@ -19,8 +22,20 @@ UNITS: dict[Cost, str] = {"usd_per_1000": "US dollars", "seconds_per_1000": "sec
 def planning_section(report: CalibrationReport) -> Section:
     """How many ratings settle a comparison, with the judge and without."""
     scale, digits, finer, unit = (100, 0, 1, " points") if report.data.has_shares else (1, 2, 2, "")
-    worth = report.models.as_exact_as
-    told = f"On a model nobody rated, this judge is as exact as {number(worth, 0)} ratings of it would be."
+    worth = count_worth(report)
+    columns: dict[str, Callable[[RatingsPlan], str]] = {
+        "difference": lambda plan: number(plan.difference, digits, scale=scale) + unit,
+        "power": lambda plan: f"{number(plan.power, 0, scale=100)} %",
+        "people only": lambda plan: number(plan.people_only, 0),
+        "judge and ratings": lambda plan: number(plan.with_judge, 0),
+    }
+    has_line = any(isfinite(plan.line_detects) for plan in report.planning)
+    if has_line:
+        columns |= {
+            "and the line": lambda plan: number(plan.with_line, 0),
+            "line alone finds": lambda plan: number(plan.line_detects, finer, scale=scale) + unit,
+        }
+    told = f"On a model nobody rated, this judge is as exact as {worth} of it would be."
     return Section(
         name="planning",
         title="How many ratings settle a comparison",
@@ -28,23 +43,16 @@ def planning_section(report: CalibrationReport) -> Section:
         text=(
             *([told] if worth is not None else []),
             "Ratings of each of two models that are needed to find a difference between them, with 95 % "
-            "confidence and the power given. The last column is what the judge alone, by the line through "
-            "models, would find with no rating at all.",
-        ),
-        tables=(
-            table_of(
-                report.planning,
-                {
-                    "difference": lambda plan: number(plan.difference, digits, scale=scale) + unit,
-                    "power": lambda plan: f"{number(plan.power, 0, scale=100)} %",
-                    "people only": lambda plan: number(plan.people_only, 0),
-                    "judge and ratings": lambda plan: number(plan.with_judge, 0),
-                    "and the line": lambda plan: number(plan.with_line, 0),
-                    "line alone finds": lambda plan: number(plan.line_detects, finer, scale=scale) + unit,
-                },
-                caption="Ratings of each model",
+            "confidence and the power given: each of a new reply, by people who rate about "
+            f"{RATINGS_EACH} of a model. Rating the same replies again does less."
+            + (
+                " The last column is what the judge alone, by the line through models, would find with no "
+                "rating at all."
+                if has_line
+                else ""
             ),
         ),
+        tables=(table_of(report.planning, columns, caption="Ratings of each model"),),
     )
 
 

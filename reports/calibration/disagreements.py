@@ -16,7 +16,7 @@ MOST_EXAMPLES = 4  # on either side
 
 
 def emotions_section(report: CalibrationReport) -> Section | None:
-    """A heat map of the judge's level less the crowd's, by emotion."""
+    """A heat map of the judge's level less the crowd's, of the emotions with enough ratings."""
     table = report.by_emotion
     if table is None:
         return None
@@ -26,7 +26,7 @@ def emotions_section(report: CalibrationReport) -> Section | None:
         return number(cell.difference, digits, scale=scale, sign=True) if cell.n >= FEWEST else "too few"
 
     def margin(cell: EmotionCell) -> str:
-        if cell.n < FEWEST or cell.standard_error is None:
+        if cell.standard_error is None:
             return ""
         return f"\N{PLUS-MINUS SIGN}{number(REACH * cell.standard_error, digits, scale=scale)}"
 
@@ -36,16 +36,25 @@ def emotions_section(report: CalibrationReport) -> Section | None:
         return max(-1.0, min(1.0, cell.difference / full))
 
     ordered = sorted(
-        table.emotions, key=lambda item: (item.overall.n < FEWEST, -(item.overall.difference or 0.0))
+        (item for item in table.emotions if item.overall.n >= FEWEST),
+        key=lambda item: -(item.overall.difference or 0.0),
     )
+    few = [item.overall.n for item in table.emotions if item.overall.n < FEWEST]
+    counts = f"{min(few)}" if few and min(few) == max(few) else f"{min(few)} to {max(few)}" if few else ""
+    if not ordered:
+        told = f"None of the {len(few)} emotions has the {FEWEST} ratings that would tell: each has {counts}."
+        return Section(name="emotions", title="Emotion by emotion", short="Emotions", text=(told,))
+    # Models of which at least one emotion has enough.
+    enough = [at for at in range(len(table.models)) if any(item.models[at].n >= FEWEST for item in ordered)]
     return Section(
         name="emotions",
         title="Emotion by emotion",
         short="Emotions",
         text=(
             f"Judge less crowd, {table.level}, in {unit}: orange where the judge is kinder than people, blue "
-            f"where it is harsher, hatched where there are fewer than {FEWEST} ratings. Of {len(ordered)} "
-            f"emotions, about {max(1, round(len(ordered) / 20))} would stray beyond the margin by chance.",
+            f"where it is harsher. Of {len(ordered)} emotions, about {max(1, round(len(ordered) / 20))} "
+            "would stray beyond the margin by chance.",
+            *([f"Left out: {len(few)} with fewer than {FEWEST} ratings ({counts})."] if few else []),
         ),
         tiles=tuple(
             Tile(
@@ -61,17 +70,22 @@ def emotions_section(report: CalibrationReport) -> Section | None:
         tables=(
             Table(
                 caption="The same by model (judge less crowd)",
-                head=("emotion", "all", *table.models),
+                head=("emotion", "all", *(table.models[at] for at in enough)),
                 rows=tuple(
                     row(
                         item.emotion,
-                        *(Cell(figure(cell), tint(cell)) for cell in (item.overall, *item.models)),
+                        *(
+                            Cell(figure(cell), tint(cell))
+                            for cell in (item.overall, *(item.models[at] for at in enough))
+                        ),
                     )
                     for item in ordered
                 ),
                 is_folded=True,
             ),
-        ),
+        )
+        if enough
+        else (),
     )
 
 

@@ -1,11 +1,13 @@
 """What can be said of models: sections on their corrected levels and on the raters' part in them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from math import isfinite
 
 from calibration.fit import CalibrationReport
-from data.text import UNDEFINED, listed, number, percent, show_estimate
+from calibration.shares.model_table import ModelRow
+from data.text import UNDEFINED, listed, number, percent, show, show_estimate
+from reports.calibration.verdict import count_people
 from reports.charts import Line, dot_plot, mark, percent_tick
 from reports.page import Figure, Section, Table, row, table_of
 
@@ -37,6 +39,7 @@ def models_section(report: CalibrationReport) -> Section:
             "The crowd is uncertain too: with whole batches of ratings counted, the standard error of its "
             f"Good share is {100 * low:.1f} to {100 * high:.1f} points a model."
         )
+    text += [f"{item.warning}." for item in report.models.rows if item.warning]
     if refused:
         text.append(f"No level is given for {listed(refused)}; why is said in the table.")
     return Section(
@@ -94,7 +97,7 @@ def _model_tables(report: CalibrationReport) -> Iterator[Table]:
             row(
                 item.model,
                 *(show_estimate(item.corrected.get(name), is_share=shares) for name in columns),
-                f"{HOW[item.how]}: {item.reason}" if item.reason else HOW[item.how],
+                f"{HOW[item.how]}: {item.reason}" if item.how == "refused" else HOW[item.how],
                 item.judged,
                 item.ratings,
             )
@@ -102,19 +105,22 @@ def _model_tables(report: CalibrationReport) -> Iterator[Table]:
         ),
         words=frozenset({0, len(columns) + 1}),
     )
-    yield table_of(
-        fit.rows,
-        {
-            "model": lambda item: item.model,
-            "crowd": lambda item: number(item.crowd[column], digits, scale=scale),
-            "judge alone": lambda item: number(item.judge.get(column), digits, scale=scale),
-            "corrected": lambda item: show_estimate(item.corrected.get(column), is_share=shares),
+    told: dict[str, Callable[[ModelRow], str]] = {
+        "model": lambda item: item.model,
+        "crowd": lambda item: number(item.crowd[column], digits, scale=scale),
+        "judge alone": lambda item: number(item.judge.get(column), digits, scale=scale),
+        "corrected": lambda item: show_estimate(item.corrected.get(column), is_share=shares),
+    }
+    caption = f"{column}: the crowd, the judge alone, and both together"
+    has_left_out = any(show_estimate(item.left_out.get(column)) != UNDEFINED for item in fit.rows)
+    if has_left_out:
+        caption = f"{column}: the crowd, the judge alone, and what could be said had nobody rated the model"
+        told |= {
             "had nobody rated it": lambda item: show_estimate(item.left_out.get(column), is_share=shares),
             "holds the crowd's": lambda item: covered[item.covered.get(column)],
-            "worth, in ratings": lambda item: number(item.worth_in_ratings, 0),
-        },
-        caption=f"{column}: the crowd, the judge alone, and what could be said had nobody rated the model",
-    )
+            "worth, in ratings": lambda item: show(item.worth_in_ratings, digits=0),
+        }
+    yield table_of(fit.rows, told, caption=caption)
     yield table_of(
         fit.lines,
         {
@@ -171,8 +177,8 @@ def raters_section(report: CalibrationReport) -> Section:
         title=title,
         short="Raters",
         text=(
-            f"{model.raters:,} people gave {model.ratings:,} ratings; some are harsher than others. Of all "
-            f"that varies in the ratings: {parts}. What is called severity is the raters' own and tells "
+            f"{count_people(model.raters)} gave {model.ratings:,} ratings; some are harsher than others. Of "
+            f"all that varies in the ratings: {parts}. What is called severity is the raters' own and tells "
             "nothing of responses.",
         ),
         figures=(figure,) if model.rater_share else (),

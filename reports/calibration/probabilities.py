@@ -38,9 +38,9 @@ def reliability_section(report: CalibrationReport) -> Section:
         )
     errors = Table(
         caption="Errors of the probabilities; smaller is better",
-        head=("error", *stages),
+        head=("error", *(["as the judge said it"] if is_same else drawn)),
         rows=tuple(
-            row(name, *(number(error_of(stage), 4) for stage in stages.values()))
+            row(name, *(number(error_of(stage), 4) for stage in drawn.values()))
             for name, error_of in ERRORS.items()
         ),
     )

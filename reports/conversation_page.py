@@ -1,0 +1,226 @@
+"""The page of judged conversations: each with the judge's curve over its turns, its best and worst reply."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from data.readers.whole_conversations import (
+    CONVERSATION,
+    LISTENER,
+    all_turns,
+    say_speakers,
+    split_conversation,
+)
+from data.records import LABELS, Exchange, Judgment
+from data.storage import Source
+from data.tables import Exchanges
+from data.text import UNDEFINED, ends_of, listed, number
+from reports.charts import draw_turns
+from reports.page import Example, Look, Page, Said, Section, Table, row
+from reports.share_table import told_share
+
+LOWEST, HIGHEST = 16, 8  # conversations shown, where there are more
+TITLE_LETTERS: Final = 90
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedConversation:
+    """A conversation, what the judge says of it as a whole, and the score of every reply."""
+
+    exchange: Exchange
+    judgment: Judgment
+
+    @property
+    def curve(self) -> tuple[float | None, ...]:
+        """The scores of its replies in order, from 1 to 3; None of one that has none."""
+        return tuple(self.judgment.curve or ())
+
+    @property
+    def worst(self) -> int | None:
+        """The place of its lowest reply, the first of several; none where all are alike."""
+        return self.curve.index(min(self._scores)) if len(set(self._scores)) > 1 else None
+
+    @property
+    def best(self) -> int | None:
+        """The place of its highest reply, the first of several; none where all are alike."""
+        return self.curve.index(max(self._scores)) if len(set(self._scores)) > 1 else None
+
+    @property
+    def _scores(self) -> list[float]:
+        return [score for score in self.curve if score is not None]
+
+
+def conversation_page(
+    judged: Sequence[JudgedConversation],
+    *,
+    verdict: Sequence[str],
+    notes: Sequence[str] = (),
+    foot: str = "",
+) -> Page:
+    """Make the page: what is said of the models, a table of all, and the conversations one by one."""
+    ordered = sorted(judged, key=lambda item: (_score(item), item.exchange.id, item.exchange.model))
+    shown = ordered
+    if len(ordered) > LOWEST + HIGHEST:
+        shown = ordered[:LOWEST] + ordered[-HIGHEST:]
+    models = sorted({item.exchange.model for item in judged})
+    count = f"{len(judged):,} conversation{'s' if len(judged) != 1 else ''}"
+    return Page(
+        kind="Conversations",
+        title=listed(models) if len(models) <= 4 else f"{len(models)} models",
+        subtitle=f"{count}, each reply judged in its place",
+        verdict=tuple(verdict),
+        sections=(
+            Section(
+                name="all",
+                title="All conversations",
+                short="All conversations",
+                tables=(_table(ordered),),
+                notes=tuple(notes),
+            ),
+            Section(
+                name="talks",
+                title="Turn by turn",
+                short="Turn by turn",
+                text=(
+                    "The curve is what the judge says of each reply, from Bad to Good, with all that was said"
+                    " before it. A diamond marks the best reply, a triangle the worst. The score as a whole"
+                    " may lie off the curve: it counts what no single reply shows, such as repetition.",
+                    *_left_out(len(ordered), len(shown)),
+                ),
+                examples=tuple(_card(number, item) for number, item in enumerate(shown, start=1)),
+            ),
+        ),
+        foot=foot,
+    )
+
+
+def read_judged(responses: Source, judgments: Iterable[Judgment]) -> list[JudgedConversation]:
+    """The conversations of a source that were judged, with what was said of them."""
+    by_id = {item.id: item for item in judgments}
+    return [
+        JudgedConversation(exchange=exchange, judgment=by_id[exchange.id])
+        for exchange in Exchanges(responses, on_bad=lambda bad: None, unit=CONVERSATION)
+        if exchange.id in by_id
+    ]
+
+
+def say_levels(summary: Mapping[str, Any]) -> list[str]:
+    """What is said of each model, the best first, and what its figures rest on."""
+    lines = []
+    for model in summary["models"]:
+        share = told_share(model)
+        if share is None:
+            lines.append(f"{model['model']}: no share from {model['judged']:,} conversations; hold more.")
+            continue
+        value, low, high = ends_of(share)
+        ends = (
+            ""
+            if low is None
+            else f" (95 % sure: {number(low, 0, scale=100)} to {number(high, 0, scale=100)})"
+        )
+        lines.append(
+            f"{model['model']}: {number(value, 0, scale=100)} % of {model['judged']:,} conversations"
+            f" would be called Good{ends}."
+        )
+    return [*lines, *say_speakers(summary.get("speakers"))]
+
+
+def _score(item: JudgedConversation) -> float:
+    return item.judgment.score if item.judgment.score is not None else 0.0
+
+
+def _left_out(count: int, shown: int) -> Iterator[str]:
+    if shown < count:
+        yield f"Shown are the {LOWEST} lowest and the {HIGHEST} highest of {count:,}, the lowest first."
+
+
+def _table(ordered: Sequence[JudgedConversation]) -> Table:
+    """A row for each conversation, the lowest first."""
+    head = (
+        "conversation",
+        "model",
+        "replies",
+        "as a whole",
+        "score",
+        "first reply",
+        "last",
+        "lowest",
+        "highest",
+    )
+    return Table(
+        caption="The lowest first; scores from 1 (Bad) to 3 (Good)",
+        head=head,
+        rows=tuple(
+            row(
+                item.exchange.id,
+                item.exchange.model,
+                len(split_conversation(item.exchange)),
+                item.judgment.label or f"unscored: {item.judgment.unscored or UNDEFINED}",
+                number(item.judgment.score),
+                *(number(item.curve[place]) if item.curve else UNDEFINED for place in (0, -1)),
+                *(_extreme(item, place) for place in (item.worst, item.best)),
+            )
+            for item in ordered
+        ),
+        words=frozenset({0, 1, 3}),
+        is_folded=len(ordered) > LOWEST,
+    )
+
+
+def _extreme(item: JudgedConversation, place: int | None) -> str:
+    return "all alike" if place is None else f"{number(item.curve[place])} (reply {place + 1})"
+
+
+def _card(number_: int, item: JudgedConversation) -> Example:
+    """A conversation with its curve and its turns."""
+    exchange, judgment = item.exchange, item.judgment
+    opening = exchange.situation or all_turns(exchange)[0].text
+    title = opening if len(opening) <= TITLE_LETTERS else f"{opening[:TITLE_LETTERS].rstrip()}…"
+    facts: dict[str, Any] = {
+        "conversation": exchange.id,
+        "model": exchange.model,
+        "feeling": exchange.emotion,
+        "speaker": exchange.extra.get("speaker"),
+        "as a whole": judgment.label or f"unscored: {judgment.unscored}",
+        "score": None if judgment.score is None else f"{number(judgment.score)} (from 1 to 3)",
+    }
+    return Example(
+        title=title,
+        facts=tuple((term, str(value)) for term, value in facts.items() if value is not None),
+        prompt=None,
+        response=None,
+        figure=_curve(number_, item),
+        talk=tuple(_said(item)),
+    )
+
+
+def _curve(number_: int, item: JudgedConversation) -> str:
+    if all(score is None for score in item.curve):
+        return ""
+    told = "; ".join(f"reply {place} {number(score)}" for place, score in enumerate(item.curve, start=1))
+    return draw_turns(
+        item.curve,
+        best=item.best,
+        worst=item.worst,
+        levels=dict(enumerate(LABELS, start=1)),
+        name=f"curve-{number_}",
+        title="The judge's score of each reply",
+        description=told,
+    )
+
+
+def _said(item: JudgedConversation) -> Iterator[Said]:
+    """Every turn, the replies with their score."""
+    marks: Mapping[int | None, Look] = {item.worst: "worst", item.best: "best"}
+    place = 0
+    for turn in all_turns(item.exchange):
+        if turn.speaker != LISTENER:
+            yield Said(who="Speaker", text=turn.text)
+            continue
+        is_known = place < len(item.curve)
+        look: Look = marks.get(place, "reply") if is_known else "reply"
+        figure = (
+            f"{number(item.curve[place])}{f', its {look}' if look != 'reply' else ''}" if is_known else ""
+        )
+        yield Said(who=f"Reply {place + 1}", text=turn.text, mark=figure, look=look)
+        place += 1
