@@ -2,13 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from itertools import chain
 
-from calibration.monitoring.confidence_sequence import NIGHTS, Watch
+from calibration.monitoring.confidence_sequence import Watch
 from data.errors import UserError
+from nightly.bridge import Bridge, build_bridge
 from nightly.changes import (
-    LEAST_SPREAD,
     SIDES,
     Change,
     Label,
@@ -18,61 +19,100 @@ from nightly.changes import (
     make_watch,
     pair,
 )
-from nightly.emotions import POOLED_NIGHTS, pool
+from nightly.config import NightlyConfig
+from nightly.emotions import NOISE_NIGHTS, POOLED_NIGHTS, pool, prompt_spread
 from nightly.history import History
 from nightly.measure import MeasuredModel, NightSetup
-from nightly.schema import AnchorResult, EmotionResult, ModelNight, NightRecord
+from nightly.schema import AnchorResult, EmotionResult, JudgedResponse, ModelNight, NightRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierNights:
-    """A model before tonight; `watches` hold its nights from the baseline on, less those of a moved judge."""
+    """A model before tonight; `watches` hold its nights from the baseline on, less those of a moved judge.
+
+    The `baseline` has the replies of all nights it is averaged over, and `averaged` names these.
+    """
 
     last: NightRecord | None = None
     baseline: NightRecord | None = None
+    averaged: tuple[str, ...] = ()
     watches: Mapping[Label, Watch]
 
 
-def read_earlier(history: History, setup: NightSetup) -> dict[str, EarlierNights]:
-    """Each configured model's last night, baseline night and running sums, by model name."""
+def check_baseline(history: History, setup: NightSetup) -> None:
+    """Refuse a pinned night that is not there or not kept: all gates would be skipped for no one to see."""
     config, pinned = setup.config, setup.config.baseline
-    if pinned is not None and pinned < setup.night:
-        # It must be there, and be kept, or all gates would be skipped for no one to see.
-        night = history.night(config.name, pinned)
-        if night is None:
-            newest = [night.night for night in history.nights(config=config.name, last=5)]
-            raise UserError(
-                f"{config.path}: baseline: no night {pinned!r} of {config.name!r} in the history; "
-                f"newest: {', '.join(newest) or 'none yet'}"
-            )
-        if night.models and not night.judgments:
-            raise UserError(
-                f"{config.path}: baseline: the responses of {pinned!r} are no longer kept; pin a newer night"
-            )
+    if pinned is None or pinned >= setup.night:
+        return
+    night = history.night(config.name, pinned)
+    if night is None:
+        newest = [night.night for night in history.nights(config=config.name, last=5)]
+        raise UserError(
+            f"{config.path}: baseline: no night {pinned!r} of {config.name!r} in the history; "
+            f"newest: {', '.join(newest) or 'none yet'}"
+        )
+    if night.models and not night.judgments:
+        raise UserError(
+            f"{config.path}: baseline: the responses of {pinned!r} are no longer kept; pin a newer night"
+        )
+
+
+def read_earlier(
+    history: History, setup: NightSetup, anchors: Sequence[AnchorResult]
+) -> tuple[dict[str, EarlierNights], Bridge]:
+    """Each model's last night, baseline and sums, as tonight's judge has them; `anchors` are tonight's."""
+    config, series = setup.config, history.all_series(config=setup.config.name)
+    before = {
+        entry.name: [point for point in series.get(entry.name, ()) if point.night.night < setup.night]
+        for entry in config.models
+    }
+    counted = {
+        name: [point for point in points if point.night.night >= (config.baseline or "")]
+        for name, points in before.items()
+    }
+    wanted = {point.night.night for points in counted.values() for point in points[: config.baseline_nights]}
+    wanted |= {points[-1].night.night for points in before.values() if points}
+    bridge = build_bridge(history, setup, anchors, sorted(wanted))
 
     @cache
     def read(night: str) -> NightRecord:
-        record = history.night(config.name, night)
+        record = bridge.records.get(night) or history.night(config.name, night)
         assert record is not None
         return record
 
     earlier = {}
-    series = history.all_series(config=config.name)
-    for entry in config.models:
-        before = [point for point in series.get(entry.name, ()) if point.night.night < setup.night]
-        counted = [point for point in before if point.night.night >= (pinned or "")]
-        baseline = read(counted[0].night.night) if counted else None
+    for name, points in counted.items():
+        alike = _alike([read(point.night.night) for point in points[: config.baseline_nights]], config)
+        averaged = tuple(night.night for night in alike)
+        replies = tuple(chain.from_iterable(night.judgments for night in alike))
+        baseline = replace(alike[0], judgments=replies) if alike else None
         sums = [
             row
-            for point in counted[1:]
-            if baseline and (row := _sums(point, baseline, setup, read)) is not None
+            for point in points[config.baseline_nights :]
+            if baseline and (row := _sums(point, baseline, averaged, setup, read)) is not None
         ]
-        earlier[entry.name] = EarlierNights(
-            last=read(before[-1].night.night) if before else None,
+        earlier[name] = EarlierNights(
+            last=read(before[name][-1].night.night) if before[name] else None,
             baseline=baseline,
-            watches={label: make_watch([row[label] for row in sums]) for label, _, _ in SIDES},
+            averaged=averaged,
+            watches={
+                label: make_watch([row[label] for row in sums], baseline_nights=max(1, len(averaged)))
+                for label, _, _ in SIDES
+            },
         )
-    return earlier
+    return earlier, bridge
+
+
+def _alike(nights: Sequence[NightRecord], config: NightlyConfig) -> list[NightRecord]:
+    """The nights of a baseline, less those whose judge had moved since the first."""
+    return [
+        night
+        for night in nights
+        if night is nights[0]
+        or not judge_shift(
+            night.anchors, now=(night.judge, night.judge_version), before=nights[0], matters=config.matters
+        ).moved
+    ]
 
 
 def changes_of(
@@ -90,8 +130,6 @@ def changes_of(
             judge_shift(anchors, now=now, before=then, matters=setup.config.matters),
             watches=earlier.watches,
             models=len(setup.config.models),
-            share=result.raw["Good"].share or 0.0,
-            design_effect=setup.design_effect,
         )
         if change is not None:
             changes[against] = change
@@ -99,40 +137,48 @@ def changes_of(
 
 
 def floor_readings(
-    history: History, setup: NightSetup, tonight: Sequence[EmotionResult]
+    history: History, setup: NightSetup, tonight: Sequence[EmotionResult], judged: Sequence[JudgedResponse]
 ) -> dict[str, dict[str, Reading]]:
-    """By model and emotion, the judge's Good share over the newest nights of the same judge."""
-    earlier: defaultdict[tuple[str, str], list[EmotionResult]] = defaultdict(list)
-    for night, rows in history.results(EmotionResult, config=setup.config.name, last=POOLED_NIGHTS):
+    """By model and emotion, the Good share over the judge's newest nights; what varies, all nights tell."""
+    nights: defaultdict[str, defaultdict[str, list[EmotionResult]]] = defaultdict(lambda: defaultdict(list))
+    for night, rows in history.results(EmotionResult, config=setup.config.name, last=NOISE_NIGHTS):
         is_same = (night.judge, night.judge_version) == (setup.judge.name, setup.judge.version)
         if night.night < setup.night and is_same:
             for row in rows:
-                earlier[row.model, row.emotion].append(row)
-    readings: defaultdict[str, dict[str, Reading]] = defaultdict(dict)
+                nights[row.model][row.emotion].append(row)
     for row in tonight:
-        pooled = pool([*earlier[row.model, row.emotion][-(POOLED_NIGHTS - 1) :], row]) if row.n else None
-        if pooled is not None:
-            readings[row.model][row.emotion] = Reading(
-                value=pooled.share,
-                interval=pooled.interval(),
-                uniform=pooled.interval(looks=NIGHTS * len(setup.config.models)),
-                spread=max(pooled.share * (1 - pooled.share), LEAST_SPREAD),
-                design_effect=setup.design_effect,
+        nights[row.model][row.emotion].append(row)
+    readings: defaultdict[str, dict[str, Reading]] = defaultdict(dict)
+    for model in dict.fromkeys(row.model for row in tonight):
+        known = prompt_spread((item for item in judged if item.model == model), nights[model].values())
+        asked = [row.emotion for row in tonight if row.model == model and row.n]
+        for emotion in asked:
+            pooled = pool(nights[model][emotion][-POOLED_NIGHTS:])
+            assert pooled is not None
+            interval, uniform = pooled.floor_intervals(known, floors=len(asked) * len(setup.config.models))
+            readings[model][emotion] = Reading(
+                value=pooled.share, interval=interval, uniform=uniform, prompts=pooled.prompts
             )
     return dict(readings)
 
 
 def _sums(
-    point: ModelNight, baseline: NightRecord, setup: NightSetup, read: Callable[[str], NightRecord]
+    point: ModelNight,
+    baseline: NightRecord,
+    averaged: Sequence[str],
+    setup: NightSetup,
+    read: Callable[[str], NightRecord],
 ) -> Mapping[str, Sequence[float]] | None:
     """A night's sums against the baseline; None where the judge had moved, or nothing is left to count."""
     kept = point.result.details.get("since_baseline")
-    if kept and kept["night"] == baseline.night:
+    now = (setup.judge.name, setup.judge.version)
+    is_ours = (point.night.judge, point.night.judge_version) == now
+    if is_ours and kept and tuple(kept.get("averaged") or [kept["night"]]) == tuple(averaged):
         return None if kept["judge_moved"] else kept["sums"]
-    # Another baseline was pinned then: count anew, as far as the judgments are kept.
+    # Another baseline or another judge then: count anew, as far as the judgments are kept.
     then = read(point.night.night)
-    now = (then.judge, then.judge_version)
-    if judge_shift(then.anchors, now=now, before=baseline, matters=setup.config.matters).moved:
+    judge = (then.judge, then.judge_version)
+    if judge_shift(then.anchors, now=judge, before=baseline, matters=setup.config.matters).moved:
         return None
     of_model = [
         [item for item in record.judgments if item.model == point.result.model] for record in (then, baseline)

@@ -15,9 +15,10 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from calibration.estimate import Estimate, Floats, Interval
-from calibration.monitoring.confidence_sequence import NIGHTS, Watch, alarm, current, dispersion, update
+from calibration.monitoring.confidence_sequence import NIGHTS, Watch, alarm, current, moods, update
 from calibration.monitoring.drift import Drift, EmotionChange, emotion_changes, paired_change, split_change
 from data.records import to_plain
+from data.text import listed
 from nightly.history import storable
 from nightly.schema import AnchorResult, JudgedResponse, NightRecord
 
@@ -26,23 +27,27 @@ SIDES: Final[tuple[tuple[Label, float, Literal["down", "up"]], ...]] = (
     ("good", 1.0, "down"),
     ("bad", -1.0, "up"),
 )
-LEAST_SPREAD: Final = 0.01  # of single labels: a share of 0 or 1 tonight is no proof that none ever differs
+LISTED: Final = 3  # nights of a baseline that are named one by one
+# How far nights lie apart is told from so many nights on, and in a sentence from this spread on.
+TOLD_NIGHTS: Final = 7
+MOODY: Final = 0.005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """A share, or the change of one (tonight - then), as a part of 1.
 
-    `interval` holds for tonight, `uniform` on all nights at once; without it `interval` stands for both. For
-    planning how many labels would tell: `spread` is the variance of a single one, and `design_effect` how
-    many of a crowd's count as one independent label.
+    `interval` holds for tonight, `uniform` on all nights at once; without it `interval` stands for both. To
+    say what would tell: how many `prompts` it rests on, and, of a change that all nights are watched for, the
+    `watch` after tonight, in which a drop is for the worse, with how many `models` are watched.
     """
 
     value: float
     interval: Interval | None
     uniform: Interval | None = None
-    spread: float = 0.25
-    design_effect: float = 1.0
+    prompts: float = 0
+    watch: Watch | None = None
+    models: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +101,7 @@ class JudgeShift:
         slopes = [self.split(np.zeros(2), label).slope for label, _, _ in SIDES]
         return any(_is_beyond(slope.interval, 0.0) for slope in slopes)
 
-    def split(self, differences: Floats, label: Label, *, looks: int = 1) -> Drift:
+    def split(self, differences: Floats, label: Label, *, looks: int = 1, widening: float = 1.0) -> Drift:
         """A model's change, as the judge's part and its own."""
         return split_change(
             differences,
@@ -104,6 +109,7 @@ class JudgeShift:
             anchors_after=self.after[label],
             matters=self.matters,
             looks=looks,
+            widening=widening,
         )
 
 
@@ -172,37 +178,39 @@ def change_since(
     *,
     watches: Mapping[Label, Watch],
     models: int,
-    share: float,
-    design_effect: float,
 ) -> Change | None:
     """The change, or None where no prompt is shared. `watches` are of the nights before tonight.
 
-    Error is shared out among `models`; `share` is the judge's of Good, for planning.
+    Error is shared out among `models`.
     """
     if not paired.emotions:
         return None
     drifts, readings, emotions = {}, {}, {}
     looks = NIGHTS * models
     for label, sign, worse in SIDES:
-        differences = paired.differences[label]
-        drifts[label] = shift.split(differences, label)
+        differences, watch = paired.differences[label], watches[label]
+        if against == "baseline" and not shift.moved:
+            watch = update(watch, sign * differences)
+        widening = moods(watch, models=models).widening
+        drifts[label] = tonight = shift.split(differences, label, widening=widening)
+        always = shift.split(differences, label, looks=looks, widening=widening)
+        own, uniform = tonight.total, always.total
         if shift.moved:
-            tonight, uniform = drifts[label].model, shift.split(differences, label, looks=looks).model
-            judge = drifts[label].judge.value
+            own, uniform = tonight.model, always.model
+            judge = tonight.judge.value
             differences = differences - (judge if math.isfinite(judge) else 0.0)
-        else:
-            tonight, uniform = paired_change(differences), paired_change(differences, looks=looks)
-            if against == "baseline":
-                watched = current(update(watches[label], sign * differences), models=models)
-                ends = watched.interval
-                turned = Interval(*sorted((sign * ends.low, sign * ends.high))) if ends else None
-                uniform = Estimate(sign * watched.value, turned)
+        elif against == "baseline":
+            watched = current(watch, models=models)
+            ends = watched.interval
+            turned = Interval(*sorted((sign * ends.low, sign * ends.high))) if ends else None
+            uniform = Estimate(sign * watched.value, turned)
         readings[label] = Reading(
-            value=uniform.value if math.isfinite(uniform.value) else tonight.value,
-            interval=tonight.interval,
+            value=uniform.value if math.isfinite(uniform.value) else own.value,
+            interval=own.interval,
             uniform=uniform.interval,
-            spread=max(share * (1 - share), LEAST_SPREAD),
-            design_effect=design_effect,
+            prompts=len(differences),
+            watch=watch if against == "baseline" and not shift.moved else None,
+            models=models,
         )
         is_named = any(name is not None for name in paired.emotions)
         emotions[label] = emotion_changes(differences, paired.emotions, worse=worse) if is_named else ()
@@ -219,9 +227,10 @@ def change_since(
     )
 
 
-def make_watch(sums: Sequence[Sequence[float]]) -> Watch:
+def make_watch(sums: Sequence[Sequence[float]], *, baseline_nights: int = 1) -> Watch:
     """A watch of nights in order, each given by its prompts, total and squares."""
     return Watch(
+        baseline_nights=baseline_nights,
         prompts=tuple(int(count) for count, _, _ in sums),
         totals=tuple(total for _, total, _ in sums),
         squares=tuple(square for _, _, square in sums),
@@ -229,7 +238,7 @@ def make_watch(sums: Sequence[Sequence[float]]) -> Watch:
 
 
 def change_details(
-    changes: Mapping[str, Change], watches: Mapping[Label, Watch], *, models: int
+    changes: Mapping[str, Change], watches: Mapping[Label, Watch], averaged: Sequence[str], *, models: int
 ) -> dict[str, Any]:
     """What the history keeps of a model's changes, and how the watch of Good is after tonight."""
     details: dict[str, Any] = {
@@ -241,19 +250,51 @@ def change_details(
     if change := changes.get("baseline"):
         before = watches["good"]
         nights = zip(before.prompts, before.totals, before.squares, strict=True)
-        watch = make_watch([*nights, change.sums["good"]])
-        spread = dispersion(watch)
+        watch = make_watch([*nights, change.sums["good"]], baseline_nights=before.baseline_nights)
         details["watch"] = {
-            "nights": watch.nights,
+            **to_plain(moods(watch, models=models)),
             "alarm": to_plain(alarm(watch, models=models)),
-            "dispersion": round(spread, 3) if math.isfinite(spread) else None,
         }
         details["since_baseline"] = {
             "night": change.night,
+            "averaged": list(averaged),
             "judge_moved": change.moved is not None,
             "sums": change.sums,
         }
     return details
+
+
+def baseline_nights(details: Mapping[str, Any]) -> tuple[str, ...]:
+    """The nights a model's change since the baseline is held against, as its history kept it."""
+    averaged = details.get("since_baseline", {}).get("averaged")
+    return tuple(averaged or [details["changes"]["baseline"]["night"]])
+
+
+def say_nights(nights: Sequence[str]) -> str:
+    """Name nights, all of them where they are few.
+
+    >>> say_nights(["05-01", "05-02"]), say_nights(["05-01", "05-02", "05-03", "05-04"])
+    ('05-01 and 05-02', 'the 4 nights from 05-01 to 05-04')
+    """
+    return (
+        listed(nights)
+        if len(nights) <= LISTED
+        else f"the {len(nights)} nights from {nights[0]} to {nights[-1]}"
+    )
+
+
+def say_moods(watch: Mapping[str, Any] | None) -> str | None:
+    """What is said of nights that differ by more than chance in single answers, as a model's watch found it.
+
+    >>> say_moods({"nights": 12, "is_shown": True, "spread": 0.012, "widening": 1.4})
+    'its nights lie about 1.2 points further apart than chance explains: intervals are 1.4 times as wide.'
+    """
+    if watch is None or watch["nights"] < TOLD_NIGHTS or not watch.get("is_shown") or watch["spread"] < MOODY:
+        return None
+    return (
+        f"its nights lie about {100 * watch['spread']:.1f} points further apart than chance explains: "
+        f"intervals are {watch['widening']:.1f} times as wide."
+    )
 
 
 def _by_prompt(judged: Sequence[JudgedResponse]) -> dict[str, list[JudgedResponse]]:

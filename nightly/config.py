@@ -2,11 +2,16 @@
 
 name = "nightly"                    # what the history knows these nights by; the file's name without a word
 prompts = "prompts.jsonl"           # the 160 sample prompts without a word
+unit = "conversation"               # judge whole conversations; without a word replies, with turns talks
+turns = 8                           # hold conversations of so many turns; prompts are situations then
+speaker = "speaker.toml"            # a second model as the speaker, in the place of scripts
 judge = "classifier"                # a name, or a judge's TOML file
 calibration = "calibration.json"    # or "none"; the one that came with the judge without a word
 anchors = "anchors.jsonl"           # judged every night; our 192 sample responses without a word, or "none"
 matters = 1                         # points: a judge that moved by less on the anchors did not move
 baseline = 2026-11-15               # the night to hold all others against; a model's first without a word
+baseline_nights = 3                 # average it over so many nights from then on; 1 without a word
+bridge_nights = 7                   # earlier nights that another judge, if free, judges again
 study = ["human", "gpt-4"]          # models of the crowd study to compare with
 history = "nights.sqlite"           # or postgresql+psycopg://...
 runs = "nights"                     # the folder of each night's responses and judgments
@@ -32,7 +37,7 @@ good_share_drop = 5
 
 [outputs]
 junit = "nightly.xml"
-github = true                       # lines that GitHub shows beside the run
+github = true                       # lines that GitHub shows beside the run, and its summary
 """
 
 import json
@@ -43,21 +48,33 @@ from dataclasses import dataclass, field, fields
 from datetime import date
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
 from calibration.artifact import NONE
 from calibration.comparison.published_models import PREFIX, published
 from data.errors import UserError
 from data.files import read_toml
+from data.readers.whole_conversations import CONVERSATION, REPLY
 from data.storage import check_table
 from data.tables import SAMPLE_PROMPTS, first_problem
 from judge.llm.answer_prompts import ModelConfig, make_model_config, read_model_config
+from judge.speakers.hold_conversations import find_speaker
+from judge.speakers.scripted_speaker import OURS as SITUATIONS
 from nightly.gates import Gate, read_gates
 
 SAMPLE_ANCHORS: Final = SAMPLE_PROMPTS.with_name("responses.jsonl")  # 192, of three pretend models
 NIGHT: Final = "{night}"
 # What may change from one call to the next without another night coming out of it.
 ELSEWHERE: Final = frozenset({"history", "runs", "dashboard", "outputs", "max_cost"})
+LEAST: Final = {  # of what is a number
+    "matters": 0,
+    "explain": 0,
+    "limit": 1,
+    "turns": 2,
+    "max_cost": 0,
+    "baseline_nights": 1,
+    "bridge_nights": 0,
+}
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+-]{0,63}")
 
 
@@ -80,11 +97,16 @@ class NightlyConfig:
     models: tuple[ModelEntry, ...]
     gates: tuple[Gate, ...]
     prompts: Path
+    unit: str
+    turns: int | None
+    speaker: ModelConfig | None
     judge: str
     calibration: str | None
     anchors: Path | None
     matters: float
     baseline: str | None
+    baseline_nights: int
+    bridge_nights: int
     study: tuple[str, ...]
     history: str
     runs: Path
@@ -113,11 +135,16 @@ class _Table:
     models: list[dict[str, Any]]
     name: str = ""
     prompts: str = ""
+    unit: Literal["", "reply", "conversation"] = ""
+    turns: int | None = None
+    speaker: str = ""
     judge: str = "classifier"
     calibration: str = ""
     anchors: str = ""
     matters: float = 1.0
     baseline: date | str = ""
+    baseline_nights: int = 1
+    bridge_nights: int = 7
     study: list[str] = field(default_factory=lambda: ["human"])
     history: str = "nights.sqlite"
     runs: str = "nights"
@@ -148,12 +175,21 @@ def read_config(path: Path) -> NightlyConfig:
         digest=sha256(json.dumps(deciding, sort_keys=True, default=str).encode()).hexdigest()[:16],
         models=_models(table.models, path),
         gates=read_gates(table.gates, place=f"{path}: gates"),
-        prompts=_beside(folder, table.prompts) if table.prompts else SAMPLE_PROMPTS,
+        prompts=_beside(folder, table.prompts)
+        if table.prompts
+        else SITUATIONS
+        if table.turns
+        else SAMPLE_PROMPTS,
+        unit=table.unit or (CONVERSATION if table.turns else REPLY),
+        turns=table.turns,
+        speaker=read_model_config(_beside(folder, table.speaker)) if table.speaker else None,
         judge=str(_beside(folder, table.judge)) if table.judge.endswith(".toml") else table.judge,
         calibration=calibration,
         anchors=anchors,
         matters=table.matters / 100,
         baseline=check_name(baseline, f"{path}: baseline") if baseline else None,
+        baseline_nights=table.baseline_nights,
+        bridge_nights=table.bridge_nights,
         study=tuple(PREFIX + name.removeprefix(PREFIX) for name in table.study),
         history=table.history if "://" in table.history else str(_beside(folder, table.history)),
         runs=_beside(folder, table.runs),
@@ -167,11 +203,19 @@ def read_config(path: Path) -> NightlyConfig:
     # What is wrong although its type is right; before anything is asked or paid for.
     if not config.models:
         raise UserError(f"{path}: models: none; name at least one in a table [[models]]")
-    for name, least in (("matters", 0), ("explain", 0), ("limit", 1), ("max_cost", 0)):
+    for name, least in LEAST.items():
         value = getattr(config, name)
         if value is not None and not value >= least:
             raise UserError(f"{path}: {name}: must be at least {least}")
-    if any(model.endpoint for model in config.models):
+    if config.speaker and not config.turns:
+        raise UserError(f"{path}: speaker: only for conversations; say how long they are: turns = 8")
+    if config.turns and config.unit == REPLY:
+        raise UserError(
+            f"{path}: unit: with turns it is conversations that are judged; leave one of them out"
+        )
+    if config.turns:
+        find_speaker(config.prompts, turns=config.turns, simulated=config.speaker)
+    elif any(model.endpoint for model in config.models):
         check_table(config.prompts)
     if config.anchors is not None:
         check_table(config.anchors)

@@ -23,8 +23,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from calibration.estimate import Interval, finite_or_none
-from calibration.shares.planning import detectable_difference, plan_ratings
+from calibration.monitoring.gate_power import nights_needed, prompts_needed, told_from
+from calibration.shares.planning import round_up
 from data.errors import UserError
+from judge.llm.answer_prompts import say_counts
 from nightly.changes import Change, Label, Reading
 from nightly.schema import GateResult, Kind, Outcome, name_gate
 
@@ -43,6 +45,7 @@ EXIT_CODES: Final[Mapping[Outcome, int]] = {
     "regression": 1,
 }
 NAMED_EMOTIONS: Final = 3
+MANY_TIMES: Final = 10  # tonight's prompts, where a change lies too near its limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,8 +116,8 @@ def _limit(value: Any, place: str, *, most: float) -> float:
 class CheckedModel:
     """What gates look at in one model's night; what is not there is skipped.
 
-    `shares` is the Good share by emotion. `stale` says why the calibration cannot be used, `failure` why
-    there is no night.
+    `shares` is the Good share by emotion, `reasons` counts what is unscored. `stale` says why the calibration
+    cannot be used, `failure` why there is no night.
     """
 
     model: str
@@ -122,9 +125,14 @@ class CheckedModel:
     shares: Mapping[str, Reading] = field(default_factory=dict)
     cost: float | None = None
     responses: int = 0
-    unscored: int = 0
+    reasons: Mapping[str, int] = field(default_factory=dict)
     stale: str | None = None
     failure: str | None = None
+
+    @property
+    def unscored(self) -> int:
+        """How many of the responses there should be have no judgment."""
+        return sum(self.reasons.values())
 
     @property
     def moved(self) -> str | None:
@@ -185,14 +193,19 @@ def _check_figures(gate: Gate, model: CheckedModel) -> GateResult:
         return _result(gate, model, "failed", f"the night failed: {model.failure}")
     if gate.kind == "max_cost":
         if model.cost is None:
-            return _result(gate, model, "skipped", "the cost is not known")
-        return _count(gate, model, model.cost, f"cost {model.cost:.4g} dollars, limit {gate.limit:g}")
+            return _result(gate, model, "skipped", "the cost is not known, since the model has no price")
+        words = f"cost {model.cost:.4g} dollars, limit {gate.limit:g}"
+        outcome: Outcome = "regression" if model.cost > gate.limit else "pass"
+        return _result(gate, model, outcome, words, value=model.cost)
     if gate.kind == "max_unscored":
         if not model.responses:
             return _result(gate, model, "skipped", "there were no responses")
         part = 100 * model.unscored / model.responses
         counted = f"{model.unscored:,} of {model.responses:,} unscored ({part:.1f} %), limit {gate.limit:g} %"
-        return _count(gate, model, part, counted)
+        if part <= gate.limit:
+            return _result(gate, model, "pass", counted, value=part)
+        # What was not answered or not judged says nothing about the model's replies: no regression.
+        return _result(gate, model, "failed", f"{counted}: {say_counts(model.reasons)}", value=part)
     if model.stale:
         return _result(gate, model, "stale", f"the calibration cannot be used: {model.stale}")
     if gate.kind == "floor":
@@ -205,11 +218,6 @@ def _check_figures(gate: Gate, model: CheckedModel) -> GateResult:
     what = "drop of the Good share" if gate.label == "good" else "rise of the Bad share"
     against = "the baseline" if gate.subject == "baseline" else gate.subject
     return _weigh(gate, model, change.readings[gate.label], f"{what} against {against}")
-
-
-def _count(gate: Gate, model: CheckedModel, value: float, words: str) -> GateResult:
-    """A count or a sum has no interval: it is over the limit or not."""
-    return _result(gate, model, "regression" if value > gate.limit else "pass", words, value=value)
 
 
 def _weigh(gate: Gate, model: CheckedModel, reading: Reading, what: str) -> GateResult:
@@ -229,14 +237,20 @@ def _weigh(gate: Gate, model: CheckedModel, reading: Reading, what: str) -> Gate
     words = f"{what} {value:z.1f} points" if math.isfinite(value) else f"{what} undefined"
     if interval and math.isfinite(value):
         words += f" [{interval.low:z.1f}, {interval.high:z.1f}]"
+    if (
+        outcome != "pass"
+        and reading.watch
+        and (watched := sum(count > 0 for count in reading.watch.prompts)) > 1
+    ):
+        words += f" (mean of {watched:,} nights)"
     words += f", {'floor' if gate.kind == 'floor' else 'limit'} {gate.limit:g}"
-    labels = nights = None
+    nights = None
     emotions: tuple[str, ...] = ()
     if outcome == "inconclusive":
-        labels, nights = _needed(gate, reading, abs(100 * sign * reading.value - limit) / 100)
-        needed = [f"{labels:,} labels on each side"] if labels else []
-        needed += [f"{nights:,} such night{'s' if nights > 1 else ''}"] if nights else []
-        words += f"; {', or '.join(needed)}, would tell" if needed else "; what would tell is not known"
+        is_floor = gate.kind == "floor"
+        beyond = sign * reading.value - limit / 100
+        nights, what_would = _would_tell(reading, beyond, limit / 100, is_floor=is_floor, shown=gate.subject)
+        words += f"; {what_would}"
     elif outcome == "regression":
         emotions, drivers = _drivers(gate, model)
         words += drivers
@@ -244,22 +258,28 @@ def _weigh(gate: Gate, model: CheckedModel, reading: Reading, what: str) -> Gate
         at_worst = 100 * model.unscored / model.responses
         words += f"; {model.unscored:,} unscored could move it by {at_worst:.1f} points at worst"
     ends = {"low": interval.low, "high": interval.high} if interval else {}
-    plan = {"labels": labels, "nights": nights, "emotions": emotions}
-    return _result(gate, model, outcome, words, value=value, **ends, **plan)
+    return _result(gate, model, outcome, words, value=value, **ends, nights=nights, emotions=emotions)
 
 
-def _needed(gate: Gate, reading: Reading, gap: float) -> tuple[int | None, int | None]:
-    """Labels of each side, and nights like this one, that would tell `gap` from nothing; None for never."""
-    if not math.isfinite(gap) or gap < 1e-9:
-        return None, None
-    plan = plan_ratings(gap, spread=reading.spread, design_effect=reading.design_effect)
-    # A floor is known exactly, so it takes half of what two measured sides would.
-    counts = [plan.people_only / (2 if gate.kind == "floor" else 1), math.nan]
-    if reading.interval is not None:
-        error = (reading.interval.high - reading.interval.low) / 2 / detectable_difference(1, 0, power=0.5)
-        counts[1] = (detectable_difference(error**2, 0) / gap) ** 2
-    labels, nights = (math.ceil(count) if math.isfinite(count) else None for count in counts)
-    return labels, nights
+def _would_tell(
+    reading: Reading, beyond: float, limit: float, *, is_floor: bool, shown: str
+) -> tuple[int | None, str]:
+    """How many more nights would tell, None where none is sure to, and in words what would."""
+    tonight, sure = reading.interval, reading.uniform or reading.interval
+    if tonight is None or sure is None or not reading.prompts or not math.isfinite(beyond):
+        return None, "what would tell is not known"
+    nights = nights_needed(reading.watch, limit, models=reading.models) if reading.watch else None
+    later = f"{nights:,} more such night{'s' if nights > 1 else ''}" if nights else ""
+    of = f" for {shown}" if is_floor else ""
+    watched: dict[str, Any] = {"watch": reading.watch, "models": reading.models}
+    if prompts := prompts_needed(beyond, tonight, reading.prompts, sure=sure, **watched):
+        more = f"{round_up(prompts):,} prompts a night{of} (tonight {reading.prompts:,.0f})"
+        return nights, f"{f'{later}, or ' if later else ''}{more}, would tell"
+    if nights:
+        return nights, f"{later} would tell"
+    now, then = (100 * told_from(tonight, sure=sure, more=times, **watched) for times in (1, MANY_TIMES))
+    points = f"{reading.prompts:,.0f} prompts{of} tell what is {now:.0f} points from it"
+    return None, f"too near to tell: {points}, {MANY_TIMES * reading.prompts:,.0f} what is {then:.0f}"
 
 
 def _drivers(gate: Gate, model: CheckedModel) -> tuple[tuple[str, ...], str]:

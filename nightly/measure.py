@@ -1,7 +1,9 @@
 """What a night measures: every model's responses, made or taken, and what the judge says of them.
 
     runs/<night>/<model>/answers-<digest>/   what the model answered, as `respond` keeps it
+    runs/<night>/<model>/talks-<digest>/     or the conversations it held, likewise
     runs/<night>/<model>/responses.jsonl     or a copy of a file's, whatever becomes of that later
+    runs/<night>/<model>/cut-short.jsonl     and those with finish_reason "length", which are not judged
     runs/<night>/<model>/judged-<digest>/    what the judge said of it, as `score` keeps it
     runs/<night>/anchors/judged-<digest>/
 
@@ -13,12 +15,11 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from pathlib import Path
-from statistics import fmean
 from typing import Any, Final
 
 from calibration.artifact import NONE, Found, find_calibration
-from calibration.comparison.published_models import DESIGN_EFFECTS, PAPER
 from data.errors import OperationalError, StaleCalibration, UserError
+from data.readers.whole_conversations import CONVERSATION, write_talk
 from data.records import LABELS, UNNAMED_MODEL, Judgment
 from data.runs import OnProgress, discard_run
 from data.storage import digest_file
@@ -27,15 +28,26 @@ from data.text import slug
 from judge.base import Judge, load_judge
 from judge.explanation import explain
 from judge.llm.answer_prompts import RESPONSES, Responder, plan_responses, respond_to, say_counts
-from judge.llm.endpoint import endpoints_of
+from judge.llm.answers import OUT_OF_TOKENS
+from judge.llm.endpoint import endpoints_of, is_loopback
 from judge.llm.limits import Budget
 from judge.scored_run import ScoredRun, plan_run, score_file
+from judge.speakers.hold_conversations import (
+    CONVERSATIONS,
+    Listener,
+    find_speaker,
+    hold_conversations,
+    plan_conversations,
+)
 from nightly.config import NIGHT, ModelEntry, NightlyConfig
 from nightly.schema import AnchorResult, JudgedResponse, ModelResult, ShareResult
 
 ShowProgress = Callable[[str, str], AbstractContextManager[OnProgress]]
 Clock = Callable[[], datetime]
 FREE: Final[Mapping[str, Any]] = {"cost": 0.0, "served": {}, "reasons": {}}  # a manifest where none was asked
+
+
+CUT_SHORT: Final = f"cut short: {OUT_OF_TOKENS}"
 
 
 @contextmanager
@@ -63,14 +75,6 @@ class NightSetup:
         """The folder of the night's runs."""
         return self.config.runs / self.night
 
-    @property
-    def design_effect(self) -> float:
-        """How many of a crowd's labels count as one: by the calibration, else the study's mean for Good."""
-        calibration = self.correction.calibration
-        if calibration is None:
-            return fmean(DESIGN_EFFECTS[name][-1] for name in PAPER)
-        return max(1.0, calibration.design_effect or 1.0)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredModel:
@@ -90,7 +94,7 @@ def set_up_night(
     again: bool = False,
 ) -> NightSetup:
     """Load the judge and its calibration as of that night, with one budget for all who are asked."""
-    judge = load_judge(config.judge)
+    judge = load_judge(config.judge, unit=config.unit)
     budget = Budget(config.max_cost)
     for endpoint in endpoints_of(judge):
         endpoint.budget = budget
@@ -131,22 +135,27 @@ def measure(entry: ModelEntry, setup: NightSetup) -> MeasuredModel:
         responses, about = _take(entry, setup, folder)
     else:
         responses, about = _ask(entry, setup, folder)
-    run = _score(responses, setup, folder, entry.name)
+    run = score_responses(responses, setup, folder, entry.name)
     judged = tuple(_judged(entry.name, responses, run, setup))
-    row, flagged, cost = run.summary["models"][0], run.summary.get("flagged"), about["cost"]
-    corrected = row.get("corrected") or {}
+    row, cost = run.summary["models"][0], about["cost"]
+    if cost is None and entry.endpoint is not None and is_loopback(entry.endpoint.base_url):
+        cost = 0.0  # our own machine charges nothing
+    flagged, outside, speakers = map(run.summary.get, ("flagged", "outside", "speakers"))
+    raw, corrected = read_shares(run)
     result = ModelResult(
         model=entry.name,
         served=", ".join(about["served"]) or None,
         responses=digest_file(responses),
         n=row["judged"],
         unscored=row["reasons"] | {f"no response: {reason}": n for reason, n in about["reasons"].items()},
-        raw={label: ShareResult(**share, how="judge") for label, share in row["shares"].items()},
-        corrected={label: ShareResult(**share, how="line") for label, share in corrected.items()},
+        raw=raw,
+        corrected=corrected,
         cost=None if cost is None else round(cost + run.manifest["cost"], 6),
         seconds=max(0.0, (setup.clock() - started).total_seconds()),  # a clock may be put back
         details=({"refused": row["refused"]} if row.get("refused") else {})
-        | ({"flagged": flagged} if flagged and flagged["count"] else {}),
+        | ({"flagged": flagged} if flagged and flagged["count"] else {})
+        | ({"outside": outside} if outside else {})
+        | ({"speakers": speakers} if speakers else {}),
     )
     return MeasuredModel(result=result, judged=judged, folder=run.folder)
 
@@ -156,53 +165,83 @@ def measure_anchors(setup: NightSetup) -> tuple[tuple[AnchorResult, ...], float]
     if setup.config.anchors is None:
         return (), 0.0
     path = setup.config.anchors
-    run = _score(path, setup, setup.folder / "anchors", "the anchors")
+    run = score_responses(path, setup, setup.folder / "anchors", "the anchors")
     digest = digest_file(path)[:16]
     results = tuple(
-        AnchorResult(anchors=digest, item=item.id, score=item.score, **_chances(item))
+        AnchorResult(anchors=digest, item=item.id, score=item.score, **chances(item))
         for item in read_judgments(run.folder / "judgments.jsonl")
     )
     return results, float(run.manifest["cost"])
 
 
 def _take(entry: ModelEntry, setup: NightSetup, folder: Path) -> tuple[Path, Mapping[str, Any]]:
-    """A copy of the model's rows in a file of responses."""
-    taken, source = folder / "responses.jsonl", Path(entry.responses.replace(NIGHT, setup.night))
-    if taken.exists() and not setup.again:
-        return taken, FREE
-    if not source.exists():  # made elsewhere every night, and tonight not yet
-        raise OperationalError(f"{source}: no such file; give the same command again once it is there")
-    every = list(read_exchanges(source))
-    rows = [replace(item, model=entry.name) for item in every if item.model in (entry.name, UNNAMED_MODEL)]
-    if not rows:
-        names = ", ".join(sorted({item.model for item in every})[:5]) or "none"
-        raise UserError(f"{source}: no response by {entry.name!r}; models there: {names}; use such a name")
-    write_rows(taken, rows)
-    return taken, FREE
+    """A copy of the model's rows in a file of responses; those that a server cut short are set aside."""
+    taken, aside = folder / "responses.jsonl", folder / "cut-short.jsonl"
+    source = Path(entry.responses.replace(NIGHT, setup.night))
+    if not taken.exists() or setup.again:
+        if not source.exists():  # made elsewhere every night, and tonight not yet
+            raise OperationalError(f"{source}: no such file; give the same command again once it is there")
+        every = list(read_exchanges(source))
+        rows = [
+            replace(item, model=entry.name) for item in every if item.model in (entry.name, UNNAMED_MODEL)
+        ]
+        whole, cut_short = (
+            [item for item in rows if (item.extra.get("finish_reason") == "length") is is_cut]
+            for is_cut in (False, True)
+        )
+        if not rows:
+            names = ", ".join(sorted({item.model for item in every})[:5]) or "none"
+            raise UserError(
+                f"{source}: no response by {entry.name!r}; models there: {names}; use such a name"
+            )
+        if not whole:
+            raise OperationalError(f"{source}: every response is {CUT_SHORT}")
+        write_rows(aside, cut_short)
+        write_rows(taken, whole)
+    cut = sum(1 for _ in read_exchanges(aside)) if aside.exists() else 0
+    return taken, {**FREE, "reasons": {CUT_SHORT: cut} if cut else {}}
 
 
 def _ask(entry: ModelEntry, setup: NightSetup, folder: Path) -> tuple[Path, Mapping[str, Any]]:
+    """Have the model answer the prompts, or hold the conversations; what an earlier call made is kept."""
     assert entry.endpoint is not None
-    responder = Responder(entry.endpoint)
-    responder.endpoint.budget = setup.budget
-    plan = plan_responses(setup.config.prompts, responder)
+    config, budget = setup.config, setup.budget
+    asked = Listener(entry.endpoint) if config.turns else Responder(entry.endpoint)
+    asked.endpoint.budget = budget
+    bounds: dict[str, Any] = {
+        "limit": config.limit,
+        "max_cost": None if budget.most is None else budget.most - budget.spent,
+    }
     with setup.show_progress(f"asking {entry.name}", "answered") as on_progress:
-        responded = respond_to(
-            setup.config.prompts,
-            responder,
-            plan,
-            folder / f"answers-{plan.digest[:8]}",
-            limit=setup.config.limit,
-            max_cost=None if setup.budget.most is None else setup.budget.most - setup.budget.spent,
-            on_progress=on_progress,
-        )
-    if not responded.manifest["counts"]["responses"]:
-        discard_run(responded.folder)  # else the same night given again would not ask again
-        raise OperationalError(f"no prompt was answered: {say_counts(responded.manifest['reasons'])}")
-    return responded.folder / RESPONSES, responded.manifest
+        if isinstance(asked, Listener):
+            assert config.turns is not None
+            speaker, first = find_speaker(config.prompts, turns=config.turns, simulated=config.speaker)
+            talk_plan = plan_conversations(first, asked, speaker, turns=config.turns)
+            place, made = folder / f"talks-{talk_plan.digest[:8]}", CONVERSATIONS
+            done = hold_conversations(
+                first, asked, speaker, talk_plan, place, on_progress=on_progress, **bounds
+            )
+        else:
+            plan = plan_responses(config.prompts, asked)
+            place, made = folder / f"answers-{plan.digest[:8]}", RESPONSES
+            done = respond_to(config.prompts, asked, plan, place, on_progress=on_progress, **bounds)
+    if not done.manifest["counts"][Path(made).stem]:
+        discard_run(done.folder)  # else the same night given again would not ask again
+        raise OperationalError(f"no prompt was answered: {say_counts(done.manifest['reasons'])}")
+    return done.folder / made, done.manifest
 
 
-def _score(responses: Path, setup: NightSetup, folder: Path, who: str) -> ScoredRun:
+def read_shares(run: ScoredRun) -> tuple[dict[str, ShareResult], dict[str, ShareResult]]:
+    """The shares of a run of one model, as judged and as corrected."""
+    row = run.summary["models"][0]
+    return (
+        {label: ShareResult(**share, how="judge") for label, share in row["shares"].items()},
+        {label: ShareResult(**share, how="line") for label, share in (row.get("corrected") or {}).items()},
+    )
+
+
+def score_responses(responses: Path, setup: NightSetup, folder: Path, who: str) -> ScoredRun:
+    """Have tonight's judge judge a file; a folder that holds the whole of it is asked for nothing."""
     plan = plan_run(responses, setup.judge, calibration=setup.correction.digest)
     with setup.show_progress(f"judging {who}", "judged") as on_progress:
         run = score_file(
@@ -214,6 +253,8 @@ def _score(responses: Path, setup: NightSetup, folder: Path, who: str) -> Scored
         )
     if not run.summary["counts"]["judged"]:
         reasons = {reason: n for row in run.summary["models"] for reason, n in row["reasons"].items()}
+        if count := run.summary["flagged"]["count"]:
+            reasons["answers somebody who may be in danger"] = count
         discard_run(run.folder)
         raise OperationalError(f"the judge scored no response of {who}: {say_counts(reasons)}")
     return run
@@ -221,32 +262,35 @@ def _score(responses: Path, setup: NightSetup, folder: Path, who: str) -> Scored
 
 def _judged(model: str, responses: Path, run: ScoredRun, setup: NightSetup) -> Iterator[JudgedResponse]:
     by_id = {item.id: item for item in read_judgments(run.folder / "judgments.jsonl")}
-    scored = [item for item in by_id.values() if item.score is not None]
+    scored = [item for item in by_id.values() if item.score is not None and item.flag is None]
     # Marking takes several judgments a response: of a judge that is paid for each, none.
     is_free = not endpoints_of(setup.judge)
     worst = sorted(scored, key=lambda item: (item.score or 0.0, item.id))
-    marked = {item.id for item in worst[: setup.config.explain if is_free else 0]}
+    is_whole = setup.config.unit == CONVERSATION
+    marked = {item.id for item in worst[: setup.config.explain if is_free and not is_whole else 0]}
     for exchange in read_exchanges(responses):
         item = by_id.get(exchange.id)
-        if item is None:
+        if item is None or item.flag is not None:  # those are for people to read
             continue
         parts = explain(setup.judge, exchange, whole=item).parts if item.id in marked else ()
+        prompt, response = write_talk(exchange) if is_whole else (exchange.prompt, exchange.response)
         yield JudgedResponse(
             model=model,
             id=item.id,
-            prompt=exchange.prompt,
-            response=exchange.response,
+            prompt=prompt,
+            response=response,
             emotion=exchange.emotion,
             situation=exchange.situation,
             label=item.label,
             score=item.score,
-            **_chances(item),
+            **chances(item),
             rationale=item.rationale,
             unscored=item.unscored,
-            highlights=[[part.text, part.effect] for part in parts] or None,
+            highlights=[[part.text, part.effect, part.swapped] for part in parts] or None,
         )
 
 
-def _chances(item: Judgment) -> dict[str, float | None]:
-    chances = item.probabilities
-    return {label.lower(): None if chances is None else chances[label] for label in LABELS}
+def chances(item: Judgment) -> dict[str, Any]:
+    """Each label's probability by its name in the history."""
+    known = item.probabilities
+    return {label.lower(): None if known is None else known[label] for label in LABELS}

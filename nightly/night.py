@@ -14,9 +14,10 @@ from typing import Final
 from calibration.artifact import CALIBRATION_FILE
 from calibration.comparison.compare_runs import Question, compare_runs
 from data.errors import OperationalError, UserError
-from data.files import disk_errors, locked, replacing
+from data.files import locked
+from data.readers.whole_conversations import CONVERSATION, speak_of
 from judge.base import WEIGHTS
-from nightly.baseline import changes_of, floor_readings, read_earlier
+from nightly.baseline import changes_of, check_baseline, floor_readings, read_earlier
 from nightly.changes import change_details
 from nightly.config import NightlyConfig
 from nightly.dashboard.build import build_dashboard
@@ -34,9 +35,10 @@ from nightly.measure import (
     no_progress,
     set_up_night,
 )
-from nightly.output import FinishedNight, as_junit
+from nightly.output import FinishedNight, check_outcomes
 from nightly.schema import ModelResult, NightRecord
-from reports.comparison import say_pair
+from reports.comparison.pair_sentences import say_pair
+from reports.outputs import write_junit
 
 BUSY: Final = "another process is at this night; wait until it is done"
 
@@ -70,18 +72,16 @@ def run_night(
         if config.dashboard is not None:
             build_dashboard(history, config.dashboard)
     if config.junit is not None:
-        with disk_errors(config.junit):
-            config.junit.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(config.junit) as partial:
-                partial.write_text(as_junit(kept.gates, name=config.name), encoding="utf-8")
+        write_junit(check_outcomes(kept.gates), config.junit, name=config.name)
     return FinishedNight(record=kept, is_new=is_new)
 
 
 def make_record(history: History, setup: NightSetup) -> tuple[NightRecord, set[str]]:
     """Measure the night, and hold it against what the history knows; and the nights to be kept for that."""
     config, started = setup.config, setup.clock()
-    earlier = read_earlier(history, setup)
+    check_baseline(history, setup)
     anchors, anchors_cost = measure_anchors(setup)
+    earlier, bridge = read_earlier(history, setup, anchors)
     measured: dict[str, MeasuredModel] = {}
     failed: dict[str, str] = {}
     for entry in config.models:
@@ -91,25 +91,28 @@ def make_record(history: History, setup: NightSetup) -> tuple[NightRecord, set[s
             failed[entry.name] = str(error)
     judged = [item for model in measured.values() for item in model.judged]
     emotions = sum_emotions(judged)
-    floors = floor_readings(history, setup, emotions)
+    floors = floor_readings(history, setup, emotions, judged)
     checked = {name: CheckedModel(model=name, failure=failed.get(name)) for name in earlier}
     models: list[ModelResult] = []
     for name, model in measured.items():
         changes = changes_of(model, earlier[name], setup, anchors)
         result = model.result
-        unscored = sum(result.unscored.values())
         checked[name] = CheckedModel(
             model=name,
             changes=changes,
             shares=floors.get(name, {}),
             cost=result.cost,
-            responses=result.n + unscored,
-            unscored=unscored,
+            responses=result.n + sum(result.unscored.values()),
+            reasons=result.unscored,
             stale=setup.stale,
         )
-        details = change_details(changes, earlier[name].watches, models=len(earlier))
+        past = earlier[name]
+        details = change_details(changes, past.watches, past.averaged, models=len(earlier))
         models.append(replace(result, details={**details, **result.details}))
-    gates = check_gates(config.gates, checked.values())
+    say = speak_of(config.unit, earlier)
+    gates = tuple(
+        replace(gate, sentence=say(gate.sentence)) for gate in check_gates(config.gates, checked.values())
+    )
     status = gravest(result.outcome for result in gates) or "pass"
     if failed and status != "regression":
         status = "failed"  # without a gate there is no result that could say so
@@ -124,8 +127,11 @@ def make_record(history: History, setup: NightSetup) -> tuple[NightRecord, set[s
         status="pass" if status == "skipped" else status,  # such as a cost that nobody knows, every night
         details={
             "settings": config.digest,
+            **({"unit": config.unit} if config.unit == CONVERSATION else {}),
+            **({"dimension_note": note} if (note := setup.judge.rubric.note) else {}),
             "calibration": setup.correction.says,
             "stale": setup.stale,
+            "bridge": bridge.details or None,
             "judge_moved": next((model.moved for model in checked.values() if model.moved), None),
             "anchors_cost": anchors_cost,
             "failed": failed,
@@ -137,7 +143,9 @@ def make_record(history: History, setup: NightSetup) -> tuple[NightRecord, set[s
         gates=gates,
         judgments=tuple(judged),
     )
-    pinned = {setup.night if item.baseline is None else item.baseline.night for item in earlier.values()}
+    pinned: set[str] = set()
+    for item in earlier.values():
+        pinned |= {*item.averaged, *((setup.night,) if len(item.averaged) < config.baseline_nights else ())}
     return record, pinned | ({config.baseline} if config.baseline else set())
 
 
@@ -156,6 +164,11 @@ def compare_with_study(setup: NightSetup, measured: Sequence[MeasuredModel]) -> 
     # By the night's own date, so that one taken up again after midnight ends as it would have before.
     compared = compare_runs(question, today=date_of(setup.night, setup.clock))
     return [
-        {"model": pair.one, "study": pair.other, "sentence": say_pair(pair, compared.margin)}
+        {
+            "model": pair.one,
+            "study": pair.other,
+            "sentence": say_pair(pair, compared.margin),
+            "refused": "" if pair.shares else pair.reason or "",
+        }
         for pair in compared.pairs
     ]

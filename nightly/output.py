@@ -1,30 +1,24 @@
-"""A finished night as a terminal table, JSON, JUnit XML and GitHub annotations, from the history alone."""
+"""A finished night as a terminal table, JSON and GitHub annotations, and as other tools are told of it."""
 
 import json
-import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
-from xml.etree import ElementTree
 
-from data.crisis import say_flags
+from data.coverage import say_outside
+from data.crisis import LEFT_OUT, say_flags
+from data.readers.whole_conversations import REPLY, say_speakers, speak_of
 from data.text import percent, points, printable
+from judge.llm.answer_prompts import say_counts
+from nightly.changes import baseline_nights, say_moods, say_nights
 from nightly.config import NightlyConfig
 from nightly.gates import EXIT_CODES, gravest
 from nightly.history import read_url, show_url
 from nightly.schema import FINE, GateResult, ModelResult, NightRecord, Outcome
+from reports.outputs import CheckOutcome, Evaluation, GoodShare, append_summary
 from reports.page import Cell, Page, Section, Table
 
-# XML 1.0 has no place for these, escaped or not; a model's name may hold anything.
-NOT_IN_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-TAGS: Final[dict[Outcome, str]] = {
-    "regression": "failure",
-    "failed": "error",
-    "stale": "error",
-    "inconclusive": "skipped",
-    "skipped": "skipped",
-}
 COMMANDS: Final[dict[Outcome, str]] = {
     "regression": "error",
     "failed": "error",
@@ -32,7 +26,7 @@ COMMANDS: Final[dict[Outcome, str]] = {
     "inconclusive": "warning",
 }
 GATE_KEYS: Final = ("gate", "model", "subject", "outcome", "value", "limit", "sentence")
-FINDING_KEYS: Final = ("limit", "outcome", "sentence", "value", "low", "high", "labels", "nights", "emotions")
+FINDING_KEYS: Final = ("limit", "outcome", "sentence", "value", "low", "high", "nights", "emotions")
 QUIET: Final = "neither shown"  # a change not worth a sentence
 
 
@@ -49,38 +43,35 @@ class FinishedNight:
         return EXIT_CODES.get(self.record.status, 5)
 
 
-def as_junit(results: Sequence[GateResult], *, name: str = "nightly") -> str:
-    """Write JUnit XML: one suite a model and one case a gate.
-
-    A regression is a failure; a failed night or a stale calibration an error; an inconclusive gate counts as
-    skipped, since JUnit has no other word for "not known", and says so in its message.
-    """
-    root = ElementTree.Element("testsuites", {"name": name, **_counts(results)})
-    for model in dict.fromkeys(result.model for result in results):
-        of_model = [result for result in results if result.model == model]
-        suite = ElementTree.SubElement(root, "testsuite", {"name": model, **_counts(of_model)})
-        for result in of_model:
-            about = {"name": result.name, "classname": model, "time": "0"}
-            case = ElementTree.SubElement(suite, "testcase", about)
-            tag = TAGS.get(result.outcome)
-            if tag is None:
-                ElementTree.SubElement(case, "system-out").text = result.sentence
-            else:
-                kind = {} if tag == "skipped" else {"type": result.outcome}
-                ElementTree.SubElement(case, tag, {"message": result.sentence, **kind})
-    ElementTree.indent(root)
-    text = NOT_IN_XML.sub("\ufffd", ElementTree.tostring(root, encoding="unicode"))
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
+def as_evaluation(night: FinishedNight) -> Evaluation:
+    """The night as other tools are told of it."""
+    record = night.record
+    return Evaluation(
+        kind="nightly",
+        name=f"{record.config}, night {record.night}",
+        outcome=record.status,
+        exit_code=night.exit_code,
+        sentences=tuple(sentences(record)),
+        judge=record.judge,
+        judge_version=record.judge_version,
+        models=tuple(map(_good_share, record.models)),
+        checks=check_outcomes(record.gates),
+    )
 
 
-def _counts(results: Sequence[GateResult]) -> dict[str, str]:
-    tags = [TAGS.get(result.outcome) for result in results]
-    counted = {"failures": "failure", "errors": "error", "skipped": "skipped"}
-    return {
-        "tests": str(len(tags)),
-        **{name: str(tags.count(tag)) for name, tag in counted.items()},
-        "time": "0",
-    }
+def check_outcomes(gates: Sequence[GateResult]) -> tuple[CheckOutcome, ...]:
+    """The gates as checks of JUnit and webhooks."""
+    return tuple(
+        CheckOutcome(model=gate.model, name=gate.name, outcome=gate.outcome, sentence=gate.sentence)
+        for gate in gates
+    )
+
+
+def _good_share(model: ModelResult) -> GoodShare:
+    good = (model.corrected or model.raw).get("Good")
+    share, low, high = (good.share, good.low, good.high) if good else (None, None, None)
+    unscored = sum(model.unscored.values())
+    return GoodShare(model=model.model, share=share, low=low, high=high, replies=model.n, unscored=unscored)
 
 
 def as_annotations(results: Iterable[GateResult]) -> list[str]:
@@ -110,6 +101,7 @@ def print_night(night: FinishedNight, config: NightlyConfig, *, as_json: bool) -
         for line in as_annotations(night.record.gates):
             # GitHub reads both streams; what is piped on as JSON must stay JSON.
             print(printable(line), file=sys.stderr if as_json else sys.stdout)
+        append_summary(as_page(night, config))
 
 
 def as_dict(night: FinishedNight) -> dict[str, Any]:
@@ -141,10 +133,13 @@ def as_page(night: FinishedNight, config: NightlyConfig) -> Page:
     record = night.record
     place = show_url(read_url(config.history)).removeprefix("sqlite:///")
     notes = [record.details.get("calibration", ""), f"history {place}"]
+    refused: dict[str, list[str]] = {}
+    for model in record.models:
+        if "refused" in model.details:
+            refused.setdefault(model.details["refused"], []).append(model.model)
     notes += [
-        f"{model.model}: as the judge has it, since its level is refused ({model.details['refused']})"
-        for model in record.models
-        if "refused" in model.details
+        f"{', '.join(models)}: as the judge has it, since its level is refused ({reason})"
+        for reason, models in refused.items()
     ]
     if config.dashboard is not None:
         notes.append(f"dashboard {config.dashboard / 'index.html'}")
@@ -174,7 +169,9 @@ def sentences(record: NightRecord) -> list[str]:
     unchecked = sum(gate.outcome == "stale" for gate in gates)
     skipped = dict.fromkeys(gate.name for gate in gates if gate.outcome == "skipped")
     lines = [f"Outcome: {record.status} ({passed} of {len(gates)} gates passed)."]
+    lines += [note] if (note := details.get("dimension_note")) else []
     lines += [f"{model}: failed: {reason}." for model, reason in details.get("failed", {}).items()]
+    lines += [bridge["told"]] if (bridge := details.get("bridge")) else []
     lines += [f"{moved[0].upper()}{moved[1:]}."] if moved else []
     lines += [f"The calibration cannot be used: {stale}."] if stale else []
     if unchecked and not stale:
@@ -183,17 +180,56 @@ def sentences(record: NightRecord) -> list[str]:
     for outcome in ("regression", "inconclusive"):
         lines += [gate.sentence for gate in gates if gate.outcome == outcome]
     lines += [f"Skipped for want of something to hold against: {', '.join(skipped)}."] if skipped else []
+    lines += [line for model in record.models if (line := say_missing(model))]
     for model in record.models:
         # Whose changes these are, where one is shown; once where both nights are the same.
         by_night: dict[str, str] = {}
         for against, change in model.details.get("changes", {}).items():
             if change["good"]["verdict"] != QUIET:
-                line = f"{model.model} since {against} ({change['night']}): {change['good']['sentence']}"
+                nights = baseline_nights(model.details) if against == "baseline" else (change["night"],)
+                line = f"{model.model} since {against} ({say_nights(nights)}): {change['good']['sentence']}"
                 by_night.setdefault(change["night"], line)
         lines += by_night.values()
+    lines += [
+        f"{model.model}: {line}" for model in record.models if (line := say_moods(model.details.get("watch")))
+    ]
     for model in record.models:
-        lines += [f"{model.model}: {line}." for line in say_flags(model.details.get("flagged"))]
-    return lines + [item["sentence"] for item in details.get("study", ())]
+        lines += [f"{model.model}: {line}" for line in say_outside(model.details.get("outside"))]
+        lines += [f"{model.model}: {line}" for line in say_speakers(model.details.get("speakers"))]
+        lines += [f"{model.model}: {line}." for line in say_flags(model.details.get("flagged"), LEFT_OUT)]
+    return [words_of(record)(line) for line in (*lines, *_against_study(details.get("study", ())))]
+
+
+def words_of(record: NightRecord) -> Callable[[str], str]:
+    """What makes sentences speak of conversations, where a night judged these."""
+    return speak_of(record.details.get("unit", REPLY), [model.model for model in record.models])
+
+
+def _against_study(pairs: Sequence[Mapping[str, str]]) -> list[str]:
+    """How models stand against the study's; where nothing can be said of several for one reason, once."""
+    lines: dict[tuple[str, str], list[str]] = {}
+    for pair in pairs:
+        refused = pair.get("refused", "")
+        lines.setdefault((pair["study"], refused) if refused else (pair["sentence"], ""), []).append(
+            pair["model"]
+        )
+    return [
+        f"Cannot say how {', '.join(sorted(models))} compare with {about}: {refused}." if refused else about
+        for (about, refused), models in lines.items()
+    ]
+
+
+def say_missing(model: ModelResult) -> str | None:
+    """How many replies are missing and why: cut short, refused or not judged, which is not to be worse.
+
+    >>> say_missing(ModelResult(model="m", n=30, unscored={"no response: cut short": 2}))
+    'm: 2 of 32 replies are missing, which is not counted as worse: no response: cut short (2).'
+    """
+    missing = sum(model.unscored.values())
+    if not missing:
+        return None
+    counted = f"{missing:,} of {model.n + missing:,} replies are missing"
+    return f"{model.model}: {counted}, which is not counted as worse: {say_counts(model.unscored)}."
 
 
 def _table(record: NightRecord) -> Table:
@@ -204,9 +240,10 @@ def _table(record: NightRecord) -> Table:
         at = head.index("unscored")
         for row in (head, *rows):
             del row[at]
+    noun = words_of(record)("responses")
     kind = "corrected" if any(model.corrected for model in record.models) else "as the judge has them"
     return Table(
-        caption=f"Per cent of responses, {kind}; changes of Good in points, the judge's own; 95 % intervals",
+        caption=f"Per cent of {noun}, {kind}; changes of Good in points, the judge's own; 95 % intervals",
         head=tuple(head),
         rows=tuple(tuple(map(Cell, row)) for row in rows),
         words=frozenset({0, len(head) - 1}),

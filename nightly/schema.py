@@ -111,8 +111,9 @@ class GateResult:
     """What one gate said of one model, or of the whole night where `model` is empty.
 
     `subject` is what a change is held against, or a floor's emotion. `value`, `low` and `high` are in the
-    gate's unit, and larger is worse except for a floor; None is undefined. `labels` of each side, or `nights`
-    like this one, would tell with a power of 80 %. `emotions` are those a regression comes from.
+    gate's unit, and larger is worse except for a floor; None is undefined. So many more `nights` like this
+    one would tell with a power of 80 %; None where none is sure to. `emotions` are those a regression comes
+    from.
     """
 
     gate: Kind
@@ -124,7 +125,6 @@ class GateResult:
     sentence: str = ""
     low: float | None = None
     high: float | None = None
-    labels: int | None = None
     nights: int | None = None
     emotions: tuple[str, ...] = ()
 

@@ -6,16 +6,18 @@ once. Data stands in the pages themselves, since a page opened from disk may not
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
 from data.errors import UserError, install_hint
 from data.files import disk_errors, replacing
+from data.readers.whole_conversations import REPLY, speak_of
 from data.text import money
 from nightly.dashboard.responses import ResponsePage, chances, marked, read_responses, snippet
 from nightly.dashboard.series import NightSeries, read_series, share_of
+from nightly.dashboard.since_baseline import change_figure, models_tonight, say_tonight, say_unknown
 from nightly.dashboard.views import (
     emotion_grid,
     facts_tonight,
@@ -25,11 +27,12 @@ from nightly.dashboard.views import (
     log_rows,
     model_data,
     night_rows,
-    outcome_tonight,
     per_cent,
+    say_figures_rest,
     share_text,
     sparkline,
     trend_data,
+    unlike_rated,
 )
 from nightly.history import History
 from reports.charts import visible
@@ -99,8 +102,10 @@ def _files(series: NightSeries, responses: list[ResponsePage]) -> Iterator[tuple
     styles = (REPORT_TEMPLATES / "report.css", TEMPLATES / "dashboard.css")
     yield "dashboard.css", "\n".join(path.read_text(encoding="utf-8") for path in styles)
     yield "dashboard.js", (TEMPLATES / "dashboard.js").read_text(encoding="utf-8")
-    render = _renderer()
     models, nights = series.models, series.nights
+    unit = nights[-1].details.get("unit", REPLY) if nights else REPLY
+    say = speak_of(unit, [model.name for model in models])
+    render = _renderer(say)
     links: dict[str, dict[str, str]] = {}
     for page in responses:
         links.setdefault(page.model.name, {})[page.night.night] = page.name
@@ -113,12 +118,13 @@ def _files(series: NightSeries, responses: list[ResponsePage]) -> Iterator[tuple
                 "model",
                 model=model,
                 facts=latest_facts(series, model),
+                unlike=list(map(say, say_figures_rest(model.newest))),
                 log=log_rows(series, model),
                 rows=night_rows(series, model),
                 links=links.get(model.name, {}),
                 before=models[:at][-1:],
                 after=models[at + 1 :][:1],
-                data=as_data(model_data(series, model)),
+                data=as_data(model_data(series, model), say),
             ),
         )
     spans = groupby(nights, key=lambda night: (night.judge, night.judge_version, night.calibration))
@@ -126,24 +132,23 @@ def _files(series: NightSeries, responses: list[ResponsePage]) -> Iterator[tuple
     health = health_data(series)
     yield (
         "judge.html",
-        render("judge", spans=newest_first, series=series, told=health["told"], data=as_data(health)),
+        render("judge", spans=newest_first, series=series, told=health["told"], data=as_data(health, say)),
     )
-    grid = emotion_grid(series)
-    outcomes = [outcome_tonight(series, model) for model in models]
+    tonight = models_tonight(series)
+    ordered = [item.model for item in tonight]
+    grid = emotion_grid(series, ordered)
     yield (
         "index.html",
         render(
             "index",
             series=series,
             findings=findings_tonight(series),
-            facts=facts_tonight(series),
-            outcomes=outcomes,
-            # The trend shown first: the gravest outcome tonight, then the newest regression.
-            first=max(
-                range(len(models)),
-                key=lambda at: (outcomes[at] == "regression", models[at].regressions[-1:]),
-                default=0,
-            ),
+            unlike=[(name, say(sentence)) for name, sentence in unlike_rated(series)],
+            facts=[(say(name), *rest) for name, *rest in facts_tonight(series)],
+            tonight=tonight,
+            headline=say(say_tonight(series, tonight)) if nights else "",
+            figure=change_figure(tonight),
+            unknown=say(say_unknown(tonight)),
             grid=grid,
             nights=[
                 (
@@ -153,32 +158,32 @@ def _files(series: NightSeries, responses: list[ResponsePage]) -> Iterator[tuple
                 )
                 for at, night in list(enumerate(nights))[: -FACTS_NIGHTS - 1 : -1]
             ],
-            data=as_data({"trend": trend_data(series), "emotions": grid}),
+            data=as_data({"trend": trend_data(series, ordered), "emotions": grid}, say),
         ),
     )
 
 
-def as_data(data: Mapping[str, Any]) -> str:
+def as_data(data: Mapping[str, Any], say: Callable[[str], str] = str) -> str:
     r"""JSON that may stand inside a page: nothing in it can end the element it stands in.
 
     >>> as_data({"a": "</script>"})
     '{"a":"\\u003c/script\\u003e"}'
     """
-    text = json.dumps(_seen(data), separators=(",", ":"), allow_nan=False)
+    text = json.dumps(_seen(data, say), separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _seen(value: Any) -> Any:
+def _seen(value: Any, say: Callable[[str], str]) -> Any:
     if isinstance(value, str):
-        return visible(value)
+        return visible(say(value))
     if isinstance(value, Mapping):
-        return {key: _seen(item) for key, item in value.items()}
+        return {key: _seen(item, say) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_seen(item) for item in value]
+        return [_seen(item, say) for item in value]
     return value
 
 
-def _renderer() -> Any:
+def _renderer(say: Callable[[str], str]) -> Any:
     import jinja2
 
     environment = jinja2.Environment(
@@ -190,7 +195,7 @@ def _renderer() -> Any:
         lstrip_blocks=True,
     )
     used = (chances, marked, money, per_cent, share_of, share_text, snippet, sparkline)
-    environment.globals.update({function.__name__: function for function in used})
+    environment.globals.update({function.__name__: function for function in used}, say=say)
 
     def render(name: str, **context: Any) -> str:
         return environment.get_template(f"dashboard-{name}.html.j2").render(**context) + "\n"

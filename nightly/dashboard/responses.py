@@ -61,12 +61,12 @@ def marked(item: JudgedResponse) -> str | None:
     """The response with what drove its score, as markup; None where what is kept is not of this response."""
     pairs = item.highlights if isinstance(item.highlights, list) else []
     # Marks of another text (an edited history) would put words into the model's mouth.
-    if not all(isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs):
+    if not all(isinstance(pair, list) and len(pair) in (2, 3) and isinstance(pair[0], str) for pair in pairs):
         return None
-    if not pairs or "".join(text for text, _ in pairs).split() != item.response.split():
+    if not pairs or "".join(text for text, *_ in pairs).split() != item.response.split():
         return None
     parts = tuple(
-        Part(visible(text), float(effect) if isinstance(effect, int | float) else None)
-        for text, effect in pairs
+        Part(visible(text), *(float(value) if isinstance(value, int | float) else None for value in effects))
+        for text, *effects in pairs
     )
     return as_html(Explanation(id=item.id, model=item.model, score=item.score, parts=parts))

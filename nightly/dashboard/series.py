@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 from calibration.estimate import Estimate
 from calibration.monitoring.drift import paired_change
 from data.text import slug
+from nightly.bridge import restate
 from nightly.emotions import POOLED_NIGHTS, PooledShare, pool
 from nightly.history import History
 from nightly.schema import AnchorResult, EmotionResult, GateResult, ModelResult, Night, ShareResult
@@ -74,7 +75,8 @@ class NightHealth:
 class NightSeries:
     """The nights that belong together, oldest first; `left_out` are nights of other configs beside them.
 
-    `tonight` is what gates said on the newest night, `emotions` pools the newest `pooled` nights.
+    `tonight` is what gates said on the newest night, `emotions` pools the newest `pooled` nights, and
+    `restated` says how levels of an earlier judge became the newest one's, if they did.
     """
 
     nights: tuple[Night, ...]
@@ -84,6 +86,7 @@ class NightSeries:
     emotions: Mapping[tuple[str, str], PooledShare]
     pooled: int
     health: tuple[NightHealth, ...]
+    restated: str = ""
 
 
 def read_series(history: History, *, last: int | None = None) -> NightSeries:
@@ -97,8 +100,12 @@ def read_series(history: History, *, last: int | None = None) -> NightSeries:
         if at is not None:
             findings[gate.model].setdefault(at, []).append(gate)
     models = []
+    bridge = newest_bridge(nights)
+    levels = bridge.get("levels", {})
     for name, points in history.all_series(last=last).items():
-        results = {places.get(point.night.key): point.result for point in points}
+        results = {
+            places.get(point.night.key): restate(point.night.night, point.result, levels) for point in points
+        }
         row = tuple(map(results.get, range(len(nights))))
         newest = next((result for result in reversed(row) if result is not None), None)
         if newest is not None:
@@ -123,7 +130,17 @@ def read_series(history: History, *, last: int | None = None) -> NightSeries:
         emotions={key: pooled for key, rows in held.items() if (pooled := pool(rows)) is not None},
         pooled=len(counted),
         health=tuple(_health(models, at, shift) for at, shift in enumerate(shifts)),
+        restated=bridge.get("told", ""),
     )
+
+
+def newest_bridge(nights: Sequence[Night]) -> Mapping[str, Any]:
+    """What the newest judge's first night restated of those before; empty where it judged them all."""
+    found: Mapping[str, Any] = {}
+    for night in nights:
+        found = night.details.get("bridge") or found
+    newest = [nights[-1].judge, nights[-1].judge_version] if nights else []
+    return found if found.get("judge") == newest else {}
 
 
 def succession(nights: Sequence[Night]) -> tuple[Night, ...]:

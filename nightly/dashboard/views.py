@@ -1,11 +1,15 @@
 """The dashboard's figures as plain values: charts with a place for each night, tables and headlines."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from data.coverage import say_outside
+from data.readers.whole_conversations import say_speakers
 from data.records import LABELS, POSITIVE_EMOTIONS
-from data.text import UNDEFINED, interval, money, number, percent, points, signed
+from data.text import UNDEFINED, interval, listed, money, number, percent, points, signed
+from nightly.changes import TOLD_NIGHTS, say_moods
 from nightly.dashboard.series import FOUND_NIGHTS, Kind, Model, NightSeries, changes, share_of
+from nightly.dashboard.since_baseline import NAMED, change_of
 from nightly.emotions import PooledShare
 from nightly.gates import gravest, severity
 from nightly.schema import FINE, GateResult, ModelResult, Outcome, ShareResult
@@ -17,8 +21,8 @@ LOGGED: Final = 100  # findings listed for a model
 SPARK_NIGHTS: Final = 30
 
 
-def trend_data(series: NightSeries) -> dict[str, Any]:
-    """The Good share of every model, night by night."""
+def trend_data(series: NightSeries, models: Sequence[Model]) -> dict[str, Any]:
+    """The Good share of every model and its change since the baseline, night by night, in the order given."""
     return {
         "nights": [night.night for night in series.nights],
         "changes": changes(series.nights),
@@ -28,9 +32,10 @@ def trend_data(series: NightSeries) -> dict[str, Any]:
                 "page": model.page,
                 "kind": model.kind,
                 **line(model.points, model.kind, "Good"),
+                "change": change_line(series, model),
                 "found": regressions(model),
             }
-            for model in series.models
+            for model in models
         ],
     }
 
@@ -86,6 +91,20 @@ def line(nights: Iterable[ModelResult | None], kind: Kind, label: str) -> dict[s
     }
 
 
+def change_line(series: NightSeries, model: Model) -> dict[str, list[float | None]]:
+    """A model's change since its baseline and the interval's ends in points; a baseline itself is at 0."""
+    changes = [change_of(point) for point in model.points]
+    baselines = {night for item in changes if item for night in item.nights}
+    starts = [0.0 if night.night in baselines else None for night in series.nights]
+    return {
+        "value": [
+            hundredths(item.value) if item else start for item, start in zip(changes, starts, strict=True)
+        ],
+        "low": [hundredths(item.low) if item else None for item in changes],
+        "high": [hundredths(item.high) if item else None for item in changes],
+    }
+
+
 def regressions(model: Model) -> list[dict[str, Any]]:
     """Where on the line a regression is marked, and what the gates said."""
     return [
@@ -108,9 +127,30 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 6)
 
 
-def findings_tonight(series: NightSeries) -> list[GateResult]:
-    """What gates found on the newest night, the gravest first."""
-    return sorted((item for item in series.tonight if item.outcome not in FINE), key=_gravest_first)
+def findings_tonight(series: NightSeries) -> list[tuple[Outcome, str]]:
+    """What gates found on the newest night, the gravest first; what is true of many gates is said once."""
+    if not series.nights:
+        return []
+    found = sorted((item for item in series.tonight if item.outcome not in FINE), key=_gravest_first)
+    failed: dict[str, str] = dict(series.nights[-1].details.get("failed") or {})
+    said: list[tuple[Outcome, str]] = [
+        ("failed", f"{model} could not be measured: {reason}.") for model, reason in failed.items()
+    ]
+    said += [
+        (item.outcome, item.sentence or item.name)
+        for item in found
+        if item.outcome == "regression" or (item.outcome == "failed" and item.model not in failed)
+    ]
+    said.sort(key=lambda item: -severity(item[0]))
+    if stale := [item for item in found if item.outcome == "stale"]:
+        more = f" So it is with {len(stale) - 1:,} more gates." if len(stale) > 1 else ""
+        said.append(("stale", f"{stale[0].sentence or stale[0].name}{more}"))
+    if unsure := [item for item in found if item.outcome == "inconclusive"]:
+        names = list(dict.fromkeys(item.model for item in unsure))
+        of = listed(names) if len(names) <= NAMED else f"{len(names)} models"
+        gates = "1 gate cannot" if len(unsure) == 1 else f"{len(unsure):,} gates cannot"
+        said.append(("inconclusive", f"{gates} tell yet, of {of}; each model's page says what would."))
+    return said
 
 
 def facts_tonight(series: NightSeries) -> list[tuple[str, str, str]]:
@@ -121,39 +161,55 @@ def facts_tonight(series: NightSeries) -> list[tuple[str, str, str]]:
     priced = sum(result.cost is not None for result in results)
     passed = sum(item.outcome == "pass" for item in series.tonight)
     health = series.health[-1]
+    cost = "tonight, all models" if priced == len(results) else f"tonight, of {priced:,} models where known"
     return [
         ("Models", f"{len(results):,}", f"of {len(series.models):,} ever seen"),
         (
             "Responses judged",
             f"{sum(result.n for result in results):,}",
-            f"{per_cent(health.unscored)} unscored",
+            "" if health.unscored is None else f"{per_cent(health.unscored)} unscored",
         ),
         ("Gates passed", f"{passed:,} of {len(series.tonight):,}", "tonight"),
-        (
-            "Judge's shift on anchors",
-            signed(health.shift.change.value if health.shift else None),
-            "points of Good since " + (health.shift.since if health.shift else "ever"),
+        *(
+            [
+                (
+                    "Judge's shift on anchors",
+                    signed(health.shift.change.value),
+                    f"points of Good since {health.shift.since}",
+                )
+            ]
+            if health.shift
+            else []
         ),
-        (
-            "Cost",
-            money(health.cost),
-            "tonight, all models" if priced == len(results) else f"tonight, of {priced:,} models where known",
-        ),
-        ("Nights", f"{len(series.nights):,}", f"since {series.nights[0].night}"),
+        *([("Cost", money(health.cost), cost)] if health.cost is not None else []),
     ]
 
 
-def outcome_tonight(series: NightSeries, model: Model) -> str:
-    """The gravest that gates said of a model on the newest night."""
-    if model.points[-1] is None:
-        return "not run"
-    return gravest(item.outcome for item in series.tonight if item.model == model.name) or "no gate"
+def unlike_rated(series: NightSeries) -> list[tuple[str, str]]:
+    """What is to be said of what models' newest figures rest on: unlike what people rated, or simulated."""
+    return [
+        (model.name, sentence)
+        for model in series.models
+        if (result := model.points[-1]) is not None
+        for sentence in say_figures_rest(result)
+    ]
 
 
-def emotion_grid(series: NightSeries) -> dict[str, Any]:
+def say_figures_rest(result: ModelResult) -> list[str]:
+    """What a model's figures of a night rest on, as far as that needs a word."""
+    details = result.details
+    moods = say_moods(details.get("watch"))
+    return [
+        *([moods] if moods else []),
+        *say_outside(details.get("outside")),
+        *say_speakers(details.get("speakers")),
+    ]
+
+
+def emotion_grid(series: NightSeries, models: Sequence[Model]) -> dict[str, Any]:
     """Good shares by model and emotion, emotions of one kind beside each other, the hardest of it first."""
     cells = series.emotions
-    models = [model for model in series.models if any(name == model.name for name, _ in cells)]
+    models = [model for model in models if any(name == model.name for name, _ in cells)]
     names = {emotion for _, emotion in cells}
 
     def mean(emotion: str) -> float:
@@ -179,7 +235,18 @@ def latest_facts(series: NightSeries, model: Model) -> list[tuple[str, str, str]
     shares = [(label, share_of(shown, model.kind, label)) for label in reversed(LABELS)]
     count = len(model.regressions)
     when = f"last on {series.nights[model.regressions[-1]].night}" if count else "so far"
+    change = change_of(shown)
+    moved = []
+    if change is not None:
+        ends = interval(change.low, change.high, 1, scale=100, sign=True)
+        moved = [("Change of Good", signed(change.value), f"{ends} points since {change.since}, as judged")]
+    if (watch := shown.details.get("watch")) and watch["nights"] >= TOLD_NIGHTS:
+        is_told = say_moods(watch) is not None
+        apart = (f"{100 * watch['spread']:.1f} points", "more") if is_told else ("no further", "")
+        beyond = f"{apart[1]} than chance in answers explains, over {watch['nights']:,} nights".strip()
+        moved.append(("Nights lie apart", apart[0], beyond))
     return [
+        *moved,
         *((f"{label} share", per_cent(share.share), f"{_ends(share)} {how}") for label, share in shares),
         ("Judged", f"{shown.n:,}", f"{per_cent(shown.unscored_share)} unscored"),
         ("Cost", money(shown.cost), "that night"),

@@ -37,7 +37,7 @@ function layout(extra) {
 }
 
 const isDated = (nights) => nights.every((night) => /^\d{4}-\d\d-\d\d$/.test(night));
-const nightAxis = (nights) => axis({ type: isDated(nights) ? "date" : "category", showgrid: false, nticks: 8 });
+const nightAxis = (nights) => axis({ type: isDated(nights) ? "date" : "category", showgrid: false, ...(isDated(nights) && nights.length <= 6 ? { tickvals: nights } : { nticks: 8 }) });
 
 // The window of nights shown: from this place to the end.
 const windows = new Map();
@@ -105,18 +105,21 @@ function drawTrend() {
   const { nights, models, changes } = data.trend;
   if (!models.length) return;
   const chosen = Number(document.getElementById("trend-model").value) || 0;
+  const what = document.getElementById("trend-what").value, isChange = what === "change";
+  const lineOf = (model) => isChange ? model.change : model;
   const from = first("trend", nights), xs = nights.slice(from);
   const traces = models.flatMap((model, at) => at === chosen ? [] : [{
-    type: "scatter", ...thin(xs, model.value.slice(from)), mode: "lines", line: { color: faded(colour("rival"), 0.38), width: 1.2 },
+    type: "scatter", ...thin(xs, lineOf(model).value.slice(from)), mode: "lines", line: { color: faded(colour("rival"), 0.38), width: 1.2 },
     hovertext: plain(model.name), hoverinfo: "text",
-  }, marks(xs, model.value.slice(from), model.found, from, { opacity: 0.55 }, 9)]);
-  const model = models[chosen], line = cut(model, from);
+  }, marks(xs, lineOf(model).value.slice(from), model.found, from, { opacity: 0.55 }, 9)]);
+  const model = models[chosen], line = cut(lineOf(model), from);
   traces.push(...lineWithInterval(xs, line, colour("judge"), model.name));
   traces.push(marks(xs, line.value, model.found, from));
-  const kind = model.kind === "corrected" ? "corrected" : "as judged";
+  const kind = isChange ? "change of Good in points" : model.kind === "corrected" ? "Good share, corrected" : "Good share, as judged";
+  const upright = isChange ? { zeroline: true, zerolinecolor: colour("soft") } : { ticksuffix: " %" };
   Plotly.react(place, traces, layout({
-    xaxis: nightAxis(nights), yaxis: axis({ ticksuffix: " %" }), ...changeLines(nights, changes, from),
-    title: { text: `<b>${plain(model.name)}</b>, Good share, ${kind}`, font: { size: 14 }, x: 0, xanchor: "left", xref: "paper", y: 1, yref: "container", yanchor: "top", pad: { t: 8 } },
+    xaxis: nightAxis(nights), yaxis: axis(upright), ...changeLines(nights, changes, from),
+    title: { text: `<b>${plain(model.name)}</b>, ${kind}`, font: { size: 14 }, x: 0, xanchor: "left", xref: "paper", y: 1, yref: "container", yanchor: "top", pad: { t: 8 } },
     margin: { l: 50, r: 12, t: 58, b: 36 },
   }), still);
   document.getElementById("trend-link").href = model.page;
@@ -162,7 +165,7 @@ function drawHeat() {
   Plotly.react(place, [{
     type: "heatmap", z: values, x: emotions.map(plain), y: shown, text: values.map((row) => row.map((value) => known(value) ? value.toFixed(0) : "")), texttemplate: "%{text}",
     textfont: { size: 11, color: colour("ink") }, hovertext: hovers, hoverinfo: "text", zmin: middle - reach, zmax: middle + reach, colorscale: scale, xgap: 1, ygap: 1,
-    colorbar: { thickness: 10, outlinewidth: 0, ticksuffix: " %", tickfont: { color: colour("soft"), size: 11 }, len: 1, nticks: 4 },
+    showscale: false, // the cells say their figures
   }], layout({
     xaxis: axis({ type: "category", side: "top", tickangle: -60, showgrid: false, tickfont: { color: colour("ink"), size: 12 } }),
     yaxis: axis({ type: "category", autorange: "reversed", showgrid: false, tickfont: { color: colour("ink"), size: 12 } }),
@@ -186,7 +189,7 @@ function drawHealth() {
   const told = unscored.map((value, at) => known(value) ? wrap(`${nights[at]}: ${value.toFixed(1)} % ${reasons[at]}`) : "");
   const most = Math.max(1, ...unscored.slice(from).filter(known));
   Plotly.react("unscored", bars(unscored, colour("people"), told), layout({ xaxis: nightAxis(nights), yaxis: axis({ ticksuffix: " %", range: [0, most * 1.1] }), shapes: lines.shapes, bargap: 0.15 }), still);
-  const spent = cost.map((value, at) => known(value) ? `${plain(nights[at])}: $${value.toFixed(4)}` + (known(rate[at]) ? `, $${rate[at].toFixed(4)} for 1,000 responses` : "") : "");
+  const spent = cost.map((value, at) => known(value) ? `${plain(nights[at])}: $${value.toFixed(4)}` + (known(rate[at]) ? `, $${rate[at].toFixed(4)} for 1,000 judged` : "") : "");
   Plotly.react("cost", bars(cost, colour("judge"), spent), layout({ xaxis: nightAxis(nights), yaxis: axis({ tickprefix: "$", rangemode: "tozero" }), shapes: lines.shapes, bargap: 0.15 }), still);
 }
 
@@ -283,7 +286,17 @@ prepareTables();
 if (data) {
   prepareRanges((data.trend || data).nights.length);
   const select = document.getElementById("trend-model");
-  if (select) select.addEventListener("change", drawTrend);
+  if (select) {
+    const what = document.getElementById("trend-what");
+    const hasChanges = data.trend.models.some((model) => model.change.value.some(known));
+    if (!hasChanges) { what.value = "level"; what.parentElement.hidden = true; }
+    for (const item of [select, what]) item.addEventListener("change", drawTrend);
+  }
   drawAll();
   dark.addEventListener("change", drawAll);
 }
+
+// Drawn for the screen's width; with a view box paper of any width shows them whole.
+addEventListener("beforeprint", () => {
+  for (const drawn of document.querySelectorAll(".main-svg")) drawn.setAttribute("viewBox", `0 0 ${drawn.getAttribute("width")} ${drawn.getAttribute("height")}`);
+});
