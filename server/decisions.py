@@ -32,7 +32,7 @@ Instructions = Annotated[str | list[dict[str, Any]], WithJsonSchema({"anyOf": [T
 
 
 class Predicate(StrictModel):
-    """Does a component of empathy show in the reply? Its name says which."""
+    """Would a crowd call the reply Good (named `good`)? Or: does the component of that name show in it?"""
 
     type: Literal["predicate"]
     instructions: Instructions
@@ -63,7 +63,7 @@ class Level(StrictModel):
 
 
 class Score(StrictModel):
-    """How empathetic is the reply? The levels must be Bad, Okay and Good, in this order."""
+    """How empathetic is the reply? The levels must be Bad, Okay and Good, in this order, from 0."""
 
     type: Literal["score"]
     instructions: Instructions
@@ -79,8 +79,10 @@ class DecisionRequest(StrictModel):
 
     `input` carries the exchange. Messages: the last, the assistant's, is the reply that is judged, the user's
     before it the prompt, what came earlier the dialogue; system and developer messages are left out. Or text,
-    alone or as the only message: a JSON object with our fields (prompt, response, and if you have them
-    emotion, situation, dialogue), or an exchange as our own judges fence it.
+    alone or as the only message: a JSON object with prompt and response (or input and output, user and
+    assistant, question and answer, messages; and, if you have them, emotion, situation, dialogue), the same
+    two between tags or behind labels, or an exchange as our own judges fence it. Text without an exchange is
+    answered with refusals that say so.
     """
 
     model: str
@@ -103,7 +105,7 @@ def read_questions(request: DecisionRequest) -> list[questions.Question]:
 
 def _read(question: Predicate | Choice | Score, place: str) -> questions.Question:
     if isinstance(question, Predicate):
-        return questions.Question(place=place, kind="component", name=question.name)
+        return questions.Question(place=place, kind="predicate", name=question.name)
     if isinstance(question, Choice):
         values = [option.value for option in question.choices]
         return questions.Question(place=place, kind="choice", options=values)
@@ -134,7 +136,7 @@ def _write(question: Predicate | Choice | Score, answer: Answer) -> dict[str, An
     options: list[dict[str, Any]] = (
         [{"value": option.value} for option in question.choices]
         if isinstance(question, Choice)
-        else [{"value": value, "label": level.label} for value, level in enumerate(question.levels, start=1)]
+        else [{"value": value, "label": level.label} for value, level in enumerate(question.levels)]
     )
     pairs = zip(options, answer.probabilities, strict=True)
     return {

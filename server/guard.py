@@ -1,5 +1,6 @@
 """What stands before the routes: checks of host and key, counts of requests, silence about a bug's inside."""
 
+import asyncio
 import hmac
 import logging
 import traceback
@@ -68,7 +69,9 @@ log = logging.getLogger("empathy.serve")
 class Guard:
     """Middleware; `hosts` None lets every Host header pass, `key` empty every caller."""
 
-    def __init__(self, app: ASGIApp, *, hosts: frozenset[str] | None, key: str, metrics: Metrics) -> None:
+    def __init__(
+        self, app: ASGIApp, *, hosts: frozenset[str] | None, key: str, metrics: Metrics | None
+    ) -> None:
         self._app, self._hosts, self._metrics = app, hosts, metrics
         self._key = key.encode()
 
@@ -89,15 +92,18 @@ class Guard:
             await self._app(scope, receive, send_noting)
         except Refused as refused:
             await refused.response()(scope, receive, send_noting)
+        except asyncio.CancelledError:  # the server was told to end, and its time is up
+            if not status:
+                await Refused(503, "the server is ending").response()(scope, receive, send_noting)
         except Exception as error:
             # Neither the message nor the local values: they may hold what somebody wrote.
             log.error("a bug: %s", place_of(error))
             if not status:
                 await Refused(500, "a bug in the server").response()(scope, receive, send_noting)
         finally:
-            route = scope.get("route")
-            path = getattr(route, "path", "other")
-            self._metrics.count_request(path, status, monotonic() - began)
+            path = getattr(scope.get("route"), "path", "other")
+            if self._metrics is not None:
+                self._metrics.count_request(path, status, monotonic() - began)
 
     def _check(self, scope: Scope) -> None:
         headers = dict(scope["headers"])

@@ -4,6 +4,8 @@ import json
 from collections.abc import Mapping
 
 from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
 
 KINDS = {401: "authentication_error", 404: "not_found_error"}
@@ -45,3 +47,13 @@ def refuse_invalid(error: RequestValidationError) -> Refused:
     return Refused(
         400, f"{place or 'body'}: {first['msg'][0].lower()}{first['msg'][1:]}", param=place or None
     )
+
+
+async def send_refused(_: Request, error: Exception) -> Response:
+    """Answer to what a route raised."""
+    if isinstance(error, RequestValidationError):
+        return refuse_invalid(error).response()
+    if isinstance(error, HTTPException):
+        return Refused(error.status_code, str(error.detail), headers=error.headers).response()
+    assert isinstance(error, Refused)
+    return error.response()

@@ -8,6 +8,7 @@ from data.records import LABELS, Judgment
 from server.http_errors import Refused
 from server.served_judge import ServedJudge
 
+IS_GOOD: Final = "good"  # the predicate that the crowd's label is the best one
 TEXT: Final = {"type": "string"}
 PARTS: Final = {
     "type": "array",
@@ -32,10 +33,10 @@ MESSAGES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A question of either wire; `options` are its words for our labels, `name` is that of a component."""
+    """A question of either wire; `options` are its words for our labels, `name` says which a predicate is."""
 
     place: str  # in the request
-    kind: Literal["score", "choice", "component"]
+    kind: Literal["score", "choice", "predicate"]
     options: Sequence[Any] = ()
     name: str | None = None
 
@@ -44,7 +45,8 @@ class Question:
 class Answer:
     """A score, the chosen option or a component's probability as `value`; None where `reason` says why not.
 
-    `probabilities` are those of the question's options, in their order.
+    A score counts the levels from 0, as both protocols do. `probabilities` are those of the question's
+    options, in their order.
     """
 
     value: Any = None
@@ -53,54 +55,64 @@ class Answer:
     reason: str | None = None
 
 
-def check_model(model: str, served: ServedJudge) -> None:
-    """Refuse every model but the one there is."""
-    if model != served.judge.name:
-        raise Refused(
-            404,
-            f"the model {model[:80]!r} does not exist here; this server has {served.judge.name!r}",
-            param="model",
-            code="model_not_found",
-        )
+def find_model(model: str, served: ServedJudge) -> ServedJudge:
+    """The judge by its name; there is one of replies, and one of whole conversations."""
+    if model not in served.models:
+        known = " and ".join(map(repr, served.models))
+        message = f"the model {model[:80]!r} does not exist here; this server has {known}"
+        raise Refused(404, message, param="model", code="model_not_found")
+    return served.models[model]
 
 
 def check_questions(questions: Sequence[Question], served: ServedJudge) -> None:
-    """Refuse what the judge cannot be asked, before it is asked anything.
+    """Refuse a request of which the judge can answer nothing, before it is asked.
 
-    One question at least must be such as this judge can answer; a component asked for beside it that the
-    judge does not know comes back as a refusal.
+    A question it cannot answer beside one that it can comes back as a refusal.
     """
+    problems = [find_problem(question, served) for question in questions]
+    if all(problems):
+        place = questions[0].place
+        raise Refused(400, f"{place}: {problems[0]}", param=place, code="unsupported_question")
+
+
+def find_problem(question: Question, served: ServedJudge) -> str | None:
+    """Why the judge cannot answer a question, whatever the exchange; None where it can."""
     components, judge, names = served.judge.rubric.components, served.judge.name, ", ".join(LABELS)
-    answers = f"it answers a score or a choice over {names}"
-    for question in questions:
-        labels = [_label_of(option) for option in question.options]
-        if question.kind == "component" and question.name not in components:
-            but = "" if served.component_names else f", though the judge {judge!r} gives none"
-            problem = f"{question.name!r} is no component of empathy; a predicate may be named "
-            raise _unsupported(question, f"{problem}{', '.join(components)}{but}; {answers}")
-        if question.kind == "score" and labels != list(LABELS):
-            problem = f"the levels of a score must be {names}, in this order"
-            raise _unsupported(question, f"{problem}: this judge knows no others")
-        if question.kind == "choice" and sorted(labels) != sorted(LABELS):
-            problem = f"the values of a choice must be {names}, and nothing else"
-            raise _unsupported(question, f"{problem}: this judge knows no others")
-    if all(item.kind == "component" and item.name not in served.component_names for item in questions):
-        raise _unsupported(questions[0], f"the judge {judge!r} gives no components of empathy; {answers}")
+    labels = [label_of(option) for option in question.options]
+    if question.kind == "score" and labels != list(LABELS):
+        return f"the levels of a score must be {names}, in this order: this judge knows no others"
+    if question.kind == "choice" and sorted(labels) != sorted(LABELS):
+        return f"the values of a choice must be {names}, and nothing else: this judge knows no others"
+    if question.kind != "predicate" or question.name == IS_GOOD or question.name in served.component_names:
+        return None
+    answers = f"it answers a score or a choice over {names}, and the predicate {IS_GOOD!r}"
+    if question.name in components:
+        return f"the judge {judge!r} gives no components of empathy; {answers}"
+    known = [IS_GOOD, *components]
+    return (
+        f"{question.name!r} is no predicate this judge knows, and it reads no instructions; "
+        f"a predicate may be named {', '.join(known)}; {answers}"
+    )
 
 
 def answer_question(question: Question, judgment: Judgment, served: ServedJudge) -> Answer:
-    """Answer a question that `check_questions` let pass."""
+    """Answer a question, or say why there is no answer."""
+    if problem := find_problem(question, served):
+        return Answer(reason=problem)
     if judgment.probabilities is None:
-        return Answer(reason=judgment.unscored)
-    if question.kind == "component":
+        return Answer(reason=f"unscored: {judgment.unscored}")
+    if question.kind == "predicate":
+        if question.name == IS_GOOD:
+            return Answer(value=judgment.probabilities[LABELS[-1]])
         probability = (judgment.components or {}).get(question.name or "")
-        unknown = f"the judge {served.judge.name!r} gives no such component"
-        return Answer(value=probability, reason=unknown if probability is None else None)
-    labels = [_label_of(option) for option in question.options]
+        missing = f"the judge {served.judge.name!r} said nothing of this component"
+        return Answer(value=probability, reason=missing if probability is None else None)
+    labels = [label_of(option) for option in question.options]
     probabilities = [judgment.probabilities[label] for label in labels]
     if question.kind == "score":
-        confidence = score_confidence(probabilities)
-        return Answer(value=judgment.score, probabilities=probabilities, confidence=confidence)
+        assert judgment.score is not None
+        value, confidence = round(judgment.score - 1, 6), score_confidence(probabilities)
+        return Answer(value=value, probabilities=probabilities, confidence=confidence)
     chosen = question.options[labels.index(judgment.label or "")]
     return Answer(value=chosen, probabilities=probabilities, confidence=choice_confidence(probabilities))
 
@@ -128,15 +140,11 @@ def choice_confidence(probabilities: Sequence[float]) -> float:
     return round(max(0.0, (max(probabilities) - even) / (1 - even)), 6)
 
 
-def _label_of(option: Any) -> str:
-    """Our label, in whatever case it is written; empty where it is none.
+def label_of(option: Any) -> str:
+    """Our label, in whatever case it is written, with or without what it means; empty where it is none.
 
-    >>> _label_of(" bad"), _label_of("fair"), _label_of(True)
-    ('Bad', '', '')
+    >>> label_of(" bad"), label_of("Good: warm"), label_of("fair"), label_of(True)
+    ('Bad', 'Good', '', '')
     """
-    folded = option.strip().casefold() if isinstance(option, str) else ""
+    folded = option.partition(":")[0].strip().casefold() if isinstance(option, str) else ""
     return next((label for label in LABELS if label.casefold() == folded), "")
-
-
-def _unsupported(question: Question, message: str) -> Refused:
-    return Refused(400, f"{question.place}: {message}", param=question.place, code="unsupported_question")

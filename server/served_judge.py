@@ -1,35 +1,82 @@
 """The judge that is served, with its calibration: what it says of one exchange, as the row `score` writes."""
 
-from collections.abc import Callable
-from dataclasses import asdict
+import re
+from collections.abc import Callable, Iterable
 from datetime import date
 from threading import Lock
 from typing import Any
 
 from calibration.artifact import Found, find_calibration
-from data.errors import StaleCalibration
-from data.records import Exchange, Judgment
-from data.tables import Row, to_row
-from judge.base import Judge
-from judge.explanation import explain
+from data.coverage import Outside, say_outside
+from data.errors import StaleCalibration, UserError
+from data.readers.whole_conversations import CONVERSATION, NOUNS, REPLY, split_conversation
+from data.records import LABELS, Exchange, Judgment
+from data.tables import Row, make_record, to_row
+from judge.base import Judge, unit_of
+from judge.engine import call_optional
+from judge.explanation import count_judgments, explain
 from judge.llm.endpoint import endpoints_of
-from judge.scored_run import add_prediction_set
+from judge.scored_run import add_prediction_set, summarise
 
 PROBE = Exchange(id="", prompt="I lost my keys.", response="Oh no! Where did you see them last?")
 
 
+class BadJudgment(UserError):
+    """A judgment that came back is none that was given."""
+
+
+def count_runs(judge: Judge, exchange: Exchange = PROBE) -> int:
+    """How many runs of a network, here or at a server, a judgment takes; each reply of a conversation is one.
+
+    >>> from judge.base import load_judge
+    >>> count_runs(load_judge("length"))
+    1
+    """
+    if replies := getattr(judge, "replies", None):
+        return len(split_conversation(exchange)) * count_runs(replies)
+    if members := getattr(judge, "members", ()):
+        return sum(count_runs(member.judge) for member in members)
+    asked = getattr(judge, "samples", 1) * (1 + getattr(judge, "reask", 0))
+    return max(1, len(getattr(judge, "sessions", ())), asked)
+
+
 class ServedJudge:
-    """A judge behind a server; the calibration is looked for again each day, since it expires."""
+    """A judge behind a server; the calibration is looked for again each day, since it expires.
+
+    `conversations` is the judge that a request for whole conversations goes to: by its `unit`, or by naming
+    that judge as its model.
+    """
 
     def __init__(
-        self, judge: Judge, calibration: str | None = None, *, today: Callable[[], date] = date.today
+        self,
+        judge: Judge,
+        calibration: str | None = None,
+        *,
+        today: Callable[[], date] = date.today,
+        conversations: Judge | None = None,
     ) -> None:
-        self.judge = judge
+        self.judge, self.units, self.models = judge, {unit_of(judge): self}, {judge.name: self}
+        if conversations is not None and conversations is not judge:
+            # A calibration that was named is one of replies.
+            whole = ServedJudge(conversations, "none" if calibration == "none" else None, today=today)
+            self.units[CONVERSATION] = whole
+            self.models[CONVERSATION if conversations.name == judge.name else conversations.name] = whole
         self._wanted, self._today, self._lock = calibration, today, Lock()
         self._day = today()
         self._calibration = find_calibration(judge, calibration, today=self._day)
         if not endpoints_of(judge):
             judge.judge(PROBE)  # opens a local network now: the first request need not wait for it
+
+    def of_unit(self, unit: str | None) -> "ServedJudge":
+        """The judge of replies or of conversations; without a word about it, the one that was named."""
+        if unit and str(unit) not in self.units:
+            raise UserError(f"unit: {self.judge.name!r} judges {NOUNS[unit_of(self.judge)]} only")
+        return self.units[unit] if unit else self
+
+    def close(self, how: str = "close") -> None:
+        """Close the judges, or `stop` their waiting."""
+        for served in self.units.values():
+            call_optional(served.judge, how)
 
     @property
     def calibration(self) -> Found:
@@ -43,16 +90,18 @@ class ServedJudge:
                     self._calibration = Found(calibration=None, says=f"no calibration fits: {error}")
             return self._calibration
 
-    @property
-    def about(self) -> dict[str, Any]:
-        """What stands beside every judgment."""
+    def about(self, rows: Iterable[Row] = ()) -> dict[str, Any]:
+        """What stands beside judgments, given as rows."""
         found = self.calibration
         caveat = getattr(self.judge, "caveat", "")
+        outside = Outside(getattr(self.judge, "rated", None), found.covers)
+        for row in rows:
+            outside.add(None if row["unscored"] else row.get("shape"))
         return {
             "judge": {"name": self.judge.name, "version": self.judge.version},
             "calibration": found.digest,
             "note": found.says,
-            "caveats": [caveat] if caveat else [],
+            "caveats": [*([caveat] if caveat else []), *say_outside(outside.as_dict())],
         }
 
     def ask(self, exchange: Exchange) -> Judgment:
@@ -61,6 +110,11 @@ class ServedJudge:
         calibration = self._calibration.calibration
         return add_prediction_set(judgment, calibration) if calibration else judgment
 
+    def count_runs(self, exchange: Exchange, *, is_explained: bool = False) -> int:
+        """How many runs of a network the row of an exchange takes."""
+        times = count_judgments(exchange.response) if is_explained and unit_of(self.judge) == REPLY else 1
+        return times * count_runs(self.judge, exchange)
+
     def row(self, exchange: Exchange, *, is_explained: bool) -> Row:
         """The judgment as a row, on request with what each part of the reply does to the score."""
         judgment = self.ask(exchange)
@@ -68,9 +122,28 @@ class ServedJudge:
             return to_row(judgment)
         # One thread: the queue has enough of them.
         explanation = explain(self.judge, exchange, whole=judgment, threads=1)
-        return {**to_row(judgment), "parts": [asdict(part) for part in explanation.parts]}
+        told = explanation.as_row()
+        return {**to_row(judgment), **{name: told[name] for name in ("parts", "counted") if name in told}}
+
+    def shares(self, rows: Iterable[Row], *, seed: int = 0) -> dict[str, Any]:
+        """What judgments, given as rows, say of each model: the summary that `score` writes of a run."""
+        judgments = [_read_judgment(row, f"judgments.{place}") for place, row in enumerate(rows)]
+        return summarise(lambda: judgments, self.judge, self.calibration, seed=seed)[0]
 
     @property
     def component_names(self) -> tuple[str, ...]:
         """The components it can be asked for."""
         return getattr(self.judge, "component_names", ())
+
+
+def _read_judgment(row: Row, place: str) -> Judgment:
+    """A judgment that came back from a client; `UserError` names what is wrong with it."""
+    try:
+        judgment = make_record(Judgment)(1, row)
+    except UserError as error:
+        raise BadJudgment(f"{place}: {error}") from None
+    if not re.fullmatch("[0-9a-f]{1,64}", judgment.prompt_digest):
+        raise BadJudgment(f"{place}: prompt_digest: send the one that came with the judgment")
+    if judgment.probabilities is not None and set(judgment.probabilities) != set(LABELS):
+        raise BadJudgment(f"{place}: probabilities: one of each is needed for {', '.join(LABELS)}")
+    return judgment

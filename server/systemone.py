@@ -7,14 +7,17 @@ from pydantic import BaseModel, Field, WithJsonSchema
 
 from data.records import LABELS
 from server.questions import MESSAGES, TEXT, Answer, Question
-from server.requests import StrictModel
+from server.requests import FIELD_PAIRS, StrictModel
 
 # What is described here is what we can read of a request, not all we let pass.
-FIELDS: Final = {
-    "type": "object",
-    "required": ["prompt", "response"],
-    "properties": {"prompt": TEXT, "response": TEXT, "emotion": TEXT, "situation": TEXT},
-}
+FIELDS: Final = [
+    {
+        "type": "object",
+        "required": list(pair),
+        "properties": dict.fromkeys(pair, TEXT) | {"emotion": TEXT, "situation": TEXT},
+    }
+    for pair in FIELD_PAIRS
+]
 CRITERIA: Final = {
     "type": "array",
     "minItems": len(LABELS),
@@ -50,7 +53,7 @@ class SystemOneScore(StrictModel):
 
 
 class SystemOneNoul(StrictModel):
-    """Does a component of empathy show in the reply? The question's name says which."""
+    """Would a crowd call the reply Good (named `good`)? Or: does the component of that name show in it?"""
 
     type: Literal["noul"]
     instructions: Content | None = None
@@ -63,12 +66,13 @@ SystemOneQuestion = Annotated[SystemOneChoice | SystemOneScore | SystemOneNoul, 
 class SystemOneRequest(StrictModel):
     """An exchange and questions about it.
 
-    `state` carries the exchange: an object with our fields (prompt, response, and if you have them emotion,
-    situation, dialogue), the same as text, messages that end with the assistant's reply, or fenced text.
+    `state` carries the exchange: an object with prompt and response (or input and output, user and assistant,
+    question and answer, messages; and, if you have them, emotion, situation, dialogue), the same as text,
+    messages that end with the assistant's reply, or text as `/v1/decisions` reads it.
     """
 
     model: str
-    state: Annotated[str | dict[str, Any] | list[Any], WithJsonSchema({"anyOf": [FIELDS, TEXT, MESSAGES]})]
+    state: Annotated[str | dict[str, Any] | list[Any], WithJsonSchema({"anyOf": [*FIELDS, TEXT, MESSAGES]})]
     questions: dict[str, SystemOneQuestion] = Field(min_length=1, max_length=64)
 
 
@@ -88,11 +92,10 @@ def read_questions(request: SystemOneRequest) -> list[Question]:
 def _read(name: str, question: SystemOneChoice | SystemOneScore | SystemOneNoul) -> Question:
     place = f"questions.{name}"
     if isinstance(question, SystemOneNoul):
-        return Question(place=place, kind="component", name=name)
+        return Question(place=place, kind="predicate", name=name)
     if isinstance(question, SystemOneChoice):
         return Question(place=place, kind="choice", options=list(question.criteria))
-    heads = [item.partition(":")[0] if isinstance(item, str) else "" for item in question.criteria]
-    return Question(place=place, kind="score", options=heads)
+    return Question(place=place, kind="score", options=question.criteria)
 
 
 def write_systemone(request: SystemOneRequest, answers: Sequence[Answer], tokens: int) -> dict[str, Any]:
@@ -115,7 +118,7 @@ def _write(question: SystemOneChoice | SystemOneScore | SystemOneNoul, answer: A
         about: dict[str, Any] = {"choice": answer.value, "probabilities": probabilities}
     else:
         about = {
-            "score": round(answer.value - 1, 6),  # positions here count from 0
+            "score": answer.value,
             "legend": {str(place): item for place, item in enumerate(question.criteria)},
             "probabilities": {str(place): part for place, part in enumerate(answer.probabilities)},
         }

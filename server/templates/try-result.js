@@ -86,11 +86,13 @@ function effectText(effect) {
   return effect > 0 ? `\u25b2\u00a0+${figure(effect)}` : `\u25bc\u00a0${figure(effect)}`;
 }
 
-function effectInWords(effect, score) {
+const DOUBT = "But a neutral sentence in its place does not move the score the same way, so this says little about what the part says.";
+
+function effectInWords({ effect, is_doubtful: isDoubtful }, score) {
   if (!isFigure(effect)) return "What this part does cannot be said.";
   if (Math.abs(effect) < 0.005) return "This part hardly moved the score.";
   const way = effect > 0 ? "raised" : "lowered";
-  return `This part ${way} the score by ${figure(Math.abs(effect))}: without it, ${figure(score - effect)} rather than ${figure(score)}.`;
+  return `This part ${way} the score by ${figure(Math.abs(effect))}: without it, ${figure(score - effect)} rather than ${figure(score)}.${isDoubtful ? ` ${DOUBT}` : ""}`;
 }
 
 // The reply with its parts marked. One tab stop; the arrow keys move between the parts.
@@ -104,7 +106,7 @@ function marked(name, reply, judgment) {
   const marks = parts.map((part) => mark(part, judgment.score));
   marks.forEach((item, place) => {
     item.tabIndex = place ? -1 : 0;
-    for (const event of ["focus", "mouseenter"]) item.addEventListener(event, () => { line.textContent = effectInWords(parts[place].effect, judgment.score); });
+    for (const event of ["focus", "mouseenter"]) item.addEventListener(event, () => { line.textContent = effectInWords(parts[place], judgment.score); });
     item.addEventListener("keydown", (event) => moveMark(event, marks, place));
   });
   const block = make("blockquote", "marked");
@@ -115,11 +117,12 @@ function marked(name, reply, judgment) {
   return make("div", "", make("p", "said", "What drove the score"), block, line, ...rationale);
 }
 
-function mark({ text, effect }, score) {
-  const tone = !isFigure(effect) || Math.abs(effect) < 0.005 ? "" : effect > 0 ? "raised" : "lowered";
-  const shown = make("span", "effect", effectText(effect));
+function mark(part, score) {
+  const { text, effect, is_doubtful: isDoubtful } = part;
+  const tone = isDoubtful || !isFigure(effect) || Math.abs(effect) < 0.005 ? "" : effect > 0 ? "raised" : "lowered";
+  const shown = make("span", "effect", `${isDoubtful ? "? " : ""}${effectText(effect)}`);
   shown.setAttribute("aria-hidden", "true");
-  const item = make("mark", tone, apart(text.trimEnd()), shown, make("span", "unseen", ` (${effectInWords(effect, score)})`));
+  const item = make("mark", tone, apart(text.trimEnd()), shown, make("span", "unseen", ` (${effectInWords(part, score)})`));
   if (tone) item.style.setProperty("--tint", (TINT * Math.min(1, Math.abs(effect) / STRONGEST)).toFixed(2));
   return item;
 }
@@ -141,7 +144,8 @@ function legend(judgments) {
       make("li", "", make("b", "raised", "\u25b2\u00a0+"), " raised the score"),
       make("li", "", make("b", "lowered", "\u25bc\u00a0\u2212"), " lowered it"),
       make("li", "", make("b", "", "0.00"), " hardly moved it"),
-      make("li", "", make("b", "", "\u2013"), " cannot be said")),
+      make("li", "", make("b", "", "\u2013"), " cannot be said"),
+      make("li", "", make("b", "", "?"), " does not hold: a neutral sentence in its place does not move the score the same way")),
     make("p", "hint", "Each figure is the score less the score without that part. Without a part a reply is also shorter, which counts too: compare the parts with each other."),
   ];
 }

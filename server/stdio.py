@@ -1,0 +1,103 @@
+"""The judge as a child process: a JSON object a line on stdin, each answered by a line on stdout.
+
+A request is `{"id": 1, "route": "/v1/score", "body": {"exchanges": [...]}}`, or `/v1/shares` with judgments;
+the answer has its id and the body that the server gives, or `error`. The first line tells of the judge.
+"""
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from threading import Lock
+from typing import Any, BinaryIO, Final
+
+from data.errors import UserError
+from data.tables import Row, read_exchange, to_json
+from judge.base import load_both_units
+from server.served_judge import ServedJudge
+
+MOST_REQUESTS: Final = 64  # answered at once; further ones wait
+
+Body = Mapping[str, Any]
+
+
+def serve_stdio(judge_name: str, calibration: str | None) -> None:
+    """Answer until stdin ends."""
+    # Whatever a library prints must not stand among the answers.
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    judge, conversations = load_both_units(judge_name)
+    served = ServedJudge(judge, calibration, conversations=conversations)
+    try:
+        answer_lines(served, sys.stdin.buffer, answers)
+    finally:
+        served.close()
+
+
+def answer_lines(served: ServedJudge, lines: Iterable[bytes], answers: BinaryIO) -> None:
+    """Answer every line; requests overlap, so their answers may come in another order."""
+    lock = Lock()
+
+    def send(row: Mapping[str, Any]) -> None:
+        with lock:
+            answers.write(to_json(row).encode() + b"\n")
+            answers.flush()
+
+    with ThreadPoolExecutor(served.judge.concurrency) as judging, ThreadPoolExecutor(MOST_REQUESTS) as asked:
+        routes = {"/v1/score": partial(_score, served, judging), "/v1/shares": partial(_shares, served)}
+        send({"ready": True, **served.about()})
+        for line in lines:
+            if line.strip():
+                asked.submit(_answer, line, routes, send)
+
+
+def _answer(
+    line: bytes, routes: Mapping[str, Callable[[Body], Body]], send: Callable[[Mapping[str, Any]], None]
+) -> None:
+    identity = None
+    try:
+        try:
+            request = json.loads(line)
+        except ValueError as error:
+            raise UserError(f"not a line of JSON: {error}") from None
+        if not isinstance(request, dict) or not isinstance(request.get("body"), dict):
+            raise UserError("a request is an object with id, route and body")
+        identity = request.get("id")
+        if request.get("route") not in routes:
+            raise UserError(f"route: one of {', '.join(routes)} expected")
+        send({"id": identity, "body": routes[request["route"]](request["body"])})
+    except UserError as error:
+        send({"id": identity, "error": str(error)})
+    except BrokenPipeError:
+        os._exit(0)  # whoever asked has ended
+    except Exception as error:  # a bug: told to both sides, and the next request may fare better
+        traceback.print_exc()
+        send({"id": identity, "error": f"the judge failed: {type(error).__name__}: {error}"})
+
+
+def _score(served: ServedJudge, judging: ThreadPoolExecutor, body: Body) -> Body:
+    served, exchanges = served.of_unit(body.get("unit")), []
+    for place, row in enumerate(_rows(body, "exchanges")):
+        try:
+            exchanges.append(read_exchange(row, line=place + 1))
+        except UserError as error:
+            raise UserError(f"exchanges.{place}: {error}") from None
+    rows = list(judging.map(partial(served.row, is_explained=False), exchanges))
+    return {**served.about(rows), "judgments": rows}
+
+
+def _shares(served: ServedJudge, body: Body) -> Body:
+    seed = body.get("seed", 0)
+    if not isinstance(seed, int) or seed < 0:
+        raise UserError("seed: a whole number from 0 on is needed")
+    return served.of_unit(body.get("unit")).shares(_rows(body, "judgments"), seed=seed)
+
+
+def _rows(body: Body, name: str) -> list[Row]:
+    rows = body.get(name)
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise UserError(f"{name}: a list of objects is needed")
+    return rows
