@@ -20,7 +20,18 @@ PICTURE = DOCS / "assets" / "shares.svg"
 # The repository itself and this folder: a site is built from a checkout, installed or not.
 sys.path[:0] = [str(DOCS.parent), str(DOCS)]
 
-from filling import console, figures, layout, notebook, plots, reference_tables  # noqa: E402  # needs the line above
+from filling import (  # noqa: E402  # needs the line above
+    attack_tables,
+    console,
+    figures,
+    layout,
+    notebook,
+    plots,
+    reference_tables,
+    self_test_tables,
+    stop_rule_tables,
+    trust_tables,
+)
 
 NAME = re.compile(r"(?<!\$)\{\{ ([a-z_0-9]+) \}\}")
 KEPT = re.compile(r"(?<=<!-- filled: )([a-z_0-9]+) -->\n.*?(?=<!-- end -->)", re.DOTALL)
@@ -36,8 +47,17 @@ def fillings() -> dict[str, Callable[[], str]]:
         **{name: partial(str, table) for name, table in reference_tables.record_tables().items()},
         "table_judges": reference_tables.judge_options,
         "table_exit_codes": reference_tables.exit_codes,
+        "table_shapes": reference_tables.shapes,
         "table_nightly": reference_tables.nightly_keys,
         "table_accuracy": reference_tables.accuracy,
+        "table_sets_apart": partial(reference_tables.sets_apart, "classifier"),
+        "table_sets_apart_large": partial(reference_tables.sets_apart, "classifier-large"),
+        "table_sets_apart_small": partial(reference_tables.sets_apart, "classifier-small"),
+        **attack_tables.TABLES,
+        **trust_tables.TABLES,
+        "table_coverage": self_test_tables.coverage,
+        "table_crossing": stop_rule_tables.crossing,
+        "table_stop_rule": stop_rule_tables.stop_rule,
         "table_modules": layout.module_tables,
         "notebook": partial(notebook.as_page, DOCS / "notebook.ipynb"),
     }

@@ -2,18 +2,18 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from calibration.agreement.model_levels import worth_in_ratings
+from calibration.agreement.model_levels import say_worth, worth_in_ratings
 from calibration.artifact import Calibration, read_calibration
 from calibration.shares.transport import CalibratedModels, Target, refusal, transport
 from data.records import LABELS
-from data.study import read_study
+from data.studies.label_counts import read_study
 from data.text import show
 
 WEIGHTS: Final = Path(__file__).parents[2] / "judge" / "weights"
@@ -95,6 +95,11 @@ def interval_at(mean: float, judge: str = "classifier") -> tuple[float, float, f
     return level.value, level.interval.low, level.interval.high
 
 
+def _range(measured: Mapping[str, Any]) -> str:
+    """The part of a judge's worth in brackets."""
+    return say_worth(measured).partition(" ratings ")[2]
+
+
 def figures() -> dict[str, str]:
     """Every figure by the name that the pages call it."""
     known, unknown = (evaluation(name)["chosen_models"] for name in ("raters-apart", "model-apart"))
@@ -126,6 +131,10 @@ def figures() -> dict[str, str]:
         "design_effect": f"{unknown['design_effect']:.1f}",
         "worth": f"{unknown['worth_in_ratings']:,.0f}",
         "worth_large": f"{large['worth_in_ratings']:,.0f}",
+        "worth_range": _range(evaluation("model-apart")),
+        "worth_range_large": say_worth(evaluation("model-apart", judge="classifier-large")).partition(
+            " ratings "
+        )[2],
         "worth_at_5": f"{worth_in_ratings(SHARE, unknown['design_effect'], 0.05):,.0f}",
         "worth_at_2": f"{worth_in_ratings(SHARE, unknown['design_effect'], 0.02):,.0f}",
         "width_0": f"{100 * calibrated_half_width(0):.0f}",

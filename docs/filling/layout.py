@@ -9,7 +9,10 @@ from filling.reference_tables import table
 
 ROOT: Final = Path(__file__).parents[2]
 # From the lowest to the highest: a room imports those before it.
-ROOMS: Final = ("data", "calibration", "judge", "reports", "nightly", "emotionbench", "server", "commands")
+ROOMS: Final = (
+    *("data", "calibration", "judge", "reports", "nightly", "emotionbench", "server", "rating", "commands"),
+    "empathy_judge",
+)
 
 
 def module_tables() -> str:

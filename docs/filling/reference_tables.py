@@ -8,10 +8,12 @@ from types import UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from data import errors
+from data.readers.shapes import SHAPES
 from data.records import Exchange, Judgment, Rating, Turn
 from data.text import show
 from filling.figures import evaluation
-from judge.base import JUDGES
+from judge.base import JUDGES, WEIGHTS
+from judge.classifier.judge import read_card
 
 # What the records' docstrings leave to the field's name; a field without a word here stops the build.
 MEANINGS: Final = {
@@ -45,6 +47,9 @@ MEANINGS: Final = {
     "Judgment.flag": "the danger that somebody may be in, such as `suicide`; it changes no label",
     "Judgment.components": "a decision judge's probability of each component of empathy",
     "Judgment.decided_by": "which judge of a cascade decided",
+    "Judgment.speaker": "`scripted` or `simulated by` a model, where no person spoke",
+    "Judgment.curve": "the score of every reply, in order; of whole conversations",
+    "Judgment.shape": "the reply's `words`, the `turns` before it, 1 or 0 for `situation` and for `markdown`",
 }
 
 
@@ -59,6 +64,7 @@ MEASURES: Final = {
 RIVALS: Final = (
     ("**classifier**", "classifier", "judge"),
     ("**classifier-large**", "classifier-large", "judge"),
+    ("**classifier-small**", "classifier-small", "judge"),
     ("classifier, without emotion and situation", "classifier", "judge, bare"),
     ("TF-IDF + logistic regression", "classifier", "TF-IDF"),
     ("told whose reply it is (an oracle)", "classifier", "arm oracle"),
@@ -115,11 +121,20 @@ def _option_default(parameter: Parameter) -> str:
     return "required" if parameter.default is Parameter.empty else _value(parameter.default)
 
 
+def shapes() -> str:
+    """The shapes of files that are recognised, in the order they are tried."""
+    return table(("shape", "such as"), ((shape.name, shape.example) for shape in SHAPES))
+
+
 def exit_codes() -> str:
     """What each exit code means; those of errors as the errors say."""
     codes = [
         (0, "All is well."),
-        (1, "A regression was found (`nightly`), or a self-test failed (`calibrate --self-test`)."),
+        (
+            1,
+            "A regression was found (`nightly`, `compare --check`), a self-test failed "
+            "(`calibrate --self-test`), or a judge misses a target (`calibrate --attack`).",
+        ),
         (3, "It cannot be told, or not yet: too few ratings, an inconclusive gate, a batch under way."),
     ]
     codes += [(kind.exit_code, str(kind.__doc__)) for kind in _errors(errors.UserError)]
@@ -143,6 +158,20 @@ def accuracy() -> str:
         rows.append([name, *(show(cell, interval_digits=2, zero=False) for cell in cells)])
     rows.append(["two people, in the study's pilot", ".28", "", "", "", ""])
     return table(["raters apart", *MEASURES], rows)
+
+
+def sets_apart(name: str) -> str:
+    """A shipped judge on rated sets of whose ratings it learnt none, from its card."""
+    rows = []
+    for item in read_card(WEIGHTS / name)["evidence"]["sets-apart"]["sets"]:
+        parties = item["parties"]
+        recorded = [name for name in parties if name.startswith("gpt")]
+        cells = (parties["judge"]["spearman"], parties["length"]["spearman"], parties["judge"]["worst"])
+        shown = [show(cell, interval_digits=2, zero=False) for cell in cells]
+        gpt = show(parties[recorded[0]]["spearman"], interval_digits=2, zero=False) if recorded else ""
+        rows.append([item["set"], f"{item['items']:,}", *shown, gpt])
+    heads = ["set", "rated", "judge", "counting words", "AUC of the worst fifth", "a GPT as judge"]
+    return table(heads, rows)
 
 
 def nightly_keys() -> str:
