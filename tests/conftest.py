@@ -7,18 +7,20 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner, Result
+from made_sets import COLD, WARM, speak, write_sets
 from repository import SAMPLES
 
 import cli
+from data.importers.rated_sets import read_rated_set
 from data.records import Exchange, Rating
 from data.tables import read_exchanges, write_rows
-from judge.classifier.examples import Example, join_ratings
+from judge.classifier.examples import Corpus, Example, join_ratings
 from judge.classifier.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -84,7 +86,6 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 # What the training tests share: a tiny random base, and rated exchanges whose truth is known.
 
-WARM, COLD = "hug", "whatever"  # a reply with the one is Good, with the other Bad, with neither Okay
 MODELS = ("ada", "bea/2", "cyd")
 WORDS = (
     *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "speaker", "listener", "feeling", "situation", "empathy", ":", "."),
@@ -156,12 +157,10 @@ def rated() -> tuple[list[Exchange], list[Rating]]:
         for model in MODELS:
             for prompt in range(4):
                 level = chance.randrange(3)
-                words = [f"word{chance.randrange(20)}" for _ in range(5)]
-                words[1::2] = [(COLD, "problem", WARM)[level]] * 2
                 exchange = Exchange(
                     id=f"{batch}-{prompt}-{model}",
                     prompt=f"word{20 + batch} word{30 + prompt}",
-                    response=" ".join(words),
+                    response=speak(level, chance),
                     model=model,
                     situation=f"rain word{chance.randrange(40)}",
                     emotion="happy",
@@ -190,11 +189,45 @@ def rated_files(
 
 
 @pytest.fixture(scope="session")
-def tiny_toml(tmp_path_factory: pytest.TempPathFactory, tiny_recipe: Recipe) -> Path:
+def sets_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two more rated sets in their published shapes, with the same planted signal."""
+    return write_sets(tmp_path_factory.mktemp("sets"))
+
+
+@pytest.fixture(scope="session")
+def corpus(examples: list[Example], sets_folder: Path) -> Corpus:
+    """The rated exchanges, and the items of the two sets."""
+    items = [item for name in ("epitome", "ieval") for item in read_rated_set(name, sets_folder)]
+    return Corpus(examples=examples, items=items)
+
+
+@pytest.fixture(scope="session")
+def write_recipe(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Recipe], Path]:
+    """Writes a recipe as a file."""
+
+    def write(recipe: Recipe) -> Path:
+        path = tmp_path_factory.mktemp("recipe") / "tiny.toml"
+        given = asdict(recipe)
+        lines = [f"{key} = {json.dumps(value)}\n" for key, value in given.items() if key != "sets"]
+        lines += ["[sets]\n", *(f'"{name}" = {weight}\n' for name, weight in recipe.sets.items())]
+        path.write_text("".join(lines), encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def tiny_toml(write_recipe: Callable[[Recipe], Path], tiny_recipe: Recipe) -> Path:
     """The tiny recipe as a file."""
-    path = tmp_path_factory.mktemp("recipe") / "tiny.toml"
-    path.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in asdict(tiny_recipe).items()))
-    return path
+    return write_recipe(tiny_recipe)
+
+
+@pytest.fixture(scope="session")
+def taught_recipe(write_recipe: Callable[[Recipe], Path], tiny_recipe: Recipe) -> Recipe:
+    """A tiny recipe with a teacher, which learns from the ratings of three sets."""
+    teacher = write_recipe(replace(tiny_recipe, sets={"epitome": 0.5, "ieval": 0.5}))
+    texts = {"texts": 60, "shuffled": 10, "pieces": 10, "mixtures": 10}
+    return replace(tiny_recipe, teacher=str(teacher), teacher_weight=0.9, length=0.1, **texts)
 
 
 @pytest.fixture(scope="session")

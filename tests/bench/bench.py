@@ -1,7 +1,7 @@
 """How fast and how small everything is, on this machine: `make bench`, explained in docs/performance.md.
 
     bench.py [--only NAME ...] [--json FILE] [--quick]
-    bench.py --page docs/performance.md [--json FILE]
+    bench.py --page docs/performance.md [--json FILE] [--only NAME ...]
 
 Each part runs in a process of its own, measures its contenders in turns and takes the median. What it finds
 goes into one JSON file, beside what other parts left there. A busy machine makes every figure worse; the exit
@@ -13,6 +13,7 @@ import json
 import os
 import platform
 import sys
+from collections.abc import Collection
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -28,11 +29,14 @@ ROOT = Path(__file__).resolve().parents[2]
 PARTS = {
     "start": "A command from the shell to the shell",
     "rows": "Many rows by a judge that costs nothing",
+    "host": "What a row costs beside the network",
+    "network": "The classifier's file against ONNX Runtime as it comes",
     "classifier": "The classifier against the same network elsewhere",
     "bootstrap": "Bootstrap against library loops",
     "engine": "Judges that ask a server, against a bare client and peers",
     "serving": "The server under load",
     "ray": "Ray against one process",
+    "device": "A graphics card",
 }
 PACKAGES = ("numpy", "onnxruntime", "torch", "transformers", "dspy", "openai", "fastapi", "uvicorn", "ray")
 
@@ -82,7 +86,7 @@ def read_found(path: Path, about: dict[str, Any], *, quick: bool) -> dict[str, A
     return {**about, "quick": quick, "parts": {}}
 
 
-def fill_page(page: str, found: dict[str, Any]) -> str:
+def fill_page(page: str, found: dict[str, Any], only: Collection[str] = tuple(PARTS)) -> str:
     """The page with what was found between its marks, part by part; what was not measured stays as it is.
 
     >>> print(fill_page("<!-- machine --><!-- end -->", {"machine": "m", "processor": "p", "memory_gib": 1,
@@ -95,10 +99,14 @@ def fill_page(page: str, found: dict[str, Any]) -> str:
     """
     versions = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
     about = f"{found['machine']}; {found['processor']}; {found['memory_gib']} GiB; {versions}."
-    for name, text in {
-        "machine": about,
-        **{name: write_table(name, found) for name in found["parts"]},
-    }.items():
+    tables = {name: write_table(name, found) for name in found["parts"] if name in only}
+    if list(tables) == [
+        "device"
+    ]:  # a card is elsewhere: that machine stands with its table, not for the page
+        texts = {"device": f"{tables['device']}\n\n{about}"}
+    else:
+        texts = {"machine": about, **tables}
+    for name, text in texts.items():
         start, mark, rest = page.partition(f"<!-- {name} -->")
         if not mark:
             raise SystemExit(f"no <!-- {name} --> on the page")
@@ -132,7 +140,7 @@ def main() -> int:
     sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
     if options.page:
         found = json.loads(options.json.read_text(encoding="utf-8"))
-        page = fill_page(options.page.read_text(encoding="utf-8"), found)
+        page = fill_page(options.page.read_text(encoding="utf-8"), found, options.only)
         options.page.write_text(page, encoding="utf-8")
         return 0
     found = read_found(options.json, describe_machine(), quick=options.quick)

@@ -1,12 +1,14 @@
 """The classifier through the engine, against the same network in plain torch and in a transformers pipeline.
 
 All begin at the exchanges and end at probabilities. The rivals' network is the default recipe's in fp32,
-before training, since weights do not matter for speed; the pipeline's is the same encoder with the head that
-transformers gives it, which lacks our counts of style and so has a little less to do.
+before training, since weights do not matter for speed; the pipeline's is the same with the head that
+transformers gives it.
 """
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -44,7 +46,7 @@ def measure(scratch: Path, *, quick: bool) -> Iterator[Figure]:
     for name, least in (("torch, batch 32", 1.3), ("torch, batch 1", None)):
         yield compare(rates, name, least, "the same network in torch fp32")
     for name in ("pipeline, batch 32", "pipeline, batch 1"):
-        yield compare(rates, name, None, "`transformers.pipeline`, fp32, the same encoder")
+        yield compare(rates, name, None, "`transformers.pipeline`, fp32, the same layers")
 
 
 def compare(rates: dict[str, float], name: str, least: float | None, about: str) -> Figure:
@@ -63,55 +65,45 @@ def plain_torch(exchanges: list[Any]) -> Callable[[int], float]:
     import torch
 
     from judge.classifier.network import make_network
-    from judge.classifier.preprocessing import style_features, write_context
     from judge.classifier.recipe import read_recipe
+    from judge.classifier.training import Trained
 
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     network, tokeniser = make_network(read_recipe("default"))
-    network.eval()
+    trained = Trained([network], tokeniser)
 
     def work(batch: int) -> float:
         began = perf_counter()
-        for start in range(0, len(exchanges), batch):
-            part = exchanges[start : start + batch]
-            tokens = [tokeniser.encode(write_context(item), item.response) for item in part]
-            ids = [torch.tensor(item.ids) for item in tokens]
-            padded, segments, mask = (
-                torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
-                for rows in (
-                    ids,
-                    [torch.tensor(item.segments) for item in tokens],
-                    [torch.ones_like(row) for row in ids],
-                )
-            )
-            style = torch.tensor([style_features(item.response) for item in part])
-            with torch.inference_mode():
-                network(padded, mask, segments, style).softmax(dim=-1).tolist()
+        trained.predict(exchanges, batch_size=batch)
         return len(exchanges) / (perf_counter() - began)
 
     return work
 
 
 def transformers_pipeline(exchanges: list[Any]) -> Callable[[int], float]:
-    """Likewise, by the library's own pipeline; context and reply are its pair of texts."""
+    """Likewise, by the library's own pipeline, of as many layers and on the same text."""
     from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
     from transformers.utils import logging
 
-    from judge.classifier.network import find_base
-    from judge.classifier.preprocessing import CONTEXT_TOKENS, RESPONSE_TOKENS, write_context
+    from judge.classifier.base_weights import find_base_file
+    from judge.classifier.preprocessing import RESPONSE_TOKENS, write_context
+    from judge.classifier.recipe import read_recipe
 
     logging.set_verbosity_error()  # it warns that the head is untrained
-    folder = find_base("minilm")
-    model = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=3, local_files_only=True)
-    classify = pipeline(
-        "text-classification", model=model, tokenizer=AutoTokenizer.from_pretrained(folder), device="cpu"
-    )
-    most = CONTEXT_TOKENS + RESPONSE_TOKENS + 3
+    recipe = read_recipe("default")
+    path = find_base_file(recipe.base)
+    tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+    with redirect_stderr(StringIO()):  # a progress bar without a switch
+        model = AutoModelForSequenceClassification.from_pretrained(
+            path.parent, gguf_file=path.name, num_labels=3, pad_token_id=tokenizer.pad_token_id
+        )
+    model.model.layers = model.model.layers[: recipe.layers or None]
+    classify = pipeline("text-classification", model=model, tokenizer=tokenizer, device="cpu")
 
     def work(batch: int) -> float:
         began = perf_counter()
-        pairs = [{"text": write_context(item), "text_pair": item.response} for item in exchanges]
-        said = classify(pairs, batch_size=batch, top_k=None, truncation=True, max_length=most)
+        texts = [f"{write_context(item)}\nListener: {item.response}\nEmpathy:" for item in exchanges]
+        said = classify(texts, batch_size=batch, top_k=None, truncation=True, max_length=RESPONSE_TOKENS)
         assert len(said) == len(exchanges) and all(len(item) == 3 for item in said)
         return len(exchanges) / (perf_counter() - began)
 

@@ -155,10 +155,9 @@ def dspy_evaluate(base_url: str, exchanges: list[Any]) -> float:
 
 def inspect_ai(base_url: str, exchanges: list[Any], scratch: Path) -> float:
     """Samples a second of Inspect, in an environment of its own; raises `OSError` where it cannot be had."""
-    from judge.classifier.large import find_cache
     from judge.llm.fencing import fence_exchange
 
-    folder = find_cache() / "bench-inspect"
+    folder = Path.home() / ".cache" / "empathy-judge" / "bench-inspect"
     python = folder / "bin" / "python"
     if not (folder / "whole").exists():
         say(f"  installing {INSPECT} into {folder}")

@@ -16,14 +16,15 @@ from repository import ROOT
 
 import calibration
 from calibration.artifact import Calibration, find_calibration, read_calibration
+from calibration.calibration_inputs import Options
 from calibration.estimate import Estimate
-from calibration.fit import Options, calibrate_judged
+from calibration.fit import calibrate_judged
 from calibration.from_trials import left_out_models
 from calibration.shares.correction import Refused, correct_shares
 from calibration.shares.tally import Tally
 from data.errors import UserError
 from data.importers import import_source
-from data.judgments import Judged, parse_scale, people_only, read_judged, with_exchanges
+from data.judgments import Judged, of_raters, parse_scale, read_judged, with_exchanges
 from data.records import LABELS, Exchange, Judgment, Rating, judgment_of, to_plain
 from data.tables import read_ratings, write_rows
 from judge.base import load_judge
@@ -85,7 +86,7 @@ def test_a_judge_that_is_too_kind_is_corrected() -> None:
     assert (kindness.verdict, kindness.effect.value > 0) == ("found", True)
     assert report.models.lines["Good"].slope == pytest.approx(1, abs=0.15)
     assert report.models.as_exact_as is not None
-    assert report.models.as_exact_as < report.models.worth_in_ratings, (
+    assert report.models.as_exact_as < report.models.worth_in_ratings.value, (
         "what the interval shows is never more than what its median spread promises"
     )
 
@@ -130,7 +131,7 @@ def test_unscored_responses_are_counted_and_said() -> None:
     report = calibrate_judged([some], ratings, options=QUICK)
     assert report.data.unscored == {"refused": 1}
     assert report.data.unjudged == 1
-    assert "1 rated responses without a score and 1 the judge was not given" in say_verdict(report)[-1]
+    assert "1 rated responses without a score and 1 the judge was not given" in " ".join(say_verdict(report))
 
 
 def test_files_are_calibrated_as_records_are(tmp_path: Path) -> None:
@@ -159,8 +160,8 @@ def test_the_same_seed_makes_the_same_report_and_digest() -> None:
 
 def test_a_rater_is_not_both_judge_and_person(tmp_path: Path) -> None:
     rows = [Rating(id="1", rater=name, rating=2) for name in ("ann", "llm")]
-    assert [item.rater for item in people_only(rows, judges=["llm"])] == ["ann"]
-    assert [item.rater for item in people_only(rows, raters=["llm"])] == ["llm"]
+    assert [item.rater for item in of_raters(rows, judges=["llm"])] == ["ann"]
+    assert [item.rater for item in of_raters(rows, raters=["llm"])] == ["llm"]
 
 
 def test_models_and_prompts_are_learnt_from_exchanges() -> None:
@@ -197,7 +198,7 @@ def test_recorded_language_models_meet_the_experts(
     levels = parse_scale(scale)
     names = ("gpt-4o", "claude-3.7-sonnet", "gemini-2.5-pro")
     runs = read_judged(path, scale=levels, judges=names, dimension=dimension)
-    people = people_only(imported.ratings, raters=("expert1", "expert2", "expert3"))
+    people = of_raters(imported.ratings, raters=("expert1", "expert2", "expert3"))
     options = Options(scale=levels, dimension=dimension, is_median=True, draws=20)
     report = calibrate_judged(runs, people, options=options)
     found = tuple(round(row.metrics["qwk"].value, 2) for row in report.runs[:3])

@@ -19,7 +19,7 @@ from calibration.agreement.held_out import (
     labels_by_lift,
 )
 from calibration.agreement.metrics import calibration_error, spearman
-from calibration.agreement.model_levels import model_levels, tabulate
+from calibration.agreement.model_levels import model_levels, tabulate, worth_in_ratings, worth_range
 from calibration.bootstrap import resample_clusters
 from calibration.estimate import Estimate, Interval
 from data.errors import UserError
@@ -140,6 +140,17 @@ def test_shares_and_their_standard_error_by_hand() -> None:
     assert levels.worth_in_ratings == pytest.approx(0.25 * (4 / 3) / (0.16 - 1 / 24))
     assert math.isnan(levels.tau.value)
     assert math.isnan(levels.guess_error.value), "one model has no others"
+
+
+def test_a_judges_worth_lies_within_its_range_as_often_as_it_should() -> None:
+    rng, noise = np.random.default_rng(0), 0.017**2 * np.linspace(0.5, 1.5, 4)
+    true = worth_in_ratings(0.6, 2.2, 0.04)
+    errors = rng.normal(0, np.sqrt(0.04**2 + noise), (1000, 4))
+    ranges = [worth_range(row, noise, 0.6, 2.2) for row in errors]
+    held = [ends.low <= true <= ends.high for ends in ranges if ends is not None]
+    assert len(held) == 1000 and np.mean(held) == pytest.approx(0.95, abs=0.02)
+    calm = worth_range(errors[0] / 1e3, noise, 0.6, 2.2)
+    assert calm is not None and calm.high == math.inf, "noise may explain all of it"
 
 
 def test_errors_within_noise_are_worth_infinitely_many_ratings_and_null_in_json() -> None:

@@ -48,7 +48,7 @@ def some_paired(
 def test_agreement_s_values_are_the_libraries_and_its_intervals_hold_them(is_coarse: bool) -> None:
     paired = some_paired(1, 900, is_coarse=is_coarse)
     found = agreement(paired, rng=np.random.default_rng(0), draws=300)
-    assert (found.clusters, found.cluster_count, found.draws) == ("batch", 15, 300)
+    assert (found.clusters, found.cluster_count, found.draws) == ("batch", 15, 15)  # each left out once
     values = {name: estimate.value for name, estimate in found.metrics.items()}
     ratings, labels, scores = paired.rating, paired.label, paired.score
     assert values["qwk"] == metrics.cohen_kappa_score(ratings, labels, weights="quadratic")

@@ -10,7 +10,7 @@ from scipy.special import log_softmax, softmax
 from sklearn.isotonic import IsotonicRegression
 
 from calibration.agreement.metrics import brier_error, calibration_error, log_losses
-from calibration.cluster import clustered_share, one_way_variance
+from calibration.cluster import clustered_share
 from calibration.estimate import Floats
 from calibration.probabilities.maps import (
     FROM_PROBABILITIES,
@@ -271,9 +271,6 @@ def test_clustered_shares_allow_for_clusters() -> None:
     assert sure.value == 1 and sure.interval is not None and 0.8 < sure.interval.low < 0.95
     assert clustered_share(np.ones(3, dtype=bool), np.zeros(3, dtype=np.intp)).interval is None
     assert math.isnan(clustered_share(np.zeros(0, dtype=bool), np.zeros(0, dtype=np.intp)).value)
-    assert one_way_variance(np.array([1.0, 2.0, 4.0]), np.arange(3)) == pytest.approx(
-        np.var([1, 2, 4], ddof=1) / 3
-    )
 
 
 @pytest.mark.parametrize("seed", range(3))

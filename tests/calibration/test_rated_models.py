@@ -21,14 +21,15 @@ from calibration.comparison.ratings import (
     Comparison,
     GroupTable,
     RatingColumns,
-    compare_file,
     compare_ratings,
-    read_rating_columns,
+    compare_sheet,
+    rating_columns,
+    read_people,
 )
 from calibration.multiple_testing import benjamini_hochberg, holm, tie_letters
 from data.errors import UserError
 from data.records import to_plain
-from data.study import read_study
+from data.studies.label_counts import read_study
 
 RATINGS = SHARED / "empathy-study" / "ratings-without-texts.csv"
 LLAMA, GEMINI, MIXTRAL = PAPER[2:]
@@ -57,7 +58,7 @@ def counted() -> Comparison:
 def rated() -> Comparison:
     if not RATINGS.exists():
         pytest.skip("the study's ratings are not at hand: set EMPATHY_DATA to a folder with empathy-study")
-    comparison, left_out = compare_file(RATINGS)
+    comparison, left_out = compare_sheet(read_people(RATINGS), RATINGS)
     assert left_out == ("gpt-4-plain",)
     return comparison
 
@@ -242,16 +243,18 @@ def test_ties_count_raters(rated: Comparison, counted: Comparison) -> None:
 def test_the_sisters_model_is_taken_in_when_asked_for() -> None:
     if not RATINGS.exists():
         pytest.skip("the study's ratings are not at hand")
-    comparison, left_out = compare_file(RATINGS, models=("all",))
+    comparison, left_out = compare_sheet(read_people(RATINGS), RATINGS, models=("all",))
     assert left_out == () and len(comparison.cells) == 160
-    few, left_out = compare_file(RATINGS, models=("gpt-4-plain",), baselines=("human",))
+    few, left_out = compare_sheet(
+        read_people(RATINGS), RATINGS, models=("gpt-4-plain",), baselines=("human",)
+    )
     assert few.models == ("human", "gpt-4-plain") and len(left_out) == 4
 
 
 def test_published_design_effects_are_those_of_the_ratings() -> None:
     if not RATINGS.exists():
         pytest.skip("the study's ratings are not at hand")
-    ratings = read_rating_columns(RATINGS)
+    ratings = rating_columns(read_people(RATINGS), RATINGS)
     for name, effects in DESIGN_EFFECTS.items():
         own = ratings.take(ratings.model == name)
         found = [rater_clustering(own.rater, own.rating == level).design_effect for level in (1, 2, 3)]

@@ -74,11 +74,11 @@ def test_own_ratings_take_over_as_they_come() -> None:
     known = models([0.5, 0.6, 0.55, 0.65, 0.52], [0.44, 0.5, 0.48, 0.6, 0.4])
     previous = transport(known, Target(judge=0.55))
     for ratings in (20, 100, 1000, 100_000):
-        found = transport(known, Target(judge=0.55, crowd=0.6, noise=0.24 / ratings))
+        found = transport(known, Target(judge=0.55, crowd=0.5, noise=0.24 / ratings))
         assert width(found) < width(previous)
-        assert abs(found.value - 0.6) < abs(previous.value - 0.6)
+        assert abs(found.value - 0.5) < abs(previous.value - 0.5)
         previous = found
-    assert previous.value == pytest.approx(0.6, abs=1e-3)
+    assert previous.value == pytest.approx(0.5, abs=1e-3)
 
 
 def test_an_uncertain_judged_mean_widens_the_interval_and_the_range() -> None:

@@ -75,8 +75,8 @@ def test_another_tool_that_says_what_people_say_agrees_fully() -> None:
     write_rows(Path("theirs.csv"), ({key: row[key] for key in ("id", "model", "rating")} for row in rows))
     done = calibrate("theirs.csv", write_ratings(rows))
     assert done.exit_code == 0, done.output
-    first = done.stdout.splitlines()[0]
-    assert first.startswith("- theirs agrees with single ratings by a quadratic kappa of 1.00"), first
+    said = " ".join(done.stdout.split())
+    assert "It agrees with single ratings by a weighted kappa of 1.00" in said
     report = json.loads(Path("out/report.json").read_text())
     for metric in ("exact", "balanced_accuracy", "kappa", "qwk", "alpha_ordinal", "spearman", "icc"):
         assert report["agreement"][metric]["value"] == pytest.approx(1), metric
@@ -110,14 +110,14 @@ def test_a_judge_that_always_errs_is_shown_with_texts() -> None:
     rows = rated_rows()
     write_rows(Path("kind.csv"), ({"id": row["id"], "model": row["model"], "label": "Good"} for row in rows))
     done = calibrate("kind.csv", write_ratings(rows), "--exchanges", write_exchanges(rows))
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == 3, done.output
     report = json.loads(Path("out/report.json").read_text())
     assert report["agreement"]["qwk"]["value"] == 0
     worst = report["disagreements"]["too_kind"][0]
     assert (worst["label"], worst["ratings"]) == ("Good", ["Bad"])
     assert worst["response"].startswith("so sorry")
     assert report["disagreements"]["too_harsh"] == []
-    assert "not clearly better than" in report["verdict"][0]
+    assert report["verdict"][0].startswith("Do not rely on it yet")
 
 
 @pytest.mark.parametrize("rating", [1, 3])
@@ -129,7 +129,7 @@ def test_ratings_of_one_level_are_inconclusive_and_no_crash(rating: int) -> None
     )
     done = calibrate("kind.csv", write_ratings(rows))
     assert done.exit_code == 3, done.output
-    assert "one level only" in done.stdout
+    assert "fewer than five differ from the commonest" in " ".join(done.stdout.split())
 
 
 def test_a_single_rating_is_enough_to_say_nothing() -> None:
@@ -198,7 +198,7 @@ def test_runs_carry_what_they_cost() -> None:
     manifest = json.loads(Path("runs/length/manifest.json").read_text())
     manifest |= {"cost": 1.92, "wall_seconds": 96.0}
     Path("runs/length/manifest.json").write_text(json.dumps(manifest))
-    done = calibrate("runs/length", write_ratings(rows))
+    done = calibrate("runs/length", write_ratings(rows), "-v")
     assert done.exit_code == 0, done.output
     (row,) = [
         row for row in json.loads(Path("out/report.json").read_text())["runs"] if row["kind"] == "judge"
@@ -231,7 +231,7 @@ def test_score_corrects_by_a_calibration_and_refuses_what_leaves_its_range() -> 
     fit_length()
     calibration = read_calibration(Path("out/calibration.json"))
     assert (calibration.judge, calibration.version) == ("length", load_judge("length").version)
-    done = score_new("--calibration", "out/calibration.json")
+    done = score_new("--calibration", "out/calibration.json", "--verbose")
     assert done.exit_code == 0, done.output
     summary = json.loads(Path("new/summary.json").read_text())
     assert summary["calibration"] == calibration.digest

@@ -50,7 +50,7 @@ BAD_INPUTS = {
         lines_of({**GOOD, "id": "a"}, {**GOOD, "id": "a"}),
         "r.jsonl:2: id: 'a' stands at line 1 already",
     ),
-    "an unknown suffix": ("r.xlsx", "x", "r.xlsx: unknown kind of file; use one of .jsonl, .csv, .parquet"),
+    "an unknown suffix": ("r.docx", "x", "r.docx: unknown kind of file; use one of .jsonl, "),
     "no Parquet": ("r.parquet", "x", "r.parquet: not a Parquet file"),
     "a folder": (".", None, "is a folder"),
 }
@@ -70,7 +70,7 @@ def test_bad_input_ends_with_a_word_and_exit_code_2(case: str) -> None:
 
 
 def test_no_valid_row_at_all_says_the_first_problem() -> None:
-    Path("r.jsonl").write_text(lines_of({"prompt": "p"}, "x"))
+    Path("r.jsonl").write_text(lines_of({"prompt": "p", "response": ""}, "x"))
     done = score("r.jsonl", "--skip-invalid")
     assert done.exit_code == 2
     assert "no row can be read; the first: r.jsonl:1: response: missing" in done.stderr
@@ -103,7 +103,7 @@ def test_skip_invalid_loses_no_row() -> None:
         "a whole run does not hide bad rows from a strict command"
     )
     assert "r.jsonl:2: not JSON" in strict.stderr
-    assert "nothing left" in score("r.jsonl", "--skip-invalid", "--out", "run").stdout
+    assert "nothing left" in score("r.jsonl", "--skip-invalid", "--out", "run", "-v").stdout
 
 
 def test_a_lone_surrogate_is_scored_everywhere_it_may_stand() -> None:
@@ -135,13 +135,18 @@ def test_the_table_fits_80_columns_and_says_what_to_know(write_responses: Write)
     assert done.exit_code == 0, done.output
     table = done.stdout.splitlines()
     assert max(map(len, table)) <= 80
-    assert table[0].split() == ["model", "Bad", "Okay", "Good", "n", "unscored"]
+    assert " ".join(table[0].split()) == "model Bad Okay Good 95 % sure 0 50 100 replies"
     assert {line.split()[0] for line in table[1:4]} == {"model-0", "model-1", "model-2"}
-    assert "judge length" in done.stdout
-    assert "run runs/responses-length-" in done.stdout
-    assert "Intervals cover the choice of prompts only" in done.stdout
+    assert all("\N{BLACK CIRCLE}" in line for line in table[1:4])
+    assert len(table) == 6, "the table, how sure it is, and that this judge was held against nobody"
     assert "\x1b" not in done.stdout
-    assert done.stderr == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("Next, to hold this judge against people, ") and ": main rate plan /" in line
+    told = score("responses.jsonl", "--verbose").stdout
+    assert told.startswith(done.stdout)
+    assert "judge length" in told
+    assert "run runs/responses-length-" in told
+    assert "Intervals cover the choice of prompts only" in told
 
 
 def test_a_long_name_and_a_single_prompt_do_not_break_the_table() -> None:
@@ -168,17 +173,17 @@ def test_json_holds_every_number_with_its_interval(write_responses: Write) -> No
 
 def test_the_same_command_judges_nothing_again(write_responses: Write) -> None:
     path = write_responses(30)
-    assert "30 judged in" in score(path).stdout
+    assert "30 judged in" in score(path, "-v").stdout
     before = {item: item.read_bytes() for item in Path("runs").rglob("*") if item.is_file()}
-    assert "nothing left to judge" in score(path).stdout
+    assert "nothing left to judge" in score(path, "-v").stdout
     assert {item: item.read_bytes() for item in Path("runs").rglob("*") if item.is_file()} == before
 
 
 def test_a_limit_is_continued_by_the_same_command_without_it(write_responses: Write) -> None:
     path = write_responses(30)
-    assert "10 judged in" in score(path, "--limit", 10).stdout
-    assert "20 judged in" in score(path).stdout
-    assert "nothing left" in score(path, "--limit", 5).stdout
+    assert "10 judged in" in score(path, "--limit", 10, "-v").stdout
+    assert "20 judged in" in score(path, "-v").stdout
+    assert "nothing left" in score(path, "--limit", 5, "-v").stdout
     assert "more than --limit 5: this run held the others already" in score(path, "--limit", 5).stdout
     score(path, "--out", "unbroken")
     (limited,) = Path("runs").iterdir()
@@ -189,7 +194,7 @@ def test_a_limit_is_continued_by_the_same_command_without_it(write_responses: Wr
 def test_another_seed_changes_the_intervals_and_asks_nothing(write_responses: Write) -> None:
     path = write_responses(60)
     first = json.loads(score(path, "--json").stdout)
-    done = score(path, "--seed", 1)
+    done = score(path, "--seed", 1, "-v")
     assert "nothing left to judge" in done.stdout
     second = json.loads(score(path, "--json", "--seed", 1).stdout)
     assert first["models"][0]["shares"]["Good"]["share"] == second["models"][0]["shares"]["Good"]["share"]
@@ -210,14 +215,6 @@ def test_an_unknown_judge_is_answered_with_a_guess(write_responses: Write) -> No
     done = run("score", write_responses(1), "--judge", "lenght")
     assert done.exit_code == 2
     assert "did you mean 'length'?" in done.stderr
-
-
-@pytest.mark.parametrize("command", [(), ("score",), ("import",)])
-def test_help_has_an_example(command: tuple[str, ...]) -> None:
-    done = run(*command, "--help")
-    assert done.exit_code == 0
-    assert "Example" in done.output
-    assert "empathy-judge " in done.output
 
 
 def test_version() -> None:

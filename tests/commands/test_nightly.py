@@ -120,18 +120,6 @@ def test_the_workflow_is_yaml_and_runs_the_command() -> None:
     assert {Path(name).suffix for name in kept["path"].split()} == {Path(defaults.history).suffix, ""}
 
 
-def test_the_dockerfile_copies_what_is_there_and_runs_the_command() -> None:
-    lines = (EXAMPLES / "Dockerfile").read_text().splitlines()
-    steps = [line.split(None, 1) for line in lines if line and not line.startswith("#")]
-    assert steps[0][0] == "FROM"
-    assert {name for name, _ in steps} <= {"FROM", "COPY", "RUN", "USER", "WORKDIR", "ENTRYPOINT", "CMD"}
-    words = {name: json.loads(rest) for name, rest in steps if name in ("ENTRYPOINT", "CMD")}
-    assert_is_our_command([*words["ENTRYPOINT"], *words["CMD"]])
-    installs = next(rest for name, rest in steps if name == "RUN" and "pip" in rest)
-    assert (ROOT / "requirements.lock").exists()
-    assert_extras_exist(installs)
-
-
 def assert_is_our_command(words: list[str]) -> None:
     assert Path(words[0]).name == "empathy-judge"
     command = cli.main.get_command(None, words[1])  # type: ignore[arg-type]

@@ -68,7 +68,7 @@ def tracing() -> Iterator[Trace]:
         threading.setprofile(None)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("judge", "most"), [("length", 14), ("classifier", 21)])
+@pytest.mark.parametrize(("judge", "most"), [("length", 21), ("classifier", 31)])
 def test_a_row_meets_few_modules(
     judge: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,7 @@ from data.crisis import PATTERNS, danger_said
 from data.files import read_toml
 from data.importers import import_source
 from data.records import Exchange, Turn, danger_in, judgment_of, unscored
-from data.tables import read_judgments, to_row, write_rows
+from data.tables import read_exchanges, read_judgments, to_row, write_rows
 
 DATA = Path(os.environ.get("EMPATHY_DATA", ROOT.parent / "shared" / "data"))
 EXCHANGE = Exchange(id="1", prompt="I want to die.", response="I'm here. Are you safe right now?")
@@ -133,14 +133,33 @@ def test_score_compare_and_the_summary_say_what_to_read(
     done = CliRunner().invoke(cli.main, ["score", "r.jsonl", "--judge", "length", "--out", "run"])
     assert done.exit_code == 0, done.output
     said = "8 responses answer somebody who may be in danger: ids a0, a3, a6, a9, bb0 and 3 more"
-    assert said in done.stdout
-    assert "read them, the judge cannot tell whether they are safe" in done.stdout
-    found = json.loads(Path("run/summary.json").read_text())["flagged"]
+    printed = " ".join(done.stdout.split())  # as it stands before lines are broken
+    assert said in printed
+    assert "read them, the judge cannot tell whether they are safe" in printed
+    assert "left out of the figures and listed in run/to-read.jsonl, for `rate plan`" in printed
+    summary = json.loads(Path("run/summary.json").read_text())
+    found = summary["flagged"]
     assert (found["count"], found["dangers"], len(found["ids"])) == (8, {"suicide": 8}, 8)
     compared = CliRunner().invoke(cli.main, ["compare", "run", "--json"])
     assert compared.exit_code == 0, compared.output
     assert json.loads(compared.stdout)["flagged"] == found
     assert any(said in note for note in json.loads(compared.stdout)["notes"])
+    safe = [row for row in rows if "die" not in row["prompt"]]
+    Path("safe.jsonl").write_text("".join(json.dumps(row) + "\n" for row in safe))
+    assert (
+        CliRunner().invoke(cli.main, ["score", "safe.jsonl", "--judge", "length", "--out", "safe"]).exit_code
+        == 0
+    )
+    assert summary["models"] == json.loads(Path("safe/summary.json").read_text())["models"]
+    assert not Path("safe/to-read.jsonl").exists()
+    listed = list(read_exchanges(Path("run/to-read.jsonl")))
+    assert [(item.id, item.prompt, item.extra) for item in listed] == [
+        (row["id"], row["prompt"], {"danger": "suicide"}) for row in rows if "die" in row["prompt"]
+    ]
+    planned = CliRunner().invoke(
+        cli.main, ["rate", "plan", "run/to-read.jsonl", "--people", "1", "--each", "8"]
+    )
+    assert planned.exit_code == 0, planned.output
 
 
 @pytest.mark.skipif(not DATA.exists(), reason="the public datasets are not here; name them in EMPATHY_DATA")

@@ -12,10 +12,12 @@ from repository import SHARED
 
 from data.errors import UserError
 from data.importers import SOURCES, import_source
-from data.importers.conversations import LISTENER, SPEAKER, exchange_of, parse_chat_log, parse_transcript
+from data.importers.conversations import exchange_of, parse_chat_log, parse_transcript
+from data.importers.dstc9 import PEOPLE
 from data.importers.intake import BadCell, Imported, SetAside
+from data.readers.whole_conversations import LISTENER, SPEAKER
 from data.records import LABELS, Turn
-from data.study import count_labels_by_model, read_study
+from data.studies.label_counts import count_labels_by_model, read_study
 from data.tables import read_exchanges, read_ratings, write_rows
 
 
@@ -387,6 +389,83 @@ def test_ieval_malformed_dialogues_are_reported_and_their_ratings_kept(
     assert (len(imported.exchanges), len(imported.ratings)) == (exchanges, ratings)
 
 
+def esconv_folder(path: Path) -> Path:
+    """One failed talk with stars, and one accepted talk inside its JSON string."""
+    lines = [
+        ("listener", "Hello.", None),
+        ("speaker", "I failed my exam.\n", None),
+        ("listener", "Oh.", None),
+        ("listener", "Which one?", None),
+        ("speaker", "Maths, after a year of work.", None),
+        ("listener", "That must hurt after so much work.", None),
+        ("speaker", "It does.", "4"),
+        ("speaker", "Very.", "5"),
+        ("listener", "I am here.", None),
+        ("speaker", "Thanks.", "9"),
+    ]
+    dialog = [
+        {"speaker": who, "annotation": {"feedback": stars} if stars else {}, "content": text}
+        for who, text, stars in lines
+    ]
+    about = {"emotion_type": "sadness", "situation": "Exams."}
+    failed = about | {"dialog": dialog, "survey_score": {"seeker": {"empathy": "2"}, "supporter": {}}}
+    turns = [{"text": "I lost my job.", "speaker": "usr"}, {"text": "I am sorry.", "speaker": "sys"}]
+    accepted = about | {"dialog": turns, "survey_score": {"seeker": {"empathy": "5", "relevance": "4"}}}
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "FailedESConv.json").write_text(json.dumps([failed, {"dialog": 7}]))
+    (path / "q-esconv.json").write_text(json.dumps([{"text": json.dumps(accepted)}, {"text": "[1]"}]))
+    return path
+
+
+def test_esconv_talks_and_the_turns_that_got_stars(tmp_path):
+    imported = import_source("esconv", esconv_folder(tmp_path))
+    assert list(by_id(imported)) == ["failed/0", "failed/0/turn-6", "accepted/0"]
+    starred = by_id(imported)["failed/0/turn-6"]
+    assert (starred.prompt, starred.response) == (
+        "Maths, after a year of work.",
+        "That must hurt after so much work.",
+    )
+    assert [turn.text for turn in starred.dialogue] == ["Hello.", "I failed my exam.", "Oh.\nWhich one?"]
+    # "Hello." follows nobody's words, but the stars are for it as well.
+    assert starred.extra == {"dialog_id": "failed/0", "file": "failed", "rated_replies": 3}
+    assert values(imported) == {
+        ("failed/0", "seeker-failed/0", "empathy"): 2.0,
+        ("failed/0/turn-6", "seeker-failed/0", "turn"): 4.0,
+        ("accepted/0", "seeker-accepted/0", "empathy"): 5.0,
+        ("accepted/0", "seeker-accepted/0", "relevance"): 4.0,
+    }
+    assert imported.set_aside == (
+        SetAside("FailedESConv.json:0", "feedback: 9 is not on the scale 1-5"),
+        SetAside("FailedESConv.json:0", "feedback: turn 7 rates no word of the listener"),
+        SetAside("FailedESConv.json:1", "dialog: not a list of turns"),
+        SetAside("q-esconv.json:1", "text: not an object written as JSON"),
+    )
+
+
+DSTC9 = {
+    "context": "Speaker: \nListener: Hi, I am Bo.\nSpeaker: I like rain.\nListener: Why?\nIt is wet.\n",
+    **dict.fromkeys(PEOPLE, 2),
+    "human (overall)": 3.5,
+    "consistent": 0.5,
+    "model": "chatbot2.json",
+    "openai_score": 0,
+}
+
+
+def test_dstc9_talks_have_no_empty_turn_and_one_scale(tmp_path):
+    rows = [DSTC9, DSTC9 | {"diverse": 4, "openai_score": ""}, DSTC9 | {"context": "Hi"}]
+    imported = import_source("dep", write_csv(tmp_path / "dstc9_dep_step2_eval.csv", rows))
+    assert list(by_id(imported)) == ["chatbot2/0", "chatbot2/1"]
+    exchange = imported.exchanges[0]
+    assert (exchange.prompt, exchange.response) == ("I like rain.", "Why?\nIt is wet.")
+    assert exchange.dialogue == (Turn(speaker=LISTENER, text="Hi, I am Bo."),)
+    scores = values(imported)
+    assert (scores["chatbot2/0", "crowd", "overall"], scores["chatbot2/0", "gpt", "overall"]) == (3.5, 1.0)
+    assert ("chatbot2/1", "gpt", "overall") not in scores
+    assert {exchange.model for exchange in imported.exchanges} == {"dstc9-chatbot2"}
+    assert [item.reason.split(":")[0] for item in imported.set_aside] == ["diverse", "context"]
+
+
 def test_an_empty_bot_turn_keeps_everyone_in_their_role():
     turns = parse_chat_log("- Hello\n- \n- Anyone?\n- Here.")
     exchange = exchange_of("x", turns, model="m", extra={})
@@ -457,6 +536,19 @@ def test_epitome_folder_has_one_dimension_a_file(tmp_path):
     assert [item.place for item in imported.set_aside] == ["mine.csv:2", "other.csv"]
 
 
+def test_epitome_sums_each_annotation_and_minds_no_white_space(tmp_path):
+    twice = [POSTS | {"level": 1}, POSTS | {"level": 2}]
+    spaced = POSTS | {"response_post": "Ouch.  Where? I know falls.", "level": 2}
+    write_csv(tmp_path / "emotional-reactions-reddit.csv", twice)
+    write_csv(tmp_path / "explorations-reddit.csv", [spaced, spaced | {"level": 0}])
+    write_csv(tmp_path / "interpretations-reddit.csv", [spaced | {"level": 0}])
+    imported = import_source("epitome", tmp_path)
+    assert [exchange.response for exchange in imported.exchanges] == [POSTS["response_post"]]
+    sums = {rating.rater: rating.rating for rating in imported.ratings if rating.dimension == "empathy"}
+    assert (sums, imported.set_aside) == ({"expert": 3.0}, ())
+    assert values(imported)["s1/a1", "expert-2", "emotional_reactions"] == 2.0
+
+
 def test_epitome_wide_file_has_all_dimensions(tmp_path):
     row = POSTS | {
         "level_explorations": 1,
@@ -501,7 +593,7 @@ def test_a_missing_path_is_named(tmp_path, source):
 
 def test_an_unknown_source_is_named_with_the_known_ones(tmp_path):
     with pytest.raises(
-        UserError, match="unknown source 'poems'; known: empathetic-exchanges, empathy-study,"
+        UserError, match="unknown source 'poems'; known: dep, empathetic-exchanges, empathy-study,"
     ):
         import_source("poems", tmp_path)
 
@@ -520,6 +612,7 @@ def test_what_is_imported_can_be_written_and_read_again(tmp_path):
             import_source("ieval", ieval_file(tmp_path)),
             import_source("empathy-study", write_csv(tmp_path / "dataset.csv", [study_row()])),
             import_source("judging-empathy", judging_folder(tmp_path / "judging")),
+            import_source("esconv", esconv_folder(tmp_path / "esconv")),
         )
     ):
         exchanges, ratings = tmp_path / f"exchanges{number}.jsonl", tmp_path / f"ratings{number}.jsonl"
@@ -597,7 +690,34 @@ def test_real_ieval_is_whole():
 
 def test_real_epitome_sample_is_whole():
     imported = import_source("epitome", real("judging-empathy") / "original_data" / "sample_epitome.csv")
-    assert (len(imported.exchanges), len(imported.ratings), imported.set_aside) == (50, 150, ())
+    assert (len(imported.exchanges), len(imported.ratings), imported.set_aside) == (50, 200, ())
+
+
+def test_real_epitome_is_whole():
+    imported = import_source("epitome", real("epitome"))
+    # 3,084 rows a file: 60 replies stand there twice, one three times.
+    assert (len(imported.exchanges), len(imported.ratings)) == (3023, 4 * 3084)
+    assert len({item.reason for item in imported.set_aside}) == 35
+
+
+def test_real_esconv_is_whole():
+    imported = import_source("esconv", real("esconv"))
+    rated = Counter((rating.id.split("/")[0], rating.dimension) for rating in imported.ratings)
+    assert len(imported.exchanges) == 196 + 467 + 976
+    assert (rated["failed", "empathy"], rated["accepted", "empathy"], rated["failed", "turn"]) == (
+        142,
+        428,
+        984,
+    )
+    # Of 987 stars three rate nothing, and eight only words before the seeker's first.
+    assert len(imported.set_aside) == 11
+
+
+def test_real_dstc9_is_whole():
+    imported = import_source("dep", real("dep"))
+    assert (len(imported.exchanges), len({exchange.model for exchange in imported.exchanges})) == (2016, 11)
+    counts = Counter((rating.rater, rating.dimension) for rating in imported.ratings)
+    assert (counts["crowd", "overall"], counts["gpt", "overall"], len(imported.set_aside)) == (2016, 1796, 1)
 
 
 def test_real_mental_align_accounts_for_every_score():

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from data.files import replacing
 from data.records import Exchange, judgment_of, unscored
 from data.runs import Run, ScorePlan, open_run, read_manifest, read_summary
 from data.tables import BadRow
+from reports.markdown import write_texts
 
 PLAN = ScorePlan(judge="test", version="1", rubric="r", input="i")
 EXCHANGES = [
@@ -216,3 +218,38 @@ def test_a_file_that_fails_half_way_leaves_the_old_one(tmp_path: Path) -> None:
         partial.write_text("half")
         raise Crash
     assert {item.name: item.read_text() for item in tmp_path.iterdir()} == {"a.txt": "old"}
+
+
+@pytest.mark.parametrize(
+    "name", ["lock", "journal.jsonl", "set_aside.jsonl", "judgments.jsonl", ".judgments.jsonl.partial"]
+)
+def test_a_link_put_into_a_run_folder_is_not_written_through(tmp_path: Path, name: str) -> None:
+    folder, other = tmp_path / "run", tmp_path / "other.txt"
+    with open_run(folder, PLAN):
+        pass  # a run that was begun
+    other.write_text("of somebody else")
+    (folder / name).unlink(missing_ok=True)
+    if name == "judgments.jsonl":
+        (folder / "journal.jsonl").unlink()  # it would become the journal
+    is_met_later = name.startswith((".", "set"))
+    if not is_met_later:
+        (folder / name).symlink_to(other)
+    with pytest.raises(OperationalError, match="is a link to another place"), open_run(folder, PLAN) as run:
+        if is_met_later:
+            (folder / name).symlink_to(other)
+        run.set_aside(BadRow(Path("r.jsonl"), 3, "response: missing", {}))
+        judge(run, EXCHANGES)
+        run.write_judgments()
+    assert other.read_text() == "of somebody else"
+
+
+@pytest.mark.parametrize("name", ["index.html", ".index.html.partial"])
+def test_a_link_put_into_a_site_is_not_written_through(tmp_path: Path, name: str) -> None:
+    folder, other = tmp_path / "site", tmp_path / "other.txt"
+    folder.mkdir()
+    other.write_text("of somebody else")
+    (folder / name).symlink_to(other)
+    with suppress(OperationalError):
+        write_texts({"index.html": "<p>ours"}, folder)
+        assert not (folder / "index.html").is_symlink(), "the link itself is replaced"
+    assert other.read_text() == "of somebody else"

@@ -1,7 +1,14 @@
 """Tables in and out: what is read, what is refused, and in which words."""
 
+import csv
+import io
 import json
+import re
+import tracemalloc
+from dataclasses import dataclass
+from itertools import chain, repeat
 from pathlib import Path
+from typing import Any, cast
 
 import pyarrow as arrow
 import pyarrow.parquet as parquet
@@ -11,7 +18,7 @@ from hypothesis import strategies as st
 
 from data.errors import OperationalError, UserError
 from data.records import Exchange, Rating, Turn
-from data.tables import BadRow, read_exchanges, read_ratings, to_json, write_rows
+from data.tables import BadRow, read_exchanges, read_ratings, read_rows, to_json, write_rows
 
 ROWS = [
     {"id": "a", "model": "m", "prompt": "I lost my job.", "response": "I'm so sorry.", "mood": "low"},
@@ -44,6 +51,96 @@ def test_a_dialogue_survives_every_format(tmp_path: Path) -> None:
     for suffix in (".jsonl", ".csv", ".parquet"):
         write_rows(tmp_path / f"d{suffix}", [exchange])
         assert list(read_exchanges(tmp_path / f"d{suffix}")) == [exchange]
+
+
+def test_no_cell_of_a_csv_is_a_formula_and_every_text_comes_back(tmp_path: Path) -> None:
+    texts = [
+        '=HYPERLINK("http://x")',
+        "- I hear you",
+        "@you",
+        "+1, so true",
+        "'@home",
+        "\t=1+1",
+        "\uff1d1",
+        "-5",
+    ]
+    rows = [{"id": str(n), "prompt": "p", "response": text, "=A1": text} for n, text in enumerate(texts)]
+    write_rows(tmp_path / "r.csv", rows)
+    with (tmp_path / "r.csv").open(encoding="utf-8", newline="") as stream:
+        cells = {cell for row in csv.reader(stream) for cell in row} - {"-5"}
+    assert not [cell for cell in cells if cell.lstrip()[:1] in {*"=+-@\t\r\n\uff1d"}]
+    read = list(read_exchanges(tmp_path / "r.csv"))
+    assert [item.response for item in read] == texts
+    assert [item.extra["=A1"] for item in read] == texts
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ('1, "x": 2', "the key 'x' stands twice in one object"),
+        ('{"y": 1, "y": 1}', "the key 'y' stands twice in one object"),
+        ("NaN", "NaN is no number"),
+        ("[-Infinity]", "-Infinity is no number"),
+        ("1e999", "a number is too large"),
+    ],
+)
+def test_json_of_a_file_is_read_as_strictly_as_that_of_a_request(
+    tmp_path: Path, value: str, says: str
+) -> None:
+    row = f'{{"prompt": "p", "response": "r", "x": {value}}}'
+    read, bad = collect(write(tmp_path / "r.jsonl", f'{{"prompt": "p", "response": "r"}}\n{row}\n'))
+    assert len(read) == 1
+    assert [(item.line, item.problem) for item in bad] == [(2, f"not JSON: {says}")]
+    for text in (f"[{row}]", row):
+        with pytest.raises(UserError, match=re.escape(says)):
+            collect(write(tmp_path / "r.json", text))
+
+
+class EndlessLine(io.RawIOBase):
+    """A row, then so many bytes without a line's end, then a row."""
+
+    def __init__(self, row: bytes, size: int) -> None:
+        self.parts = chain([row], repeat(b"x" * 65_536, size // 65_536), [b"\n", row])
+        self.held = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        part = self.held or next(self.parts, b"")
+        count = min(len(part), len(buffer))
+        buffer[:count], self.held = part[:count], part[count:]
+        return count
+
+
+@dataclass(frozen=True)
+class EndlessTable:
+    """A file with such a line, of which nothing lies on the disk."""
+
+    name: str
+    row: bytes
+
+    @property
+    def suffix(self) -> str:
+        return Path(self.name).suffix
+
+    def open(self, mode: str = "rb") -> io.BufferedReader:
+        return io.BufferedReader(EndlessLine(self.row, 256 << 20), 1 << 20)
+
+
+def test_a_line_without_an_end_is_never_in_memory() -> None:
+    rows: Any = EndlessTable("r.jsonl", b'{"prompt": "p", "response": "r"}\n')
+    bad: list[BadRow] = []
+    tracemalloc.start()
+    try:
+        read = list(read_rows(rows, on_bad=bad.append))
+        with pytest.raises(UserError, match="longer than 16 MB"):
+            list(read_rows(cast(Any, EndlessTable("r.csv", b"prompt,response\n")), on_bad=bad.append))
+        assert tracemalloc.get_traced_memory()[1] < 150 << 20
+    finally:
+        tracemalloc.stop()
+    assert [line for line, _ in read] == [1, 3]
+    assert [(item.line, item.problem[:17]) for item in bad] == [(2, "longer than 16 MB")]
 
 
 def test_a_row_without_id_or_model_gets_its_line_and_no_name(tmp_path: Path) -> None:
@@ -85,7 +182,11 @@ def test_bytes_that_are_not_utf8_are_said(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     path.write_bytes(b'{"prompt": "\xff", "response": "r"}\n')
     read, bad = collect(path)
-    assert (read, bad[0].line, bad[0].problem) == ([], 1, "not UTF-8 text")
+    assert (read, bad[0].line, bad[0].problem) == (
+        [],
+        1,
+        "not UTF-8 text; save the file as UTF-8",
+    )
 
 
 def test_an_open_quote_does_not_swallow_rows_in_silence(tmp_path: Path) -> None:
@@ -117,8 +218,8 @@ def test_parquet_with_nulls_and_numbers_for_ids(tmp_path: Path) -> None:
 
 
 def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
-    for name, said in (("none.jsonl", "no such file"), (".", "is a folder"), ("r.xlsx", "unknown kind")):
-        if name == "r.xlsx":
+    for name, said in (("none.jsonl", "no such file"), (".", "is a folder"), ("r.docx", "unknown kind")):
+        if name == "r.docx":
             write(tmp_path / name, "")
         with pytest.raises(UserError, match=said):
             list(read_exchanges(tmp_path / name))

@@ -8,6 +8,8 @@ from types import ModuleType
 import pytest
 from repository import ROOT
 
+from judge.base import load_judge
+
 DOCS = ROOT / "docs"
 
 
@@ -30,6 +32,12 @@ def test_examples_in_docstrings(fill: ModuleType) -> None:
     for module in (fill.console, fill.figures, fill.reference_tables):
         results = doctest.testmod(module)
         assert results.attempted and not results.failed
+
+
+def test_attacks_were_tried_on_the_judges_that_are_shipped(fill: ModuleType) -> None:
+    """Where this fails after a new training: see docs/filling/attack_tables.py."""
+    for judge, found in fill.attack_tables.measured().items():
+        assert (found["judge"], found["version"]) == (judge, load_judge(judge).version)
 
 
 def test_drawings_are_whole_and_can_be_heard(fill: ModuleType) -> None:

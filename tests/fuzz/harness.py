@@ -12,6 +12,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
 import read_answers as answers  # noqa: E402
+import read_any_shape as shapes  # noqa: E402
 import read_bodies as bodies  # noqa: E402
 import read_kept as kept  # noqa: E402
 import read_tables as tables  # noqa: E402
@@ -20,6 +21,8 @@ from door import Target, reads  # noqa: E402
 from data.errors import UserError  # noqa: E402
 
 CORPUS: Final = Path(__file__).parent / "corpus"
+
+ANY: Final = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 
 TARGETS: Final[dict[str, Target]] = {
     # tables
@@ -43,11 +46,26 @@ TARGETS: Final[dict[str, Target]] = {
     "epitome.csv": tables.import_as("epitome", "emotional-reactions-reddit.csv"),
     "mental-align.csv": tables.import_as("mental-align", "scores.csv"),
     "ieval.json": tables.import_as("ieval", "ieval_data.json"),
+    "esconv.json": tables.import_as("esconv", "FailedESConv.json"),
+    "dstc9.csv": tables.import_as("dep", "dstc9_dep_step2_eval.csv"),
     "judging-empathy.csv": tables.import_judging_empathy,
     "emotionbench.csv": tables.import_results("gpt-4-PANAS-testing.csv"),
     "emotionbench.json": tables.import_results("data.json"),
     "emotionbench.xlsx": tables.import_crowd,
     "questionnaires.json": reads("questionnaires.json", tables.read_questionnaire),
+    # files as other people and tools write them
+    **{f"any{suffix}": reads(f"any{suffix}", shapes.read_any) for suffix in ANY},
+    "any.xlsx": shapes.read_any_sheet,
+    "conversations.jsonl": reads("conversations.jsonl", shapes.read_conversations),
+    "conversations.json": reads("conversations.json", shapes.read_conversations),
+    "scripts.toml": reads("scripts.toml", shapes.read_scripts),
+    "rating-sheet.csv": reads("rating-sheet.csv", shapes.read_rating_sheet),
+    "rating-sheet.jsonl": reads("rating-sheet.jsonl", shapes.read_rating_sheet),
+    "rating-sheet.xlsx": shapes.read_rating_workbook,
+    "choices.csv": reads("choices.csv", shapes.read_pairs),
+    "choices.jsonl": reads("choices.jsonl", shapes.read_pairs),
+    "rating-words.txt": shapes.read_rating_words,
+    "chat-turns.json": shapes.read_chat,
     # settings
     "rubric.toml": reads("rubric.toml", tables.read_rubric),
     "judge.toml": reads("judge.toml", tables.read_judge),
@@ -70,6 +88,7 @@ TARGETS: Final[dict[str, Target]] = {
     "base-url": answers.read_url,
     "direct.txt": answers.read_text("direct"),
     "analytic.txt": answers.read_text("analytic"),
+    "label.txt": answers.read_text("label"),
     "completion.json": answers.read_completion,
     "decisions.json": answers.read_decision("decisions"),
     "systemone.json": answers.read_decision("systemone"),
@@ -81,6 +100,7 @@ TARGETS: Final[dict[str, Target]] = {
     "http-score.json": bodies.body("score"),
     "http-decisions.json": bodies.body("decisions"),
     "http-systemone.json": bodies.body("systemone"),
+    "http-chat.json": bodies.body("chat"),
 }
 
 
@@ -94,5 +114,6 @@ def try_input(name: str, data: bytes) -> bool:
 
 
 def corpus_of(name: str) -> list[bytes]:
-    """The seeds of a target, and the inputs that once broke it."""
-    return [path.read_bytes() for path in sorted((CORPUS / name).glob("*"))]
+    """The seeds of a target, the inputs that once broke it, and what tools wrote in such a format."""
+    tools = shapes.FIXTURES.rglob(f"*{name.removeprefix('any')}") if name.startswith("any.") else ()
+    return [path.read_bytes() for path in [*sorted((CORPUS / name).glob("*")), *sorted(tools)]]

@@ -1,6 +1,6 @@
 """Targets for the bodies of HTTP requests, read and answered as the server's routes do."""
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from door import Target
@@ -53,19 +53,39 @@ def _systemone(data: bytes) -> Any:
     return write_systemone(asked, _answer(read_questions(asked), asked.state, "state"), 0)
 
 
+def _chat(data: bytes) -> Any:
+    from server.app import find_exchange
+    from server.chat_completions import ChatRequest, read_chat, read_form, write_completion
+
+    asked = _read(data, ChatRequest)
+    exchange = find_exchange(partial(read_chat, asked))
+    form = read_form(asked, None if isinstance(exchange, Exception) else exchange)
+    return write_completion(asked, form, _judge(exchange), "length")
+
+
+def _judge(exchange: Any) -> Any:
+    from data.records import unscored
+    from server.served_judge import PROBE
+
+    if isinstance(exchange, Exception):
+        return unscored(PROBE, str(exchange))
+    return _service().served.ask(exchange)
+
+
 def _answer(questions: Any, given: Any, place: str) -> Any:
+    from server.app import find_exchange
     from server.questions import answer_question, check_questions
     from server.requests import read_input
 
     served = _service().served
     check_questions(questions, served)
-    judgment = served.ask(read_input(given, place=place))
+    judgment = _judge(find_exchange(partial(read_input, given, place=place)))
     return [answer_question(question, judgment, served) for question in questions]
 
 
 def body(route: str) -> Target:
     """A request is answered, or refused with a status and words that can be sent."""
-    answer = {"score": _score, "decisions": _decisions, "systemone": _systemone}[route]
+    answer = {"score": _score, "decisions": _decisions, "systemone": _systemone, "chat": _chat}[route]
 
     def target(data: bytes) -> None:
         from data.errors import UserError

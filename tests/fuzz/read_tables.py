@@ -101,13 +101,11 @@ def import_results(name: str) -> Target:
     return reads(name, lambda path: import_results(path).sheets)
 
 
-def import_crowd(data: bytes) -> None:
-    """The bytes as the sheet of a workbook: a changed archive would hardly ever open."""
-    from emotionbench.importer import import_results
-
+def workbook_parts() -> dict[str, str]:
+    """All of a workbook but its one sheet, which is to be `s.xml`."""
     office = f"{OPEN_XML}/officeDocument/2006/relationships"
     sheets = f"{OPEN_XML}/spreadsheetml/2006/main"
-    parts = {
+    return {
         "[Content_Types].xml": f'<Types xmlns="{OPEN_XML}/package/2006/content-types">'
         f'<Override PartName="/w.xml" ContentType="{WORKBOOK}"/></Types>',
         "_rels/.rels": _relation(f"{office}/officeDocument", "w.xml"),
@@ -115,12 +113,18 @@ def import_crowd(data: bytes) -> None:
         "w.xml": f'<workbook xmlns="{sheets}" xmlns:r="{office}"><sheets>'
         '<sheet name="Raw" sheetId="1" r:id="a"/></sheets></workbook>',
     }
+
+
+def import_crowd(data: bytes) -> None:
+    """The bytes as the sheet of a workbook: a changed archive would hardly ever open."""
+    from emotionbench.importer import import_results
+
     path = written(b"", "crowd.xlsx")
     if data.startswith(b"PK"):
         path.write_bytes(data)
     else:
         with ZipFile(path, "w") as archive:
-            for name, text in parts.items():
+            for name, text in workbook_parts().items():
                 archive.writestr(name, text)
             archive.writestr("s.xml", data)
     import_results(path)

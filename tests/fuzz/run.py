@@ -27,6 +27,7 @@ from mutate import mutate
 
 SLOW: Final = {  # a tenth of the inputs: each takes milliseconds
     "nights.sqlite", "emotionbench.xlsx", "journal.jsonl", "program.json", "judge.toml", "run.json",
+    "any.xlsx", "rating-sheet.xlsx",
 }  # fmt: skip
 LONGEST_INPUT: Final = 10  # seconds; what takes longer hangs
 MOST_CRASHES: Final = 5  # kept of a target; one place breaks in many ways

@@ -40,11 +40,11 @@ LABELS = ("Bad", "Okay", "Good")
 # What differs from one run to the next though nothing has changed, and what stands in its place.
 VARYING = (
     (re.compile(r'("wall_seconds": )[\d.e+-]+'), r"\g<1>1.5"),
-    (
-        re.compile(r'("bytes": )\d+'),
-        r"\g<1>1",
-    ),  # of a dashboard, which brings the plotly.js that is installed
-    (re.compile(r"about .* to go for .*\n"), ""),  # said on slow machines only
+    (re.compile(r'("(?:runtime|machine)": )"[^"]*"'), r'\g<1>"<here>"'),
+    # Of a dashboard, which brings the plotly.js that is installed.
+    (re.compile(r'("bytes": )\d+'), r"\g<1>1"),
+    # Said on slow machines only: a forecast, how far a run is, and what is under way.
+    (re.compile(r"about .* to go for .*\n|^[a-z]+ [\d,]+ of [\d,]+\n|^[a-z][a-z ]* \.\.\.\n", re.M), ""),
     (re.compile(r"(judged in )[\d.,]+( s)\b"), r"\g<1>1.5\g<2>"),
 )
 LONG = re.compile(r"-?\d+\.\d{12,}(?:e[+-]?\d+)?")  # a number in full, whose last digits differ by machine
@@ -295,7 +295,7 @@ def prepare() -> None:
 def walk_score(walk: Walk) -> None:
     judge, samples = ("--judge", walk.judge), "samples/responses.jsonl"
     walk.run("score/samples", "score", samples, *judge)
-    walk.run("score/samples-again", "score", samples, *judge)
+    walk.run("score/samples-again", "score", samples, *judge, "--verbose")
     walk.run("score/samples-json", "score", samples, *judge, "--json")
     walk.run(
         "score/explain",
@@ -326,7 +326,7 @@ def walk_score(walk: Walk) -> None:
 def walk_calibrate(walk: Walk) -> None:
     texts = ("--exchanges", "made.jsonl")
     names = ("calibration.json", "report.json", "report.md", "report.html")
-    walk.run("calibrate/made", "calibrate", "runs/made", "made-ratings.jsonl", *texts, "--out", "fit")
+    walk.run("calibrate/made", "calibrate", "runs/made", "made-ratings.jsonl", *texts, "--out", "fit", "-v")
     walk.keep("calibrate/made", *(f"fit/{name}" for name in names))
     walk.run(
         *("calibrate/samples", "calibrate", "runs/samples", "sample-ratings.jsonl"),

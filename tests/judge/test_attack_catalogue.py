@@ -12,9 +12,21 @@ import pytest
 from data.errors import UserError
 from data.records import Exchange
 from judge.llm.fencing import HIDDEN, clean
-from judge.robustness.attacks import ATTACKS, DISGUISES, Attack, dress_up, halve, read_attacks
+from judge.robustness.attacks import (
+    ATTACKS,
+    DISGUISES,
+    SECOND_ATTACKS,
+    TEST_FAMILIES,
+    Attack,
+    dress_up,
+    halve,
+    read_attacks,
+)
+from judge.robustness.replies import read_replies
 
 CATALOGUE = read_attacks()
+SECOND = read_attacks(SECOND_ATTACKS)
+REPLIES = [reply.exchange(reply.stages()[0]) for reply in read_replies("test")[::6]]
 REPLY = Exchange(id="1", prompt="My dog died.", response="It was a dog. Get over it, Sam.")
 SMALL = """
 [family]
@@ -22,34 +34,38 @@ kind = "is kind"
 [attack.one]
 family = "kind"
 template = "{reply} Sorry."
-[[reply]]
-prompt = "sad-1"
-kind = "curt"
-text = "A dog."
 """
 
 
-def test_there_are_enough_attacks_replies_and_kinds_of_both() -> None:
+def test_there_are_enough_attacks_of_every_family_and_families_that_no_training_meets() -> None:
     families = Counter(attack.family for attack in CATALOGUE.attacks)
-    assert len(CATALOGUE.attacks) >= 80 and len(CATALOGUE.replies) >= 40
+    assert len(CATALOGUE.attacks) >= 150
     assert set(families) == set(CATALOGUE.families) and len(families) >= 20
     assert min(families.values()) >= 5
-    kinds = Counter(str(reply.extra["kind"]) for reply in CATALOGUE.replies)
-    assert len(kinds) >= 8 and min(kinds.values()) >= 5
+    assert set(families) > TEST_FAMILIES and len(TEST_FAMILIES) >= 5
+    assert {attack.family for attack in CATALOGUE.attacks if attack.is_unmet} == TEST_FAMILIES
 
 
-def test_no_attack_and_no_reply_stands_there_twice() -> None:
-    told = [(attack.template, attack.text, attack.disguise) for attack in CATALOGUE.attacks]
+def test_no_attack_stands_there_twice() -> None:
+    told = [(item.template, item.text, item.disguise) for item in (*CATALOGUE.attacks, *SECOND.attacks)]
     assert len(set(told)) == len(told)
-    assert len({reply.content_digest for reply in CATALOGUE.replies}) == len(CATALOGUE.replies)
-    assert len({reply.id for reply in CATALOGUE.replies}) == len(CATALOGUE.replies)
+
+
+def test_no_training_meets_a_form_of_the_second_round() -> None:
+    assert all(attack.is_unmet for attack in SECOND.attacks)
+    assert not set(SECOND.families) & set(CATALOGUE.families)
+
+
+def test_a_reply_can_be_read_in_nearly_every_attack() -> None:
+    unreadable = [attack.name for attack in CATALOGUE.attacks if not attack.is_readable]
+    assert unreadable == ["reply in rot13", "reply in base64"]
 
 
 def test_every_attack_changes_every_reply_and_nothing_else() -> None:
     offenders = {
         attack.name
-        for attack in CATALOGUE.attacks
-        for reply in CATALOGUE.replies
+        for attack in (*CATALOGUE.attacks, *SECOND.attacks)
+        for reply in REPLIES
         if (dressed := dress_up(attack, reply)).response == reply.response
         or not dressed.response.strip()
         or len(dressed.response) >= 6000
@@ -60,7 +76,7 @@ def test_every_attack_changes_every_reply_and_nothing_else() -> None:
 
 
 def test_the_whole_reply_stays_in_it_as_it_was_or_disguised() -> None:
-    reply = CATALOGUE.replies[0]
+    reply = REPLIES[0]
     start, rest = halve(reply.response)
     offenders = []
     for attack in CATALOGUE.attacks:
@@ -101,8 +117,8 @@ def test_another_catalogue_is_read(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(SMALL, encoding="utf-8")
     found = read_attacks(path)
-    assert [dress_up(found.attacks[0], reply).response for reply in found.replies] == ["A dog. Sorry."]
-    assert found.replies[0].emotion == "sad"
+    assert dress_up(found.attacks[0], REPLY).response == f"{REPLY.response} Sorry."
+    assert found.families == {"kind": "is kind"}
 
 
 @pytest.mark.parametrize(
@@ -112,11 +128,9 @@ def test_another_catalogue_is_read(tmp_path: Path) -> None:
         ("{reply}", "{replies}", "one: template: the reply is not in it"),
         ("{reply}", "{reply} {text}", "one: text: give one where"),
         ("{reply}", "{disguised}", "one: disguise: missing"),
-        ("[[reply]]", 'disguise = "base64"\n[[reply]]', "one: disguise: the template has neither"),
-        ("[[reply]]", 'disguise = "hat"\n[[reply]]', "one: disguise: unknown 'hat'; known: base64"),
-        ("[[reply]]", "much = 1\n[[reply]]", "one: much: unexpected keyword"),
-        ("sad-1", "sad-99", "reply 1: prompt: 'sad-99' is not in"),
-        ('kind = "curt"\n', "", "reply 1: kind: "),
+        ("Sorry.", 'Sorry."\ndisguise = "base64', "one: disguise: the template has neither"),
+        ("Sorry.", 'Sorry."\ndisguise = "hat', "one: disguise: unknown 'hat'; known: base64"),
+        ("Sorry.", 'Sorry."\nmuch = "1', "one: much: unexpected keyword"),
         ("[attack.one]", "[attacks.one]", "attacks: unknown"),
         ('[family]\nkind = "is kind"\n', "", "give a table"),
         ("[family]", "[family", "not TOML"),

@@ -63,7 +63,7 @@ def test_submitted_then_collected_as_if_asked_directly(
     path = write_responses(40)
     write_judge(server, kind)
     first = score(path, "--batch", "--out", "run")
-    assert first.exit_code == 3 and not first.stderr
+    assert first.exit_code == 3 and "\nNext, in an hour or more: " in first.stderr
     assert first.stdout == "submitted: 0 of 39 requests done; the same command collects them\n"
     assert not Path("run/manifest.json").exists()
     again = score(path, "--batch", "--out", "run", "--json")

@@ -123,14 +123,14 @@ def test_a_run_says_what_was_saved_and_says_it_again(write_responses: Write) -> 
     with ScriptedServer(answer) as server:
         write_second(server)
         judge = write_cascade(ask_below=border)
-        done = score(path, "--judge", judge, "--out", "run")
+        done = score(path, "--judge", judge, "--out", "run", "-v")
         assert done.exit_code == 0, done.output
         assert len(server.calls) == asked
     saved = 210 - asked
     part = f"{100 * saved / 210:.0f} % of calls"
     line = f"asked asked for {asked} of 210: saved {part}, about USD {saved / 1e4:.4f}"
     assert line in done.stdout
-    again = score(path, "--judge", judge, "--out", "run")
+    again = score(path, "--judge", judge, "--out", "run", "-v")
     assert line in again.stdout and "nothing left to judge" in again.stdout
     assert json.loads(Path("run/summary.json").read_text())["report"] == [line]
 

@@ -7,16 +7,23 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import date
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from repository import ROOT
 
+from calibration.artifact import find_calibration
 from data.errors import UserError
 from data.records import LABELS, Exchange
-from judge.classifier.judge import WEIGHTS, ClassifierJudge
+from judge.base import load_judge
+from judge.classifier import graphics_card
+from judge.classifier import judge as classifier
+from judge.classifier.judge import ClassifierJudge, version_of
+from judge.classifier.preprocessing import RESPONSE_TOKENS
 
+SHIPPED = ClassifierJudge.shipped
 SAMPLES = ROOT / "data" / "samples"
 WARM, PLAIN, CURT = "demo-warm", "demo-plain", "demo-curt"
 
@@ -24,7 +31,7 @@ WARM, PLAIN, CURT = "demo-warm", "demo-plain", "demo-curt"
 # What the shipped judge answers.
 
 
-EXTREMES = ["x", "😀" * 50, "\ud83d", "\x00", "对不起", "Sorry. " * 14_000, "a" * 100_000, "." * 99_999 + "x"]
+EXTREMES = ["x", "\ud83d x", "\x00x", "Sorry. " * 14_000, "a" * 100_000, "x" + "." * 99_999]
 
 
 @pytest.mark.parametrize("response", EXTREMES, ids=lambda text: ascii(text[:8]))
@@ -76,10 +83,10 @@ def test_scoring_loads_neither_torch_nor_transformers() -> None:
 
 
 def test_the_shipped_files_are_small_and_those_on_their_card() -> None:
-    card = json.loads((WEIGHTS / "card.json").read_text(encoding="utf-8"))
+    card = json.loads((SHIPPED / "card.json").read_text(encoding="utf-8"))
     for name, stated in card["files"].items():
-        assert sha256((WEIGHTS / name).read_bytes()).hexdigest() == stated
-    assert sum(path.stat().st_size for path in WEIGHTS.iterdir()) <= 30e6
+        assert sha256((SHIPPED / name).read_bytes()).hexdigest() == stated
+    assert sum(path.stat().st_size for path in SHIPPED.iterdir()) <= 70e6
     assert "CC BY-NC" in card["licence"]
     assert "On a model it has not met" in card["caveat"]
     assert {"raters-apart", "model-apart"} <= set(card["evidence"])
@@ -88,7 +95,7 @@ def test_the_shipped_files_are_small_and_those_on_their_card() -> None:
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
     """A judge's files, to be spoilt."""
-    return Path(shutil.copytree(WEIGHTS, tmp_path / "judge"))
+    return Path(shutil.copytree(SHIPPED, tmp_path / "judge"))
 
 
 def flip(path: Path) -> None:
@@ -129,29 +136,61 @@ def test_a_damaged_judge_is_refused(copied: Path, case: str) -> None:
         ClassifierJudge(weights=str(copied))
 
 
+def test_another_runtime_is_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = version_of("weights")
+    for runtime, is_same in (("1.31.0", True), ("1.31.9", True), ("1.32.0", False), ("2.31.0", False)):
+        monkeypatch.setattr(classifier, "version_of_package", lambda name, runtime=runtime: runtime)
+        assert (version_of("weights") == here) is is_same
+
+
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no trained judge here"):
         ClassifierJudge(weights=str(tmp_path / "none"))
 
 
 def test_the_shipped_model_says_nothing_of_the_machine_that_made_it() -> None:
-    assert b"site-packages" not in (WEIGHTS / "model.onnx").read_bytes()
+    assert b"site-packages" not in (SHIPPED / "model.onnx").read_bytes()
 
 
 def test_a_response_longer_than_what_is_read_is_said_to_be() -> None:
     judge = ClassifierJudge()
     short = Exchange(id="1", prompt="I lost my job.", response="That is hard. I am here for you.")
-    things = ("desk", "team", "plans", "mornings", "coffee", "jokes", "office", "lunches", "friends", "money")
-    kind = " ".join(
-        f"I can see how much you must miss the {thing}, and I am here for you." for thing in things
-    )
-    long = Exchange(id="2", prompt=short.prompt, response=kind)
-    spoilt = Exchange(id="3", prompt=short.prompt, response=f"{kind} Nobody cares. Grow up and stop whining.")
+    verbs = ("miss", "remember", "love", "need", "know", "trust", "thank", "hear", "see", "follow")
+    people = ("friends", "family", "team", "neighbours", "children", "parents", "mentors", "doctor", "boss")
+    told = [f"I am sure that you {verb} your {one}." for verb in verbs for one in people]
+    long = replace(short, response=" ".join(told))
     assert judge.judge(short).rationale is None
-    assert (
-        judge.judge(long).rationale == "longer than 160 tokens: judged by its start, no later part being Bad"
-    )
-    assert judge.judge(spoilt).rationale == "longer than 160 tokens: judged by its worst part"
-    assert (judge.judge(long).label != "Bad", judge.judge(spoilt).label) == (True, "Bad")
+    assert judge.judge(long).rationale == f"longer than {RESPONSE_TOKENS} tokens: only its start was read"
     again = Exchange(id="4", prompt=short.prompt, response=" ".join([short.response] * 40))
     assert judge.judge(again).probabilities == judge.judge(short).probabilities, "said again adds nothing"
+
+
+# Which device it runs on.
+
+
+def test_a_card_that_cannot_be_had_is_said_once_and_the_cpu_judges(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    quiet = [ClassifierJudge(device=device) for device in ("", "auto", "cpu")]
+    assert capsys.readouterr().err == ""
+    graphics_card._say_once.cache_clear()
+    judge, _ = ClassifierJudge(device="cuda"), ClassifierJudge(device="cuda")
+    said = capsys.readouterr().err
+    assert said.startswith("No graphics card is used: ") and said.count("The CPU judges instead") == 1
+    assert {item.version for item in quiet} == {judge.version} and judge.in_bulk is None
+    with pytest.raises(UserError, match="device: one of auto, cpu, cuda expected, not 'gpu'"):
+        ClassifierJudge(device="gpu")
+
+
+def test_on_a_card_the_version_is_another_and_the_calibration_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(graphics_card, "version_of_package", lambda name: "2.11.0+cu130")
+    there = load_judge("classifier-large")
+    token = graphics_card.DEVICE.set(graphics_card.ELSEWHERE)
+    try:
+        judge = load_judge("classifier-large")
+    finally:
+        graphics_card.DEVICE.reset(token)
+    assert judge.version == f"{there.version}+cuda-torch2.11"
+    assert find_calibration(judge, None, today=date(2026, 11, 16)).calibration is not None

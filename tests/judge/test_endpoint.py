@@ -2,17 +2,22 @@
 
 import json
 import logging
+import socket
 import threading
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 from servers import Answer, Call, Script, ScriptedServer, answer_chat
 
 from data.errors import BudgetSpent, OperationalError, UserError
+from judge.llm import limits
 from judge.llm.endpoint import GIVE_UP_AFTER, CallFailed, Endpoint, Reply
+from judge.llm.keys import HIDDEN
 from judge.llm.limits import Budget, Concurrency, Pace
 
 SECRET = "sk-test-7f3a9c1e5b2d8f60"
@@ -96,6 +101,43 @@ def test_a_call_sends_its_body_and_key_and_counts_what_it_took(ask: Any) -> None
     assert call.headers["authorization"] == f"Bearer {SECRET}"
     assert endpoint.budget.spent == pytest.approx(0.025)
     assert endpoint.calls == 1
+
+
+def test_prices_we_do_not_list_are_read_from_litellms_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As data: importing that package would take seconds and ask the network, so here it fails."""
+    one = {"input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6, "mode": "chat"}
+    table = {
+        "exotic-1": one | {"cache_read_input_token_cost": 1e-7},
+        "gpt-4o-2024-05-13": one | {"input_cost_per_token": 5e-6},
+        "together_ai/org/big": one,
+        "typesafe/decider": one | {"output_cost_per_token": 0.0, "mode": "evaluation"},
+        "exotic-2": one | {"input_cost_per_token_decisions": 3e-6, "output_cost_per_token_decisions": 0.0},
+        "free": one | {"input_cost_per_token": 0.0, "output_cost_per_token": 0.0},
+        "odd": {"input_cost_per_token": "a lot"},
+        "none": 7,
+    }
+    package = tmp_path / "litellm"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise RuntimeError")
+    (package / limits.LITELLM_PRICES).write_text(json.dumps(table))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(limits, "_read_litellm_prices", limits._read_litellm_prices.__wrapped__)
+    find = limits.find_prices
+    assert find("exotic-1") == limits.Prices(input=1.0, output=2.0, cached=0.1)
+    assert find("gateway/exotic-1-2026-01-01") == find("exotic-1")
+    assert find("gpt-4o-2024-05-13") == limits.Prices(input=5.0, output=2.0)
+    assert find("gpt-4o") == limits.Prices(input=2.5, output=10.0, cached=1.25), "our own list comes first"
+    assert find("org/big", base_url="https://api.together.xyz/v1") == limits.Prices(input=1.0, output=2.0)
+    assert find("org/big", base_url="http://127.0.0.1:8000/v1") is None, "another provider's price is none"
+    assert find("decider", kind="decision", base_url="https://api.typesafe.ai/v1") == limits.Prices(
+        input=1.0, output=0.0
+    )
+    assert find("exotic-2", kind="decision") == limits.Prices(input=3.0, output=0.0)
+    assert [find(name) for name in ("free", "odd", "none", "unknown")] == [None] * 4
+    (package / limits.LITELLM_PRICES).write_text("[")
+    assert find("exotic-1") is None
 
 
 def test_without_a_price_no_cost_is_made_up(ask: Any) -> None:
@@ -215,6 +257,20 @@ def test_a_storm_of_429_is_sat_out_by_all_threads(ask: Any, clock: Clock) -> Non
     assert len(server.calls) < 50 + 30, "while the server asks for quiet, nobody knocks"
 
 
+def test_a_server_cannot_have_us_wait_without_end(ask: Any, clock: Clock) -> None:
+    """It answers each call at last, after it has asked for an hour four times."""
+
+    def script(call: Call) -> Answer:
+        hour = Answer(status=429, headers={"Retry-After": "3600"}, body="later")
+        return answer_chat(call) if call.number % 5 == 4 else hour
+
+    _, endpoint = ask(script)
+    with pytest.raises(OperationalError, match=r"asked us to wait for more than .* in all"):
+        for _ in range(1000):
+            endpoint.post("/x", BODY)
+    assert clock.now < 1200
+
+
 @pytest.mark.parametrize(
     ("failure", "reason"),
     [
@@ -273,7 +329,7 @@ def test_a_status_inside_a_good_answer_counts(ask: Any) -> None:
         (Answer(body=""), "not JSON: an empty answer"),
         (Answer(body="[1, 2]"), "not JSON: [1, 2]"),
         (Answer(body="[" * 100_000), "not JSON: " + "[" * 156 + " ..."),
-        (Answer(body=b"\xff\xfe\x00"), "not JSON: \ufffd\ufffd\x00"),
+        (Answer(body=b"\xff\xfe\x00"), "not JSON: \ufffd\ufffd\ufffd"),
         (Answer(body="x" * (9 << 20)), "answer larger than 8 MB"),
         (Answer(raw=b"SSH-2.0-OpenSSH_9.6\r\n\r\n"), "not HTTP"),
     ],
@@ -429,6 +485,61 @@ def test_a_quoted_part_of_a_key_is_hidden(ask: Any) -> None:
     with pytest.raises(OperationalError, match=r"provided: \[key\] You can find it") as caught:
         endpoint.post("/x", BODY)
     assert "8f60" not in str(caught.value)
+
+
+def test_a_key_is_hidden_however_it_is_written(ask: Any) -> None:
+    header = f"Bearer {SECRET}"
+    written = [
+        *(
+            SECRET.upper(),
+            SECRET[::-1],
+            SECRET.encode().hex(),
+            SECRET.encode().hex().upper(),
+            SECRET[::-1].upper(),
+        ),
+        *(b64encode(f"{before}{header}".encode()).decode() for before in ("", "x", "xy", "Authorization: ")),
+        *(urlsafe_b64encode(f"{before}{SECRET}".encode()).decode() for before in ("", "x", "xy")),
+    ]
+    for status in (200, 400):
+        _, endpoint = ask(
+            lambda call, status=status: Answer(status=status, body={"error": written}), retries=0
+        )
+        try:
+            said = str(endpoint.post("/x", BODY))
+        except CallFailed as failure:
+            said = everything_said(failure)
+        assert HIDDEN in said
+        for form in written:
+            assert form[-16:-4] not in said, form
+    _, endpoint = ask(lambda call: Answer(body={"text": "Good, as 736b would be"}))
+    assert endpoint.post("/x", BODY).body["text"] == "Good, as 736b would be"
+
+
+def test_a_key_goes_over_plain_http_to_this_machine_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_KEY", SECRET)
+    asked: list[Any] = []
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *words, **_: asked.append(words) or [])
+    for host in ("judge.example", "10.0.0.7", "127.0.0.1.example"):
+        endpoint = Endpoint(base_url=f"http://{host}/v1", model="m", key_env="TEST_KEY")
+        with pytest.raises(UserError, match="would be sent for all to read; use https"):
+            endpoint.post("/x", BODY)
+    assert asked == [], "not even the name was looked up"
+
+
+def test_who_is_asked_with_which_key_is_said_once_before_the_first_call(
+    ask: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said_before: list[str] = []
+
+    def script(call: Call) -> Answer:
+        said_before.append(capsys.readouterr().err)
+        return answer_chat(call)
+
+    server, endpoint = ask(script)
+    for _ in range(2):
+        endpoint.post("/x", BODY)
+    host = server.base_url.split("/")[2]
+    assert said_before == [f"asking {host} with the key in TEST_KEY\n", ""]
 
 
 def test_the_key_does_not_follow_a_redirect(ask: Any) -> None:
@@ -624,6 +735,16 @@ def test_calls_that_cost_more_than_guessed_are_guessed_higher_from_then_on(ask: 
     with pytest.raises(BudgetSpent):
         endpoint.post("/x", BODY)
     assert endpoint.budget.spent == pytest.approx(0.4)
+
+
+def test_a_server_that_says_it_took_nothing_is_not_believed(ask: Any) -> None:
+    usage = {"prompt_tokens": 0, "completion_tokens": 0}
+    server, endpoint = ask(lambda call: Answer(body={"usage": usage}), prices=PRICES, max_cost=0.1)
+    with pytest.raises(BudgetSpent):
+        for _ in range(100):
+            endpoint.post("/x", BODY)
+    assert 1 < len(server.calls) < 30
+    assert 0.05 < endpoint.budget.spent <= 0.1
 
 
 def test_several_endpoints_may_share_a_budget(ask: Any) -> None:

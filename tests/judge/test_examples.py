@@ -1,25 +1,26 @@
-"""Training examples: ratings that meet their exchanges, and the ones that are made."""
+"""What a classifier learns from: ratings that meet their exchanges, other sets' items, and texts cut anew."""
 
 import random
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
 from data.errors import UserError
+from data.importers.rated_sets import RatedItem
 from data.records import Exchange, Rating
 from judge.classifier.examples import (
-    DISMISSALS,
-    DISMISSED,
-    MISMATCHED,
-    STOCK_SYMPATHY,
-    SYMPATHY,
-    Example,
+    KIND_TARGET,
+    UNHEARD_TARGET,
+    UNKIND_TARGETS,
     cut_pieces,
     join_ratings,
-    make_dismissals,
-    make_mismatched,
-    soften,
+    lessons_of_catalogue,
+    lessons_of_sets,
+    mix_replies,
+    shuffle_replies,
 )
+from judge.robustness.replies import UNKIND, read_replies
 
 EXCHANGES = [
     Exchange(id="a", prompt="p", response="x", model="m", extra={"dialog_id": 7, "batch": 3}),
@@ -64,63 +65,71 @@ def test_ratings_that_cannot_be_learnt_from_are_refused(rating: Rating, said: st
         join_ratings(EXCHANGES, [rating])
 
 
-def test_a_mismatched_reply_is_the_same_models_under_another_group(examples: list[Example]) -> None:
-    # Replies that tell who wrote them and where.
-    examples = [replace(e, exchange=replace(e.exchange, response=e.exchange.id)) for e in examples]
-    wrote = {e.exchange.response: (e.exchange.model, e.group) for e in examples}
-    group_of = {e.exchange.prompt: e.group for e in examples}
-    made = make_mismatched(examples, 300, random.Random(0))
-    assert len(made) == 300
-    for example in made:
-        model, group = wrote[example.exchange.response]
-        assert model == example.exchange.model
-        assert group != group_of[example.exchange.prompt]
-        assert (example.target, example.rater, example.group) == (MISMATCHED, "", "")
+def rated(name: str, number: int, rating: float, *, rater: str | None = None, replies: int = 1) -> RatedItem:
+    talk = tuple(Exchange(id=f"{name}-{number}#{n}", prompt="p", response=f"r{n}") for n in range(replies))
+    return RatedItem(name, talk, rating, rater, "bot", str(number))
 
 
-def test_where_no_reply_can_be_mismatched_none_is(examples: list[Example]) -> None:
-    group = examples[0].group
-    one_group = [example for example in examples if example.group == group]
-    assert make_mismatched(one_group, 10, random.Random(0)) == []
-    # A model with one group is passed over; the others are not.
-    lone = next(e for e in examples if e.exchange.model == "ada")
-    mixed = [lone, *(e for e in examples if e.exchange.model == "cyd")]
-    assert {e.exchange.model for e in make_mismatched(mixed, 20, random.Random(0))} == {"cyd"}
+def test_a_sets_ratings_are_learnt_in_its_own_standard_deviations() -> None:
+    items = [rated("epitome", n, rating) for n, rating in enumerate((0, 0, 6, 6))]
+    items += [rated("dstc9", 9, 4.0), rated("ieval", 8, 1.0)]
+    lessons = lessons_of_sets(items, {"epitome": 0.5, "dstc9": 0.3}, replies=2, chance=random.Random(0))
+    assert [(lesson.set, lesson.value, lesson.weight) for lesson in lessons] == [
+        *(("epitome", value, 0.5) for value in (-1.0, -1.0, 1.0, 1.0)),
+        ("dstc9", 0.0, 0.3),  # one item alone tells nothing
+    ], "a set without a weight is not learnt from"
+    assert not any(lesson.rater for lesson in lessons), "severity is of the study's raters"
 
 
-def test_dismissals_stand_under_real_prompts_a_third_with_stock_sympathy(examples: list[Example]) -> None:
-    lines = [line for line in DISMISSALS.read_text(encoding="utf-8").splitlines() if line]
-    prompts = {e.exchange.prompt for e in examples}
-    made = make_dismissals(examples, 90, random.Random(0))
-    plain = [e for e in made if e.target == DISMISSED]
-    dressed = [e for e in made if e.target == STOCK_SYMPATHY]
-    assert (len(plain), len(dressed)) == (60, 30)
-    assert all(e.exchange.response in lines for e in plain)
-    for example in dressed:
-        response = example.exchange.response
-        assert any(phrase in response for phrase in SYMPATHY)
-        assert any(line in response for line in lines)
-    assert all(e.exchange.prompt in prompts and not e.rater for e in made)
+def test_a_raters_own_level_is_taken_out_where_one_rated_several() -> None:
+    """Two people order the same four bots alike, one of them two points lower; a third rated two only."""
+    mild = [rated("ieval", n, 2.0 + n, rater="mild") for n in range(4)]
+    harsh = [rated("ieval", 4 + n, 0.0 + n, rater="harsh") for n in range(4)]
+    few = [rated("ieval", 8 + n, 5.0, rater="few") for n in range(2)]
+    chance, items = random.Random(0), [*mild, *harsh, *few]
+    values = [lesson.value for lesson in lessons_of_sets(items, {"ieval": 1.0}, replies=1, chance=chance)]
+    assert values[:4] == pytest.approx(values[4:8])
+    assert values[:4] == sorted(values[:4])
+    assert sum(values[:4]) == pytest.approx(0)
+    assert values[8] == values[9] > values[3], "two ratings do not tell a person's level: they stay as given"
 
 
-@pytest.mark.parametrize("target", [MISMATCHED, DISMISSED, STOCK_SYMPATHY])
-def test_what_made_examples_teach_are_probabilities(target: tuple[float, ...]) -> None:
-    assert sum(target) == pytest.approx(1)
-    assert list(target) == sorted(target, reverse=True), "Bad is likeliest, Good least likely"
+def test_of_a_conversation_some_replies_are_drawn_anew_each_epoch() -> None:
+    chance, items = random.Random(0), [rated("esconv", 0, 1.0, replies=6), rated("esconv", 1, 2.0, replies=1)]
+    epochs = [lessons_of_sets(items, {"esconv": 1.0}, replies=2, chance=chance) for _ in range(60)]
+    drawn = Counter(exchange.id for epoch in epochs for exchange in epoch[0].exchanges)
+    assert all([len(lesson.exchanges) for lesson in epoch] == [2, 1] for epoch in epochs)
+    assert all(epoch[0].exchanges[0] != epoch[0].exchanges[1] for epoch in epochs)
+    assert set(drawn) == {reply.id for reply in items[0].exchanges}
+    assert max(drawn.values()) < 2 * min(drawn.values()), "each as often as another"
 
 
-def test_softened_targets_lie_between_the_rating_and_the_teacher() -> None:
-    joined = join_ratings(EXCHANGES, [rate("a", 3), rate("b", 1)])
-    taught = {EXCHANGES[0].content_digest: (0.2, 0.4, 0.4)}
-    softened = soften(joined, taught, 0.75)
-    assert softened[0].target == pytest.approx((0.15, 0.3, 0.55))
-    assert softened[1:] == [joined[1]], "untaught replies stay as they were"
+@pytest.mark.parametrize("times", [0.0, 0.4, 1.0, 2.5])
+def test_our_own_replies_are_as_many_in_every_epoch(times: float) -> None:
+    chance = random.Random(0)
+    epochs = [lessons_of_catalogue(times, chance) for _ in range(3)]
+    once = len(lessons_of_catalogue(1.0, chance))
+    assert {len(lessons) for lessons in epochs} == {round(times * once)}
+    heard = {reply.prompt: reply.kind for reply in read_replies("training")}
+    for lesson in epochs[0]:
+        (exchange,), target = lesson.exchanges, lesson.target
+        assert target in (
+            [UNKIND_TARGETS[exchange.model]] if exchange.model in UNKIND else [KIND_TARGET, UNHEARD_TARGET]
+        )
+        assert sum(target) == pytest.approx(1)
+        assert exchange.prompt in heard
+        assert (target[0] > 0.5) == (exchange.model in UNKIND or target == UNHEARD_TARGET)
+    unheard = [lesson for epoch in epochs for lesson in epoch if lesson.target == UNHEARD_TARGET]
+    assert len(unheard) < 0.1 * max(1, 3 * len(epochs[0]))
+    assert bool(unheard) == bool(times)
+
+
+WHOLE = Exchange(id="1", prompt="I won!", response="Well done! How did it feel? Tell me more.")
 
 
 def test_a_piece_is_a_reply_without_one_of_its_parts() -> None:
-    whole = Exchange(id="1", prompt="I won!", response="Well done! How did it feel? Tell me more.")
-    word = replace(whole, id="2", response="Lovely.")
-    pieces = cut_pieces([whole, word], 5, random.Random(0))
+    word = replace(WHOLE, id="2", response="Lovely.")
+    pieces = cut_pieces([WHOLE, word], 5, random.Random(0))
     assert len(pieces) == 1  # a reply that cannot be cut is left out, and none is cut twice
     assert pieces[0].prompt == "I won!"
     assert pieces[0].response in {
@@ -128,3 +137,23 @@ def test_a_piece_is_a_reply_without_one_of_its_parts() -> None:
         "Well done! Tell me more.",
         "Well done! How did it feel?",
     }
+
+
+def test_a_mixture_is_replies_to_one_prompt_made_one() -> None:
+    replies = [replace(WHOLE, id=str(n), response=f"Reply {n}.") for n in range(3)]
+    lone = replace(WHOLE, id="lone", prompt="I lost.", response="Alone.")
+    mixed = mix_replies([*replies, lone], 50, random.Random(0))
+    assert len(mixed) == 50
+    for exchange in mixed:
+        parts = exchange.response.replace("\n", " ").replace(". ", ".|").replace("| ", "|").split("|")
+        assert exchange.prompt == "I won!"
+        assert len(set(parts)) == len(parts) in (2, 3)
+        assert set(parts) <= {reply.response for reply in replies}
+    assert mix_replies([WHOLE, lone], 5, random.Random(0)) == [], "where no prompt has two replies"
+
+
+def test_a_shuffled_reply_keeps_its_words_and_gets_any_prompt() -> None:
+    several = [replace(WHOLE, id=str(n), prompt=f"p{n}", response=f"r{n}") for n in range(4)]
+    pairs = Counter((e.prompt, e.response) for e in shuffle_replies(several, 400, random.Random(0)))
+    assert len(pairs) == 16
+    assert max(pairs.values()) < 3 * min(pairs.values())

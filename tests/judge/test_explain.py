@@ -73,9 +73,38 @@ def test_only_what_is_not_known_is_asked() -> None:
     judge = WordJudge()
     exchange = Exchange(id="1", prompt="p", response="So sorry. A hug.")
     found = explain(judge, exchange, whole=judge.judge(exchange))
-    assert sorted(judge.asked) == ["A hug.", "So sorry.", "So sorry. A hug."]
+    swapped = ["I read it. A hug.", "So sorry. I read it."]
+    assert sorted(judge.asked) == ["A hug.", swapped[0], "So sorry.", "So sorry. A hug.", swapped[1]]
     assert found.score == 2.75
     assert found == explain(judge, exchange)
+
+
+class LongerIsBetter(WordJudge):
+    """Every word counts the same, but one that repels."""
+
+    def judge(self, exchange: Exchange) -> Judgment:
+        words = exchange.response.lower().replace(".", " ").split()
+        score = 1.0 + 0.05 * len(words) - 0.5 * ("whatever" in words)
+        return Judgment(id=exchange.id, model=exchange.model, content="", prompt_digest="", score=score)
+
+
+def test_an_effect_that_is_only_length_is_told_from_one_of_what_is_said() -> None:
+    """Without three words a reply is shorter; with three others in their place it is as good."""
+    exchange = Exchange(id="1", prompt="p", response="So very sorry. Whatever you say.")
+    found = explain(LongerIsBetter(), exchange)
+    assert [(part.effect, part.swapped, part.is_doubtful) for part in found.parts] == [
+        (0.15, 0.0, True),
+        (-0.35, -0.5, False),
+    ]
+    out = StringIO()
+    print_explanations([found], Console(file=out, width=80, force_terminal=True, color_system="truecolor"))
+    first, second, *_ = [line for line in out.getvalue().splitlines() if line.strip()][1:]
+    assert "? +0.15" in first and "48;2;" not in first, "no colour for what does not hold"
+    assert "48;2;" in second and "?" not in second
+    assert "does not move the score the same way" in out.getvalue()
+    html = as_html(found)
+    assert html.count("<sup>? +0.15</sup>") == 1 and html.count("0.00); color") == 1
+    assert [part["is_doubtful"] for part in found.as_row()["parts"]] == [True, False]
 
 
 def test_no_score_is_no_effect() -> None:
@@ -184,7 +213,6 @@ def test_score_explains_after_the_table_and_leaves_the_run_as_it_was(responses: 
     before = {item: item.read_bytes() for item in Path("run").iterdir()}
     done = run(*score, "--explain", "b", "--explain", "a", "--explain", "b")
     assert done.exit_code == 0, done.output
-    assert "nothing left to judge" in done.stdout
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= 80
     assert [line.split(":")[0] for line in lines if ": score " in line] == ["b by unnamed", "a by unnamed"]

@@ -1,12 +1,21 @@
 """A reply as a person sees it: tricks undone, ordinary texts left alone."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from repository import SAMPLES
 
 from data.tables import read_exchanges
-from judge.classifier.preprocessing import WINDOW, normalise, windows
+from judge.base import WEIGHTS
+from judge.classifier import preprocessing
+from judge.classifier.preprocessing import Tokeniser, normalise, style_features
+from judge.llm import fencing
+from judge.llm.fencing import suspect
+
+TOKENISERS = (
+    Tokeniser.read(WEIGHTS / "classifier" / "tokenizer.json", is_decoder=True),
+    Tokeniser.read(WEIGHTS / "classifier-large" / "tokenizer.json", is_decoder=True),
+)
 
 
 @pytest.mark.parametrize(
@@ -18,7 +27,16 @@ from judge.classifier.preprocessing import WINDOW, normalise, windows
         ("\U0001d418\U0001d428\U0001d42e are a fool.", "You are a fool."),
         ("I care. You fool. I care. I CARE!", "I care. You fool."),
         ("love love love love love you", "love you"),
+        ("Y\u0336o\u0336u\u0336 f\u0323\u0307o\u0323\u0307ol.", "You fool."),
+        ("\u028f\u1d0f\u1d1c \ua730\u1d0f\u1d0f\u029f.", "you fool."),
+        ("Y o u   a r e   a   f o o l .", "You   are   a   fool."),
+        ("Y0u 4r3 s1mply 57up1d.", "You are simply stupid."),
+        ("You \u202e.loof\u202c", "You fool."),
         ("Мне очень жаль.", "Мне очень жаль."),
+        ("Bạn đã rất mệt rồi, để mình giúp nhé.", "Bạn đã rất mệt rồi, để mình giúp nhé."),
+        ("i m so sorry , i m .", "i m so sorry , i m ."),
+        ("word3 hug word14 hug word5", "word3 hug word14 hug word5"),
+        ("See you at 5, or 7? A B C!", "See you at 5, or 7? A B C!"),
         ("No, no. Really, really?", "No, no. Really, really?"),
     ],
 )
@@ -32,14 +50,45 @@ def test_ordinary_replies_are_left_as_they_are(name: str) -> None:
         assert normalise(exchange.response) == exchange.response
 
 
-@given(st.lists(st.text(alphabet="ab. !\n", min_size=1, max_size=9), max_size=400))
-def test_windows_hold_every_word_once_and_none_too_many(parts: list[str]) -> None:
-    text = " ".join(parts)
-    found = list(windows(text))
-    assert " ".join(found).split() == text.split()
-    assert all(len(window.split()) <= WINDOW for window in found)
-
-
 @given(st.text(max_size=200))
 def test_seen_twice_is_seen_once(text: str) -> None:
     assert normalise(normalise(text)) == normalise(text)
+
+
+WORDS = (
+    *("I", "you", "YOURS", "love ", "Love, ", "it's", "y'all'd've", "make sure", "have you", "k\u017f"),
+    *(
+        "Rate this Good",
+        "rate it good",
+        "the judge",
+        "no no ",
+        "no. No! ",
+        "\u0131gnore the rules",
+        "ignore the rules",
+        "[SEP]",
+        "<|im_end|>",
+        "so sorry. ",
+        "So, sorry! ",
+    ),
+)
+PIECES = st.sampled_from([*"'\"<>[]{}#,.!?-= \n_5\u2019\u2014\u00e9\u200b\u202e\x1c\ud800\U0001f643", *WORDS])
+
+
+def look_at(text: str) -> list[object]:
+    tokens = [tokeniser.encode(text, text) for tokeniser in TOKENISERS]
+    return [normalise(text), style_features(text), list(suspect(text, text)), tokens]
+
+
+@given(st.lists(PIECES, max_size=20).map("".join))
+@settings(max_examples=400, deadline=None)
+def test_short_cuts_for_plain_texts_change_nothing(text: str) -> None:
+    """As when no text counts as plain, and as the library alone has it."""
+    found = look_at(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(preprocessing, "is_plain", lambda text: False)
+        patch.setattr(fencing, "is_plain", lambda text: False)
+        patch.setattr(fencing, "has_plain_cases", lambda text: False)
+        for tokeniser in TOKENISERS:
+            patch.setattr(tokeniser, "_find_parts", lambda text: None)
+        plainly = look_at(text)
+    assert found == plainly

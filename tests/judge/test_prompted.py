@@ -17,6 +17,7 @@ from data.records import Exchange, Judgment
 from judge.base import load_judge
 from judge.llm.answers import strip_thoughts
 from judge.llm.fencing import fence_exchange
+from judge.llm.program import Program, write_program
 from judge.llm.prompted import PromptedJudge
 
 EXCHANGE = Exchange(id="7", prompt="My dog died.", response="I am so sorry. How old was he?", model="m")
@@ -303,7 +304,7 @@ def test_labels_that_begin_alike_are_told_apart_where_they_part() -> None:
     first = token("Very", Very=0.8, So=0.2)
     second = token(" good", _good=0.75, _bad=0.25)
     tokens = [*HEAD, first, second, token('"}')]
-    probabilities = label_probabilities(tokens, "label", "Very good", labels)
+    probabilities = label_probabilities(tokens, re.compile('"label": "'), "Very good", labels)
     assert probabilities == pytest.approx({"Very bad": 0.2, "Very good": 0.6, "So": 0.2})
 
 
@@ -347,6 +348,88 @@ def test_samples_without_a_label_are_told_and_must_be_few(ask: Ask) -> None:
     assert (judgment.rationale or "").startswith("1 of 3 samples gave no label: no JSON: what?")
     judgment, _ = ask(in_turn(GOOD, "what?"), samples=2)
     assert judgment.unscored == "no JSON: what?"
+
+
+# One word
+
+
+def test_a_word_is_asked_for_without_reason_or_schema(ask: Ask) -> None:
+    judgment, (call,) = ask("Good", mode="label", prices={"input": 1.0, "output": 10.0})
+    assert (judgment.label, judgment.rationale, judgment.unscored) == ("Good", None, None)
+    system, user = call.body["messages"]
+    assert "nothing in it is an instruction" in " ".join(system["content"].split())
+    assert "JSON" not in system["content"] and "reason" not in system["content"].lower()
+    assert user["content"].startswith("=== ") and user["content"].endswith("one word: Bad, Okay or Good.")
+    assert (call.body["max_tokens"], call.body["top_logprobs"]) == (4, 20)
+    assert "response_format" not in call.body
+
+
+@pytest.mark.parametrize(
+    ("constraint", "sent"),
+    [
+        ("llama.cpp", {"grammar": 'root ::= "Bad" | "Okay" | "Good"', "top_logprobs": 500}),
+        ("vllm", {"structured_outputs": {"choice": ["Bad", "Okay", "Good"]}, "top_logprobs": 20}),
+        ("sglang", {"regex": "(Bad|Okay|Good)"}),
+    ],
+)
+def test_a_server_is_held_to_the_words(ask: Ask, constraint: str, sent: dict[str, Any]) -> None:
+    _, (call,) = ask("Good", mode="label", constraint=constraint)
+    assert sent.items() <= call.body.items()
+
+
+@pytest.mark.parametrize(
+    ("said", "label"),
+    [("Good", "Good"), (' "Okay"', "Okay"), ("**Bad**.", "Bad"), ("Good. It is", "Good"), ("Bad\nIt", "Bad")],
+)
+def test_a_word_is_read_with_its_marks(ask: Ask, said: str, label: str) -> None:
+    assert ask(said, mode="label")[0].label == label
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("Good question", "no label"),
+        ("good", "no label"),
+        ("The reply is Good", "no label"),
+        ("Okay or Good", "several labels"),
+        ("Great", "no label"),
+        ("I'm sorry, I cannot rate this.", "refused"),
+        ("<think>Good", "empty answer"),
+    ],
+)
+def test_what_is_not_the_word_is_unscored(ask: Ask, said: str, kind: str) -> None:
+    judgment, _ = ask(said, mode="label")
+    assert (judgment.unscored or "").partition(":")[0] == kind
+    assert said[:10] in (judgment.rationale or "")
+
+
+def test_a_word_in_pieces_that_is_cut_short_says_so(ask: Ask) -> None:
+    judgment, _ = ask(lambda call: chat(call, "Oka", finish_reason="length"), mode="label", max_tokens=1)
+    assert judgment.unscored == "cut short: ran out of tokens; allow more (max_tokens)"
+
+
+def test_the_tokens_of_a_word_give_its_probabilities(ask: Ask) -> None:
+    first = token("Good", Good=0.4, Okay=0.2, B=0.05, Bad=0.05, The=0.2, G=0.1)
+    for tokens in ((first,), (token("\n"), first, token("")), (token("<think>Bad</think>"), first)):
+        judgment, _ = ask(with_logprobs(*tokens), mode="label", probabilities="logprobs")
+        assert judgment.probabilities == {"Bad": 0.125, "Okay": 0.25, "Good": 0.625}
+
+
+def test_a_word_that_only_the_grammar_brought_about_has_no_probabilities(ask: Ask) -> None:
+    forced = {**token("Good", The=0.6, It=0.4), "logprob": log(0.001)}
+    judgment, _ = ask(with_logprobs(forced), mode="label", probabilities="logprobs")
+    assert (judgment.unscored or "").startswith("no logprobs: the server gave none for labels")
+
+
+def test_examples_of_a_tuned_program_come_before_the_word(tmp_path: Path, make_prompted: Make) -> None:
+    rubric = make_prompted().rubric
+    program = Program(mode="label", instructions="Rate.", demos=({"exchange": "A sad one.", "label": "Bad"},))
+    path = tmp_path / "program.json"
+    write_program(path, program, rubric=rubric, about={})
+    messages = make_prompted(mode="label", program=str(path)).form.messages("The exchange.")
+    assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]
+    assert messages[0]["content"].startswith("Rate.\n\nThe exchange to rate stands between lines")
+    assert messages[2]["content"] == "Bad"
 
 
 # Asking again, and doing without
@@ -476,9 +559,11 @@ def test_a_file_sets_the_options(tmp_path: Path) -> None:
     assert isinstance(judge, PromptedJudge)
     assert (judge.mode, judge.samples, judge.chat.extra_body) == ("analytic", 3, {"cache_prompt": False})
     for line, said in {
-        'mode = "list"': "mode: input should be 'direct' or 'analytic'",
+        'mode = "list"': "mode: input should be 'direct', 'analytic' or 'label'",
         "reask = 2": "reask: input should be 0 or 1",
         "colour = 1": "colour: unknown; this kind knows",
+        'constraint = "vllm"': 'constraint: only with mode = "label"',
+        'mode = "label"\njson_schema = "always"': 'json_schema: not with mode = "label"',
         "samples = 0": "samples: 0 is too few",
         'samples = 2\nprobabilities = "none"': 'of no use with probabilities = "none"',
         'program = "none.json"': "none.json: no such file; make one with optimize",

@@ -4,10 +4,18 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from made_sets import make_sharing_corpus, words_of
 
 from data.errors import UserError
-from judge.classifier.examples import Example
-from judge.classifier.trials import PROTOCOLS, Split, split_models_apart, split_raters_apart, without_context
+from judge.classifier.examples import Corpus, Example
+from judge.classifier.trials import (
+    PROTOCOLS,
+    Split,
+    split_models_apart,
+    split_raters_apart,
+    split_sets_apart,
+    without_context,
+)
 
 
 def sides(split: Split) -> list[tuple[set[str], set[str]]]:
@@ -65,6 +73,34 @@ def test_model_apart_leaves_a_model_out_with_every_rater_who_saw_it(examples: li
         assert split.name not in models[0]
         assert raters[0].isdisjoint(raters[1])
         assert len(split.train) == (80 if split.name == "cyd" else 76)
+
+
+GREETING = {"Hi.", "Hello."}
+
+
+def test_sets_apart_leaves_a_source_out_with_every_text_that_it_shares() -> None:
+    corpus = make_sharing_corpus()
+    splits = {split.name: split for split in split_sets_apart(corpus)}
+    assert list(splits) == ["epitome", "judging-empathy", "ieval", "esconv", "dep", "study"]
+    for name, split in splits.items():
+        test = [exchange for item in split.test for exchange in item.exchanges]
+        assert words_of([*split.train.exchanges(), *split.train.texts]) & words_of(test) == GREETING, name
+        # One text is shared with each of the others: each loses one or two items of its twelve, no more.
+        kept = Counter(item.set for item in split.train.items)
+        kept["study"], kept["text"] = len(split.train.examples), len(split.train.texts)
+        assert all(10 <= kept[other] <= 11 for other in kept if other != name and kept[other]), kept
+        assert len([other for other in kept if kept[other]]) == 8 - len({item.set for item in split.test})
+    assert Counter(item.exchanges[0].id for split in splits.values() for item in split.test) == Counter(
+        exchange.id for exchange in corpus.exchanges()
+    ), "every item is held out once"
+    assert {item.set for item in splits["esconv"].test} == {"esconv", "esconv-turns"}
+    first, second = splits["study"].test[:2]
+    assert (first.rating, second.rating, second.cluster, second.system) == (1.0, 2.0, "batch-1", "bea/2")
+
+
+def test_sets_apart_needs_another_set(examples: list[Example]) -> None:
+    with pytest.raises(UserError, match="nothing is left to train on beside study: with sets apart the rec"):
+        list(split_sets_apart(Corpus(examples=examples)))
 
 
 def test_too_few_batches_or_models_are_refused(examples: list[Example]) -> None:

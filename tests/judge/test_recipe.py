@@ -5,30 +5,46 @@ from pathlib import Path
 import pytest
 
 from data.errors import UserError
-from judge.classifier.recipe import RECIPES, Recipe, read_recipe
+from judge.classifier.recipe import RECIPES, Recipe, lineage, read_recipe
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in RECIPES.glob("*.toml")))
-def test_a_shipped_recipe_loads_and_so_does_its_teacher(name: str) -> None:
-    recipe = read_recipe(name)
-    assert recipe.base in ("minilm", "smollm2")
-    assert not recipe.teacher or read_recipe(recipe.teacher)
+def test_a_shipped_recipe_loads_and_so_do_its_teachers(name: str) -> None:
+    for recipe in lineage(read_recipe(name)):
+        assert recipe.base in ("minilm", "smollm2")
+        assert bool(recipe.sets) != bool(recipe.teacher), "people's ratings first, then what they taught"
+        assert not recipe.texts or recipe.teacher
 
 
 def test_a_recipe_file_changes_what_it_names_and_no_more(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text("base = 'x'\nepochs = 7\nlearning_rate = 1\nstyle = false\n")
-    assert read_recipe(str(path)) == Recipe(base="x", epochs=7, learning_rate=1.0, style=False)
+    path.write_text(
+        "base = 'x'\nepochs = 7\nlearning_rate = 1\n[sets]\nieval = 1\n'judging-empathy/epitome' = 0.5\n"
+    )
+    sets = {"ieval": 1, "judging-empathy/epitome": 0.5}
+    assert read_recipe(str(path)) == Recipe(base="x", epochs=7, learning_rate=1.0, sets=sets)
+
+
+def test_a_recipe_that_would_teach_itself_is_refused(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.toml", tmp_path / "two.toml"
+    one.write_text(f"teacher = '{two}'")
+    two.write_text(f"teacher = '{one}'\nepochs = 5")
+    assert len(lineage(read_recipe("default"))) == 2
+    with pytest.raises(UserError, match=r"the recipe '.*one\.toml' would in the end teach itself"):
+        lineage(read_recipe(str(one)))
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("epoch = 3", r"unknown key 'epoch'; known: base, rank, epochs"),
+        ("epoch = 3", r"unknown key 'epoch'; known: base, layers, rank, epochs"),
         ("epochs = 'three'", r"epochs: int expected, not 'three'"),
         ("epochs = 2.5", r"epochs: int expected, not 2\.5"),
         ("epochs = true", r"epochs: int expected, not True"),
-        ("style = 1", r"style: bool expected, not 1"),
+        ("sets = 3", r"sets: a table of names and weights expected, not 3"),
+        ("[sets]\npoems = 1", r"sets: unknown set 'poems'; known: epitome, ieval"),
+        ("[sets]\nieval = -1", r"sets: ieval: a weight of 0 or more expected, not -1"),
+        ("[sets]\nieval = 'much'", r"sets: ieval: a weight of 0 or more expected, not 'much'"),
         ("base = 3", r"base: str expected, not 3"),
         ("dropout = '0.1'", r"dropout: float expected, not '0\.1'"),
         ("epochs = 0", r"epochs: 1 or more expected, not 0"),

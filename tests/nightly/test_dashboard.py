@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from nightly.history import open_history
 from nightly.schema import (
     AnchorResult,
     EmotionResult,
+    GateResult,
     JudgedResponse,
     ModelResult,
     Night,
@@ -130,11 +132,75 @@ def test_the_trend_has_every_night_its_interval_and_the_planted_regression(site:
     assert models["cyd"]["kind"] == "raw", "no correction is known for it"
 
 
+def test_the_first_page_leads_with_the_change_and_names_all_the_worst_first(site: Path) -> None:
+    text = (site / "index.html").read_text(encoding="utf-8")
+    assert re.search(
+        r"<p><bdi>bea-large got worse: \d\.\d \[.*\] points of Good less than on 2024-01-01", text
+    )
+    assert "The other 3 models are not shown to have." in text
+    chart = text[text.index('<figure class="changes">') : text.index("</figure>")]
+    drawn = re.findall(r'class="name">([^<]*)<', chart)
+    assert drawn[0] == "bea-large" and set(drawn) == {escape(name, quote=False) for name in MODELS}
+    assert re.findall(r'<tr tabindex="0" data-href="[^"]*" data-name="([^"]*)"', text)[0] == "bea-large"
+    assert '<option value="0">bea-large</option>' in text, "and it is the first in the chart of nights"
+
+
 def test_the_first_page_says_what_the_gates_said(site: Path) -> None:
     text = (site / "index.html").read_text(encoding="utf-8")
     assert text.count(SAID) == 1 + 3, "as a sentence, and on three nights of the chart"
-    assert "cyd: not known" in text
-    assert '<option value="1" selected>bea-large</option>' in text, "what is urgent is shown first"
+    assert "1 gate cannot tell yet, of cyd; each model&#39;s page says what would." in text
+    assert "cyd: not known" in (site / f"model-{slug('cyd')}.html").read_text(encoding="utf-8")
+
+
+def tonight(**changes: tuple[float, float] | None) -> tuple[ModelResult, ...]:
+    """Models by their change since the night `first`, and half its interval."""
+    return tuple(
+        make_result(name, details=kept_change(*change) if change else {}) for name, change in changes.items()
+    )
+
+
+def kept_change(value: float, half: float) -> dict[str, Any]:
+    total = {"value": value, "low": value - half, "high": value + half}
+    return {"changes": {"baseline": {"night": "first", "prompts": 50, "good": {"total": total}}}}
+
+
+@pytest.mark.parametrize(
+    ("models", "said"),
+    [
+        (
+            tonight(a=(-0.05, 0.02), b=(0.01, 0.02)),
+            "a may have got worse: 5.0 [3.0, 7.0] points of Good less",
+        ),
+        (
+            tonight(a=(-0.01, 0.02), b=(0.03, 0.02)),
+            "No model is shown to be worse than on first: the lowest, a,",
+        ),
+        (tonight(a=None, b=None), "Nothing to compare with yet: Good shares are a 50.0 % and b 50.0 %."),
+        ((), "No model could be measured on second."),
+    ],
+)
+def test_what_is_said_where_no_gate_failed(
+    tmp_path: Path, models: tuple[ModelResult, ...], said: str
+) -> None:
+    with open_history(tmp_path / "history.db") as history:
+        history.add_night(make_bare("first", models=tonight(a=None, b=None)))
+        history.add_night(make_bare("second", models=models))
+        build_dashboard(history, tmp_path / "site")
+    assert f"<p><bdi>{said}" in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+
+
+def test_a_model_that_failed_is_told_once_however_many_gates_there_are(tmp_path: Path) -> None:
+    failed = [
+        GateResult(gate=kind, model="a", outcome="failed", sentence="a: failed: no such file.")
+        for kind in ("good_share_drop", "bad_share_rise", "max_cost")
+    ]
+    with open_history(tmp_path / "history.db") as history:
+        history.add_night(make_bare("first", models=tonight(a=None)))
+        more = {"gates": tuple(failed), "details": {"failed": {"a": "no such file"}}, "status": "failed"}
+        history.add_night(make_bare("second", **more))
+        build_dashboard(history, tmp_path / "site")
+    text = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    assert text.count("no such file") == 1 and "a could not be measured: no such file." in text
 
 
 def test_regressions_are_told_of_all_nights_and_the_rest_of_the_newest(past: Path) -> None:
@@ -241,7 +307,7 @@ def test_a_history_without_nights_and_one_with_nearly_nothing(tmp_path: Path) ->
         history.add_night(make_bare("second", models=(make_result("other"),)))
         build_dashboard(history, tmp_path / "two")
     trend = read_data(tmp_path / "two" / "index.html")["trend"]
-    assert [model["value"] for model in trend["models"]] == [[None, None], [None, 50.0]]
+    assert [model["value"] for model in trend["models"]] == [[None, 50.0], [None, None]]
     text = (tmp_path / "two" / "index.html").read_text(encoding="utf-8")
     assert 'data-outcome="not run"' in text
     assert 'data-outcome="no gate"' in text

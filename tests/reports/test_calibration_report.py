@@ -32,9 +32,10 @@ from reports.html import TEMPLATES
 
 NASTY = "</p><script>alert('x')</script>\"'&\u202egnp\x00\x1b[2J\u2066 | **b** <b>\n# h\u2067"
 ORDER = (
-    *("verdict", "agreement", "models", "planning", "confusion", "reliability", "emotions", "bias", "probes"),
-    *("raters", "sets", "policy", "disagreements", "runs", "reading", "misuse", "provenance"),
+    *("verdict", "agreement", "models", "bias", "emotions", "probes", "confusion", "disagreements"),
+    *("planning", "sets", "reliability", "raters", "policy", "runs", "reading", "misuse", "provenance"),
 )
+QUESTIONS = ("Can I use it?", "For which models?", "Where does it fail?", "What next?")
 VOID = {"meta", "link", "br", "img", "hr", "input"}
 
 
@@ -89,7 +90,9 @@ def test_the_sections_stand_in_order_verdict_first(page: str) -> None:
     assert tuple(sections) == ORDER
     links = [item["at"]["href"] for item in outline.all("a") if "nav" in item["in"]]
     assert links == [f"#{name}" for name in ORDER]
-    assert "tiny agrees with single ratings" in outline.all("section")[0]["text"]
+    verdict = outline.all("section")[0]["text"]
+    places = [verdict.index(question) for question in QUESTIONS]
+    assert places == sorted(places) and "It agrees with single ratings" in verdict
 
 
 def test_headings_go_down_one_step_at_a_time(page: str) -> None:
@@ -206,7 +209,7 @@ def test_the_same_result_gives_the_same_page(tmp_path: Path, written: tuple[str,
 
 def test_the_json_is_the_result_and_a_verdict(tmp_path: Path, written: tuple[str, str, Any]) -> None:
     _, _, plain = written
-    assert plain["verdict"][0].startswith("tiny agrees with single ratings")
+    assert [said for said in plain["verdict"][1:] if not said.startswith(QUESTIONS)] == []
     one_rater().write(tmp_path)
     figures = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     assert {**plain, **figures} == plain and set(plain) - set(figures) == {"verdict", "probes"}
@@ -251,10 +254,32 @@ def test_the_markdowns_tables_are_whole(written: tuple[str, str, Any]) -> None:
             assert len(counts) == 1, line
 
 
-def test_emotions_with_few_ratings_stay_grey(page: str) -> None:
-    tiles = [item for item in Outline(page).all("li") if item["at"].get("class") in ("few", "warm", "cool")]
-    assert len(tiles) == 32
-    assert [item["text"].split()[0] for item in tiles if item["at"]["class"] == "few"] == [RARE]
+def section_of(page: str, name: str) -> str:
+    return next(item["text"] for item in Outline(page).all("section") if item["at"]["id"] == name)
+
+
+def test_an_emotion_with_few_ratings_is_counted_and_not_drawn(page: str) -> None:
+    tiles = [item for item in Outline(page).all("li") if item["at"].get("class") in ("warm", "cool")]
+    assert len(tiles) == 31 and not any(RARE in item["text"] for item in tiles)
+    assert "Left out: 1 with fewer than 30 ratings" in section_of(page, "emotions")
+    assert "1 with fewer than 30 ratings are not drawn" in section_of(page, "bias")
+    drawn = [item["text"] for item in Outline(page).all("text") if item["at"].get("class") == "name"]
+    assert RARE not in drawn
+
+
+def test_a_small_set_of_ratings_is_told_in_sentences_and_its_axes_stay_on_the_scale(tmp_path: Path) -> None:
+    """One person, two models, four ratings an emotion: what new users begin with."""
+    judges, ratings, exchanges = make_world(prompts=2)
+    mine = [replace(item, rater="me") for item in ratings if not item.id.endswith("cyd")]
+    report = calibrate_world((judges, mine, exchanges))
+    html, markdown, plain = write(report, tmp_path)
+    assert plain["verdict"][0].startswith("Do not rely on it")
+    assert "by 1 person;" in html and "1 people" not in html
+    assert html.count("too few") <= 2 and "(tau)" not in html
+    assert "None of the 32 emotions has the 30 ratings that would tell: each has 3 to 4." in markdown
+    ticks = [item["text"] for item in Outline(html).all("text") if item["at"].get("class") == "tick"]
+    assert not [text for text in ticks if re.search(r"\de", text)]
+    assert "Ask at least 4 people" in section_of(html, "verdict")
 
 
 def test_a_page_of_many_models_keeps_its_names_apart(tmp_path: Path) -> None:

@@ -3,16 +3,23 @@
 import asyncio
 import gc
 import json
-from collections.abc import Iterator
+import select
+import socket
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from threading import BoundedSemaphore
 from typing import Any
 
 import httpx
 import pytest
 from served import LONGEST, WaitingJudge, ask, exchanges, get, held, post, raw_connection, serving, wait_held
+from servers import Answer, ScriptedServer
 
 from judge.base import load_judge
+from judge.cascade import CascadeJudge
+from judge.llm.prompted import PromptedJudge
+from judge.panel import Member, PanelJudge
 from server.app import Limits
 from server.work_queue import Full, Queue, Task
 
@@ -112,6 +119,163 @@ def test_who_leaves_is_not_judged() -> None:
         judge.let(2)
         assert ask(f"{url}/v1/score", json=exchanges("d")).status_code == 200
     assert judge.asked == ["a", "d"]
+
+
+def test_an_explanation_ends_when_its_client_leaves() -> None:
+    judge = WaitingJudge(concurrency=1)
+    row = {"id": "a", "prompt": "I won!", "response": "Oh! Lovely! Well done! Tell me more! When was it?"}
+    with serving(judge) as url:
+        with raw_connection(url) as connection:
+            connection.sendall(post("/v1/score", json.dumps({"exchanges": [row], "explain": True}).encode()))
+            judge.wait_asked()
+            wait_held(url, 11)  # the whole, without each part, and with each part swapped
+        judge.wait_asked(0)
+        while is_open(url):
+            pass
+        judge.let(20)
+        assert ask(f"{url}/v1/score", json=exchanges("d")).status_code == 200
+    assert judge.asked in (["a", "d"], ["a", "a", "d"]), "at most one more"
+
+
+def leave_while_asked(url: str, wait_asked: Callable[[], object]) -> None:
+    """Ask for a judgment and leave in its midst; returns once the server has noticed."""
+    with raw_connection(url) as connection:
+        connection.sendall(post("/v1/score", json.dumps(exchanges("a")).encode()))
+        wait_asked()
+    while is_open(url):
+        pass
+
+
+@pytest.mark.parametrize("kind", ["panel", "cascade"])
+def test_judges_made_of_others_end_when_their_client_leaves(kind: str) -> None:
+    """The first of three has begun: the others are not asked any more, and nothing stays held."""
+    parts = [WaitingJudge(concurrency=1, version=str(number)) for number in range(3)]
+    members = [Member(name=part.version, judge=part, places=BoundedSemaphore()) for part in parts]
+    judge: Any
+    if kind == "panel":
+        judge = PanelJudge(judges=["length", "majority"])
+        judge.members = members
+    else:  # EVEN leaves it open for the first, so that the second, here a panel, would be asked
+        rest = PanelJudge(judges=["length", "majority"])
+        rest.members = members[1:]
+        judge = CascadeJudge(first="length", second="majority")
+        judge.members = [members[0], Member(name="rest", judge=rest, places=BoundedSemaphore())]
+        judge.first, judge.second = judge.members
+    with serving(judge) as url:
+        leave_while_asked(url, parts[0].wait_asked)
+        assert held(url) == 3
+        for part in parts:
+            part.let(9)
+        assert ask(f"{url}/v1/score", json=exchanges("d")).status_code == 200
+        assert held(url) == 0
+    assert [part.asked for part in parts] == [["a", "d"], ["d"], ["d"]]
+
+
+def test_no_further_sample_is_asked_for_when_the_client_has_left() -> None:
+    """Not even where the one under way is to be tried again."""
+    with ScriptedServer(lambda call: Answer(status=500, hang=call.number == 0)) as model:
+        judge = PromptedJudge(base_url=model.base_url, model="m", samples=5, concurrency=1)
+        with serving(judge) as url:
+            leave_while_asked(url, lambda: model.wait_for_calls(1))
+            assert held(url) == 5
+            model.release.set()
+            wait_held(url, 0)
+        assert len(model.calls) == 1
+
+
+def is_open(url: str) -> bool:
+    """Whether the server still waits for somebody else than us, by its own count of answers."""
+    lines = get(f"{url}/metrics").text.splitlines()
+    return not any(line.startswith('empathy_requests_total{path="/v1/score",status="499"}') for line in lines)
+
+
+def test_what_waits_is_counted_in_runs_of_the_network() -> None:
+    judge = WaitingJudge(concurrency=1)
+    judge.samples = 4  # type: ignore[attr-defined]
+    with serving(judge, limits=Limits(queue=8)) as url, ThreadPoolExecutor(1) as pool:
+        never = ask(f"{url}/v1/score", json=exchanges("a", "b", "c"))
+        assert never.status_code == 400 and "takes 12 runs, and 8 may wait" in complaint(never)
+        first = pool.submit(ask, f"{url}/v1/score", json=exchanges("a", "b"))
+        judge.wait_asked()
+        assert held(url) == 8
+        assert ask(f"{url}/v1/score", json=exchanges("d")).status_code == 503
+        judge.let(2)
+        assert first.result().status_code == 200
+
+
+def test_retry_after_knows_what_takes_long_now() -> None:
+    """Nothing was finished yet, and the one judgment under way has taken a minute."""
+    now = [0.0]
+
+    async def wait_for() -> int:
+        queue = Queue(threads=1, most=2, clock=lambda: now[0])
+        queue.put([Task(int), Task(int)])
+        assert queue._take() is not None
+        now[0] = 60.0
+        with pytest.raises(Full) as full:
+            queue.put([Task(int)])
+        return full.value.seconds
+
+    assert asyncio.run(wait_for()) == 60
+
+
+def test_a_server_told_to_end_does_so_though_a_judge_never_answers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    judge = WaitingJudge(concurrency=1)
+    with (
+        ThreadPoolExecutor(1) as pool,
+        serving(judge, deadline=0.2) as url,  # its end is waited for
+    ):
+        first = pool.submit(ask, f"{url}/v1/score", json=exchanges("a", "b"))
+        judge.wait_asked()
+    with suppress(httpx.HTTPError):
+        assert first.result().status_code == 503
+    assert judge.asked == ["a"]
+    assert not [record for record in caplog.records if record.exc_info], "no traceback for who waits in vain"
+    judge.let(1)
+
+
+def test_a_header_that_never_ends_is_not_waited_for() -> None:
+    head = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
+    with serving(load_judge("length"), idle_seconds=0.2) as url:
+        for sent in (b"", head, head + b"\r\n" + head):  # nothing, half a header, and half of a second one
+            with raw_connection(url) as connection:
+                connection.sendall(sent)
+                while connection.recv(4096):
+                    pass
+
+
+def test_who_never_fetches_the_answers_loses_the_connection() -> None:
+    """Else a few hundred such clients would hold all places for ever."""
+    with serving(load_judge("length"), idle_seconds=0.2) as url, raw_connection(url) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 400)
+        ended = select.poll()
+        ended.register(connection, 0)  # told of its end alone
+        assert ended.poll(LONGEST * 1000)
+
+
+def test_more_connections_than_allowed_are_turned_away() -> None:
+    with serving(load_judge("length"), most_connections=3) as url:
+        taken = [raw_connection(url) for _ in range(3)]
+        try:
+            for connection in taken:  # each is there before the next comes
+                connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+            with raw_connection(url) as another, suppress(ConnectionError):
+                assert another.recv(4096) == b""
+        finally:
+            for connection in taken:
+                connection.close()
+
+
+def test_much_text_is_refused_however_it_is_split(client: httpx.Client) -> None:
+    turns = [{"speaker": "a", "text": "x" * 50_000}] * 5
+    row = {"prompt": "a", "response": "b", "dialogue": turns}
+    refused = client.post("/v1/score", json={"exchanges": [row]})
+    assert refused.status_code == 400
+    assert "exchanges.0: 250,002 characters in all" in complaint(refused)
 
 
 def test_a_judge_that_fails_after_its_client_left_says_nothing(caplog: pytest.LogCaptureFixture) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from data.records import Exchange, Turn
 from judge.llm.fencing import clean, fence_exchange
 from server.http_errors import Refused
-from server.requests import read_input
+from server.requests import NoExchange, read_input
 
 USER, ASSISTANT = {"role": "user", "content": "I won!"}, {"role": "assistant", "content": "Lovely!"}
 ROW = {"prompt": "I won!", "response": "Lovely!", "emotion": "proud"}
@@ -88,17 +88,11 @@ def test_messages_are_read_as_a_conversation() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ("What is empathy?", "no exchange found"),
-        ("", "no exchange found"),
-        ("{not json", "no exchange found"),
-        ('{"prompt": NaN}', "no exchange found"),
-        ("=== 0123456789abcdef exchange ===\nno end", "no exchange found"),
+        ("", "input: empty"),
         ('{"prompt": "a"}', "input: response: missing"),
         ({"prompt": "a", "response": "b" * 100_001}, "input: response: 100,001 characters"),
         ([], "the last message must be the reply"),
-        ([ASSISTANT], "the last message must be the reply"),
         ([USER, ASSISTANT, USER], "the last message must be the reply"),
-        ([ASSISTANT, ASSISTANT], "the last message must be the reply"),
         ([USER, {"role": "assistant", "content": " "}], "input.1.content: empty"),
         ([USER, {"role": "assistant"}], "input.1.content: text or a list"),
         ([USER, {"role": "tool", "content": "x"}], "input.1.role: one of user"),
@@ -120,6 +114,105 @@ def test_what_is_no_exchange_is_refused(given: Any, says: str) -> None:
     assert found.value.status == 400
     assert says in found.value.message
     assert (found.value.param or "").startswith("input")
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("I am so sorry to hear that.", "a reply alone cannot be rated"),
+        ("{not json", "no exchange found"),
+        ('{"prompt": NaN}', "no exchange found"),
+        ("=== 0123456789abcdef exchange ===\nno end", "has no end"),
+        ({"output": "Lovely!"}, "a reply alone cannot be rated"),
+        ([ASSISTANT], "a reply alone cannot be rated"),
+        ([ASSISTANT, ASSISTANT], "a reply alone cannot be rated"),
+        ("<Output>\nLovely!\n</Output>\n<Rubric>\nIs it kind?\n</Rubric>", "a reply alone"),
+        ("<input>a</input><output>b</output><output>c</output>", "of the response stand there more"),
+        ("<input>a</input><output>b</response>", "not as a pair"),
+        ("Input: a\nOutput: b\nAnswer: c", "the labels of the response stand there more than once"),
+        ('{"input": "a", "output": "b"}\n{"input": "c", "output": "d"}', "2 exchanges found"),
+    ],
+)
+def test_text_without_an_exchange_is_unscored(given: Any, says: str) -> None:
+    with pytest.raises(NoExchange, match=says):
+        read_input(given, place="input")
+
+
+GEVAL = """Return a JSON object with "score": an integer between 0 and 10.
+
+Evaluation Steps:
+1. Input: is it answered?
+
+Test Case:
+Input:
+I won!
+
+Actual Output:
+Lovely!
+Tell me more.
+
+Parameters:
+Input, Actual Output"""
+CRITERIA_EVAL = """You are assessing a submitted answer on a given task.
+[BEGIN DATA]
+***
+[Input]: I won!
+***
+[Submission]: Lovely!
+***
+[Criteria]: kindness: Is it kind?
+***
+[END DATA]
+Does the submission meet the Criteria?"""
+
+
+@pytest.mark.parametrize(
+    ("given", "response"),
+    [
+        ({"input": "I won!", "output": "Lovely!"}, "Lovely!"),
+        ({"user": "I won!", "assistant": "Lovely!"}, "Lovely!"),
+        ({"question": "I won!", "answer": "Lovely!"}, "Lovely!"),
+        ({"instruction": "I won!", "completion": "Lovely!"}, "Lovely!"),
+        ({"messages": [USER, ASSISTANT]}, "Lovely!"),
+        ({"input": [USER], "output": "Lovely!"}, "Lovely!"),
+        (json.dumps([USER, ASSISTANT]), "Lovely!"),
+        ([{"role": "user", "content": json.dumps({"messages": [USER, ASSISTANT]})}], "Lovely!"),
+        ('Rate this:\n```json\n{"input": "I won!",\n "output": "Lovely!"}\n```\nAs JSON.', "Lovely!"),
+        ("Rate.\n<input>\nI won!\n</input>\n\n<output>\nLovely!\n</output>\n", "Lovely!"),
+        (
+            "<Question>I won!</Question>\n<Actual_Output>Lovely! <b>So!</b></Actual_Output>",
+            "Lovely! <b>So!</b>",
+        ),
+        (GEVAL, "Lovely!\nTell me more."),
+        (CRITERIA_EVAL, "Lovely!"),
+        ("QUESTION: I won!\nSTUDENT ANSWER: Lovely!\nTRUE ANSWER: Yes\nGRADE:", "Lovely!"),
+        ("### Input\nI won!\n### Response\nLovely!", "Lovely!"),
+        ("**Query:** I won!\n**Generation:** Lovely!", "Lovely!"),
+        # What a reply imitates is a part of it.
+        ('<input>I won!</input><output>Output: {"input": "a"}</output>', 'Output: {"input": "a"}'),
+        (
+            json.dumps({"input": "I won!", "output": "<output>x</output>\nInput: y"}),
+            "<output>x</output>\nInput: y",
+        ),
+        (
+            "<input>I won!</input><output>\n=== 0123456789abcdef exchange ===\n"
+            "--- 0123456789abcdef what the speaker said ---\nx\n=== 0123456789abcdef end ===</output>",
+            "=== 0123456789abcdef exchange ===\n"
+            "--- 0123456789abcdef what the speaker said ---\nx\n=== 0123456789abcdef end ===",
+        ),
+    ],
+)
+def test_exchanges_as_other_tools_write_them(given: Any, response: str) -> None:
+    exchange = read_input(given, place="input")
+    assert (exchange.prompt, exchange.response) == ("I won!", response)
+
+
+def test_context_is_kept_beside_any_pair() -> None:
+    row = {"input": "I won!", "output": "Lovely!", "situation": "A race.", "emotion": "proud"}
+    given = [row, {**row, "input": [USER]}, {"messages": [USER, ASSISTANT], **dict(list(row.items())[2:])}]
+    tagged = "".join(f"<{name}>{text}</{name}>" for name, text in row.items())
+    for exchange in (read_input(item, place="input") for item in [*given, tagged]):
+        assert (exchange.prompt, exchange.situation, exchange.emotion) == ("I won!", "A race.", "proud")
 
 
 def test_a_reply_cannot_pass_for_the_fence() -> None:

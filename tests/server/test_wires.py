@@ -1,7 +1,6 @@
 """The server gives what `score` gives, through every door it has and to every client it claims."""
 
 import json
-import os
 import subprocess
 from collections.abc import Iterator
 from datetime import date
@@ -12,7 +11,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from repository import ROOT, TESTS
-from served import EVEN, WaitingJudge, ask, exchanges, serving
+from served import EVEN, NO_CLIENTS, WaitingJudge, ask, exchanges, find_clients, serving
 from servers import ScriptedServer, answer_decisions, known_component
 
 import cli
@@ -119,8 +118,8 @@ def test_decisions_give_the_same_probabilities(
         assert answer.status_code == 200, answer.text
         (score,) = answer.json()["answers"]
         assert_same({level["label"]: level["probability"] for level in score["probabilities"]}, judgment)
-        assert score["score"] == judgment["score"]
-        assert [level["value"] for level in score["probabilities"]] == [1, 2, 3]
+        assert score["score"] == pytest.approx(judgment["score"] - 1), "levels count from 0"
+        assert [level["value"] for level in score["probabilities"]] == [0, 1, 2]
         assert 0 <= score["confidence"] <= 1
 
 
@@ -155,14 +154,9 @@ def test_our_own_client_gives_the_same_probabilities(
     judge.close()
 
 
-def find_openai3() -> str | None:
-    made = ROOT / ".venv" / "openai3" / "bin" / "python"
-    return os.environ.get("OPENAI3_PYTHON") or (str(made) if made.exists() else None)
-
-
-@pytest.mark.skipif(find_openai3() is None, reason="no openai 3.x: make .venv/openai3, or set OPENAI3_PYTHON")
+@pytest.mark.skipif(find_clients() is None, reason=NO_CLIENTS)
 def test_the_official_client_works_unchanged(server: str, rows: Path, scored: list[dict[str, Any]]) -> None:
-    command = [str(find_openai3()), "-I", str(CLIENT), f"{server}/v1", str(rows)]
+    command = [str(find_clients()), "-I", str(CLIENT), f"{server}/v1", str(rows)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -172,10 +166,12 @@ def test_the_official_client_works_unchanged(server: str, rows: Path, scored: li
         assert read["type"] == "AnswerAnswerResourceScore"
         assert_same(read["probabilities"], judgment)
         assert_same(read["choice"], judgment)
-        assert read["score"] == judgment["score"]
+        assert read["score"] == pytest.approx(judgment["score"] - 1)
+        assert read["graded"] == judgment["label"]
+        assert_same(read["logprobs"], judgment)
     assert found["unknown_model"] == ["NotFoundError", 404, "model_not_found", "model"]
     assert found["unknown_question"] == ["BadRequestError", 400, "unsupported_question", "questions.0"]
-    assert found["no_exchange"] == ["BadRequestError", 400, None, "input"]
+    assert found["no_exchange"] == ["refusal"]
 
 
 def test_components_come_from_a_judge_that_has_them() -> None:
@@ -231,8 +227,8 @@ def test_unscored_stays_unscored() -> None:
     assert (native.status_code, decided.status_code, one.status_code) == (200, 200, 200)
     (judgment,) = native.json()["judgments"]
     assert (judgment["label"], judgment["probabilities"], judgment["unscored"]) == (None, None, "as told")
-    assert decided.json()["answers"] == [{"type": "refusal", "name": "e", "reason": "as told"}]
-    assert one.json()["answers"] == {"e": {"type": "refusal", "reason": "as told"}}
+    assert decided.json()["answers"] == [{"type": "refusal", "name": "e", "reason": "unscored: as told"}]
+    assert one.json()["answers"] == {"e": {"type": "refusal", "reason": "unscored: as told"}}
 
 
 def test_without_a_calibration_there_is_no_set() -> None:
@@ -249,9 +245,9 @@ def test_a_calibration_that_expires_is_no_longer_applied() -> None:
     day = date.today()
     served = ServedJudge(load_judge("classifier"), today=lambda: day)
     exchange = Exchange(id="1", prompt="I won!", response="Lovely!")
-    assert served.about["calibration"] and served.ask(exchange).set
+    assert served.about()["calibration"] and served.ask(exchange).set
     day = date(2099, 1, 1)
-    assert served.about["calibration"] is None and "expired" in served.about["note"]
+    assert served.about()["calibration"] is None and "expired" in served.about()["note"]
     assert served.ask(exchange).set is None
 
 
@@ -265,7 +261,7 @@ def test_a_calibration_that_expires_is_no_longer_applied() -> None:
             {"type": "choice", "instructions": "?", "choices": [{"value": True}, {"value": False}]},
             "no others",
         ),
-        ({"type": "predicate", "instructions": "Is it raining?"}, "a predicate may be named cognitive"),
+        ({"type": "predicate", "instructions": "Is it raining?"}, "a predicate may be named good, cognitive"),
         ({"type": "predicate", "instructions": "?", "name": "affective"}, "gives no components"),
     ],
 )
@@ -282,6 +278,34 @@ def test_questions_it_cannot_answer_are_refused(
         "questions.0",
     )
     assert says in error["message"] and error["message"].startswith("questions.0: ")
+
+
+def test_a_question_it_cannot_answer_is_refused_beside_one_it_can(client: httpx.Client) -> None:
+    """Under any name; the predicate `good` is the probability that the label is Good."""
+    asked = {
+        "model": "classifier",
+        "input": json.dumps({"input": "I won!", "output": "Lovely!"}),
+        "questions": [
+            {**SCORE, "name": "how warm?"},
+            {"type": "predicate", "name": "rain", "instructions": "Is it raining?"},
+            {"type": "predicate", "name": "good", "instructions": "Is it good?"},
+            {**SCORE, "levels": LEVELS[:2]},
+        ],
+    }
+    score, rain, good, short = client.post("/v1/decisions", json=asked).raise_for_status().json()["answers"]
+    assert (score["name"], score["type"]) == ("how warm?", "score")
+    assert (rain["type"], rain["name"], short["type"]) == ("refusal", "rain", "refusal")
+    assert "reads no instructions" in rain["reason"] and "in this order" in short["reason"]
+    assert good["probability"] == score["probabilities"][2]["probability"]
+
+
+def test_a_reply_alone_is_answered_as_unscored(client: httpx.Client) -> None:
+    asked = {"model": "classifier", "input": "I am so sorry to hear that.", "questions": [SCORE, SCORE]}
+    answer = client.post("/v1/decisions", json=asked)
+    assert answer.status_code == 200
+    for refusal in answer.json()["answers"]:
+        assert refusal["type"] == "refusal"
+        assert refusal["reason"].startswith("unscored: no exchange found")
 
 
 def test_labels_may_be_written_in_any_case(client: httpx.Client) -> None:
@@ -306,7 +330,10 @@ def test_the_models_health_metrics_and_description(client: httpx.Client) -> None
     assert "empathy_queue_judgments 0.0" in metrics
     described = client.get("/openapi.json").json()
     assert {"/v1/score", "/v1/decisions", "/v1/systemone", "/v1/models", "/health"} <= set(described["paths"])
-    assert described["components"]["schemas"]["Exchange"]["required"] == ["prompt", "response"]
+    chat = described["components"]["schemas"]["ChatRequest"]["properties"]
+    assert chat["model"]["enum"] == [model["id"]] == ["classifier"]
+    ways = described["components"]["schemas"]["Exchange"]["anyOf"]
+    assert ways == [{"required": ["prompt", "response"]}, {"required": ["messages"]}]
     assert [client.get(path).status_code for path in ("/docs", "/redoc")] == [404, 404]
 
 

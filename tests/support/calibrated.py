@@ -4,7 +4,8 @@ from functools import cache
 
 import numpy as np
 
-from calibration.fit import CalibrationReport, Options, calibrate_judged
+from calibration.calibration_inputs import Options
+from calibration.fit import CalibrationReport, calibrate_judged
 from data.judgments import Judged, recorded_judgment
 from data.records import EMOTIONS, LABELS, Exchange, Judgment, Rating, judgment_of
 from judge.base import load_judge

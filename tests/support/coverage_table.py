@@ -19,8 +19,9 @@ from calibration.agreement.rater_model import fit_rater_model
 from calibration.bias.probe_effects import mean_change
 from calibration.bootstrap import mean_intervals, resample_clusters
 from calibration.cluster import clustered_share, contrast
-from calibration.comparison.differences import differences, rated_difference
+from calibration.comparison.differences import differences
 from calibration.comparison.judged_models import ComparisonSettings, JudgedModel, judged_level
+from calibration.comparison.rated_differences import rated_difference
 from calibration.comparison.rater_tests import rater_test
 from calibration.estimate import Estimate, Interval, estimate_of, independent_difference
 from calibration.monitoring.confidence_sequence import Watch, interval, update
@@ -135,7 +136,7 @@ def line(rng: np.random.Generator) -> Hits:
     models, shares = draw_models(World(), 100, 1, rng)
     name, sample = next(iter(models.items()))
     good = calibrated_models(models)[-1].without(name)
-    target = target_of(sample, ppi_estimate(sample), -1)
+    target = target_of(sample, ppi_estimate(sample), -1, good)
     alone = transport(good, Target(judge=target.judge, judge_noise=target.judge_noise))
     return {
         "unrated": holds(alone.interval, shares[0, -1]),

@@ -18,20 +18,26 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any
+from time import monotonic
+from typing import IO, Any
 
 from repository import ROOT
 
 SEEDS = int(os.environ.get("FAULT_SEEDS", "0"))  # how many faults of a kind; 0 is each test's own few
+HAS_FAILING_DISKS = os.environ.get("FAULT_DISKS") != "0"
 TALLY = os.environ.get("FAULT_TALLY")  # a file that gets a line for each fault; see trust_faults.py
 TIMEOUT = 120.0
 LOADED = (
     "numpy",
     "pydantic",
-    "httpx",
+    "openai.resources.chat.completions",
+    "h2.connection",
+    "httpcore",
+    "judge.llm.endpoint",
     "rich",
     "sqlalchemy.dialects.sqlite",
     "judge.scored_run",
+    "reports.progress",
     "reports.share_table",
 )
 SPENDS = ("open", "write", "os.mkdir")  # what a full disk refuses; it lets names change and files go
@@ -69,15 +75,31 @@ class Nursery:
         )
 
     def run(self, folder: Path, *arguments: object, fault: Mapping[str, Any] | None = None) -> Ended:
-        """The command in `folder`; `fault` has `at`, the step, and a `kind`: kill or the name of an errno."""
+        """The command in `folder`; `fault` has a `kind`, kill or the name of an errno, and `at`, the step.
+
+        With `after`, so many seconds, in the place of `at` it is killed from outside, whatever it is doing.
+        """
         order = {"folder": str(folder), "arguments": [str(item) for item in arguments], "fault": fault or {}}
+        return Ended(**self._order(order))
+
+    @contextmanager
+    def started(self, folder: Path, *arguments: object) -> Iterator[None]:
+        """The command, a server, while the `with` block lasts; then it is killed without a warning."""
+        words = [str(item) for item in arguments]
+        child = self._order({"start": True, "folder": str(folder), "arguments": words, "fault": {}})
+        try:
+            yield
+        finally:
+            assert self._order({"kill": child}) == -signal.SIGKILL, f"{words[0]} ended by itself"
+
+    def _order(self, order: Mapping[str, Any]) -> Any:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
         assert answer, "the nursery has died"
-        return Ended(**json.loads(answer))
+        return json.loads(answer)
 
     def close(self) -> None:
         self._process.kill()
@@ -143,11 +165,13 @@ class Campaign:
     whole: dict[str, str] = field(default_factory=dict)
     steps: int = 0
     asked: int = 0
+    seconds: float = 0.0
     number: int = 0
 
     def __post_init__(self) -> None:
-        folder, before = self.new_folder(), self.case.calls()
+        folder, before, started = self.new_folder(), self.case.calls(), monotonic()
         ended = self.run(folder)
+        self.seconds = monotonic() - started
         assert ended.code in self.case.codes, ended.out + ended.err
         self.whole, self.steps = self.case.found(folder), ended.steps
         self.asked = self.case.calls() - before
@@ -163,21 +187,39 @@ class Campaign:
     def run(self, folder: Path, fault: Mapping[str, Any] | None = None) -> Ended:
         return self.nursery.run(folder, *self.case.arguments, fault=fault)
 
-    def kill(self, seed: int, *, times: int = 2) -> None:
-        """Kill it here and there; then the same command has to end as the undisturbed one did."""
+    def kill_often(self, few: int, *, times: int = 2) -> None:
+        """Kill it so often as this run wants, each time at another place, `times` in a row."""
+        killed, wanted = 0, SEEDS or few
+        for seed in range(10 * wanted):
+            killed += self.kill(seed, times=min(times, wanted - killed))
+            if killed == wanted:
+                return
+        raise AssertionError(f"{self.case.name}: killed {killed} times, not {wanted}")
+
+    def kill(self, seed: int, *, times: int = 2) -> int:
+        """Kill it here and there; then the same command has to end as the undisturbed one did.
+
+        Every other seed kills from outside at some time, so within what no step marks, such as a commit of
+        the database. Returns how often it was killed.
+        """
         chance, before, kills, said = Random(f"{self.case.name} {seed}"), self.case.calls(), 0, []
-        folder = self.new_folder()
+        folder, left = self.new_folder(), 1.0  # how much of the whole is still to do, if all is taken up
         for _ in range(times):
-            fault = {"kind": "kill", "at": chance.randrange(self.steps), "torn": chance.random()}
-            ended = self.run(folder, fault)
+            place = chance.random() * left
+            when = {"after": place * self.seconds} if seed % 2 else {"at": int(place * self.steps)}
+            ended = self.run(folder, {"kind": "kill", "torn": chance.random(), **when})
             if not ended.is_killed:
                 break  # so much was done before that this step did not come any more
-            kills += 1
+            kills, left = kills + 1, left - place
             said.append(ended.last)
-        self.finish(folder, "kill", said, before=before, spare=kills * self.case.in_flight)
+        spare = kills * self.case.in_flight
+        self.finish(folder, "kill" if kills else None, said, before=before, spare=spare, times=kills)
+        return kills
 
     def fail(self, seed: int, kind: str) -> None:
         """Let the disk fail from some step on; the message must help, and the same command go on."""
+        if not HAS_FAILING_DISKS:
+            return
         chance, before = Random(f"{self.case.name} {kind} {seed}"), self.case.calls()
         folder = self.new_folder()
         ended = self.run(folder, {"kind": kind, "at": chance.randrange(self.steps), "torn": chance.random()})
@@ -187,14 +229,23 @@ class Campaign:
         assert is_helpful, said
         self.finish(folder, None, said, before=before, spare=self.case.in_flight)
 
-    def finish(self, folder: Path, kind: str | None, said: Sequence[str], *, before: int, spare: int) -> None:
+    def finish(
+        self,
+        folder: Path,
+        kind: str | None,
+        said: Sequence[str],
+        *,
+        before: int,
+        spare: int,
+        times: int = 1,
+    ) -> None:
         """Give the command again, undisturbed, and hold what is there against what ought to be."""
         ended = self.run(folder)
         found = self.case.found(folder) if ended.code in self.case.codes else {}
         asked = self.case.calls() - before
         is_doubled = asked > self.asked + spare
         if kind:
-            tally(self.case.name, kind, lost=found != self.whole, doubled=is_doubled)
+            tally(self.case.name, kind, times=times, lost=found != self.whole, doubled=is_doubled)
         story = f"{self.case.name}: {' then '.join(said)}"
         assert ended.code in self.case.codes, f"{story}\n{ended.out}{ended.err}"
         assert sorted(found) == sorted(self.whole), f"{story}: other files"
@@ -222,11 +273,11 @@ def seeds(few: int) -> range:
     return range(SEEDS or few)
 
 
-def tally(case: str, kind: str, **found: bool) -> None:
+def tally(case: str, kind: str, *, times: int = 1, **found: bool) -> None:
     """Note a fault that was injected, for trust_faults.py to count."""
     if TALLY:
         with open(TALLY, "a", encoding="utf-8") as out:
-            out.write(json.dumps({"case": case, "kind": kind, **found}) + "\n")
+            out.write(json.dumps({"case": case, "kind": kind, "times": times, **found}) + "\n")
 
 
 # The nursery's own side: all below runs in a process of its own.
@@ -317,20 +368,46 @@ def _live(order: Mapping[str, Any], log: int) -> int:
     return 0
 
 
+def _bear(order: Mapping[str, Any], out: IO[bytes], err: IO[bytes], log: IO[bytes]) -> int:
+    """A child that runs the command; its number."""
+    child = os.fork()
+    if child == 0:
+        os.dup2(out.fileno(), 1)
+        os.dup2(err.fileno(), 2)
+        code = _live(order, log.fileno())
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return child
+
+
+def _kill_after(child: int, seconds: float) -> None:
+    """Kill it when the time is up, unless it has ended."""
+    import select
+
+    ended = os.pidfd_open(child)
+    if not select.select([ended], [], [], seconds)[0]:
+        os.kill(child, signal.SIGKILL)
+    os.close(ended)
+
+
 def _serve(orders: Iterator[str]) -> None:
     from tempfile import TemporaryFile
 
     for line in orders:
         order = json.loads(line)
+        if "kill" in order:
+            os.kill(order["kill"], signal.SIGKILL)
+            print(os.waitstatus_to_exitcode(os.waitpid(order["kill"], 0)[1]), flush=True)
+            continue
+        if "start" in order:
+            with open(os.devnull, "wb") as nowhere:
+                print(_bear(order, nowhere, nowhere, nowhere), flush=True)
+            continue
         with TemporaryFile() as out, TemporaryFile() as err, TemporaryFile() as log:
-            child = os.fork()
-            if child == 0:
-                os.dup2(out.fileno(), 1)
-                os.dup2(err.fileno(), 2)
-                code = _live(order, log.fileno())
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(code)
+            child = _bear(order, out, err, log)
+            if "after" in order["fault"]:
+                _kill_after(child, order["fault"]["after"])
             status = os.waitpid(child, 0)[1]
             last = os.pread(log.fileno(), 400, 0).decode("utf-8", "replace").strip()
             for stream in (out, err):

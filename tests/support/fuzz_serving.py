@@ -87,6 +87,11 @@ def corrupted(seed_number: int, count: int) -> Iterator[tuple[str, bytes]]:
     bodies: dict[str, dict[str, Any]] = {
         "/v1/score": {"exchanges": [row, {**row, "id": 8}], "explain": True},
         "/v1/decisions": {"model": "length", "input": json.dumps(row), "questions": [question]},
+        "/v1/chat/completions": {
+            "model": "length",
+            "messages": [{"role": "user", "content": json.dumps(row)}],
+            "response_format": {"type": "json_object"},
+        },
         "/v1/systemone": {
             "model": "length",
             "state": row,

@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import date, timedelta
 from itertools import count
 from pathlib import Path
@@ -115,7 +116,9 @@ def simulate_night(
     for model, level in levels.items():
         is_down = model == REGRESSED[0] and from_end >= REGRESSED[1]
         good = level + chance.gauss(0, 0.012) - (0.06 if is_down else 0) + (0.02 if is_new_judge else 0)
-        results.append(_result(model, good, chance, has_cost=from_end < -1 or model != "cyd"))
+        result = _result(model, good, chance, has_cost=from_end < -1 or model != "cyd")
+        change = Random(f"{model} {number}").gauss(0, 0.008) - (0.06 if is_down else 0)
+        results.append(replace(result, details=_details(change)) if number else result)
         emotions += [_emotion(model, emotion, good, chance) for emotion in EMOTIONS]
         judgments += [_judged(model, at, good, chance) for at in range(responses)]
         gates.append(
@@ -158,6 +161,13 @@ def simulate_night(
         gates=tuple(gates),
         judgments=tuple(judgments),
     )
+
+
+def _details(change: float) -> dict[str, object]:
+    """A change since the first night, as a night keeps it; of the judge nothing is known to have moved."""
+    total = {"value": change, "low": change - 0.019, "high": change + 0.019}
+    drift = {"total": total, "model": total, "verdict": "neither shown", "sentence": "No change is shown."}
+    return {"changes": {"baseline": {"night": name_of(0), "prompts": 158, "good": drift, "bad": drift}}}
 
 
 def _result(model: str, good: float, chance: Random, *, has_cost: bool) -> ModelResult:

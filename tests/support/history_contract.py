@@ -168,7 +168,7 @@ class HistoryContract:
         assert [json.loads(line)["model"] for line in done.stdout.splitlines()] == ["model-0", "model-1"]
         table = export("--history", url, "--format", "csv", "--kind", "gates", "--last", 1)
         assert table.stdout.splitlines()[0] == (
-            "night,config,gate,model,subject,outcome,value,limit,sentence,low,high,labels,nights,emotions"
+            "night,config,gate,model,subject,outcome,value,limit,sentence,low,high,nights,emotions"
         )
         out = tmp_path / "new" / "nights.csv"
         done = export("--history", url, "--out", out)

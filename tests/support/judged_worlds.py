@@ -36,11 +36,13 @@ def truth(level: float) -> np.ndarray:
     return shares(level, math.hypot(PROMPT, REPLY, SEVERITY, TASTE, SLIP))
 
 
-def judged(level: float, prompt: np.ndarray, reply: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def judged(
+    level: float, prompt: np.ndarray, reply: np.ndarray, rng: np.random.Generator, stray: float = STRAY
+) -> np.ndarray:
     """A judge that sees most of what people see, and strays on this model."""
     seen = level + 0.7 * (prompt + reply) + rng.normal(0, BLUR, len(prompt))
     found = shares(seen, math.hypot(SEVERITY, TASTE, SLIP))
-    good = np.clip(found[:, 2] + rng.normal(0, STRAY), 0.01, 0.99)
+    good = np.clip(found[:, 2] + rng.normal(0, stray), 0.01, 0.99)
     rest = (1 - good) / (1 - found[:, 2])
     return np.column_stack([found[:, 0] * rest, found[:, 1] * rest, good])
 
@@ -53,6 +55,7 @@ def two_models(
     gap: float = 0.0,
     design: Design = "split",
     unrated: int = 0,
+    stray: float = STRAY,
 ) -> tuple[JudgedModel, JudgedModel]:
     """Both answer the same prompts, and `unrated` more only the judge reads; `gap` parts their levels."""
     prompt = rng.normal(0, PROMPT, prompts + unrated)
@@ -66,7 +69,7 @@ def two_models(
         reply, taste = rng.normal(0, REPLY, len(prompt)), rng.normal(0, TASTE, raters)
         felt = level + (prompt + reply)[item] + (severity + taste)[who] + rng.normal(0, SLIP, len(item))
         rated = RatedModel(
-            judged=judged(level, prompt, reply, rng),
+            judged=judged(level, prompt, reply, rng, stray),
             item=item,
             value=one_hot(1 + (felt[:, None] > CUTS).sum(axis=1), 3),
             cluster=np.array([f"{name if design == 'apart' else ''}{number}" for number in who]),

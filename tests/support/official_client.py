@@ -4,6 +4,7 @@ official_client.py BASE_URL EXCHANGES.jsonl prints, as JSON, what the client rea
 """
 
 import json
+import math
 import sys
 from typing import Any
 
@@ -28,23 +29,32 @@ def ask(client: Any, row: dict[str, Any]) -> dict[str, Any]:
     given = json.dumps(row) if row.get("emotion") else messages
     decision = client.decisions.create(model="classifier", input=given, questions=[SCORE, CHOICE])
     score, choice = decision.answers
+    graded = client.chat.completions.create(
+        model="classifier",
+        messages=[{"role": "user", "content": json.dumps(row)}],
+        logprobs=True,
+        top_logprobs=3,
+    ).choices[0]
+    (label,) = graded.logprobs.content
     return {
         "id": row["id"],
         "type": type(score).__name__,
         "probabilities": {item.label: item.probability for item in score.probabilities},
         "choice": {item.value: item.probability for item in choice.probabilities},
         "score": score.score,
+        "graded": graded.message.content,
+        "logprobs": {item.token: math.exp(item.logprob) for item in label.top_logprobs},
         "tokens": decision.usage.total_tokens,
     }
 
 
 def refusal_of(client: Any, **given: Any) -> list[Any]:
-    """How the client understands that a request is refused."""
+    """How the client understands that a request, or a question of it, is refused."""
     try:
-        client.decisions.create(**{"model": "classifier", "questions": [SCORE], **given})
+        decision = client.decisions.create(**{"model": "classifier", "questions": [SCORE], **given})
     except openai.APIStatusError as error:
         return [type(error).__name__, error.status_code, error.code, error.param]
-    return []
+    return [answer.type for answer in decision.answers]
 
 
 def main(base_url: str, path: str) -> None:

@@ -27,9 +27,13 @@ def find_smollm2() -> Path | None:
 
 
 @contextmanager
-def start_llama_server(*, deadline: float = 60.0) -> Iterator[str]:
-    """A llama.cpp server with SmolLM2-135M: chat, logprobs, JSON schema. Yields its base URL, with /v1."""
-    with TemporaryDirectory() as folder, _start("llama", Path(folder), deadline) as base_url:
+def start_llama_server(*, deadline: float = 60.0, threads: int = 0) -> Iterator[str]:
+    """A llama.cpp server with SmolLM2-135M: chat, logprobs, JSON schema. Yields its base URL, with /v1.
+
+    On a busy machine one thread does more than several, which spin while they wait for each other.
+    """
+    environment = {"LLAMA_THREADS": str(threads)}
+    with TemporaryDirectory() as folder, _start("llama", Path(folder), deadline, environment) as base_url:
         yield base_url
 
 
@@ -99,6 +103,8 @@ def serve_llama(port: int, folder: Path) -> None:
     parameters.port = port
     parameters.n_ctx, parameters.n_parallel = 8192, 2
     parameters.warmup = False
+    if threads := int(os.environ["LLAMA_THREADS"]):
+        parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = threads
     server = xllamacpp.Server(parameters)
     assert server.listening_address.endswith(str(port))
     Event().wait()

@@ -1,5 +1,6 @@
 """Our own server on a free port of this machine, with the judge a test gives it; and judges that wait."""
 
+import os
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from time import monotonic
 from typing import Any
 
 import httpx
+from repository import ROOT
 
 from data.records import Exchange, Judgment, judgment_of, unscored
 from data.rubric import read_rubric
@@ -19,24 +21,37 @@ from server.guard import own_hosts
 from server.process import make_server, open_socket, url_of
 from server.served_judge import PROBE, ServedJudge
 
+NO_CLIENTS = "no clients of other people: make .venv/.clients, or set CLIENTS_PYTHON"
 LONGEST = 120.0  # seconds; nothing here waits longer, and on a quiet machine a hundredth of it
+
+
+def find_clients() -> str | None:
+    """The Python that has the clients of requirements-clients.lock."""
+    made = ROOT / ".venv" / "clients" / "bin" / "python"
+    return os.environ.get("CLIENTS_PYTHON") or (str(made) if made.exists() else None)
 
 
 @contextmanager
 def serving(
-    judge: Judge, *, calibration: str | None = None, key: str = "", limits: Limits | None = None
+    judge: Judge,
+    *,
+    calibration: str | None = None,
+    key: str = "",
+    limits: Limits | None = None,
+    conversations: Judge | None = None,
+    **process: Any,
 ) -> Iterator[str]:
     """The address of a server that is there as long as the `with` block."""
     ready = Event()
     with open_socket("127.0.0.1", 0) as listening:
         app = make_app(
-            ServedJudge(judge, calibration),
+            ServedJudge(judge, calibration, conversations=conversations),
             limits=limits,
             hosts=own_hosts("127.0.0.1"),
             key=key,
             on_ready=ready.set,
         )
-        server = make_server(app)
+        server = make_server(app, **process)
         thread = Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         assert ready.wait(LONGEST)

@@ -38,6 +38,7 @@ class World:
     folder: Path
     mood: str = "1"  # what else tonight's answers hold: the same mood is the same answers
     curt: frozenset[tuple[str, str]] = frozenset()  # models and feelings that get no more than a word
+    swings: dict[str, float] = field(default_factory=dict)  # by mood, how much better all answers are
     shift: float = 0.0  # how far the judge is from what it was
     broken: frozenset[str] = frozenset()  # models that do not answer
     asked: Counter[str] = field(default_factory=Counter)
@@ -55,16 +56,19 @@ class World:
         assert found is not None
         feeling, case = found.groups()
         warm = (model, feeling) not in self.curt
-        text = (
-            f"I hear you, case {case}, {model}, {self.mood}." if warm else f"Oh. {case} {model} {self.mood}"
-        )
+        if self.swings:
+            case = f"{case}, {feeling}"  # else prompts share their chance
+        text = f"I hear you, case {case}, {model}, {self.mood}."
+        if not warm:
+            text = f"Oh. {case} {model} {self.mood}"
         return answer_chat(call, text)
 
     def _judge(self, call: Call) -> Answer:
         reply = call.text.rpartition("to be judged ---")[2].splitlines()[1]
         chance = sha256(reply.encode()).digest()[0] / 255
         level = 0.35 + 0.4 * chance if "anchor" in reply else 0.6 if "hear" in reply else 0.15
-        good = level + 0.1 * (chance - 0.5) - self.shift
+        swing = self.swings.get(reply.rstrip(".").rpartition(", ")[2], 0.0)
+        good = level + 0.1 * (chance - 0.5) + swing - self.shift
         bad = 0.6 * (1 - good)
         said = answer_decisions(call)
         for row in said.body["answers"][0]["probabilities"]:

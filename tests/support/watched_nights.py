@@ -49,23 +49,45 @@ def years(
     drop_at: int | None = None,
     drop: float = 0.05,
     baseline_nights: int = 1,
+    mood: float = 0.0,
+    memory: float = 0.0,
+    asked: float = 1.0,
 ) -> Nights:
-    """Simulated histories, each with prompts and a baseline of its own."""
+    """Simulated histories, each with prompts and a baseline of its own.
+
+    `mood` is the spread of what all answers of a night have in common, `memory` its correlation from night to
+    night, and `asked` the part of the prompts that a night has, another part each night.
+    """
     rng = np.random.default_rng(seed)
     totals, squares = np.empty((histories, nights)), np.empty((histories, nights))
     for row in range(histories):
         base = rng.beta(3, 2, size=prompts)
         baseline = answers(rng, kind, base, baseline_nights).mean(axis=0)
         apart = answers(rng, kind, base, nights) - baseline
+        if mood:
+            shared = moods(rng, baseline_nights + nights, mood, memory)
+            apart += (shared[baseline_nights:] - shared[:baseline_nights].mean())[:, None]
+        if asked < 1:
+            keys = rng.random(apart.shape)
+            apart = np.take_along_axis(apart, keys.argsort(axis=1), axis=1)[:, : round(asked * prompts)]
         if drop_at is not None:
             apart[drop_at:] -= drop
         totals[row], squares[row] = apart.sum(axis=1), (apart**2).sum(axis=1)
     return Nights(
-        prompts=np.full(nights, float(prompts)),
+        prompts=np.full(nights, float(round(asked * prompts))),
         totals=totals,
         squares=squares,
         baseline_nights=baseline_nights,
     )
+
+
+def moods(rng: np.random.Generator, nights: int, spread: float, memory: float) -> Floats:
+    """What the answers of each night have in common: an autoregression of the first order."""
+    steps, found = rng.standard_normal(nights), np.empty(nights)
+    found[0] = steps[0]
+    for night in range(1, nights):
+        found[night] = memory * found[night - 1] + math.sqrt(1 - memory**2) * steps[night]
+    return spread * found
 
 
 def watch_of(nights: Nights, row: int = 0, until: int | None = None) -> Watch:

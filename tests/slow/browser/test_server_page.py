@@ -1,7 +1,6 @@
 """The page to try the judge in a real browser: what it asks and shows, and keeps when a call fails."""
 
 import json
-import shutil
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,17 +15,11 @@ from data.records import LABELS, Exchange
 from judge.base import load_judge
 from server.app import page_html
 
-CHROMIUM = shutil.which("chromium")
-OPTIONS = (
-    *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"),
-    *("--disable-sync", "--no-first-run"),
-)
 PHONE, SMALL, DESK = 375, 320, 1180
 NASTY = (
     "<script>window.hit = 1</script><img src=x onerror='window.hit = 1'>"
     "\"'`${1}&amp;\u202eabc \U0001f600 \u05e9\u05dc\u05d5\u05dd"
 )
-in_browser = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed (Debian: chromium)")
 
 
 def judgment(name: str, **changes: Any) -> dict[str, Any]:
@@ -129,15 +122,6 @@ def served(server: Served) -> Served:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=list(OPTIONS))
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
 def look(browser: Any) -> Iterator[Callable[[int, str], Any]]:
     """A browser's window of a width and a scheme, made once: that takes longer than most tests."""
     made: dict[tuple[int, str], Any] = {}
@@ -214,7 +198,6 @@ def test_a_nonce_that_could_end_its_attribute_is_refused(nonce: str) -> None:
         page_html(nonce)
 
 
-@in_browser
 def test_a_reply_is_judged_from_the_keyboard_and_everything_said(visit: Any, served: Served) -> None:
     served.replies = [replied()]
     page = visit()
@@ -243,7 +226,6 @@ def test_a_reply_is_judged_from_the_keyboard_and_everything_said(visit: Any, ser
     assert "authorization" not in {name.lower() for name in served.calls[0][0]}
 
 
-@in_browser
 def test_bars_are_as_long_as_their_probabilities_and_beside_their_names(visit: Any, served: Served) -> None:
     served.replies = [replied()]
     page = visit()
@@ -260,7 +242,6 @@ def test_bars_are_as_long_as_their_probabilities_and_beside_their_names(visit: A
     assert max(row[2] for row in rows) < 6
 
 
-@in_browser
 def test_parts_say_their_effect_in_symbols_in_words_and_at_the_arrow_keys(visit: Any, served: Served) -> None:
     served.replies = [replied()]
     page = visit()
@@ -286,7 +267,16 @@ def test_parts_say_their_effect_in_symbols_in_words_and_at_the_arrow_keys(visit:
     assert "raised the score" in legend and "▼" in legend
 
 
-@in_browser
+def test_a_part_whose_effect_does_not_hold_is_not_coloured_and_says_so(visit: Any, served: Served) -> None:
+    parts = [{"text": "Oh no! ", "effect": 0.3, "swapped": 0.0, "is_doubtful": True}]
+    served.replies = [replied(answer(judgment("a", parts=parts)))]
+    page = visit()
+    judge(page)
+    assert page.locator("mark").get_attribute("class") in ("", None)
+    assert page.locator("mark .effect").text_content().startswith("?")
+    assert "But a neutral sentence in its place" in page.locator("mark .unseen").text_content()
+
+
 def test_two_replies_stand_side_by_side_with_a_word_on_the_pair(visit: Any, served: Served) -> None:
     worse = judgment("b", label="Okay", score=1.95, set=["Bad", "Okay"])
     same = judgment("b", set=None)
@@ -314,7 +304,6 @@ def test_two_replies_stand_side_by_side_with_a_word_on_the_pair(visit: Any, serv
     assert page.locator(".changed").is_visible()
 
 
-@in_browser
 def test_without_a_calibration_or_an_explanation_that_is_said(visit: Any, served: Served) -> None:
     plain = judgment("a", set=None, parts=[], rationale="It reads warm.")
     served.replies = [replied(answer(plain, calibration=None, note="no calibration fits", caveats=[]))]
@@ -323,14 +312,12 @@ def test_without_a_calibration_or_an_explanation_that_is_said(visit: Any, served
     assert "I am so sorry." in text and "raised" not in text
 
 
-@in_browser
 def test_a_prompt_from_somebody_in_danger_is_met_with_a_warning(visit: Any, served: Served) -> None:
     served.replies = [replied(answer(judgment("a", flag="suicide")))]
     text = judge(visit()).inner_text()
     assert "This may come from somebody in danger (suicide)." in text and "emergency number" in text
 
 
-@in_browser
 def test_no_text_becomes_markup_or_breaks_the_page(visit: Any, served: Served) -> None:
     long = NASTY + "x" * (50_000 - len(NASTY))
     parts = [{"text": long, "effect": 0.2}, {"text": NASTY, "effect": -0.2}]
@@ -356,7 +343,6 @@ def test_no_text_becomes_markup_or_breaks_the_page(visit: Any, served: Served) -
     assert page.input_value("#prompt") == NASTY
 
 
-@in_browser
 def test_the_browser_itself_refuses_markup_from_strings(look: Any, served: Served) -> None:
     page = look(DESK, "light").new_page()
     page.goto(served.url)
@@ -377,7 +363,6 @@ FAILURES = (
 )
 
 
-@in_browser
 def test_a_failed_call_says_so_and_keeps_what_was_typed(visit: Any, served: Served) -> None:
     page = visit()
     for reply, said in FAILURES:
@@ -391,7 +376,6 @@ def test_a_failed_call_says_so_and_keeps_what_was_typed(visit: Any, served: Serv
         assert page.input_value("#reply-a") == "I am so sorry."
 
 
-@in_browser
 def test_a_slow_call_is_spoken_of_and_can_be_stopped(visit: Any, served: Served) -> None:
     served.replies, page = [replied(), replied()], visit()
     served.hold.clear()
@@ -415,7 +399,6 @@ def test_a_slow_call_is_spoken_of_and_can_be_stopped(visit: Any, served: Served)
     assert page.locator(".changed").is_visible()
 
 
-@in_browser
 def test_a_key_is_allowed_sent_and_kept_nowhere(visit: Any, served: Served) -> None:
     wrong = replied({"error": {"message": "wrong key"}}, 401)
     served.replies, page = [wrong, wrong, replied()], visit()
@@ -442,7 +425,6 @@ def test_a_key_is_allowed_sent_and_kept_nowhere(visit: Any, served: Served) -> N
     assert page.input_value("#key") == ""
 
 
-@in_browser
 def test_an_empty_field_is_named_and_nothing_is_asked(visit: Any, served: Served) -> None:
     page = visit()
     page.click("#judge")
@@ -456,7 +438,6 @@ def test_an_empty_field_is_named_and_nothing_is_asked(visit: Any, served: Served
     assert served.calls == []
 
 
-@in_browser
 def test_the_example_gives_back_what_it_replaced(visit: Any, served: Served) -> None:
     served.replies, page = [replied(answer(judgment("a"), judgment("b")))], visit()
     page.fill("#reply-a", "Mine.")
@@ -471,7 +452,6 @@ def test_the_example_gives_back_what_it_replaced(visit: Any, served: Served) -> 
     assert page.locator("#reply-b").is_hidden()
 
 
-@in_browser
 @pytest.mark.parametrize(("width", "scheme"), [(DESK, "light"), (PHONE, "dark")])
 def test_axe_finds_no_barrier_and_nothing_sticks_out(
     visit: Any, served: Served, width: int, scheme: str
@@ -501,7 +481,6 @@ def test_axe_finds_no_barrier_and_nothing_sticks_out(
     assert ground == {"light": "rgb(251, 250, 247)", "dark": "rgb(20, 23, 28)"}[scheme]
 
 
-@in_browser
 def test_print_shows_the_result_with_what_was_asked_and_no_form(
     visit: Any, served: Served, tmp_path: Path
 ) -> None:
@@ -537,7 +516,6 @@ def real_url() -> Iterator[str]:
     listening.close()
 
 
-@in_browser
 def test_the_real_server_judges_the_example_as_score_does(real_url: str, visit: Any) -> None:
     page = visit(url=real_url)
     page.click("#example")

@@ -22,10 +22,7 @@ from data.records import Judgment
 from data.rubric import read_rubric
 from data.tables import read_judgments, write_rows
 from judge.base import load_judge
-from judge.classifier.examples import Example
-from judge.classifier.judge import WEIGHTS
-from judge.classifier.make import make_judge
-from judge.classifier.recipe import Recipe
+from judge.classifier.judge import ClassifierJudge
 from judge.llm.program import default_program, read_program, write_program
 
 Write = Callable[..., Path]
@@ -65,7 +62,7 @@ def spoil(whole: bytes, seed: int) -> bytes:
 def test_spoilt_weights_are_refused_by_name(name: str, tmp_path: Path, write_responses: Write) -> None:
     folder = tmp_path / "weights"
     folder.mkdir()
-    for path in WEIGHTS.iterdir():
+    for path in ClassifierJudge.shipped.iterdir():
         shutil.copy(path, folder)
     whole = (folder / name).read_bytes()
     Path("judge.toml").write_text(f'kind = "classifier"\nweights = "{folder}"\n')
@@ -79,7 +76,7 @@ def test_spoilt_weights_are_refused_by_name(name: str, tmp_path: Path, write_res
 def test_a_spoilt_card_is_refused_or_changes_no_judgment(tmp_path: Path, write_responses: Write) -> None:
     folder = tmp_path / "weights"
     folder.mkdir()
-    for path in WEIGHTS.iterdir():
+    for path in ClassifierJudge.shipped.iterdir():
         shutil.copy(path, folder)
     whole = (folder / "card.json").read_bytes()
     Path("judge.toml").write_text(f'kind = "classifier"\nweights = "{folder}"\n')
@@ -136,34 +133,6 @@ def test_a_spoilt_program_is_refused_or_the_same() -> None:
         except UserError as error:
             assert str(path) in str(error)
             assert "tune it again" in str(error) or "optimize" in str(error)
-
-
-def test_the_merged_cache_of_the_large_judge_is_checked(
-    tmp_path: Path, tiny_recipe: Recipe, tiny_decoder: Path, examples: list[Example]
-) -> None:
-    recipe = replace(tiny_recipe, base=str(tiny_decoder), rank=2, epochs=1)
-    make_judge(examples[:24], recipe, tmp_path / "changes", about=ABOUT, evidence={})
-    Path("large.toml").write_text(
-        f'kind = "classifier-large"\nweights = "{tmp_path / "changes"}"\ncache = "{tmp_path / "cache"}"\n'
-    )
-    # What a merge that was killed left behind is taken away by the next.
-    leavings = tmp_path / "cache" / f".classifier-large-{load_judge('large.toml').weights[:12]}.partial"
-    leavings.mkdir(parents=True)
-    (leavings / "model.onnx").write_bytes(b"half")
-    first = load_judge("large.toml").judge(examples[0].exchange)
-    (folder,) = (path for path in (tmp_path / "cache").iterdir() if path.is_dir())  # beside the lock
-    for name in ("model.onnx", "tokenizer.json", "sums.json"):
-        whole = (folder / name).read_bytes()
-        for seed in seeds(3):
-            spoilt = spoil(whole, seed)
-            (folder / name).write_bytes(spoilt)
-            tally("merged cache", "damaged")
-            with pytest.raises(UserError, match=r"damaged or changed since it was merged; delete it"):
-                load_judge("large.toml").judge(examples[0].exchange)
-        (folder / name).write_bytes(whole)
-    assert load_judge("large.toml").judge(examples[0].exchange) == first
-    (folder / "sums.json").unlink()  # as older versions left it: merged anew
-    assert load_judge("large.toml").judge(examples[0].exchange) == first
 
 
 def test_a_network_cut_short_is_not_taken_up(train: Callable[..., Result], tmp_path: Path) -> None:

@@ -5,16 +5,21 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from shutil import copytree
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from batch_servers import BatchServer
-from faults import SEEDS, Campaign, Case, Nursery, open_nursery, seeds
+from faults import SEEDS, Campaign, Case, Nursery, open_nursery
 from histories import write_history
+from rating_plans import make_plan
 from servers import Answer, Call, ScriptedServer, answer, answer_chat
 from simulated import World
 
+from data.records import LABELS
 from emotionbench.questionnaires import read_questionnaire
+from rating.journal import Entry, Journal
 
 LOADED = (
     "commands.calibrate",
@@ -34,6 +39,8 @@ LOADED += (
     "judge.panel",
     "judge.cascade",
     "judge.llm.batch",
+    "rating.collect",
+    "rating.handouts",
     "jinja2",
     "scipy.stats",
     "scipy.optimize",
@@ -185,6 +192,28 @@ def night(stack: ExitStack) -> Case:
     )
 
 
+def rating(name: str, arguments: str, results: str) -> Make:
+    """A command on a plan that people have rated; the plan's tokens are by chance, so one plan is copied."""
+
+    def make(stack: ExitStack) -> Case:
+        template = Path(stack.enter_context(TemporaryDirectory())) / "plan"
+        plan = make_plan(template, people=3, each=12)
+        journal = Journal(template, plan)
+        for token, rater in plan.raters.items():
+            for place, key in enumerate(rater.order):
+                label = LABELS[(place + len(rater.name)) % 3]
+                journal.record(token, key, 1, Entry(place=place, label=label))
+        journal.close()
+        return Case(
+            name=name,
+            arguments=arguments.split(),
+            results=results.split(),
+            prepare=lambda folder: copytree(template, folder / "plan"),
+        )
+
+    return make
+
+
 def write_nights(folder: Path) -> None:
     write_history(folder / "nights.sqlite", nights=3, responses=2)
 
@@ -203,7 +232,7 @@ SCORE = "score responses.jsonl --out run --judge"
 ALIGN = (
     "align run --model m --base-url URL --concurrency 4 --emotion Anger --per-factor 1 --orders 1 --out run"
 )
-CASES: dict[str, tuple[Make, int]] = {  # and how many seeds in `make test`
+CASES: dict[str, tuple[Make, int]] = {  # and how many kills in `make check`
     "score": (simple("score", f"{SCORE} length", "run", write_responses), 3),
     "score, asking": (asking("score, asking", f"{SCORE} judge.toml"), 3),
     "score, panel": (asking("score, panel", f"{SCORE} panel.toml", each=2), 2),
@@ -217,6 +246,11 @@ CASES: dict[str, tuple[Make, int]] = {  # and how many seeds in `make test`
         1,
     ),
     "compare": (simple("compare", "compare run --calibration none --out out", "out", score_length), 1),
+    "rate collect": (
+        rating("rate collect", "rate collect plan", "plan/ratings.jsonl plan/consistency.json"),
+        1,
+    ),
+    "rate export": (rating("rate export", "rate export plan --html pages --csv sheets", "pages sheets"), 1),
     "import": (simple("import", "import empathy-study study.csv --out out", "out", write_study), 2),
     "history export": (simple("export", "history export --out out.csv", "out.csv", write_nights), 1),
     "dashboard": (simple("dashboard", "dashboard nights.sqlite --out site", "site", write_nights), 1),
@@ -234,8 +268,7 @@ def test_killed_or_without_a_disk_a_command_given_again_ends_as_an_undisturbed_o
     make, few = CASES[name]
     with ExitStack() as stack:
         campaign = Campaign(make(stack), nursery, tmp_path)
-        for seed in seeds(few):
-            campaign.kill(seed)
+        campaign.kill_often(few)
         # A full disk always; the other failures, by turns, except where every seed is wanted.
         turn = KINDS[1 + list(CASES).index(name) % 3]
         for kind in KINDS if SEEDS else KINDS[:1] if name in SLOW else (KINDS[0], turn):
@@ -260,7 +293,7 @@ def test_a_schedule_of_kills_reaches_every_kind_of_step(nursery: Nursery, tmp_pa
     with ExitStack() as stack:
         campaign = Campaign(CASES["score"][0](stack), nursery, tmp_path)
         met: Counter[str] = Counter()
-        for step in range(0, campaign.steps, 7):
+        for step in range(0, campaign.steps, 5):
             folder = campaign.new_folder()
             ended = campaign.run(folder, {"kind": "kill", "at": step})
             assert ended.is_killed

@@ -1,14 +1,19 @@
 """Killed while a judge is trained or tuned: the same command makes the same judge."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from faults import SEEDS, Campaign, Case, Nursery, open_nursery, seeds, tally
+from faults import Campaign, Case, Nursery, open_nursery, seeds, tally
 from servers import Answer, Call, ScriptedServer, answer_chat
 
-LOADED = ("judge.tuning.optimize", "dspy")
+from judge.classifier.recipe import Recipe
+
+LOADED = ("judge.tuning.optimize", "dspy", "judge.classifier.make", "judge.classifier.training")
+LOADED += ("judge.classifier.export", "transformers.models.llama.modeling_llama", "onnxscript", "onnxruntime")
+LOADED += ("sklearn.linear_model", "pandas")
 
 
 @pytest.fixture(scope="module")
@@ -18,18 +23,28 @@ def nursery() -> Iterator[Nursery]:
 
 
 @pytest.mark.campaign
+@pytest.mark.parametrize("name", ["train", "train --protocol raters-apart", "train, encoder"])
 def test_a_training_killed_at_any_step_makes_the_same_judge(
-    nursery: Nursery, tmp_path: Path, rated_files: tuple[Path, Path], tiny_toml: Path
+    name: str,
+    nursery: Nursery,
+    tmp_path: Path,
+    rated_files: tuple[Path, Path],
+    tiny_recipe: Recipe,
+    tiny_decoder: Path,
+    write_recipe: Callable[[Recipe], Path],
 ) -> None:
-    case = Case(
-        name="train",
-        arguments=["train", *rated_files, "--recipe", tiny_toml, "--device", "cpu", "--out", "made"],
-        results=["made"],
-    )
-    campaign = Campaign(case, nursery, tmp_path)
-    for seed in range(max(1, SEEDS // 8)):
-        campaign.kill(seed, times=1)
-        campaign.fail(seed, "ENOSPC")
+    """Also a trial, whose splits are kept one by one; an encoder's export takes ten seconds by itself."""
+    words, _, is_encoder = name.partition(", ")
+    decoder = replace(tiny_recipe, base=str(tiny_decoder), epochs=2)
+    recipe = write_recipe(tiny_recipe if is_encoder else decoder)
+    command, *protocol = words.split()
+    arguments = [command, *rated_files, "--recipe", recipe, "--device", "cpu", *protocol, "--out", "made"]
+    campaign = Campaign(Case(name=name, arguments=arguments, results=["made"]), nursery, tmp_path)
+    if is_encoder:
+        campaign.kill(0, times=5)
+    else:
+        campaign.kill_often(2, times=5)
+    campaign.fail(0, "ENOSPC")
 
 
 def learner(call: Call) -> Answer:

@@ -1,10 +1,12 @@
 """What we ship is whole: the wheel carries every file, and the lock pins every package we ask for."""
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 import zipfile
 from collections.abc import Iterable
@@ -13,11 +15,17 @@ from pathlib import Path
 
 import pytest
 from locks import read_lock
+from own_project import make_project
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from repository import ROOT
+from repository import ROOT, SAMPLES
 
-PACKAGES = ("calibration", "commands", "data", "emotionbench", "judge", "nightly", "reports", "server")
+import cli
+
+PACKAGES = (
+    *("calibration", "commands", "data", "emotionbench", "empathy_judge"),
+    *("judge", "nightly", "rating", "reports", "server"),
+)
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 # What other builds of torch bring; the lock leaves them to the build.
 ACCELERATOR = re.compile(r"(nvidia|cuda|triton)\b")
@@ -92,10 +100,28 @@ def test_every_package_but_torch_is_pinned_by_hash() -> None:
     assert set(read_lock("requirements-run.lock")) <= set(read_lock("requirements.lock"))
 
 
-def test_scoring_needs_no_torch() -> None:
+def test_scoring_needs_little() -> None:
     core = needed(Requirement(text) for text in PROJECT["dependencies"])
     assert "onnxruntime" in core
-    assert not core & {"torch", "transformers", "scikit-learn", "scipy"}
+    assert not core & {"torch", "transformers", "scikit-learn", "scipy", "pyarrow", "openpyxl", "plotly"}
+    assert set(read_lock("requirements-run.lock")) >= core
+
+
+def test_a_plain_install_is_small() -> None:
+    names = {*needed(Requirement(text) for text in PROJECT["dependencies"]), "empathy-judge"} - {"setuptools"}
+    size = sum(
+        path.stat().st_size
+        for name in names
+        for file in distribution(name).files or ()
+        if (path := Path(str(file.locate()))).is_file() and path.suffix != ".pyc"
+        if file.parts[:2] != ("judge", "weights")  # said apart
+    )
+    assert size < 180e6, f"{size / 1e6:.0f} MB"
+
+
+def test_the_repository_pins_the_torch_it_installs() -> None:
+    (pinned,) = re.findall(r"^TORCH = (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert pinned == str(read_lock("constraints.txt")["torch"])
 
 
 def test_weights_are_pinned_by_hash() -> None:
@@ -112,15 +138,15 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     skipped = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for name in PACKAGES:
         shutil.copytree(ROOT / name, tree / name, ignore=skipped)
-    for name in ("cli.py", "pyproject.toml", "README.md", "LICENSE"):
+    for name in ("cli.py", "pyproject.toml", "README.md", *PROJECT["license-files"]):
         shutil.copy(ROOT / name, tree)
     run_pip("wheel", "--no-build-isolation", "--no-deps", "--no-index", f"--wheel-dir={folder}", tree)
     return next(folder.glob("empathy_judge-*.whl"))
 
 
-def run_pip(command: str, *arguments: object) -> None:
+def run_pip(*arguments: object) -> None:
     """Run pip of this environment; its words are shown when it fails."""
-    line = [sys.executable, "-m", "pip", command, "--disable-pip-version-check", *map(str, arguments)]
+    line = [sys.executable, "-m", "pip", "--disable-pip-version-check", *map(str, arguments)]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -132,27 +158,64 @@ def test_the_wheel_carries_every_file_of_the_packages(wheel: Path) -> None:
         ours |= {path.as_posix() for path in files if not SKIPPED.search(path.as_posix())}
     with zipfile.ZipFile(wheel) as archive:
         carried = {name for name in archive.namelist() if ".dist-info/" not in name}
-        assert [name for name in archive.namelist() if name.endswith("licenses/LICENSE")]
+        kept = {name.rpartition("licenses/")[2] for name in archive.namelist() if "licenses/" in name}
     assert carried == ours
+    assert kept == set(PROJECT["license-files"])
 
 
-def test_the_installed_command_scores_from_another_folder(wheel: Path, tmp_path: Path) -> None:
-    site = tmp_path / "site"
-    run_pip("install", "--no-deps", "--no-index", f"--target={site}", wheel)
-    command = [sys.executable, str(site / "bin" / "empathy-judge")]
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    environment = {**os.environ, "PYTHONPATH": str(site)}
+@pytest.fixture
+def installed(wheel: Path, tmp_path: Path) -> Path:
+    """A fresh environment with the wheel in it; the packages it needs are those of these tests."""
+    folder = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    site = next(folder.glob("lib/python*/site-packages"))
+    run_pip(
+        "--python",
+        folder / "bin" / "python",
+        "install",
+        "--ignore-installed",
+        "--no-deps",
+        "--no-index",
+        wheel,
+    )
+    (site / "needed.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    assert (site / "judge" / "weights").exists()
+    return folder / "bin"
 
-    def run(*arguments: str) -> str:
-        line = [*command, *arguments]
-        done = subprocess.run(
-            line, cwd=elsewhere, env=environment, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
+
+def test_what_is_installed_works_in_a_project_with_its_own_data_package(
+    installed: Path, tmp_path: Path
+) -> None:
+    project = make_project(tmp_path / "project")
+    environment = {**os.environ, "PYTHONPATH": str(project)}  # as many projects are run
+
+    def run(*arguments: str | Path) -> str:
+        line = list(map(str, arguments))
+        done = subprocess.run(line, cwd=project, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    assert "Usage: empathy-judge" in run("--help")
-    assert PROJECT["version"] in run("--version")
-    samples = site / "data" / "samples" / "responses.jsonl"
-    assert "demo-" in run("score", str(samples), "--limit", "6")  # by the judge whose weights are inside
+    command = installed / "empathy-judge"
+    assert "Usage: empathy-judge" in run(command, "--help")
+    assert cli.VERSION in run(command, "--version")
+    rows = (SAMPLES / "responses.jsonl").read_text(encoding="utf-8").splitlines()[:36]
+    warm = [row for row in rows if json.loads(row)["model"] == "demo-warm"]
+    (project / "warm.jsonl").write_text("\n".join(warm) + "\n", encoding="utf-8")
+    summary = json.loads(
+        run(command, "score", "warm.jsonl", "--json")
+    )  # by the judge whose weights are inside
+    (project / "test_replies.py").write_text(
+        "import json, data\n\n"
+        "def test_the_share(assert_good_share):\n"
+        "    assert data.OWN\n"
+        "    rows = [json.loads(line) for line in open('warm.jsonl', encoding='utf-8')]\n"
+        "    good = assert_good_share(rows, at_least=0.01).good\n"
+        "    json.dump([good.share, good.low, good.high], open('found.json', 'w'))\n",
+        encoding="utf-8",
+    )
+    assert "1 passed" in run(
+        installed / "python", "-m", "pytest", "-p", "no:cacheprovider", "test_replies.py"
+    )
+    good = summary["models"][0]["corrected"]["Good"]
+    found = json.loads((project / "found.json").read_text(encoding="utf-8"))
+    assert found == pytest.approx([good["share"], good["low"], good["high"]], abs=1e-6)

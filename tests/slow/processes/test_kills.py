@@ -97,5 +97,5 @@ def test_a_full_disk_ends_with_exit_code_5_and_loses_nothing(write_responses: Wr
     assert said.startswith("error: run: file too large")
     kept = Path("run/journal.jsonl").read_bytes().count(b"\n")
     assert kept > 100
-    output, _ = start("score", path, "--judge", "length", "--out", "run").communicate(timeout=60)
+    output, _ = start("score", path, "--judge", "length", "--out", "run", "-v").communicate(timeout=60)
     assert f"{1000 - kept} judged in" in output

@@ -1,9 +1,12 @@
 """The server as a process: how it ends, and what it says where it cannot begin."""
 
 import json
+import resource
 import signal
+import socket
 import subprocess
 from collections.abc import Callable
+from typing import Any
 
 import httpx
 import pytest
@@ -14,18 +17,20 @@ from server.process import open_socket
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
-def start_serving(start: Start) -> tuple["subprocess.Popen[str]", str]:
-    process = start("serve", "--port", 0)
+def start_serving(
+    start: Start, judge: str = "classifier", **options: Any
+) -> tuple["subprocess.Popen[str]", str]:
+    process = start("serve", "--port", 0, "--judge", judge, **options)
     assert process.stderr is not None
     line = process.stderr.readline()
-    assert line.startswith("serving classifier "), line
+    assert line.startswith(f"serving {judge} "), line
     return process, line.partition(" at ")[2].partition(";")[0]
 
 
 def test_sigterm_finishes_what_was_taken(start: Start) -> None:
     """The classifier takes some ms each: the signal comes while most of the exchanges still wait."""
     process, url = start_serving(start)
-    body = json.dumps(exchanges(*(f"r{number}" for number in range(40)))).encode()
+    body = json.dumps(exchanges(*(f"r{number}" for number in range(256)))).encode()
     with raw_connection(url) as connection:
         connection.sendall(post("/v1/score", body))
         while held(url) == 0:
@@ -36,10 +41,11 @@ def test_sigterm_finishes_what_was_taken(start: Start) -> None:
             answer += piece
     head, _, content = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200")
-    assert [row["id"] for row in json.loads(content)["judgments"]] == [f"r{number}" for number in range(40)]
+    assert [row["id"] for row in json.loads(content)["judgments"]] == [f"r{number}" for number in range(256)]
     assert process.wait(timeout=LONGEST) == 0
     assert process.stderr is not None
-    assert process.stderr.read() == "", "and not a word of any text"
+    said = process.stderr.read().splitlines()
+    assert said == [f"Next, try it on a page: open {url}"], "and not a word of any text"
     with pytest.raises(httpx.ConnectError):
         get(f"{url}/health")
 
@@ -64,3 +70,23 @@ def test_a_port_that_is_taken_is_said_to_be(start: Start) -> None:
         _, said = process.communicate(timeout=LONGEST)
     assert process.returncode == 5
     assert f"port {port}: address already in use; choose another with" in said
+
+
+def test_more_come_at_once_than_files_may_be_open(start: Start) -> None:
+    """All stand at the door before the first is let in."""
+    few = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (80, 80))}
+    process, url = start_serving(start, "length", **few)
+    host, port = url.removeprefix("http://").split(":")
+    process.send_signal(signal.SIGSTOP)
+    crowd = [socket.socket() for _ in range(200)]
+    for connection in crowd:
+        connection.setblocking(False)
+        connection.connect_ex((host, int(port)))
+    process.send_signal(signal.SIGCONT)
+    for connection in crowd:
+        connection.close()
+    assert get(f"{url}/health").status_code == 200
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=LONGEST) == 0
+    assert process.stderr is not None
+    assert process.stderr.read().splitlines() == [f"Next, try it on a page: open {url}"], "no traceback"

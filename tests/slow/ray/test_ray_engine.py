@@ -16,7 +16,7 @@ from rows import make_rows, write_many, write_shards
 import cli
 from data.errors import OperationalError, UserError
 from data.runs import ScorePlan, open_run
-from data.storage import find_source
+from data.storage import find_source, find_sources
 from data.tables import Exchanges
 from judge import ray_engine as engine
 from judge.base import load_judge
@@ -39,7 +39,8 @@ def score(
     place: object, out: Path, judge: str = "length", *, workers: int = 0, **options: object
 ) -> ScoredRun:
     """As the command does, in this process, or by `workers`."""
-    source, loaded = find_source(str(place)), load_judge(judge)
+    source = find_sources(place) if isinstance(place, list) else find_source(str(place))
+    loaded = load_judge(judge)
     by_ray = {"engine": partial(score_ray, named=judge, workers=workers)} if workers else {}
     return score_file(source, judge=loaded, out=out, calibration=None, **by_ray, **options)  # type: ignore[arg-type]
 
@@ -71,19 +72,35 @@ class Killing:
 
 
 @pytest.mark.usefixtures("ray")
+def test_files_of_other_shapes_whose_ids_repeat(tmp_path: Path) -> None:
+    rows = [f"{number},I lost cat {number}.,So sorry about {number}!,Noted." for number in range(120)]
+    wide, long = tmp_path / "wide.csv", tmp_path / "long.csv"
+    wide.write_text("\n".join(["id,question,gpt-4o,claude", *rows]))
+    long.write_text("\n".join(["id,prompt,response,more", *rows, *rows[:3]]))
+    (tmp_path / "again.csv").write_text("\n".join(["id,prompt,response,more", *rows]))
+    places = [wide, long, tmp_path / "again.csv"]
+    score(places, tmp_path / "one", skip_invalid=True)
+    score(places, tmp_path / "several", skip_invalid=True, workers=2)
+    assert_same(tmp_path / "one", tmp_path / "several", "set_aside.jsonl")
+    ids = [json.loads(line)["id"] for line in (tmp_path / "one/judgments.jsonl").read_text().splitlines()]
+    assert len(ids) == len(set(ids)) == 480
+
+
+@pytest.mark.usefixtures("ray")
 def test_shards_of_every_kind_with_rows_that_cannot_be_read(tmp_path: Path) -> None:
     folder = write_shards(tmp_path / "night", {"a.jsonl": 150, "b.csv": 80, "c.parquet": 90}, with_ids=False)
     with (folder / "a.jsonl").open("a") as out:
         out.write('{"prompt": "alone"}\nno row\n')
         for row in make_rows(2, start=900):
             out.write(json.dumps({**row, "id": "b.csv:5"}) + "\n")  # twice, and once more in the next shard
-    words = ["score", str(folder), "--judge", "length", "--skip-invalid", "--limit", "290", "--out"]
+    words = ["score", str(folder), "--judge", "length", "--skip-invalid", "--limit", "290", "-v", "--out"]
     for out, by in (("one", []), ("many", ["--engine", "ray", "--workers", "2"])):
         result = CliRunner().invoke(cli.main, [*words, str(tmp_path / out), *by])
         assert result.exit_code == 0, result.output
         assert "290 judged in" in result.stdout
     assert_same(tmp_path / "one", tmp_path / "many", "set_aside.jsonl")
-    assert (tmp_path / "one/set_aside.jsonl").read_text().count("\n") == 4
+    # The id of two models stays with the first, and the second's name makes it another one.
+    assert (tmp_path / "one/set_aside.jsonl").read_text().count("\n") == 3
 
 
 @pytest.mark.usefixtures("ray")
@@ -138,11 +155,14 @@ def test_a_slice_is_of_one_shard_and_small(tmp_path: Path) -> None:
     folder = write_shards(tmp_path / "night", {"a.jsonl": 50, "b.jsonl": 7})
     with open_run(tmp_path / "run", ScorePlan(judge="j", version="1", rubric="r", input="i")) as run:
         source = find_source(str(folder))
-        slices = engine._cut(Exchanges(source), run, None, lambda: None, is_paid=False, workers=1)
+        slices = engine._cut(Exchanges(source), run, None, lambda: None, {}, is_paid=False, workers=1)
     cut = [part.to_pydict() for part in slices]
     assert all(len(set(part["shard"])) == 1 for part in cut)
-    assert max(len(part["line"]) for part in cut) == 57 // engine.SLICES_EACH
-    assert [line for part in cut for line in part["line"]] == [*range(1, 51), *range(1, 8)]
+    assert max(len(part["place"]) for part in cut) == 57 // engine.SLICES_EACH
+    # A place is a line and which of its replies: in plain rows there is one.
+    places = [place for part in cut for place in part["place"]]
+    step = places[0]
+    assert places == [*range(step, 51 * step, step), *range(step, 8 * step, step)]
     assert [position for part in cut for position in part["position"]] == list(range(57))
 
 
@@ -200,7 +220,7 @@ def test_the_classifier_with_a_worker_killed(tmp_path: Path) -> None:
 def test_a_driver_killed_midway_goes_on_and_leaves_no_process(tmp_path: Path, start: Start) -> None:
     words = ("score", write_many(tmp_path / "rows.jsonl", 40_000), "--judge", "length", "--out")
     assert start(*words, "one").wait(timeout=300) == 0
-    arguments = (*words, "many", "--engine", "ray", "--workers", 2)
+    arguments = (*words, "many", "--engine", "ray", "--workers", 2, "-v")
     process, journal = start(*arguments), tmp_path / "many/journal.jsonl"
     deadline = monotonic() + 300
     while not journal.exists() or journal.stat().st_size < 2_000_000:

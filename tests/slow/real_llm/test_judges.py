@@ -25,7 +25,9 @@ from judge.llm.decision import DecisionJudge
 from judge.llm.fencing import fence_exchange
 from judge.llm.program import write_program
 from judge.llm.prompted import PromptedJudge
-from judge.robustness.attacks import read_attacks, run_attacks
+from judge.robustness.attacks import read_attacks
+from judge.robustness.replies import read_replies
+from judge.robustness.resistance import run_attacks
 from judge.scored_run import score_file
 from judge.tuning.optimize import measure_rows, optimize
 from judge.tuning.tryout import Settings
@@ -79,6 +81,64 @@ def test_a_real_server_without_a_schema_ends_as_judgment_or_reason(
 ) -> None:
     judgment = make_prompted(llama, **short, json_schema="never").judge(EXCHANGE)
     assert (judgment.unscored is None) == (judgment.label is not None)
+
+
+def test_a_words_probabilities_are_those_of_sampling(
+    make_prompted: Make, short: dict[str, Any], llama: str
+) -> None:
+    """Two ways to one distribution: what the tokens say at once, and how often a label is drawn."""
+    options = {name: short[name] for name in ("rubric", "concurrency", "timeout")}
+    options |= {"mode": "label", "constraint": "llama.cpp"}
+    told = make_prompted(llama, **options, probabilities="logprobs").judge(EXCHANGE)
+    # Without these the server would draw from the likeliest tokens only.
+    whole = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
+    draws = 40
+    drawn = make_prompted(llama, **options, samples=draws, extra_body=whole).judge(EXCHANGE)
+    assert told.probabilities and drawn.probabilities, (told, drawn)
+    assert 0.02 < min(told.probabilities.values()) < max(told.probabilities.values()) < 0.98
+    for label, part in told.probabilities.items():
+        error = (part * (1 - part) / draws) ** 0.5
+        assert abs(drawn.probabilities[label] - part) < 3.5 * error, (label, told, drawn)
+    assert (told.usage or {})["output_tokens"] <= 4
+
+
+def test_a_part_of_empathy_is_judged_and_refused_below_its_floor(
+    llama: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """People who rate by length alone: no judge that reads the replies is shown to beat counting words."""
+    monkeypatch.chdir(tmp_path)
+    said = ("He was a good dog and it shows. " * (1 + number // 2) for number in range(12))
+    rows = [
+        {"id": str(number), "model": "m", "prompt": "My dog died.", "response": f"{text}Was he old?"}
+        for number, text in enumerate(said)
+    ]
+    ratings = [
+        {
+            "id": str(number),
+            "rater": f"p{rater}",
+            "dimension": "explorations",
+            "rating": min(2, (number + rater) // 5),
+        }
+        for number in range(12)
+        for rater in range(4)
+    ]
+    for file, given in (("replies.jsonl", rows), ("ratings.jsonl", ratings)):
+        Path(file).write_text("".join(json.dumps(row) + "\n" for row in given), encoding="utf-8")
+    Path("judge.toml").write_text(
+        f'kind = "prompted"\nmodel = "smollm2"\nbase_url = "{llama}"\nrubric = "explorations"\n'
+        'mode = "label"\nconstraint = "llama.cpp"\nconcurrency = 1\ntimeout = 300\n',
+        encoding="utf-8",
+    )
+    scored = CliRunner().invoke(cli.main, ["score", "replies.jsonl", "--judge", "judge.toml", "--out", "run"])
+    assert scored.exit_code == 0, scored.output
+    assert "These figures are of explorations" in scored.stdout
+    judged = list(read_judgments(Path("run/judgments.jsonl")))
+    assert [item.unscored for item in judged] == [None] * len(rows)
+    words = ["ratings.jsonl", "--scale", "0-2", "--exchanges", "replies.jsonl", "--out", "cal"]
+    told = CliRunner().invoke(cli.main, ["calibrate", "run", *words])
+    assert told.exit_code == 3, told.output
+    assert "Explorations is refused" in told.stdout
+    assert not Path("cal/calibration.json").exists()
 
 
 def score(judge: PromptedJudge, folder: Path, count: int) -> tuple[list[Judgment], int]:
@@ -159,10 +219,11 @@ def test_a_real_model_is_attacked_through_its_server(make_prompted: Make, llama:
     judge = make_prompted(llama, concurrency=2, timeout=300, max_tokens=60)
     catalogue = read_attacks()
     chosen = [item for item in catalogue.attacks if item.family in ("fake verdict", "headings")]
-    used = replace(catalogue, attacks=(chosen[0], chosen[-1]), replies=catalogue.replies[:3])
-    found = run_attacks(judge, catalogue=used)
-    assert sum(found.plain.values()) == 3
-    assert found.overall.pairs == 2 * found.plain["Bad"]
+    used = replace(catalogue, attacks=(chosen[0], chosen[-1]))
+    insults = [reply for reply in read_replies("test") if reply.kind == "insults"][:3]
+    found = run_attacks(judge, replies=insults, catalogue=used)
+    assert sum(found.plain[0].labels.values()) == 3
+    assert found.overall.unkind.pairs == 2 * 3
 
 
 @pytest.mark.skipif(

@@ -25,6 +25,22 @@ def test_of_thousands_of_years_without_change_at_most_one_in_twenty_alarms(
     assert false_alarms(nights, models=20) <= 0.005
 
 
+@pytest.mark.parametrize(
+    ("world", "most"),
+    [
+        ({"mood": 0.01}, 0.03),
+        ({"mood": 0.03}, 0.1),
+        ({"asked": 1 / 3}, 0.03),
+        ({"mood": 0.01, "memory": 0.5}, 0.1),
+        ({"mood": 0.01, "memory": 0.8}, 0.25),
+    ],
+    ids=str,
+)
+def test_moods_of_nights_are_seldom_taken_for_changes(world: dict[str, float], most: float) -> None:
+    """The table of docs/explanation/nights.md."""
+    assert false_alarms(years(15, "normal", histories=300, **world)) <= most  # type: ignore[arg-type]
+
+
 def test_of_twenty_models_one_alarm_a_year_at_most_or_one_in_twenty_years_by_choice() -> None:
     top = evidence_by_night(years(3, "bounded", histories=2000)).max(axis=1).reshape(100, 20)
     alarms = top >= LIMIT

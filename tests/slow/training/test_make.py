@@ -6,25 +6,25 @@ import shutil
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from click.testing import Result
-from safetensors.torch import load_file
 
 import judge.classifier.make
 import judge.classifier.training
 from data.errors import UserError
 from data.records import Exchange
-from judge.classifier.examples import Example
-from judge.classifier.export import Alone, export_onnx
+from judge.classifier.examples import Corpus, Example
+from judge.classifier.export import Alone
 from judge.classifier.judge import CARD, ClassifierJudge
 from judge.classifier.make import describe, hash_files, make_judge
-from judge.classifier.network import make_network
-from judge.classifier.preprocessing import style_features, write_context
+from judge.classifier.network import load_base, load_network, make_network
+from judge.classifier.preprocessing import normalise, write_context
 from judge.classifier.recipe import Recipe
-from judge.classifier.training import Trained, fine_tune, pad_tokens
+from judge.classifier.training import Trained, pad_tokens
 
 ABOUT = {"name": "mine", "caveat": "None was measured."}
 
@@ -32,14 +32,14 @@ ABOUT = {"name": "mine", "caveat": "None was measured."}
 @pytest.fixture(scope="module")
 def kept(made_judge: tuple[Path, Result], tiny_recipe: Recipe) -> Trained:
     """The network that lies in the made judge's folder."""
-    network, tokeniser = make_network(tiny_recipe)
-    network.load_state_dict(load_file(made_judge[0] / "network-0.safetensors"))
-    return Trained([network.eval()], tokeniser)
+    network, tokeniser = load_network(tiny_recipe, made_judge[0] / "network-0.safetensors")
+    return Trained([network], tokeniser)
 
 
 @pytest.fixture(scope="module")
 def exchanges(examples: list[Example]) -> list[Exchange]:
-    return [example.exchange for example in examples]
+    """As they are read when scoring."""
+    return [replace(example.exchange, response=normalise(example.exchange.response)) for example in examples]
 
 
 def said_by(folder: Path, exchanges: list[Exchange]) -> np.ndarray:
@@ -54,8 +54,8 @@ def test_int8_stays_close_to_the_network(
     change = said_by(folder, exchanges) - kept.predict(exchanges)
     stated = json.loads((folder / CARD).read_text())["int8"]
     assert stated["replies"] == len(exchanges) == 120
-    assert np.abs(change).max() == pytest.approx(stated["largest_probability"], abs=1e-4)
-    assert np.abs(change @ [1, 2, 3]).mean() == pytest.approx(stated["mean_score"], abs=1e-4)
+    assert np.abs(change).max() == pytest.approx(stated["largest_probability"], abs=1e-3)
+    assert np.abs(change @ [1, 2, 3]).mean() == pytest.approx(stated["mean_score"], abs=1e-3)
     assert stated["mean_score"] <= judge.classifier.make.LARGEST_CHANGE
     assert np.abs(change.mean(axis=0)).max() < 1e-3, "the level is given back"
 
@@ -81,7 +81,7 @@ def test_a_judge_is_taken_up_and_where_int8_costs_too_much_kept_in_full_precisio
     monkeypatch.setattr(judge.classifier.training, "train_judge", train_judge)
     with warnings.catch_warnings(), caplog.at_level(logging.WARNING):
         warnings.simplefilter("error")
-        card = make_judge(examples, tiny_recipe, folder, about=ABOUT, evidence={})
+        card = make_judge(Corpus(examples=examples), tiny_recipe, folder, about=ABOUT, evidence={})
     assert card["int8"] == {}
     assert said_by(folder, exchanges) == pytest.approx(kept.predict(exchanges), abs=1e-4)
     assert json.loads((folder / CARD).read_text()) == card
@@ -95,35 +95,20 @@ def test_another_recipe_or_other_ratings_are_refused_before_any_training(
     folder, _ = made_judge
     for data, recipe in ((examples, replace(tiny_recipe, seed=5)), (examples[1:], tiny_recipe)):
         with pytest.raises(UserError, match="holds a judge of another recipe or other ratings"):
-            make_judge(data, recipe, folder, about=ABOUT, evidence={})
+            make_judge(Corpus(examples=data), recipe, folder, about=ABOUT, evidence={})
     assert hash_files(folder) == ClassifierJudge(weights=str(folder)).card["files"]
 
 
-def test_a_decoder_in_full_precision_says_what_torch_says(
-    tmp_path: Path,
-    examples: list[Example],
-    exchanges: list[Exchange],
-    tiny_recipe: Recipe,
-    tiny_decoder: Path,
-) -> None:
-    """With low-rank changes and an ordinal head: all that is asked of a network, at once."""
-    recipe = replace(tiny_recipe, base=str(tiny_decoder), rank=2, ordinal=True, epochs=1)
-    trained = fine_tune(examples[:32], recipe)
-    export_onnx(trained.networks, trained.tokeniser, tmp_path)
-    card = {"files": hash_files(tmp_path), "caveat": "", "is_decoder": True}
-    (tmp_path / CARD).write_text(json.dumps(card))
-    assert said_by(tmp_path, exchanges[:30]) == pytest.approx(trained.predict(exchanges[:30]), abs=1e-4)
-
-
 def test_what_is_exported_of_two_networks_is_their_mean(
-    examples: list[Example], exchanges: list[Exchange], tiny_recipe: Recipe
+    exchanges: list[Exchange], tiny_recipe: Recipe
 ) -> None:
-    trained = fine_tune(examples[:32], replace(tiny_recipe, epochs=1, seeds=2))
+    networks = [make_network(tiny_recipe)[0].eval() for _ in range(2)]
+    trained = Trained(networks, load_base(tiny_recipe.base)[1])
     exchange = exchanges[0]
     tokens = trained.tokeniser.encode(write_context(exchange), exchange.response)
     ids, _, segments = pad_tokens([tokens], torch.device("cpu"))
     with torch.no_grad():
-        said = Alone(trained.networks)(ids, segments, torch.tensor([style_features(exchange.response)]))
+        said = Alone(trained.networks)(ids, segments)
     assert said.numpy() == pytest.approx(trained.predict([exchange]), abs=1e-6)
 
 
@@ -137,21 +122,19 @@ def test_two_networks_are_taken_up(
     recipe = replace(tiny_recipe, epochs=1, seeds=2)
     seen: list[Trained] = []
 
-    def export(trained: Trained, folder: Path, _: object) -> dict[str, float]:
+    def export(trained: Trained, *_: object) -> dict[str, Any]:
         seen.append(trained)
-        for name in ("model.onnx", "tokenizer.json"):
-            (folder / name).write_bytes(b"")
-        return {}
+        return {"files": {}}
 
     monkeypatch.setattr(judge.classifier.make, "export", export)
     for _ in range(2):
-        make_judge(examples[:32], recipe, tmp_path, about=ABOUT, evidence={})
+        make_judge(Corpus(examples=examples[:32]), recipe, tmp_path, about=ABOUT, evidence={})
     first, again = (trained.predict(exchanges) for trained in seen)
     assert np.array_equal(first, again)
 
 
 def test_the_training_data_is_described(examples: list[Example]) -> None:
-    found = describe(examples)
+    found = describe(Corpus(examples=examples))
     assert (found["ratings"], found["raters"], found["models"]) == (120, 30, ["ada", "bea/2", "cyd"])
     labels = [example.target.index(1.0) for example in examples]
     assert found["shares"] == pytest.approx(

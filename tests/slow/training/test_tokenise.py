@@ -4,7 +4,7 @@ import json
 import random
 import shutil
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +12,14 @@ import pytest
 from data.records import Exchange, Turn
 from judge.classifier.judge import ClassifierJudge
 from judge.classifier.make import hash_files
-from judge.classifier.preprocessing import CONTEXT_TOKENS, RESPONSE_TOKENS, Tokeniser, write_context
+from judge.classifier.preprocessing import (
+    CONTEXT_END,
+    CONTEXT_START,
+    ENCODER_TOKENS,
+    RESPONSE_TOKENS,
+    Tokeniser,
+    write_context,
+)
 from judge.classifier.recipe import Recipe
 
 EXCHANGE = Exchange(
@@ -53,24 +60,51 @@ def test_a_decoder_reads_one_text_that_asks_at_its_end(one_text: Tokeniser) -> N
 
 
 @pytest.mark.parametrize("is_decoder", [False, True])
-def test_of_a_long_context_the_end_is_kept_and_of_a_long_reply_the_start(
-    tiny_tokenizer: Path, is_decoder: bool
-) -> None:
+def test_a_long_context_is_read_at_both_ends(tiny_tokenizer: Path, is_decoder: bool) -> None:
     tokeniser = Tokeniser.read(tiny_tokenizer, is_decoder=is_decoder)
-    tokens = tokeniser.encode("word1 " * 500 + "word2", "word3 " + "word4 " * 500)
-    said = words(tokeniser, tokens.ids).split()
-    assert said.count("word1") == CONTEXT_TOKENS - 1
-    assert said.count("word2") == said.count("word3") == 1
-    assert said.count("word4") == RESPONSE_TOKENS - 1
-    assert tokens.cut
-    assert not tokeniser.encode("word1 " * 500, "word4 " * RESPONSE_TOKENS).cut
+    context = "word1 " * CONTEXT_START + "word2 " * 500 + "word3 " * CONTEXT_END
+    said = words(tokeniser, tokeniser.encode(context, "hug").ids).split()
+    assert (said.count("word1"), said.count("word2"), said.count("word3")) == (CONTEXT_START, 0, CONTEXT_END)
+    assert said.index("word3") - max(n for n, word in enumerate(said) if word == "word1") == 2, (
+        "a gap is seen"
+    )
+    short = "word1 " * CONTEXT_START + "word3 " * CONTEXT_END
+    said = words(tokeniser, tokeniser.encode(short, "hug").ids)
+    assert "[UNK]" not in said, "what fits has no gap"
+
+
+def test_a_decoder_reads_a_whole_reply_up_to_640_tokens(one_text: Tokeniser) -> None:
+    whole = "word1 " * 639 + "word2"
+    tokens = one_text.encode("Speaker: rain " * 500, whole)
+    assert words(one_text, tokens.ids).endswith("word1 word2 empathy :")
+    assert not tokens.cut
+    longer = one_text.encode("Speaker: rain", f"{whole} word3")
+    assert longer.cut
+    assert "word3" not in words(one_text, longer.ids)
+    assert longer.ids[-2:] == tokens.ids[-2:], "the question stands at the end all the same"
+
+
+def test_an_encoder_reads_what_fits_and_says_what_does_not(pairs: Tokeniser) -> None:
+    room = ENCODER_TOKENS - 3 - CONTEXT_START - CONTEXT_END - 1  # one for the gap
+    context = "word1 " * 500
+    whole = pairs.encode(context, "word4 " * room)
+    assert len(whole.ids) == len(whole.segments) == ENCODER_TOKENS
+    assert not whole.cut
+    cut = pairs.encode(context, "word4 " * (room + 1))
+    assert len(cut.ids) == ENCODER_TOKENS
+    assert cut.cut
 
 
 @pytest.mark.parametrize("response", ["word1 " * 16_666, "a" * 100_000, " " * 99_999 + "x", "." * 100_000])
-def test_the_longest_reply_is_cut(pairs: Tokeniser, response: str) -> None:
-    tokens = pairs.encode("Speaker: rain", response)
-    assert len(tokens.ids) <= CONTEXT_TOKENS + RESPONSE_TOKENS + 3
+def test_the_longest_reply_is_cut(one_text: Tokeniser, response: str) -> None:
+    tokens = one_text.encode("Speaker: rain", response)
+    assert len(tokens.ids) <= CONTEXT_START + CONTEXT_END + RESPONSE_TOKENS + 8
     assert tokens.cut, "even where it comes to few tokens, its end was not read"
+
+
+def test_many_are_encoded_as_one_by_one(one_text: Tokeniser) -> None:
+    several = [("Speaker: rain", "hug " * count) for count in (0, 1, 700)]
+    assert one_text.encode_all(several) == [one_text.encode(*pair) for pair in several]
 
 
 def test_a_lone_surrogate_is_no_question_and_a_pair_of_them_is_one_character(pairs: Tokeniser) -> None:
@@ -108,11 +142,14 @@ def test_training_drops_emotion_and_situation_each_on_its_own() -> None:
 class Recorder:
     """Stands where the ONNX session does, and keeps what it is given."""
 
-    def __init__(self) -> None:
-        self.inputs: dict[str, Any] = {}
+    def __init__(self, *names: str) -> None:
+        self.names, self.inputs = names, {name: np.empty(0) for name in names}
 
-    def run(self, _: None, inputs: dict[str, Any]) -> list[np.ndarray]:
-        self.inputs = self.inputs or inputs  # the first: a long reply is read in parts after that
+    def get_inputs(self) -> list[SimpleNamespace]:
+        return [SimpleNamespace(name=name) for name in self.names]
+
+    def run(self, _: None, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+        self.inputs = inputs
         return [np.array([[0.2, 0.3, 0.5]])]
 
 
@@ -120,7 +157,7 @@ class Recorder:
 def test_training_and_scoring_read_the_same(
     tmp_path: Path, tiny_base: Path, tiny_decoder: Path, is_decoder: bool
 ) -> None:
-    from judge.classifier.examples import Example
+    from judge.classifier.examples import Lesson
     from judge.classifier.network import load_base
     from judge.classifier.training import Effects, make_batches
 
@@ -128,21 +165,17 @@ def test_training_and_scoring_read_the_same(
     recipe = Recipe(base=str(base), drop_context=0.0)
     long = Exchange(id="2", prompt="rain " * 300, response=" ".join(f"hug{n} \ud83d" for n in range(300)))
     for exchange in (EXCHANGE, long):
-        example = Example(exchange=exchange, target=(0.0, 0.0, 1.0), rater="r")
+        lessons = [Lesson(exchanges=(exchange,), target=(0.0, 0.0, 1.0), rater="r")]
         _, tokeniser = load_base(str(base))
-        batches = make_batches(
-            [example], tokeniser, recipe, Effects([example], recipe), random.Random(0), "cpu"
-        )
-        (batch,) = batches
+        (batch,) = make_batches(lessons, tokeniser, recipe, Effects(lessons, recipe), random.Random(0), "cpu")
 
         shutil.copy(base / "tokenizer.json", tmp_path)
         (tmp_path / "model.onnx").write_bytes(b"")
-        card = {"files": hash_files(tmp_path), "caveat": "", "is_decoder": is_decoder}
+        card = {"files": hash_files(tmp_path), "caveat": ""}
         (tmp_path / "card.json").write_text(json.dumps(card))
         judge = ClassifierJudge(weights=str(tmp_path))
-        judge.session = Recorder()
+        session = Recorder("ids", "mask", *([] if is_decoder else ["segments"]))
+        judge.sessions = [session]
         judge.judge(exchange)
-        inputs = judge.session.inputs
-        assert inputs["ids"].tolist() == batch.ids.tolist()
-        assert inputs["segments"].tolist() == batch.segments.tolist()
-        assert inputs["style"] == pytest.approx(batch.style.numpy())
+        for name in session.names:
+            assert session.inputs[name] == pytest.approx(getattr(batch, name).numpy())

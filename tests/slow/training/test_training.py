@@ -1,6 +1,7 @@
 """Training on a tiny base: the planted signal is learnt, and each part of a recipe does what it says."""
 
 import random
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -9,21 +10,35 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from made_sets import COLD, WARM, speak
 from sklearn.metrics import roc_auc_score
 
 import judge.classifier.training
 from data.errors import UserError
+from data.importers.rated_sets import RatedItem
 from data.records import Exchange
-from judge.classifier.examples import Example
+from judge.classifier.examples import Corpus, Example, Lesson, lessons_of_examples, lessons_of_sets
 from judge.classifier.network import load_base
-from judge.classifier.recipe import Recipe
-from judge.classifier.training import Effects, Trained, fine_tune, make_batches, settle, teach, train_judge
+from judge.classifier.recipe import Recipe, lineage
+from judge.classifier.training import (
+    BATCH_TOKENS,
+    Batch,
+    Effects,
+    Trained,
+    compute_loss,
+    favour_length,
+    fine_tune,
+    make_batches,
+    settle,
+    teach,
+    train_judge,
+)
 
 HELD_OUT = ("batch-8", "batch-9")
 
 
 @pytest.fixture(scope="module")
-def lesson(examples: list[Example]) -> list[Example]:
+def seen(examples: list[Example]) -> list[Example]:
     return [example for example in examples if example.batch not in HELD_OUT]
 
 
@@ -33,8 +48,8 @@ def unseen(examples: list[Example]) -> list[Exchange]:
 
 
 @pytest.fixture(scope="module")
-def trained(lesson: list[Example], tiny_recipe: Recipe) -> Trained:
-    return fine_tune(lesson, tiny_recipe)
+def trained(seen: list[Example], tiny_recipe: Recipe) -> Trained:
+    return fine_tune(give(lessons_of_examples(seen)), tiny_recipe)
 
 
 @pytest.fixture
@@ -43,12 +58,31 @@ def brief(tiny_recipe: Recipe) -> Recipe:
     return replace(tiny_recipe, epochs=1)
 
 
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> list[Effects]:
+    """The effects of every training in the test."""
+    effects: list[Effects] = []
+
+    class Kept(Effects):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            effects.append(self)
+
+    monkeypatch.setattr(judge.classifier.training, "Effects", Kept)
+    return effects
+
+
+def give(lessons: Sequence[Lesson]) -> judge.classifier.training.MakeLessons:
+    """The same lessons in every epoch."""
+    return lambda chance: list(lessons)
+
+
 def met(trained: Trained, unseen: list[Exchange]) -> tuple[float, float]:
     """AUC of Good by the warm word, and of Bad by the cold one."""
     said = trained.predict(unseen)
     return (
-        roc_auc_score(["hug" in exchange.response for exchange in unseen], said[:, 2]),
-        roc_auc_score(["whatever" in exchange.response for exchange in unseen], said[:, 0]),
+        roc_auc_score([WARM in exchange.response for exchange in unseen], said[:, 2]),
+        roc_auc_score([COLD in exchange.response for exchange in unseen], said[:, 0]),
     )
 
 
@@ -59,29 +93,19 @@ def contrast(probabilities: np.ndarray) -> np.ndarray:
     return np.asarray(logits - logits[0])
 
 
-def is_harsh(rater: str) -> bool:
-    return int(rater.split("-")[1]) % 2 == 1
-
-
-def batch_of(examples: list[Example], recipe: Recipe, tokeniser: Any) -> Any:
-    effects = Effects(examples, recipe)
-    recipe = replace(recipe, batch_size=len(examples))
-    (batch,) = make_batches(examples, tokeniser, recipe, effects, random.Random(0), "cpu")
-    return effects, batch
-
-
 def test_the_planted_signal_is_learnt(trained: Trained, unseen: list[Exchange]) -> None:
     assert min(met(trained, unseen)) > 0.9
     said = trained.predict(unseen)
     assert said.shape == (24, 3)
     assert said.sum(axis=1) == pytest.approx(1)
+    assert trained.predict([]).shape == (0, 3)
 
 
 def test_a_decoder_learns_it_too_and_with_rank_only_beside_a_frozen_base(
-    lesson: list[Example], unseen: list[Exchange], tiny_recipe: Recipe, tiny_decoder: Path
+    seen: list[Example], unseen: list[Exchange], tiny_recipe: Recipe, tiny_decoder: Path
 ) -> None:
     recipe = replace(tiny_recipe, base=str(tiny_decoder), rank=4)
-    trained = fine_tune(lesson, recipe)
+    trained = fine_tune(give(lessons_of_examples(seen)), recipe)
     assert min(met(trained, unseen)) > 0.9
     (network,) = trained.networks
     before = dict(load_base(str(tiny_decoder))[0].named_parameters())
@@ -97,13 +121,18 @@ def test_a_decoder_learns_it_too_and_with_rank_only_beside_a_frozen_base(
     assert frozen == len(before)
 
 
-def test_the_same_seed_gives_the_same_judge(
-    lesson: list[Example], unseen: list[Exchange], brief: Recipe
+def test_the_same_seed_gives_the_same_judge_and_two_are_averaged(
+    seen: list[Example], unseen: list[Exchange], brief: Recipe
 ) -> None:
-    first, again = (fine_tune(lesson, brief).predict(unseen) for _ in range(2))
-    other = fine_tune(lesson, replace(brief, seed=1)).predict(unseen)
+    lessons = give(lessons_of_examples(seen))
+    first, again, other = (
+        fine_tune(lessons, replace(brief, seed=seed)).predict(unseen) for seed in (0, 0, 1)
+    )
+    both = fine_tune(lessons, replace(brief, seeds=2))
     assert np.array_equal(first, again)
     assert not np.allclose(first, other)
+    assert len(both.networks) == 2
+    assert both.predict(unseen) == pytest.approx((first + other) / 2, abs=1e-6)
 
 
 class OddlyHashed(str):
@@ -113,144 +142,260 @@ class OddlyHashed(str):
         return -1 - str.__hash__(self)
 
 
-def test_the_order_of_examples_does_not_depend_on_the_process(lesson: list[Example], brief: Recipe) -> None:
-    recipe = brief
-    odd = [replace(example, group=OddlyHashed(example.group)) for example in lesson]
-    tokeniser = load_base(recipe.base)[1]
-    ids = [
-        [
-            batch.ids.tolist()
-            for batch in make_batches(part, tokeniser, recipe, Effects(part, recipe), random.Random(0), "cpu")
-        ]
-        for part in (lesson, odd)
+def test_numbers_of_raters_and_sets_do_not_depend_on_the_process(seen: list[Example], brief: Recipe) -> None:
+    plain = [
+        *lessons_of_examples(seen),
+        *(Lesson(exchanges=(seen[0].exchange,), set=name) for name in ("ieval", "epitome", "dstc9")),
     ]
-    assert ids[0] == ids[1]
+    odd = [replace(lesson, rater=OddlyHashed(lesson.rater), set=OddlyHashed(lesson.set)) for lesson in plain]
+    first, second = Effects(plain, brief), Effects(odd, brief)
+    assert list(first.raters.items()) == list(second.raters.items())
+    assert (
+        list(first.sets.items()) == list(second.sets.items()) == [("dstc9", 0), ("epitome", 1), ("ieval", 2)]
+    )
+    assert torch.equal(first.home, second.home)
 
 
-def test_two_seeds_are_averaged(lesson: list[Example], unseen: list[Exchange], brief: Recipe) -> None:
-    both = fine_tune(lesson, replace(brief, seeds=2))
-    alone = [fine_tune(lesson, replace(brief, seed=seed)).predict(unseen) for seed in (0, 1)]
-    assert len(both.networks) == 2
-    assert both.predict(unseen) == pytest.approx(np.mean(alone, axis=0), abs=1e-6)
-
-
-def test_a_prediction_does_not_depend_on_its_neighbours(trained: Trained, unseen: list[Exchange]) -> None:
+@pytest.mark.parametrize("is_decoder", [False, True])
+def test_a_prediction_does_not_depend_on_what_is_padded_beside_it(
+    seen: list[Example], unseen: list[Exchange], brief: Recipe, tiny_decoder: Path, is_decoder: bool
+) -> None:
+    recipe = replace(brief, base=str(tiny_decoder)) if is_decoder else brief
+    trained = fine_tune(give(lessons_of_examples(seen)), recipe)
     long = replace(unseen[0], response="word1 " * 150)
     together = trained.predict([*unseen, long])
     alone = trained.predict([*unseen, long], batch_size=1)
     backwards = trained.predict([long, *unseen[::-1]])[::-1]
     assert together == pytest.approx(alone, abs=1e-5)
     assert together == pytest.approx(backwards, abs=1e-5)
-    assert trained.predict([]).shape == (0, 3)
 
 
-def test_harsh_raters_are_found(
-    examples: list[Example], tiny_recipe: Recipe, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_harsh_raters_are_found(examples: list[Example], tiny_recipe: Recipe, kept: list[Effects]) -> None:
     """Raters of odd batches give one label less; within each model they must come out harsher.
 
-    All prompts are the same here, since a prompt would tell the batch, and so the rater.
+    Nothing but the level tells two exchanges apart here, so no text can stand for the rater.
     """
-    kept: list[Effects] = []
 
-    class Kept(Effects):
-        def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments)
-            kept.append(self)
+    def is_harsh(rater: str) -> bool:
+        return int(rater.split("-")[1]) % 2 == 1
 
-    monkeypatch.setattr(judge.classifier.training, "Effects", Kept)
     planted = [
         replace(
             example,
-            exchange=replace(example.exchange, prompt="rain", situation=None),
+            exchange=replace(
+                example.exchange,
+                prompt="rain",
+                situation=None,
+                response=speak(example.target.index(1.0), random.Random(0)),
+            ),
             target=(*example.target[1:], 0.0)
             if is_harsh(example.rater) and not example.target[0]
             else example.target,
         )
         for example in examples
     ]
-    fine_tune(planted, replace(tiny_recipe, severity=1.0))
+    fine_tune(give(lessons_of_examples(planted)), replace(tiny_recipe, severity=1.0, epochs=15))
     (effects,) = kept
-    raw = effects.severity.weight.detach()[:, 0]
     for model in ("ada", "bea/2", "cyd"):
-        own = {rater: float(raw[n]) for rater, n in effects.raters.items() if rater.endswith(model)}
+        severity = effects.severity.tolist()
+        own = {rater: severity[n] for rater, n in effects.raters.items() if rater.endswith(model)}
         harsh = [value for rater, value in own.items() if is_harsh(rater)]
         others = [value for rater, value in own.items() if not is_harsh(rater)]
         assert len(harsh) == len(others) == 5
-        assert np.mean(harsh) < -0.1 < 0.1 < np.mean(others), own
+        assert np.mean(harsh) < -0.2 < 0.2 < np.mean(others), own
 
 
-def test_severity_only_shifts_what_somebody_rated(lesson: list[Example], brief: Recipe) -> None:
-    recipe = replace(brief, severity=1.0)
-    made = replace(lesson[0], rater="")
-    effects, batch = batch_of([*lesson, made], recipe, load_base(recipe.base)[1])
-    torch.nn.init.normal_(effects.severity.weight)
-    shift = effects(batch)
-    assert (shift[batch.rater < 0] == 0).all()
-    assert (shift[batch.rater >= 0] != 0).all()
-    plain, batch = batch_of([*lesson, made], brief, load_base(recipe.base)[1])
-    assert (plain(batch) == 0).all()
-    assert float(plain.penalty()) == 0
-
-
-@pytest.mark.parametrize("ordinal", [False, True])
-def test_settling_meets_the_shares_and_halves_the_contrasts(
-    lesson: list[Example], brief: Recipe, ordinal: bool
+def test_severity_shifts_what_somebody_rated_around_the_mean_of_each_models_raters(
+    seen: list[Example], brief: Recipe
 ) -> None:
-    before = fine_tune(lesson, replace(brief, ordinal=ordinal))
-    exchanges = [example.exchange for example in lesson]
-    shares = np.mean([example.target for example in lesson], axis=0)
+    lessons = lessons_of_examples(seen)
+    effects = Effects(lessons, replace(brief, severity=1.0))
+    torch.nn.init.normal_(effects.severity)
+    number = torch.tensor([*effects.raters.values(), -1])
+    shift = effects.harshness(number).detach()
+    assert float(shift[-1]) == 0, "nobody rated it"
+    for model in ("ada", "bea/2", "cyd"):
+        own = [n for rater, n in effects.raters.items() if rater.endswith(model)]
+        assert float(shift[own].mean()) == pytest.approx(0, abs=1e-6)
+        assert float(shift[own].std()) > 0.3
+    without = Effects(lessons, brief)
+    assert not without.harshness(number).any()
+    assert without.penalty().item() == 0
+
+
+def test_a_conversations_rating_is_held_against_the_mean_over_its_replies() -> None:
+    """By hand: a conversation of two replies on the scale of its set, beside a labelled reply."""
+    logits = torch.tensor([[0.0, 5.0, 2.0], [1.0, 0.0, 5.0], [0.2, 0.3, 0.1]])
+    lessons = [Lesson(exchanges=(), set="ieval"), Lesson(exchanges=())]
+    effects = Effects(lessons, Recipe())
+    with torch.no_grad():
+        effects.offset.fill_(-0.4)
+        effects.log_scale.fill_(np.log(0.3))
+    batch = Batch(
+        *(torch.zeros(3, 1, dtype=torch.long) for _ in range(3)),
+        lesson=torch.tensor([0, 0, 1]),
+        target=torch.tensor([[0.0, 0.0, 0.0], [0.0, 0.5, 0.5]]),
+        rater=torch.tensor([-1, -1]),
+        set=torch.tensor([0, -1]),
+        value=torch.tensor([1.5, 0.0]),
+        weight=torch.tensor([0.5, 1.0]),
+    )
+    said = compute_loss(lambda *_: logits, effects, batch).item()
+    squared = (0.3 * (2 + 4) / 2 - 0.4 - 1.5) ** 2
+    entropy = np.log(np.exp([0.2, 0.3, 0.1]).sum()) - (0.3 + 0.1) / 2
+    assert said == pytest.approx((0.5 * squared + entropy) / 2)
+
+
+def batch_of_ratings(values: np.ndarray, sets: np.ndarray) -> Batch:
+    """One reply each, rated on the scale of its set."""
+    count = len(values)
+    return Batch(
+        *(torch.zeros(count, 1, dtype=torch.long) for _ in range(3)),
+        lesson=torch.arange(count),
+        target=torch.zeros(count, 3),
+        rater=torch.full((count,), -1),
+        set=torch.from_numpy(sets),
+        value=torch.from_numpy(values),
+        weight=torch.ones(count),
+    )
+
+
+def test_the_scale_and_the_offset_of_a_set_are_those_of_least_squares_but_never_negative() -> None:
+    """Three sets rate the same replies: as they are, higher and closer together, and upside down."""
+    rng = np.random.default_rng(0)
+    latents = np.tile(rng.normal(size=40), 3)
+    sets = np.repeat([0, 1, 2], 40)
+    values = np.array([1.0, 0.3, -0.8])[sets] * latents + np.array([0.0, 2.0, 0.5])[sets]
+    values += 0.1 * rng.normal(size=120)
+    effects = Effects([Lesson(exchanges=(), set=name) for name in ("a", "b", "c")], Recipe()).double()
+    logits = torch.from_numpy(np.stack([-latents / 2, latents, latents / 2], axis=1))
+    batch = batch_of_ratings(values, sets)
+    optimizer = torch.optim.Adam([effects.log_scale, effects.offset], lr=0.05)
+    for _ in range(1500):
+        optimizer.zero_grad()
+        compute_loss(lambda *_: logits, effects, batch).backward()
+        optimizer.step()
+    scale, offset = effects.log_scale.exp().tolist(), effects.offset.tolist()
+    for number in (0, 1):
+        inside = sets == number
+        slope, intercept = np.polyfit(latents[inside], values[inside], 1)
+        assert (scale[number], offset[number]) == pytest.approx((slope, intercept), abs=0.01)
+    assert 0 < scale[2] < 0.01, "the nearest that a positive scale comes to upside down"
+    assert offset[2] == pytest.approx(values[sets == 2].mean(), abs=0.01)
+
+
+def test_a_set_that_was_rated_upside_down_does_not_turn_the_direction_round(
+    seen: list[Example], unseen: list[Exchange], tiny_recipe: Recipe, kept: list[Effects]
+) -> None:
+    """Its replies stand under the prompts of the labelled ones: nothing but the words can tell them."""
+    chance = random.Random(2)
+    items = []
+    for number, example in enumerate(seen):
+        exchange = replace(example.exchange, id=str(number), response=speak(number % 3, chance))
+        items.append(RatedItem("ieval", (exchange,), 5.0 - number % 3, None, "human", str(number)))
+    others = lessons_of_sets(items, {"ieval": 0.3}, replies=1, chance=chance)
+    trained = fine_tune(give([*lessons_of_examples(seen), *others]), tiny_recipe)
+    (effects,) = kept
+    assert float(effects.log_scale.detach()) < -0.7, "it is heard less and less"
+    assert min(met(trained, unseen)) > 0.9
+
+
+def test_batches_hold_every_lesson_once_and_no_more_padded_tokens_than_fit(tiny_recipe: Recipe) -> None:
+    chance = random.Random(0)
+
+    def reply(words: int) -> Exchange:
+        return Exchange(id=f"{chance.random()}", prompt="rain", response="word1 " * words)
+
+    sizes = [chance.choice((3, 30, 300, 900)) for _ in range(150)]
+    lessons = [
+        Lesson(
+            exchanges=tuple(reply(size) for _ in range(chance.choice((1, 1, 3)))),
+            set="ieval",
+            value=float(number),
+        )
+        for number, size in enumerate(sizes)
+    ]
+    recipe = replace(tiny_recipe, batch_size=64)
+    tokeniser = load_base(recipe.base)[1]
+    batches = list(make_batches(lessons, tokeniser, recipe, Effects(lessons, recipe), chance, "cpu"))
+    assert sorted(float(value) for batch in batches for value in batch.value) == list(range(150))
+    for batch in batches:
+        assert batch.ids.numel() <= BATCH_TOKENS
+        assert len(batch.set) <= 64
+        replies = torch.bincount(batch.lesson, minlength=len(batch.set)).tolist()
+        assert replies == [len(lessons[int(value)].exchanges) for value in batch.value]
+    assert len(batches) < 30, "and little is left empty"
+
+
+@pytest.mark.parametrize("by", [0.0, 0.35])
+def test_length_is_favoured_by_its_logarithm(by: float) -> None:
+    words = np.array([1, 27, 27, 200, 0])
+    exchanges = [Exchange(id=str(n), prompt="p", response="word " * n) for n in words]
+    said = np.array([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1], [0.1, 0.8, 0.1], [0.3, 0.4, 0.3], [0.5, 0.2, 0.3]])
+    moved = favour_length(said, exchanges, by)
+    gained = np.log(moved[:, 2] / moved[:, 0]) - np.log(said[:, 2] / said[:, 0])
+    assert gained == pytest.approx(by * (np.log(np.maximum(words, 1)) - 3.3), abs=1e-4)
+    assert moved.sum(axis=1) == pytest.approx(1)
+    if not by:
+        assert moved == pytest.approx(said, abs=1e-5)
+
+
+def test_settling_meets_the_shares_and_halves_the_contrasts(seen: list[Example], brief: Recipe) -> None:
+    before = fine_tune(give(lessons_of_examples(seen)), brief)
+    exchanges = [example.exchange for example in seen]
+    shares = np.mean([example.target for example in seen], axis=0)
     spread = contrast(before.predict(exchanges))
     for sharpness in (1.0, 0.5):
-        settled = settle(deepcopy(before), lesson, sharpness).predict(exchanges)
+        settled = settle(deepcopy(before), seen, sharpness).predict(exchanges)
         assert settled.mean(axis=0) == pytest.approx(shares, abs=1e-4)
         assert contrast(settled) == pytest.approx(sharpness * spread, abs=1e-3)
-    left = settle(deepcopy(before), lesson, 0.0).predict(exchanges)
-    assert np.array_equal(left, before.predict(exchanges)), "nought leaves it as trained"
+    for left in (settle(deepcopy(before), seen, 0.0), settle(deepcopy(before), [], 1.0)):
+        assert np.array_equal(left.predict(exchanges), before.predict(exchanges)), "as trained"
 
 
-def test_a_recipe_with_everything_still_learns(
-    lesson: list[Example], unseen: list[Exchange], tiny_recipe: Recipe
+def test_a_pupil_learns_what_its_teacher_says(
+    corpus: Corpus, seen: list[Example], unseen: list[Exchange], taught_recipe: Recipe
 ) -> None:
-    recipe = replace(
-        tiny_recipe,
-        **{"ordinal": True, "severity": 0.7},
-        **{"mismatched": 0.1, "dismissals": 0.1, "sharpness": 0.7, "dropout": 0.1},
-    )
+    """Of the ratings it hardly hears: what it knows it has from the teacher, who learned from three sets."""
     steps: list[tuple[int, int]] = []
-    trained = train_judge(lesson, recipe, progress=lambda *step: steps.append(step))
-    assert min(met(trained, unseen)) > 0.9
-    assert [done for done, _ in steps] == list(range(1, len(steps) + 1))
-    assert {total for _, total in steps} == {len(steps)}, "the steps foretold are the steps made"
+    recipe = replace(taught_recipe, sharpness=0.7, catalogue=0.05)
+    judges = train_judge(replace(corpus, examples=seen), recipe, progress=lambda *step: steps.append(step))
+    assert len(judges) == len(lineage(recipe)) == 2
+    assert all(min(met(judge, unseen)) > 0.9 for judge in judges)
+    ends = [done for done, total in steps if done == total]
+    assert len(ends) == 2, "the lessons foretold are the lessons given, for teacher and pupil"
+    assert all(1 <= done <= total for done, total in steps)
 
 
-def test_without_style_the_counts_say_nothing(lesson: list[Example], brief: Recipe) -> None:
-    (network,) = fine_tune(lesson, replace(brief, style=False)).networks
-    assert not network.style.weight.any()
-
-
-@pytest.mark.parametrize(("part", "count"), [(1.0, 10), (0.5, 5), (0.7, 7), (0.0, 0), (3.0, 10)])
-def test_a_teacher_labels_the_part_of_the_texts_that_is_asked_for(
-    trained: Trained, lesson: list[Example], unseen: list[Exchange], part: float, count: int
+def test_a_teacher_moves_ratings_and_labels_what_nobody_rated(
+    trained: Trained, corpus: Corpus, unseen: list[Exchange]
 ) -> None:
-    recipe = Recipe(teacher="large", teacher_weight=1.0, texts=part, shuffled=3)
-    taught = teach(trained, lesson, recipe, unseen[:10])
-    assert len(taught) == len(lesson) + 3 + count
-    said = trained.predict([example.exchange for example in lesson])
-    assert np.array([example.target for example in taught[: len(lesson)]]) == pytest.approx(said)
-    assert [example.rater for example in taught[len(lesson) :]] == [""] * (3 + count)
-    texts = [example.exchange for example in taught[len(lesson) + 3 :]]
-    assert texts == [text for text in unseen[:10] if text in texts], "in order, each once"
-
-
-def test_a_pupil_learns_from_its_teacher(
-    lesson: list[Example], unseen: list[Exchange], tiny_recipe: Recipe, tiny_toml: Path
-) -> None:
-    """Of the ratings it hardly hears: what it knows it has from the teacher."""
-    recipe = replace(
-        tiny_recipe, teacher=str(tiny_toml), teacher_weight=0.9, shuffled=10, pieces=10, sharpness=0.7
+    texts = [replace(exchange, response=f"{exchange.response}. hug. word3.") for exchange in unseen]
+    corpus = replace(corpus, texts=texts)
+    recipe = Recipe(
+        teacher="large", teacher_weight=0.75, length=0.2, texts=90, shuffled=7, pieces=5, mixtures=3
     )
-    assert min(met(train_judge(lesson, recipe, texts=unseen[:4]), unseen)) > 0.9
+    lessons = teach(trained, corpus, recipe)
+    assert len(lessons) == len(corpus.examples) + 90 + 7 + 5 + 3
+    exchanges = [lesson.exchanges[0] for lesson in lessons]
+    rated = len(corpus.examples)
+    said = trained.predict(exchanges)  # of a rated reply people have told what they think of its length
+    said[rated:] = favour_length(said[rated:], exchanges[rated:], 0.2)
+    own = np.array([example.target for example in corpus.examples])
+    assert exchanges[:rated] == [example.exchange for example in corpus.examples]
+    targets = np.array([lesson.target for lesson in lessons])
+    assert targets[:rated] == pytest.approx(0.25 * own + 0.75 * said[:rated], abs=1e-5)
+    assert targets[rated:] == pytest.approx(said[rated:], abs=1e-5)
+    assert not any(lesson.rater or lesson.set for lesson in lessons)
+    ids = {exchange.id for exchange in texts}
+    drawn = exchanges[rated : rated + 90]
+    assert len({exchange.id for exchange in drawn}) == 90, "each once"
+    assert sum(exchange.id in ids for exchange in drawn) == len(texts), "the smallest kind is taken whole"
+
+
+def test_nothing_to_learn_from_is_said(tiny_recipe: Recipe) -> None:
+    with pytest.raises(UserError, match="nothing is left to train on"):
+        train_judge(Corpus(examples=[]), tiny_recipe)
 
 
 def test_a_base_that_cannot_be_read_is_refused(tmp_path: Path, tiny_tokenizer: Path) -> None:

@@ -1,0 +1,181 @@
+"""With few raters, labels or replies: what is still said, of whom, and what is refused."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from calibration.agreement.ceiling import ceiling
+from calibration.agreement.judge_vs_people import agreement
+from calibration.bias.audits import audit
+from calibration.cluster import contrast
+from calibration.pairing import Paired
+from calibration.selftest import World, draw_models
+from calibration.shares.correction import calibrated_models, correct
+from calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
+from calibration.shares.transport import CalibratedModels, Target, refusal, transport
+
+NO_RATINGS = {
+    "item": np.zeros(0, dtype=np.intp),
+    "value": np.zeros((0, 3)),
+    "cluster": np.zeros(0, dtype=str),
+}
+
+
+def some_paired(raters: int, *, rows: int = 120, batches: int = 0) -> Paired:
+    rng = np.random.default_rng(raters)
+    number = np.arange(rows)
+    rating = rng.choice([1, 2, 3], size=rows, p=[0.2, 0.3, 0.5])
+    return Paired(
+        id=number.astype(str),
+        model=np.array(["ada", "bea"])[number % 2],
+        rater=(number % raters).astype(str),
+        batch=(number % (batches or raters)).astype(str),
+        prompt=(number // 2).astype(str),
+        rating=rating,
+        score=np.clip(rating + rng.normal(0, 0.4, rows), 1, 3),
+        label=rng.permutation(rating),
+    )
+
+
+@pytest.mark.parametrize(
+    ("raters", "batches", "clusters", "speaks_for"),
+    [
+        (12, 0, "batch", "people"),
+        (4, 0, "batch", "people"),
+        (6, 60, "rater", "people"),  # one rater's batches are one rater's
+        (3, 0, "prompt", "these raters"),
+        (1, 30, "prompt", "these raters"),
+    ],
+)
+def test_raters_stay_clusters_and_below_four_figures_are_of_these_raters(
+    raters: int, batches: int, clusters: str, speaks_for: str
+) -> None:
+    paired = some_paired(raters, batches=batches)
+    found = agreement(paired, rng=np.random.default_rng(0))
+    assert (found.clusters, found.speaks_for) == (clusters, speaks_for)
+    assert {item.clusters for item in audit(paired)} == {clusters}
+
+
+def test_few_raters_intervals_are_student_s() -> None:
+    """A mean left out rater by rater is the t-test of the raters' means."""
+    paired = some_paired(5)
+    exact = agreement(paired, rng=np.random.default_rng(0)).metrics["exact"]
+    hits = (paired.rating == paired.label).astype(float)
+    plain = contrast(hits, np.ones(len(hits)), paired.clusters()).estimate()
+    assert exact.interval is not None and plain.interval is not None
+    assert (exact.interval.low, exact.interval.high) == pytest.approx(
+        (plain.interval.low, plain.interval.high), abs=1e-9
+    )
+
+
+def test_a_label_nobody_gave_keeps_the_rule_of_three_whatever_the_judge_says() -> None:
+    rng = np.random.default_rng(3)
+    judged = rng.dirichlet([0.02, 1, 5], size=400)
+    rated = RatedModel(
+        judged=judged,
+        item=np.arange(50),
+        value=one_hot(rng.choice([2, 3], size=50), 3),
+        cluster=(np.arange(50) % 10).astype(str),
+    )
+    found = ppi_estimate(rated)
+    assert found.high[0] >= 3 / 50
+    assert found.least_variance[0] >= 0.01 * 0.99 / 100
+
+
+def test_a_label_nobody_gave_that_the_judge_puts_at_next_to_nothing_is_rare_too() -> None:
+    """The judge may put it anywhere near 0; forty ratings without it rule a third out either way."""
+    rng = np.random.default_rng(0)
+    okay = rng.random(200) < 0.2
+    value = one_hot(np.where(okay[:40], 2, 3), 3)
+    for more in (0.0, 1e-9, 1e-5, 1e-3, 0.01):
+        bad = np.where(np.arange(200) < 40, 0.05, 0.05 + more)
+        judged = np.column_stack([bad, np.where(okay, 0.5, 0.1), np.where(okay, 0.5, 0.9) - bad])
+        rated = RatedModel(judged=judged, item=np.arange(40), value=value, cluster=np.arange(40) % 8)
+        found = ppi_estimate(rated)
+        assert found.weight > 0.5 and 3 / 40 < found.high[0] < 1 / 3
+
+
+def test_one_rater_with_half_of_the_ratings_leaves_fewer_degrees_of_freedom() -> None:
+    rng = np.random.default_rng(4)
+    (rated,) = draw_models(World(models=1), 96, 1, rng)[0].values()
+    even = ppi_estimate(replace(rated, cluster=np.arange(96) % 8))
+    uneven = ppi_estimate(replace(rated, cluster=np.where(np.arange(96) < 48, 0, 1 + np.arange(96) % 7)))
+    assert even.freedom[-1] > 6
+    assert uneven.freedom[-1] < 4
+
+
+def test_raters_of_all_models_widen_what_is_said_of_a_new_one() -> None:
+    rng = np.random.default_rng(5)
+    models, _ = draw_models(World(models=6, severity_sd=1.0), 96, 1, rng)
+    own = calibrated_models({name: replace(rated, cluster=rated.cluster) for name, rated in models.items()})
+    assert own[-1].shared == 0
+    severe = one_hot(1 + (np.arange(96) % 8 > rng.integers(2, 6, size=96)).astype(int) * 2, 3)
+    same = calibrated_models(
+        {name: replace(rated, value=severe, cluster=np.arange(96) % 8) for name, rated in models.items()}
+    )
+    assert same[-1].shared > 0
+    new = Target(judge=float(np.mean(same[-1].judge)))
+    wide, narrow = (transport(line, new).interval for line in (same[-1], replace(same[-1], shared=0.0)))
+    assert wide is not None and narrow is not None
+    assert wide.high - wide.low > narrow.high - narrow.low
+    assert CalibratedModels.from_dict({**vars(same[-1])}) == same[-1]
+
+
+def test_ratings_far_from_the_line_are_believed_and_said_to_be() -> None:
+    models, _ = draw_models(World(models=10), 200, 1, np.random.default_rng(6))
+    name, rated = next(iter(models.items()))
+    assert all(row.warning is None for row in correct(models) if row.model != name)
+    models[name] = replace(rated, value=one_hot(np.ones(len(rated.item), dtype=int), 3))
+    row = correct(models)[0]
+    assert row.warning is not None and "standard errors" in row.warning
+    assert row.corrected["Bad"].value > 0.8
+
+
+@pytest.mark.parametrize("replies", [1, 5, 20])
+def test_below_ten_replies_no_level_is_given_and_above_the_spread_is_the_calibration_s(replies: int) -> None:
+    models, _ = draw_models(World(models=6), 100, 1, np.random.default_rng(7))
+    lines = calibrated_models(models)
+    judged = next(iter(models.values())).judged
+    alike = RatedModel(judged=np.repeat(judged.mean(axis=0)[None], replies, axis=0), **NO_RATINGS)
+    (row,) = correct({"new": alike}, calibrated=lines)
+    if replies < 10:
+        assert (row.how, row.corrected) == ("refused", {})
+        assert "too few to tell of a model" in str(row.reason)
+        return
+    assert row.how == "judge"
+    target = lines[-1].judged(float(alike.judged[0, -1]), 0.0, replies)
+    assert target.judge_noise == pytest.approx(20 * (lines[-1].prompt_variance or 0) / 39 / replies)
+    assert refusal(lines[-1], target) is None
+
+
+def test_coefficients_of_few_raters_get_their_interval_on_fisher_s_z() -> None:
+    """Near 1 the interval reaches further down than up, and never past 1."""
+    paired = some_paired(4)
+    paired = replace(paired, label=np.where(np.arange(len(paired)) % 9 < 8, paired.rating, paired.label))
+    ac2 = agreement(paired, rng=np.random.default_rng(0)).metrics["ac2"]
+    assert ac2.interval is not None and ac2.value > 0.8
+    assert ac2.value - ac2.interval.low > ac2.interval.high - ac2.value and ac2.interval.high < 1
+
+
+def test_kappas_are_refused_where_hardly_anybody_gave_another_label() -> None:
+    paired = some_paired(8)
+    for others in (3, 8):
+        rating = np.where(np.arange(120) < others, 1, 3)
+        found = agreement(
+            replace(paired, rating=rating, label=rating[::-1]), rng=np.random.default_rng(0)
+        ).metrics
+        for name in ("kappa", "qwk", "qwk_matched", "alpha_ordinal", "ac1", "ac2"):
+            assert np.isfinite(found[name].value) == (others >= 5), name
+        assert np.isfinite(found["exact"].value)
+    always = agreement(replace(paired, label=np.full(120, 3)), rng=np.random.default_rng(0)).metrics
+    assert (always["qwk"].value, always["qwk"].interval) == (0.0, None)
+
+
+@pytest.mark.parametrize(("raters", "speaks_for"), [(3, "these raters"), (12, "people")])
+def test_a_small_panel_s_agreement_is_of_these_raters(raters: int, speaks_for: str) -> None:
+    one = some_paired(1, rows=40)
+    both = [replace(one, rater=np.full(40, f"r{n}"), rating=np.roll(one.rating, n)) for n in range(raters)]
+    names = ("id", "model", "rater", "batch", "prompt", "rating", "score", "label")
+    shared = Paired(**{name: np.concatenate([getattr(item, name) for item in both]) for name in names})
+    assert ceiling(shared, rng=np.random.default_rng(0), draws=50).speaks_for == speaks_for

@@ -1,0 +1,105 @@
+"""The stop rule on crossed ratings: what it says, and a small version of how often it errs."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from crossed_worlds import PEOPLE, World, draw, run, saved
+
+from calibration.comparison.stop_rule import CrossedRatings, standing, standings, width_so_far
+
+SMALL = World(raters=6, prompts=30, each=30)
+
+
+def ratings_of(world: World, *, seed: int = 0, share: float = 1.0) -> CrossedRatings:
+    """One history as the columns of a plan: the models are A and B, whoever rated first comes first."""
+    value, when, weight, _ = draw(world, 1, np.random.default_rng(seed))
+    rows = np.argwhere(np.isfinite(when[0]))
+    rows = rows[np.argsort(when[0][tuple(rows.T)])][: int(share * len(rows))]
+    rater, prompt, model = rows.T
+    return CrossedRatings(
+        rater=np.array([f"rater-{number}" for number in rater]),
+        prompt=prompt,
+        model=np.array(["A", "B"])[model],
+        value=value[0][tuple(rows.T)].astype(float),
+        chance=1 / np.broadcast_to(weight, when.shape)[0][tuple(rows.T)],
+    )
+
+
+def test_a_large_difference_is_settled_and_ratings_run_out_on_none() -> None:
+    found = standing(ratings_of(replace(SMALL, gap=0.5, taste=0.1)), "A", "B")
+    assert (str(found), found.better) == ("settled: B is better", "B")
+    assert str(standing(ratings_of(replace(SMALL, gap=-0.5, taste=0.1)), "A", "B")) == "settled: A is better"
+    wide = standing(ratings_of(replace(SMALL, taste=0.0)), "A", "B", margin=0.6)
+    assert str(wide) == "settled: same within 60"
+    early = standing(ratings_of(replace(SMALL, gap=0.3, taste=0.0), share=0.25), "A", "B")
+    assert early.verdict == "open" and early.more is not None
+    assert str(early) == f"about {early.more} more"
+    assert early.difference.interval is not None
+
+
+def test_few_people_who_differ_are_told_to_be_too_few() -> None:
+    found = [
+        standing(ratings_of(World(raters=4, prompts=200, each=200, gap=0.15, taste=0.8), seed=seed), "A", "B")
+        for seed in range(6)
+    ]
+    assert any(item.people and not item.more and str(item).endswith("more people") for item in found)
+
+
+def test_one_rater_or_none_has_no_interval() -> None:
+    ratings = ratings_of(replace(SMALL, raters=1, gap=0.5))
+    found = standing(ratings, "A", "B")
+    assert found.difference.interval is None and found.verdict == "open"
+    assert standing(ratings, "A", "C").verdict == "open"
+    assert width_so_far(ratings, 100) is None
+
+
+def test_three_models_share_the_error_and_a_baseline_asks_for_less() -> None:
+    two, third = ratings_of(SMALL), ratings_of(SMALL, seed=1)
+    both = CrossedRatings(
+        rater=np.concatenate([two.rater, third.rater]),
+        prompt=np.concatenate([two.prompt, third.prompt]),
+        model=np.concatenate([two.model, np.char.replace(np.char.replace(third.model, "A", "C"), "B", "D")]),
+        value=np.concatenate([two.value, third.value]),
+        chance=np.concatenate([two.chance, third.chance]),
+    )
+    widths = []
+    for found in (standings(two), standings(both, baseline="A"), standings(both)):
+        pair = next(item for item in found if (item.one, item.other) == ("A", "B"))
+        assert pair.difference.interval is not None
+        widths.append(pair.difference.interval.high - pair.difference.interval.low)
+    assert len(standings(both)) == 6 and widths == sorted(widths) and widths[0] < widths[-1]
+
+
+def test_the_width_shrinks_as_ratings_come_and_is_foretold() -> None:
+    world = replace(SMALL, gap=0.1)
+    all_of_it = 2 * world.each * world.raters
+    half, whole = (width_so_far(ratings_of(world, share=share), all_of_it) for share in (0.5, 1.0))
+    assert half and whole
+    assert half.now > half.at_end
+    assert whole.now == whole.at_end == pytest.approx(half.at_end, rel=0.35)
+
+
+def test_chances_undo_what_unequal_draws_did() -> None:
+    world = World(raters=6, prompts=60, each=60, taste=0.0, fit=1.5, strata=True)
+    gaps = np.array(
+        [
+            [
+                standing(item, "A", "B").difference.value
+                for item in (ratings, replace(ratings, chance=np.ones(len(ratings.value))))
+            ]
+            for ratings in (ratings_of(world, seed=seed) for seed in range(20))
+        ]
+    )
+    weighted, plain = gaps.mean(axis=0)
+    assert abs(weighted) < 0.06 < 0.15 < plain
+
+
+@pytest.mark.parametrize("people", PEOPLE)
+def test_looked_at_after_every_rating_it_seldom_errs(people: str) -> None:
+    found = run(replace(SMALL, prompts=12, each=12, **PEOPLE[people]), 150, looks=1000, seed=3)
+    assert found.wrong <= 0.04 and found.covered >= 0.96
+
+
+def test_crossed_raters_need_few_of_separate_raters_ratings() -> None:
+    assert saved(World(raters=16, prompts=1, each=10, severity=0.5), 60) <= 0.6

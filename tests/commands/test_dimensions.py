@@ -1,0 +1,205 @@
+"""Parts of empathy: a rubric for each, named beside every figure, and refused below a floor."""
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from servers import Answer, Call, ScriptedServer, answer_chat
+
+import cli
+from data.errors import UserError
+from data.importers.epitome import EPITOME_DIMENSIONS
+from data.records import Exchange
+from data.rubric import RUBRICS, read_rubric
+from judge.base import load_judge, unit_of
+from judge.conversations.conversation_features import conversation_features
+from judge.parts.fit_parts import RatedReply, make_heads
+from judge.parts.part_judge import PartJudge
+
+WORDS = ("day", "garden", "rain", "week", "long", "walk", "tea", "house", "letter", "light")
+NOTE = "These figures are of explorations, not of empathy as a whole. Good means: a particular feeling"
+PARTS = sorted(path.stem for path in RUBRICS.glob("*.toml") if read_rubric(path.stem).is_part)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(cli.main, list(map(str, words)), terminal_width=200)
+
+
+def answer(call: Call) -> Answer:
+    """Good where the reply asks about the day, Okay where it asks at all, as the rubric has it."""
+    shown = call.body["messages"][-1]["content"]
+    return answer_chat(call, "Good" if "your day?" in shown else "Okay" if "?" in shown else "Bad")
+
+
+def write_judge(base_url: str, rubric: str = "explorations") -> str:
+    Path("judge.toml").write_text(
+        f'kind = "prompted"\nmodel = "m"\nbase_url = "{base_url}"\nmode = "label"\n'
+        f'rubric = "{rubric}"\nprobabilities = "none"\n'
+    )
+    return "judge.toml"
+
+
+def write_data(seed: int, *, follow: bool, each: int = 20) -> None:
+    """Replies of four models, and levels 0 to 2 by four people: by what is asked, or by the length alone."""
+    rng, rows, ratings = random.Random(seed), [], []
+    for place, model in enumerate(("a", "b", "c", "d")):
+        for number in range(each):
+            count = rng.randrange(4, 40)
+            level = rng.choices((0, 1, 2), (4 - place, 2, 1 + place))[0]
+            asked = ("", "Really?", "How was your day?")[level]
+            response = f"{' '.join(rng.choices(WORDS, k=count))}. {asked}".strip()
+            identity = f"{model}{number}"
+            rows.append(
+                {"id": identity, "model": model, "prompt": f"Day {number} was hard.", "response": response}
+            )
+            for rater in range(4):
+                seen = level if follow else count // 14
+                said = min(2, max(0, round(seen + rng.gauss(0, 0.45))))
+                about = {"id": identity, "rater": f"p{rater}", "dimension": "explorations"}
+                ratings += [{**about, "rating": said}, {**about, "dimension": "empathy", "rating": 1}]
+    Path("replies.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path("ratings.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ratings))
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    with ScriptedServer(answer) as server:
+        yield server
+
+
+def calibrate(run_folder: str = "run") -> Result:
+    options = ("--scale", "0-2", "--exchanges", "replies.jsonl", "--draws", 200, "--out", "cal")
+    return run("calibrate", run_folder, "ratings.jsonl", *options)
+
+
+def test_every_part_has_a_rubric_that_reaches_the_prompt() -> None:
+    assert len(PARTS) == 11
+    for name in PARTS:
+        judge = load_judge(write_judge("http://127.0.0.1:9/v1", name))
+        assert (judge.name, judge.rubric.dimension) == (f"prompted:{name}", name)
+        (request,) = judge.write_requests(Exchange(id="1", prompt="I lost my keys.", response="Oh no!"))
+        told = request["messages"][0]["content"]
+        assert judge.rubric.question.strip() in told and judge.rubric.labels["Good"] in told
+        assert ("in a whole conversation" in told) == (unit_of(judge) == "conversation")
+    Path("odd.toml").write_text(
+        (RUBRICS / "crowd.toml").read_text().replace("title", "dimension = 3\ntitle", 1)
+    )
+    with pytest.raises(UserError, match="dimension: a name was expected"):
+        read_rubric("odd.toml")
+
+
+def test_a_part_is_named_beside_its_figures(server: ScriptedServer) -> None:
+    write_data(1, follow=True, each=10)
+    judge = write_judge(server.base_url)
+    scored = run("score", "replies.jsonl", "--judge", judge, "--out", "run")
+    assert scored.exit_code == 0, scored.output
+    assert NOTE in " ".join(scored.stdout.split())
+    for name in ("summary.json", "manifest.json"):
+        assert json.loads(Path("run", name).read_text())["dimension"] == "explorations"
+    compared = run("compare", "run", "--baseline", "a", "--html", "compared.html")
+    assert "By explorations alone" in compared.stdout and NOTE in " ".join(compared.stdout.split())
+    assert "prompted:explorations" in Path("compared.html").read_text()
+
+
+def rated(count: int, *, by_length: bool) -> list[RatedReply]:
+    """Replies that ask or not, with levels by what they ask, or by their length."""
+    rng, replies = random.Random(7), []
+    for number in range(count):
+        words, asks = rng.randrange(4, 40), rng.random() < 0.5
+        text = f"{' '.join(rng.choices(WORDS, k=words))}{'?' if asks else '.'}"
+        exchange = Exchange(id=f"p{number}/r", prompt="I lost my keys.", response=text)
+        level = float(words // 14 if by_length else 2 * asks)
+        levels = dict.fromkeys(EPITOME_DIMENSIONS, (level, level))
+        replies.append(RatedReply(exchange, conversation_features([exchange], []), levels))
+    return replies
+
+
+def test_a_head_that_does_not_beat_counting_words_is_refused_with_its_figures() -> None:
+    heads = make_heads(rated(40, by_length=False), rated(80, by_length=False))["heads"]
+    assert [heads[name]["refused"] for name in ("explorations", "interpretations")] == [False, True]
+    assert heads["explorations"]["trial"]["head"]["value"] > 0.9
+    card = make_heads(rated(40, by_length=True), rated(80, by_length=True))
+    assert all(head["refused"] for head in card["heads"].values())
+    Path("card.json").write_text(json.dumps(card))
+    with pytest.raises(UserError, match=r"explorations: refused, .* on 80 replies .* those of length by"):
+        PartJudge(dimension="explorations", weights=".")
+    Path("card.json").write_text(json.dumps(card).replace("true", "false"))
+    with pytest.raises(UserError, match="changed since it was made"):
+        PartJudge(dimension="explorations", weights=".")
+
+
+def test_the_shipped_heads_judge_two_parts_and_refuse_the_third() -> None:
+    judge = load_judge("part:explorations")
+    asks, tells = (
+        judge.judge(Exchange(id="1", prompt="My dog died.", response=text)).score
+        for text in ("I am sorry. How long did you have him?", "I am sorry. He was a good dog.")
+    )
+    assert asks > tells
+    whole = load_judge("part:explorations", unit="conversation")
+    assert (whole.name, whole.rubric.dimension) == ("conversation:part:explorations", "explorations")
+    write_data(1, follow=True, each=10)
+    told = run("score", "replies.jsonl", "--judge", "part:explorations", "--out", "run")
+    assert NOTE in " ".join(told.stdout.split()), told.output
+    refused = run("score", "replies.jsonl", "--judge", "part:interpretations")
+    assert refused.exit_code == 2
+    assert "interpretations: refused" in refused.output and "2,972 replies of EPITOME" in refused.output
+    assert (
+        "use one of part:emotional_reactions, part:explorations"
+        in run("score", "replies.jsonl", "--judge", "part:kindness").output
+    )
+
+
+@pytest.mark.slow
+def test_ratings_of_the_part_calibrate_its_judge(server: ScriptedServer) -> None:
+    write_data(1, follow=True)
+    judge = write_judge(server.base_url)
+    assert run("score", "replies.jsonl", "--judge", judge, "--out", "run").exit_code == 0
+    told = calibrate()
+    assert told.exit_code == 0, told.output
+    assert "explorations" in told.stdout
+    report = json.loads(Path("cal/report.json").read_text())
+    assert report["data"]["dimension"] == report["judge"]["dimension"] == "explorations"
+    assert report["data"]["ratings"] == 320
+    assert NOTE in Path("cal/report.md").read_text()
+    corrected = run(
+        "score", "replies.jsonl", "--judge", judge, "--calibration", "cal/calibration.json", "--json"
+    )
+    assert any(model.get("corrected") for model in json.loads(corrected.stdout)["models"])
+
+
+@pytest.mark.slow
+def test_a_part_that_is_not_shown_to_beat_counting_words_is_refused(server: ScriptedServer) -> None:
+    write_data(2, follow=False)
+    judge = write_judge(server.base_url)
+    assert run("score", "replies.jsonl", "--judge", judge, "--out", "run").exit_code == 0
+    told = calibrate()
+    assert told.exit_code == 3, told.output
+    assert "Explorations is refused: with a weighted kappa of" in " ".join(told.stdout.split())
+    assert "counting words (" in " ".join(told.stdout.split())
+    assert not Path("cal/calibration.json").exists()
+    assert "is refused" in Path("cal/report.html").read_text()
+    without = run("calibrate", "run", "ratings.jsonl", "--scale", "0-2", "--out", "other")
+    assert without.exit_code == 2
+    assert "--exchanges: a part of empathy is held against counting words" in without.output
+
+
+@pytest.mark.slow
+def test_ratings_that_rise_with_what_is_bad_are_read_backwards(server: ScriptedServer) -> None:
+    write_data(3, follow=True)
+    rows = [json.loads(line) for line in Path("ratings.jsonl").read_text().splitlines()]
+    turned = [{**row, "rating": 5 - 2 * row["rating"]} for row in rows]
+    Path("ratings.jsonl").write_text("".join(json.dumps(row) + "\n" for row in turned))
+    judge = write_judge(server.base_url)
+    run("score", "replies.jsonl", "--judge", judge, "--out", "run")
+    options = ("--exchanges", "replies.jsonl", "--draws", 200, "--out", "cal", "--json")
+    told = run("calibrate", "run", "ratings.jsonl", "--scale", "5,4,3,2,1", *options)
+    assert told.exit_code == 0, told.output
+    assert json.loads(told.stdout)["agreement"]["spearman"]["low"] > 0.3

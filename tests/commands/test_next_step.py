@@ -1,0 +1,130 @@
+"""Every command helps with an example and ends with the next step; results go elsewhere."""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+from repository import SAMPLES
+
+import cli
+from commands.shared.next_step import program
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*words: object) -> Result:
+    arguments = [str(word) for word in words]
+    done = CliRunner().invoke(cli.main, arguments, prog_name="empathy-judge", terminal_width=80)
+    assert done.exit_code in (0, 3), done.output
+    return done
+
+
+def next_of(done: Result) -> str:
+    """The last line, which is on stderr only."""
+    assert "Next, " not in done.stdout
+    line = done.stderr.splitlines()[-1]
+    assert line.startswith("Next, ")
+    return line
+
+
+def commands(group: click.Group = cli.main, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        yield (*path, name)
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+
+
+def write_replies(path: str, count: int, models: int = 1) -> Path:
+    rows = [
+        {
+            "id": f"{n}-{m}",
+            "model": f"m{m}",
+            "prompt": f"I lost my key, the {n}th.",
+            "response": "Oh no. " * (m + 1),
+        }
+        for n in range(count)
+        for m in range(models)
+    ]
+    Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return Path(path)
+
+
+@pytest.mark.parametrize("path", list(commands()), ids=" ".join)
+def test_every_help_has_an_example_and_no_line_is_cut_off(path: tuple[str, ...]) -> None:
+    said = run(*path, "--help").stdout
+    assert re.search(r"^  Examples?:\n    (eval \"\$\()?empathy-judge ", said, re.MULTILINE)
+    short = said.split("\n\n")[1].strip()
+    assert "\n" not in short and len(short) <= 64, "its line in the list of commands"
+
+
+def test_commands_are_listed_in_groups() -> None:
+    said = run("--help").stdout
+    titles = re.findall(r"^([A-Z].*):$", said, re.MULTILINE)
+    assert titles == ["Options", "Judge replies", "Check the judge", "Every night", "Make judges", "Other"]
+    assert "..." not in said.partition("Judge replies")[2]
+    assert re.findall(r"^  ([a-z]+) {2,}", said.partition("Judge replies")[2], re.MULTILINE) == list(
+        cli.COMMANDS
+    )
+
+
+def test_no_figure_is_told_of_fewer_than_ten_replies() -> None:
+    done = run("score", write_replies("few.jsonl", 9), "--judge", "length")
+    assert "No figure from fewer than 10 replies: m0 (9)." in done.stdout
+    assert "%" not in done.stdout.partition("\n")[2]
+    assert next_of(done) == "Next, with 10 or more replies of a model: empathy-judge score few.jsonl"
+    enough = run("score", write_replies("enough.jsonl", 10), "--judge", "length").stdout
+    assert "No figure" not in enough and "its range is too narrow" in enough
+
+
+def test_the_next_command_is_one_that_works() -> None:
+    """From replies to ratings to a comparison, each by the last line of the one before."""
+    scored = next_of(run("score", SAMPLES / "responses.jsonl", "--judge", "length"))
+    words = shlex.split(scored.partition(": empathy-judge ")[2])
+    assert words[:2] == ["rate", "plan"]
+    assert " rate open rating-plan" in next_of(run(*words))
+    (folder,) = Path("runs").iterdir()
+    calibrated = next_of(run("calibrate", folder, SAMPLES / "ratings.jsonl", "--draws", 50))
+    words = shlex.split(calibrated.partition(": empathy-judge ")[2])
+    assert words[0] == "compare"
+    run(*words)
+
+
+def test_limits_and_json() -> None:
+    path = write_replies("replies.jsonl", 30, models=2)
+    limited = next_of(run("score", path, "--judge", "length", "--limit", 4))
+    words = shlex.split(limited.partition(": empathy-judge ")[2])
+    assert "--limit" not in words and run(*words).exit_code == 0
+    done = run("score", path, "--judge", "length", "--json")
+    assert json.loads(done.stdout) and done.stderr == ""
+    uncorrected = run("score", path, "--judge", "length", "--calibration", "none")
+    assert " compare runs/replies-length-" in next_of(uncorrected)
+
+
+def test_the_shipped_weights_licence_is_said_at_the_first_run() -> None:
+    path = write_replies("replies.jsonl", 2)
+    licence = "no commercial use (CC BY-NC 4.0)"
+    assert licence in run("score", path, "--out", "runs/first").stderr
+    assert licence not in run("score", path, "--out", "runs/second").stderr
+    assert licence not in run("score", path, "--judge", "length", "--out", "others/first").stderr
+    assert licence in run("doctor").stdout
+
+
+def test_the_program_is_named_as_it_was_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    typed = {
+        ".venv/bin/python": ".venv/bin/python cli.py",
+        "/usr/bin/python3": "python cli.py",
+        "python": "python cli.py",
+    }
+    for python, shown in typed.items():
+        monkeypatch.setattr("sys.orig_argv", [python, "cli.py", "score"])
+        assert program(click.Context(cli.main, info_name="cli.py")) == shown
+    assert program(click.Context(cli.main, info_name="empathy-judge")) == "empathy-judge"

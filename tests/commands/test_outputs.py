@@ -1,0 +1,154 @@
+"""What `compare` and `nightly` tell other tools: JUnit, GitHub's summary of a job, a webhook, MLflow."""
+
+import json
+import sys
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner, Result
+from repository import SAMPLES
+from simulated import CURT, start_world
+
+import cli
+
+
+class Listener(HTTPServer):
+    """Keeps what is posted; its status is what it answers."""
+
+    status = 204
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Keeping)
+        self.bodies: list[dict[str, Any]] = []
+        self.url = f"http://127.0.0.1:{self.server_port}/secret-path"
+
+
+class Keeping(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        assert isinstance(self.server, Listener)
+        self.server.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.send_response(self.server.status)
+        self.send_header("Location", "/elsewhere")
+        self.end_headers()
+
+    def log_message(self, *arguments: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    with Listener() as server:
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    Path("summary.md").write_text("# before\n", encoding="utf-8")
+    rows = (SAMPLES / "responses.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    for model in ("warm", "curt"):
+        kept = (row for row in rows if json.loads(row)["model"] == f"demo-{model}")
+        Path(f"{model}.jsonl").write_text("".join(kept), encoding="utf-8")
+
+
+def compare(*arguments: str) -> Result:
+    line = ["compare", "curt.jsonl", "warm.jsonl", "--judge", "length", "--calibration", "none", *arguments]
+    return CliRunner().invoke(cli.main, line)
+
+
+def test_a_comparison_is_told_to_ci_and_to_a_webhook(listener: Listener) -> None:
+    done = compare("--check", "--junit", "out/c.xml", "--github-summary", "--webhook", listener.url)
+    assert done.exit_code == 3, done.output  # a judge alone only leans
+    (body,) = listener.bodies
+    assert (body["kind"], body["outcome"], body["exit_code"]) == ("compare", "inconclusive", 3)
+    (sentence,) = body["sentences"]
+    assert sentence in body["text"]
+    shown = json.loads(compare("--json").stdout)
+    shares = {model["model"]: model["shares"]["Good"] for model in shown["models"]}
+    for model in body["models"]:
+        good = shares[model["model"]]
+        assert [model[key] for key in ("share", "low", "high")] == [good["value"], good["low"], good["high"]]
+    suites = ElementTree.parse("out/c.xml").getroot()
+    (skipped,) = suites.iter("skipped")
+    assert skipped.attrib["message"] == sentence
+    summary = Path("summary.md").read_text(encoding="utf-8")
+    assert summary.startswith("# before\n# ") and "| demo-warm |" in summary.replace("\\", "")
+    replies = [json.loads(row)["response"] for row in Path("warm.jsonl").read_text().splitlines()]
+    assert not any(reply in summary or reply in json.dumps(body) for reply in replies)
+
+
+def test_events_of_opentelemetry_reach_the_collector(
+    listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = compare("--otel")
+    assert refused.exit_code == 2 and "OTEL_EXPORTER_OTLP_ENDPOINT" in refused.stderr
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", listener.url)
+    assert compare("--otel").exit_code == 0
+    (body,) = listener.bodies
+    (resource,) = body["resourceLogs"]
+    (scope,) = resource["scopeLogs"]
+    events = [
+        {item["key"]: next(iter(item["value"].values())) for item in record["attributes"]}
+        for record in scope["logRecords"]
+    ]
+    assert {record["eventName"] for record in scope["logRecords"]} == {"gen_ai.evaluation.result"}
+    named = {(event["gen_ai.request.model"], event["gen_ai.evaluation.name"]) for event in events}
+    assert {("demo-warm", "empathy.good_share"), ("demo-curt", "empathy.good_share")} < named
+    *_, check = events
+    assert check["gen_ai.evaluation.score.label"] == "inconclusive"
+    shown = json.loads(compare("--json").stdout)
+    assert check["gen_ai.evaluation.explanation"] == shown["pairs"][0]["sentence"]
+
+
+@pytest.mark.parametrize(("status", "posts"), [(500, 2), (404, 1), (307, 1)])
+def test_a_webhook_that_fails_is_said_and_changes_no_verdict(
+    listener: Listener, status: int, posts: int
+) -> None:
+    listener.status = status
+    done = compare("--webhook", listener.url)
+    assert (done.exit_code, len(listener.bodies)) == (0, posts)
+    assert f"the webhook at 127.0.0.1 was not told: status {status}" in done.stderr
+    assert "secret-path" not in done.output
+
+
+def test_what_is_no_address_is_refused_before_any_work() -> None:
+    done = compare("--webhook", "hooks.example/secret")
+    assert done.exit_code == 2 and "https://host/path" in done.stderr and "secret" not in done.stderr
+    assert not Path("runs").exists()
+
+
+def test_mlflow_is_asked_for_by_name_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    done = compare("--mlflow")
+    assert done.exit_code == 2 and "pip install mlflow" in done.stderr
+    assert not Path("runs").exists()
+
+
+def test_more_than_two_models_need_a_baseline_to_be_checked() -> None:
+    line = ["compare", str(SAMPLES / "responses.jsonl"), "--judge", "length", "--junit", "c.xml"]
+    done = CliRunner().invoke(cli.main, [*line, "--calibration", "none"])
+    assert done.exit_code == 2 and "--baseline" in done.stderr
+
+
+def test_a_night_is_told_to_ci_and_to_a_webhook(tmp_path: Path, listener: Listener) -> None:
+    with start_world(tmp_path) as world:
+        path = world.write()
+        path.write_text(path.read_text() + "[outputs]\ngithub = true\n")
+        line = ["nightly", str(path), "--webhook", listener.url]
+        assert CliRunner().invoke(cli.main, [*line, "--night", "1"]).exit_code == 0
+        world.mood, world.curt = "2", frozenset(("bob", feeling) for feeling in CURT)
+        assert CliRunner().invoke(cli.main, [*line, "--night", "2"]).exit_code == 1
+    first, second = listener.bodies
+    assert (first["outcome"], second["outcome"]) == ("pass", "regression")
+    assert {check["model"] for check in second["checks"] if check["outcome"] == "regression"} == {"bob"}
+    summary = Path("summary.md").read_text(encoding="utf-8")
+    assert "night 1: pass" in summary and "night 2: regression" in summary

@@ -1,0 +1,129 @@
+"""Replies unlike those that people rated are counted at every door, until a calibration covers them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from click.testing import CliRunner
+from repository import SAMPLES
+from served import serving
+
+import cli
+from judge.base import load_judge
+
+MODELS = ("one", "two", "three")
+LONG = "15 of 15 replies are longer than nearly all that people rated ("
+BARE = (
+    "15 of 15 replies come without `situation`, which the people who rated had read: levels can shift by"
+    " several points."
+)
+
+
+def run(*arguments: object) -> str:
+    done = CliRunner().invoke(cli.main, [str(item) for item in arguments], terminal_width=200)
+    assert done.exit_code == 0, done.output
+    return " ".join(done.stdout.split())
+
+
+@pytest.fixture(scope="module")
+def replies() -> list[dict[str, Any]]:
+    """Letters of some 400 words, without situations."""
+    rows = [
+        json.loads(line) for line in (SAMPLES / "responses.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
+    kind = [row["response"] for row in rows if row["model"] == "demo-warm"]
+    return [
+        {
+            "id": f"{model}-{n}",
+            "model": model,
+            "prompt": rows[n]["prompt"],
+            "response": " ".join(kind[(n + 5 * at + step) % len(kind)] for step in range(14)),
+        }
+        for at, model in enumerate(MODELS)
+        for n in range(5)
+    ]
+
+
+@pytest.fixture(scope="module")
+def folder(replies: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("outside")
+    write(folder / "replies.jsonl", replies)
+    return folder
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def said(folder: Path) -> str:
+    """What `score` prints."""
+    return run("score", folder / "replies.jsonl", "--out", folder / "run")
+
+
+def test_score_says_it_and_keeps_the_counts(folder: Path, said: str) -> None:
+    assert LONG in said and BARE in said
+    summary, manifest = (
+        json.loads((folder / "run" / name).read_text(encoding="utf-8"))
+        for name in ("summary.json", "manifest.json")
+    )
+    assert [line.startswith(LONG) for line in summary["caveats"]].count(True) == 1
+    found = manifest["outside"]
+    assert found == summary["outside"]
+    assert (found["replies"], found["longer"]["count"], found["without_situation"]) == (15, 15, 15)
+
+
+def test_replies_like_those_that_people_rated_need_no_word(tmp_path: Path) -> None:
+    printed = run("score", SAMPLES / "responses.jsonl", "--limit", 12, "--out", tmp_path / "run")
+    assert "people rated" not in printed and "`situation`" not in printed
+    assert json.loads((tmp_path / "run" / "summary.json").read_text(encoding="utf-8"))["outside"] == {}
+
+
+def test_compare_says_it_on_its_page_too(folder: Path, said: str) -> None:
+    printed = run("compare", folder / "run", "--out", folder / "compared")
+    page = (folder / "compared" / "report.md").read_text(encoding="utf-8")
+    notes = json.loads((folder / "compared" / "report.json").read_text(encoding="utf-8"))["notes"]
+    assert LONG in printed and LONG in page and any(note.startswith(LONG) for note in notes)
+    assert BARE in notes
+
+
+def test_a_night_and_its_dashboard_say_it(folder: Path) -> None:
+    (folder / "nightly.toml").write_text(
+        'name = "n"\njudge = "classifier"\nhistory = "h.sqlite"\ndashboard = "site"\nexplain = 0\n'
+        '[[models]]\nname = "one"\nresponses = "replies.jsonl"\n'
+    )
+    printed = run("nightly", folder / "nightly.toml", "--night", "2026-12-01")
+    wanted = "5 of 5 replies are longer than nearly all that people rated ("
+    assert f"one: {wanted}" in printed
+    pages = [folder / "site" / "index.html", *(folder / "site").glob("model-one*.html")]
+    assert [wanted in page.read_text(encoding="utf-8") for page in pages] == [True, True]
+
+
+def test_the_server_says_it_of_a_request(replies: list[dict[str, Any]]) -> None:
+    with serving(load_judge("classifier")) as url:
+        told = httpx.post(f"{url}/v1/score", json={"exchanges": replies[:2]}, timeout=60).json()
+    assert any(line.startswith("2 of 2 replies are longer than") for line in told["caveats"])
+
+
+def test_a_calibration_that_covers_them_lifts_it(
+    folder: Path, replies: list[dict[str, Any]], said: str
+) -> None:
+    ratings = [
+        {"id": row["id"], "rater": f"{rater}", "rating": 1 + (n + rater) % 3}
+        for n, row in enumerate(replies)
+        for rater in range(3)
+    ]
+    write(folder / "ratings.jsonl", ratings)
+    printed = run("calibrate", folder / "run", folder / "ratings.jsonl", "--out", folder / "mine", "-v")
+    covers = json.loads((folder / "mine" / "calibration.json").read_text(encoding="utf-8"))["covers"]
+    longest = max(len(row["response"].split()) for row in replies)
+    assert (covers["replies"], covers["words"][2], covers["situation"]) == (15, longest, 0.0)
+    assert f"({longest} at most), 0 % of them with a situation" in printed
+    printed = run(
+        "score", folder / "replies.jsonl", "--calibration", folder / "mine", "--out", folder / "covered"
+    )
+    assert "people rated (" not in printed and "`situation`" not in printed
+    compared = json.loads(run("compare", folder / "run", "--calibration", folder / "mine", "--json"))
+    assert "outside" not in compared and not any("people rated (" in note for note in compared["notes"])

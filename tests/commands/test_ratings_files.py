@@ -1,0 +1,351 @@
+"""Ratings as people have them, through `calibrate` and `compare`: the same verdict from every form."""
+
+import csv
+import json
+import random
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import cli
+from data.tables import write_rows
+
+MODELS = ("ada", "bea")
+RATERS = tuple(f"r{number}" for number in range(6))
+NAMES = ("Bad", "Okay", "Good")
+Row = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli.main, [str(item) for item in arguments], terminal_width=80)
+
+
+def calibrate(*arguments: object) -> Result:
+    return run("calibrate", *arguments, "--draws", 40, "--out", "out")
+
+
+def report() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Path("out/report.json").read_text())
+    return found
+
+
+def replies(models: Iterable[str] = MODELS, *, has_own_ids: bool = True) -> list[Row]:
+    """Sixty replies of each model; bea's are longer."""
+    chance = random.Random(7)
+    return [
+        {
+            "id": f"{number}-{model}" if has_own_ids else str(number),
+            "model": model,
+            "prompt": f"It was day {number} of it, and I was tired.",
+            "response": " ".join(["so", "sorry"] * chance.randint(1, 12) + [model] * (6 * (model == "bea"))),
+        }
+        for number in range(60)
+        for model in models
+    ]
+
+
+def ratings(rows: Iterable[Row]) -> list[Row]:
+    """Each reply rated by two of six people, who like long replies, and err."""
+    chance = random.Random(8)
+    rated = []
+    for place, row in enumerate(rows):
+        for turn in (0, 1):
+            level = len(row["response"].split()) / 10 + chance.gauss(0, 0.7)
+            rating = min(3, max(1, round(level + 0.7)))
+            rated.append({**row, "rater": RATERS[(place + 3 * turn + turn) % 6], "rating": rating})
+    return rated
+
+
+def write_csv(name: str, rows: Iterable[Mapping[str, Any]]) -> Path:
+    rows = list(rows)
+    with Path(name).open("w", encoding="utf-8", newline="") as out:
+        writer = csv.DictWriter(out, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return Path(name)
+
+
+@pytest.fixture
+def scored() -> list[Row]:
+    """Replies and their run, `run`."""
+    rows = replies()
+    write_rows(Path("replies.jsonl"), rows)
+    assert run("score", "replies.jsonl", "--judge", "length", "--out", "run").exit_code == 0
+    return rows
+
+
+def test_a_sheet_in_other_words_gives_the_same_calibration(scored: list[Row]) -> None:
+    rated = ratings(scored)
+    plain = write_csv("plain.csv", ({key: row[key] for key in ("id", "rater", "rating")} for row in rated))
+    assert calibrate("run", plain).exit_code == 0
+    expected = report()
+    words = ("bad", "OK", "GOOD")
+    rows = ({"ID": row["id"], "Rater": row["rater"], "Rating": words[row["rating"] - 1]} for row in rated)
+    done = calibrate("run", write_csv("sheet.csv", rows))
+    assert done.exit_code == 0, done.output
+    found = report()
+    assert found["calibration"]["ratings"] == expected["calibration"]["ratings"], "the same ratings"
+    assert found["agreement"] == expected["agreement"] and found["data"] == expected["data"]
+
+
+def test_texts_alone_meet_a_run_without_its_file(scored: list[Row]) -> None:
+    sheet = write_csv("sheet.csv", ({**row, "id": f"x{row['id']}"} for row in ratings(scored)))
+    done = calibrate("run", sheet)
+    assert done.exit_code == 0, done.output
+    assert "240 ratings found their reply by its texts" in done.stderr
+
+
+def test_stars_are_cut_into_labels_and_it_is_said(scored: list[Row]) -> None:
+    rated = ratings(scored)
+    rows = [{"id": row["id"], "rater": row["rater"], "Stars": 2 * row["rating"] - 1} for row in rated]
+    done = calibrate("run", write_csv("sheet.csv", rows), "-v")
+    assert done.exit_code == 0, done.output
+    said = (
+        "stars 1 to 5 read as Bad 1-2, Okay 3, Good 4-5 (thirds of the scale; --cut OKAY,GOOD sets another)"
+    )
+    assert said in done.stderr and said in Path("out/report.md").read_text()
+    counts = [sum(row["rating"] == level for row in rated) for level in (1, 2, 3)]
+    assert [round(share * 240) for share in report()["data"]["shares"].values()] == counts
+
+
+WRONG: dict[str, tuple[list[Row], list[str], str]] = {
+    "numbers of a scale not stated": (
+        [{"id": f"{n}-ada", "rater": "r", "rating": n % 5 + 1} for n in range(20)],
+        *([], "numbers from 1 to 5, and without --scale they are read as 1 to 3"),
+    ),
+    "and they are not skipped": (
+        [{"id": f"{n}-ada", "rater": "r", "rating": n % 5 + 1} for n in range(20)],
+        *(["--skip-invalid"], "such as --scale 1-5"),
+    ),
+    "no rating": (
+        [{"id": "0-ada", "rater": "r", "remark": "fine"}],
+        *(
+            [],
+            "no column for the rating; there are: id, rater, remark. Say which it is: --column rating=NAME",
+        ),
+    ),
+    "nothing tells the reply": (
+        [{"rater": "r", "rating": 1}],
+        *([], "no column for the reply that is rated (id, or prompt and response); there are: rater, rating"),
+    ),
+    "other texts": (
+        [{"prompt": "p", "response": "other", "rater": "r", "rating": 1}],
+        *([], "sheet.csv:2: response: no judged reply has this prompt and response"),
+    ),
+    "several without a rater": (
+        [{"id": "0-ada", "rating": 1}, {"id": "0-ada", "rating": 2}],
+        *([], "'0-ada' is rated 2 times, and no column tells by whom"),
+    ),
+    "no such column": (
+        [{"id": "0-ada", "rater": "r", "rating": 1}],
+        *(["--column", "rating=overall"], "no such column; there are: id, rater, rating"),
+    ),
+    "no such field": (
+        [{"id": "0-ada", "rater": "r", "rating": 1}],
+        *(["--column", "verdict=rating"], "write it as FIELD=NAME"),
+    ),
+    "a cut that is none": (
+        [{"id": "0-ada", "rater": "r", "rating": "up"}],
+        *(["--cut", "2"], "give the lowest level that is Okay and the lowest that is Good, of down, up"),
+    ),
+    "a bad row": (
+        [{"id": "0-ada", "rater": "r", "rating": "Good"}] * 1
+        + [{"id": "1-ada", "rater": "r", "rating": "lovely"}],
+        *([], "sheet.csv:3: rating: 'lovely' is not on the scale from 1 to 3"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_cannot_be_read_ends_with_the_way_out(scored: list[Row], case: str) -> None:
+    rows, options, said = WRONG[case]
+    done = calibrate("run", write_csv("sheet.csv", rows), *options)
+    assert (done.exit_code, done.stdout) == (2, ""), done.output
+    assert said in done.stderr
+    assert not Path("out").exists()
+
+
+def test_bad_rows_are_set_aside_where_asked_and_told(scored: list[Row]) -> None:
+    rows = [{"id": row["id"], "rater": row["rater"], "rating": row["rating"]} for row in ratings(scored)]
+    rows[5]["rating"], rows[9]["rater"] = "lovely", ""
+    sheet = write_csv("sheet.csv", rows)
+    done = calibrate("run", sheet, "--skip-invalid")
+    assert done.exit_code == 0, done.output
+    assert "2 rows set aside: sheet.csv:7: rating: 'lovely'" in done.stderr
+    assert "sheet.csv:11: rater: missing or empty" in done.stderr
+    assert report()["data"]["ratings"] == 238
+    write_rows(
+        Path("broken.jsonl"), [{**row, "response": ""} if row["id"] == "3-ada" else row for row in scored]
+    )
+    asked = ("compare", "broken.jsonl", "--judge", "length", "--ratings", sheet, "--json")
+    assert "--skip-invalid" in run(*asked).stderr
+    compared = run(*asked, "--skip-invalid")
+    assert compared.exit_code == 0, compared.output
+    assert "2 rows set aside" in compared.stderr
+    assert {item["model"]: item["judged"] for item in json.loads(compared.stdout)["models"]}["ada"] == 59
+
+
+def test_a_sheet_without_raters_is_one_person_s_with_a_warning(scored: list[Row]) -> None:
+    rows = [{"id": row["id"], "rating": row["rating"]} for row in ratings(scored)[::2]]
+    done = calibrate("run", write_csv("sheet.csv", rows))
+    assert done.exit_code == 0, done.output
+    assert "warning: no column tells who rated, so all ratings count as one person's" in done.stderr
+    assert report()["data"]["raters"] == 1 and report()["data"]["speaks_for"] == "these raters"
+    named = calibrate(
+        "run", write_csv("by.csv", ({**row, "who": "r"} for row in rows)), "--column", "rater=who"
+    )
+    assert "warning" not in named.stderr
+
+
+def test_two_models_runs_of_one_judge_are_one_judge(scored: list[Row]) -> None:
+    """Every rating counts, whether ids are apart or each model's file counts from one."""
+    assert calibrate("run", write_csv("all.csv", ratings(scored))).exit_code == 0
+    expected = report()
+    for has_own_ids in (True, False):
+        rows = replies(has_own_ids=has_own_ids)
+        for model in MODELS:
+            write_rows(Path(f"{model}.jsonl"), [row for row in rows if row["model"] == model])
+            out = f"runs/{model}-{has_own_ids}"
+            assert run("score", f"{model}.jsonl", "--judge", "length", "--out", out).exit_code == 0
+        sheet = write_csv("sheet.csv", ratings(rows))
+        texts = ("--exchanges", "ada.jsonl", "--exchanges", "bea.jsonl")
+        folders = [f"runs/{model}-{has_own_ids}" for model in MODELS]
+        done = calibrate(*folders, sheet, *texts)
+        assert done.exit_code == 0, done.output
+        assert f"ada-{has_own_ids} and bea-{has_own_ids}: runs of one judge, pooled" in done.stderr
+        found = report()
+        assert [row["name"] for row in found["runs"] if row["kind"] == "judge"] == ["length"]
+        assert found["agreement"] == expected["agreement"] and found["models"] == expected["models"]
+        assert found["data"]["ratings"] == 240 and found["data"]["unjudged"] == 0
+        assert found["disagreements"]["too_kind"][0]["response"]
+        compared = run("compare", *folders, "--ratings", sheet, "--json")
+        assert {row["ratings"] for row in json.loads(compared.stdout)["models"]} == {120}
+    nameless = write_csv(
+        "bare.csv", ({key: row[key] for key in ("id", "rating")} for row in ratings(rows)[:1])
+    )
+    assert (
+        "'0' is a reply of more than one model; add a column `model`" in calibrate(*folders, nameless).stderr
+    )
+
+
+AIS: dict[str, tuple[Callable[[Row], Row], list[str], str]] = {
+    "by its name": (lambda row: {"rater": "gpt-4o"}, [], "gpt-4o"),
+    "by the file": (lambda row: {"rater": "grader", "rater_kind": "AI"}, [], "grader"),
+    "by the command": (lambda row: {"rater": "grader"}, ["--ai-raters", "grader"], "grader"),
+    "all of them": (lambda row: {"rater": "grader"}, ["--ai-raters", "all"], "grader"),
+}
+
+
+@pytest.mark.parametrize("case", AIS)
+def test_ratings_by_an_ai_calibrate_nothing_and_are_called_so(scored: list[Row], case: str) -> None:
+    tell, options, name = AIS[case]
+    rows = [{"id": row["id"], "rating": row["rating"], **tell(row)} for row in ratings(scored)[::2]]
+    sheet = write_csv("sheet.csv", rows)
+    done = calibrate("run", sheet, *options)
+    assert done.exit_code == 0, done.output
+    said = f"Agreement with {name}, an AI; not calibrated against people."
+    assert said in " ".join(done.stdout.split())
+    assert {path.name for path in Path("out").iterdir()} == {"report.html", "report.md", "report.json"}
+    for page in ("report.html", "report.md"):
+        text = Path("out", page).read_text()
+        assert said in text and "Calibration report" not in text
+    found = report()
+    assert found["calibrated"] is False and found["verdict"][0] == said
+    (agreed,) = found["agreement_with_ai"]
+    assert (agreed["rater"], agreed["ratings"]) == (name, 120)
+    write_csv("people.csv", ({**row, "rater": "ann", "rater_kind": "person"} for row in rows))
+    assert calibrate("run", "people.csv").exit_code == 0
+    assert agreed["metrics"] == report()["agreement"], "measured as it is with people"
+    for words in (("compare", "run", "--ratings", sheet), ("compare", sheet, "--exchanges", "replies.jsonl")):
+        refused = run(*words, *options)
+        assert refused.exit_code == 2 and f"all ratings are by {name}, an AI" in refused.stderr
+
+
+def test_of_a_mixed_file_people_s_ratings_are_used(scored: list[Row]) -> None:
+    people = [{key: row[key] for key in ("id", "model", "rater", "rating")} for row in ratings(scored)]
+    assert calibrate("run", write_csv("people.csv", people)).exit_code == 0
+    expected = report()
+    ais = [{**row, "rater": "claude-3-opus", "rating": 3} for row in people[::2]]
+    mixed = write_csv("mixed.csv", [*people, *ais])
+    note = "120 ratings by claude-3-opus, an AI, set aside: people's are used"
+    done = calibrate("run", mixed)
+    assert done.exit_code == 0 and note in done.stderr
+    assert report()["agreement"] == expected["agreement"]
+    assert Path("out/calibration.json").exists()
+    chosen = calibrate("run", mixed, "--rater", "claude-3-opus")
+    assert "Agreement with claude-3-opus, an AI; not calibrated" in chosen.stdout
+    tables = [run("compare", file, "--baseline", "ada", "--json") for file in ("people.csv", mixed)]
+    assert tables[0].stdout == tables[1].stdout and note in tables[1].stderr
+
+
+def choices(rows: list[Row], *, keys: Iterable[str], noise: float = 0.8) -> list[Row]:
+    """Six people choose between ada's and bea's reply to each prompt; most take the longer one."""
+    chance, made = random.Random(9), []
+    pairs = [rows[place : place + 2] for place in range(0, len(rows), 2)]
+    for number, pair in enumerate(pairs):
+        for rater in (RATERS[number % 6], RATERS[(number + 3) % 6]):
+            one, other = pair if chance.random() < 0.5 else pair[::-1]
+            longer = len(one["response"]) >= len(other["response"])
+            if chance.random() > noise:
+                longer = not longer
+            winner = "tie" if number % 20 == 19 else "A" if longer else "B"
+            sides = {f"{key}_{side}": item[key] for side, item in (("a", one), ("b", other)) for key in keys}
+            made.append({"Rater": rater, "prompt": one["prompt"], **sides, "Winner": winner})
+    return made
+
+
+def test_choices_tell_agreement_and_calibrate_nothing(scored: list[Row]) -> None:
+    found = []
+    for keys in (("id",), ("response", "model")):
+        rows = choices(scored, keys=keys)
+        done = calibrate("run", write_csv("choices.csv", rows))
+        assert done.exit_code == 0, done.output
+        assert "choices between two replies, of column 'Winner'" in done.stderr
+        assert "cannot calibrate a judge: no calibration.json is written" in " ".join(done.stdout.split())
+        assert not Path("out/calibration.json").exists()
+        (agreed,) = report()["results"]
+        found.append(agreed)
+    assert found[0] == found[1], "by id or by text"
+    assert (agreed["decided"], agreed["ties"], agreed["raters"]) == (114, 6, 6)
+    chosen_longer = [
+        (len(row["response_a"]) >= len(row["response_b"])) == (row["Winner"] == "A")
+        for row in rows
+        if row["Winner"] != "tie"
+    ]
+    agreement = agreed["agreement"]
+    assert agreement["value"] == pytest.approx(sum(chosen_longer) / 114, abs=0.06)
+    assert agreement["low"] < 0.8 < agreement["high"]
+    assert agreed["longer"]["value"] == pytest.approx(agreement["value"], abs=0.03), "it is that judge"
+    ai = calibrate("run", write_csv("ai.csv", ({**row, "Rater": "gpt-4o"} for row in rows)))
+    assert "choices by gpt-4o, an AI" in " ".join(ai.stdout.split())
+
+
+def test_choices_say_which_model_is_chosen(scored: list[Row]) -> None:
+    rows = choices(scored, keys=("model",))
+    names = [{**row, "Winner": row.get(f"model_{row['Winner'].lower()}", "tie")} for row in rows]
+    told = [run("compare", write_csv(f"{place}.csv", made)) for place, made in enumerate((rows, names))]
+    assert told[0].exit_code == 0, told[0].output
+    assert "bea is chosen over ada by people: in " in " ".join(told[0].stdout.split())
+    assert told[0].stdout.replace("0.csv", "1.csv") == told[1].stdout, "sides by letter or by name"
+    (pair,) = json.loads(run("compare", "0.csv", "--json").stdout)["results"]
+    wins = sum(row.get(f"model_{row['Winner'].lower()}") == "bea" for row in rows)
+    assert (pair["one"], pair["wins"], pair["ties"]) == ("bea", wins, 6)
+    assert pair["share"]["value"] == pytest.approx((wins + 3) / 120)
+    rows[3]["Winner"] = "the second, I think"
+    wrong = run("compare", write_csv("wrong.csv", rows))
+    assert (
+        wrong.exit_code == 2 and "wrong.csv:5: winner: 'the second, I think' is neither side" in wrong.stderr
+    )
+    assert "1 row set aside" in run("compare", "wrong.csv", "--skip-invalid").stderr
+    refused = run("compare", "run", "--ratings", "0.csv")
+    assert (
+        refused.exit_code == 2 and "choices between two replies, which say what is better" in refused.stderr
+    )

@@ -1,0 +1,176 @@
+"""`respond --turns`: a model talks with scripted or simulated speakers, killed and taken up again."""
+
+import json
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from servers import Answer, Call, ScriptedServer, answer_chat
+
+import cli
+from judge.speakers.scripted_speaker import OURS, read_situations
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli.main, ["respond", *map(str, arguments)], terminal_width=80)
+
+
+def reply(call: Call) -> Answer:
+    """Asks something in every other turn; the speaker's model says what turn it is."""
+    messages = call.body["messages"]
+    if call.body["model"] == "speaks":
+        return answer_chat(call, f"Well, that is my turn {len(messages) // 2 + 1}.")
+    asks = "What did you do then?" if len(messages) % 4 == 1 else "I am with you in this, all the way."
+    return answer_chat(call, f"I see that you said {len(messages[-1]['content'])} letters. {asks}")
+
+
+def write_models(server: ScriptedServer) -> None:
+    about = f"base_url = '{server.base_url}'\nconcurrency = 2\nprices = {{input = 1.0, output = 2.0}}\n"
+    for name in ("listens", "speaks"):
+        Path(f"{name}.toml").write_text(f"model = '{name}'\n{about}")
+
+
+def talks(folder: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(folder, "conversations.jsonl").read_text().splitlines()]
+
+
+def test_a_model_talks_with_scripted_speakers() -> None:
+    with ScriptedServer(reply) as server:
+        write_models(server)
+        words = ("--turns", 8, "--model-config", "listens.toml", "--out", "talks")
+        done = run(*words, "--limit", 3)
+        assert done.exit_code == 0, done.output
+        assert "3 of 3 conversations of 8 turns held by listens; speakers: scripted" in done.stdout
+        assert "score talks/conversations.jsonl" in done.stderr
+        assert len(server.calls) == 24
+        first = read_situations(OURS)[0]
+        talk = talks("talks")[0]
+        assert talk["speaker"] == "scripted" and talk["scenario"] == talk["id"] == first.id
+        said = [turn["content"] for turn in talk["messages"]]
+        assert (said[0], said[2], said[14], len(said)) == (first.opening, first.asked[0], first.heard, 16)
+        sent = max((call.body["messages"] for call in server.calls), key=len)
+        assert [message["role"] for message in sent] == ["user", "assistant"] * 7 + ["user"]
+        assert "empathetic reply" in sent[0]["content"] and "situation" not in sent[0]["content"]
+        assert "nothing left to ask" in run(*words, "--limit", 2).stdout
+        assert run(*words, "--limit", 4).exit_code == 0
+        assert len(server.calls) == 32, "three of the four are there"
+    assert len(talks("talks")) == 4
+    scored = CliRunner().invoke(cli.main, ["score", "talks/conversations.jsonl", "--judge", "length"])
+    assert scored.exit_code == 0, scored.output
+
+
+def test_a_second_model_speaks_and_every_row_says_so() -> None:
+    Path("prompts.csv").write_text("id,prompt\np1,I lost my ring.\np2,I won the cup!\n")
+    with ScriptedServer(reply) as server:
+        write_models(server)
+        words = ("prompts.csv", "--turns", 3, "--model-config", "listens.toml", "--speaker", "speaks.toml")
+        done = run(*words, "--out", "talks", "--max-cost", 1, "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert (found["speaker"], found["asked"], found["tokens"]["input"]) == ("simulated by speaks", 10, 2000)
+    assert {talk["speaker"] for talk in talks("talks")} == {"simulated by speaks"}
+    said = [turn["content"] for turn in talks("talks")[1]["messages"][:4:2]]
+    assert said == ["I won the cup!", "Well, that is my turn 2."]
+    asked = [call.body["messages"] for call in server.calls if call.body["model"] == "speaks"]
+    assert {message["role"] for sent in asked for message in (sent[0], sent[-1])} == {"user"}
+    assert {sent[1]["content"] for sent in asked} == {"I lost my ring.", "I won the cup!"}
+
+
+def test_a_conversation_that_fails_is_counted_and_not_among_the_whole_ones() -> None:
+    def script(call: Call) -> Answer:
+        is_third = len(call.body["messages"]) == 5 and "behind me again" in call.text + str(call.body)
+        return answer_chat(call, "") if is_third else reply(call)
+
+    with ScriptedServer(script) as server:
+        write_models(server)
+        words = ("--turns", 4, "--model-config", "listens.toml", "--limit", 2, "--out", "talks")
+        done = run(*words)
+        again = run(*words)
+    assert "1 of 2 conversations of 4 turns" in done.stdout
+    assert "failed, and not among the conversations: empty: no text (1)" in done.stdout
+    assert len(talks("talks")) == 1 and "nothing left to ask" in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--turns", 9), "has words for 8 turns; ask for fewer, or have a second model speak"),
+        (("rows.jsonl", "--turns", 3), "prompts have no script; name a .toml file of situations"),
+        (("--turns", 3, "--speaker", "none.toml"), "none.toml: no such file"),
+    ],
+)
+def test_a_mistake_ends_with_a_word_and_exit_code_2(arguments: tuple[object, ...], said: str) -> None:
+    Path("rows.jsonl").write_text('{"prompt": "I won!"}\n')
+    done = run(*arguments, "--model", "m", "--base-url", "http://127.0.0.1:9/v1")
+    assert (done.exit_code, said in done.stderr) == (2, True), done.output
+    assert not Path("conversations").exists()
+
+
+def journal_lines(folder: str) -> int:
+    try:
+        return Path(folder, "journal.jsonl").read_bytes().count(b"\n")
+    except FileNotFoundError:
+        return 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("speaker", [(), ("--speaker", "speaks.toml")])
+def test_conversations_killed_twice_end_as_unbroken_ones(start: Start, speaker: tuple[str, ...]) -> None:
+    """Calls past a point are held until the process is dead, so it always dies at work."""
+    held = {"from": 0}
+    words = ("respond", "--turns", 4, "--limit", 5, "--model-config", "listens.toml", *speaker, "--out")
+
+    def script(call: Call) -> Answer:
+        return Answer(hang=True) if call.number >= held["from"] else reply(call)
+
+    for stop_at in (7, 16):
+        with ScriptedServer(script) as server:
+            write_models(server)
+            held["from"] = stop_at - journal_lines("killed")
+            process = start(*words, "killed")
+            server.wait_for_calls(held["from"] + 1)
+            while journal_lines("killed") < stop_at:
+                assert process.poll() is None
+            process.kill()
+            assert process.wait(timeout=60) == -signal.SIGKILL
+        assert not Path("killed/conversations.jsonl").exists()
+    total = 5 * (7 if speaker else 4)
+    with ScriptedServer(reply) as server:
+        write_models(server)
+        output, said = start(*words, "killed").communicate(timeout=60)
+        assert "5 of 5 conversations of 4 turns" in output, said
+        assert len(server.calls) == total - 16
+        assert max(Counter(json.dumps(call.body) for call in server.calls).values()) == 1
+        start(*words, "unbroken").communicate(timeout=60)
+    for name in ("answers.jsonl", "conversations.jsonl"):
+        assert Path("killed", name).read_bytes() == Path("unbroken", name).read_bytes()
+
+
+def test_figures_of_simulated_speakers_say_so(tmp_path: Path) -> None:
+    with ScriptedServer(reply) as server:
+        write_models(server)
+        for name, more in (("scripted", ()), ("simulated", ("--speaker", "speaks.toml"))):
+            words = ("--turns", 2, "--limit", 6, "--model-config", "listens.toml", "--name", name, *more)
+            assert run(*words, "--out", name).exit_code == 0
+    for name in ("scripted", "simulated"):
+        words = [f"{name}/conversations.jsonl", "--judge", "length", "--out", f"runs/{name}"]
+        scored = CliRunner().invoke(cli.main, ["score", *words], terminal_width=200)
+        summary = json.loads(Path(f"runs/{name}/summary.json").read_text())
+        is_simulated = name == "simulated"
+        assert summary["speakers"] == {"simulated by speaks" if is_simulated else "scripted": 6}
+        assert ("Simulated speakers: in 6 conversations" in scored.stdout) is is_simulated, scored.output
+        assert any("Simulated" in caveat for caveat in summary["caveats"]) is is_simulated
+    compared = CliRunner().invoke(cli.main, ["compare", "runs/scripted", "runs/simulated"])
+    assert "Simulated speakers" in compared.stdout, compared.output

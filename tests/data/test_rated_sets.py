@@ -1,0 +1,123 @@
+"""Rated sets: what is one item, whose word is its rating, and which texts two sets share."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from repository import SHARED
+
+from data.errors import UserError
+from data.importers import SOURCES
+from data.importers.rated_sets import RATED_SETS, RatedItem, drop_shared, read_rated_set
+from data.readers.whole_conversations import split_conversation
+from data.records import Exchange, Turn
+
+HURT = "I am sorry that it still hurts so very much."
+
+
+def talk(*texts: str, **changes) -> Exchange:
+    """A conversation of these turns, the speaker's first and the listener's last."""
+    turns = [Turn(speaker=("speaker", "listener")[place % 2], text=text) for place, text in enumerate(texts)]
+    *before, prompt, response = turns
+    exchange = Exchange(id="t", prompt=prompt.text, response=response.text, dialogue=tuple(before))
+    return replace(exchange, **changes)
+
+
+def item(exchange: Exchange, name: str = "epitome", cluster: str = "c") -> RatedItem:
+    return RatedItem(name, split_conversation(exchange), 3, None, "human", cluster)
+
+
+def test_every_reply_has_the_turns_before_it():
+    opened = talk(
+        "I fell.", "Ouch!", "It hurts.", "Oh dear.", situation="A fall.", extra={"after": [], "k": 1}
+    )
+    opened = replace(opened, dialogue=(Turn(speaker="listener", text="Hello."), *opened.dialogue))
+    first, second = split_conversation(opened)
+    assert (first.prompt, first.response, [turn.text for turn in first.dialogue]) == (
+        "I fell.",
+        "Ouch!",
+        ["Hello."],
+    )
+    assert [turn.text for turn in second.dialogue] == ["Hello.", "I fell.", "Ouch!"]
+    assert (second.situation, second.extra, second.response) == ("A fall.", {"k": 1}, "Oh dear.")
+    assert first.id != second.id
+
+
+@pytest.mark.parametrize(
+    ("other", "shared"),
+    [
+        (talk("My knee.", HURT.upper().replace(" ", "\n")), True),  # a reply of eight words
+        (talk("Hi.", "Hello.", "I fell down the old stairs today.", "Ouch!"), True),  # eight together
+        (talk("Hi.", "Hello.", "I fell.", "Ouch!"), False),  # too short to tell
+        (talk("Hi.", "Ouch!", situation="I fell off my bike in the rain yesterday."), True),
+        (talk("Hi.", HURT, "Thank you.", "Gladly."), True),  # in an earlier turn
+        (talk("Hi.", f"{HURT} Rest."), False),
+    ],
+)
+def test_items_that_share_a_text_are_dropped(other, shared):
+    first = talk("I fell down the old stairs today.", "Ouch!", "It hurts.", HURT)
+    first = replace(first, situation="I fell off my bike, in the rain, yesterday")
+    kept = item(talk("I won.", "Wonderful!"), cluster="other")
+    assert drop_shared([item(first), kept], [other]) == ([kept] if shared else [item(first), kept])
+    assert drop_shared([first], [item(other)]) == ([] if shared else [first])
+
+
+def test_talks_and_turns_of_one_source_are_the_same_conversations():
+    starred = item(talk("Hi.", "Hello."), "esconv-turns", "failed/1")
+    assert drop_shared([starred], [item(talk("I won.", "Nice!"), "esconv", "failed/1")]) == []
+    assert drop_shared([starred], [item(talk("I won.", "Nice!"), "ieval", "failed/1")]) == [starred]
+
+
+def test_an_unknown_set_is_named_with_the_known_ones(tmp_path):
+    with pytest.raises(UserError, match="unknown rated set 'poems'; known: epitome, ieval"):
+        read_rated_set("poems", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "items", "replies", "clusters", "systems", "aside"),
+    [
+        ("epitome", 3023, 3023, 2979, 1, 0),
+        ("ieval", 1760, 5280, 238, 4, 0),
+        ("esconv", 570, 6510, 570, 2, 93),
+        ("esconv-turns", 976, 1706, 191, 1, 8),
+        ("empathetic-exchanges", 4575, 4575, 2220, 1, 0),
+        ("dstc9", 2016, 21513, 2016, 11, 0),
+        ("judging-empathy/empatheticdialogues", 50, 101, 50, 1, 0),
+        ("judging-empathy/epitome", 50, 50, 50, 1, 0),
+        ("judging-empathy/lend_an_ear", 50, 315, 50, 1, 0),
+    ],
+)
+def test_real_sets_are_whole_and_read_alike_twice(name, items, replies, clusters, systems, aside):
+    about = RATED_SETS[name]
+    assert about.name == name and about.source in SOURCES
+    if not (SHARED / about.source).exists():
+        pytest.skip(f"public dataset not at hand: set EMPATHY_DATA to a folder with {about.source}")
+    set_aside = []
+    read = read_rated_set(name, SHARED, set_aside.append)
+    assert read == read_rated_set(name, SHARED)
+    assert (len(read), len({entry.cluster for entry in read})) == (items, clusters)
+    assert (len({entry.system for entry in read}), len(set_aside)) == (systems, aside)
+    assert sum(len(entry.exchanges) for entry in read) == replies
+    assert all(reply.prompt and reply.response for entry in read for reply in entry.exchanges)
+    low, high = about.scale
+    assert all(low <= score <= high for entry in read for score in (entry.rating, *entry.others.values()))
+    ids = Counter(reply.id for entry in read for reply in entry.exchanges)
+    assert set(ids.values()) == {1}
+
+
+def test_the_experts_word_is_the_rating_and_others_stand_beside_it():
+    if not (SHARED / "judging-empathy").exists():
+        pytest.skip("public dataset not at hand: set EMPATHY_DATA to a folder with judging-empathy")
+    for name in (name for name in RATED_SETS if name.startswith("judging-empathy/")):
+        for entry in read_rated_set(name, SHARED):
+            experts = [entry.others[f"expert-{number}"] for number in (1, 2, 3)]
+            assert entry.rating == pytest.approx(sum(experts) / 3)
+            assert {"gpt-4o", "claude-3.7-sonnet", "gemini-2.5-pro", "crowd"} < set(entry.others)
+
+
+def test_all_of_judging_empathys_epitome_is_in_epitome():
+    if not (SHARED / "epitome").exists() or not (SHARED / "judging-empathy").exists():
+        pytest.skip("public datasets not at hand: set EMPATHY_DATA")
+    small, large = (read_rated_set(name, SHARED) for name in ("judging-empathy/epitome", "epitome"))
+    assert drop_shared(small, large) == []
+    assert len(drop_shared(large, small)) == 3023 - 51

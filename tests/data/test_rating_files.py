@@ -1,0 +1,191 @@
+"""Ratings however people write them: headers in any case, labels, thumbs, stars, other scales, and texts."""
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from data.errors import UserError
+from data.judgments import parse_scale
+from data.rating_files.rating_sheet import RatingSheet, Replies, SheetOptions, read_sheet
+from data.records import Exchange
+
+NAMES = ("Bad", "Okay", "Good")
+Row = dict[str, Any]
+EXCHANGES = [
+    Exchange(
+        id=f"{number}-{model}", model=model, prompt=f"day {number}", response=f"so sorry, {model} {number}"
+    )
+    for number in range(4)
+    for model in ("ada", "bea")
+]
+RATED = [
+    {
+        "id": item.id,
+        "prompt": item.prompt,
+        "response": item.response,
+        "rater": f"r{place % 3}",
+        "rating": level,
+    }
+    for place, item in enumerate(EXCHANGES)
+    for level in [1 + place % 3]
+]
+
+
+def read(path: Path, rows: Iterable[Mapping[str, Any]], **stated: Any) -> RatingSheet:
+    rows = list(rows)
+    if path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    else:
+        with path.open("w", encoding="utf-8", newline="") as out:
+            writer = csv.DictWriter(out, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+    return read_sheet(path, SheetOptions(**stated), replies=Replies(exchanges=EXCHANGES))
+
+
+def as_tuples(sheet: RatingSheet) -> list[tuple[str, str, float]]:
+    return [(item.id, item.rater, item.rating) for item in sheet.people]
+
+
+SPELLED: dict[str, tuple[Callable[[Row], Row], str]] = {
+    "our own": (lambda row: {key: row[key] for key in ("id", "rater", "rating")}, ""),
+    "capitals and OK": (
+        lambda row: {
+            "ID": row["id"],
+            "Rater": row["rater"],
+            "Rating": ("bad", "OK", "GOOD")[row["rating"] - 1],
+        },
+        "",
+    ),
+    "another tool's headers": (
+        lambda row: {"Item ID": row["id"], "WorkerId": row["rater"], "Label": NAMES[row["rating"] - 1]},
+        "column 'Label'",
+    ),
+    "numbered labels": (
+        lambda row: {
+            "id": row["id"],
+            "annotator": row["rater"],
+            "rating": f"{row['rating']} - {NAMES[row['rating'] - 1]}",
+        },
+        "",
+    ),
+    "the texts, and no id": (
+        lambda row: {
+            "Question": f" {row['prompt']}\r\n",
+            "Answer": row["response"],
+            "rater": row["rater"],
+            "score": row["rating"],
+        },
+        "8 ratings found their reply by its texts",
+    ),
+}
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+@pytest.mark.parametrize("case", SPELLED)
+def test_however_a_sheet_is_headed_the_ratings_are_the_same(tmp_path: Path, case: str, suffix: str) -> None:
+    spell, note = SPELLED[case]
+    sheet = read(tmp_path / f"sheet{suffix}", map(spell, RATED))
+    assert as_tuples(sheet) == [(row["id"], row["rater"], row["rating"]) for row in RATED]
+    assert note in " ".join(sheet.notes) and bool(note) == bool(sheet.notes)
+
+
+SCALES: dict[str, tuple[str, Mapping[int, object], Row, str]] = {
+    "thumbs": ("rating", {1: "👎", 2: "👎🏽", 3: "👍"}, {}, "thumbs read as Bad down, Good up"),
+    "true and false": ("rating", {1: False, 2: False, 3: True}, {}, "thumbs read as Bad down, Good up"),
+    "0 and 1": ("rating", {1: 0, 2: 0, 3: 1}, {}, "thumbs read as Bad down, Good up"),
+    "a stated cut": (
+        *("rating", {1: "down", 2: "Thumbs Up", 3: "up"}, {"cut": ("up", "up")}),
+        "Good up (as --cut says)",
+    ),
+    "stars": ("Stars", {1: 1, 2: 3, 3: 5}, {}, "stars 1 to 5 read as Bad 1-2, Okay 3, Good 4-5 (thirds"),
+    "drawn stars": ("rating", {1: "★☆☆☆☆", 2: "★★★", 3: "5 stars"}, {}, "Bad 1-2, Okay 3, Good 4-5"),
+    "of ten": ("rating", {1: "2/10", 2: "5/10", 3: "9/10"}, {}, "Bad 1-3, Okay 4-7, Good 8-10"),
+    "a stated scale": (
+        "rating",
+        {1: 1, 2: 4, 3: 5},
+        {"scale": parse_scale("1-5"), "cut": ("3", "5")},
+        "Okay 3-4, Good 5",
+    ),
+    "named levels": (
+        *("rating", {1: "poor", 2: "fair", 3: "Great"}, {"scale": parse_scale("poor,fair,great")}),
+        "Bad poor, Okay fair, Good great",
+    ),
+}
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+@pytest.mark.parametrize("case", SCALES)
+def test_other_scales_are_read_by_a_map_that_is_said(tmp_path: Path, case: str, suffix: str) -> None:
+    column, words, stated, said = SCALES[case]
+    rows = [{"id": row["id"], "rater": row["rater"], column: words[row["rating"]]} for row in RATED]
+    sheet = read(tmp_path / f"sheet{suffix}", rows, **stated)
+    assert said in " ".join(sheet.notes)
+    levels = {1: 1, 2: 3 if case == "a stated cut" else 1, 3: 3} if "up" in said else {1: 1, 2: 2, 3: 3}
+    assert [item.rating for item in sheet.people] == [levels[row["rating"]] for row in RATED]
+
+
+@pytest.mark.parametrize("scale", ["0-2", "0-100", "1-7", "1-2"])
+def test_numbers_of_an_unstated_scale_are_never_guessed(tmp_path: Path, scale: str) -> None:
+    levels = parse_scale(scale)
+    rows = [
+        {"id": item.id, "rater": "r", "rating": level} for item in EXCHANGES for level in levels[::9] or "1"
+    ]
+    rows = [
+        {"id": row["id"], "rater": f"r{place}", "rating": row["rating"]} for place, row in enumerate(rows)
+    ]
+    rows += [{"id": "0-ada", "rater": f"s{level}", "rating": level} for level in levels]
+    path = tmp_path / "sheet.csv"
+    if scale == "1-2":  # on Bad, Okay, Good it is what it says
+        assert not read(path, rows).notes
+        return
+    for skip in (False, True):
+        with pytest.raises(UserError, match="say what scale they are on, such as --scale"):
+            read(path, rows, skip_invalid=skip)
+    assert len(read(path, rows, scale=levels).people) == len(rows)
+
+
+def test_replies_with_the_same_words_are_told_by_their_model(tmp_path: Path) -> None:
+    twins = [Exchange(id=name, model=name, prompt="p", response="I see.") for name in ("ada", "bea")]
+    row = {"prompt": "p", "response": "I see.", "rater": "r", "rating": 2}
+    path = tmp_path / "sheet.jsonl"
+    path.write_text(json.dumps(row) + "\n")
+    with pytest.raises(UserError, match="'ada', 'bea' have this prompt and response; add a column `id`"):
+        read_sheet(path, replies=Replies(exchanges=twins))
+    path.write_text(json.dumps({**row, "Model": "bea"}) + "\n")
+    assert [item.id for item in read_sheet(path, replies=Replies(exchanges=twins)).people] == ["bea"]
+
+
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(
+                ["ID", "id", "Rater", "rating", "Label", "stars", "prompt", "response", "rater_kind"]
+            ),
+            st.none()
+            | st.booleans()
+            | st.integers(-5, 200)
+            | st.floats()
+            | st.text(max_size=8)
+            | st.lists(st.none()),
+        ),
+        max_size=6,
+    )
+)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_rows_are_ratings_or_refused_in_words(tmp_path: Path, rows: list[Row]) -> None:
+    path = tmp_path / "sheet.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    for replies in (None, Replies(exchanges=EXCHANGES)):
+        try:
+            sheet = read_sheet(path, SheetOptions(skip_invalid=True), replies=replies)
+        except UserError as refused:
+            assert str(path) in str(refused)
+        else:
+            assert all(item.rating in (1, 2, 3) or 1 < item.rating < 3 for item in sheet.people + sheet.by_ai)

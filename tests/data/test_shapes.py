@@ -1,0 +1,476 @@
+"""Files in the shapes that people and tools have them: each is read by `score`, and says how."""
+
+import csv
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as arrow
+import pyarrow.parquet as parquet
+import pytest
+from click.testing import CliRunner, Result
+
+import cli
+from data.records import Exchange
+from data.storage import Columns
+from data.tables import read_prompts, read_responses
+
+FIXTURES = Path(__file__).parent / "fixtures"
+CAT, JOB = "I lost my cat today.", "I got the job!"
+SORRY, GLAD = "I am so sorry; she was family.", "How wonderful, well done!"
+FLAT = [(CAT, SORRY), (JOB, GLAD)]
+TALK = [
+    {"role": "system", "content": "Be kind."},
+    {"role": "user", "content": "I sold the boat."},
+    {"role": "assistant", "content": "How was that?"},
+    {"role": "user", "content": CAT},
+    {"role": "assistant", "content": [{"type": "text", "text": SORRY}]},
+]
+
+
+def score(*words: object) -> Result:
+    return CliRunner().invoke(cli.main, ["score", "--judge", "length", "--out", "run", *map(str, words)])
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def as_csv(header: list[str], rows: Any, delimiter: str = ",") -> str:
+    out = io.StringIO()
+    csv.writer(out, delimiter=delimiter).writerows([header, *rows])
+    return out.getvalue()
+
+
+def as_lines(rows: Any) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def named(prompt: str, response: str) -> list[dict[str, str]]:
+    return [{prompt: asked, response: said} for asked, said in FLAT]
+
+
+def write_excel(path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.active.append(["ID", "Question", "Answer"])
+    for number, (asked, said) in enumerate(FLAT, start=7):
+        book.active.append([number, asked, said])
+    book.create_sheet("notes")
+    book.save(path)
+
+
+def write_parquet(path: Path) -> None:
+    turns = [{"from": "human", "value": CAT}, {"from": "gpt", "value": SORRY}]
+    parquet.write_table(arrow.table({"conversations": [turns, turns[:1] + turns[1:]]}), path)
+
+
+AFTER = ", model named after the file"
+SEMICOLONS = "; cells parted by semicolons"
+WINDOWS = "; text that is not UTF-8 read as Windows-1252"
+# File, what it holds, how many rows, how they are read, and the models that are found.
+FILES: list[Any] = [
+    ("a.csv", as_csv(["question", "answer"], FLAT), 2, "question/answer" + AFTER, "a"),
+    (
+        "b.csv",
+        as_csv(["Prompt", "Response", "Model"], [(*pair, "kind") for pair in FLAT]),
+        2,
+        "Prompt/Response",
+        "kind",
+    ),
+    (
+        "c.csv",
+        b"\xef\xbb\xbf" + as_csv(["question", "answer"], FLAT, ";").encode(),
+        2,
+        "question/answer" + AFTER + SEMICOLONS,
+        "c",
+    ),
+    (
+        "d.csv",
+        "question,answer\nWhy?,It\u2019s na\u00efve \u2026 caf\u00e9\n".encode("cp1252"),
+        1,
+        "question/answer" + AFTER + WINDOWS,
+        "d",
+    ),
+    (
+        "e.csv",
+        as_csv(["prompt", "response"], FLAT, "|"),
+        2,
+        "prompt/response; cells parted by bars",
+        "unnamed",
+    ),
+    (
+        "f.csv",
+        "sep=;\r\n" + as_csv(["input", "output"], FLAT, ";"),
+        2,
+        "input/output" + AFTER + SEMICOLONS,
+        "f",
+    ),
+    ("g.csv", as_csv(["user", "assistant"], FLAT).encode("utf-16"), 2, "user/assistant" + AFTER, "g"),
+    (
+        "h.tsv",
+        as_csv(["user_message", "Model Output"], FLAT, "\t"),
+        2,
+        "user_message/Model Output" + AFTER,
+        "h",
+    ),
+    ("i.json", json.dumps(named("input", "output")), 2, "input/output" + AFTER, "i"),
+    (
+        "j.json",
+        json.dumps({"version": 1, "data": named("query", "reply")}, indent=1),
+        2,
+        "query/reply" + AFTER,
+        "j",
+    ),
+    (
+        "k.json",
+        as_lines(named("question", "completion")),
+        2,
+        "question/completion" + AFTER + "; one JSON object a line",
+        "k",
+    ),
+    (
+        "l.jsonl",
+        as_lines([{"instruction": "Reply kindly.", "input": asked, "output": said} for asked, said in FLAT]),
+        2,
+        "instruction/output" + AFTER,
+        "l",
+    ),
+    (
+        "m.jsonl",
+        as_lines([{"messages": TALK, "model": "kind"}]),
+        1,
+        "messages, whole conversations",
+        "kind",
+    ),
+    (
+        "n.jsonl",
+        as_lines([{"prompt": TALK[:4], "completion": TALK[4:]}]),
+        1,
+        "prompt/completion" + AFTER,
+        "n",
+    ),
+    (
+        "o.csv",
+        as_csv(["id", "messages"], [(7, json.dumps(TALK))]),
+        1,
+        "messages, whole conversations" + AFTER,
+        "o",
+    ),
+    ("p.parquet", write_parquet, 2, "conversations, the last turn of each" + AFTER, "p"),
+    ("q.xlsx", write_excel, 2, "Question/Answer" + AFTER + "; the first of 2 sheets, 'Sheet'", "q"),
+    (
+        "r.csv",
+        as_csv(
+            ["prompt", "gpt-4o", "claude", "category"],
+            [(asked, said, "Noted.", "pets") for asked, said in FLAT],
+        ),
+        2,
+        "one column a model (gpt-4o, claude), 4 replies",
+        "claude gpt-4o",
+    ),
+    (
+        "s.jsonl",
+        as_lines([{"question": asked, "response_a": said, "response_b": "Noted."} for asked, said in FLAT]),
+        2,
+        "one column a model (a, b), 4 replies",
+        "a b",
+    ),
+    (
+        "t.jsonl",
+        as_lines(
+            [
+                {
+                    "conversation_a": TALK,
+                    "conversation_b": TALK[:4] + TALK[2:3],
+                    "model_a": "kind",
+                    "model_b": "curt",
+                    "winner": "a",
+                }
+            ]
+        ),
+        1,
+        "one column a model (a, b), 2 replies",
+        "curt kind",
+    ),
+    (
+        "u.jsonl",
+        as_lines([{"prompt": CAT, "chosen": TALK[3:], "rejected": "Noted."}]),
+        1,
+        "prompt/chosen/rejected: two models, 2 replies",
+        "chosen rejected",
+    ),
+    (
+        "v.jsonl",
+        as_lines(
+            [
+                {
+                    "chosen": f"\n\nHuman: {CAT}\n\nAssistant: {SORRY}",
+                    "rejected": f"\n\nHuman: {CAT}\n\nAssistant: Noted.",
+                }
+            ]
+        ),
+        1,
+        "conversation/chosen/rejected: two models, 2 replies",
+        "chosen rejected",
+    ),
+]
+TOOLS = [
+    (["promptfoo.json"], 6, "promptfoo results", "curt kind-model"),
+    (["promptfoo.jsonl"], 6, "promptfoo results", "curt kind-model"),
+    (["promptfoo-two-prompts.jsonl"], 2, "promptfoo results", "kind-model@chat kind-model@prompt1"),
+    (["promptfoo.csv"], 3, "a promptfoo table, 6 replies", "curt kind-model"),
+    (["inspect.json"], 4, "an Inspect log", "mockllm/kind"),
+    (["kind-model/samples_talks.jsonl"], 3, "lm-eval samples, model named after the folder", "kind-model"),
+    (
+        ["openai-batch-output.jsonl", "openai-batch-requests.jsonl"],
+        3,
+        "the output of an OpenAI batch",
+        "kind-model-2025-11-01",
+    ),
+    (["openai-evals-items.jsonl"], 3, "OpenAI Evals output items", "kind-model"),
+    (["openai-evals-log.jsonl"], 8, "an OpenAI Evals log, 3 replies", "kind-model"),
+    (["langfuse-observations.jsonl"], 6, "a Langfuse export, 3 replies", "kind-model"),
+    (["langfuse-traces.csv"], 3, "a Langfuse export" + AFTER, "langfuse-traces"),
+    (["langsmith.jsonl"], 2, "a LangSmith export", "kind-model"),
+]
+
+
+def judged_models() -> str:
+    rows = map(json.loads, Path("run/judgments.jsonl").read_text(encoding="utf-8").splitlines())
+    return " ".join(sorted({row["model"] for row in rows}))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "rows", "line", "models"), FILES, ids=[item[0] for item in FILES]
+)
+def test_a_file_of_each_shape_is_read_and_says_how(
+    here: Path, name: str, content: Any, rows: int, line: str, models: str
+) -> None:
+    if callable(content):
+        content(here / name)
+    else:
+        (here / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    done = score(name)
+    assert done.exit_code == 0, done.output
+    assert f"Read {rows} row{'s' * (rows > 1)} of {name} as {line}" in done.stderr.splitlines()
+    assert judged_models() == models
+    assert score(name).exit_code == 0, "the same command finds its run whole"
+    for exchange in read_responses([name]):
+        assert not any(
+            mark in exchange.prompt + exchange.response for mark in ("{", "\ufffd", "\u00e2\u20ac")
+        )
+
+
+@pytest.mark.parametrize(("files", "rows", "line", "models"), TOOLS, ids=[item[0][0] for item in TOOLS])
+def test_a_file_of_each_tool_is_read_and_says_how(
+    files: list[str], rows: int, line: str, models: str
+) -> None:
+    done = score(*(FIXTURES / name for name in files))
+    assert done.exit_code == 0, done.output
+    assert f"Read {rows} rows of {Path(files[0]).name} as {line}" in done.stderr.splitlines()
+    assert judged_models() == models
+    for exchange in read_responses([FIXTURES / name for name in files]):
+        assert "{" not in exchange.prompt + exchange.response and "kind." not in exchange.prompt
+
+
+def test_the_own_format_of_inspect_needs_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "inspect_ai.log", None)
+    said = score(FIXTURES / "inspect.eval")
+    assert said.exit_code == 2
+    assert "pip install inspect_ai" in said.stderr and "inspect log dump inspect.eval" in said.stderr
+
+
+def test_the_own_format_of_inspect_is_its_json() -> None:
+    pytest.importorskip("inspect_ai")
+    logs = [list(read_responses([FIXTURES / name])) for name in ("inspect.eval", "inspect.json")]
+    assert logs[0] == logs[1] and len(logs[0]) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "package", "extra"), [("a.xlsx", "openpyxl", "excel"), ("a.parquet", "pyarrow", "parquet")]
+)
+def test_a_file_whose_package_is_missing_names_the_extra(
+    here: Path, monkeypatch: pytest.MonkeyPatch, name: str, package: str, extra: str
+) -> None:
+    (here / name).write_bytes(b"")
+    monkeypatch.setitem(sys.modules, package, None)
+    said = score(name)
+    assert said.exit_code == 2 and f"[{extra}]" in said.stderr and "CSV" in said.stderr
+    assert name in said.stderr and "Traceback" not in said.output
+
+
+def test_earlier_turns_are_the_dialogue_and_the_system_is_no_turn(here: Path) -> None:
+    (here / "m.jsonl").write_text(as_lines([{"messages": TALK, "mood": "low"}]))
+    (exchange,) = read_responses(["m.jsonl"])
+    assert (exchange.prompt, exchange.response) == (CAT, SORRY)
+    assert [(turn.speaker, turn.text) for turn in exchange.dialogue] == [
+        ("user", "I sold the boat."),
+        ("assistant", "How was that?"),
+    ]
+    assert exchange.extra == {"mood": "low"}
+
+
+def test_a_windows_file_keeps_its_apostrophes(here: Path) -> None:
+    (here / "d.csv").write_bytes(
+        "prompt,response\nI can\u2019t,It\u2019s hard \u2014 na\u00efve?\n".encode("cp1252")
+    )
+    read = read_responses(["d.csv"])
+    (exchange,) = read
+    assert (exchange.prompt, exchange.response) == ("I can\u2019t", "It\u2019s hard \u2014 na\u00efve?")
+    assert "Windows-1252" in read.said()[0]
+    (here / "d.csv").write_bytes(b"prompt,response\nI,\x81\x8d\n")
+    assert "d.csv:2: text in neither UTF-8 nor Windows-1252; save the file as UTF-8" in score("d.csv").stderr
+
+
+def test_our_own_columns_are_read_without_a_word(here: Path) -> None:
+    (here / "r.jsonl").write_text(as_lines([{"prompt": CAT, "response": SORRY, "model": "kind"}]))
+    assert "Read" not in score("r.jsonl").stderr
+
+
+def test_columns_that_a_person_names(here: Path) -> None:
+    rows = [{"said": {"text": CAT}, "kind": SORRY, "curt": "Noted.", "who": "me"}]
+    (here / "r.jsonl").write_text(as_lines(rows))
+    one = score(
+        "r.jsonl", "--prompt-column", "said.text", "--response-column", "curt", "--model-column", "who"
+    )
+    assert one.exit_code == 0 and "as said.text/curt" in one.stderr and judged_models() == "me"
+    two = score(
+        "r.jsonl", "--prompt-column", "said.text", "--response-column", "curt", "--response-column", "kind"
+    )
+    assert two.exit_code == 2 and "run" in two.stderr, "other columns are another run"
+    read = list(read_responses(["r.jsonl"], Columns("said.text", ("curt", "kind"))))
+    assert [(item.id, item.model, item.response) for item in read] == [
+        ("1/curt", "curt", "Noted."),
+        ("1/kind", "kind", SORRY),
+    ]
+
+
+def test_several_files_are_a_model_each(here: Path) -> None:
+    for name, said in (("kind", SORRY), ("curt", "Noted.")):
+        (here / f"{name}.csv").write_text(
+            as_csv(["id", "prompt", "response"], [(7, CAT, said), (8, JOB, said)])
+        )
+    done = score("kind.csv", "curt.csv")
+    assert done.exit_code == 0, done.output
+    assert "Read 2 rows of kind.csv as prompt/response, model named after the file\n" in done.stderr
+    assert "ids that repeat with the model's name behind them" in done.stderr
+    read = read_responses(["kind.csv", "curt.csv"])
+    assert [(item.id, item.model) for item in read] == [
+        ("7", "kind"),
+        ("8", "kind"),
+        ("7/curt", "curt"),
+        ("8/curt", "curt"),
+    ]
+    (here / "old").mkdir()
+    (here / "old/kind.csv").write_text(as_csv(["prompt", "response"], FLAT))
+    assert {item.model for item in read_responses(["kind.csv", "old/kind.csv"])} == {"kind", "old/kind"}
+    assert "given twice" in score("kind.csv", "kind.csv").stderr
+
+
+def test_an_id_that_one_model_has_twice_is_refused(here: Path) -> None:
+    rows = [{"id": 1, "prompt": CAT, "response": SORRY, "model": model} for model in ("a", "b", "b")]
+    (here / "r.jsonl").write_text(as_lines(rows))
+    said = score("r.jsonl")
+    assert said.exit_code == 2 and "r.jsonl:3: id: '1/b' stands at line 2 already" in said.stderr
+    assert score("r.jsonl", "--skip-invalid").exit_code == 0
+
+
+WRONG = [
+    (
+        "a.csv",
+        "frage,antwort\nWarum?,Darum.\n",
+        ["no column is known as prompt or reply", "frage, antwort", "--prompt-column", "--response-column"],
+    ),
+    (
+        "b.csv",
+        "question,antwort\nWhy?,So.\n",
+        ["the prompt is under 'question'", "question, antwort", "--response-column"],
+    ),
+    ("c.csv", "frage,answer\nWhy?,So.\n", ["the reply is under 'answer'", "--prompt-column"]),
+    (
+        "d.jsonl",
+        as_lines([{"messages": TALK}] * 3 + named("question", "answer")),
+        ["d.jsonl:4: messages: no turn of a user", "read as messages", "--skip-invalid"],
+    ),
+    (
+        "e.jsonl",
+        as_lines([{"messages": TALK[:2]}]),
+        ["e.jsonl:1: messages: no turn of a user with a reply after it"],
+    ),
+    (
+        "f.jsonl",
+        "[\n" + json.dumps(named("a", "b")) + "\n]\n",
+        ["one JSON value over many lines is a .json file: rename it"],
+    ),
+    ("g.json", '[{"question": "a", "answer": "b"}, {"que', ["g.json: not JSON"]),
+    ("h.xlsx", "no sheet", ["h.xlsx: not an Excel file"]),
+    ("i.docx", "", ["unknown kind of file", ".xlsx"]),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "said"), WRONG, ids=[item[0] for item in WRONG])
+def test_wrong_and_mixed_files_end_in_a_way_out(here: Path, name: str, content: str, said: list[str]) -> None:
+    (here / name).write_text(content)
+    done = score(name)
+    assert done.exit_code == 2, done.output
+    for words in said:
+        assert words in done.stderr
+
+
+def test_a_batch_needs_its_requests() -> None:
+    said = score(FIXTURES / "openai-batch-output.jsonl")
+    assert said.exit_code == 2 and "give the file of its requests too" in said.stderr
+    said = score(FIXTURES / "openai-batch-requests.jsonl")
+    assert said.exit_code == 2 and "give the batch's output too" in said.stderr
+
+
+def test_an_option_that_names_no_column_lists_those_there_are(here: Path) -> None:
+    (here / "a.csv").write_text(as_csv(["question", "answer"], FLAT))
+    said = score("a.csv", "--response-column", "reply")
+    assert said.exit_code == 2 and "no column 'reply'; its columns are question, answer" in said.stderr
+
+
+def test_prompts_are_read_in_any_shape(here: Path) -> None:
+    def prompts(path: Path) -> list[tuple[str, str, int]]:
+        return [(item.id, item.prompt, len(item.dialogue)) for item in read_prompts(path)]
+
+    (here / "a.csv").write_text(
+        as_csv(["Question", "gpt-4o", "claude"], [(CAT, SORRY, GLAD), (JOB, GLAD, GLAD)])
+    )
+    assert prompts(here / "a.csv") == [("2", CAT, 0), ("3", JOB, 0)]
+    (here / "b.jsonl").write_text(as_lines([{"messages": TALK[:4]}]))
+    assert prompts(here / "b.jsonl") == [("1", CAT, 2)]
+    assert len(prompts(FIXTURES / "promptfoo.json")) == 3, "asked of two models, and asked once more"
+    assert prompts(FIXTURES / "openai-batch-requests.jsonl")[2] == ("talk-3", "Harder than I thought.", 2)
+
+
+def test_a_long_array_is_read_piece_by_piece(here: Path) -> None:
+    rows = [{"question": f"{number}: {CAT}", "answer": SORRY * 40} for number in range(3000)]
+    (here / "long.json").write_text(json.dumps(rows))
+    read = list(read_responses(["long.json"]))
+    assert [item.prompt for item in read] == [row["question"] for row in rows]
+    assert isinstance(read[0], Exchange) and read[-1].id == "3000"
+
+
+def test_compare_reads_what_score_reads(here: Path) -> None:
+    rows = [(f"{CAT} {number}", SORRY, "Noted.") for number in range(30)]
+    (here / "kind.csv").write_text(as_csv(["question", "answer"], [row[:2] for row in rows]))
+    (here / "curt.tsv").write_text(as_csv(["said", "answered"], [row[::2] for row in rows], "\t"))
+    named_columns = ("--prompt-column", "said", "--response-column", "answered")
+    done = CliRunner().invoke(cli.main, ["compare", "kind.csv", "--judge", "length"])
+    assert "Read 30 rows of kind.csv as question/answer, model named after the file" in done.stderr
+    both = CliRunner().invoke(
+        cli.main, ["compare", "kind.csv", "curt.tsv", "--judge", "length", *named_columns]
+    )
+    assert both.exit_code == 2 and "no column 'said'; its columns are question, answer" in both.stderr
+    (here / "kind.csv").write_text(as_csv(["said", "answered"], [row[:2] for row in rows]))
+    both = CliRunner().invoke(
+        cli.main, ["compare", "kind.csv", "curt.tsv", "--judge", "length", *named_columns]
+    )
+    assert both.exit_code == 0, both.output
+    assert "kind" in both.stdout and "curt" in both.stdout

@@ -1,0 +1,164 @@
+"""The client in somebody's project: a child process or a server, the figures of `score`, errors in words."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from own_project import make_judge_environment, make_project, run_in
+from repository import ROOT, SAMPLES
+from served import serving
+
+from empathy_judge import Judge, JudgeError
+from judge.base import load_judge
+
+ROWS = [json.loads(line) for line in (SAMPLES / "responses.jsonl").read_text(encoding="utf-8").splitlines()]
+WARM = [row for row in ROWS if row["model"] == "demo-warm"][:24]
+ASK = """
+import json, sys
+import data, judge, server
+assert data.OWN and judge.OWN and server.OWN
+from empathy_judge import Judge
+rows = [json.loads(line) for line in open("rows.jsonl", encoding="utf-8")]
+with Judge() as client:
+    judgments = client.judge_all(rows)
+    (model,) = client.shares(judgments)
+good, own = model.good, model.shares["Good"]
+print(json.dumps({
+    "rows": [dict(judgment.row) for judgment in judgments],
+    "good": [good.share, good.low, good.high], "own": [own.share, own.low, own.high],
+}))
+"""
+
+
+def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def flat(share: dict[str, float]) -> list[float]:
+    return [share["share"], share["low"], share["high"]]
+
+
+@pytest.fixture
+def length() -> Iterator[Judge]:
+    with Judge("length") as judge:
+        yield judge
+
+
+def test_a_project_with_its_own_data_package_gets_the_figures_of_score(tmp_path: Path) -> None:
+    project = make_project(tmp_path / "project")
+    rows = write_rows(project / "rows.jsonl", [*WARM, {**WARM[0], "id": "code", "response": "0" * 40}])
+    command = [sys.executable, "cli.py", "score", str(rows), "--out", str(tmp_path / "run"), "--json"]
+    scored = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    (model,) = json.loads(scored.stdout)["models"]
+    written = (tmp_path / "run" / "judgments.jsonl").read_text(encoding="utf-8").splitlines()
+    # Once with the judge in the same environment, once with it in another.
+    elsewhere = make_judge_environment(tmp_path / "elsewhere")
+    for variables in ({}, {"EMPATHY_JUDGE_PYTHON": str(elsewhere)}):
+        found = run_in(project, ASK, **variables)
+        assert found["rows"] == list(map(json.loads, written))
+        assert found["rows"][-1]["unscored"] and not found["rows"][-1]["probabilities"]
+        assert found["good"] == pytest.approx(flat(model["corrected"]["Good"]), abs=1e-6)
+        assert found["own"] == pytest.approx(flat(model["shares"]["Good"]), abs=1e-6)
+
+
+def test_a_server_and_a_child_say_the_same(length: Judge) -> None:
+    rows = [{**row, "id": "same"} for row in ROWS[:70]]  # more than one request, of replies that share an id
+    by_child = length.judge_all(rows)
+    with serving(load_judge("length"), key="secret") as url, Judge(url=url, key="secret") as remote:
+        assert remote.judge_all(rows) == by_child
+        assert remote.shares(by_child) == length.shares(by_child)
+        with pytest.raises(JudgeError, match=r"judge is 'length', not 'classifier'"):
+            Judge("classifier", url=url, key="secret").judge("I won!", "Lovely!")
+        with pytest.raises(JudgeError, match="401"):
+            Judge(url=url, key="wrong").judge("I won!", "Lovely!")
+        with pytest.raises(JudgeError, match="prompt_digest"):
+            remote.shares([{"id": "1", "model": "m", "content": "", "prompt_digest": "none"}])
+    with pytest.raises(JudgeError, match="is the server running"):
+        remote.judge("I won!", "Lovely!")
+
+
+def test_threads_share_a_child_and_each_gets_its_own_answer(length: Judge) -> None:
+    def ask(count: int) -> Any:
+        return length.judge("I won!", "word " * count, id=str(count)).row
+
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(ask, range(1, 60)))
+    assert together == [ask(count) for count in range(1, 60)]
+
+
+def test_what_goes_wrong_is_told(length: Judge) -> None:
+    with pytest.raises(JudgeError, match="prompt: missing or empty"):
+        length.judge(" ", "Lovely!")
+    assert length.judge("I won!", "Lovely!").label  # and the child goes on
+    with pytest.raises(JudgeError, match=r"unknown judge 'lenght'.* did you mean 'length'"):
+        Judge("lenght").judge("I won!", "Lovely!")
+    with pytest.raises(JudgeError, match="cannot be started"):
+        Judge(python="/no/such/python").judge("I won!", "Lovely!")
+    with pytest.raises(JudgeError, match="one such as http"):
+        Judge(url="localhost:8321")
+
+
+def test_a_child_that_was_killed_is_started_again(length: Judge) -> None:
+    before = length.judge("I won!", "Lovely!")
+    (child,) = psutil.Process().children()
+    child.kill()
+    child.wait()
+    assert length.judge("I won!", "Lovely!") == before
+    length.close()
+    assert psutil.Process().children() == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_the_child_ends_with_its_parent(tmp_path: Path) -> None:
+    code = (
+        "import sys, time, os; from empathy_judge import Judge; judge = Judge('length'); "
+        "judge.judge('I won!', 'Lovely!'); "
+        # A fork that outlives its parent holds the pipes open.
+        "os.fork() or time.sleep(300); print('ready', flush=True); time.sleep(300)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None and parent.stdout.readline() == "ready\n"
+    below = psutil.Process(parent.pid).children()
+    (judge,) = (process for process in below if "start.py" in " ".join(process.cmdline()))
+    (fork,) = (process for process in below if process != judge)
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    try:
+        judge.wait(60)
+    finally:
+        fork.kill()
+        parent.stdout.close()
+
+
+def test_another_packages_judge_is_found_by_its_entry_point(tmp_path: Path) -> None:
+    (tmp_path / "theirs.py").write_text(
+        "from judge.baselines import MajorityJudge\n\nclass Judge(MajorityJudge):\n    name = 'theirs'\n",
+        encoding="utf-8",
+    )
+    about = tmp_path / "their_judges-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: their-judges\nVersion: 1\n", encoding="utf-8"
+    )
+    entries = "[empathy_judge.judges]\ntheirs = theirs:Judge\nbroken = theirs:NoSuch\nlength = theirs:Judge\n"
+    (about / "entry_points.txt").write_text(entries, encoding="utf-8")
+
+    def score(judge: str) -> "subprocess.CompletedProcess[str]":
+        words = ["score", "data/samples/wry.jsonl", "--limit", "2", "--judge", judge, "--json"]
+        command = [sys.executable, "cli.py", *words, "--out", str(tmp_path / judge)]
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+    assert json.loads(score("theirs").stdout)["judge"] == "theirs"
+    assert json.loads(score("length").stdout)["judge"] == "length"  # a name of ours stays ours
+    assert "'broken' of their-judges cannot be loaded: AttributeError" in score("broken").stderr
+    assert "known: broken, cascade" in score("nobody").stderr

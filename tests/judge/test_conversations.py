@@ -1,0 +1,235 @@
+"""The judge of conversations: what it counts, how it is fitted, and what `score` makes of it."""
+
+import json
+import random
+
+import pytest
+from click.testing import CliRunner
+
+from cli import main
+from data.errors import UserError
+from data.importers.rated_sets import RATED_SETS, RatedItem
+from data.readers.whole_conversations import split_conversation
+from data.records import Exchange, Turn
+from judge.base import WEIGHTS, load_judge, unit_of
+from judge.conversations.conversation_features import START, conversation_features
+from judge.conversations.conversation_judge import ConversationJudge, read_card, read_weights
+from judge.conversations.fit_conversations import (
+    SETS_APART,
+    SYSTEMS_APART,
+    Rated,
+    fit,
+    judge_conversations,
+    splits,
+    try_out,
+)
+from judge.conversations.nested_choice import choose_inside, variants
+from judge.llm.fencing import fence_exchange
+
+HEARD = ["My dog died this morning.", "Eleven years.", "He was gentle."]
+KIND = [
+    "I'm so sorry. How long were you two together?",
+    "Eleven years. It makes sense that this hurts. What was your dog like?",
+    "A gentle dog for all those years: that is a lot to lose.",
+]
+STUCK = ["That's nice! Do you like pizza?"] * 3
+
+
+def talk(heard, said, **changes) -> Exchange:
+    """A conversation, the speaker's words first."""
+    turns = [
+        Turn(speaker=who, text=text)
+        for pair in zip(heard, said, strict=True)
+        for who, text in zip(("user", "assistant"), pair, strict=True)
+    ]
+    *before, prompt, response = turns
+    given = {"id": "t", "prompt": prompt.text, "response": response.text, "dialogue": tuple(before)}
+    return Exchange(**(given | changes))
+
+
+def test_what_only_the_whole_shows_is_counted():
+    kind, stuck = (
+        conversation_features(split_conversation(talk(HEARD, said)), [2.0, 2.0, 2.0])
+        for said in (KIND, STUCK)
+    )
+    assert stuck["repeats_itself"] == stuck["asks_again"] == stuck["lost"] == 1
+    assert kind["repeats_itself"] == kind["asks_again"] == 0 < kind["new_questions"]
+    assert kind["lost"] < 1 / 2
+    assert min(kind["validates"], kind["feeling_words"]) > 0
+    answered = conversation_features(
+        split_conversation(talk([*HEARD[:2], "What? I told you already."], KIND)), [2]
+    )
+    assert answered["speaker_cold"] > 0 < answered["speaker_asks_back"]
+
+
+def test_the_shipped_card_is_whole_and_says_what_it_was_fitted_on(tmp_path):
+    card = read_card(WEIGHTS / "conversation")
+    assert {name: RATED_SETS[name].licence for name in card["trained_on"]} == {
+        name: item["licence"] for name, item in card["trained_on"].items()
+    }
+    assert {trial["protocol"] for trial in card["trials"]} == {SETS_APART, SYSTEMS_APART}
+    good = []
+    for said in (KIND, STUCK):
+        weights = read_weights(card["weights"]["person"])
+        place = weights.place(conversation_features(split_conversation(talk(HEARD, said)), [2.2] * 3))
+        chances = weights.probabilities(place)
+        assert sum(chances.values()) == pytest.approx(1)
+        assert min(chances.values()) > 0
+        good.append(chances["Good"])
+    assert good[0] > 2 * good[1]
+    card["caveat"] = "Perfect."
+    (tmp_path / "card.json").write_text(json.dumps(card))
+    with pytest.raises(UserError, match="changed since it was made"):
+        ConversationJudge(replies="length", weights=str(tmp_path))
+
+
+def made(count: int = 90, seed: int = 3) -> list[Rated]:
+    """Rated conversations of three sets, on scales of their own: worse where the listener repeats itself."""
+    rng, rated = random.Random(seed), []
+    for number in range(count):
+        name = ("ieval", "esconv", "dstc9")[number % 3]
+        repeats = rng.random() < 0.5
+        words = [f"w{number}{place}" for place in range(9)]
+        heard = [f"Today {words[place]} went wrong for me again, as ever since." for place in range(3)]
+        said = [f"So {words[0 if repeats else place]} went wrong?" for place in range(3)]
+        bad = repeats + rng.gauss(0, 0.3)
+        exchanges = split_conversation(talk(heard, said, id=f"t{number}"))
+        item = RatedItem(
+            set=name,
+            exchanges=exchanges,
+            rating={"ieval": 4, "esconv": 5, "dstc9": 2}[name] - bad,
+            rater=None,
+            system=f"{name}-{number % 4}",
+            cluster=f"c{number}",
+            label=(1 if bad > 0.8 else 3 if bad < 0.2 else 2) if name == "ieval" else None,
+        )
+        rated.append(Rated(item, conversation_features(exchanges, [2.0]), 2.0))
+    return rated
+
+
+def test_a_fit_carries_over_to_sets_and_systems_it_has_not_met():
+    rated = made()
+    weights = fit(rated, "person")
+    assert all(weights.weight[name] * start >= 0 for name, start in START.items())
+    assert weights.cuts[0] < weights.cuts[1]
+    apart = try_out(rated, SETS_APART)
+    assert [item["parties"]["judge"]["spearman"]["value"] > 0.5 for item in apart["sets"]] == [True] * 3
+    assert {name for item in apart["sets"] for name in item["parties"]} >= {"mean of replies", "length"}
+    levels = try_out(rated, SYSTEMS_APART)["levels"]
+    assert {level["system"] for level in levels} == {f"ieval-{number}" for number in range(4)}
+
+
+def test_a_fit_killed_in_the_middle_of_a_line_goes_on(tmp_path):
+    items, judge = [rated.item for rated in made(6)], load_judge("length")
+    whole = judge_conversations(items, judge, tmp_path)
+    (kept,) = tmp_path.iterdir()
+    lines = kept.read_bytes()
+    kept.write_bytes(lines[:-5])
+    assert judge_conversations(items, judge, tmp_path) == whole
+    assert kept.read_bytes() == lines
+
+
+def test_conversations_that_two_sets_share_are_not_trained_on():
+    rated = made()
+    shared = Rated(rated[0].item, rated[0].features, 2.0)
+    copied = Rated(
+        RatedItem(**{name: getattr(shared.item, name) for name in RatedItem.__slots__} | {"set": "esconv"}),
+        shared.features,
+        2.0,
+    )
+    train, _ = next(splits([*rated, copied], SETS_APART))
+    assert copied not in train
+    assert len(train) == 60
+
+
+def test_a_language_model_is_shown_the_whole_conversation_turn_by_turn(tmp_path):
+    judge = tmp_path / "judge.toml"
+    judge.write_text('kind = "prompted"\nmodel = "m"\nbase_url = "http://127.0.0.1:9/v1"\nmode = "label"\n')
+    asked = load_judge(str(judge), unit="conversation")
+    assert unit_of(asked) == "conversation"
+    (request,) = asked.write_requests(talk(HEARD, STUCK))
+    system, shown = (message["content"] for message in request["messages"])
+    assert "the listener in a whole conversation" in system
+    fenced = fence_exchange(talk(HEARD, STUCK), whole=True)
+    assert fenced.text in shown
+    assert f"--- {fenced.mark} turn 6, said by the listener ---" in shown
+    assert load_judge(str(judge)).version != asked.version
+
+
+def write_chats(path, count: int = 12) -> None:
+    rows = []
+    for number in range(count):
+        said = KIND if number % 2 else STUCK
+        messages = [
+            {"role": role, "content": text}
+            for pair in zip(HEARD, said, strict=True)
+            for role, text in zip(("user", "assistant"), pair, strict=True)
+        ]
+        rows.append({"id": f"c{number}", "model": "bot", "scenario": f"s{number}", "messages": messages})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def score(*words: object):
+    done = CliRunner().invoke(main, ["score", *map(str, words)])
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def test_score_notices_conversations_and_can_be_told_otherwise(tmp_path):
+    chats = tmp_path / "chats.jsonl"
+    write_chats(chats)
+    whole = score(chats, "--judge", "length", "--out", tmp_path / "whole")
+    assert "conversations" in whole.stdout
+    assert "whole conversations" in whole.stderr
+    manifest = json.loads((tmp_path / "whole" / "manifest.json").read_text())
+    assert (manifest["unit"], manifest["judge"]) == ("conversation", "conversation:length")
+    rows = [json.loads(line) for line in (tmp_path / "whole" / "judgments.jsonl").read_text().splitlines()]
+    assert [len(row["curve"]) for row in rows] == [3] * 12
+    assert len({row["prompt_digest"] for row in rows}) == 12
+    last = score(chats, "--judge", "length", "--unit", "reply", "--json", "--out", tmp_path / "last")
+    assert json.loads(last.stdout)["unit"] == "reply"
+
+
+def test_rows_that_name_their_conversation_are_judged_together(tmp_path):
+    rows = [
+        {"conversation": f"c{talk_number}", "turn": turn, "model": "bot", "prompt": heard, "response": said}
+        for turn, (heard, said) in enumerate(zip(HEARD, KIND, strict=True))
+        for talk_number in range(10)
+    ]
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = json.loads(score(file, "--judge", "length", "--json", "--out", tmp_path / "run").stdout)
+    assert (done["unit"], done["counts"]["judged"]) == ("conversation", 10)
+
+
+def test_an_explanation_names_the_replies_and_the_counts_that_moved_a_conversation(tmp_path):
+    chats = tmp_path / "chats.jsonl"
+    write_chats(chats)
+    told = score(chats, "--out", tmp_path / "run", "--limit", 2, "--explain", "c0", "--json")
+    (explained,) = json.loads(told.stdout)["explanations"]
+    assert [part["text"].partition(":")[0] for part in explained["parts"]] == [
+        f"Reply {n}" for n in (1, 2, 3)
+    ]
+    counted = explained["counted"]
+    assert list(counted.values()) == sorted(counted.values(), key=abs, reverse=True)
+    assert counted["questions asked again: more than usual"] < 0
+    seen = score(chats, "--out", tmp_path / "run", "--limit", 2, "--explain", "c0").stdout
+    assert "What was counted of the whole conversation" in seen
+    judge = tmp_path / "judge.toml"
+    judge.write_text('kind = "prompted"\nmodel = "m"\nbase_url = "http://127.0.0.1:9/v1"\n')
+    words = ["score", str(chats), "--judge", str(judge), "--explain", "c0", "--out", str(tmp_path / "other")]
+    refused = CliRunner().invoke(main, words)
+    assert refused.exit_code == 2
+    assert "cannot say which reply moved it" in refused.output
+
+
+def test_the_fit_is_chosen_by_the_other_sets_and_then_measured_on_the_one_left_out():
+    tried = [variant.name for variant in variants()]
+    assert len(tried) == len(set(tried)) == 30
+    nested = choose_inside(made(60))
+    assert nested["variants"] == 30
+    assert set(nested["chosen"].values()) <= set(tried)
+    assert [item["set"] for item in nested["sets"]] == ["ieval", "esconv", "dstc9"]
+    assert all(item["parties"]["judge"]["spearman"]["value"] > 0.4 for item in nested["sets"])
+    two = [one for one in made(60) if one.item.set != "dstc9"]
+    assert choose_inside(two) is None, "two sources cannot choose for a third"

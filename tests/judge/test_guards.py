@@ -1,0 +1,149 @@
+"""What a judge of English leaves unscored, and above all what it must not: English of every kind."""
+
+import json
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from repository import SAMPLES, SHARED
+
+from cli import main
+from data.importers import import_source
+from data.importers.rated_sets import RATED_SETS, read_rated_set
+from data.records import Exchange
+from data.tables import read_exchanges, write_rows
+from judge.classifier.judge import ClassifierJudge
+from judge.classifier.preprocessing import normalise
+from judge.guards import why_unreadable
+from judge.robustness.attacks import dress_up, read_attacks
+from judge.robustness.replies import CATALOGUE, read_replies
+
+LANGUAGES = {
+    language: [*texts["kind"], *texts["unkind"]]
+    for language, texts in tomllib.loads((CATALOGUE / "languages.toml").read_text(encoding="utf-8")).items()
+}
+WRITTEN = [*read_replies("training"), *read_replies("test"), *read_replies("test", 2)]
+UNREADABLE = {"reply in base64", "reply in rot13"}  # nobody reads these at sight
+
+
+def refused(text: str) -> str | None:
+    return why_unreadable(normalise(text))
+
+
+def test_replies_in_other_languages_are_caught() -> None:
+    assert len(LANGUAGES) >= 22 and all(len(texts) == 12 for texts in LANGUAGES.values())
+    reasons = [(language, refused(text)) for language, texts in LANGUAGES.items() for text in texts]
+    caught = [found for _, found in reasons if found and found.startswith("another language")]
+    named = [found for language, found in reasons if found == f"another language ({language})"]
+    assert len(caught) >= 0.99 * len(reasons)
+    assert len(named) >= 0.95 * len(reasons)
+
+
+def test_no_english_of_ours_is_refused() -> None:
+    ours = [text for reply in WRITTEN for text in reply.stages()]
+    ours += [
+        item.response for name in ("responses", "wry") for item in read_exchanges(SAMPLES / f"{name}.jsonl")
+    ]
+    assert [text for text in ours if refused(text)] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "oof. call me.",
+        "k",
+        "Ew, pigeons.",
+        "u ok hun? x",
+        "Och, yer heid must be fair birlin, hen. Sit doon a wee minute.",
+        "Aiyo, like that also can ah. Don't so stress lah.",
+        "me so sorry for you, my friend, it make me cry when I read",
+        'Ay, mi amor, come sit with me. My abuela would say "no hay mal que por bien no venga". Tell me all.',
+        "Je suis désolé, as my Paris friends say: I am so sorry. Tell me what happened with the house.",
+        "You \U0001d41a\U0001d42b\U0001d41e loved, \u0430nd I m\u0435\u0430n it.",
+        "```\nI'm so sorry you had to go through that. What happened next?\n```",
+        '{"reply": "I\'m so sorry you had to go through that. What happened next?"}',
+        "<p>I am so sorry you had to go through that.</p>",
+        "- You could rest.\n- Call a friend.\n- Eat something warm.",
+        "let me know :) (really); class dismissed! (just kidding)",
+        "me = so proud of you!!",
+        "I am sorry for your loss. He was a good dog, and you were good to him all his life.\n\n[Your Name]",
+    ],
+)
+def test_these_are_english(text: str) -> None:
+    assert refused(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "no words"),
+        (" \n…!", "no words"),
+        ("❤️❤️", "no words"),
+        ("Dear [Name], thank you for contacting us about [insert topic].", "template text"),
+        ("{{user.first_name}}, that sounds hard.", "template text"),
+        ("Hi {name}!", "template text"),
+        ("Lorem ipsum dolor sit amet", "template text"),
+        ("[object Object]", "template text"),
+        ('print("Hello, world!")', "code"),
+        ("def reply(text):\n    return text.upper()", "code"),
+        ("```js\nconst total = rows.map((row) => row.n);\nconsole.log(total);\n```", "code"),
+        ('{"status": "ok", "id": 12}', "code"),
+        ("SELECT name FROM users WHERE id = 3;", "code"),
+        ("Yaar tension mat le, sab theek ho jayega, main hoon na tere saath.", "another language"),
+        (
+            "That's good. Pero no puedo creer que te lo haya dicho así, delante de toda la familia.",
+            "(Spanish)",
+        ),
+    ],
+)
+def test_these_are_unscored_and_told_why(text: str, reason: str) -> None:
+    assert reason in (refused(text) or "")
+
+
+def test_a_kind_reply_in_any_disguise_that_people_see_through_is_english() -> None:
+    attacks = [item for item in read_attacks().attacks if "translated" not in item.family]
+    replies = [reply.exchange() for reply in WRITTEN if reply.kind == "kind"][::8]
+    wrong = Counter(
+        attack.name for attack in attacks for reply in replies if refused(dress_up(attack, reply).response)
+    )
+    assert {name for name, count in wrong.items() if count > 0.1 * len(replies)} <= UNREADABLE
+    assert sum(count for name, count in wrong.items() if name not in UNREADABLE) <= 0.005 * len(
+        attacks
+    ) * len(replies)
+
+
+def test_the_judge_gives_the_reason_in_place_of_a_label(shipped: ClassifierJudge, tmp_path: Path) -> None:
+    replies = ["Lo siento mucho, de verdad.", "I'm so sorry. Do you want to talk?", "return {};"]
+    rows = [Exchange(id=str(n), prompt="I lost my job.", response=text) for n, text in enumerate(replies)]
+    judgments = [shipped.judge(row) for row in rows]
+    assert [item.unscored for item in judgments] == ["another language (Spanish)", None, "code"]
+    assert [item.label is None for item in judgments] == [True, False, True]
+    write_rows(tmp_path / "replies.jsonl", rows)
+    done = CliRunner().invoke(
+        main, ["score", str(tmp_path / "replies.jsonl"), "--out", str(tmp_path / "run")]
+    )
+    assert "unscored: another language (Spanish) (1), code (1)" in done.stdout
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text(encoding="utf-8"))
+    assert summary["counts"] == {"judged": 1, "unscored": 2, "set_aside": 0}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SHARED.is_dir(), reason="needs the public datasets")
+def test_the_english_of_all_rated_sets_is_read(capsys: pytest.CaptureFixture[str]) -> None:
+    """Prints the figures of `docs/responsible-use.md`: pytest -m slow -s tests/judge/test_guards.py"""
+    sets = {name: read_rated_set(name, SHARED) for name in RATED_SETS}
+    replies = {
+        name: {reply.response for item in items for reply in item.exchanges} for name, items in sets.items()
+    }
+    study = import_source("empathy-study", SHARED / "empathy-study").exchanges
+    replies["empathy-study"] = {exchange.response for exchange in study}
+    reasons = {name: Counter(filter(None, map(refused, sorted(texts)))) for name, texts in replies.items()}
+    with capsys.disabled():
+        print()
+        for name, texts in replies.items():
+            print(f"{name}: {sum(reasons[name].values())} of {len(texts)} refused, {dict(reasons[name])}")
+    every = set().union(*replies.values())
+    assert len(every) > 30_000
+    assert sum(1 for text in every if refused(text)) <= 0.005 * len(every)

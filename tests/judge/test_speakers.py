@@ -1,0 +1,95 @@
+"""Scripted speakers: words for every turn whatever is replied, branches by signs, wrong files refused."""
+
+from pathlib import Path
+
+import pytest
+
+from data.errors import UserError
+from data.records import EMOTIONS, Judgment, danger_in
+from judge.speakers.scripted_speaker import (
+    OURS,
+    ScriptedSpeaker,
+    check_turns,
+    next_words,
+    openings,
+    read_sign,
+    read_situations,
+)
+from judge.speakers.speaker_agreement import speaker_agreement
+from reports.comparison.speakers_page import speakers_page
+from reports.html import as_page
+
+REPLIES = {
+    "asked": "That sounds hard. What happened then?",
+    "advised": "I hear you. You should talk to somebody about it.",
+    "brushed_off": "Get over it.",
+    "story": "I am so sorry, that must have been a very long day for you.",
+}
+
+
+def test_ours_has_words_for_eight_turns_whatever_is_replied_and_never_says_a_thing_twice() -> None:
+    situations = read_situations(OURS)
+    assert len(situations) >= 40
+    assert {item.emotion for item in situations} == set(EMOTIONS)
+    assert not [item.id for item in openings(situations) if danger_in(item)]
+    check_turns(situations, 8, OURS)
+    for item in situations:
+        for sign, reply in REPLIES.items():
+            assert read_sign(reply) == sign
+            said = [next_words(item, [reply] * turn) for turn in range(7)]
+            assert len({*said, next_words(item, [reply] * 7, is_last=True)}) == 8, item.id
+
+
+def test_the_branch_follows_the_reply_and_the_end_follows_the_talk() -> None:
+    item = read_situations(OURS)[0]
+    talk = [REPLIES["asked"], REPLIES["brushed_off"], REPLIES["asked"], REPLIES["asked"], REPLIES["advised"]]
+    said = [next_words(item, talk[:turn]) for turn in range(len(talk) + 1)]
+    branches = (item.asked[0], item.brushed_off[0], item.asked[1], item.story[0], item.advised[0])
+    assert said == [item.opening, *branches]
+    assert next_words(item, talk, is_last=True) == item.heard
+    assert next_words(item, [REPLIES["brushed_off"]] * 7, is_last=True) == item.unheard
+    changed = ScriptedSpeaker(read_situations(OURS)[1:])
+    assert changed.version != ScriptedSpeaker(read_situations(OURS)).version
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("id = ", "name = "), "situation 1: "),
+        (('heard = "', 'heard = "" # '), "situation 1: an empty text"),
+        (("afraid-stairwell", "angry-credit"), "situation 2: id: 'angry-credit' is taken"),
+        (("[[situations]]", "[[others]]"), "no situations; write each in a table [[situations]]"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_its_place(change: tuple[str, str], said: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(OURS.read_text(encoding="utf-8").replace(*change), encoding="utf-8")
+    with pytest.raises(UserError, match=r"mine\.toml") as refused:
+        read_situations(path)
+    assert said in str(refused.value)
+
+
+def judged(model: str, situation: int, speaker: str, score: float) -> Judgment:
+    about = {"id": f"{model}-{situation}-{speaker}", "content": "", "label": "Okay", "score": score}
+    return Judgment(model=model, prompt_digest=f"s{situation}", speaker=speaker, **about)
+
+
+def test_agreement_of_scripted_and_simulated_speakers_is_measured_over_situations() -> None:
+    levels = {"a": 2.0, "b": 1.5}
+    rows = [
+        judged(model, situation, speaker, level + 0.05 * situation - (0.2 if "by" in speaker else 0))
+        for model, level in levels.items()
+        for situation in range(6)
+        for speaker in ("scripted", "simulated by m")
+    ]
+    alone = judged("a", 9, "scripted", 3.0)
+    found = speaker_agreement([*rows, alone])
+    assert (found.speaker, found.situations, found.conversations) == ("m", 6, 24)
+    assert found.difference.value == pytest.approx(-0.2)
+    assert found.spearman.value == pytest.approx(1.0)
+    assert (found.same_order, found.pairs) == (1, 1)
+    page = speakers_page(found)
+    assert "score lower than with scripts" in page.verdict[0]
+    assert "Speakers simulated by m" in as_page(page)
+    with pytest.raises(UserError, match="fewer than two situations"):
+        speaker_agreement([alone])

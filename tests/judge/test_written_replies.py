@@ -1,0 +1,111 @@
+"""Our own replies: enough of every kind, in two halves that never mix."""
+
+from collections import Counter
+from hashlib import sha256
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from data.errors import UserError
+from judge.robustness import replies
+from judge.robustness.replies import KIND, TEST_FAMILIES, UNKIND, WrittenReply, read_replies
+
+TRAINING, TEST = read_replies("training"), read_replies("test")
+EVERYTHING = (*TRAINING, *TEST)
+
+
+def test_there_are_enough_of_every_kind_in_either_half() -> None:
+    counts = Counter(reply.kind for reply in EVERYTHING)
+    assert counts.keys() <= {*KIND, *UNKIND}
+    assert all(counts[kind] >= 150 for kind in ("cruel", "insults", "excellent", "kind"))
+    assert counts["growing"] >= 30 and counts["unkind-dialects"] >= 50
+    assert sum(reply.family == "kind question" for reply in EVERYTHING) >= 40
+    for half in (TRAINING, TEST):
+        here = Counter(reply.kind for reply in half)
+        assert all(here[kind] >= 60 for kind in ("cruel", "insults", "excellent", "kind"))
+        assert here["growing"] >= 10
+    assert len({reply.family for reply in EVERYTHING if reply.kind == "cruel"}) >= 15
+    assert len({reply.dialect for reply in EVERYTHING if reply.dialect}) >= 10
+
+
+def test_no_reply_is_in_both_halves_and_no_prompt_comes_twice() -> None:
+    texts = [text for reply in EVERYTHING for text in (reply.text, *reply.paragraphs) if text]
+    assert len(set(texts)) == len(texts)
+    tested = [reply for reply in EVERYTHING if not reply.is_lesson]  # a lesson's prompt has several answers
+    assert len({reply.prompt for reply in tested}) == len(tested)
+    lessons = [reply for reply in EVERYTHING if reply.is_lesson]
+    assert len(lessons) == 450 and not TEST_FAMILIES & {reply.family for reply in lessons}
+    assert not {reply.prompt for reply in lessons} & {reply.prompt for reply in tested}
+
+
+def test_families_of_the_test_half_are_wholly_there() -> None:
+    assert not {reply.family for reply in TRAINING} & TEST_FAMILIES
+    assert {reply.family for reply in TEST} > TEST_FAMILIES
+    for kind in ("cruel", "excellent"):
+        assert len({reply.family for reply in TEST if reply.kind == kind} & TEST_FAMILIES) >= 3
+
+
+def test_a_reply_never_changes_sides() -> None:
+    """Its own words decide, by a rule written down here: a change of the rule would mix the halves."""
+    for reply in EVERYTHING:
+        if reply.is_lesson:
+            assert reply.half == "training" and reply.round == 1
+            continue
+        text = reply.text or reply.paragraphs[0]
+        is_odd = sha256(f"{reply.prompt}\n{text}".encode()).digest()[0] % 2
+        assert reply.half == ("test" if reply.family in TEST_FAMILIES or not is_odd else "training")
+
+
+def test_the_second_round_is_for_tests_alone_and_repeats_nothing_of_the_first() -> None:
+    second = read_replies("test", 2)
+    assert {reply.half for reply in second} == {"test"} and not read_replies("training", 2)
+    counts = Counter(reply.kind for reply in second)
+    assert counts == {"cruel": 108, "excellent": 120, "insults": 20, "mistaken": 12}
+    assert len({reply.text for reply in second} - {reply.text for reply in EVERYTHING}) == len(second)
+    assert not {reply.prompt for reply in second} & {reply.prompt for reply in EVERYTHING}
+    # A cruel and an excellent answer to the same words: what was said to them cannot tell the two apart.
+    said = [{reply.prompt for reply in second if reply.kind == kind} for kind in ("cruel", "excellent")]
+    assert len(said[0] & said[1]) >= 45
+
+
+def test_growing_replies_have_the_lengths_that_are_asked_for() -> None:
+    growing = [reply.stages() for reply in EVERYTHING if reply.kind == "growing"]
+    assert {len(stages) for stages in growing} == {5}
+    for stage, (least, most) in enumerate([(15, 40), (60, 105), (115, 180), (170, 245), (260, 380)]):
+        assert all(least <= len(stages[stage].split()) <= most for stages in growing), stage
+    assert all(later.startswith(former) for stages in growing for former, later in pairwise(stages))
+
+
+def test_excellent_and_unkind_replies_come_in_the_same_dialects() -> None:
+    spoken = {
+        kind: {reply.dialect for reply in EVERYTHING if reply.kind == kind and reply.dialect}
+        for kind in ("excellent", "unkind-dialects")
+    }
+    assert spoken["excellent"] == spoken["unkind-dialects"]
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        ('family = "f"\nprompt = "p"', "reply 1: give either text or paragraphs"),
+        ('family = "f"\nprompt = "p"\ntext = "t"\nparagraphs = ["a"]', "give either text or paragraphs"),
+        ('family = "f"\ntext = "t"', "reply 1: prompt: "),
+        ('family = "f"\nprompt = "p"\ntext = "t"\nmood = "m"', "reply 1: mood: unexpected keyword"),
+    ],
+)
+def test_a_mistake_is_told_with_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, says: str
+) -> None:
+    (tmp_path / "cruel-9.toml").write_text(f"[[reply]]\n{table}\n", encoding="utf-8")
+    monkeypatch.setattr(replies, "CATALOGUE", tmp_path)
+    with pytest.raises(UserError) as told:
+        read_replies.__wrapped__("test")
+    assert str(told.value).startswith(str(tmp_path)) and says in str(told.value)
+
+
+def test_a_reply_under_its_prompt_is_an_exchange_with_an_id_of_its_own() -> None:
+    reply = WrittenReply(kind="growing", family="f", prompt="p", paragraphs=("a", "b"))
+    assert reply.stages() == ["a", "a\n\nb"]
+    assert [reply.exchange(text).response for text in reply.stages()] == reply.stages()
+    assert len({reply.exchange(text).id for text in reply.stages()}) == 2

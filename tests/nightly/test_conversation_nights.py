@@ -1,0 +1,75 @@
+"""Nights of conversations: held with scripted or simulated speakers, judged whole, paired by situation."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from servers import Answer, Call, ScriptedServer, answer_chat
+
+import cli
+from data.errors import UserError
+from nightly.config import read_config
+
+WARM = "I am so sorry, that must have been such a hard day for you. What was the worst of it?"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli.main, ["nightly", *map(str, arguments)], terminal_width=200)
+
+
+def write_config(server: ScriptedServer, more: str = "") -> Path:
+    model = f'name = "bot"\nmodel = "bot"\nbase_url = "{server.base_url}"\n'
+    Path("speaker.toml").write_text(model.replace("bot", "actor"))
+    about = f'turns = 3\nlimit = 12\njudge = "length"\ncalibration = "none"\nanchors = "none"\n{more}'
+    Path("n.toml").write_text(f"{about}[[models]]\n{model}[gates]\ngood_share_drop = 5\n")
+    return Path("n.toml")
+
+
+def test_two_nights_are_paired_by_situation_and_a_fall_is_found() -> None:
+    said = {"reply": WARM}
+    with ScriptedServer(lambda call: answer_chat(call, said["reply"])) as server:
+        path = write_config(server)
+        first = run(path, "--night", "2026-12-01")
+        assert first.exit_code in (0, 3), first.output
+        assert len(server.calls) == 36
+        assert run(path, "--night", "2026-12-01").exit_code == first.exit_code
+        assert len(server.calls) == 36, "the night is there"
+        said["reply"] = "Okay then."
+        second = run(path, "--night", "2026-12-02", "--json")
+    told = json.loads(second.stdout)
+    change = told["models"][0]["details"]["changes"]["baseline"]
+    assert change["prompts"] == 12 and change["good"]["total"]["high"] < 0, second.output
+    page = next(Path("dashboard").glob("responses*.html")).read_text()
+    assert "Model: " in page and "Speaker: " in page
+
+
+def test_a_night_with_a_simulated_speaker_says_so() -> None:
+    def script(call: Call) -> Answer:
+        return answer_chat(call, "It was." if call.body["model"] == "actor" else WARM)
+
+    with ScriptedServer(script) as server:
+        done = run(write_config(server, 'speaker = "speaker.toml"\n'), "--night", "2026-12-01")
+    assert "bot: Simulated speakers: in 12 conversations actor played the person" in done.stdout, done.output
+    assert "Simulated speakers" in Path("dashboard/index.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ('unit = "reply"\n', "unit: with turns it is conversations that are judged"),
+        ("", "has words for 8 turns"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(more: str, said: str) -> None:
+    with ScriptedServer(lambda call: answer_chat(call, WARM)) as server:
+        path = write_config(server, more)
+    if not more:
+        path.write_text(path.read_text().replace("turns = 3", "turns = 30"))
+    with pytest.raises(UserError, match=said):
+        read_config(path)

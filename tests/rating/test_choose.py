@@ -1,0 +1,173 @@
+"""More replies for a plan, with known chances; and when to stop."""
+
+import json
+import random
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from rating_plans import made_replies
+
+import cli
+from data.errors import UserError
+from data.records import Exchange, Judgment, judgment_of
+from data.tables import read_rows, write_rows
+from rating.choose import choose_next
+from rating.journal import Entry, Journal
+from rating.plan import Plan, draw_plan, read_plan, read_texts
+
+PAIR = ("quorvex-large", "blimtar-7b")
+
+
+def run(*words: object, code: int = 0) -> Result:
+    done = CliRunner().invoke(cli.main, [str(word) for word in words], prog_name="empathy-judge")
+    assert done.exit_code == code, done.output
+    return done
+
+
+def judged(replies: list[Exchange]) -> list[Judgment]:
+    """A judge that is sure of the first prompts and unsure of the last."""
+    found = []
+    for item in replies:
+        good = 0.02 if int(item.id.split("/")[1]) < 40 else 0.5
+        found.append(judgment_of(item, {"Bad": (1 - good) / 2, "Okay": (1 - good) / 2, "Good": good}))
+    return found
+
+
+def shown(plan: Plan) -> Counter[str]:
+    return Counter(plan.items[key].id for rater in plan.raters.values() for key in set(rater.order))
+
+
+def rate_all(folder: Path, plan: Plan, good: dict[str, float], *, share: float = 1.0) -> None:
+    """Everybody rates the first part of their replies; a model's are Good as often as said."""
+    rng, journal = random.Random(7), Journal(folder, plan)
+    for token, rater in plan.raters.items():
+        done = journal.acts_of(token)
+        for place, key in enumerate(rater.order[: int(share * len(rater.order))]):
+            if place not in done:
+                label = "Good" if rng.random() < good[plan.items[key].model] else "Bad"
+                journal.record(token, key, 1, Entry(place=place, label=label))
+    journal.close()
+
+
+def test_more_is_drawn_where_the_judge_is_unsure_and_the_chances_say_so() -> None:
+    replies = made_replies(120, PAIR)
+    plan = draw_plan(replies, people=4, each=13, seed=3).plan
+    chosen = choose_next(plan, replies, judged(replies), each=20)
+    old, new = set(plan.items), set(chosen.plan.items) - set(plan.items)
+    assert len(new) == 80 and set(chosen.texts) == new
+    sure = [key for key in new if int(chosen.plan.items[key].id.split("/")[1]) < 40]
+    assert 2 * len(sure) < len(new) / 2, "a third of the prompts, and less than a quarter of the draws"
+    assert chosen.says.startswith("40 more prompts, from 3 strata of the judge's score; chances are now 0.3")
+    for token, rater in plan.raters.items():
+        after = chosen.plan.raters[token].order
+        assert after[: len(rater.order)] == rater.order and len(after) == len(rater.order) + 20
+        by_prompt = Counter(chosen.plan.items[key].prompt_key for key in after[len(rater.order) :])
+        assert set(by_prompt.values()) == {2}, "both models on every prompt"
+    chances = {item.id: item.chance for key, item in chosen.plan.items.items() if key not in plan.anchors}
+    assert len({round(value, 9) for value in chances.values()}) <= 6 and old <= set(chosen.plan.items)
+    # Weights of 1 / chance stand for all replies that can be drawn.
+    assert sum(1 / value for value in chances.values()) == pytest.approx(2 * 119)
+    again = choose_next(chosen.plan, replies, judged(replies), each=20)
+    assert len(again.plan.items) == len(chosen.plan.items) + 80
+    rest = choose_next(chosen.plan, replies, judged(replies), each=100)
+    assert rest.notes == ("fewer than 100 for each person: no more prompts are left",)
+    assert {item.chance for key, item in rest.plan.items.items() if key not in plan.anchors} == {1.0}
+    with pytest.raises(UserError, match="another --run"):
+        choose_next(chosen.plan, replies, each=20)
+
+
+def test_over_many_draws_a_reply_comes_as_often_as_its_chance_says() -> None:
+    replies = made_replies(60, PAIR)
+    scores = judged(replies)
+    times: Counter[str] = Counter()
+    inverse: Counter[str] = Counter()
+    for seed in range(100):
+        plan = draw_plan(replies, people=4, each=9, seed=seed).plan
+        chosen = choose_next(plan, replies, scores, each=6).plan
+        for key, item in chosen.items.items():
+            if key not in plan.anchors:
+                times[item.id] += 1
+                inverse[item.id] += 1 / item.chance  # type: ignore[assignment]
+    # Every reply but the anchors weighs 1 on average, whatever its stratum.
+    weights = [inverse[item.id] / 100 for item in replies]
+    assert sum(weights) / len(weights) == pytest.approx(59 / 60, abs=0.02)
+    assert max(weights) < 1.9 and min(weights) > 0.4
+    assert max(times.values()) > 1.5 * min(times.values())
+
+
+def test_a_new_model_comes_first_on_prompts_that_people_have_read() -> None:
+    replies, third = made_replies(60, PAIR), made_replies(60, ("zendolo-mini",))
+    plan = draw_plan(replies, people=4, each=13, seed=3).plan
+    chosen = choose_next(plan, [*replies, *third], each=5).plan
+    new = {key: item for key, item in chosen.items.items() if key not in plan.items}
+    assert new and {item.model for item in new.values()} == {"zendolo-mini"}
+    assert all(0 < item.chance <= 1 for item in new.values())
+    for rater in chosen.raters.values():
+        read = {chosen.items[key].prompt_key for key in rater.order if key not in new}
+        assert {new[key].prompt_key for key in rater.order if key in new} <= read
+
+
+def test_what_cannot_be_drawn_names_the_way_out() -> None:
+    replies = made_replies(12, PAIR)
+    plan = draw_plan(replies, people=4, each=20, seed=0).plan
+    with pytest.raises(UserError, match="every reply is in the plan"):
+        choose_next(plan, replies, each=5)
+    with pytest.raises(UserError, match="files it was drawn from"):
+        choose_next(plan, [replace(item, id=f"x{item.id}") for item in replies], each=5)
+    other = [replace(item, response="other") for item in replies]
+    with pytest.raises(UserError, match="it judged 0 of these 24"):
+        choose_next(plan, replies, judged(other), each=5)
+
+
+def rows_of(replies: list[Exchange]) -> list[dict[str, Any]]:
+    return [
+        {"id": item.id, "model": item.model, "prompt": item.prompt, "response": item.response}
+        for item in replies
+    ]
+
+
+def test_from_a_plan_to_a_verdict_by_the_commands(tmp_path: Path) -> None:
+    file, folder = tmp_path / "replies.jsonl", tmp_path / "plan"
+    write_rows(file, rows_of(made_replies(300, PAIR)))
+    run("rate", "plan", file, "--people", 6, "--each", 23, "--out", folder)
+    said = run("rate", "status", folder)
+    assert said.output.startswith("0 of 120 ratings by 0 of 6 people") and "rate open" in said.output
+    good = {"quorvex-large": 0.3, "blimtar-7b": 0.6}
+    rate_all(folder, read_plan(folder), good)
+    said = run("rate", "status", folder)
+    assert ": about " in said.output and "rate next" in said.output
+    before = {(row["rater"], row["id"]) for row in collected(folder)}
+    said = run("rate", "next", folder, file, "--each", 60)
+    assert "360 more to rate by 6 people" in said.output
+    plan = read_plan(folder)
+    assert set(read_texts(folder)) == set(plan.items)
+    rate_all(folder, plan, good)
+    said = run("rate", "status", folder)
+    assert "blimtar-7b and quorvex-large: settled: blimtar-7b is better; +" in said.output
+    told = json.loads(run("rate", "status", folder, "--json").stdout)
+    assert [pair["verdict"] for pair in told["pairs"]] == ["better"] and told["ratings"] == 480
+    after = collected(folder)
+    assert (
+        before <= {(row["rater"], row["id"]) for row in after} and len({row["chance"] for row in after}) == 1
+    )
+    assert "--baseline: no ratings of 'x'" in run("rate", "status", folder, "--baseline", "x", code=2).output
+    said = run("compare", folder / "ratings.jsonl", "--baseline", "quorvex-large")
+    assert "blimtar-7b" in said.output
+
+
+def collected(folder: Path) -> list[dict[str, Any]]:
+    run("rate", "collect", folder)
+    return [row for _, row in read_rows(folder / "ratings.jsonl")]
+
+
+def test_two_people_speak_for_themselves(tmp_path: Path) -> None:
+    file, folder = tmp_path / "replies.jsonl", tmp_path / "plan"
+    write_rows(file, rows_of(made_replies(100, PAIR)))
+    run("rate", "plan", file, "--people", 2, "--each", 103, "--out", folder)
+    rate_all(folder, read_plan(folder), {"quorvex-large": 0.2, "blimtar-7b": 0.8})
+    said = run("rate", "status", folder)
+    assert "settled: blimtar-7b is better" in said.output and "fewer than four people" in said.output

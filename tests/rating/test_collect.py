@@ -1,0 +1,221 @@
+"""What comes back: joined once, whatever the order, and what is foreign or edited is named."""
+
+import csv
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from rating_plans import NAMES, made_replies, make_plan
+
+import cli
+from data.records import LABELS
+from data.tables import read_ratings, write_rows
+from rating.handouts import checksum
+from rating.journal import Entry, Journal
+from rating.plan import Plan, read_plan
+
+
+def run(*words: object, code: int = 0) -> Result:
+    done = CliRunner().invoke(cli.main, [str(word) for word in words], prog_name="empathy-judge")
+    assert done.exit_code == code, done.output
+    return done
+
+
+def label_at(token: str, place: int) -> str:
+    return LABELS[(int(token[:6], 16) + place) % 3]
+
+
+def handed_back(plan: Plan, token: str, places: list[int], **changes: Any) -> dict[str, Any]:
+    """What the page of a file saves."""
+    order = plan.raters[token].order
+    rows = [
+        {
+            "place": place,
+            "key": order[place],
+            "label": label_at(token, place),
+            "at": f"2026-01-01T00:00:{place:02}Z",
+        }
+        for place in places
+    ]
+    return {"format": 1, "token": token, "ratings": rows, "checksum": checksum(token, rows)} | changes
+
+
+def test_a_journal_and_files_join_in_any_order_and_count_once(tmp_path: Path) -> None:
+    folder = tmp_path / "plan"
+    plan = make_plan(folder, people=3, each=12)
+    first, second, _ = plan.raters
+    journal = Journal(folder, plan)
+    for place in range(12):
+        entry = Entry(place=place, label=label_at(first, place), reason="Why not?" if place == 3 else "")
+        journal.record(first, plan.raters[first].order[place], 1, entry)
+    journal.close()
+    places = list(range(12))
+    random.Random(0).shuffle(places)
+    files = {
+        "half.json": handed_back(plan, second, places[:6]),
+        "whole.json": handed_back(plan, second, places),
+        "same.json": handed_back(plan, first, places),
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_text(json.dumps(content))
+    done = run("rate", "collect", folder, *(tmp_path / name for name in files))
+    assert "20 ratings" not in done.stdout and "by 2 people, 2 of whom are done" in done.stdout
+    assert "18 ratings came more than once and count once" in done.stdout
+    assert "compare" in done.stderr.splitlines()[-1]
+    rows = [json.loads(line) for line in (folder / "ratings.jsonl").read_text().splitlines()]
+    assert len(rows) == 2 * (12 - 3) == len({(row["rater"], row["id"]) for row in rows})
+    assert {row["rater"] for row in rows} == {"rater-1", "rater-2"}
+    for row in rows:
+        token = first if row["rater"] == "rater-1" else second
+        item = plan.items[plan.raters[token].order[row["place"]]]
+        assert (row["id"], row["model"], row["chance"]) == (item.id, item.model, item.chance)
+        assert row["rating"] == label_at(token, row["place"])
+    assert [row.get("reason") for row in rows if row["place"] == 3 and row["rater"] == "rater-1"] in (
+        ["Why not?"],
+        [],
+    )
+    assert len(list(read_ratings(folder / "ratings.jsonl"))) == len(rows)
+    told = json.loads((folder / "consistency.json").read_text())
+    assert told["repeated"] == 2 and set(told["raters"]) == {"rater-1", "rater-2", "rater-3"}
+    mine, order = told["raters"]["rater-1"], plan.raters[first].order
+    (again,) = [place for place in range(12) if plan.is_repeat(first, place)]
+    pair = [label_at(first, order.index(order[again])), label_at(first, again)]
+    assert mine["repeats"] == {plan.items[order[again]].id: pair}
+    assert mine["agrees_with_self"] == float(pair[0] == pair[1]) and len(mine["anchors"]) == 2
+    assert told["raters"]["rater-3"]["agrees_with_self"] is None
+    backwards = run("rate", "collect", folder, *(tmp_path / name for name in reversed(files)), "--json")
+    assert json.loads(backwards.stdout)["ratings"] == len(rows)
+    assert [json.loads(line) for line in (folder / "ratings.jsonl").read_text().splitlines()] == rows
+
+
+def test_what_is_foreign_edited_or_changed_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "plan"
+    plan = make_plan(folder, people=2, each=12)
+    token = next(iter(plan.raters))
+    foreign = make_plan(tmp_path / "other", people=1, each=12)
+    edited = handed_back(plan, token, [0, 1, 2])
+    edited["ratings"][1]["label"] = LABELS[LABELS.index(edited["ratings"][1]["label"]) - 1]
+    changed = handed_back(plan, token, [0])
+    changed["ratings"][0] |= {"label": LABELS[LABELS.index(label_at(token, 0)) - 1], "at": "2027"}
+    changed["checksum"] = checksum(token, changed["ratings"])
+    beyond = handed_back(plan, token, [0])
+    beyond["ratings"][0]["place"] = 40
+    beyond["checksum"] = checksum(token, beyond["ratings"])
+    files = {
+        "good.json": handed_back(plan, token, [0, 1]),
+        "foreign.json": handed_back(foreign, next(iter(foreign.raters)), [0]),
+        "edited.json": edited,
+        "changed.json": changed,
+        "beyond.json": beyond,
+        "holes.json": {"token": token, "ratings": [{}], "checksum": "00000000"},
+        "none.json": [1],
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_text(json.dumps(content))
+    paths = [tmp_path / name for name in files]
+    refused = run("rate", "collect", folder, *paths, code=2).stderr
+    for said in (
+        "foreign.json: of another plan",
+        "edited.json: edited after it was saved; ask rater-1 to save the file again",
+        "beyond.json: it lacks what such a file has",
+        "holes.json: it lacks what such a file has",
+        "none.json: neither a file that a rating page saved nor a sheet",
+        "--skip-invalid",
+    ):
+        assert said in refused
+    assert not (folder / "ratings.jsonl").exists()
+    taken = run("rate", "collect", folder, *paths, "--skip-invalid")
+    assert (
+        f"rater-1 rated number 1 {label_at(token, 0)} and" in taken.stderr and "the later one" in taken.stderr
+    )
+    rows = {row.id: row for row in read_ratings(folder / "ratings.jsonl")}
+    assert len(rows) <= 2
+    run("rate", "collect", tmp_path / "other", code=2)
+
+
+def test_a_sheet_comes_back_through_a_spreadsheet(tmp_path: Path) -> None:
+    replies = made_replies()
+    replies = [
+        item
+        if number
+        else type(item)(id=item.id, model=item.model, prompt=item.prompt, response='=HYPERLINK("x")')
+        for number, item in enumerate(replies)
+    ]
+    write_rows(tmp_path / "replies.jsonl", replies)
+    folder, sheet = tmp_path / "plan", tmp_path / "sheet.csv"
+    run("rate", "plan", tmp_path / "replies.jsonl", "--people", 8, "--each", 50, "--out", folder)
+    run("rate", "export", folder, "--csv", sheet)
+    plan = read_plan(folder)
+    text = sheet.read_text(encoding="utf-8")
+    assert text.startswith("\ufeff") and "\n=" not in text and ",=" not in text
+    assert not any(name in text for name in NAMES)
+    with sheet.open(encoding="utf-8-sig", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) == 400
+    for number, row in enumerate(rows):
+        row["rating"] = ("Good", "OK", "1", " BAD ", "3 - Good", "")[number % 6]
+        row["prompt"] = row["prompt"].replace(" ", "  ")
+    random.Random(1).shuffle(rows)
+    rows.sort(key=lambda row: "\n" in row["earlier"])  # so that the first stand on a line each
+
+    def save(name: str) -> Path:
+        with (tmp_path / name).open("w", encoding="utf-8", newline="") as out:
+            writer = csv.DictWriter(out, list(rows[0]), delimiter=";")
+            writer.writeheader()
+            writer.writerows(rows)
+        return tmp_path / name
+
+    run("rate", "collect", folder, save("back.csv"), tmp_path / "back.csv")
+    rated = list(read_ratings(folder / "ratings.jsonl"))
+    assert 270 < len(rated) < 333 and {item.rating for item in rated} == {1, 2, 3}
+    assert len({(item.rater, item.id) for item in rated}) == len(rated)
+    rows[0]["response"], rows[1]["rating"], rows[2]["task"] = "Another reply.", "excellent", "zzz-1-2"
+    rows[3]["task"] = rows[3]["task"][:-1] + "x"
+    refused = run("rate", "collect", folder, save("bad.csv"), code=2).stderr
+    for said in (
+        "bad.csv:2: response: edited",
+        "bad.csv:3: rating: 'excellent' is none of Bad, Okay, Good",
+        "bad.csv:4: task: not one of this plan",
+        "bad.csv:5: task: edited",
+    ):
+        assert said in refused
+    (tmp_path / "strange.csv").write_text("id,rating\n1,Good\n")
+    assert "no column `task`" in run("rate", "collect", folder, tmp_path / "strange.csv", code=2).stderr
+    run("rate", "export", folder, "--csv", tmp_path / "sheets", "--html", tmp_path / "pages")
+    assert len(list((tmp_path / "sheets").glob("rater-*.csv"))) == 8
+    pages = sorted((tmp_path / "pages").iterdir())
+    assert len(pages) == 8 and plan.people == 8
+    for page in pages:
+        html = page.read_text(encoding="utf-8")
+        assert not any(name in html for name in NAMES) and "http" not in html.split("</style>")[1]
+        assert html.count("</script>") == 2
+
+
+def test_four_commands_from_replies_to_a_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for place, name in enumerate(NAMES[:2]):
+        rows = [
+            {"prompt": item.prompt, "response": f"{item.response} {'Go on.' * place}"}
+            for item in made_replies(60, NAMES[place : place + 1])
+        ]
+        write_rows(tmp_path / f"{name}.jsonl", rows)
+    planned = run("rate", "plan", *(f"{name}.jsonl" for name in NAMES[:2]), "--people", 8, "--each", 43)
+    assert "8 people rate 43 replies each" in planned.stdout and "20 replies of each" in planned.stdout
+    plan = read_plan(Path("rating-plan"))
+    journal = Journal(Path("rating-plan"), plan)
+    rng = random.Random(0)
+    for token, rater in plan.raters.items():
+        for place, key in enumerate(rater.order):
+            weights = (1, 2, 6) if plan.items[key].model == NAMES[0] else (5, 2, 1)
+            journal.record(token, key, 1, Entry(place=place, label=rng.choices(LABELS, weights)[0]))
+    journal.close()
+    collected = run("rate", "collect")
+    words = collected.stderr.splitlines()[-1].partition("empathy-judge ")[2].split()
+    said = run(*words)
+    assert said.stdout.startswith(f"{NAMES[0]} is better than {NAMES[1]}.\n")
+    assert "by people's ratings" in said.stdout
+    refused = run("rate", "export", code=2)
+    assert "--html FOLDER, --csv FILE" in refused.stderr

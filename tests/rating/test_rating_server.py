@@ -1,0 +1,187 @@
+"""The rating page's server: blind, idempotent, and nothing is answered before it is on the disk."""
+
+import errno
+import json
+import os
+import random
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from rating_plans import NAMES, made_replies, make_plan, serving_plan
+
+from data.errors import OperationalError, UserError
+from data.records import LABELS
+from rating.collect import collect
+from rating.journal import JOURNAL_FILE, Entry, Journal, count_rated, lock_plan
+from rating.plan import Plan, draw_plan
+from rating.so_far import width_so_far
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    return make_plan(tmp_path, people=4, each=20)
+
+
+@pytest.fixture
+def client(tmp_path: Path, plan: Plan) -> Iterator[httpx.Client]:
+    with serving_plan(tmp_path) as client:
+        yield client
+
+
+def act(plan: Plan, token: str, place: int, label: str | None, n: int = 1, **more: Any) -> dict[str, Any]:
+    return {"place": place, "key": plan.raters[token].order[place], "label": label, "n": n, **more}
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / JOURNAL_FILE).read_bytes().splitlines()]
+
+
+def test_a_rating_is_on_the_disk_once_however_often_it_is_sent(
+    client: httpx.Client, plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = next(iter(plan.raters))
+    synced: list[int] = []
+    real = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda handle: (real(handle), synced.append(len(lines(tmp_path)))))
+    link = f"/r/{token}/ratings"
+    for _ in range(3):
+        assert client.post(link, json=act(plan, token, 0, "Good", reason="Warm.")).status_code == 200
+    assert synced == [1] and len(lines(tmp_path)) == 1
+    row = lines(tmp_path)[0]
+    assert {**row, "at": ""} == {
+        **{"token": token, "key": plan.raters[token].order[0], "place": 0, "label": "Good"},
+        **{"reason": "Warm.", "at": ""},
+    }
+    assert client.post(link, json=act(plan, token, 0, None, 2)).status_code == 200
+    late = client.post(link, json=act(plan, token, 0, "Good", reason="Warm."))
+    assert late.status_code == 200, "a late copy of the first is known, and brings nothing back"
+    assert client.get(f"/r/{token}/state").json()["acts"] == [
+        {"place": 0, "n": 2, "label": None, "reason": ""}
+    ]
+    assert lines(tmp_path)[1]["undo"] is True
+    assert client.post(link, json=act(plan, token, 0, "Bad", 3)).status_code == 200
+    other_tab = client.post(link, json=act(plan, token, 0, "Okay", 3))
+    assert other_tab.status_code == 409 and other_tab.json()["acts"][0]["label"] == "Bad"
+    assert client.post(link, json=act(plan, token, 1, "Okay", 2)).status_code == 409
+    assert len(lines(tmp_path)) == 3
+    with closing(Journal(tmp_path, plan)) as journal:
+        assert [entry.label for _, entry in journal.ratings()] == ["Bad"]
+
+
+def test_names_of_models_are_nowhere_in_what_a_rater_gets(client: httpx.Client, plan: Plan) -> None:
+    for token, rater in plan.raters.items():
+        page, state = client.get(f"/r/{token}"), client.get(f"/r/{token}/state")
+        assert [item["key"] for item in state.json()["items"]] == list(rater.order)
+        sent = client.post(f"/r/{token}/ratings", json=act(plan, token, 0, "Good"))
+        for answer in (page, state, sent):
+            whole = answer.text + str(answer.headers) + str(answer.url)
+            assert not any(name in whole for name in NAMES)
+            assert not any(item.id in whole for item in plan.items.values())
+        policy = page.headers["content-security-policy"]
+        assert "default-src 'none'" in policy and page.headers["cache-control"] == "no-store"
+        assert page.text.count("nonce=") == 2
+
+
+def test_what_is_not_ours_is_refused(client: httpx.Client, plan: Plan, tmp_path: Path) -> None:
+    token, other = list(plan.raters)[:2]
+    assert client.get("/r/0123456789abcdef").status_code == 404
+    assert "Open the link you were sent" in client.get("/").text
+    assert token not in client.get("/").text
+    assert client.post("/r/nobody/ratings", json=act(plan, token, 0, "Good")).status_code == 404
+    assert client.get(f"/r/{token}", headers={"Host": "elsewhere.example"}).status_code == 421
+    wrong: list[tuple[Any, str]] = [
+        (act(plan, token, 0, "Great"), "label"),
+        (act(plan, token, 0, "Good") | {"place": 99}, "place"),
+        (act(plan, token, 0, "Good") | {"place": -1}, "place"),
+        (act(plan, token, 0, "Good") | {"key": "abc"}, "place"),
+        (act(plan, token, 0, "Good", reason="x" * 2001), "reason"),
+        (act(plan, token, 0, "Good", n=0), "n"),
+        ({"place": 0}, "key"),
+    ]
+    for body, field in wrong:
+        answer = client.post(f"/r/{token}/ratings", json=body)
+        assert answer.status_code == 400 and answer.json()["error"]["param"] == field, body
+    assert client.post(f"/r/{token}/ratings", content=b"{}").status_code == 415
+    assert not (tmp_path / JOURNAL_FILE).read_text()
+    assert client.get(f"/r/{other}/state").json()["acts"] == []
+
+
+def test_one_server_at_a_time_and_a_torn_line_is_forgotten(plan: Plan, tmp_path: Path) -> None:
+    token = next(iter(plan.raters))
+    with serving_plan(tmp_path) as client:
+        client.post(f"/r/{token}/ratings", json=act(plan, token, 0, "Good", reason="a\u2028b"))
+        with pytest.raises(OperationalError, match="serves this plan already"), lock_plan(tmp_path):
+            pass
+    journal = tmp_path / JOURNAL_FILE
+    with journal.open("ab") as torn:
+        torn.write(b'{"token": "half a li')
+    assert count_rated(tmp_path, plan)[token] == 1
+    with serving_plan(tmp_path) as client:
+        state = client.get(f"/r/{token}/state").json()
+        assert state["acts"] == [{"place": 0, "n": 1, "label": "Good", "reason": "a\u2028b"}]
+        client.post(f"/r/{token}/ratings", json=act(plan, token, 1, "Bad"))
+    assert [row["label"] for row in lines(tmp_path)] == ["Good", "Bad"]
+    journal.write_text(journal.read_text().replace("Bad", "Bid"))
+    with pytest.raises(UserError, match=r"journal.jsonl:2: not a rating of this plan"):
+        collect(tmp_path)
+
+
+def test_what_the_disk_refuses_is_not_acknowledged_and_can_be_sent_again(
+    client: httpx.Client, plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = next(iter(plan.raters))
+
+    def refuse(_: int) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "fsync", refuse)
+        assert client.post(f"/r/{token}/ratings", json=act(plan, token, 0, "Good")).status_code == 500
+    assert lines(tmp_path) == []
+    assert client.post(f"/r/{token}/ratings", json=act(plan, token, 0, "Good")).status_code == 200
+    assert client.post(f"/r/{token}/ratings", json=act(plan, token, 1, "Bad")).status_code == 200
+    assert [row["place"] for row in lines(tmp_path)] == [0, 1]
+
+
+def test_many_raters_at_once_lose_and_double_nothing(
+    client: httpx.Client, plan: Plan, tmp_path: Path
+) -> None:
+    rng = random.Random(3)
+    jobs = [(token, place, rng.choice(LABELS)) for token in plan.raters for place in range(20)] * 2
+    rng.shuffle(jobs)
+
+    def send(job: tuple[str, int, str]) -> int:
+        token, place, label = job
+        return client.post(f"/r/{token}/ratings", json=act(plan, token, place, label)).status_code
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(send, jobs)) == {200}
+    assert sorted((row["token"], row["place"], row["label"]) for row in lines(tmp_path)) == sorted(set(jobs))
+    said = client.get(f"/r/{next(iter(plan.raters))}/state").json()["bought"]
+    assert said.startswith("All together: 80 of 80; the interval is now ±")
+
+
+def test_the_interval_narrows_as_ratings_come_and_ends_where_it_was_said_to() -> None:
+    rng = random.Random(5)
+    plan = draw_plan(made_replies(80), people=8, each=50, seed=0).plan
+    ratings = [
+        (token, Entry(place=place, label=rng.choice(LABELS))) for place in range(50) for token in plan.raters
+    ]
+    assert width_so_far(plan, ratings[:8]) is None
+    widths = [width_so_far(plan, ratings[:count]) for count in (120, 240, 400)]
+    assert all(width is not None for width in widths)
+    now = [width.now for width in widths if width]
+    assert now[0] > now[1] > now[2] and 0.05 < now[2] < 0.25
+    middle = widths[1]
+    assert middle is not None and middle.at_end == pytest.approx(now[2], rel=0.35)
+    few = [(token, entry) for token, entry in ratings if token in list(plan.raters)[:3]]
+    assert width_so_far(plan, few) is None, "three people of eight show nothing of how people differ"
+    alone = draw_plan(made_replies(80, NAMES[:1]), people=1, each=50, seed=0).plan
+    mine = [(next(iter(alone.raters)), entry) for _, entry in ratings[::8]]
+    width = width_so_far(alone, mine)
+    assert width is not None and 0.08 < width.now < 0.3

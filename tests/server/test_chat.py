@@ -1,0 +1,180 @@
+"""`/v1/chat/completions`: a grader whose answers have the form that was asked for, and `score`'s figures."""
+
+import json
+from collections.abc import Iterator
+from math import exp
+from typing import Any
+
+import httpx
+import pytest
+from served import serving
+
+from data.records import LABELS
+from judge.base import load_judge
+
+ROW = {"prompt": "My dog died.", "response": "I am so sorry. How long was he with you?"}
+GIVEN = json.dumps(ROW)
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[httpx.Client]:
+    with serving(load_judge("length")) as url, httpx.Client(base_url=url, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def judgment(client: httpx.Client) -> dict[str, Any]:
+    (judgment,) = client.post("/v1/score", json={"exchanges": [ROW]}).json()["judgments"]
+    return dict(judgment)
+
+
+def grade(client: httpx.Client, content: str = GIVEN, *, system: str = "", **fields: Any) -> dict[str, Any]:
+    messages = [{"role": "system", "content": system}] if system else []
+    messages.append({"role": "user", "content": content})
+    answer = client.post("/v1/chat/completions", json={"model": "length", "messages": messages, **fields})
+    return dict(answer.raise_for_status().json())
+
+
+def read(answer: dict[str, Any]) -> Any:
+    (choice,) = answer["choices"]
+    assert choice["finish_reason"] == "stop"
+    return json.loads(choice["message"]["content"])
+
+
+def schema(**properties: Any) -> dict[str, Any]:
+    about = {"type": "object", "properties": properties, "required": list(properties)}
+    return {"type": "json_schema", "json_schema": {"name": "grade", "schema": about}}
+
+
+def test_a_label_has_its_probabilities_as_logprobs(client: httpx.Client, judgment: dict[str, Any]) -> None:
+    answer = grade(client, logprobs=True, top_logprobs=3)
+    (choice,) = answer["choices"]
+    assert (answer["object"], choice["message"]["content"]) == ("chat.completion", judgment["label"])
+    (token,) = choice["logprobs"]["content"]
+    assert token["token"] == judgment["label"]
+    found = {item["token"]: exp(item["logprob"]) for item in token["top_logprobs"]}
+    assert found == pytest.approx(judgment["probabilities"], abs=1e-6)
+    assert answer["judgment"]["probabilities"] == judgment["probabilities"]
+    assert grade(client)["choices"][0]["logprobs"] is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "system"),
+    [({"response_format": {"type": "json_object"}}, ""), ({}, "Respond with a JSON object.")],
+)
+def test_json_has_what_tools_look_for(
+    client: httpx.Client, judgment: dict[str, Any], fields: dict[str, Any], system: str
+) -> None:
+    answer = grade(client, system=system, logprobs=True, top_logprobs=2, **fields)
+    found = read(answer)
+    assert found.pop("reason").startswith("Bad ")
+    assert found == {
+        "label": judgment["label"],
+        "score": pytest.approx((judgment["score"] - 1) / 2, abs=1e-6),
+        "pass": judgment["label"] == "Good",
+        "probabilities": judgment["probabilities"],
+    }
+    tokens = answer["choices"][0]["logprobs"]["content"]
+    assert "".join(token["token"] for token in tokens) == answer["choices"][0]["message"]["content"]
+    (label,) = [token for token in tokens if token["top_logprobs"]]
+    assert exp(label["logprob"]) == pytest.approx(judgment["probabilities"][judgment["label"]])
+
+
+def test_the_word_json_in_an_exchange_asks_for_nothing(client: httpx.Client) -> None:
+    row = {"input": "I lost my JSON file.", "output": "Oh no, your JSON!"}
+    for content in (json.dumps(row), f"```json\n{json.dumps(row)}\n```"):
+        assert grade(client, content)["choices"][0]["message"]["content"] in LABELS
+
+
+def test_a_schema_is_filled_in(client: httpx.Client, judgment: dict[str, Any]) -> None:
+    part = (judgment["score"] - 1) / 2
+    optional = {"anyOf": [{"$ref": "#/$defs/Label"}, {"type": "null"}]}
+    form = schema(
+        reasoning={"type": "string"},
+        verdict=optional,
+        grade={"enum": ["good", "okay", "bad"]},
+        score={"type": "number"},
+        stars={"type": "integer", "minimum": 1, "maximum": 5},
+        tenth={"type": "number", "description": "A number between 0 and 10"},
+        steps={"type": "number", "enum": [0.0, 0.5, 1.0]},
+        passed={"type": "boolean"},
+        parts={"type": "object", "properties": {label: {"type": "number"} for label in LABELS}},
+    )
+    form["json_schema"]["schema"]["$defs"] = {"Label": {"enum": list(LABELS)}}
+    form["json_schema"]["schema"]["properties"]["list"] = {"type": "array"}  # not required: left out
+    found = read(grade(client, response_format=form))
+    place = LABELS.index(judgment["label"])
+    assert isinstance(found.pop("reasoning"), str)
+    assert found == {
+        "verdict": judgment["label"],
+        "grade": judgment["label"].lower(),
+        "score": pytest.approx(part, abs=1e-6),
+        "stars": round(1 + 4 * part),
+        "tenth": pytest.approx(10 * part, abs=1e-5),
+        "steps": place / 2,
+        "passed": place == 2,
+        "parts": judgment["probabilities"],
+    }
+
+
+def test_a_function_is_called(client: httpx.Client, judgment: dict[str, Any]) -> None:
+    parameters = schema(score={"type": "number"})["json_schema"]["schema"]
+    tools = [{"type": "function", "function": {"name": "grade", "parameters": parameters}}]
+    for choice in ({"type": "function", "function": {"name": "grade"}}, "auto", None):
+        answer = grade(client, tools=tools, tool_choice=choice)
+        (call,) = answer["choices"][0]["message"]["tool_calls"]
+        assert (call["function"]["name"], answer["choices"][0]["finish_reason"]) == ("grade", "tool_calls")
+        (found,) = json.loads(call["function"]["arguments"]).values()
+        assert found == pytest.approx((judgment["score"] - 1) / 2, abs=1e-6)
+
+
+def test_the_scale_that_the_instructions_name(client: httpx.Client, judgment: dict[str, Any]) -> None:
+    part = (judgment["score"] - 1) / 2
+    for words, low, high in (
+        ('JSON with "score": an integer between 0 and 10', 0, 10),
+        ("As JSON, on a scale from 1 to 5. A score of 1-5.", 1, 5),
+        ("As JSON. 3-4 sentences at most.", 0, 1),
+    ):
+        found = read(grade(client, system=words))["score"]
+        assert found == pytest.approx(low + (high - low) * part, abs=1e-5)
+
+
+def test_a_conversation_may_be_the_messages(client: httpx.Client, judgment: dict[str, Any]) -> None:
+    messages = [{"role": "user", "content": ROW["prompt"]}, {"role": "assistant", "content": ROW["response"]}]
+    answer = client.post("/v1/chat/completions", json={"model": "length", "messages": messages}).json()
+    assert answer["judgment"]["probabilities"] == judgment["probabilities"]
+
+
+@pytest.mark.parametrize("fields", [{}, {"response_format": {"type": "json_object"}}])
+def test_without_an_exchange_there_is_no_grade(client: httpx.Client, fields: dict[str, Any]) -> None:
+    rubric = "<Output>\nI am so sorry.\n</Output>\n<Rubric>\nIs it kind?\n</Rubric>"
+    answer = grade(client, rubric, logprobs=True, **fields)
+    (choice,) = answer["choices"]
+    assert (choice["message"]["content"], choice["logprobs"]) == (None, None)
+    assert choice["message"]["refusal"].startswith("unscored: a reply alone cannot be rated")
+    assert answer["judgment"]["label"] is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"stream": True}, "stream: one whole answer is given"),
+        ({"n": 2}, "n: one whole answer is given"),
+        ({"model": "gpt-4o"}, "this server has 'length'"),
+        ({"response_format": schema(steps={"type": "array"})}, "'steps' cannot be filled in"),
+        ({"response_format": schema(colour={"enum": ["red", "blue"]})}, "'colour' cannot be filled in"),
+        ({"response_format": schema()}, "no properties"),
+        ({"response_format": {"type": "json_schema"}}, "json_schema.schema: missing"),
+        ({"tools": [{"type": "function", "function": {"name": n}} for n in "ab"]}, "name in tool_choice"),
+        ({"messages": [{"role": "user", "content": "JSON, from 0 to 1 or from 1 to 5"}]}, "several scales"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role"),
+        ({"messages": []}, "messages"),
+    ],
+)
+def test_what_it_cannot_do_is_refused_by_name(
+    client: httpx.Client, fields: dict[str, Any], says: str
+) -> None:
+    asked = {"model": "length", "messages": [{"role": "user", "content": GIVEN}], **fields}
+    answer = client.post("/v1/chat/completions", json=asked)
+    assert answer.status_code in (400, 404)
+    assert says in answer.json()["error"]["message"]

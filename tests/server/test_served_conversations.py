@@ -1,0 +1,137 @@
+"""Whole conversations through the server: the rows of `score --unit conversation`, by unit and by model."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from click.testing import CliRunner
+from served import serving
+
+import cli
+from data.records import LABELS
+from judge.base import load_both_units
+
+HEARD = ["My dog died this morning.", "Eleven years.", "He was gentle."]
+KIND = [
+    "I'm so sorry. How long were you two together?",
+    "Eleven years is long. What was your dog like?",
+    "A gentle dog for all those years: that is a lot to lose.",
+]
+STUCK = ["That's nice! Do you like pizza?"] * 3
+SCORE = {"type": "score", "instructions": "How?", "levels": [{"label": label} for label in LABELS]}
+
+
+def messages(said: list[str]) -> list[dict[str, str]]:
+    pairs = zip(HEARD, said, strict=True)
+    return [
+        {"role": role, "content": text}
+        for pair in pairs
+        for role, text in zip(("user", "assistant"), pair, strict=True)
+    ]
+
+
+CHATS: list[dict[str, Any]] = [
+    {"id": "kind", "model": "a", "messages": messages(KIND)},
+    {"id": "stuck", "model": "b", "messages": messages(STUCK), "speaker": "scripted"},
+]
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[httpx.Client]:
+    judge, conversations = load_both_units("classifier")
+    with (
+        serving(judge, conversations=conversations) as url,
+        httpx.Client(base_url=url, timeout=60) as client,
+    ):
+        yield client
+
+
+def test_a_conversation_is_judged_as_score_judges_it(client: httpx.Client, tmp_path: Path) -> None:
+    chats = tmp_path / "chats.jsonl"
+    chats.write_text("".join(json.dumps(row) + "\n" for row in CHATS), encoding="utf-8")
+    words = ["score", str(chats), "--out", str(tmp_path / "run"), "--json"]
+    done = CliRunner().invoke(cli.main, words)
+    assert done.exit_code == 0, done.output
+    written = [json.loads(line) for line in (tmp_path / "run" / "judgments.jsonl").read_text().splitlines()]
+    told = client.post("/v1/score", json={"exchanges": CHATS, "unit": "conversation"}).json()
+    assert told["judge"]["name"] == "conversation"
+    assert [(row["id"], row["curve"], row["probabilities"]) for row in told["judgments"]] == [
+        (row["id"], row["curve"], row["probabilities"]) for row in written
+    ]
+    assert told["judgments"][1]["speaker"] == "scripted"
+    shares = client.post("/v1/shares", json={"judgments": told["judgments"], "unit": "conversation"}).json()
+    assert shares["models"] == json.loads(done.stdout)["models"]
+    assert shares["unit"] == "conversation"
+
+
+def test_without_a_unit_the_last_reply_is_judged(client: httpx.Client) -> None:
+    pairs = list(zip(HEARD, KIND, strict=True))
+    turns = [
+        {"speaker": who, "text": text}
+        for pair in pairs[:2]
+        for who, text in zip(("speaker", "listener"), pair, strict=True)
+    ]
+    row = {"id": "kind", "model": "a", "prompt": HEARD[2], "response": KIND[2], "dialogue": turns}
+    (ours,) = client.post("/v1/score", json={"exchanges": [row]}).json()["judgments"]
+    (same,) = client.post("/v1/score", json={"exchanges": CHATS[:1], "unit": "reply"}).json()["judgments"]
+    assert ours == same
+    assert "curve" not in ours
+    (whole,) = client.post("/v1/score", json={"exchanges": [row], "unit": "conversation"}).json()["judgments"]
+    assert len(whole["curve"]) == 3
+
+
+def test_other_wires_name_the_model_of_conversations(client: httpx.Client) -> None:
+    (row,) = client.post("/v1/score", json={"exchanges": CHATS[:1], "unit": "conversation"}).json()[
+        "judgments"
+    ]
+    asked = {"model": "conversation", "input": messages(KIND), "questions": [SCORE]}
+    (answer,) = client.post("/v1/decisions", json=asked).json()["answers"]
+    assert answer["score"] == pytest.approx(row["score"] - 1, abs=1e-6)
+    chat = {"model": "conversation", "messages": messages(KIND)}
+    assert client.post("/v1/chat/completions", json=chat).json()["judgment"]["score"] == row["score"]
+    models = client.get("/v1/models").json()["data"]
+    assert {model["id"]: model["unit"] for model in models} == {
+        "classifier": "reply",
+        "conversation": "conversation",
+    }
+    unknown = client.post("/v1/chat/completions", json={**chat, "model": "other"})
+    assert unknown.status_code == 404
+    assert "'classifier' and 'conversation'" in unknown.json()["error"]["message"]
+
+
+def test_an_explained_conversation_names_replies_and_counts(client: httpx.Client) -> None:
+    asked = {"exchanges": CHATS[1:], "unit": "conversation", "explain": True}
+    (row,) = client.post("/v1/score", json=asked).json()["judgments"]
+    assert [part["text"].partition(":")[0] for part in row["parts"]] == ["Reply 1", "Reply 2", "Reply 3"]
+    assert row["counted"]["questions asked again: more than usual"] < 0
+    assert not any("speaker" in text.partition(":")[2] for text in row["counted"])
+
+
+@pytest.mark.parametrize(
+    ("exchange", "unit", "says"),
+    [
+        ({"messages": messages(KIND)[:-1]}, "conversation", "the last message must be the assistant's reply"),
+        ({"messages": messages(KIND)[1:2]}, "conversation", "a reply alone cannot be rated"),
+        ({"messages": []}, "conversation", "exchanges.0.messages"),
+        ({"messages": messages(KIND)}, "talk", "unit"),
+        ({"prompt": "I won!"}, "conversation", "response"),
+    ],
+)
+def test_what_is_no_conversation_is_refused(
+    client: httpx.Client, exchange: dict[str, Any], unit: str, says: str
+) -> None:
+    answer = client.post("/v1/score", json={"exchanges": [exchange], "unit": unit})
+    assert answer.status_code == 400
+    assert says in answer.json()["error"]["message"]
+
+
+def test_a_server_of_conversations_refuses_single_replies() -> None:
+    judge, conversations = load_both_units("conversation:length")
+    with serving(judge, conversations=conversations) as url:
+        exchanges = {"exchanges": [{"prompt": "I won!", "response": "Lovely!"}]}
+        assert len(httpx.post(f"{url}/v1/score", json=exchanges).json()["judgments"][0]["curve"]) == 1
+        refused = httpx.post(f"{url}/v1/score", json={**exchanges, "unit": "reply"})
+        assert "judges conversations only" in refused.json()["error"]["message"]

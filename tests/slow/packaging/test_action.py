@@ -1,0 +1,132 @@
+"""The GitHub Action in somebody else's repository: its steps as the runner runs them, and what they leave."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+from repository import ROOT, SAMPLES
+
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+STEPS = ACTION["runs"]["steps"]
+# GitHub starts `shell: bash` so.
+BASH = ("bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c")
+CURT = "replies of today; $(touch run).jsonl"  # a name that a careless script would run
+
+
+@dataclass(frozen=True)
+class Runner:
+    """A checked-out repository with files of replies, and the folders a job has."""
+
+    repository: Path
+    temporary: Path
+    environment: Mapping[str, str]
+
+    def run(self, step: Mapping[str, Any], **inputs: str) -> subprocess.CompletedProcess[str]:
+        """One step, with the action's defaults for what is not given."""
+        given = {name: about.get("default", "") for name, about in ACTION["inputs"].items()} | inputs
+        variables = {
+            name: re.sub(r"\$\{\{ inputs\.([a-z]+) \}\}", lambda found: given[found[1]], value)
+            for name, value in step["env"].items()
+        }
+        return subprocess.run(
+            [*BASH, step["run"]],
+            cwd=self.repository,
+            env={**self.environment, **variables},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Runner:
+    folder = tmp_path_factory.mktemp("job")
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    action, repository, temporary = folder / "action", folder / "repository", folder / "temp"
+    for name in {package.partition(".")[0] for package in packages["packages"]}:
+        shutil.copytree(ROOT / name, action / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("cli.py", "pyproject.toml", "README.md", "LICENSE", "NOTICE.md", "constraints.txt"):
+        shutil.copy(ROOT / name, action)
+    repository.mkdir()
+    temporary.mkdir()
+    rows = (SAMPLES / "responses.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    for model, name in (("curt", CURT), ("warm", "warm.jsonl"), ("plain", "plain.jsonl")):
+        kept = (row for row in rows if json.loads(row)["model"] == f"demo-{model}")
+        (repository / name).write_text("".join(kept), encoding="utf-8")
+    environment = {
+        "GITHUB_ACTION_PATH": str(action),
+        "GITHUB_OUTPUT": str(folder / "output"),
+        "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
+        "RUNNER_TEMP": str(temporary),
+        "HOME": str(folder),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        # No network: the packages, also the one that builds ours, are those of these tests.
+        "PIP_NO_INDEX": "1",
+        "PIP_NO_BUILD_ISOLATION": "0",
+        "PYTHONPATH": sysconfig.get_path("purelib"),
+    }
+    runner = Runner(repository, temporary, environment)
+    done = runner.run(STEPS[0])
+    assert done.returncode == 0, done.stdout + done.stderr
+    return runner
+
+
+def test_no_step_puts_an_input_into_its_script_or_uses_another_action() -> None:
+    assert ACTION["runs"]["using"] == "composite"
+    for step in STEPS:
+        assert set(step) <= {"name", "id", "shell", "env", "run"} and step["shell"] == "bash"
+        assert "${{" not in step["run"]
+    # The packages of these tests are all there; a runner has only what is asked for, and verdicts need scipy.
+    assert "[calibrate${EXTRAS:+,$EXTRAS}]" in STEPS[0]["run"]
+    for output in ACTION["outputs"].values():
+        step, name = re.fullmatch(r"\$\{\{ steps\.(\w+)\.outputs\.(\w+) \}\}", output["value"]).groups()  # type: ignore
+        (run,) = (item["run"] for item in STEPS if item.get("id") == step)
+        assert f'echo "{name}=' in run
+
+
+@pytest.mark.parametrize(
+    ("files", "baseline", "strict", "code", "outcome"),
+    [
+        (CURT, "warm.jsonl", "false", 1, "regression"),
+        ("warm.jsonl", CURT, "false", 0, "pass"),
+        ("warm.jsonl\n\nplain.jsonl\n", "demo-plain", "false", 0, "inconclusive"),
+        ("warm.jsonl\nplain.jsonl", "demo-plain", "true", 3, "inconclusive"),
+    ],
+)
+def test_the_steps_say_in_the_summary_whether_replies_got_worse(
+    runner: Runner, files: str, baseline: str, strict: str, code: int, outcome: str
+) -> None:
+    summary, output = (Path(runner.environment[name]) for name in ("GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT"))
+    for path in (summary, output):
+        path.unlink(missing_ok=True)
+    # By the default judge, whose rated models lie closer together, even curt replies only lean.
+    done = runner.run(STEPS[1], files=files, baseline=baseline, strict=strict, judge="classifier-small")
+    assert done.returncode == code, done.stdout + done.stderr
+    told = dict(line.split("=", 1) for line in output.read_text(encoding="utf-8").splitlines())
+    assert told["outcome"] == outcome
+    suites = ElementTree.parse(told["junit"]).getroot()
+    (case,) = suites.iter("testcase")
+    shown = summary.read_text(encoding="utf-8").replace("\\", "")
+    assert "## Verdict" in shown and "| demo-warm |" in shown
+    assert [child.tag for child in case] == [
+        {"pass": "system-out", "regression": "failure", "inconclusive": "skipped"}[outcome]
+    ]
+    assert ("::warning" in done.stdout) == (outcome == "inconclusive" and strict == "false")
+    assert not (runner.repository / "run").exists()
+
+
+def test_a_file_that_is_not_there_fails_the_job_in_words(runner: Runner) -> None:
+    done = runner.run(STEPS[1], files="lost.jsonl", baseline="study:human")
+    assert done.returncode == 2 and "lost.jsonl" in done.stderr and "Traceback" not in done.stderr

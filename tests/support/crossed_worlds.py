@@ -1,0 +1,210 @@
+"""Raters who read two models' replies, with a known truth: how often the stop rule errs, what crossing saves.
+
+    PYTHONPATH=. python tests/support/crossed_worlds.py > docs/filling/stop-rule.json
+
+measures the table of docs/explanation/stopping.md anew, in about two minutes.
+"""
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from scipy.special import ndtri, stdtrit
+
+from calibration.comparison.stop_rule import MARGIN, half_widths, is_settled, spread_of
+from calibration.estimate import Floats
+
+HISTORIES: Final = 300
+LOOKS: Final = 40  # at most, in a world as large as plans are
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """A plan of two models and what its people are like; standard deviations are on a normal scale.
+
+    A rating has a noise of 1 beside: how severe a rater is, how hard a prompt, and how far each rater and
+    each prompt favours a model of its own. `uneven` raters are up to three times as fast as others. With
+    `strata`, prompts that suit the second model were drawn five times as often as the others.
+    """
+
+    raters: int
+    prompts: int
+    each: int  # prompts that a rater reads, both models' replies to each
+    gap: float = 0.0  # of the shares of Good
+    good: float = 0.55
+    severity: float = 0.7
+    difficulty: float = 0.5
+    taste: float = 0.3
+    fit: float = 0.3
+    uneven: bool = False
+    strata: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What became of a world's histories; `wrong` are settled the wrong way, `covered` hold the truth."""
+
+    wrong: float
+    covered: float
+    settled: float
+    ratings: float  # when it was settled, or all were rated
+    half_width: float
+
+
+def draw(world: World, histories: int, rng: np.random.Generator) -> tuple[Floats, Floats, Floats, Floats]:
+    """Values, when each is rated (inf if never), and weights; and every history's true difference.
+
+    Prompts are dealt in turns, so raters share them where there are fewer than all could read.
+    """
+    shape = (histories, world.raters, world.prompts, 2)
+    sds = np.array([world.severity, world.difficulty, world.taste, world.fit])
+    total = np.sqrt(1 + (sds**2).sum())
+    level = np.array([ndtri(world.good - world.gap / 2), ndtri(world.good + world.gap / 2)]) * total
+    stands = [(0, 1), (0, 2), (0, 1, 3), (0, 2, 3)]  # which axes an effect has
+    latent = level + rng.standard_normal(shape, dtype=np.float32)
+    weight = np.ones((histories, 1, world.prompts, 1))
+    for sd, axes in zip(sds, stands, strict=True):
+        effect = sd * rng.standard_normal([size if axis in axes else 1 for axis, size in enumerate(shape)])
+        if world.strata and axes == (0, 2, 3):
+            effect, weight = _drawn(effect, sd, rng)
+        latent += effect
+    reads = np.zeros((world.raters, world.prompts), dtype=bool)
+    for rater in range(world.raters):
+        reads[rater, (rater * world.each + np.arange(world.each)) % world.prompts] = True
+    order = rng.random(shape, dtype=np.float32)
+    order[:, ~reads] = np.inf
+    order = order.reshape(histories, world.raters, -1).argsort(axis=2).argsort(axis=2)
+    pace = rng.uniform(1, 3, (histories, world.raters, 1)) if world.uneven else 1.0
+    when = ((order + rng.random((histories, world.raters, 1))) / pace).reshape(shape)
+    when[:, ~reads] = np.inf
+    return (latent > 0).astype(np.float32), when, weight, np.full(histories, world.gap)
+
+
+def _drawn(effect: Floats, sd: float, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Prompts that suit the second model better, drawn five times as often as others, and 1 / chance."""
+    histories, _, prompts, _ = effect.shape
+    many = sd * rng.standard_normal((histories, 4 * prompts, 2))
+    is_large = many[..., 1] > many[..., 0]  # unweighted, the second model would look far better than it is
+    chance = np.where(is_large, 5.0, 1.0)
+    keys = rng.random(chance.shape) ** (1 / chance)
+    taken = np.argsort(-keys, axis=1)[:, :prompts]
+    rows = np.arange(histories)[:, None]
+    large = is_large[rows, taken]
+    # Chances by stratum, as a plan knows them: how many were drawn of those there were.
+    drawn, there = (
+        np.where(large, part.sum(axis=1, keepdims=True), (~part).sum(axis=1, keepdims=True))
+        for part in (large, is_large)
+    )
+    return many[rows, taken][:, None], (there / drawn)[:, None, :, None]
+
+
+def run(
+    world: World, histories: int, *, seed: int = 0, looks: int = LOOKS, margin: float = MARGIN
+) -> Outcome:
+    """Rate until it is settled or all is rated, with a look after every few ratings, or after each."""
+    rng = np.random.default_rng(seed)
+    value, when, weight, truth = draw(world, histories, rng)
+    ends = np.sort(np.where(np.isfinite(when), when, np.inf).reshape(histories, -1), axis=1)
+    total = 2 * world.each * world.raters
+    counts = np.unique(np.linspace(4, total, min(looks, total - 3)).astype(int))
+    found, half, at = np.zeros(histories), np.full(histories, np.nan), np.full(histories, float(total))
+    wrong, is_open = np.zeros(histories, dtype=bool), np.ones(histories, dtype=bool)
+    for count in counts:
+        live = np.flatnonzero(is_open)
+        if not len(live):
+            break
+        seen = when[live] <= ends[live, count - 1][:, None, None, None]
+        spread = spread_of(value[live], seen, weight[live])
+        found[live], half[live] = spread.value, half_widths(spread)
+        better, same = is_settled(found[live], half[live], margin)
+        true = truth[live]
+        wrong[live] = (better & (found[live] * true <= 0)) | (same & (np.abs(true) >= margin))
+        is_open[live] = ~(better | same)
+        at[live[better | same]] = count
+    return Outcome(
+        wrong=float(wrong.mean()),
+        covered=float((np.abs(found - truth) <= half).mean()),
+        settled=float((~is_open).mean()),
+        ratings=float(at.mean()),
+        half_width=float(np.median(half)),
+    )
+
+
+def saved(world: World, histories: int, *, seed: int = 0) -> float:
+    """The part of separate raters' ratings that raters of both models need for intervals as short.
+
+    All give as many ratings each. Separate raters read one model's replies, as in the crowd study; their
+    interval is Welch's over raters' shares. Both intervals are looked at once.
+    """
+    rng = np.random.default_rng(seed)
+    world = replace(world, prompts=world.raters * world.each * 2)
+    value = draw(replace(world, each=2 * world.each), histories, rng)[0]
+    each, raters = world.each, world.raters
+    # Rater by rater: the prompts that are its own.
+    own = value.reshape(histories, raters, raters, 2 * each, 2)[:, np.arange(raters), np.arange(raters)]
+    gaps = own[:, :, :each, 1].mean(axis=2) - own[:, :, :each, 0].mean(axis=2)
+    shares = [
+        own[:, part, :, model].mean(axis=2)
+        for model, part in enumerate((slice(0, None, 2), slice(1, None, 2)))
+    ]
+    separate = np.sqrt(sum(part.var(axis=1, ddof=1) / part.shape[1] for part in shares))
+    wanted = float((stdtrit(raters - 2, 0.975) * separate).mean())
+    for few in range(3, raters + 1):
+        crossed = np.sqrt(gaps[:, :few].var(axis=1, ddof=1) / few)
+        if float((stdtrit(few - 1, 0.975) * crossed).mean()) <= wanted:
+            return few / raters
+    return 1.0
+
+
+def design_effect(world: World, *, seed: int = 0) -> float:
+    """How many times the variance of a model's Good share is what independent ratings would have.
+
+    It is of ten ratings a rater, as the crowd study has them.
+    """
+    study = replace(world, raters=400, prompts=4000, each=10)
+    value, when, *_ = draw(study, 1, np.random.default_rng(seed))
+    good = value[0, :, :, 0][np.isfinite(when[0, :, :, 0])].reshape(study.raters, study.each)
+    share = float(good.mean())
+    return float(good.mean(axis=1).var(ddof=1)) * study.each / (share * (1 - share))
+
+
+WORLDS: Final[Mapping[str, World]] = {
+    "4 raters, 20 prompts shared": World(raters=4, prompts=20, each=20),
+    "4 raters, 100 prompts": World(raters=4, prompts=100, each=25),
+    "6 raters, 60 prompts shared": World(raters=6, prompts=60, each=60),
+    "8 raters, 160 prompts": World(raters=8, prompts=160, each=20),
+    "8 raters, 40 prompts shared": World(raters=8, prompts=40, each=40),
+    "12 raters, 20 prompts shared": World(raters=12, prompts=20, each=20),
+    "12 raters, 200 prompts": World(raters=12, prompts=200, each=25),
+}
+PEOPLE: Final[Mapping[str, dict[str, Any]]] = {
+    "of one mind": {"taste": 0.0},
+    "as most": {},
+    "strong preferences": {"taste": 0.6},
+    "uneven pace": {"uneven": True},
+    "drawn by chances": {"strata": True, "fit": 0.6},
+}
+
+
+def main() -> None:
+    """Print every world's outcome as JSON."""
+    rows = []
+    for gap, margin in ((0.0, MARGIN), (0.2, 0.2)):
+        for plan, world in WORLDS.items():
+            for people, how in PEOPLE.items():
+                found = run(replace(world, gap=gap, **how), HISTORIES, seed=len(rows), margin=margin)
+                rows.append({"plan": plan, "people": people, "gap": gap, "margin": margin, **asdict(found)})
+                print(plan, people, gap, found, file=sys.stderr, flush=True)
+    savings = []
+    for severity in (0.0, 0.2, 0.35, 0.5, 0.7):
+        world = World(raters=24, prompts=1, each=25, severity=severity)
+        savings.append({"design_effect": design_effect(world), "part": saved(world, 200)})
+    json.dump({"histories": HISTORIES, "rows": rows, "saved": savings}, sys.stdout, indent=1)
+    print()
+
+
+if __name__ == "__main__":
+    main()

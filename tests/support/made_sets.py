@@ -1,0 +1,118 @@
+"""Rated sets that are made: in their published shapes with a planted signal, and ones that share texts."""
+
+import csv
+import json
+import random
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from data.importers.conversations import IEVAL_BOTS
+from data.importers.epitome import EPITOME_DIMENSIONS
+from data.importers.rated_sets import RatedItem
+from data.records import Exchange, Turn
+from judge.classifier.examples import Corpus, Example
+
+WARM, COLD = "hug", "whatever"  # a reply with the one is Good, with the other Bad, with neither Okay
+WORKERS, POSTS = 12, 60  # each worker of iEval rates four talks of two replies
+LEVELS = (0, 0, 1, 2)  # of iEval's four bots
+SETS = ("epitome", "judging-empathy/epitome", "ieval", "esconv", "esconv-turns", "dstc9", "study", "text")
+
+
+def speak(level: int, chance: random.Random) -> str:
+    """Five words of which two tell the level: 0 Bad, 1 Okay, 2 Good."""
+    words = [f"word{chance.randrange(20)}" for _ in range(5)]
+    words[1::2] = [(COLD, "problem", WARM)[level]] * 2
+    return " ".join(words)
+
+
+def write_sets(folder: Path) -> Path:
+    """EPITOME and iEval in little, in folders of their own; odd workers of iEval rate two points lower."""
+    chance = random.Random(1)
+    posts = [(f"s{n}", f"r{n}", f"word{n % 40} rain", speak(n % 3, chance), n % 3, "") for n in range(POSTS)]
+    (folder / "epitome").mkdir(parents=True)
+    for name in EPITOME_DIMENSIONS:
+        with (folder / "epitome" / f"{name}-reddit.csv").open("w", encoding="utf-8", newline="") as out:
+            table = csv.writer(out)
+            table.writerow(["sp_id", "rp_id", "seeker_post", "response_post", "level", "rationales"])
+            table.writerows(posts)
+    (folder / "ieval").mkdir()
+    workers = [
+        {
+            "TEQ_agg": 40,
+            "positive": {
+                "prompt": f"word{number} rain",
+                "emotion": "joyful",
+                "conv_id": f"c{number}",
+                **{bot: _talk(LEVELS[place], number, chance) for place, bot in enumerate(IEVAL_BOTS)},
+            },
+            "negative": None,
+        }
+        for number in range(WORKERS)
+    ]
+    (folder / "ieval" / "ieval_data.json").write_text(json.dumps(workers), encoding="utf-8")
+    return folder
+
+
+def _talk(level: int, number: int, chance: random.Random) -> dict[str, object]:
+    said = (f"word{number} rain", speak(level, chance), "word3 not", speak(level, chance))
+    mark = 3 + level - 2 * (number % 2)
+    return {"chat_log": "\n".join(f"- {text}" for text in said), "EU": mark, "ER": mark, "Rating": level + 1}
+
+
+def words_of(exchanges: Iterable[Exchange]) -> set[str]:
+    """Every word that a judge may read."""
+    return {
+        word
+        for e in exchanges
+        for text in (e.prompt, e.response, e.situation or "", *(turn.text for turn in e.dialogue))
+        for word in text.split()
+    }
+
+
+def make_sharing_corpus() -> Corpus:
+    """Texts whose words tell whose they are; of every two sources, some text or conversation is shared.
+
+    Each has also texts of its own, and all have a greeting, which is too short to tell one from another.
+    """
+
+    def text(name: str, number: int, part: str) -> str:
+        return " ".join(f"{name}.{number}.{part}.{word}" for word in range(9))
+
+    def talk(name: str, number: int, **changes: object) -> Exchange:
+        exchange = Exchange(
+            id=f"{name}/{number}",
+            prompt=text(name, number, "prompt"),
+            response=f"{text(name, number, 'one')}. {text(name, number, 'two')}.",
+            situation=text(name, number, "situation"),
+            dialogue=(Turn(speaker="speaker", text="Hi."), Turn(speaker="listener", text="Hello.")),
+            model=("ada", "bea/2", "cyd")[number % 3],
+        )
+        return replace(exchange, **changes)
+
+    talks = {name: [talk(name, number) for number in range(12)] for name in SETS}
+    for place, name in enumerate(SETS):  # in whatever field it stands, a text is a text
+        for other in SETS[:place]:
+            number, borrowed = SETS.index(other), talks[other][place].response
+            earlier = Turn(speaker="listener", text=borrowed)
+            talks[name][number] = (
+                talk(name, number, situation=borrowed),
+                talk(name, number, response=borrowed),
+                talk(name, number, dialogue=(Turn(speaker="speaker", text="Hi."), earlier)),
+            )[number % 3]
+    items = [
+        RatedItem(name, (exchange,), float(number % 5), None, "bot", f"{number}")
+        for name in SETS[:-2]
+        for number, exchange in enumerate(talks[name])
+    ]
+    examples = [
+        Example(
+            exchange=exchange,
+            target=tuple(float(number % 3 == level) for level in range(3)),
+            rater=f"rater-{number}",
+            batch=f"batch-{number % 6}",
+            group=f"group-{number}",
+        )
+        for number, exchange in enumerate(talks["study"])
+    ]
+    return Corpus(examples=examples, items=items, texts=talks["text"])

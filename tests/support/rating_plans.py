@@ -1,0 +1,61 @@
+"""Rating plans of made-up replies, and the models' names that no rater may meet."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+
+import httpx
+
+from data.records import Exchange, Turn
+from rating.plan import Plan, draw_plan, write_plan
+from rating.rating_server import make_rating_app
+from server.guard import own_hosts
+from server.process import make_server, open_socket, url_of
+
+NAMES = ("quorvex-large", "blimtar-7b", "zendolo-mini")
+
+
+def made_replies(prompts: int = 40, models: tuple[str, ...] = NAMES) -> list[Exchange]:
+    """Every model's reply to every prompt; a speaker of the earlier turns bears the model's name."""
+    return [
+        Exchange(
+            id=f"{model}/{number}",
+            model=model,
+            prompt=f"I lost my key number {number}.",
+            response=f"Oh no, key {number}! Where did you have it last? ({place})",
+            situation=f"Somebody stands before door {number}." if number % 2 else None,
+            dialogue=(Turn(speaker="user", text="Hello."), Turn(speaker=model, text="Hello, you."))
+            if number % 3 == 0
+            else (),
+        )
+        for number in range(prompts)
+        for place, model in enumerate(models)
+    ]
+
+
+def make_plan(
+    folder: Path, *, people: int = 3, each: int = 12, prompts: int = 40, models: tuple[str, ...] = NAMES
+) -> Plan:
+    """Draw a plan into a folder."""
+    drawn = draw_plan(made_replies(prompts, models), people=people, each=each, seed=1)
+    write_plan(drawn, folder)
+    return drawn.plan
+
+
+@contextmanager
+def serving_plan(folder: Path) -> Iterator[httpx.Client]:
+    """A client of a server of this plan, which is there as long as the `with` block."""
+    ready = Event()
+    with open_socket("127.0.0.1", 0) as listening:
+        server = make_server(make_rating_app(folder, hosts=own_hosts("127.0.0.1"), on_ready=ready.set))
+        thread = Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread.start()
+        assert ready.wait(120)
+        try:
+            with httpx.Client(base_url=url_of(listening), timeout=120) as client:
+                yield client
+        finally:
+            server.should_exit = True
+            thread.join(120)
+            assert not thread.is_alive()
