@@ -1,6 +1,7 @@
 """The engine: takes exchanges past a judge on several threads, and keeps each judgment as it comes."""
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from threading import Event, Lock
@@ -154,6 +155,13 @@ def in_threads(
                 on_failure()
     # Those that failed first: others may have failed only because they were stopped then.
     return sum(worker.result() for worker in (failed or workers))
+
+
+def count_cores() -> int:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def call_optional(asked: Asked, name: str) -> None:

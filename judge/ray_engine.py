@@ -136,6 +136,7 @@ SLICE: Final = 1000  # exchanges at most, judged between two checkpoints of a wo
 PAID_SLICE: Final = 64  # likewise where each costs money: less is paid twice when a worker dies
 SLICES_EACH: Final = 16  # for every worker at least, so that all of them end at about the same time
 STORE_BYTES: Final = 256 << 20  # of shared memory, where Ray would take a third of the machine
+INIT_DEATHS: Final = 16  # of workers, one after the other, before a cluster is given up
 ROOT: Final = Path(__file__).parent.parent
 QUIET: Final = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -289,6 +290,8 @@ def start_ray(workers: int) -> Iterator[None]:
 
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = context.print_on_execution_start = False
+    # At its start a worker does nothing that could fail: one that dies then is replaced, whatever befell it.
+    context.max_consecutive_actor_init_deaths = INIT_DEATHS
     if ray.is_initialized():
         yield
         return

@@ -19,7 +19,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as version_of_package
 from importlib.util import find_spec
-from itertools import islice
+from itertools import chain, islice
 from multiprocessing.connection import Connection
 from operator import attrgetter
 from queue import SimpleQueue
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from data.errors import UserError
 from data.records import Exchange, Judgment
-from judge.engine import OnJudgment, Store, in_threads, still_to_judge
+from judge.engine import OnJudgment, Store, count_cores, in_threads, still_to_judge
 
 if TYPE_CHECKING:
     import numpy as np
@@ -230,7 +230,7 @@ def score_on_card(
         kept.keep(first, lines)
         return len(lines)
     engine, about = judge.engine, (str(judge.folder), judge.engine.has_style, on_judgment)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = count_cores()
     idle: SimpleQueue[_Child] = SimpleQueue()
     # While some wait for the card others prepare: more of them than there are cores.
     workers = [_Child("prepare_for_card", about) for _ in range(cores + cores // 2)]
@@ -248,14 +248,10 @@ def score_on_card(
         finally:
             idle.put(worker)
 
-    def coming() -> Iterator[tuple[int, list[tuple[int, Exchange]]]]:
-        yield from (first, second)
-        yield from chunks
-
     interval = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH)  # else the card waits while a thread reads on for as long as Python lets it
     try:
-        in_threads(len(workers), coming(), ask, kept.keep)
+        in_threads(len(workers), chain((first, second), chunks), ask, kept.keep)
         kept.counting.send(None)
         if hasattr(run, "counted"):
             run.counted = kept.counting.receive()

@@ -29,6 +29,7 @@ from judge.classifier.preprocessing import (
     style_features,
     write_context,
 )
+from judge.engine import count_cores
 from judge.guards import why_unreadable
 from judge.llm.fencing import suspect
 
@@ -39,8 +40,8 @@ TEXT_VERSION = 4  # part of the version: raise when normalising, tokenising or w
 LONG = f"longer than {RESPONSE_TOKENS} tokens: only its start was read"
 MODEL, TOKENIZER, CARD = "model.onnx", "tokenizer.json", "card.json"
 NETWORK = "network-{}.safetensors"
-# The crowd study's replies: what a judge learned from whose card does not tell.
 WAITING = 64  # threads on a graphics card: what waits together is read together
+# The crowd study's replies: what a judge learned from whose card does not tell.
 STUDY = Coverage(replies=8000, words=(19, 62, 84), long=77, late=0, situation=1.0, markdown=0.0)
 
 
@@ -67,7 +68,7 @@ class ClassifierJudge:
         # An encoder's file holds all of it; a decoder's weights lie beside the graph.
         is_decoder = any(name.endswith((".bin", ".safetensors")) for name in self.card["files"])
         self.device = choose_device(device, self.name, is_decoder=is_decoder)
-        self.concurrency = _count_cores()
+        self.concurrency = count_cores()
         if self.device == CUDA:
             self.version = version_on_card(self.version)
             self.concurrency = WAITING
@@ -318,9 +319,3 @@ def check_files(folder: Path, stated: dict[str, str]) -> str:
             raise UserError(f"{folder / name}: damaged or changed (not the file on its card); install again")
         digest.update(actual.encode())
     return digest.hexdigest()
-
-
-def _count_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))  # those this process may use
-    return os.cpu_count() or 1

@@ -246,7 +246,7 @@ OnSplit = Callable[[str, int, int], None]  # the split's name, its number, how m
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class Training:
     """One training, and what it is then asked about: the folder of each protocol with the part held out."""
 
     name: str
@@ -254,16 +254,17 @@ class Turn:
     asked: Mapping[Path, AnySplit]
 
 
-def plan_turns(corpus: Corpus, protocols: Sequence[str], folder: Path) -> list[Turn]:
+def plan_trainings(corpus: Corpus, protocols: Sequence[str], folder: Path) -> list[Training]:
     """All trainings of a protocol. Those of several are shared: each leaves a part of every one out.
 
-    So a dozen trainings do the work of two, and every figure is of a judge that knew less, never more.
+    So two protocols need the trainings of the longer one alone. What is asked has then learnt from less than
+    it might, never from more.
     """
     parts: dict[str, list[AnySplit]] = {
         name: [*(split_sets_apart(corpus) if name == SETS_APART else PROTOCOLS[name](corpus.examples))]
         for name in sorted(protocols, key=(SETS_APART, *PROTOCOLS).index)
     }
-    turns = []
+    trainings = []
     for number in range(max(map(len, parts.values()))):
         asked = {
             trial_folder(folder, name, protocols): splits[number]
@@ -277,8 +278,8 @@ def plan_turns(corpus: Corpus, protocols: Sequence[str], folder: Path) -> list[T
                 continue
             kept = set(map(id, train.examples))
             train = _beside(replace(split, train=[e for e in split.train if id(e) in kept]), train)
-        turns.append(Turn(" and ".join(split.name for split in asked.values()), train, asked))
-    return turns
+        trainings.append(Training(" and ".join(split.name for split in asked.values()), train, asked))
+    return trainings
 
 
 def trial_folder(folder: Path, protocol: str, protocols: Sequence[str]) -> Path:
@@ -302,38 +303,38 @@ def run_trial(
     """
     from judge.classifier.training import train_judge
 
-    turns = plan_turns(corpus, protocols, folder)
+    trainings = plan_trainings(corpus, protocols, folder)
     depths = [Path(*[TEACHER] * depth) for depth in range(len(lineage(recipe)))]
     for protocol in protocols:
         for depth, tried in zip(depths, lineage(recipe), strict=True):
             place = trial_folder(folder, protocol, protocols) / depth
             _check_plan(place, {"protocol": protocol, **plan_training(corpus, tried)})
-    with closing(_take_turns(turns, folder)) as taken:
-        for number, turn in taken:
-            names = {place: _file_name(split.name) for place, split in turn.asked.items()}
+    with closing(_take_each(trainings, folder)) as taken:
+        for number, training in taken:
+            names = {place: _file_name(split.name) for place, split in training.asked.items()}
             if all((place / depth / name).exists() for place, name in names.items() for depth in depths):
                 continue
-            on_split(turn.name, number, len(turns))
-            judges = train_judge(turn.train, recipe, device=device, progress=on_step)
-            for place, split in turn.asked.items():
+            on_split(training.name, number, len(trainings))
+            judges = train_judge(training.train, recipe, device=device, progress=on_step)
+            for place, split in training.asked.items():
                 for depth, trained in zip(depths, judges, strict=True):
                     rows = _predict(split, trained)
                     with replacing(place / depth / names[place]) as partial:
                         partial.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
-def _take_turns(turns: Sequence[Turn], folder: Path) -> Generator[tuple[int, Turn]]:
-    """Every turn while this process alone is at it: one command given several times shares the work."""
+def _take_each(trainings: Sequence[Training], folder: Path) -> Generator[tuple[int, Training]]:
+    """Every training while this process alone is at it: one command given several times shares the work."""
     later = []
-    for number, turn in enumerate(turns):
+    for number, training in enumerate(trainings):
         try:
-            with locked(folder / "locks" / _file_name(turn.name), busy="another process is at it"):
-                yield number, turn
+            with locked(folder / "locks" / _file_name(training.name), busy="another process is at it"):
+                yield number, training
         except OperationalError:
-            later.append((number, turn))
-    for number, turn in later:  # wait for whoever has it; what was left undone is done then
-        with locked(folder / "locks" / _file_name(turn.name)):
-            yield number, turn
+            later.append((number, training))
+    for number, training in later:  # wait for whoever has it; what was left undone is done then
+        with locked(folder / "locks" / _file_name(training.name)):
+            yield number, training
 
 
 FEW_ITEMS, FEW_REPLIES = 600, 2  # of a set, and of a conversation, that a judge is asked about as it is

@@ -1,7 +1,8 @@
 """The judge of whole conversations: the judge of replies along it, and what only the whole shows."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import exp
@@ -15,6 +16,7 @@ from data.records import LABELS, Exchange, Judgment, digest_json, judgment_of, s
 from data.rubric import read_rubric
 from judge.base import WEIGHTS, Judge, load_judge, unit_of
 from judge.conversations.conversation_features import IN_WORDS, SPEAKER, START, conversation_features
+from judge.engine import call_optional
 from judge.explanation import Explanation, Part
 
 CARD: Final = "card.json"
@@ -181,35 +183,35 @@ class ConversationJudge:
 
     def stop(self) -> None:
         """End the waiting of the judge of replies, where it waits for a server."""
-        _call(self.replies, "stop")
+        call_optional(self.replies, "stop")
 
     def close(self) -> None:
         """Let go of its connections."""
-        _call(self.replies, "close")
-
-
-def _call(judge: Judge, name: str) -> None:
-    method = getattr(judge, name, None)
-    if method is not None:
-        method()
+        call_optional(self.replies, "close")
 
 
 def read_card(folder: Path) -> dict[str, Any]:
     """What was fitted on rated conversations, and how well it did; refused where it was changed."""
-    path = folder / CARD
-    try:
-        card: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        stated = card.pop("digest")
-        if stated != digest_json(card):
-            raise UserError(f"{path}: changed since it was made (its digest does not fit); install again")
+    with sealed_card(folder, "fitted judge of conversations") as card:
         for table in card["weights"].values():
             read_weights(table)
         _ = card["replies"]["judge"], card["replies"]["version"], card["caveat"]
+    return card
+
+
+@contextmanager
+def sealed_card(folder: Path, what: str) -> Iterator[dict[str, Any]]:
+    """The card in a folder; refused where it is missing, was changed, or lacks what is looked for in it."""
+    path = folder / CARD
+    try:
+        card = json.loads(path.read_text(encoding="utf-8"))
+        if card["digest"] != digest_json({name: value for name, value in card.items() if name != "digest"}):
+            raise UserError(f"{path}: changed since it was made (its digest does not fit); install again")
+        yield card
     except FileNotFoundError as error:
-        raise UserError(f"{folder}: no fitted judge of conversations here ({CARD} is missing)") from error
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UserError(f"{folder}: no {what} here ({CARD} is missing)") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{path}: cannot be read: {error!r}; install or fit again") from error
-    return {**card, "digest": stated}
 
 
 def read_weights(table: Mapping[str, Any]) -> Weights:

@@ -1,6 +1,5 @@
 """A part of empathy judged by counts of the reply's words: no network, no key, and refused below a floor."""
 
-import json
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,7 +9,7 @@ from data.rubric import in_words, read_rubric
 from data.text import show
 from judge.base import WEIGHTS
 from judge.conversations.conversation_features import conversation_features
-from judge.conversations.conversation_judge import CARD, read_weights
+from judge.conversations.conversation_judge import read_weights, sealed_card
 from judge.guards import why_unreadable
 
 NAME: Final = "part"
@@ -61,14 +60,5 @@ def say_figures(head: dict[str, Any]) -> str:
 
 def read_heads(folder: Path) -> dict[str, dict[str, Any]]:
     """The heads of a card by their dimension; refused where the card was changed."""
-    path = folder / CARD
-    try:
-        card: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        stated = card.pop("digest")
-        if stated != digest_json(card):
-            raise UserError(f"{path}: changed since it was made (its digest does not fit); install again")
+    with sealed_card(folder, "heads for parts of empathy") as card:
         return dict(card["heads"])
-    except FileNotFoundError as error:
-        raise UserError(f"{folder}: no heads for parts of empathy here ({CARD} is missing)") from error
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UserError(f"{path}: cannot be read: {error!r}; install or fit again") from error
