@@ -13,10 +13,10 @@ from bench_figures import Figure, say, score_rate, write_samples
 LEAST = 1.3
 # The kernels that ONNX Runtime makes of the file, by what they are for; the rest are sums and shapes.
 PARTS = {
-    "8-bit maps": {"DynamicQuantizeMatMul", "MatMulIntegerToFloat", "MatMulInteger", "DynamicQuantizeLinear"},
-    "attention": {"Softmax", "FusedMatMul", "MatMul", "Transpose", "Where", "IsNaN"},
-    "activation": {"Gelu"},
-    "norms": {"LayerNormalization", "SkipLayerNormalization"},
+    "8-bit maps": {"MatMulNBits"},
+    "attention": {"Attention", "RotaryEmbedding"},
+    "activation": {"QuickGelu"},
+    "norms": {"RMSNormalization"},
 }
 
 

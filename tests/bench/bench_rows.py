@@ -11,7 +11,8 @@ from rows import write_many
 REPEATS = {1_000: 3, 10_000: 3, 100_000: 2, 1_000_000: 1}
 QUICK = {100: 1, 1_000: 1, 2_000: 1}
 MOST_MIB = 1536  # of the largest run
-MOST_RATIO = 1.5  # of the cost of a row, from one size to the next; both without what starting costs
+MOST_RATIO = 1.1  # of the cost of a row, from one size to the next; both without what starting costs
+MOST_GROWTH = 1.5  # of the peak, for a hundred times as many rows
 
 
 def measure(scratch: Path, *, quick: bool) -> Iterator[Figure]:
@@ -43,6 +44,13 @@ def measure(scratch: Path, *, quick: bool) -> Iterator[Figure]:
         most=MOST_MIB,
         about=f"of {large:,} rows; {costs[below].mib:,.0f} MiB of {below:,}",
         measured={f"mib_{count}": round(cost.mib, 1) for count, cost in costs.items()},
+    )
+    yield Figure(
+        name="growth of memory",
+        value=costs[large].mib / costs[sizes[-3]].mib,
+        unit=" x",
+        most=MOST_GROWTH,
+        about=f"peak of {large:,} rows over that of {sizes[-3]:,}",
     )
 
 
