@@ -2,11 +2,12 @@
 
 import json
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import psutil
 import pytest
@@ -110,6 +111,30 @@ def test_a_worker_killed_midway_changes_nothing(tmp_path: Path) -> None:
     killing = Killing(500)
     assert score(path, tmp_path / "many", workers=2, on_progress=killing).asked == 6000
     assert killing.killed
+    assert_same(tmp_path / "one", tmp_path / "many")
+
+
+@pytest.mark.usefixtures("ray")
+def test_a_worker_whose_start_fails_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class FailsAtItsStart:  # in here: it travels to processes that cannot import the tests
+        def __init__(self, **about: Any) -> None:
+            from judge.ray_engine import Worker
+
+            mark = Path(about["folder"]) / "failed"
+            if not mark.exists():
+                mark.touch()
+                raise MemoryError  # a killed process Ray would start again by itself
+            self.worker = Worker(**about)
+
+        def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[Any]]:
+            return self.worker(batch)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(engine, "Worker", FailsAtItsStart)
+    path = write_many(tmp_path / "rows.jsonl", 2000)
+    score(path, tmp_path / "many", workers=2)
+    assert (tmp_path / "failed").exists()
+    score(path, tmp_path / "one")
     assert_same(tmp_path / "one", tmp_path / "many")
 
 
