@@ -7,15 +7,17 @@ the one draw that takes every row once, so a statistic and its interval can neve
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.cluster import t_quantile
+from calibration.cluster import joint_freedom, t_quantile
 from calibration.estimate import CONFIDENCE, Estimate, Floats, Integers, Interval
 
 Draws = NDArray[np.uint16]  # how often each draw (row) takes each cluster (column)
 Statistic = Callable[[Floats], Floats]  # counts (draws, rows) -> the statistic in each draw, (draws,)
+Scale = Literal["own", "z", "logit"]  # where an interval is even: the statistic's own, Fisher's z, log odds
 FEW_CLUSTERS = 100
 NEARLY_ONE = 1 - 1e-9  # the most that Fisher's z is taken of
 CELLS_AT_ONCE = 1 << 20  # bounds the memory of a step to some 10 MB, however many clusters there are
@@ -101,29 +103,40 @@ def leaves_one_out(drawn: Draws) -> bool:
     return len(drawn) > 0 and int(drawn[0].sum()) == drawn.shape[1] - 1
 
 
-def jackknife_interval(value: float, left_out: Floats, *, is_coefficient: bool = False) -> Interval | None:
+def jackknife_interval(
+    value: float, left_out: Floats, *, scale: Scale = "own", unseen: float = 0.0
+) -> Interval | None:
     """Student's interval from a statistic's values without each cluster in turn (Efron and Stein 1981).
 
     Clusters that do not move it say nothing about it, and one that does is no sample. None where it hangs on
-    one cluster: without it, it is undefined. A coefficient of agreement gets its interval on Fisher's z: near
-    1 it is skewed, and an even interval of few raters holds it too seldom.
+    one cluster: without it, it is undefined. `unseen` is variance that no cluster can show.
+
+    Near the ends of its scale a statistic of few raters is skewed, and an even interval holds it too seldom:
+    a coefficient of agreement gets its interval on Fisher's z, a part of hits on the logit.
 
     >>> ends = jackknife_interval(3.0, np.array([4.0, 3.5, 1.5]))  # the mean of 1, 2 and 6
     >>> round(ends.low, 2), round(ends.high, 2)
     (-3.57, 9.57)
     """
     moved = left_out[np.isnan(left_out) | (np.abs(left_out - value) > 1e-12)]
-    if len(left_out) > 1 and not len(moved):
+    if len(left_out) > 1 and not len(moved) and not unseen:
         return Interval(value, value)
     if len(moved) < 2 or not np.isfinite(moved).all():
         return None
-    on_z = is_coefficient and min(value, *moved) > -1
+    on_z = scale == "z" and min(value, *moved) > -1
     if on_z:
         value, moved = float(np.arctanh(min(value, NEARLY_ONE))), np.arctanh(np.minimum(moved, NEARLY_ONE))
-    error = np.sqrt((len(moved) - 1) * moved.var())
-    wide = float(t_quantile(len(moved) - 1) * error)
-    ends = np.array([value - wide, value + wide])
-    low, high = np.tanh(ends) if on_z else ends
+    shown, freedom = np.array([(len(moved) - 1) * moved.var()]), np.array([len(moved) - 1.0])
+    if unseen:  # it is not estimated from the clusters, and takes none of their degrees of freedom
+        freedom = joint_freedom(shown + unseen, (shown, freedom), (np.array([unseen]), np.array([np.inf])))
+    (wide,) = t_quantile(freedom) * np.sqrt(shown + unseen)
+    if scale == "logit" and 0 < value < 1:
+        # By the delta method: a value of 0 or 1 without one cluster has no logit, but moves no further.
+        away, odds = wide / (value * (1 - value)), np.log(value / (1 - value))
+        low, high = (1 + np.tanh(np.array([odds - away, odds + away]) / 2)) / 2
+    else:
+        ends = np.array([value - wide, value + wide])
+        low, high = np.tanh(ends) if on_z else ends
     return Interval(float(low), float(high))
 
 
@@ -139,14 +152,14 @@ class Sampled:
         return Sampled(self.value - other.value, self.draws - other.draws, self.is_left_out)
 
     def estimate(
-        self, *, low: float = -np.inf, high: float = np.inf, is_coefficient: bool = False
+        self, *, low: float = -np.inf, high: float = np.inf, scale: Scale = "own", unseen: float = 0.0
     ) -> Estimate:
         """The value with its interval, kept on the scale; none for a value that is itself undefined."""
         if not np.isfinite(self.value):
             return Estimate(self.value, None)
         if not self.is_left_out:
             return Estimate(self.value, percentile_interval(self.draws))
-        ends = jackknife_interval(self.value, self.draws, is_coefficient=is_coefficient)
+        ends = jackknife_interval(self.value, self.draws, scale=scale, unseen=unseen)
         return Estimate(self.value, ends and Interval(max(low, ends.low), min(high, ends.high)))
 
 

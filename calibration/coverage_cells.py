@@ -27,7 +27,7 @@ JUDGE_CUTS: Final = np.array([2.15, 2.55])  # of its scores
 QUALITY, SEVERITY, BLUR, KINDNESS, STRAY = 0.7, 0.5, 0.4, 0.4, 0.15
 REPLIES: Final = 300
 LEAST: Final = 0.93  # of the times a 95 % interval holds
-AGREEMENT: Final = ("exact", "ac2")
+AGREEMENT: Final = ("exact", "balanced_accuracy", "macro_f1", "ac2")
 MANY: Final = 100_000  # ratings that tell what agreement and bias are in truth
 
 
@@ -190,10 +190,10 @@ QUICK: Final[dict[str, Draw]] = {
     **{f"{count} raters": by_ratings(Design(raters=count)) for count in FEW},
     "8 raters, one with half": by_ratings(Design(half=True)),
     "87 % Good, 8 raters, 48 ratings": by_ratings(Design(ratings=48, level=1.25)),
+    **{f"{count} raters, judge beside people": beside_people(Design(raters=count)) for count in FEW},
 }
 WORLDS: Final[dict[str, Draw]] = {
     **QUICK,
-    **{f"{count} raters, judge beside people": beside_people(Design(raters=count)) for count in FEW},
     "8 raters of all 12 models": by_line(Design(shared=True)),
     "4 raters of all 12 models": by_line(Design(raters=4, shared=True)),
     "12 models, one in ten misjudged": by_line(Design(strays=0.1), rated=True),
@@ -207,13 +207,16 @@ def coverage_cells(
 ) -> tuple[Cell, ...]:
     """Every cell of these worlds; those of one model are quick, and drawn five times as often.
 
-    Where all is refused a few draws show it.
+    Where all is refused a few draws show it. A world's draws are its own, whichever others are asked for.
     """
+    streams = dict(zip(WORLDS, rng.spawn(len(WORLDS)), strict=True))
     draws_of = {
         world: 5 * draws if world in QUICK else min(draws, 10) if world in REFUSED else draws
         for world in worlds
     }
-    return tuple(cell for world in worlds for cell in _cells(world, WORLDS[world], rng, draws_of[world]))
+    return tuple(
+        cell for world in worlds for cell in _cells(world, WORLDS[world], streams[world], draws_of[world])
+    )
 
 
 def _cells(world: str, draw: Draw, rng: np.random.Generator, draws: int) -> list[Cell]:

@@ -20,6 +20,7 @@ from calibration.agreement.metrics import (
     spearman_of,
     table_of,
     tables_of,
+    unseen_variance,
 )
 from calibration.agreement.model_levels import ModelLevel, ModelMeans, model_levels, model_means, tabulate
 from calibration.bootstrap import (
@@ -102,8 +103,11 @@ def agreement(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) ->
 
 
 def _estimates(paired: Paired, codes: Integers, drawn: Draws) -> dict[str, Estimate]:
+    table = table_of(paired.rating, paired.label, paired.levels)
     found = {
-        name: item.estimate(high=1.0, is_coefficient=name not in PARTS_OF_HITS)
+        name: item.estimate(low=0.0, high=1.0, scale="logit", unseen=unseen_variance(name, table))
+        if name in PARTS_OF_HITS
+        else item.estimate(high=1.0, scale="z")
         for name, item in _metrics(paired, codes, drawn).items()
     }
     kept = refused_by_rarity(found, paired.rating, paired.label)

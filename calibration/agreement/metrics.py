@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibration.bootstrap import Draws, Statistic, mean_of, ratio, sum_draws, value_of
+from calibration.cluster import LITTLE
 from calibration.estimate import UNDEFINED, Estimate, Floats, Integers
 
 Weights = Literal["quadratic", "linear"] | None
@@ -75,6 +76,20 @@ def macro_f1(tables: Floats) -> Floats:
     """The mean over levels either gave of 2 hits / (given by the one + given by the other)."""
     scores = ratio(2 * np.diagonal(tables, axis1=1, axis2=2), tables.sum(axis=2) + tables.sum(axis=1))
     return ratio(np.nansum(scores, axis=1), np.isfinite(scores).sum(axis=1).astype(float))
+
+
+def unseen_variance(name: str, table: Floats) -> float:
+    """The variance of `balanced_accuracy` or `macro_f1` that levels never hit, (k, k), do not show.
+
+    Whichever cluster is left out such a level's part stays 0, as if it were known. It is taken to have the
+    variance of half a hit, as a share of nothing is. One who always says the same can hit no other level.
+    """
+    given, said = table.sum(axis=1), table.sum(axis=0)
+    most = {"balanced_accuracy": given, "macro_f1": (given + said) / 2}.get(name)
+    if most is None or (said > 0).sum() < 2:
+        return 0.0
+    unseen = most[(np.diagonal(table) < LITTLE) & (most > 0)]
+    return float((LITTLE / unseen**2).sum() / (most > 0).sum() ** 2)
 
 
 def kappa(tables: Floats, weights: Weights) -> Floats:

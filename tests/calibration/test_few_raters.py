@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.special import logit
 
 from calibration.agreement.ceiling import ceiling
 from calibration.agreement.judge_vs_people import agreement
+from calibration.agreement.metrics import table_of, unseen_variance
 from calibration.bias.audits import audit
 from calibration.cluster import contrast
 from calibration.pairing import Paired
@@ -57,16 +59,31 @@ def test_raters_stay_clusters_and_below_four_figures_are_of_these_raters(
     assert {item.clusters for item in audit(paired)} == {clusters}
 
 
-def test_few_raters_intervals_are_student_s() -> None:
-    """A mean left out rater by rater is the t-test of the raters' means."""
+def test_few_raters_intervals_are_student_s_on_the_logit() -> None:
+    """A mean left out rater by rater is the t-test of the raters' means, by the delta method on log odds."""
     paired = some_paired(5)
     exact = agreement(paired, rng=np.random.default_rng(0)).metrics["exact"]
     hits = (paired.rating == paired.label).astype(float)
     plain = contrast(hits, np.ones(len(hits)), paired.clusters()).estimate()
     assert exact.interval is not None and plain.interval is not None
-    assert (exact.interval.low, exact.interval.high) == pytest.approx(
-        (plain.interval.low, plain.interval.high), abs=1e-9
-    )
+    away = (plain.interval.high - exact.value) / (exact.value * (1 - exact.value))
+    ends = logit(exact.value) + np.array([-away, away])
+    assert logit([exact.interval.low, exact.interval.high]) == pytest.approx(ends, abs=1e-9)
+
+
+def test_a_label_the_judge_never_hits_is_not_known_to_be_missed() -> None:
+    """Without half a hit's variance three misses of three would count as exact, whoever is left out."""
+    rating = np.array([1, 1, 1, *[2, 3] * 20, 3])
+    label = np.where(rating == 1, 2, np.where(np.arange(44) % 5 == 0, 5 - rating, rating))
+    tables = {1: table_of(rating, label, 3), 2: table_of(rating, np.full(44, 3), 3)}
+    assert unseen_variance("macro_f1", tables[1]) == pytest.approx(0.5 / 1.5**2 / 9)
+    assert unseen_variance("balanced_accuracy", tables[1]) == pytest.approx(0.5 / 3**2 / 9)
+    assert unseen_variance("exact", tables[1]) == 0
+    assert unseen_variance("macro_f1", tables[2]) == 0  # who always says the same hits no other by definition
+    paired = replace(some_paired(4, rows=44), rating=rating, label=label)
+    found = agreement(paired, rng=np.random.default_rng(0)).metrics["macro_f1"]
+    assert found.interval is not None
+    assert found.interval.low < found.value - 0.2 and found.value + 0.15 < found.interval.high < 1
 
 
 def test_a_label_nobody_gave_keeps_the_rule_of_three_whatever_the_judge_says() -> None:
