@@ -222,13 +222,12 @@ def _beyond_rated(
     if any(rises) != any(falls):
         bound = "at least" if any(rises) else "at most"
     names = " and ".join(beyond)
-    verb = "are" if len(beyond) > 1 else "is"
     side = "below" if "below" in beyond.values() else "above"
     return DifferenceEstimate(
         how="line" if bound else "refused",
         shares=shares if bound else {},
         freedom=freedom,
-        reason=f"{names} {verb} {side} every model that people rated, by the judge",
+        reason=f"the judge puts {names} {side} every model that people rated",
         beyond=beyond,
         bound=bound,
         extended=extended,
@@ -434,7 +433,7 @@ def _beyond_study(
         how="line",
         shares=shares,
         freedom=freedom,
-        reason=f"{one.name} is {side} every model that people rated, by the judge",
+        reason=f"the judge puts {one.name} {side} every model that people rated",
         beyond={one.name: side},
         bound="at least" if side == "above" else "at most",
         extended=extended,

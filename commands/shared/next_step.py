@@ -28,6 +28,8 @@ def program(ctx: click.Context) -> str:
     name = ctx.find_root().info_name or "empathy-judge"
     if name != "cli.py":
         return name
-    # As it was typed: an environment that is not active has no other name.
+    # As it was typed: an environment that is not active has no other name, nor has a script elsewhere.
     python = sys.orig_argv[0]
-    return f"{python if '/' in python and not python.startswith('/') else 'python'} {name}"
+    script = next((word for word in sys.orig_argv if word.endswith("/cli.py")), name)
+    is_kept = "/" in script or ("/" in python and not python.startswith("/"))
+    return shlex.join([python if is_kept else "python", script])

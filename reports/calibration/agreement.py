@@ -30,6 +30,8 @@ METRIC_NAMES = {
     "pairwise_qwk": "Weighted kappa of two people",
 }
 SHOWN = ("qwk_matched", "spearman", "qwk", "balanced_accuracy")  # of all metrics, those with a figure
+# Not by their own names: the judge may be `length` too.
+BASELINES: Final = {"length": "counting words", "majority": "the commonest label"}
 Party = tuple[str, Look, Mapping[str, AnyEstimate]]  # who is compared: name, look and metrics
 
 
@@ -104,7 +106,7 @@ def _parties(report: CalibrationReport) -> Iterator[Party]:
     ceiling = report.ceiling
     yield report.judge.name, "judge", report.agreement.metrics
     for baseline in report.baselines:
-        yield baseline.name, "rival", baseline.metrics
+        yield BASELINES.get(baseline.name, baseline.name), "rival", baseline.metrics
     if ceiling.not_identifiable:
         bound = ceiling.bounds[0]
         yield "a second person, supposed", "people", as_matched(asdict(bound.second_person))
@@ -132,7 +134,7 @@ def _say_ceiling(ceiling: Ceiling) -> Iterator[str]:
             f"{ceiling.shared:,} responses have two ratings or more, by {ceiling.raters:,} people. "
             "One person against the median of the others has a weighted kappa of "
             f"{show_estimate(ceiling.person_against_rest)}, the judge in that person's place "
-            f"{show_estimate(ceiling.judge_against_rest)}; the judge is ahead by "
+            f"{show_estimate(ceiling.judge_against_rest)}; judge less person: "
             f"{show_estimate(ceiling.gap)}."
         )
         if ceiling.speaks_for != "people":

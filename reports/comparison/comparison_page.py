@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from calibration.comparison.compare_runs import ComparedRuns
-from calibration.comparison.differences import Difference
+from calibration.comparison.differences import LEAST_REPLIES, Difference
 from calibration.comparison.judged_models import GOOD, JudgedLevel
 from data.coverage import say_outside
 from data.crisis import LEFT_OUT, say_flags
@@ -146,14 +146,24 @@ def short_notes(compared: ComparedRuns) -> Iterator[str]:
         yield "The difference is not that of the levels: it goes by the people and prompts that both share."
     if calibration is not None:
         yield from _say_siblings(compared)
-    if own := [model.model for model in compared.models if model.how == "judge" and calibration]:
-        verb = "are" if len(own) > 1 else "is"
-        yield f"(judge): {_some(own)} {verb} beyond every model people rated, so no interval is known."
+    if calibration is not None:
+        yield from _say_own(compared)
     if unscored := [f"{model.model} {model.unscored:,}" for model in compared.models if model.unscored]:
         yield f"Unscored: {', '.join(unscored)}."
     yield from say_outside(compared.outside)
     yield from say_speakers(compared.speakers)
     yield from (f"{line}." for line in say_flags(compared.flags.get("flagged"), LEFT_OUT))
+
+
+def _say_own(compared: ComparedRuns) -> Iterator[str]:
+    """Say why some figures are the judge's own though it is calibrated."""
+    own = [model for model in compared.models if model.how == "judge"]
+    if few := [model.model for model in own if model.judged < LEAST_REPLIES]:
+        verb = "have" if len(few) > 1 else "has"
+        yield f"(judge): {_some(few)} {verb} fewer than {LEAST_REPLIES} replies, so no interval is known."
+    if far := [model.model for model in own if model.judged >= LEAST_REPLIES]:
+        verb = "are" if len(far) > 1 else "is"
+        yield f"(judge): {_some(far)} {verb} beyond every model people rated, so no interval is known."
 
 
 def _notes(compared: ComparedRuns) -> Iterator[str]:
@@ -314,7 +324,8 @@ def verdict_sentences(compared: ComparedRuns) -> Iterator[str]:
         (pair,) = compared.pairs
         yield f"{headline(pair, compared.margin)}."
         figures = say_figures(pair)
-        yield f"{figures[0].upper()}{figures[1:]}."
+        is_name = figures.startswith((pair.one, pair.other))  # which is written as it is
+        yield f"{figures if is_name else figures[0].upper() + figures[1:]}."
         yield from filter(None, (say_sureness(pair), say_wins(pair)))
         if not pair.is_robust:
             yield "Unscored responses could undo this."
@@ -348,6 +359,8 @@ def next_steps(compared: ComparedRuns) -> Iterator[str]:
     if not open_pairs:
         yield "Nothing is open: keep the better one, and compare again when either changes."
         return
+    if any(model.judged < LEAST_REPLIES for model in compared.models):
+        yield f"Give {LEAST_REPLIES} replies of each or more, to the same prompts: fewer tell nothing."
     if len(compared.pairs) == 1 and (told := say_settling(open_pairs[0]).strip()):
         yield f"Have people rate replies of both (rate plan), then compare with --ratings. {told}"
     else:
@@ -376,8 +389,8 @@ def _facts(compared: ComparedRuns) -> Iterator[tuple[str, str, str]]:
     first, second = ranked(pair)
     turn = -1.0 if first == pair.other else 1.0
     word = {"better": "better", "same": "the same", "cannot say": "cannot say"}
-    verdict = word.get(pair.verdict, "better" if pair.verdict == "worse" else "leans")
-    yield "Verdict", verdict, first if verdict in ("better", "leans") else f"{first} and {second}"
+    verdict = word.get(pair.verdict, "better" if pair.verdict == "worse" else "leans to")
+    yield "Verdict", verdict, first if verdict in ("better", "leans to") else f"{first} and {second}"
     if pair.shares:
         value, ends = turn * pair.good.value, pair.good.interval
         more = " or more" if pair.bound else ""

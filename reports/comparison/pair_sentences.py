@@ -1,10 +1,12 @@
 """Two models compared, in sentences: the verdict, the figures, the prompts won, and what would settle it."""
 
+import math
+
 from calibration.comparison.differences import Difference
 from calibration.comparison.needed_ratings import say_needed
 from calibration.comparison.published_models import is_published
 from calibration.comparison.verdicts import ALPHA
-from data.text import UNDEFINED, interval, number, p_value, signed
+from data.text import UNDEFINED, interval, listed, number, p_value, signed
 
 WORDS = {"better": "better", "worse": "worse", "leans better": "leans to", "leans worse": "leans to"}
 
@@ -84,12 +86,19 @@ def say_sureness(pair: Difference) -> str:
         return ""
     if pair.how == "judge":
         return "Not sure: the judge is, but it was never held against people's ratings."
-    if pair.doubt == pair.doubt:
+    if pair.doubt != pair.doubt:
+        return "Likely, not sure."
+    chance = f"the chance that people see it the same way is about {100 * (1 - pair.doubt):.0f} %"
+    if pair.bound:
+        # The chance is by the line drawn on; a verdict must also hold for a model at its end (`_one_sided`).
+        least = math.floor(100 * (1 - pair.p))
+        worst = f"the chance may be as low as {least} %" if least >= 50 else "nothing is known"
         return (
-            "Likely, not sure: the judge is certain on these prompts, and the chance that people see it the"
-            f" same way is about {100 * (1 - pair.doubt):.0f} %."
+            f"Likely, not sure: the judge is certain on these prompts, and {chance} if it is as right about"
+            f" {listed(list(pair.beyond))} as about models that people rated. If it is not, {worst}; to say"
+            " better takes 95 %."
         )
-    return "Likely, not sure."
+    return f"Likely, not sure: the judge is certain on these prompts, and {chance}."
 
 
 def say_settling(pair: Difference) -> str:

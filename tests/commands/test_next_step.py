@@ -120,11 +120,12 @@ def test_the_shipped_weights_licence_is_said_at_the_first_run() -> None:
 
 def test_the_program_is_named_as_it_was_called(monkeypatch: pytest.MonkeyPatch) -> None:
     typed = {
-        ".venv/bin/python": ".venv/bin/python cli.py",
-        "/usr/bin/python3": "python cli.py",
-        "python": "python cli.py",
+        (".venv/bin/python", "cli.py"): ".venv/bin/python cli.py",
+        ("/usr/bin/python3", "cli.py"): "python cli.py",
+        ("python", "cli.py"): "python cli.py",
+        ("/judge/bin/python", "/judge/cli.py"): "/judge/bin/python /judge/cli.py",  # from another folder
     }
-    for python, shown in typed.items():
-        monkeypatch.setattr("sys.orig_argv", [python, "cli.py", "score"])
+    for (python, script), shown in typed.items():
+        monkeypatch.setattr("sys.orig_argv", [python, script, "score"])
         assert program(click.Context(cli.main, info_name="cli.py")) == shown
     assert program(click.Context(cli.main, info_name="empathy-judge")) == "empathy-judge"
