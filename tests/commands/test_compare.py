@@ -10,6 +10,9 @@ from click.testing import CliRunner, Result
 from repository import SHARED
 
 import cli
+from calibration.comparison.differences import Difference
+from calibration.estimate import Estimate
+from reports.comparison.pair_sentences import say_sureness
 
 RATINGS = SHARED / "empathy-study" / "ratings-without-texts.csv"
 
@@ -189,6 +192,41 @@ def test_two_files_of_replies_are_scored_compared_and_shown_side_by_side() -> No
     mixed = run("compare", one, write_csv("ratings.csv", ratings(human=0.5, b=0.8)))
     assert mixed.exit_code == 2 and "--ratings" in mixed.stderr
     assert run("compare", one, one).exit_code == 2
+
+
+def test_too_few_replies_are_said_to_be_that_and_names_stand_as_they_are() -> None:
+    done = run(
+        "compare", replies("new.jsonl", 40, rows=5), replies("old.jsonl", 8, rows=5), "--judge", "length"
+    )
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert lines[1] == "new has 5 replies the judge could score; at least 10 are needed."
+    assert "beyond" not in done.stdout
+    assert lines[lines.index("What would settle it") + 1].startswith("- Give 10 replies of each or more")
+
+
+@pytest.mark.parametrize(("p", "says"), [(0.0534, "as low as 94 %"), (1.0, "nothing is known")])
+def test_a_lean_beyond_the_rated_models_says_what_its_chance_hangs_on(p: float, says: str) -> None:
+    pair = Difference(
+        one="a",
+        other="b",
+        how="line",
+        reason=None,
+        shared_prompts=64,
+        unit="ratings",
+        verdict="leans better",
+        p=p,
+        error=0.05,
+        detects=0.2,
+        shares={},
+        judge=Estimate(0.2, None),
+        beyond={"b": "below"},
+        bound="at least",
+        points=1,
+        doubt=0.013,
+    )
+    told = say_sureness(pair)
+    assert "about 99 % if it is as right about b" in told and says in told and told.endswith("takes 95 %.")
 
 
 def test_the_exit_code_speaks_where_it_is_asked_to(tmp_path: Path) -> None:
