@@ -41,6 +41,8 @@ LABELS = ("Bad", "Okay", "Good")
 VARYING = (
     (re.compile(r'("wall_seconds": )[\d.e+-]+'), r"\g<1>1.5"),
     (re.compile(r'("(?:runtime|machine)": )"[^"]*"'), r'\g<1>"<here>"'),
+    # Of numbers in full, whose last digits differ by processor.
+    (re.compile(r'("sha256": )"[0-9a-f]{64}"'), r'\g<1>"<digest>"'),
     # Of a dashboard, which brings the plotly.js that is installed.
     (re.compile(r'("bytes": )\d+'), r"\g<1>1"),
     # Said on slow machines only: a forecast, how far a run is, and what is under way.
