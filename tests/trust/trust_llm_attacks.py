@@ -77,8 +77,8 @@ def presenting(present: Callable[..., Fenced] | None) -> Iterator[None]:
 VARIANTS: Final[tuple[tuple[str, str, Callable[..., Fenced] | None], ...]] = (
     ("short rubric, our fence", SHORT, None),
     ("short rubric, no fence", SHORT, without_fence),
-    ("our rubric, our fence", "", None),
     ("short rubric with a warning, our fence", WARNED, None),
+    ("our rubric, our fence", "", None),
 )
 
 
