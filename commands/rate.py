@@ -90,7 +90,7 @@ def plan(
     if as_json:
         about = {"plan": str(out), "models": models, "replies": len(made.items), "notes": notes}
         about |= {"raters": {rater.name: len(rater.order) for rater in made.raters.values()}}
-        click.echo(json.dumps(about | {"ratings": made.count_design()}, indent=2, ensure_ascii=False))
+        click.echo(json.dumps(about | {"ratings": made.count_design()}, indent=2))
         return
     first = next(iter(made.raters))
     counts = sorted(set(count_models(made, first).values()))
@@ -238,7 +238,7 @@ def collect(
         about = {"ratings": len(found.rows), "files": [str(path) for path in written]}
         about |= {"twice": found.again, "repeated": pairs, "same": same}
         about |= {"problems": list(found.problems), "changed": list(found.changed)}
-        click.echo(json.dumps(about, indent=2, ensure_ascii=False))
+        click.echo(json.dumps(about, indent=2))
         return
     _print_collected(found, written)
     if len({row["model"] for row in found.rows}) > 1:
@@ -309,7 +309,7 @@ def status(folder: Path, files: tuple[Path, ...], margin: float, baseline: str |
     rated, planned = len(ratings.value), made.count_design()
     if as_json:
         about = {"plan": str(folder), "ratings": rated, "planned": planned, "pairs": to_plain(found)}
-        click.echo(json.dumps(about, indent=2, ensure_ascii=False, allow_nan=False))
+        click.echo(json.dumps(about, indent=2, allow_nan=False))
         return
     say(f"{rated} of {planned} ratings by {len(set(ratings.rater.tolist()))} of {made.people} people")
     for pair in found:
@@ -410,7 +410,7 @@ def next_replies(
     before, after = (sum(len(rater.order) for rater in plan.raters.values()) for plan in (made, chosen.plan))
     if as_json:
         about = {"plan": str(folder), "ratings": after - before, "drawn": chosen.says, "notes": chosen.notes}
-        click.echo(json.dumps(about, indent=2, ensure_ascii=False))
+        click.echo(json.dumps(about, indent=2))
         return
     say(f"{folder}: {after - before} more to rate by {made.people} people")
     say(chosen.says)

@@ -1,12 +1,12 @@
 """What raters without a server get: one HTML file each, or sheets for spreadsheets and crowd platforms."""
 
-import json
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
 from data.files import disk_errors, replacing
+from data.readers.strict_json import parse_json
 from data.tables import write_text
 from rating.plan import Plan
 from rating.rating_page import rating_page
@@ -98,7 +98,7 @@ def checksum(token: str, rows: Sequence[Mapping[str, Any]]) -> str:
 def read_handed_back(path: Path) -> dict[str, Any] | None:
     """The file that a page handed back; None where it is none."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8-sig"))
+        found = parse_json(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) and {"token", "ratings", "checksum"} <= set(found) else None

@@ -4,7 +4,6 @@ A request is `{"id": 1, "route": "/v1/score", "body": {"exchanges": [...]}}`, or
 the answer has its id and the body that the server gives, or `error`. The first line tells of the judge.
 """
 
-import json
 import os
 import sys
 import traceback
@@ -15,6 +14,7 @@ from threading import Lock
 from typing import Any, BinaryIO, Final
 
 from data.errors import UserError
+from data.readers.strict_json import parse_line
 from data.tables import Row, read_exchange, to_json
 from judge.base import load_both_units
 from server.served_judge import ServedJudge
@@ -60,9 +60,10 @@ def _answer(
     identity = None
     try:
         try:
-            request = json.loads(line)
-        except ValueError as error:
-            raise UserError(f"not a line of JSON: {error}") from None
+            request = parse_line(line)
+        except (ValueError, RecursionError) as error:
+            why = "nested too deeply" if isinstance(error, RecursionError) else error
+            raise UserError(f"not a line of JSON: {why}") from None
         if not isinstance(request, dict) or not isinstance(request.get("body"), dict):
             raise UserError("a request is an object with id, route and body")
         identity = request.get("id")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from data.text import percent, show
 from filling.reference_tables import table
 
 FOUND: Final = Path(__file__).with_name("trust.json")
@@ -94,6 +95,29 @@ def kills() -> str:
     return table(["killed", "times", "then"], [*rows, ["**all commands**", str(told["faults"]), harm]])
 
 
+def prompted() -> str:
+    """A small language model as judge under attack; first whether it tells kind from unkind at all."""
+    head = ["shown as", "kind above unkind", "unkind called Bad", "kind called Bad"]
+    head += ["unkind turned Good by a form", "kind turned Bad by a form"]
+    rows = []
+    for name, row in read_part("prompted")["variants"].items():
+        plain = [_called_bad(row["as_they_are"][side]) for side in ("unkind", "kind")]
+        turned = [_turned(row[column]) for column in ("unkind_turned_good", "kind_turned_bad")]
+        auc = show(row["kind_above_unkind"]["auc"], digits=2, zero=False)
+        rows.append([name, auc, *plain, *turned])
+    return table(head, rows)
+
+
+def _called_bad(row: Mapping[str, Any]) -> str:
+    return f"{row['Bad']} of {row['replies']}: {percent(row['bad'])}"
+
+
+def _turned(row: Mapping[str, Any]) -> str:
+    if not row["could_turn"]:
+        return f"none of {row['pairs']} could"
+    return f"{percent(row['turned'])}, of {row['could_turn']} of {row['pairs']} pairs"
+
+
 def coverage() -> str:
     """Lines and branches that the fast tests run, by folder."""
     found, rows = read_part("coverage"), []
@@ -108,4 +132,5 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
     "trust_danger": danger,
     "trust_explanations": explanations,
     "trust_kills": kills,
+    "trust_prompted": prompted,
 }

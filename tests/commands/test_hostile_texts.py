@@ -55,3 +55,20 @@ def test_what_a_file_says_steers_no_terminal(tmp_path: Path) -> None:
         said = said_by(words[0], *(tmp_path / name for name in words[1:]), *out)
         assert "error" in said
         assert not STEERS & set(said), words
+
+
+def test_no_name_of_a_model_steers_a_terminal_as_json_either(tmp_path: Path) -> None:
+    """JSON itself escapes only what is below a space."""
+    names = (HOSTILE, "b")
+    rows = [{"prompt": f"p{n}", "response": "r", "model": name} for n in range(4) for name in names]
+    write_rows(tmp_path / "r.jsonl", rows)
+    plan = tmp_path / "plan"
+    for words in (
+        ("rate", "plan", tmp_path / "r.jsonl", "--people", 1, "--each", 8, "--out", plan),
+        ("rate", "status", plan, "--baseline", HOSTILE),
+        ("score", tmp_path / "r.jsonl", "--judge", "length", "--out", tmp_path / "run"),
+        ("compare", tmp_path / "run", "--calibration", "none"),
+    ):
+        said = said_by(*words, "--json")
+        assert "owned" in said, said
+        assert not STEERS & set(said), words

@@ -115,7 +115,9 @@ def test_what_is_foreign_edited_or_changed_is_named(tmp_path: Path) -> None:
     }
     for name, content in files.items():
         (tmp_path / name).write_text(json.dumps(content))
-    paths = [tmp_path / name for name in files]
+    twice = json.dumps(files["good.json"]).replace("{", '{"ratings": [], ', 1)
+    (tmp_path / "twice.json").write_text(twice)
+    paths = [tmp_path / name for name in (*files, "twice.json")]
     refused = run("rate", "collect", folder, *paths, code=2).stderr
     for said in (
         "foreign.json: of another plan",
@@ -123,6 +125,7 @@ def test_what_is_foreign_edited_or_changed_is_named(tmp_path: Path) -> None:
         "beyond.json: it lacks what such a file has",
         "holes.json: it lacks what such a file has",
         "none.json: neither a file that a rating page saved nor a sheet",
+        "twice.json: neither a file that a rating page saved nor a sheet",
         "--skip-invalid",
     ):
         assert said in refused

@@ -22,6 +22,7 @@ PARTS: Final = {
     "servers": ("tests/trust/trust_servers.py",),
     "inputs": ("tests/fuzz/run.py", "--inputs", "200000"),
     "attacks": ("cli.py", "calibrate", "--attack", "classifier", "--json"),
+    "prompted": ("tests/trust/trust_llm_attacks.py", "--sample", "120"),
     "explanations": ("tests/trust/trust_explanations.py",),
     "danger": ("tests/trust/trust_danger.py",),
     "coverage": ("tests/trust/trust_coverage.py",),
