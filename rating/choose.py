@@ -56,7 +56,7 @@ def choose_next(
 
 
 def _under_known_ids(plan: Plan, pool: Sequence[Exchange]) -> list[Exchange]:
-    """The replies by the ids the plan knows them by: a row without one is called otherwise among other files."""
+    """The replies by the plan's ids: a row without one is called otherwise when other files are read too."""
     ids = {item.id for item in pool}
     known = {
         (item.model, item.content_digest): item.id
