@@ -25,6 +25,7 @@ NONE: Final = "none"  # the name of no calibration
 FORMAT: Final = 1
 MAX_BYTES: Final = 64 << 20
 MAKE_ANEW: Final = "make it anew with `calibrate`"
+NONE_CAME: Final = "no calibration came with this judge; `calibrate` makes one"
 
 
 class Judge(Protocol):
@@ -231,7 +232,7 @@ def find_calibration(judge: Judge, wanted: str | None, *, today: date) -> Found:
         return take_named(wanted, identity, today=today)
     folder = getattr(judge, "folder", None)
     if folder is None or not (Path(folder) / CALIBRATION_FILE).exists():
-        return Found(calibration=None, says="no calibration fits: none came with this judge; see `calibrate`")
+        return Found(calibration=None, says=NONE_CAME)
     try:
         return take_fitting(read_calibration(Path(folder) / CALIBRATION_FILE), identity, today=today)
     except UserError as error:

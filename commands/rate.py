@@ -213,15 +213,16 @@ def collect(
 
     Takes what the page recorded and the files that people sent back, in any order; what comes twice counts
     once. Replies that came to everybody or came twice are kept apart, in consistency.json. Both files are
-    written into the plan's folder, and written anew whenever more has come.
+    written into the plan's folder, and written anew whenever more has come: give all files again then.
 
     \b
     Examples:
       empathy-judge rate collect rating-plan
       empathy-judge rate collect rating-plan returned/*.json sheet.csv
     """
+    from data.text import listed
+    from rating.collect import RATINGS_FILE, find_missing, write_collected
     from rating.collect import collect as collect_ratings
-    from rating.collect import write_collected
     from rating.plan import read_plan
 
     found = collect_ratings(folder, files)
@@ -230,6 +231,13 @@ def collect(
         raise UserError(
             "\n".join(found.problems[:10]) + more + "\nMend these, or set them aside with --skip-invalid."
         )
+    if missing := find_missing(found, folder):
+        raise UserError(
+            f"{folder / RATINGS_FILE}: it has ratings by {listed(missing)} of which none came now; "
+            "give all files that came back, or delete it to do without"
+        )
+    if not found.rows and files:
+        raise UserError(f"{files[0]}: no rating in it yet; a sheet's column `rating` takes Bad, Okay or Good")
     if not found.rows:
         raise UserError(f"{folder}: nobody has rated anything yet; `rate open` serves the page to do it on")
     written = write_collected(found, folder)
@@ -257,7 +265,9 @@ def _print_collected(found: "Collected", written: tuple[Path, ...]) -> None:
 
     people = [rater for rater in found.consistency.values() if rater.rated]
     whole = sum(rater.rated == rater.planned for rater in people)
-    say(f"{count(len(found.rows))} ratings by {len(people)} people, {whole} of whom are done")
+    who = "1 person, who is" if len(people) == 1 else f"{len(people)} people, {whole} of whom are"
+    done = "not done" if len(people) == 1 and not whole else "done"
+    say(f"{count(len(found.rows))} ratings by {who} {done}")
     same, pairs = found.repeats
     if pairs:
         say(f"asked twice, people said the same {same} of {pairs} times")

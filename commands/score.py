@@ -249,7 +249,8 @@ def _say_next(ctx: click.Context, scored: "ScoredRun") -> None:
     elif ctx.params["limit"]:
         say_next(f"to judge all: {command_line(ctx, out=folder, limit=None)}")
     elif max(judged) < LEAST_REPLIES:
-        say_next(f"with {LEAST_REPLIES} or more {noun} of a model", "score", *files)
+        again = {"out": None, "explain": (), "verbose": False}
+        say_next(f"with {LEAST_REPLIES} or more {noun} of a model: {command_line(ctx, **again)}")
     elif not scored.summary.get("calibration") and ctx.params["calibration"] is None:
         words = ("rate", "plan", *files, *reading_words(ctx, READING_REPLIES))
         say_next(f"to hold this judge against people, have some of these {noun} rated", *words)

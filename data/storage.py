@@ -278,6 +278,8 @@ def _connect(url: str) -> tuple[Any, str]:
 def _gather(place: str, stem: str, named: list[tuple[str, Any]]) -> Shards:
     if not named:
         raise UserError(f"{place}: no file there to read; use one of {', '.join(SUFFIXES)}")
+    if {"plan.json", "judgments.jsonl"} <= {name for name, _ in named}:
+        raise UserError(f"{place}: a run, judged already; `compare` and `calibrate` read it as it is")
     for name, table in named:
         if table.suffix.lower() not in SUFFIXES:  # passed over in silence, its rows would be missed
             raise UserError(

@@ -309,7 +309,7 @@ def open_history(url: str | Path, *, must_exist: bool = False) -> Iterator[Histo
     if address.get_backend_name() == "sqlite" and address.database not in (None, "", ":memory:"):
         path = Path(str(address.database))
         if must_exist and not path.exists():
-            raise UserError(f"{path}: no such history; name one with --history, or run a night first")
+            raise UserError(f"{path}: no such history; name another, or run a night first")
         with disk_errors(path.parent):
             path.parent.mkdir(parents=True, exist_ok=True)
     engine = make_engine(address)

@@ -102,7 +102,7 @@ def set_up_night(
     try:
         correction = find_calibration(judge, config.calibration, today=date_of(night, clock))
         if correction.calibration is None and config.calibration != NONE:
-            stale = f'{correction.says}; or do without: calibration = "none"'
+            stale = f'{correction.says}; or write calibration = "none" into the config'
     except StaleCalibration as error:  # a night goes on without its calibration, and says so
         stale = str(error)
         correction = Found(calibration=None, says=stale)

@@ -168,7 +168,9 @@ def sentences(record: NightRecord) -> list[str]:
     moved, stale = details.get("judge_moved"), details.get("stale")
     unchecked = sum(gate.outcome == "stale" for gate in gates)
     skipped = dict.fromkeys(gate.name for gate in gates if gate.outcome == "skipped")
-    lines = [f"Outcome: {record.status} ({passed} of {len(gates)} gates passed)."]
+    unheld = sum(gate.outcome == "skipped" for gate in gates)
+    also = f", {unheld} skipped" if unheld else ""  # a first night passes by none
+    lines = [f"Outcome: {record.status} ({passed} of {len(gates)} gates passed{also})."]
     lines += [note] if (note := details.get("dimension_note")) else []
     lines += [f"{model}: failed: {reason}." for model, reason in details.get("failed", {}).items()]
     lines += [bridge["told"]] if (bridge := details.get("bridge")) else []

@@ -41,6 +41,7 @@ def choose_next(
 ) -> Chosen:
     """Give every rater about `each` replies more; `pool` is what the plan was drawn from, and new models'."""
     known = {item.id for item in plan.items.values()}
+    pool = _under_known_ids(plan, pool)
     if not known & {item.id for item in pool}:
         raise UserError("rate next: none of these replies is in the plan; give the files it was drawn from")
     # As many draws as there were seed the next.
@@ -52,6 +53,18 @@ def choose_next(
     rows = _rows(plan, pool)
     strata = _strata(rows, _good_shares(pool, judgments) if judgments else None)
     return _add_prompts(plan, rows, strata, each, rng)
+
+
+def _under_known_ids(plan: Plan, pool: Sequence[Exchange]) -> list[Exchange]:
+    """The replies by the plan's ids: a row without one is called otherwise when other files are read too."""
+    ids = {item.id for item in pool}
+    known = {
+        (item.model, item.content_digest): item.id
+        for item in plan.items.values()
+        if item.content_digest and item.id not in ids
+    }
+    found = [(item, known.pop((item.model, item.content_digest), item.id)) for item in pool]
+    return [item if item.id == identity else replace(item, id=identity) for item, identity in found]
 
 
 def _rows(plan: Plan, pool: Sequence[Exchange]) -> list[Row]:

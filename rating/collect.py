@@ -227,6 +227,14 @@ def count_collected(folder: Path) -> int:
     return sum(1 for _ in read_rows(place)) if place.exists() else 0
 
 
+def find_missing(collected: Collected, folder: Path) -> list[str]:
+    """The raters of an earlier collection of whom nothing is in this one: writing it would lose theirs."""
+    place = folder / RATINGS_FILE
+    before = (str(row.get("rater", "")) for _, row in read_rows(place)) if place.exists() else ()
+    here = {row["rater"] for row in collected.rows}
+    return [name for name in dict.fromkeys(before) if name not in here]
+
+
 def write_collected(collected: Collected, folder: Path) -> tuple[Path, Path]:
     """Write ratings and consistency into the plan's folder."""
     ratings, consistency = folder / RATINGS_FILE, folder / CONSISTENCY_FILE

@@ -57,7 +57,9 @@ def print_scored(
     if is_verbose:
         screen.print()
         print_tables([_share_table(models)], screen)
-        print_lines(_details(scored), screen)
+        for line in _details(scored):
+            print_text(screen, line, "dim")
+        print_lines([f"run {scored.folder}"], screen)
     if explanations:
         print_explanations(explanations, screen)
 
@@ -182,7 +184,6 @@ def _details(scored: ScoredRun) -> list[str]:
         ),
         f"judge {manifest['judge']} {manifest['version']}: {judged}",
         *summary.get("report", ()),
-        f"run {scored.folder}",
         *(caveat for caveat in summary["caveats"] if caveat not in said),
     ]
 

@@ -296,7 +296,7 @@ def _choose(
     models = {name: model for name, model in everyone.items() if name in wanted}
     if len(models) + len(question.baselines) - len(judged) < 2:
         raise UserError(
-            f"one model only, {next(iter(models))!r}; give another run, or a baseline such as study:human"
+            f"one model only, {next(iter(models))!r}; give another run or file too, or --baseline study:human"
         )
     baselines: list[JudgedModel | Published] = [
         published(name) if is_published(name) else everyone[name]

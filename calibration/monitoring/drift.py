@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from calibration.cluster import Contrast, joint_freedom
 from calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, Floats, Interval
 from calibration.multiple_testing import benjamini_hochberg
+from data.text import signed
 
 Verdict = Literal["the judge moved", "the model moved", "both", "neither shown", "not separable"]
 ROUNDING: Final = 1e-9
@@ -226,11 +227,7 @@ def _say(verdict: Verdict, total: Estimate, judge: Estimate, model: Estimate, sl
 def _points(estimate: Estimate) -> str:
     if not math.isfinite(estimate.value):
         return "an unknown amount"
-    text = f"{_signed(estimate.value)} points"
+    text = f"{signed(estimate.value)} points"
     if estimate.interval is None:
         return text
-    return f"{text} [{_signed(estimate.interval.low)}, {_signed(estimate.interval.high)}]"
-
-
-def _signed(value: float) -> str:
-    return f"{100 * value:+.1f}" if abs(value) >= 0.0005 else "0.0"
+    return f"{text} [{signed(estimate.interval.low)}, {signed(estimate.interval.high)}]"

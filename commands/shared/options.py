@@ -249,7 +249,7 @@ def interruptible(kept: str, **instead: Any) -> Iterator[dict[str, Any]]:
 
 def command_line(ctx: click.Context, **instead: Any) -> str:
     """The command as it would be typed to give it again."""
-    words = [*program(ctx).split(), *ctx.command_path.split()[1:]]
+    words = [*shlex.split(program(ctx)), *ctx.command_path.split()[1:]]
     for parameter in ctx.command.params:
         value = instead.get(parameter.name or "", ctx.params.get(parameter.name or ""))
         if isinstance(parameter, click.Argument):

@@ -9,6 +9,7 @@ from calibration.comparison.verdicts import ALPHA
 from data.text import UNDEFINED, interval, listed, number, p_value, signed
 
 WORDS = {"better": "better", "worse": "worse", "leans better": "leans to", "leans worse": "leans to"}
+LEAST_TOLD = 0.0005  # a smaller share is printed as 0.0 points
 
 
 def say_pair(pair: Difference, margin: float) -> str:
@@ -51,6 +52,8 @@ def say_figures(pair: Difference) -> str:
         people = "by people's ratings and the judge" if pair.how == "both" else "by people's ratings"
         whose = "as people would see it" if pair.how == "line" else people
     if pair.bound and ends and pair.verdict.endswith(("better", "worse")):
+        if value < LEAST_TOLD:  # both lie beyond the rated models: what is left of the gap tells nothing
+            return f"by how many points of Good cannot be said ({pair.reason})"
         amount = f"by about {number(value, 1, scale=100)} points of Good or more"
         low = ends.low if turn > 0 else -ends.high
         sure = f"; 95 % sure: by {number(low, 1, scale=100)} or more" if low > 0 else ""

@@ -301,7 +301,7 @@ def test_two_judges_are_not_compared(make_run: Runs) -> None:
 
 def test_mistakes_are_told_with_a_way_out(make_run: Runs, tmp_path: Path) -> None:
     run = make_run("one", {"a": 0.6})
-    with pytest.raises(UserError, match="one model only, 'a'; give another run"):
+    with pytest.raises(UserError, match="one model only, 'a'; give another run or file too"):
         ask(run)
     with pytest.raises(UserError, match="given twice"):
         ask(run, run)

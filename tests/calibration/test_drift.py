@@ -9,6 +9,7 @@ import pytest
 from calibration.monitoring.confidence_sequence import NIGHTS
 from calibration.monitoring.drift import Drift, Verdict, emotion_changes, paired_change, split_change
 from data.records import EMOTIONS, to_plain
+from data.text import MINUS
 
 ANCHORS, PROMPTS = 60, 160
 
@@ -49,7 +50,9 @@ def test_a_judge_that_did_not_change_has_a_shift_of_exactly_zero() -> None:
     found = world(np.random.default_rng(3), model=-0.1)
     assert to_plain(found.judge) == {"value": 0.0, "low": 0.0, "high": 0.0}
     assert found.model == found.total
-    assert found.sentence.startswith("The model moved, the judge is not shown to have: of a change of -")
+    assert found.sentence.startswith(
+        f"The model moved, the judge is not shown to have: of a change of {MINUS}"
+    )
     assert "0.0 points [0.0, 0.0] is the judge's" in found.sentence
     json.dumps(to_plain(found))
 

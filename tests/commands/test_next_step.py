@@ -80,7 +80,8 @@ def test_no_figure_is_told_of_fewer_than_ten_replies() -> None:
     done = run("score", write_replies("few.jsonl", 9), "--judge", "length")
     assert "No figure from fewer than 10 replies: m0 (9)." in done.stdout
     assert "%" not in done.stdout.partition("\n")[2]
-    assert next_of(done) == "Next, with 10 or more replies of a model: empathy-judge score few.jsonl"
+    again = "empathy-judge score few.jsonl --judge length"
+    assert next_of(done) == f"Next, with 10 or more replies of a model: {again}"
     enough = run("score", write_replies("enough.jsonl", 10), "--judge", "length").stdout
     assert "No figure" not in enough and "its range is too narrow" in enough
 

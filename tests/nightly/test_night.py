@@ -269,7 +269,7 @@ def test_a_calibration_that_is_missing_or_stale_is_said_and_the_night_is_kept(tm
     }
     assert ran.record.models[0].raw["Good"].share is not None
     assert any(
-        'none came with this judge; see `calibrate`; or do without: calibration = "none"' in said
+        '`calibrate` makes one; or write calibration = "none" into the config' in said
         for said in sentences(ran.record)
     )
 

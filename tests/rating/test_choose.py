@@ -71,6 +71,9 @@ def test_more_is_drawn_where_the_judge_is_unsure_and_the_chances_say_so() -> Non
     assert len({round(value, 9) for value in chances.values()}) <= 6 and old <= set(chosen.plan.items)
     # Weights of 1 / chance stand for all replies that can be drawn.
     assert sum(1 / value for value in chances.values()) == pytest.approx(2 * 119)
+    # Rows without an id are called after their file once another file is read beside it.
+    renamed = [replace(item, id=f"{item.model}.csv:{item.id}") for item in replies]
+    assert len(choose_next(plan, renamed, judged(renamed), each=20).plan.items) == len(chosen.plan.items)
     again = choose_next(chosen.plan, replies, judged(replies), each=20)
     assert len(again.plan.items) == len(chosen.plan.items) + 80
     rest = choose_next(chosen.plan, replies, judged(replies), each=100)
@@ -117,7 +120,7 @@ def test_what_cannot_be_drawn_names_the_way_out() -> None:
     with pytest.raises(UserError, match="every reply is in the plan"):
         choose_next(plan, replies, each=5)
     with pytest.raises(UserError, match="files it was drawn from"):
-        choose_next(plan, [replace(item, id=f"x{item.id}") for item in replies], each=5)
+        choose_next(plan, [replace(item, id=f"x{item.id}", response="x") for item in replies], each=5)
     other = [replace(item, response="other") for item in replies]
     with pytest.raises(UserError, match="it judged 0 of these 24"):
         choose_next(plan, replies, judged(other), each=5)

@@ -89,6 +89,10 @@ def test_a_journal_and_files_join_in_any_order_and_count_once(tmp_path: Path) ->
     backwards = run("rate", "collect", folder, *(tmp_path / name for name in reversed(files)), "--json")
     assert json.loads(backwards.stdout)["ratings"] == len(rows)
     assert [json.loads(line) for line in (folder / "ratings.jsonl").read_text().splitlines()] == rows
+    # One person's file alone would throw away what came of the others.
+    less = run("rate", "collect", folder, tmp_path / "same.json", code=2)
+    assert "by rater-2 of which none came now; give all files that came back" in less.stderr
+    assert [json.loads(line) for line in (folder / "ratings.jsonl").read_text().splitlines()] == rows
 
 
 def test_what_is_foreign_edited_or_changed_is_named(tmp_path: Path) -> None:
