@@ -227,7 +227,20 @@ class PredictionSets:
         said = np.array([[(item.probabilities or {})[label] for label in LABELS] for item in scored])
         mapped = self.calibration.label_map.apply(said)
         sets = iter(prediction_sets(mapped, self.calibration.thresholds))
-        return [item if item.probabilities is None else replace(item, set=next(sets)) for item in judgments]
+        return [
+            item if item.probabilities is None else replace(item, set=_with_label(next(sets), item.label))
+            for item in judgments
+        ]
+
+
+def _with_label(found: tuple[str, ...], label: str | None) -> tuple[str, ...]:
+    """A set with the judge's own label in it, without gaps: more labels, so that coverage can only rise.
+
+    >>> _with_label(("Bad",), "Good"), _with_label(("Okay", "Good"), "Good")
+    (('Bad', 'Okay', 'Good'), ('Okay', 'Good'))
+    """
+    places = [LABELS.index(one) for one in (*found, label or found[0])]
+    return LABELS[min(places) : max(places) + 1]
 
 
 def _survey(responses: Source, *, limit: int | None, skip_invalid: bool, unit: str) -> Survey:
