@@ -15,7 +15,7 @@ from calibration.agreement.held_out import HeldOut, compare_rivals
 from calibration.agreement.set_transfer import SetItem, measure_set
 from data.errors import OperationalError, UserError
 from data.files import locked, replacing
-from data.importers.rated_sets import RATED_SETS, RatedItem, drop_shared
+from data.importers.rated_sets import RatedItem, drop_shared, source_of
 from data.records import LABELS, Exchange, to_plain
 from judge.classifier.examples import Corpus, Example
 from judge.classifier.recipe import Recipe, lineage
@@ -94,9 +94,9 @@ def split_sets_apart(corpus: Corpus) -> Iterator[SetSplit]:
     Those that are only asked about need one training for all of them.
     """
     items = [*corpus.items, *map(as_item, corpus.examples)]
-    for source in dict.fromkeys(_source_of(item) for item in items):
-        test = [item for item in items if _source_of(item) == source]
-        rest = [item for item in corpus.items if _source_of(item) != source]
+    for source in dict.fromkeys(source_of(item) for item in items):
+        test = [item for item in items if source_of(item) == source]
+        rest = [item for item in corpus.items if source_of(item) != source]
         against = [exchange for item in test for exchange in item.exchanges]
         train = Corpus(
             examples=[] if source == STUDY else _drop_examples(corpus.examples, against),
@@ -124,10 +124,6 @@ def split_sets_apart(corpus: Corpus) -> Iterator[SetSplit]:
 def _drop_examples(examples: Sequence[Example], against: Sequence[Exchange]) -> list[Example]:
     kept = {exchange.id for exchange in drop_shared([e.exchange for e in examples], against)}
     return [example for example in examples if example.exchange.id in kept]
-
-
-def _source_of(item: RatedItem) -> str:
-    return RATED_SETS[item.set].source if item.set in RATED_SETS else item.set
 
 
 def as_item(example: Example) -> RatedItem:
