@@ -107,8 +107,8 @@ def train(
         if evidence:
             raise UserError("--evidence: not with --unit conversation, which is tried each time it is made")
         return _train_conversations(sets, out, next(iter(protocols), None), as_json=as_json)
-    from judge.classifier.as_is import try_as_is
     from judge.classifier.make import Materials, make, try_out, write_card
+    from judge.tuning.as_is import try_as_is
     from reports.progress import steps
     from reports.training_tables import print_trial
 

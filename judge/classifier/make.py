@@ -21,7 +21,6 @@ from data.records import LABELS, Exchange, to_plain
 from data.storage import digest_file
 from data.tables import read_exchanges, read_ratings
 from data.text import percent, show
-from judge.classifier.as_is import FEW_ITEMS, draw_few
 from judge.classifier.base_weights import find_base, find_base_file
 from judge.classifier.examples import Corpus, forget_situations, join_ratings
 from judge.classifier.judge import CARD, MODEL, NETWORK, TOKENIZER, ClassifierJudge
@@ -29,11 +28,13 @@ from judge.classifier.preprocessing import normalise
 from judge.classifier.recipe import Recipe, lineage, read_recipe
 from judge.classifier.training import Progress, Trained
 from judge.classifier.trials import (
+    FEW_ITEMS,
     METRICS,
     SETS_APART,
     TEACHER,
     OnSplit,
     digest_examples,
+    draw_few,
     fit_length,
     measure_trial,
     plan_training,

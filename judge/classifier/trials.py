@@ -1,6 +1,7 @@
 """Put a recipe to the test: train on part of the ratings, predict the rest, and measure it beside rivals."""
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, fields, replace
@@ -331,6 +332,26 @@ def _take_each(trainings: Sequence[Training], folder: Path) -> Generator[tuple[i
     for number, training in later:  # wait for whoever has it; what was left undone is done then
         with locked(folder / "locks" / _file_name(training.name)):
             yield number, training
+
+
+FEW_ITEMS, FEW_REPLIES = 600, 2  # of a set, and of a conversation, that a judge is asked about
+
+
+def draw_few(items: Iterable[RatedItem], count: int) -> list[RatedItem]:
+    """So many items of each set, and of each of them some replies: always the same."""
+    by_set: dict[str, list[RatedItem]] = defaultdict(list)
+    for item in sorted(items, key=lambda item: item.exchanges[-1].content_digest):
+        by_set[item.set].append(item)
+    drawn = [item for those in by_set.values() for item in those[:count]]
+    return [replace(item, exchanges=few_replies(item.exchanges)) for item in drawn]
+
+
+def few_replies(exchanges: Sequence[Exchange]) -> tuple[Exchange, ...]:
+    """Some replies of a conversation, evenly to its end: a hundred turns say little more of a bot."""
+    if len(exchanges) <= FEW_REPLIES:
+        return tuple(exchanges)
+    places = np.linspace(0, len(exchanges) - 1, FEW_REPLIES + 1).round().astype(int)[1:]
+    return tuple(exchanges[place] for place in places)
 
 
 def _file_name(name: str) -> str:

@@ -2,9 +2,8 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,22 @@ from calibration.agreement.set_transfer import SetItem, measure_leads
 from data.errors import UserError
 from data.files import disk_errors, replacing
 from data.importers.rated_sets import RATED_SETS, RatedItem, drop_shared, read_rated_set
-from data.records import Exchange, to_plain
+from data.records import to_plain
 from data.tables import read_exchanges, read_ratings
 from judge.base import load_judge
 from judge.classifier.examples import join_ratings, standardise
 from judge.classifier.judge import ClassifierJudge
-from judge.classifier.trials import SETS_APART, as_item, keep_evaluation, measure_sets, rows_of_items
+from judge.classifier.trials import (
+    FEW_ITEMS,
+    SETS_APART,
+    as_item,
+    draw_few,
+    keep_evaluation,
+    measure_sets,
+    rows_of_items,
+)
 
 OnStep = Callable[[int, int], None]
-FEW_ITEMS, FEW_REPLIES = 600, 2  # of a set, and of a conversation, that a judge is asked about
 WORDS = "TF-IDF"  # a linear model of the words, fitted to the ratings that the judge learnt from
 STRENGTHS = (1.0, 3.0, 10.0, 30.0)  # of its penalty: it takes the one that suits what it learns from
 
@@ -82,23 +88,6 @@ def try_as_is(
             partial.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         measured = {"protocol": SETS_APART, "sets": measure_sets(rows), "leads": leads_of(rows)}
         return keep_evaluation(measured, folder)
-
-
-def draw_few(items: Iterable[RatedItem], count: int) -> list[RatedItem]:
-    """So many items of each set, and of each of them some replies: always the same."""
-    by_set: dict[str, list[RatedItem]] = defaultdict(list)
-    for item in sorted(items, key=lambda item: item.exchanges[-1].content_digest):
-        by_set[item.set].append(item)
-    drawn = [item for those in by_set.values() for item in those[:count]]
-    return [replace(item, exchanges=few_replies(item.exchanges)) for item in drawn]
-
-
-def few_replies(exchanges: Sequence[Exchange]) -> tuple[Exchange, ...]:
-    """Some replies of a conversation, evenly to its end: a hundred turns say little more of a bot."""
-    if len(exchanges) <= FEW_REPLIES:
-        return tuple(exchanges)
-    places = np.linspace(0, len(exchanges) - 1, FEW_REPLIES + 1).round().astype(int)[1:]
-    return tuple(exchanges[place] for place in places)
 
 
 def run_as_is(
