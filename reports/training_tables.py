@@ -19,6 +19,8 @@ def print_trial(evaluation: Row) -> None:
     """Print how single ratings are met, and each model's level; or how sets that were left out are."""
     if evaluation["protocol"] == SETS_APART:
         _print_sets(evaluation["sets"])
+        if leads := evaluation.get("leads"):
+            _print_leads(leads)
         return
     evaluations = evaluation["evaluations"]
     judge = evaluations["judge"]
@@ -73,6 +75,22 @@ def _print_sets(sets: Sequence[Row]) -> None:
     print_tables(tables, screen)
     screen.print()
     print_lines(legend, screen)
+
+
+def _print_leads(leads: Sequence[Row]) -> None:
+    """Print by how much the judge follows people better than those who only count."""
+    rivals = list(dict.fromkeys(name for item in leads for name in item["over"]))
+
+    def lead(rival: str) -> Callable[[Row], str]:
+        return lambda item: _short(item["over"][rival]) if rival in item["over"] else ""
+
+    columns: dict[str, Callable[[Row], str]] = {
+        "judge's Spearman less that of": lambda item: item["set"],
+        **{rival: lead(rival) for rival in rivals},
+    }
+    screen = open_screen()
+    screen.print()
+    print_tables([table_of(leads, columns)], screen)
 
 
 def print_conversation_trial(evaluation: Row) -> None:

@@ -156,7 +156,12 @@ def _texts(item: RatedItem | Exchange) -> set[str]:
     texts = (*turns, *pairs, _plain(last.situation or ""))
     told = {text for text in texts if len(text.split()) >= DISTINCTIVE_WORDS}
     # Talks and turns of one source are two sets of the same conversations, also where all words are few.
-    return told | {f"{RATED_SETS[item.set].source}\n{item.cluster}"} if isinstance(item, RatedItem) else told
+    return told | {f"{source_of(item)}\n{item.cluster}"} if isinstance(item, RatedItem) else told
+
+
+def source_of(item: RatedItem) -> str:
+    """Where an item comes from: some sources hold several sets; of ratings somebody brings, their name."""
+    return RATED_SETS[item.set].source if item.set in RATED_SETS else item.set
 
 
 @cache

@@ -1,6 +1,7 @@
 """What a classifier learns from: rated exchanges, other rated sets, our own replies, and unrated texts."""
 
 import random
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ import numpy as np
 
 from data.errors import UserError
 from data.importers.rated_sets import RatedItem
+from data.readers.whole_conversations import DISTINCTIVE_WORDS
 from data.records import LABELS, Exchange, Rating
 from judge.classifier.preprocessing import normalise
 from judge.explanation import split_reply
@@ -120,14 +122,47 @@ def lessons_of_sets(
         if weights.get(item.set):
             by_set[item.set].append(item)
     for name, those in by_set.items():
-        values = _standardise(those)
+        values = standardise(those)
         for item, value in zip(those, values, strict=True):
             drawn = chance.sample(item.exchanges, min(replies, len(item.exchanges)))
             lessons.append(Lesson(exchanges=tuple(drawn), set=name, value=float(value), weight=weights[name]))
     return lessons
 
 
-def _standardise(items: Sequence[RatedItem]) -> np.ndarray:
+def forget_situations(items: Sequence[RatedItem]) -> list[RatedItem]:
+    """Items without emotion and situation, and without each turn that repeats a stretch of the situation.
+
+    Where people are given a situation to speak of, many copy it out: its words then come back as theirs, and
+    with them its licence. A reply whose own prompt is such a turn is left out.
+    """
+    kept = []
+    for item in items:
+        exchanges = []
+        for exchange in item.exchanges:
+            told = exchange.situation or ""
+            if repeats(exchange.prompt, told) or repeats(exchange.response, told):
+                continue
+            dialogue = tuple(turn for turn in exchange.dialogue if not repeats(turn.text, told))
+            exchanges.append(replace(exchange, emotion=None, situation=None, dialogue=dialogue))
+        if exchanges:
+            kept.append(replace(item, exchanges=tuple(exchanges)))
+    return kept
+
+
+def repeats(text: str, told: str) -> bool:
+    """Whether eight words in a row of what was told stand in a text; all of it, where it is shorter.
+
+    >>> repeats("Hi! My dog died, sadly.", "my dog DIED"), repeats("My dog is ill.", "My dog died.")
+    (True, False)
+    """
+    said, words = (re.findall(r"\w+", part.casefold()) for part in (text, told))
+    size = min(DISTINCTIVE_WORDS, len(words))
+    runs = {tuple(words[start : start + size]) for start in range(len(words) - size + 1)} if size else set()
+    return any(tuple(said[start : start + size]) in runs for start in range(len(said) - size + 1))
+
+
+def standardise(items: Sequence[RatedItem]) -> np.ndarray:
+    """The ratings of one set in its standard deviations, without each rater's own level."""
     values = np.array([item.rating for item in items], dtype=float)
     raters: dict[str, list[int]] = defaultdict(list)
     for place, item in enumerate(items):

@@ -21,24 +21,24 @@ from data.records import LABELS, Exchange, to_plain
 from data.storage import digest_file
 from data.tables import read_exchanges, read_ratings
 from data.text import percent, show
-from judge.base import load_judge
 from judge.classifier.base_weights import find_base, find_base_file
-from judge.classifier.examples import Corpus, join_ratings
+from judge.classifier.examples import Corpus, forget_situations, join_ratings
 from judge.classifier.judge import CARD, MODEL, NETWORK, TOKENIZER, ClassifierJudge
 from judge.classifier.preprocessing import normalise
 from judge.classifier.recipe import Recipe, lineage, read_recipe
 from judge.classifier.training import Progress, Trained
 from judge.classifier.trials import (
+    FEW_ITEMS,
     METRICS,
     SETS_APART,
     TEACHER,
     OnSplit,
     digest_examples,
+    draw_few,
     fit_length,
     measure_trial,
     plan_training,
     read_rows,
-    run_as_is,
     run_trial,
     trial_folder,
 )
@@ -75,7 +75,8 @@ def make_judge(
     examples = corpus.examples
     # Made beside, then moved: a broken export leaves the files of the last one.
     with TemporaryDirectory() as scratch:
-        exported = export(trained, recipe, Path(scratch), corpus.exchanges()[: len(examples) or None])
+        read = corpus if recipe.drop_context < 1 else replace(corpus, items=forget_situations(corpus.items))
+        exported = export(trained, recipe, Path(scratch), read.exchanges()[: len(examples) or None])
         for name in exported["files"]:
             with replacing(folder / name) as partial:
                 partial.write_bytes((Path(scratch) / name).read_bytes())
@@ -364,8 +365,12 @@ class Materials:
         sets: Path | None,
         texts: Sequence[Path],
         device: str,
+        items: int = FEW_ITEMS,
     ) -> "Materials":
-        """From files; `sets` is a folder with one folder for each public set, as published."""
+        """From files; `sets` is a folder with one folder for each public set, as published.
+
+        Of sets with the weight 0 those that are there are asked about, so many items of each.
+        """
         given = {key: value for key, value in instead.items() if value is not None}
         chosen = replace(read_recipe(recipe), **given)
         if texts and not chosen.teacher:
@@ -382,13 +387,16 @@ class Materials:
         learnt = {name for each in lineage(chosen) for name, weight in each.sets.items() if weight}
         if not learnt and (exchanges is None or ratings is None):
             raise UserError("EXCHANGES and RATINGS are missing: replies, and what people said of them")
-        items = {name: read_rated_set(name, sets) for name in wanted if sets}
+        there = [
+            name for name in wanted if sets and (name in learnt or (sets / RATED_SETS[name].source).exists())
+        ]
+        rated = {name: read_rated_set(name, sets) for name in there if sets}
         corpus = Corpus(
             examples=join_ratings(read_exchanges(exchanges), read_ratings(ratings))
             if exchanges is not None and ratings is not None
             else [],
-            items=[item for name in items if name in learnt for item in items[name]],
-            asked=[item for name in items if name not in learnt for item in items[name]],
+            items=[item for name in there if name in learnt for item in rated[name]],
+            asked=draw_few((item for name in there if name not in learnt for item in rated[name]), items),
             texts=[exchange for path in texts for exchange in read_exchanges(path)],
         )
         return cls(corpus=corpus, recipe=chosen, device=device)
@@ -442,28 +450,6 @@ def try_out(
         place = trial_folder(folder, protocol, chosen)
         results.append(measure_trial(read_rows(place), place, protocol=protocol))
     return results
-
-
-def try_as_is(
-    judge_name: str, sets: Path, folder: Path, *, items: int, on_step: Progress | None = None
-) -> dict[str, Any]:
-    """Measure a shipped judge on the public rated sets, of whose ratings it learnt none."""
-    judge = load_judge(judge_name)
-    if not isinstance(judge, ClassifierJudge):
-        raise UserError(f"--as-is: {judge_name} is no fine-tuned classifier")
-    if learnt := judge.card["trained_on"].get("sets"):
-        raise UserError(f"--as-is: {judge_name} has learnt from {', '.join(learnt)}: nothing is held out")
-    there = [name for name, about in RATED_SETS.items() if (sets / about.source).exists()]
-    if not there:
-        known = ", ".join(dict.fromkeys(about.source for about in RATED_SETS.values()))
-        raise UserError(f"--sets: {sets} holds none of the rated sets ({known})")
-    corpus = Corpus(examples=[], items=[item for name in there for item in read_rated_set(name, sets)])
-    with disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        rows = list(run_as_is(judge, corpus, items=items, on_step=on_step))
-        with replacing(folder / f"{judge.name}.jsonl") as partial:
-            partial.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-        return measure_trial(rows, folder, protocol=SETS_APART)
 
 
 def make(

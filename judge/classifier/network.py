@@ -76,8 +76,10 @@ def make_network(recipe: Recipe) -> tuple[JudgeNetwork, Tokeniser]:
     base, tokeniser = load_base(recipe.base)
     base = deepcopy(base)
     if recipe.layers:
-        base.layers = base.layers[: recipe.layers]
-        base.config.num_hidden_layers = recipe.layers
+        # A decoder has its layers itself, an encoder one floor below; one that has fewer keeps all.
+        owner, name = (base, "layers") if tokeniser.is_decoder else (base.encoder, "layer")
+        setattr(owner, name, getattr(owner, name)[: recipe.layers])
+        base.config.num_hidden_layers = len(getattr(owner, name))
     # The words a base knows stay as they are: 35,000 replies meet few of them, and a file need not hold them.
     base.get_input_embeddings().requires_grad_(False)
     network = JudgeNetwork(base, is_decoder=tokeniser.is_decoder, dropout=recipe.dropout)

@@ -28,7 +28,9 @@ class Recipe:
     weight_decay: float = 0.01
     warmup: float = 0.1  # part of the steps
     dropout: float = 0.1
-    drop_context: float = 0.3  # chance that emotion, and likewise situation, is left out of an example
+    # The chance that emotion, and likewise situation, is left out of an example. With 1 no word of a
+    # situation is read: turns of other sets that repeat it are left out too.
+    drop_context: float = 0.3
     severity: float = 0.0  # prior standard deviation of a rater's own harshness; 0 leaves it out
     sets: Mapping[str, float] = field(default_factory=dict)  # other rated sets, and the weight of an item
     replies: int = 3  # of a rated conversation that are read in an epoch

@@ -21,6 +21,7 @@ from judge.classifier.examples import (
     Lesson,
     cut_pieces,
     draw_evenly,
+    forget_situations,
     lessons_of_catalogue,
     lessons_of_examples,
     lessons_of_sets,
@@ -296,6 +297,8 @@ def train_judge(
     corpus: Corpus, recipe: Recipe, *, device: str = "cpu", progress: Progress | None = None
 ) -> list[Trained]:
     """Follow a recipe to the end: the judge, then the one that taught it, its teacher, and so on."""
+    if recipe.drop_context >= 1:
+        corpus = replace(corpus, items=forget_situations(corpus.items))
     teachers: list[Trained] = []
     taught: list[Lesson] = []
     if recipe.teacher:

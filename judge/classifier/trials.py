@@ -1,8 +1,8 @@
 """Put a recipe to the test: train on part of the ratings, predict the rest, and measure it beside rivals."""
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict, dataclass, fields, replace
 from hashlib import sha256
@@ -16,10 +16,9 @@ from calibration.agreement.held_out import HeldOut, compare_rivals
 from calibration.agreement.set_transfer import SetItem, measure_set
 from data.errors import OperationalError, UserError
 from data.files import locked, replacing
-from data.importers.rated_sets import RATED_SETS, RatedItem, drop_shared
+from data.importers.rated_sets import RatedItem, drop_shared, source_of
 from data.records import LABELS, Exchange, to_plain
 from judge.classifier.examples import Corpus, Example
-from judge.classifier.judge import ClassifierJudge
 from judge.classifier.recipe import Recipe, lineage
 from judge.robustness.replies import read_replies
 
@@ -95,10 +94,10 @@ def split_sets_apart(corpus: Corpus) -> Iterator[SetSplit]:
 
     Those that are only asked about need one training for all of them.
     """
-    items = [*corpus.items, *map(_as_item, corpus.examples)]
-    for source in dict.fromkeys(_source_of(item) for item in items):
-        test = [item for item in items if _source_of(item) == source]
-        rest = [item for item in corpus.items if _source_of(item) != source]
+    items = [*corpus.items, *map(as_item, corpus.examples)]
+    for source in dict.fromkeys(source_of(item) for item in items):
+        test = [item for item in items if source_of(item) == source]
+        rest = [item for item in corpus.items if source_of(item) != source]
         against = [exchange for item in test for exchange in item.exchanges]
         train = Corpus(
             examples=[] if source == STUDY else _drop_examples(corpus.examples, against),
@@ -128,11 +127,8 @@ def _drop_examples(examples: Sequence[Example], against: Sequence[Exchange]) -> 
     return [example for example in examples if example.exchange.id in kept]
 
 
-def _source_of(item: RatedItem) -> str:
-    return RATED_SETS[item.set].source if item.set in RATED_SETS else item.set
-
-
-def _as_item(example: Example) -> RatedItem:
+def as_item(example: Example) -> RatedItem:
+    """A rating of the study as an item of a set."""
     return RatedItem(
         set=STUDY,
         exchanges=(example.exchange,),
@@ -305,10 +301,11 @@ def run_trial(
 
     trainings = plan_trainings(corpus, protocols, folder)
     depths = [Path(*[TEACHER] * depth) for depth in range(len(lineage(recipe)))]
+    asked = {"asked": _digest_items(corpus.asked)} if corpus.asked else {}
     for protocol in protocols:
         for depth, tried in zip(depths, lineage(recipe), strict=True):
             place = trial_folder(folder, protocol, protocols) / depth
-            _check_plan(place, {"protocol": protocol, **plan_training(corpus, tried)})
+            _check_plan(place, {"protocol": protocol, **plan_training(corpus, tried), **asked})
     with closing(_take_each(trainings, folder)) as taken:
         for number, training in taken:
             names = {place: _file_name(split.name) for place, split in training.asked.items()}
@@ -337,30 +334,16 @@ def _take_each(trainings: Sequence[Training], folder: Path) -> Generator[tuple[i
             yield number, training
 
 
-FEW_ITEMS, FEW_REPLIES = 600, 2  # of a set, and of a conversation, that a judge is asked about as it is
+FEW_ITEMS, FEW_REPLIES = 600, 2  # of a set, and of a conversation, that a judge is asked about
 
 
-def run_as_is(
-    judge: ClassifierJudge,
-    corpus: Corpus,
-    *,
-    items: int = FEW_ITEMS,
-    on_step: Callable[[int, int], None] | None = None,
-) -> Iterator[dict[str, Any]]:
-    """What a judge that is at hand says of every rated set: for one that learnt from none of them."""
-    by_set: dict[str, list[RatedItem]] = {}
-    for item in sorted(corpus.items, key=lambda item: item.exchanges[-1].content_digest):
-        by_set.setdefault(item.set, []).append(item)
-    drawn = [item for those in by_set.values() for item in those[:items]]
-    drawn = [replace(item, exchanges=few_replies(item.exchanges)) for item in drawn]
-    every = [exchange for item in drawn for exchange in item.exchanges]
-    with ThreadPoolExecutor(judge.concurrency) as pool:
-        said = []
-        for probabilities in pool.map(judge.predict, every):
-            said.append(probabilities)
-            if on_step:
-                on_step(len(said), len(every))
-    yield from rows_of_items(drawn, said)
+def draw_few(items: Iterable[RatedItem], count: int) -> list[RatedItem]:
+    """So many items of each set, and of each of them some replies: always the same."""
+    by_set: dict[str, list[RatedItem]] = defaultdict(list)
+    for item in sorted(items, key=lambda item: item.exchanges[-1].content_digest):
+        by_set[item.set].append(item)
+    drawn = [item for those in by_set.values() for item in those[:count]]
+    return [replace(item, exchanges=few_replies(item.exchanges)) for item in drawn]
 
 
 def few_replies(exchanges: Sequence[Exchange]) -> tuple[Exchange, ...]:
@@ -463,9 +446,7 @@ def plan_training(corpus: Corpus, recipe: Recipe) -> dict[str, Any]:
         "recipe": asdict(recipe),
         "teachers": [asdict(teacher) for teacher in lineage(recipe)[1:]],
         "data": digest_examples(corpus.examples),
-        "sets": _digest(
-            f"{item.set} {item.exchanges[-1].content_digest} {item.rating}" for item in corpus.items
-        ),
+        "sets": _digest_items(corpus.items),
         "texts": _digest(text.content_digest for text in corpus.texts),
         "catalogue": _digest(f"{reply.prompt} {reply.stages()[-1]}" for reply in read_replies("training")),
     }
@@ -474,6 +455,10 @@ def plan_training(corpus: Corpus, recipe: Recipe) -> dict[str, Any]:
 def digest_examples(examples: Sequence[Example]) -> str:
     """Known by what was rated and how, in whatever order."""
     return _digest(f"{e.exchange.content_digest} {e.rater} {e.target}" for e in examples)
+
+
+def _digest_items(items: Iterable[RatedItem]) -> str:
+    return _digest(f"{item.set} {item.exchanges[-1].content_digest} {item.rating}" for item in items)
 
 
 def _digest(rows: Iterable[str]) -> str:
@@ -515,7 +500,7 @@ def measure_trial(
     """Every metric with its interval for the judge and its rivals; kept as `evaluation.json`."""
     held = list(rows)
     if protocol == SETS_APART:
-        return _keep({"protocol": protocol, "sets": measure_sets(held, seed=seed)}, folder)
+        return keep_evaluation({"protocol": protocol, "sets": measure_sets(held, seed=seed)}, folder)
     columns = {name: np.array([row[name] for row in held]) for name in ("model", "batch", "split")}
     columns["rating"] = np.array([LABELS.index(row["rating"]) + 1 for row in held])
     judges = {
@@ -525,7 +510,7 @@ def measure_trial(
     chosen = sorted({str(model) for model in judges["judge"].model} - {HUMAN})
     rivalry = compare_rivals(judges, judge="judge", rng=np.random.default_rng(seed), chosen=chosen)
     about = {"protocol": protocol, "on_three_arms": _three_arms(judges, seed)}
-    return _keep({**about, **to_plain(rivalry)}, folder)
+    return keep_evaluation({**about, **to_plain(rivalry)}, folder)
 
 
 def measure_sets(rows: Sequence[Mapping[str, Any]], *, seed: int = 0) -> list[Any]:
@@ -535,7 +520,8 @@ def measure_sets(rows: Sequence[Mapping[str, Any]], *, seed: int = 0) -> list[An
     return [to_plain(measure_set([i for i in items if i.set == name], seed=seed)) for name in names]
 
 
-def _keep(evaluation: dict[str, Any], folder: Path) -> dict[str, Any]:
+def keep_evaluation(evaluation: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Write the figures beside the rows that they come from."""
     with replacing(folder / "evaluation.json") as partial:
         partial.write_text(json.dumps(evaluation, indent=2) + "\n", encoding="utf-8")
     return evaluation

@@ -8,12 +8,14 @@ import pytest
 
 from data.errors import UserError
 from data.importers.rated_sets import RatedItem
-from data.records import Exchange, Rating
+from data.readers.whole_conversations import split_conversation
+from data.records import Exchange, Rating, Turn
 from judge.classifier.examples import (
     KIND_TARGET,
     UNHEARD_TARGET,
     UNKIND_TARGETS,
     cut_pieces,
+    forget_situations,
     join_ratings,
     lessons_of_catalogue,
     lessons_of_sets,
@@ -157,3 +159,31 @@ def test_a_shuffled_reply_keeps_its_words_and_gets_any_prompt() -> None:
     pairs = Counter((e.prompt, e.response) for e in shuffle_replies(several, 400, random.Random(0)))
     assert len(pairs) == 16
     assert max(pairs.values()) < 3 * min(pairs.values())
+
+
+def test_a_forgotten_situation_is_forgotten_too_where_a_speaker_copied_it() -> None:
+    told = "my old dog ran away and I looked for him all night long"
+    openings = {
+        "copied": "Well, my old dog ran away and I looked for him. Sad.",
+        "own words": "I searched the whole night for my dog.",
+    }
+    items = []
+    for name, opening in openings.items():
+        turns = (Turn(speaker="speaker", text=opening), Turn(speaker="listener", text="Oh no!"))
+        talk = Exchange(
+            id=name,
+            prompt="He came back.",
+            response="What luck.",
+            dialogue=turns,
+            situation=told,
+            emotion="sad",
+        )
+        items.append(RatedItem("ieval", split_conversation(talk), 4.0, "w", "bot", name))
+    copied, own = forget_situations(items)
+    assert [(e.prompt, [t.text for t in e.dialogue]) for e in copied.exchanges] == [
+        ("He came back.", ["Oh no!"])
+    ]
+    assert [e.prompt for e in own.exchanges] == [openings["own words"], "He came back."]
+    assert {(e.situation, e.emotion) for item in (copied, own) for e in item.exchanges} == {(None, None)}
+    silent = replace(items[0], exchanges=items[0].exchanges[:1])
+    assert forget_situations([silent]) == [], "nothing is left of a talk that is all copied"

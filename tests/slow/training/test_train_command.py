@@ -107,9 +107,15 @@ def test_with_sets_apart_each_set_is_judged_by_who_never_met_it(
 
 
 def test_a_recipe_of_sets_alone_is_asked_about_those_with_no_weight(
-    tmp_path: Path, write_recipe: Callable[[Recipe], Path], tiny_recipe: Recipe, sets_folder: Path
+    tmp_path: Path,
+    write_recipe: Callable[[Recipe], Path],
+    tiny_recipe: Recipe,
+    sets_folder: Path,
+    rated_files: tuple[Path, Path],
 ) -> None:
-    recipe = replace(tiny_recipe, sets={"ieval": 1.0, "epitome": 0.0}, catalogue=0.0, sharpness=0.0)
+    # As `open.toml` does: no situation is read, not all layers of the base are, and some set is not at hand.
+    sets = {"ieval": 1.0, "epitome": 0.0, "dstc9": 0.0}
+    recipe = replace(tiny_recipe, layers=1, drop_context=1.0, sets=sets, catalogue=0.0, sharpness=0.0)
     options = ("--recipe", write_recipe(recipe), "--sets", sets_folder)
     done = run("train", *options, "--protocol", "sets-apart", "--out", tmp_path / "trial")
     assert done.exit_code == 0, done.output
@@ -121,6 +127,16 @@ def test_a_recipe_of_sets_alone_is_asked_about_those_with_no_weight(
     assert "no label of people" in (tmp_path / "judge" / "README.md").read_text()
     (tmp_path / "mine.toml").write_text(f"kind = 'classifier'\nweights = '{tmp_path / 'judge'}'\n")
     assert run("score", SAMPLES, "--judge", "mine.toml", "--limit", "4").exit_code == 0
+    asked = ("--as-is", "mine.toml", "--protocol", "sets-apart", "--sets", sets_folder, "--items", "50")
+    done = run("train", *rated_files, *asked, "--out", tmp_path / "measured")
+    assert done.exit_code == 0, done.output
+    measured = json.loads((tmp_path / "measured" / "evaluation.json").read_text())
+    assert {row["set"]: row["items"] for row in measured["sets"]} == {"epitome": 50, "study": 50}
+    assert all(row["parties"]["TF-IDF"]["spearman"]["value"] > 0.4 for row in measured["sets"])
+    assert "judge's Spearman less that of" in done.stdout and max(map(len, done.stdout.splitlines())) <= 80
+    for row, lead in zip(measured["sets"], measured["leads"], strict=True):
+        judge, words = (row["parties"][name]["spearman"]["value"] for name in ("judge", "TF-IDF"))
+        assert lead["over"]["TF-IDF"]["value"] == pytest.approx(judge - words)
     refused(run("train", "--recipe", "own.toml", "--out", "o"), "unknown recipe")
     refused(run("train", "--recipe", write_recipe(tiny_recipe), "--out", "o"), "EXCHANGES and RATINGS")
 
