@@ -237,7 +237,7 @@ def test_without_a_calibration_there_is_no_set() -> None:
     with serving(judge) as url:
         told = ask(f"{url}/v1/score", json=exchanges("a")).json()
     assert told["calibration"] is None
-    assert told["note"].startswith("no calibration fits")
+    assert told["note"].startswith("no calibration came with this judge")
     assert (told["judgments"][0]["set"], told["judgments"][0]["probabilities"]) == (None, EVEN)
 
 
