@@ -16,7 +16,7 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from secrets import token_hex
 from tempfile import TemporaryDirectory
@@ -269,6 +269,15 @@ def _prepare(judge: Judge, named: str) -> None:
     ray.get(ray.remote(merge).remote(named, os.getcwd()))
 
 
+@cache
+def own_token() -> dict[str, str]:
+    """What keeps other users of this machine from having Ray run their code.
+
+    One for all that this process starts: Ray reads it once, and refuses whoever comes with another.
+    """
+    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token_hex(32)}
+
+
 @contextmanager
 def start_ray(workers: int) -> Iterator[None]:
     """Ray on this machine alone, or the cluster at RAY_ADDRESS, let go of afterwards; or one that runs."""
@@ -283,8 +292,7 @@ def start_ray(workers: int) -> Iterator[None]:
             )
             # Despite its name: listen on the loopback alone.
             os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
-            # Other users of this machine may not have it run their code.
-            os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=token_hex(32))
+            os.environ.update(own_token())
     import ray
     import ray.data
 
