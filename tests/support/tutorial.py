@@ -50,6 +50,11 @@ VARYING = (
     (re.compile(r"\.venv/bin/python cli\.py"), "python cli.py"),  # as `make` calls it in a clone
     (re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{8,64}\b"), "DIGEST"),
     (re.compile(r"\b20\d\d-\d\d-\d\d\b"), "DATE"),
+    # On which side of next to nothing a prompt lies.
+    (
+        re.compile(r"(prefers \S+ +on)\s+\d+(\s+of\s+\d+\s+prompts,\s+\S+\s+on)\s+\d+(;\s+on)\s+\d+"),
+        r"\1 N\2 N\3 N",
+    ),
     (re.compile(r"\bin \d+(\.\d+)? (s|min)\b"), "in TIME"),
     (re.compile(r"^(\w\S* .*\b0\.00) +\d[\d.]*$", re.MULTILINE), r"\1 TIME"),  # s/1,000 in a table of judges
 )
@@ -163,8 +168,10 @@ def _near(one: str, other: str) -> bool:
     """The same figure on another processor: the last digits of a probability may move."""
     values = [float(text.replace(",", "").replace("\N{MINUS SIGN}", "-")) for text in (one, other)]
     digits = len(one.partition(".")[2])
-    # A count has no digits; one in the thousands is a rounded estimate of how many ratings are needed.
-    room = {0: 0.1 * abs(values[0]) if "," in one else 0.0, 1: 0.2}.get(digits, 0.02)
+    # Without digits behind the point it is a count, or a whole per cent, which may be rounded otherwise; in
+    # the thousands it is a rounded estimate of how many ratings are needed.
+    whole = 0.1 * abs(values[0]) if "," in one else float(10 <= values[0] < 100)
+    room = {0: whole, 1: 0.2, 2: 0.04}.get(digits, 0.02)
     return abs(values[0] - values[1]) <= room + 1e-9
 
 
