@@ -89,6 +89,7 @@ def test_compare_says_it_on_its_page_too(folder: Path, said: str) -> None:
     assert BARE in notes
 
 
+@pytest.mark.slow
 def test_a_night_and_its_dashboard_say_it(folder: Path) -> None:
     (folder / "nightly.toml").write_text(
         'name = "n"\njudge = "classifier"\nhistory = "h.sqlite"\ndashboard = "site"\nexplain = 0\n'
@@ -107,6 +108,7 @@ def test_the_server_says_it_of_a_request(replies: list[dict[str, Any]]) -> None:
     assert any(line.startswith("2 of 2 replies are longer than") for line in told["caveats"])
 
 
+@pytest.mark.slow
 def test_a_calibration_that_covers_them_lifts_it(
     folder: Path, replies: list[dict[str, Any]], said: str
 ) -> None:

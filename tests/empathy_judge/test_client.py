@@ -53,6 +53,7 @@ def length() -> Iterator[Judge]:
         yield judge
 
 
+@pytest.mark.slow
 def test_a_project_with_its_own_data_package_gets_the_figures_of_score(tmp_path: Path) -> None:
     project = make_project(tmp_path / "project")
     rows = write_rows(project / "rows.jsonl", [*WARM, {**WARM[0], "id": "code", "response": "0" * 40}])

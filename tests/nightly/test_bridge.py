@@ -133,6 +133,7 @@ def test_a_baseline_of_several_nights(tmp_path: Path) -> None:
     assert f"{NIGHTS[0]} and {NIGHTS[1]}" in page
 
 
+@pytest.mark.slow
 def test_a_calibration_holds_for_nights_before_it_was_made(tmp_path: Path) -> None:
     path = write_config(tmp_path, judge="classifier")
     path.write_text(path.read_text().replace('calibration = "none"\n', "explain = 0\n"))
