@@ -156,9 +156,22 @@ def _refusals(models: Sequence[Mapping[str, Any]]) -> list[str]:
     named: dict[str, list[str]] = {}
     for model in models:
         own = f"{model['model']} (the judge alone: {number(model['shares'][GOOD]['share'], 0, scale=100)})"
-        is_beyond = "calibrated range" in model["refused"]
-        named.setdefault(UNLIKE if is_beyond else model["refused"], []).append(own)
+        named.setdefault(_why_refused(model["refused"]), []).append(own)
     return [f"No figure for {listed(names)}: {reason}." for reason, names in named.items()]
+
+
+def _why_refused(reason: str) -> str:
+    """A calibration's reason in short: where Good lies, if it is Good that the rated models do not reach.
+
+    >>> _why_refused("Good: the judge's mean 0.801 is above the calibrated range, 0.463 to 0.688")
+    'above every model people rated'
+    >>> _why_refused("Okay: the judge's mean 0.315 is below the calibrated range, 0.320 to 0.351")
+    'unlike any model people rated'
+    """
+    if "calibrated range" not in reason:
+        return reason
+    sides = (side for side in ("below", "above") if f"{side} the calibrated range" in reason)
+    return f"{next(sides)} every model people rated" if reason.startswith(f"{GOOD}: ") else UNLIKE
 
 
 def _details(scored: ScoredRun) -> list[str]:

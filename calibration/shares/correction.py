@@ -200,8 +200,8 @@ def correct(
 def _refusal(
     names: Sequence[str], lines: Sequence[CalibratedModels], targets: Sequence[Target]
 ) -> str | None:
-    """Say why the lines say nothing of a model, if so: the first column's reason."""
-    for name, line, target in zip(names, lines, targets, strict=True):
+    """Say why the lines say nothing of a model, if so: Good's reason where it has one, which is the last."""
+    for name, line, target in reversed(list(zip(names, lines, targets, strict=True))):
         if reason := refusal(line, target):
             return f"{name}: {reason}"
     return None

@@ -205,7 +205,8 @@ def test_out_of_the_calibrated_range_the_level_is_refused() -> None:
     )
     *_, found = correct({**models, "strange": strange})
     assert found.how == "refused" and found.corrected == {}
-    assert found.reason is not None and "above the calibrated range" in found.reason
+    assert found.reason is not None, "of three labels that are beyond, Good tells where the model lies"
+    assert found.reason.startswith("Good: ") and "below the calibrated range" in found.reason
     # Its own ratings need no line.
     rated = RatedModel(
         judged=strange.judged, item=np.arange(60), value=one_hot([1, 2, 3] * 20, 3), cluster=np.arange(60)

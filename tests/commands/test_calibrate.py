@@ -245,6 +245,8 @@ def test_score_corrects_by_a_calibration_and_refuses_what_leaves_its_range() -> 
     assert models["terse"]["corrected"] is None
     assert "calibrated range" in models["terse"]["refused"]
     assert "terse: level refused" in done.stdout
+    assert "No figure for terse (the judge alone: " in done.stdout
+    assert ": below every model people rated." in " ".join(done.stdout.split())
     assert f"calibration {calibration.digest[:12]} fits" in done.stdout
     sets = [json.loads(line)["set"] for line in Path("new/judgments.jsonl").read_text().splitlines()]
     assert all(sets) and all(set(labels) <= set(LABELS) for labels in sets)
