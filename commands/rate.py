@@ -126,9 +126,9 @@ def open_page(folder: Path, host: str, port: int) -> None:
       empathy-judge rate open rating-plan
       empathy-judge rate open rating-plan --host 0.0.0.0
     """
-    from rating.journal import count_rated
     from rating.plan import read_plan
     from rating.rating_server import make_rating_app
+    from rating.so_far import count_rated
     from server.guard import own_hosts
     from server.process import make_server, open_socket
 

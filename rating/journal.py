@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -134,10 +133,3 @@ def read_journal(folder: Path, plan: Plan) -> Iterator[tuple[str, Entry]]:
 def _whole_length(path: Path) -> int:
     """The bytes of the lines that were finished."""
     return path.read_bytes().rfind(b"\n") + 1 if path.exists() else 0
-
-
-def count_rated(folder: Path, plan: Plan) -> dict[str, int]:
-    """How many ratings of each rater stand, by token."""
-    last = {(token, entry.place): entry.label for token, entry in read_journal(folder, plan)}
-    counts = Counter(token for (token, _), label in last.items() if label is not None)
-    return {token: counts[token] for token in plan.raters}

@@ -1,5 +1,6 @@
 """What a plan's ratings say so far: where its models stand, and how wide the interval is."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,8 @@ from calibration.comparison.stop_rule import width_so_far as crossed_width
 from calibration.pairing import LEAST_RATERS
 from data.records import LABELS
 from data.tables import read_rows
-from rating.collect import RATINGS_FILE, collect, rating_row
-from rating.journal import Entry
+from rating.collect import CONSISTENCY_FILE, RATINGS_FILE, collect, rating_row
+from rating.journal import Entry, read_journal
 from rating.plan import Plan
 
 
@@ -49,6 +50,34 @@ def read_so_far(folder: Path, plan: Plan, files: Sequence[Path] = ()) -> Crossed
     rows = {(row["rater"], row["id"]): row for row in _collected(folder)}
     rows |= {(row["rater"], row["id"]): row for row in collect(folder, files).rows}
     return crossed_ratings(plan, rows.values())
+
+
+def count_rated(folder: Path, plan: Plan) -> dict[str, int]:
+    """How many ratings of each rater there are, by token: given on the page, or collected from files."""
+    places = _collected_places(folder, plan)
+    for token, entry in read_journal(folder, plan):  # the page knows better: there a rating may be taken back
+        (places[token].discard if entry.label is None else places[token].add)(entry.place)
+    return {token: len(found) for token, found in places.items()}
+
+
+def _collected_places(folder: Path, plan: Plan) -> dict[str, set[int]]:
+    """Which places of each rater's order were collected; what was for consistency is in a file of its own."""
+    path = folder / CONSISTENCY_FILE
+    told = json.loads(path.read_text(encoding="utf-8"))["raters"] if path.exists() else {}
+    ratings = {(row["rater"], row["id"]) for row in _collected(folder)}
+    places = {}
+    for token, rater in plan.raters.items():
+        about = told.get(rater.name, {"anchors": {}, "repeats": {}})
+        places[token] = {
+            place
+            for place, key in enumerate(rater.order)
+            if (name := plan.items[key].id) in about["repeats"]
+            or (
+                not plan.is_repeat(token, place)
+                and (name in about["anchors"] or (rater.name, name) in ratings)
+            )
+        }
+    return places
 
 
 def _collected(folder: Path) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """What comes back: joined once, whatever the order, and what is foreign or edited is named."""
 
+import asyncio
 import csv
 import json
 import random
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from fastapi import FastAPI
 from rating_plans import NAMES, made_replies, make_plan
 
 import cli
@@ -199,6 +201,45 @@ def test_a_sheet_comes_back_through_a_spreadsheet(tmp_path: Path) -> None:
         html = page.read_text(encoding="utf-8")
         assert not any(name in html for name in NAMES) and "http" not in html.split("</style>")[1]
         assert html.count("</script>") == 2
+
+
+def test_the_page_counts_what_was_collected_from_sheets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "plan"
+    plan = make_plan(folder, people=3, each=12)
+    first, second, third = plan.raters
+    for token, places in ((first, range(12)), (second, range(5))):
+        (tmp_path / f"{token}.json").write_text(json.dumps(handed_back(plan, token, list(places))))
+    run("rate", "collect", folder, *(tmp_path / f"{token}.json" for token in (first, second)))
+    journal = Journal(folder, plan)
+    for token, place in ((second, 4), (second, 5), (third, 0)):  # one of them is in the collected file too
+        journal.record(token, plan.raters[token].order[place], 1, Entry(place=place, label="Good"))
+    journal.record(third, plan.raters[third].order[0], 2, Entry(place=0, label=None))
+    journal.close()
+
+    class Ended:
+        """A server that is ready and then ends."""
+
+        def __init__(self, app: FastAPI) -> None:
+            self.app = app
+
+        def run(self, **_: object) -> None:
+            async def start_and_end() -> None:
+                async with self.app.router.lifespan_context(self.app):
+                    pass
+
+            asyncio.run(start_and_end())
+
+    monkeypatch.setattr("server.process.make_server", Ended)
+    said = run("rate", "open", folder, "--port", 0)
+    counts = [line.split("  http")[0].split() for line in said.stdout.splitlines()]
+    assert counts == [
+        ["rater-1", "12", "of", "12"],
+        ["rater-2", "6", "of", "12"],
+        ["rater-3", "0", "of", "12"],
+    ]
+    assert "18 of 36 rated" in said.stderr
 
 
 def test_four_commands_from_replies_to_a_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,9 @@ from rating_plans import NAMES, made_replies, make_plan, serving_plan
 from data.errors import OperationalError, UserError
 from data.records import LABELS
 from rating.collect import collect
-from rating.journal import JOURNAL_FILE, Entry, Journal, count_rated, lock_plan
+from rating.journal import JOURNAL_FILE, Entry, Journal, lock_plan
 from rating.plan import Plan, draw_plan
-from rating.so_far import width_so_far
+from rating.so_far import count_rated, width_so_far
 
 
 @pytest.fixture
