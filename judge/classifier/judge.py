@@ -21,14 +21,7 @@ from data.storage import digest_file
 from data.tables import validate
 from judge.base import WEIGHTS, check_wanted
 from judge.classifier.graphics_card import CUDA, CardEngine, choose_device, score_on_card, version_on_card
-from judge.classifier.preprocessing import (
-    RESPONSE_TOKENS,
-    Tokeniser,
-    Tokens,
-    normalise,
-    style_features,
-    write_context,
-)
+from judge.classifier.preprocessing import Tokeniser, Tokens, normalise, style_features, write_context
 from judge.engine import count_cores
 from judge.guards import why_unreadable
 from judge.llm.fencing import suspect
@@ -37,7 +30,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 TEXT_VERSION = 4  # part of the version: raise when normalising, tokenising or what is left unscored changes
-LONG = f"longer than {RESPONSE_TOKENS} tokens: only its start was read"
+LONG = "longer than {}: only its start was read"
 MODEL, TOKENIZER, CARD = "model.onnx", "tokenizer.json", "card.json"
 NETWORK = "network-{}.safetensors"
 WAITING = 64  # threads on a graphics card: what waits together is read together
@@ -207,7 +200,7 @@ def prepare(exchanges: Sequence[Exchange], tokeniser: Tokeniser) -> list[Prepare
         tokens = next(coming)
         notes = [f"suspected injection: {item}" for item in sorted({*suspect(exchange.response, text)})]
         if tokens.cut:
-            notes.append(LONG)
+            notes.append(LONG.format(tokeniser.limit))
         prepared.append(Prepared(text, None, tokens, tuple(notes)))
     return prepared
 

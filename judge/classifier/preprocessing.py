@@ -236,6 +236,13 @@ class Tokeniser:
 
         return cls(Tokenizer.from_file(str(path)), is_decoder=is_decoder)
 
+    @property
+    def limit(self) -> str:
+        """How much of a reply is read at most, in words; what came before it takes room of an encoder's."""
+        if self.is_decoder:
+            return f"{RESPONSE_TOKENS} tokens"
+        return f"{ENCODER_TOKENS} tokens with what came before it"
+
     def encode(self, context: str, response: str) -> Tokens:
         """Token ids of a context and a reply, each cut to its own length: neither crowds the other out."""
         return self.encode_all([(context, response)])[0]

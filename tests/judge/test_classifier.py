@@ -17,11 +17,11 @@ from repository import ROOT
 from calibration.artifact import find_calibration
 from data.errors import UserError
 from data.records import LABELS, Exchange
-from judge.base import load_judge
+from judge.base import WEIGHTS, load_judge
 from judge.classifier import graphics_card
 from judge.classifier import judge as classifier
 from judge.classifier.judge import ClassifierJudge, version_of
-from judge.classifier.preprocessing import RESPONSE_TOKENS
+from judge.classifier.preprocessing import ENCODER_TOKENS, RESPONSE_TOKENS
 
 SHIPPED = ClassifierJudge.shipped
 SAMPLES = ROOT / "data" / "samples"
@@ -50,7 +50,7 @@ def test_any_text_gets_probabilities(shipped: ClassifierJudge, response: str) ->
 def test_order_neighbours_and_threads_change_nothing(
     shipped: ClassifierJudge, samples: dict[str, list[Exchange]]
 ) -> None:
-    exchanges = [exchange for found in samples.values() for exchange in found[:8]]
+    exchanges = [exchange for found in samples.values() for exchange in found[:3]]
     alone = {exchange.id: ClassifierJudge().judge(exchange) for exchange in exchanges[:2]}
     first = {exchange.id: shipped.judge(exchange) for exchange in exchanges}
     assert {identity: first[identity] for identity in alone} == alone
@@ -152,17 +152,27 @@ def test_the_shipped_model_says_nothing_of_the_machine_that_made_it() -> None:
     assert b"site-packages" not in (SHIPPED / "model.onnx").read_bytes()
 
 
-def test_a_response_longer_than_what_is_read_is_said_to_be() -> None:
-    judge = ClassifierJudge()
+VERBS = ("miss", "remember", "love", "need", "know", "trust", "thank", "hear", "see", "follow")
+PEOPLE = ("friends", "family", "team", "neighbours", "children", "parents", "mentors", "doctor", "boss")
+# Ninety sentences, of which none is another one said again.
+MANY_WORDS = " ".join(f"I am sure that you {verb} your {one}." for verb in VERBS for one in PEOPLE)
+
+
+def test_a_response_longer_than_what_is_read_is_said_to_be(shipped: ClassifierJudge) -> None:
     short = Exchange(id="1", prompt="I lost my job.", response="That is hard. I am here for you.")
-    verbs = ("miss", "remember", "love", "need", "know", "trust", "thank", "hear", "see", "follow")
-    people = ("friends", "family", "team", "neighbours", "children", "parents", "mentors", "doctor", "boss")
-    told = [f"I am sure that you {verb} your {one}." for verb in verbs for one in people]
-    long = replace(short, response=" ".join(told))
-    assert judge.judge(short).rationale is None
-    assert judge.judge(long).rationale == f"longer than {RESPONSE_TOKENS} tokens: only its start was read"
+    long = replace(short, response=MANY_WORDS)
+    assert shipped.judge(short).rationale is None
+    assert shipped.judge(long).rationale == f"longer than {RESPONSE_TOKENS} tokens: only its start was read"
     again = Exchange(id="4", prompt=short.prompt, response=" ".join([short.response] * 40))
-    assert judge.judge(again).probabilities == judge.judge(short).probabilities, "said again adds nothing"
+    assert shipped.judge(again).probabilities == shipped.judge(short).probabilities, "said again adds nothing"
+
+
+def test_an_encoder_says_how_much_it_reads_and_so_does_its_card() -> None:
+    judge = load_judge("classifier-small")
+    note = judge.judge(Exchange(id="1", prompt="I lost my job.", response=MANY_WORDS)).rationale
+    assert note == "longer than 512 tokens with what came before it: only its start was read"
+    told = " ".join(json.loads((WEIGHTS / judge.name / "card.json").read_text(encoding="utf-8"))["limits"])
+    assert f"{ENCODER_TOKENS} tokens together" in told and f"{RESPONSE_TOKENS} tokens" not in told
 
 
 # Which device it runs on.
