@@ -26,6 +26,9 @@ INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-com
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 unexport PYTHONPATH
+# Packages are installed without byte code. Where none may be written either, every process of the tests compiles scipy
+# and its like anew: 15 s in place of 4.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test check lint types pytest docs plugins versions bench trust lock audit clean
 

@@ -259,7 +259,7 @@ def made_judge(
     return folder, train(*evidence, "--out", folder)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shipped() -> "ClassifierJudge":
     """The judge that ships."""
     from judge.classifier.judge import ClassifierJudge
@@ -267,7 +267,7 @@ def shipped() -> "ClassifierJudge":
     return ClassifierJudge()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def samples() -> dict[str, list[Exchange]]:
     """The sample replies by model, in the order of their prompts."""
     by_model: dict[str, list[Exchange]] = {}

@@ -14,6 +14,7 @@ import cli
 from judge.base import load_judge
 
 MODELS = ("one", "two", "three")
+JUDGE = ("--judge", "classifier-small")  # the default takes five times as long
 LONG = "15 of 15 replies are longer than nearly all that people rated ("
 BARE = (
     "15 of 15 replies come without `situation`, which the people who rated had read: levels can shift by"
@@ -60,7 +61,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> None:
 @pytest.fixture(scope="module")
 def said(folder: Path) -> str:
     """What `score` prints."""
-    return run("score", folder / "replies.jsonl", "--out", folder / "run")
+    return run("score", folder / "replies.jsonl", *JUDGE, "--out", folder / "run")
 
 
 def test_score_says_it_and_keeps_the_counts(folder: Path, said: str) -> None:
@@ -76,7 +77,7 @@ def test_score_says_it_and_keeps_the_counts(folder: Path, said: str) -> None:
 
 
 def test_replies_like_those_that_people_rated_need_no_word(tmp_path: Path) -> None:
-    printed = run("score", SAMPLES / "responses.jsonl", "--limit", 12, "--out", tmp_path / "run")
+    printed = run("score", SAMPLES / "responses.jsonl", *JUDGE, "--limit", 12, "--out", tmp_path / "run")
     assert "people rated" not in printed and "`situation`" not in printed
     assert json.loads((tmp_path / "run" / "summary.json").read_text(encoding="utf-8"))["outside"] == {}
 
@@ -123,9 +124,8 @@ def test_a_calibration_that_covers_them_lifts_it(
     longest = max(len(row["response"].split()) for row in replies)
     assert (covers["replies"], covers["words"][2], covers["situation"]) == (15, longest, 0.0)
     assert f"({longest} at most), 0 % of them with a situation" in printed
-    printed = run(
-        "score", folder / "replies.jsonl", "--calibration", folder / "mine", "--out", folder / "covered"
-    )
+    calibrated = ("--calibration", folder / "mine", "--out", folder / "covered")
+    printed = run("score", folder / "replies.jsonl", *JUDGE, *calibrated)
     assert "people rated (" not in printed and "`situation`" not in printed
     compared = json.loads(run("compare", folder / "run", "--calibration", folder / "mine", "--json"))
     assert "outside" not in compared and not any("people rated (" in note for note in compared["notes"])

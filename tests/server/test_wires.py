@@ -26,6 +26,7 @@ from server.served_judge import ServedJudge
 
 SAMPLES = ROOT / "data" / "samples" / "responses.jsonl"
 CLIENT = TESTS / "support" / "official_client.py"
+JUDGE = "classifier-small"  # the faster one: what is tried here is what stands before it
 CLOSE = 1e-6
 LEVELS = [{"label": label} for label in LABELS]
 SCORE = {"type": "score", "instructions": "How empathetic?", "levels": LEVELS}
@@ -49,14 +50,14 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def scored(rows: Path) -> list[dict[str, Any]]:
     """What `score` writes of them."""
     out = rows.parent / "run"
-    done = CliRunner().invoke(cli.main, ["score", str(rows), "--out", str(out)])
+    done = CliRunner().invoke(cli.main, ["score", str(rows), "--judge", JUDGE, "--out", str(out)])
     assert done.exit_code == 0, done.output
     return [json.loads(line) for line in (out / "judgments.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    with serving(load_judge("classifier")) as url:
+    with serving(load_judge(JUDGE)) as url:
         yield url
 
 
@@ -79,7 +80,7 @@ def test_score_gives_the_very_rows(client: httpx.Client, rows: Path, scored: lis
     assert answer.status_code == 200
     told = answer.json()
     assert told["judgments"] == scored
-    assert told["judge"]["name"] == "classifier"
+    assert told["judge"]["name"] == JUDGE
     assert len(told["calibration"]) == 64 and told["calibration"][:12] in told["note"]
     assert told["caveats"] and "Good share" in told["caveats"][0]
 
@@ -93,7 +94,7 @@ def test_explanations_are_those_of_the_command(
     parts = judgment.pop("parts")
     assert judgment == scored[0]
     assert "".join(part["text"] for part in parts) == row["response"]
-    expected = explain(load_judge("classifier"), next(iter(read_exchanges(rows))))
+    expected = explain(load_judge(JUDGE), next(iter(read_exchanges(rows))))
     assert [part["effect"] for part in parts] == [part.effect for part in expected.parts]
 
 
@@ -113,7 +114,7 @@ def test_decisions_give_the_same_probabilities(
 ) -> None:
     for row, judgment in zip(read_lines(rows), scored, strict=True):
         given = json.dumps(row) if "emotion" in row else as_messages(row)
-        asked = {"model": "classifier", "input": given, "questions": [SCORE]}
+        asked = {"model": JUDGE, "input": given, "questions": [SCORE]}
         answer = client.post("/v1/decisions", json=asked)
         assert answer.status_code == 200, answer.text
         (score,) = answer.json()["answers"]
@@ -130,7 +131,7 @@ def test_systemone_gives_the_same_probabilities(
     questions = {"empathy": {"type": "score", "criteria": CRITERIA}, "label": choice}
     for row, judgment in zip(read_lines(rows), scored, strict=True):
         for state in [row, json.dumps(row)]:
-            asked = {"model": "classifier", "state": state, "questions": questions}
+            asked = {"model": JUDGE, "state": state, "questions": questions}
             answers = client.post("/v1/systemone", json=asked).json()["answers"]
             levels = answers["empathy"]["probabilities"]
             assert_same({label: levels[str(place)] for place, label in enumerate(LABELS)}, judgment)
@@ -143,7 +144,7 @@ def test_systemone_gives_the_same_probabilities(
 def test_our_own_client_gives_the_same_probabilities(
     server: str, rows: Path, scored: list[dict[str, Any]], protocol: Any
 ) -> None:
-    judge = DecisionJudge(base_url=f"{server}/v1", model="classifier", protocol=protocol)
+    judge = DecisionJudge(base_url=f"{server}/v1", model=JUDGE, protocol=protocol)
     for exchange, judgment in zip(read_exchanges(rows), scored, strict=True):
         found = judge.judge(exchange)
         assert found.unscored is None
@@ -156,12 +157,12 @@ def test_our_own_client_gives_the_same_probabilities(
 
 @pytest.mark.skipif(find_clients() is None, reason=NO_CLIENTS)
 def test_the_official_client_works_unchanged(server: str, rows: Path, scored: list[dict[str, Any]]) -> None:
-    command = [str(find_clients()), "-I", str(CLIENT), f"{server}/v1", str(rows)]
+    command = [str(find_clients()), "-I", str(CLIENT), f"{server}/v1", JUDGE, str(rows)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["version"].startswith("3.")
-    assert found["models"] == ["classifier"]
+    assert found["models"] == [JUDGE]
     for read, judgment in zip(found["answers"][:4], scored, strict=False):  # it sends no earlier turns
         assert read["type"] == "AnswerAnswerResourceScore"
         assert_same(read["probabilities"], judgment)
@@ -243,7 +244,7 @@ def test_without_a_calibration_there_is_no_set() -> None:
 
 def test_a_calibration_that_expires_is_no_longer_applied() -> None:
     day = date.today()
-    served = ServedJudge(load_judge("classifier"), today=lambda: day)
+    served = ServedJudge(load_judge(JUDGE), today=lambda: day)
     exchange = Exchange(id="1", prompt="I won!", response="Lovely!")
     assert served.about()["calibration"] and served.ask(exchange).set
     day = date(2099, 1, 1)
@@ -269,7 +270,7 @@ def test_questions_it_cannot_answer_are_refused(
     client: httpx.Client, question: dict[str, Any], says: str
 ) -> None:
     row = {"prompt": "I won!", "response": "Lovely!"}
-    asked = {"model": "classifier", "input": json.dumps(row), "questions": [question]}
+    asked = {"model": JUDGE, "input": json.dumps(row), "questions": [question]}
     answer = client.post("/v1/decisions", json=asked)
     error = answer.json()["error"]
     assert (answer.status_code, error["type"], error["param"]) == (
@@ -283,7 +284,7 @@ def test_questions_it_cannot_answer_are_refused(
 def test_a_question_it_cannot_answer_is_refused_beside_one_it_can(client: httpx.Client) -> None:
     """Under any name; the predicate `good` is the probability that the label is Good."""
     asked = {
-        "model": "classifier",
+        "model": JUDGE,
         "input": json.dumps({"input": "I won!", "output": "Lovely!"}),
         "questions": [
             {**SCORE, "name": "how warm?"},
@@ -300,7 +301,7 @@ def test_a_question_it_cannot_answer_is_refused_beside_one_it_can(client: httpx.
 
 
 def test_a_reply_alone_is_answered_as_unscored(client: httpx.Client) -> None:
-    asked = {"model": "classifier", "input": "I am so sorry to hear that.", "questions": [SCORE, SCORE]}
+    asked = {"model": JUDGE, "input": "I am so sorry to hear that.", "questions": [SCORE, SCORE]}
     answer = client.post("/v1/decisions", json=asked)
     assert answer.status_code == 200
     for refusal in answer.json()["answers"]:
@@ -311,7 +312,7 @@ def test_a_reply_alone_is_answered_as_unscored(client: httpx.Client) -> None:
 def test_labels_may_be_written_in_any_case(client: httpx.Client) -> None:
     levels = [{"label": " BAD"}, {"label": "okay", "description": "so-so"}, {"label": "Good"}]
     asked = {
-        "model": "classifier",
+        "model": JUDGE,
         "input": json.dumps({"prompt": "I won!", "response": "Lovely!"}),
         "questions": [{**SCORE, "levels": levels}],
         "safety_identifier": "x",
@@ -322,7 +323,7 @@ def test_labels_may_be_written_in_any_case(client: httpx.Client) -> None:
 
 def test_the_models_health_metrics_and_description(client: httpx.Client) -> None:
     (model,) = client.get("/v1/models").json()["data"]
-    assert client.get("/v1/models/classifier").json() == model
+    assert client.get(f"/v1/models/{JUDGE}").json() == model
     assert client.get("/v1/models/other").status_code == 404
     assert client.get("/health").json() == {"status": "ok"}
     metrics = client.get("/metrics").text
@@ -331,7 +332,7 @@ def test_the_models_health_metrics_and_description(client: httpx.Client) -> None
     described = client.get("/openapi.json").json()
     assert {"/v1/score", "/v1/decisions", "/v1/systemone", "/v1/models", "/health"} <= set(described["paths"])
     chat = described["components"]["schemas"]["ChatRequest"]["properties"]
-    assert chat["model"]["enum"] == [model["id"]] == ["classifier"]
+    assert chat["model"]["enum"] == [model["id"]] == [JUDGE]
     ways = described["components"]["schemas"]["Exchange"]["anyOf"]
     assert ways == [{"required": ["prompt", "response"]}, {"required": ["messages"]}]
     assert [client.get(path).status_code for path in ("/docs", "/redoc")] == [404, 404]
