@@ -22,6 +22,7 @@ from calibration.shares.tally import Tally, model_shares
 from data.coverage import Outside, say_outside
 from data.crisis import READING_LIST, Flags
 from data.errors import UserError
+from data.readers.parallel_survey import survey_plain
 from data.readers.whole_conversations import CONVERSATION, REPLY, say_speakers
 from data.records import LABELS, Exchange, Judgment, to_plain
 from data.runs import FinishedRun, OnProgress, Run, ScorePlan, read_summary, run_all
@@ -37,7 +38,7 @@ from data.tables import (
     write_rows,
 )
 from judge.base import Judge, unit_of
-from judge.engine import call_optional, score_exchanges
+from judge.engine import call_optional, count_cores, score_exchanges
 from judge.explanation import Explanation, explain
 
 AUTO = "auto"
@@ -251,7 +252,9 @@ def _survey(responses: Source, *, limit: int | None, skip_invalid: bool, unit: s
         first_bad[:] = first_bad or [bad]
 
     on_bad = note if skip_invalid else stop_at_bad_row
-    survey = survey_exchanges(responses, limit=limit, on_bad=on_bad, unit=unit)
+    is_whole = limit is None and unit == REPLY
+    survey = survey_plain(responses, processes=count_cores()) if is_whole else None
+    survey = survey or survey_exchanges(responses, limit=limit, on_bad=on_bad, unit=unit)
     if not survey.count:
         problem = f"no row can be read; the first: {first_bad[0]}" if first_bad else "the file has no rows"
         raise UserError(f"{responses}: nothing to score: {problem}")
