@@ -243,7 +243,7 @@ class SmallClassifierJudge(ClassifierJudge):
 
 
 class LargeClassifierJudge(ClassifierJudge):
-    """The better and slower judge: changes to a base that comes from its package."""
+    """The larger and slower judge: changes to a base that comes from its package."""
 
     name = "classifier-large"
     shipped = WEIGHTS / "classifier-large"
