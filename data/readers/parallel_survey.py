@@ -60,7 +60,7 @@ def survey_plain(source: Source, *, processes: int, large: int = LARGE) -> Surve
     import numpy as np  # not above: every process would load it
 
     ids = np.sort(np.frombuffer(b"".join(found), dtype=np.int64))
-    # Two ids with one hash come once in ten million files of a million rows, and cost a second reading.
+    # Two ids with one hash are next to impossible, and would cost no more than a second reading.
     if not len(ids) or (ids[1:] == ids[:-1]).any():
         return None
     return Survey(digest.result(), len(ids), ())
@@ -68,13 +68,11 @@ def survey_plain(source: Source, *, processes: int, large: int = LARGE) -> Surve
 
 def _plain_file(source: Source) -> Path | None:
     """The file, if a source is one file of JSON lines on this machine, of which no column was named."""
-    tables = shards_of(source)
+    (_, path), *others = shards_of(source)
     is_named = isinstance(source, Shards) and bool(source.columns)
-    path = tables[0][1]
-    is_plain = (
-        len(tables) == 1 and not is_named and isinstance(path, Path) and path.suffix.lower() == ".jsonl"
-    )
-    return path if is_plain and isinstance(path, Path) else None
+    if others or is_named or not isinstance(path, Path):
+        return None
+    return path if path.suffix.lower() == ".jsonl" else None
 
 
 def _parts(path: Path, count: int) -> list[tuple[int, int]]:
