@@ -34,7 +34,7 @@ SAMPLE: Final = Exchange(
     response="I'm so sorry. That is a lot to carry alone. Would it help to think about what to say first?",
     emotion="anxious",
 )
-KNOWN: Final = {"f9657a74127a": (0.099979, 0.313363, 0.586658)}
+KNOWN: Final = {"5b708b794df5": (0.100117, 0.315108, 0.584775)}
 CLOSE, ODD = 0.01, 0.05  # another processor rounds states to 8 bits a little differently; more is damage
 
 
