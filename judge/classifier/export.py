@@ -16,26 +16,47 @@ from torch import Tensor, nn
 
 from data.errors import UserError
 from data.records import LABELS
-from judge.classifier.base_weights import BLOCK, FINE_BLOCK, HEADS, SCALE, TABLE, quantise
+from judge.classifier.base_weights import (
+    BLOCK,
+    HEADS,
+    MIX,
+    MIXED,
+    SCALE,
+    TABLE,
+    mix,
+    mix_part,
+    mix_parts,
+    quantise,
+    round_rows,
+)
 from judge.classifier.judge import MODEL, TOKENIZER, import_onnxruntime
 from judge.classifier.network import JudgeNetwork, LowRank
 from judge.classifier.preprocessing import Tokeniser
 
 LARGEST_FILE = 50_000_000  # bytes: places that keep repositories complain of larger ones
 WEIGHTS = "weights-{}.bin"
+FIRST = {"k_proj": "q_proj", "v_proj": "q_proj", "up_proj": "gate_proj"}  # which read the same as these
 OPSET = 23  # the first in which ONNX itself knows attention, rotary positions and RMS norms
 
 
-def write_decoder(network: JudgeNetwork, tokeniser: Tokeniser, folder: Path) -> list[str]:
-    """Write a decoder's graph, its weights in 8 bits and its tokenizer; returns the names of the files.
+def write_decoder(
+    network: JudgeNetwork, tokeniser: Tokeniser, folder: Path, read_some: Callable[[], object] | None = None
+) -> list[str]:
+    """Write a decoder's graph, its weights in few bits and its tokenizer; returns the names of the files.
 
-    Of a network with low-rank changes the graph alone: `merge` makes its weights when it is loaded.
+    `read_some` has the network read some replies, by which its weights are rounded better. Of a network with
+    low-rank changes the graph alone is written: `merge` makes its weights when it is loaded.
     """
     is_whole = not any(isinstance(module, LowRank) for module in network.modules())
-    block = BLOCK if is_whole else FINE_BLOCK
-    graph = DecoderGraph(network.eval(), block)
+    graph: DecoderGraph
+    if is_whole:
+        graph = DecoderGraph(network.eval())
+        mix_states(network)
+        weights = _round_whole(network, read_some)
+    else:
+        graph, weights = BlockGraph(network.eval()), _round_blocks(network)
     files = [bytearray()]
-    for name, value in _weights(network, block).items():
+    for name, value in weights.items():
         if is_whole and name.startswith(HEADS):  # where `shift_exported` finds them
             graph.initializers.append(numpy_helper.from_array(value, name))
             continue
@@ -55,133 +76,201 @@ def write_decoder(network: JudgeNetwork, tokeniser: Tokeniser, folder: Path) -> 
     return sorted(content)
 
 
-def even_out(network: JudgeNetwork, read_some: Callable[[], object]) -> None:
-    """Move half of what is large in a decoder's states into the maps that read them.
+def mix_states(network: JudgeNetwork) -> None:
+    """Write the states that layers hand on in another basis, in which none is much larger than the others.
 
-    The network says the same after it, and 8 bits hold the rest of each state better. `read_some` has the
-    network read some replies, by which the size of its states is known.
+    The network says the same after it: a norm does not change with the basis once its own weights are in the
+    maps that read it. So it is with the values that attention sums, within each head.
     """
-    layers: Any = network.base.layers
-    readers = {
-        norm: [getattr(part, f"{name}_proj") for name in names]
-        for layer in layers
-        for norm, part, names in (
-            (layer.input_layernorm, layer.self_attn, "qkv"),
-            (layer.post_attention_layernorm, layer.mlp, ("gate", "up")),
-        )
-    }
-    squares = {norm: torch.zeros_like(norm.weight) for norm in readers}
+    base: Any = network.base
+    width, head = base.config.hidden_size, base.config.head_dim
+    states, values = torch.from_numpy(mix(width)), torch.from_numpy(mix(head))
 
-    def note(norm: nn.Module, _: Any, state: Tensor) -> None:
-        squares[norm] += state.square().sum(dim=(0, 1))
+    def read(norm: Any, *maps: Any) -> None:
+        for reader in maps:
+            reader.weight.copy_((reader.weight.double() * norm.weight.double()) @ states)
+        norm.weight.fill_(1)
 
-    hooks = [norm.register_forward_hook(note) for norm in readers]
+    with torch.no_grad():
+        base.embed_tokens.weight.copy_(base.embed_tokens.weight.double() @ states)
+        for layer in base.layers:
+            seeing, thinking = layer.self_attn, layer.mlp
+            read(layer.input_layernorm, seeing.q_proj, seeing.k_proj, seeing.v_proj)
+            read(layer.post_attention_layernorm, thinking.gate_proj, thinking.up_proj)
+            for writer in (seeing.o_proj, thinking.down_proj):
+                writer.weight.copy_(states @ writer.weight.double())
+            by_head = seeing.v_proj.weight.double().unflatten(0, (-1, head))
+            seeing.v_proj.weight.copy_((values @ by_head).flatten(0, 1))
+            by_head = seeing.o_proj.weight.double().unflatten(1, (-1, head))
+            seeing.o_proj.weight.copy_((by_head @ values).flatten(1, 2))
+        read(base.norm, network.head)
+
+
+def _round_whole(network: JudgeNetwork, read_some: Callable[[], object] | None) -> dict[str, np.ndarray]:
+    """All that the graph asks for, by name; maps lie on their side, as its products want them."""
+    products = _sum_products(network, read_some) if read_some else {}
+    weights: dict[str, np.ndarray] = {}
+    for name, value in network.state_dict().items():
+        weight = value.cpu().float().numpy()
+        if not name.endswith("_proj.weight"):
+            weights |= quantise(name, weight)
+            continue
+        part = name.split(".")[-2]
+        known = products.get(name.replace(part, FIRST.get(part, part)))
+        if name.endswith(MIXED):
+            by = mix_parts(weight.shape[1])
+            weight, known = weight @ by, known if known is None else by @ known @ by
+        whole, scale = round_rows(weight, known)
+        weights |= {name: np.ascontiguousarray(whole.T), name + SCALE: scale}
+    return weights
+
+
+def _sum_products(network: JudgeNetwork, read_some: Callable[[], object]) -> dict[str, np.ndarray]:
+    """How the states that each map reads go together, by the first map that reads them."""
+    found: dict[str, Any] = {}
+    hooks = []
+    for name, part in network.base.named_modules(prefix="base"):
+        if name.endswith("_proj") and name.rpartition(".")[-1] not in FIRST:
+
+            def note(_: nn.Module, states: tuple[Tensor], name: str = f"{name}.weight") -> None:
+                flat = states[0].flatten(0, -2).double()
+                found[name] = found.get(name, 0) + flat.T @ flat
+
+            hooks.append(part.register_forward_pre_hook(note))
     read_some()
     for hook in hooks:
         hook.remove()
-    with torch.no_grad():
-        for norm, maps in readers.items():
-            size = squares[norm].sqrt().clamp(min=1e-9)
-            factor = (size / size.median()).sqrt()
-            norm.weight /= factor
-            for reader in maps:
-                reader.weight *= factor
+    return {name: item.cpu().numpy() for name, item in found.items()}
 
 
-def _weights(network: JudgeNetwork, block: int) -> dict[str, np.ndarray]:
-    """All that the graph asks for, by name."""
+def _round_blocks(network: JudgeNetwork) -> dict[str, np.ndarray]:
+    """The same for a network with low-rank changes, of which the graph keeps names and shapes alone."""
     weights: dict[str, np.ndarray] = {}
     for name, value in network.state_dict().items():
         if name.startswith(("base.", *HEADS)) and not name.endswith((".up", ".down")):
-            weights |= quantise(name.replace(".frozen", ""), value.cpu().float().numpy(), block=block)
+            weights |= quantise(name.replace(".frozen", ""), value.cpu().float().numpy())
     return weights
 
 
 class DecoderGraph:
-    """A llama decoder with the logits of a judge, node by node.
+    """A llama decoder with the logits of a judge, node by node; it reads one text, behind another if given.
 
-    The exporter of torch writes any network, as hundreds of small steps; this is a dozen a layer. Replies of
-    unlike length may come together, padded at the end: a token sees only those before it. Of the last layer
-    no more is reckoned than the last token's state, since nothing else is read.
+    The exporter of torch writes any network, as hundreds of small steps; this is some dozens a layer. States
+    are rounded to 8 bits with one scale a token, which no quantiser of ONNX Runtime offers: with one for all
+    tokens the first token's, which are huge, would leave the others nothing. So products are of whole
+    numbers, about twice as fast as those that have a scale every few numbers.
+
+    `past` holds what was kept of the text before, which may be empty, and `present` is that of both: keys and
+    values, [layers, 2, 1, heads, tokens, width]. Of the last layer no more is reckoned than the last token's
+    state, since nothing else is read.
     """
 
-    def __init__(self, network: JudgeNetwork, block: int) -> None:
+    def __init__(self, network: JudgeNetwork) -> None:
         base: Any = network.base
-        self.network, self.config, self.block = network, base.config, block
+        self.network, self.config = network, base.config
         if self.config.model_type != "llama" or self.config.attention_bias or self.config.mlp_bias:
             raise UserError(f"a base of the kind {self.config.model_type} cannot be exported, only llama's")
         self.nodes: list[Any] = []
         self.initializers: list[Any] = []
+        self.rounded: dict[str, tuple[str, str]] = {}
+        self.kept: list[str] = []
+        self.held: dict[tuple[Any, ...], str] = {}
         words = self.add("Cast", self.add("Gather", TABLE, "ids"), to=TensorProto.FLOAT)
         state = self.add("Mul", words, self.add("Gather", TABLE + SCALE, "ids"))
-        self.positions = self.add("Sub", self.add("CumSum", "mask", self.hold(1)), self.hold(1))
-        self.last = self.add("ReduceMax", self.positions, self.hold([1]))
-        self.seen = self.add("Unsqueeze", self.add("Cast", "mask", to=TensorProto.BOOL), self.hold([1, 2]))
-        length = self.add("Squeeze", self.add("Shape", "ids", start=1))
-        steps = self.add("Cast", self.add("Range", self.hold(0), length, self.hold(1)), to=TensorProto.FLOAT)
-        speeds = base.rotary_emb.inv_freq.cpu().float().numpy()
-        angles = self.add("Mul", self.add("Unsqueeze", steps, self.hold([1])), self.hold(speeds))
-        self.turns = (self.add("Cos", angles), self.add("Sin", angles))
+        start, length = (
+            self.add("Squeeze", self.add("Shape", name, start=axis, end=axis + 1))
+            for name, axis in (("past", 4), ("ids", 1))
+        )
+        steps = self.add("Range", start, self.add("Add", start, length), self.hold(1))
+        steps = self.add("Unsqueeze", self.add("Cast", steps, to=TensorProto.FLOAT), self.hold([0, 2]))
+        angles = self.add("Mul", steps, self.hold(base.rotary_emb.inv_freq.cpu().float().numpy()))
+        self.turns = [self.add("Cos", angles), self.add("Sin", angles)]
         layers = range(len(base.layers))
         for number in layers:
-            state = self.add_layer(state, f"base.layers.{number}", is_last=number == layers[-1])
+            state = self.add_layer(state, number, is_last=number == layers[-1])
         state = self.add("Squeeze", self.add_norm(state, "base.norm"), self.hold([1]))
         logits = self.add("Gemm", state, "head.weight", "head.bias", transB=1)
-        self.add("Softmax", logits, axis=-1)
+        self.add("Softmax", logits, made="probabilities", axis=-1)
+        shape = self.add("Concat", self.hold([len(layers), 2]), self.add("Shape", self.kept[0]), axis=0)
+        self.add("Reshape", self.add("Concat", *self.kept, axis=0), shape, made="present")
 
-    def add_layer(self, state: str, name: str, *, is_last: bool) -> str:
+    def add_layer(self, state: str, number: int, *, is_last: bool) -> str:
         """Attention, then a network of two layers, each added to what was there."""
+        name, turns = f"base.layers.{number}", self.turns
         own, shared = self.config.num_attention_heads, self.config.num_key_value_heads
-        normed, positions = self.add_norm(state, f"{name}.input_layernorm"), self.positions
+        normed = self.add_norm(state, f"{name}.input_layernorm")
         key, value = (self.add_linear(normed, f"{name}.self_attn.{part}_proj") for part in "kv")
-        key = self.add("RotaryEmbedding", key, *self.turns, positions, num_heads=shared)
-        if is_last:
-            where, positions = self.add("Unsqueeze", self.last, self.hold([2])), self.last
-            state, normed = (self.add("GatherND", item, where, batch_dims=1) for item in (state, normed))
+        key = self.add("RotaryEmbedding", key, *turns, num_heads=shared)
+        if is_last:  # it sees all, so that nothing is hidden from it
+            state, normed, *turns = (self.take_last(item) for item in (state, normed, *turns))
         query = self.add_linear(normed, f"{name}.self_attn.q_proj")
-        query = self.add("RotaryEmbedding", query, *self.turns, positions, num_heads=own)
+        query = self.add("RotaryEmbedding", query, *turns, num_heads=own)
+        past = self.add("Gather", "past", self.hold(number))
+        before = [self.add("Gather", past, self.hold(place)) for place in (0, 1)]
         found = self.add(
             "Attention",
-            *(query, key, value, *([self.seen] if is_last else [])),
+            *(query, key, value, "", *before),
+            more=(made := [f"{name}.keys", f"{name}.values"]),
             is_causal=int(not is_last),
             q_num_heads=own,
             kv_num_heads=shared,
         )
+        self.kept += made
         state = self.add("Add", state, self.add_linear(found, f"{name}.self_attn.o_proj"))
         normed = self.add_norm(state, f"{name}.post_attention_layernorm")
         gate, up = (self.add_linear(normed, f"{name}.mlp.{part}_proj") for part in ("gate", "up"))
         inner = self.add("Mul", self.add("Mul", gate, self.add("Sigmoid", gate)), up)
         return self.add("Add", state, self.add_linear(inner, f"{name}.mlp.down_proj"))
 
+    def take_last(self, item: str) -> str:
+        return self.add("Gather", item, self.hold([-1]), axis=1)
+
     def add_norm(self, state: str, name: str) -> str:
         epsilon = self.config.rms_norm_eps
         return self.add("RMSNormalization", state, f"{name}.weight", axis=-1, epsilon=epsilon)
 
     def add_linear(self, state: str, name: str) -> str:
-        found: Any = self.network.get_submodule(name)
-        rows, columns = getattr(found, "frozen", found).weight.shape
-        return self.add(
-            "MatMulNBits",
-            *(state, f"{name}.weight", f"{name}.weight{SCALE}"),
+        if f"{name}.weight".endswith(MIXED):
+            found: Any = self.network.get_submodule(name)
+            by = mix_part(found.in_features).astype(np.float32)
+            parts = self.add("Reshape", state, self.hold([0, -1, len(by)]))
+            state = self.add("MatMul", parts, self.hold(by, MIX))
+            state = self.add("Reshape", state, self.hold([0, -1, found.in_features]))
+        whole, scale = self.rounded.get(state) or self.add_rounded(state)
+        ones, middle = self.hold(np.float32(1)), self.hold(np.uint8(128))
+        made = self.add(
+            "MatMulIntegerToFloat",
+            *(whole, f"{name}.weight", ones, f"{name}.weight{SCALE}", middle),
             domain="com.microsoft",
-            accuracy_level=4,  # states in 8 bits as well, with scales of their own
-            bits=8,
-            block_size=self.block,
-            K=columns,
-            N=rows,
         )
+        return self.add("Mul", made, scale)
 
-    def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        """A node; returns the name of what it makes."""
-        made = f"{operator}-{len(self.nodes)}"
-        self.nodes.append(helper.make_node(operator, inputs, [made], **attributes))
+    def add_rounded(self, state: str) -> tuple[str, str]:
+        """A state as whole numbers around 128, and the scale of each token; once for all that read it."""
+        largest = self.add("ReduceMax", self.add("Abs", state), self.hold([-1]))
+        scale = self.add("Mul", largest, self.hold(np.float32(1 / 127)))
+        by_token = self.add("Squeeze", scale, self.hold([0, 2]))
+        middle = self.add("Expand", self.hold(np.uint8(128)), self.add("Shape", by_token))
+        whole = self.add("QuantizeLinear", state, by_token, middle, axis=1)
+        self.rounded[state] = whole, scale
+        return whole, scale
+
+    def add(
+        self, operator: str, *inputs: str, made: str = "", more: Sequence[str] = (), **attributes: Any
+    ) -> str:
+        """A node; returns the name of the first that it makes."""
+        made = made or f"{operator}-{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, inputs, [made, *more], **attributes))
         return made
 
-    def hold(self, value: Any) -> str:
-        """A constant."""
-        name = f"constant-{len(self.initializers)}"
-        self.initializers.append(numpy_helper.from_array(np.asarray(value), name))
-        return name
+    def hold(self, value: Any, name: str = "") -> str:
+        """A constant, once however often it is asked for."""
+        array = np.asarray(value)
+        key = array.dtype.str, array.shape, array.tobytes()
+        if key not in self.held:
+            self.held[key] = name or f"constant-{len(self.held)}"
+            self.initializers.append(numpy_helper.from_array(array, self.held[key]))
+        return self.held[key]
 
     def place(self, name: str, value: np.ndarray, *, location: str, offset: int) -> None:
         """Say in which file a weight lies; none need be there where weights are given with the session."""
@@ -193,15 +282,45 @@ class DecoderGraph:
 
     def write(self) -> bytes:
         """The whole, as the content of a file."""
+        layers, heads, width = (
+            getattr(self.config, name) for name in ("num_hidden_layers", "num_key_value_heads", "head_dim")
+        )
+
+        def tell(name: str, kind: int, *shape: int | str) -> Any:
+            return helper.make_tensor_value_info(name, kind, shape)
+
         inputs = [
-            helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "length"])
-            for name in ("ids", "mask")
+            tell("ids", TensorProto.INT64, 1, "length"),
+            tell("past", TensorProto.FLOAT, layers, 2, 1, heads, "before", width),
         ]
-        self.nodes[-1].output[:] = ["probabilities"]
-        output = helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["batch", len(LABELS)])
-        graph = helper.make_graph(self.nodes, "judge", inputs, [output], self.initializers)
+        outputs = [
+            tell("probabilities", TensorProto.FLOAT, 1, len(LABELS)),
+            tell("present", TensorProto.FLOAT, layers, 2, 1, heads, "after", width),
+        ]
+        graph = helper.make_graph(self.nodes, "judge", inputs, outputs, self.initializers)
         opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("com.microsoft", 1)]
         return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString())
+
+
+class BlockGraph(DecoderGraph):
+    """The same for weights that are made when they are loaded: in 8 bits, with a scale every few numbers.
+
+    They come from a base whose states are as they were trained, and no replies are at hand to round them by.
+    """
+
+    def add_linear(self, state: str, name: str) -> str:
+        found: Any = self.network.get_submodule(name)
+        rows, columns = found.frozen.weight.shape
+        return self.add(
+            "MatMulNBits",
+            *(state, f"{name}.weight", f"{name}.weight{SCALE}"),
+            domain="com.microsoft",
+            accuracy_level=4,  # states in 8 bits as well, with scales of their own
+            bits=8,
+            block_size=BLOCK,
+            K=columns,
+            N=rows,
+        )
 
 
 class Alone(nn.Module):

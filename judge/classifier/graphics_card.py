@@ -27,6 +27,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final
 
 from data.errors import UserError
+from data.readers.parallel_survey import read_plain
 from data.records import Exchange, Judgment
 from judge.engine import OnJudgment, Store, count_cores, in_threads, still_to_judge
 
@@ -45,6 +46,8 @@ TOKENS, REPLIES = 32_768, 640  # of a batch at most: enough to fill a large card
 CHUNK = 1_024  # replies that are prepared together
 SWITCH: Final = 1e-4  # seconds that a thread may go on for while another waits
 _TAKE: Final = attrgetter(*Exchange.__slots__)
+Row = Exchange | bytes  # an exchange, or the line of a file that is one
+Chunk = tuple[int, list[tuple[int, Row]]]  # its number, and rows with their positions in the input
 AHEAD: Final = 2  # batches handed to the card before the first of them is waited for
 
 
@@ -218,14 +221,23 @@ def score_on_card(
     on_progress: Callable[[], None] = lambda: None,
     on_judgment: OnJudgment | None = None,
 ) -> int:
-    """`score_exchanges` for a judge on a graphics card: replies are prepared in processes of their own."""
-    chunks = enumerate(_cut(still_to_judge(exchanges, run, limit, on_progress)))
+    """`score_exchanges` for a judge on a graphics card: replies are prepared in processes of their own.
+
+    Where each row can be read by itself, and nothing of the run is there yet, they read them as well.
+    """
+    unread = getattr(exchanges, "unread", None)
+    coming: Iterator[tuple[int, Row]] = (
+        still_to_judge(exchanges, run, limit, on_progress)
+        if unread is None or run.has_more or limit is not None
+        else enumerate(unread)
+    )
+    chunks = enumerate(_cut(coming))
     kept, first = _InOrder(run, on_progress), next(chunks, None)
     if first is None:
         return 0
     second = next(chunks, None)
     if second is None:  # not worth a process
-        judged = judge.judge_many([exchange for _, exchange in first[1]])
+        judged = judge.judge_many([_read(row) for _, row in first[1]])
         lines = _write(judged, on_judgment)
         kept.keep(first, lines)
         return len(lines)
@@ -238,10 +250,10 @@ def score_on_card(
         idle.put(worker)
     kept.counting = _Child("count_lines", getattr(run, "counted", None))
 
-    def ask(chunk: tuple[int, list[tuple[int, Exchange]]]) -> list[bytes]:
+    def ask(chunk: Chunk) -> list[bytes]:
         worker = idle.get()
         try:
-            worker.send([_TAKE(exchange) for _, exchange in chunk[1]])
+            worker.send([row if isinstance(row, bytes) else _TAKE(row) for _, row in chunk[1]])
             worker.send(engine.read(*worker.receive()))
             lines: list[bytes] = worker.receive().splitlines(keepends=True)
             return lines
@@ -263,9 +275,18 @@ def score_on_card(
     return kept.count
 
 
-def _cut(coming: Iterator[tuple[int, Exchange]]) -> Iterator[list[tuple[int, Exchange]]]:
+def _cut(coming: Iterator[tuple[int, Row]]) -> Iterator[list[tuple[int, Row]]]:
     while chunk := list(islice(coming, CHUNK)):
         yield chunk
+
+
+def _read(row: "Row | tuple[Any, ...]") -> Exchange:
+    """The exchange of a row: read already, taken apart to be sent, or as it stands in its file."""
+    if isinstance(row, Exchange):
+        return row
+    if isinstance(row, bytes):
+        return read_plain(row)
+    return Exchange(**dict(zip(Exchange.__slots__, row, strict=True)))
 
 
 class _InOrder:
@@ -277,7 +298,7 @@ class _InOrder:
         self.turn = self.count = 0
         self.counting: _Child | None = None
 
-    def keep(self, chunk: tuple[int, list[tuple[int, Exchange]]], lines: list[bytes]) -> None:
+    def keep(self, chunk: Chunk, lines: list[bytes]) -> None:
         number, rows = chunk
         self.early[number] = [position for position, _ in rows], lines
         while self.turn in self.early:
@@ -375,7 +396,7 @@ def prepare_for_card() -> None:
 
     while True:
         try:
-            exchanges = [Exchange(**dict(zip(Exchange.__slots__, row, strict=True))) for row in take()]
+            exchanges = [_read(row) for row in take()]
             judged = list(judge_prepared(exchanges, prepare(exchanges, tokeniser), ask))
             give(b"".join(_write(judged, on_judgment)))
         except (EOFError, BrokenPipeError):

@@ -2,11 +2,12 @@
 
 import json
 import os
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from importlib.metadata import version as version_of_package
 from itertools import chain
 from pathlib import Path
@@ -33,17 +34,51 @@ TEXT_VERSION = 4  # part of the version: raise when normalising, tokenising or w
 LONG = "longer than {}: only its start was read"
 MODEL, TOKENIZER, CARD = "model.onnx", "tokenizer.json", "card.json"
 NETWORK = "network-{}.safetensors"
+MOST_BYTES = 16_000_000  # kept of contexts: a dozen or two; replies to one prompt mostly stand together
 WAITING = 64  # threads on a graphics card: what waits together is read together
 # The crowd study's replies: what a judge learned from whose card does not tell.
 STUDY = Coverage(replies=8000, words=(19, 62, 84), long=77, late=0, situation=1.0, markdown=0.0)
+
+
+class KeptContexts:
+    """What a decoder keeps of the contexts that it read last, since several replies often answer one.
+
+    Keys and values by the ids of a context, one array a network; the one unused longest goes first.
+    """
+
+    def __init__(self, most: int = MOST_BYTES) -> None:
+        self.most, self.size = most, 0
+        self._kept: OrderedDict[tuple[int, ...], Sequence[np.ndarray]] = OrderedDict()
+        self._lock = Lock()
+
+    def find(self, ids: tuple[int, ...]) -> "Sequence[np.ndarray] | None":
+        with self._lock:
+            if ids in self._kept:
+                self._kept.move_to_end(ids)
+            return self._kept.get(ids)
+
+    def keep(self, ids: tuple[int, ...], states: "Sequence[np.ndarray]") -> None:
+        with self._lock:
+            if ids in self._kept:
+                return  # two threads read it at once, and both found the same
+            self._kept[ids] = states
+            self.size += _size(states)
+            while self.size > self.most:
+                _, dropped = self._kept.popitem(last=False)
+                self.size -= _size(dropped)
+
+
+def _size(states: "Sequence[np.ndarray]") -> int:
+    return sum(item.nbytes for item in states)
 
 
 class ClassifierJudge:
     """Every exchange goes through the network alone; it learned from English, and is asked for nothing else.
 
     Alone, so that a judgment is the same whatever else is judged: an encoder's int8 states share one scale
-    with all that is read together. Two cores are used by judging two replies at once. On a graphics card many
-    are read together, in numbers that do not share anything.
+    with all that is read together. A decoder reads a context once for several replies. Two cores are used by
+    judging two replies at once. On a graphics card many are read together, in numbers that do not share
+    anything.
     """
 
     name = "classifier"
@@ -66,6 +101,7 @@ class ClassifierJudge:
             self.version = version_on_card(self.version)
             self.concurrency = WAITING
         self.loading = Lock()
+        self.contexts = KeptContexts()
 
     @cached_property
     def tokeniser(self) -> Tokeniser:
@@ -150,6 +186,9 @@ class ClassifierJudge:
         every = []
         for item in prepared:
             assert item.tokens is not None
+            if "past" in names:
+                every.append([float(part) for part in np.mean(self._read_apart(item.tokens), axis=0)])
+                continue
             ids = np.array([item.tokens.ids], dtype=np.int64)
             known = {"ids": ids, "mask": np.ones_like(ids)}
             if "segments" in names:
@@ -163,6 +202,33 @@ class ClassifierJudge:
                 found.append(session.run(None, wanted)[0][0])
             every.append([float(part) for part in np.mean(found, axis=0)])
         return every
+
+    def _read_apart(self, tokens: Tokens) -> "list[np.ndarray]":
+        """What each network says of a reply behind its context, which is read first, or was read before.
+
+        Never both at once, even if the context is new: the order of sums, and so the last bits, would differ.
+        """
+        import numpy as np
+
+        before, reply = tokens.ids[: tokens.before], np.array([tokens.ids[tokens.before :]], dtype=np.int64)
+        past = self.contexts.find(before)
+        if past is None:
+            shape = self.sessions[0].get_inputs()[self.inputs.index("past")].shape
+            nothing = np.zeros([side if isinstance(side, int) else 0 for side in shape], dtype=np.float32)
+            past = [nothing] * len(self.sessions)
+            if before:
+                ids = np.array([before], dtype=np.int64)
+                past = [self._read(session, "present", ids, nothing) for session in self.sessions]
+                self.contexts.keep(before, past)
+        return [
+            self._read(session, "probabilities", reply, kept)[0]
+            for session, kept in zip(self.sessions, past, strict=True)
+        ]
+
+    @staticmethod
+    def _read(session: Any, wanted: str, ids: "np.ndarray", past: "np.ndarray") -> Any:
+        check_wanted()
+        return session.run([wanted], {"ids": ids, "past": past})[0]
 
     def _run_on_card(self, prepared: "Sequence[Prepared]") -> list[list[float]]:
         with self.loading:
@@ -303,7 +369,8 @@ def check_files(folder: Path, stated: dict[str, str]) -> str:
     digest = sha256()
     for name, expected in sorted(stated.items()):
         try:
-            actual = sha256((folder / name).read_bytes()).hexdigest()
+            with (folder / name).open("rb") as stream:
+                actual = file_digest(stream, "sha256").hexdigest()
         except OSError as error:
             raise UserError(f"{folder / name}: cannot be read: {error.strerror}; install again") from error
         except ValueError as error:  # a name that no file can have

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -45,7 +46,7 @@ from judge.classifier.trials import (
 
 PLAN = "plan.json"
 COMPARED = 100  # replies on which 8 bits are held against full precision
-EVENED_ON = 20  # replies by which the size of a decoder's states is known
+ROUNDED_BY = 60  # replies by which it is known how a decoder's states go together
 LARGEST_CHANGE = 0.02  # of the mean score; beyond it 8 bits would cost more than they save
 
 
@@ -116,14 +117,16 @@ def export(trained: Trained, recipe: Recipe, folder: Path, exchanges: Sequence[E
 
     Where that is too much an encoder stays in full precision, and nothing is said.
     """
-    from judge.classifier.export import even_out, export_onnx, quantize_onnx, shift_exported, write_decoder
+    from judge.classifier.export import export_onnx, quantize_onnx, shift_exported, write_decoder
     from judge.classifier.network import save_network
     from judge.classifier.training import match_shares
 
-    chosen = [  # as they are read when scoring, so that rounding is all that differs
-        replace(exchange, response=normalise(exchange.response))
-        for exchange in exchanges[:: max(1, len(exchanges) // COMPARED)]
-    ]
+    step = max(1, len(exchanges) // COMPARED)
+    # As they are read when scoring, so that rounding is all that differs; weights are rounded by others.
+    chosen, others = (
+        [replace(exchange, response=normalise(exchange.response)) for exchange in exchanges[start::step]]
+        for start in (0, step // 2)
+    )
     for network in trained.networks:
         network.cpu().float()
     exact = trained.predict(chosen, batch_size=1)
@@ -139,8 +142,8 @@ def export(trained: Trained, recipe: Recipe, folder: Path, exchanges: Sequence[E
         full_precision = export_onnx(trained.networks, trained.tokeniser, folder).read_bytes()
         quantize_onnx(folder / MODEL)
     elif len(trained.networks) == 1:
-        even_out(trained.networks[0], lambda: trained.predict(chosen[:EVENED_ON]))
-        names = write_decoder(trained.networks[0], trained.tokeniser, folder)
+        read_some = partial(trained.predict, others[:ROUNDED_BY], batch_size=1)
+        names = write_decoder(trained.networks[0], trained.tokeniser, folder, read_some)
     else:
         raise UserError("seeds: a decoder trained as a whole is kept as one network; use seeds = 1")
     rounded = _predict_exported(folder, names, card, chosen)

@@ -191,11 +191,15 @@ RESPONSE_CHARACTERS = 40 * RESPONSE_TOKENS  # 100,000 characters are not tokenis
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """One exchange, ready for a network; `cut` says that the reply was longer than what is read."""
+    """One exchange, ready for a network; `cut` says that the reply was longer than what is read.
+
+    The first `before` ids are those of what came before the reply, which other replies may share.
+    """
 
     ids: tuple[int, ...]
     segments: tuple[int, ...]
     cut: bool
+    before: int
 
 
 def write_context(exchange: Exchange, *, chance: random.Random | None = None, drop: float = 0.0) -> str:
@@ -265,10 +269,11 @@ class Tokeniser:
         if self.is_decoder:
             _, answer, end = self._between
             joined = (*before, *answer, *reply, *end)
-            return Tokens(joined, (0,) * len(joined), is_cut)
+            return Tokens(joined, (0,) * len(joined), is_cut, len(before))
         first, last = self._ends
         ids = [first, *before, last, *reply, last]
-        return Tokens(tuple(ids), (0,) * (len(before) + 2) + (1,) * (len(reply) + 1), is_cut)
+        segments = (0,) * (len(before) + 2) + (1,) * (len(reply) + 1)
+        return Tokens(tuple(ids), segments, is_cut, len(before) + 2)
 
     @cached_property
     def _between(self) -> list[list[int]]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import linear, scaled_dot_product_attention, silu, softmax
 
 from data.errors import UserError
-from judge.classifier.base_weights import SCALE, TABLE
+from judge.classifier.base_weights import MIX, MIXED, SCALE, TABLE, mix_parts
 
 LONGEST: Final = 1024  # tokens; a context and a reply are cut to fewer
 # The most tokens of a reply in a batch, for which attention is laid out; most batches have none beyond 256.
@@ -77,7 +77,7 @@ def read_networks(model: Path, merged: Sequence[Mapping[str, np.ndarray]] = ()) 
 
 
 def _exact(quantised: Mapping[str, np.ndarray], columns: Mapping[str, int]) -> dict[str, np.ndarray]:
-    """What 8 bits and their scales stand for; see `base_weights.quantise`."""
+    """What 8 bits and their scales stand for; see `quantise` and `round_rows` in `base_weights`."""
     exact = {}
     for name, value in quantised.items():
         if name.endswith(SCALE):
@@ -87,6 +87,10 @@ def _exact(quantised: Mapping[str, np.ndarray], columns: Mapping[str, int]) -> d
             exact[name] = value
         elif name == TABLE:
             exact[name] = value.astype(np.float32) * scale
+        elif value.ndim == 2:  # on its side, one scale a row
+            matrix = (value.astype(np.float32) * scale).T
+            is_mixed = MIX in quantised and name.endswith(MIXED)
+            exact[name] = matrix @ mix_parts(matrix.shape[1]) if is_mixed else matrix
         else:
             blocks = (value.astype(np.float32) - 128) * scale[..., None]
             exact[name] = blocks.reshape(len(blocks), -1)[:, : columns.get(name)]
