@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     show_default=True,
     metavar="NAME|FILE.toml",
     shell_complete=complete_judge,
-    help="Who judges: classifier; classifier-large, better and slower; classifier-small, fast, for short "
+    help="Who judges: classifier; classifier-large, slower; classifier-small, fast, for short "
     "replies; length or majority, which any other must beat; or a TOML file, such as one that names a "
     "language model.",
 )

@@ -4,7 +4,7 @@ import csv
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from itertools import islice
 from operator import attrgetter
@@ -111,11 +111,15 @@ def read_responses(
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What a source holds: its digest, how many exchanges, and what there is to say of how it was read."""
+    """What a source holds: its digest, how many exchanges, and what there is to say of how it was read.
+
+    Of a plain one each line that is not empty is an exchange, which whoever takes it can read by itself.
+    """
 
     digest: str
     count: int
     said: tuple[str, ...]
+    is_plain: bool = field(default=False, compare=False)
 
 
 def survey_exchanges(
@@ -166,6 +170,7 @@ class Exchanges:
         self.shard = self.place = 0
         self.is_renamed = False
         self.tables: list[TableRows] = []
+        self.unread: Iterable[bytes] | None = None  # rows of a plain source, to be read elsewhere
 
     def __iter__(self) -> Iterator[Exchange]:
         return join_conversations(self._rows()) if self._unit == CONVERSATION else self._rows()

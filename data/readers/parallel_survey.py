@@ -9,12 +9,14 @@ import signal
 import subprocess
 import sys
 from array import array
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from itertools import pairwise
+from functools import cache
+from itertools import chain, pairwise
 from pathlib import Path
 from secrets import randbelow
-from typing import IO, Final
+from typing import IO, Any, Final
 
 from data.errors import UserError
 from data.readers.shapes import is_ours
@@ -26,6 +28,7 @@ from data.tables import Survey, make_record
 LARGE: Final = 64 << 20  # bytes; below it, starting processes takes as long as reading
 FEWEST: Final = 4  # processes that are worth starting
 NOT_PLAIN: Final = 3  # what a process ends with
+BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 def survey_plain(source: Source, *, processes: int, large: int = LARGE) -> Survey | None:
@@ -63,7 +66,32 @@ def survey_plain(source: Source, *, processes: int, large: int = LARGE) -> Surve
     # Two ids with one hash are next to impossible, and would cost no more than a second reading.
     if not len(ids) or (ids[1:] == ids[:-1]).any():
         return None
-    return Survey(digest.result(), len(ids), ())
+    return Survey(digest.result(), len(ids), (), is_plain=True)
+
+
+class PlainRows:
+    """The rows of a file that `survey_plain` has looked through, unread, as often as they are asked for."""
+
+    def __init__(self, source: Source) -> None:
+        self._path = _plain_file(source)
+
+    def __iter__(self) -> Iterator[bytes]:
+        assert self._path is not None, "not looked through"
+        with self._path.open("rb") as lines:
+            first = next(lines, b"").removeprefix(BYTE_ORDER_MARK)
+            yield from (line for line in chain((first,), lines) if line.strip())
+
+
+def read_plain(row: bytes) -> Exchange:
+    """The exchange of such a row."""
+    read = parse_line(row)
+    assert isinstance(read, dict)
+    return _maker()(0, read)
+
+
+@cache
+def _maker() -> Callable[[int, dict[str, Any]], Exchange]:
+    return make_record(Exchange)
 
 
 def _plain_file(source: Source) -> Path | None:
@@ -107,7 +135,7 @@ def _hash_ids(stream: IO[bytes], place: int, stop: int) -> "array[int] | None":
         if not line.endswith(b"\n") and place < stop:
             return None
         if place == len(line):
-            line = line.removeprefix(b"\xef\xbb\xbf")
+            line = line.removeprefix(BYTE_ORDER_MARK)
         if not line.strip():
             continue
         try:

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,16 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from onnx import helper, numpy_helper
 from repository import ROOT, SAMPLES
 from tokenizers import Tokenizer
 from transformers import LlamaConfig, LlamaModel
 
 from calibration.artifact import Found
 from data.errors import UserError
+from data.readers.parallel_survey import survey_plain
 from data.records import Exchange, Judgment
-from data.tables import read_exchanges, write_rows
+from data.tables import Exchanges, read_exchanges, write_rows
 from judge.base import load_judge
 from judge.classifier import graphics_card
 from judge.classifier.export import write_decoder
@@ -86,10 +89,19 @@ def rest_of(judgments: Any) -> list[Judgment]:
 def exact_session(path: Path) -> Any:
     """ONNX Runtime with the same weights, and states that are not rounded to 8 bits."""
     model = onnx.load(path)
+    held = {item.name: item for item in model.graph.initializer}
+    scales = {}
     for node in model.graph.node:
-        for item in node.attribute:
-            if item.name == "accuracy_level":
-                item.i = 1
+        if node.op_type == "Squeeze":
+            scales[node.output[0]] = node.input[0]
+        elif node.op_type == "QuantizeLinear":
+            exact = helper.make_node("Div", [node.input[0], scales[node.input[1]]], node.output)
+            node.CopyFrom(exact)
+        elif node.op_type == "MatMulIntegerToFloat":
+            weight, scale = (held[name] for name in (node.input[1], node.input[3]))
+            value = numpy_helper.to_array(weight) * numpy_helper.to_array(scale)
+            weight.CopyFrom(numpy_helper.from_array(value, weight.name))
+            node.CopyFrom(helper.make_node("MatMul", node.input[:2], node.output))
     return import_onnxruntime().InferenceSession(model.SerializeToString())
 
 
@@ -120,10 +132,22 @@ def test_what_is_read_together_changes_nothing(
     assert np.abs(in_parts - values(together)).max() < 2e-6
 
 
+@pytest.mark.parametrize("is_plain", [False, True])
 def test_a_file_is_scored_in_order_by_several_processes(
-    tmp_path: Path, on_card: OnCard, exchanges: list[Exchange], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    on_card: OnCard,
+    exchanges: list[Exchange],
+    monkeypatch: pytest.MonkeyPatch,
+    is_plain: bool,
 ) -> None:
     monkeypatch.setattr(graphics_card, "CHUNK", 7)
+    if is_plain:  # as a large file on a large machine is read: looked through, then read where it is prepared
+        always = partial(survey_plain, large=0)
+        monkeypatch.setattr(
+            "judge.scored_run.survey_plain", lambda source, processes: always(source, processes=4)
+        )
+    rows, by_row = Exchanges._rows, []
+    monkeypatch.setattr(Exchanges, "_rows", lambda self: by_row.append(self) or rows(self))
     write_rows(tmp_path / "replies.jsonl", exchanges)
     judge, seen = on_card(), []
     scored = score_file(
@@ -132,6 +156,7 @@ def test_a_file_is_scored_in_order_by_several_processes(
         out=tmp_path / "run",
         on_progress=lambda done, total: seen.append(done),
     )
+    assert bool(by_row) != is_plain
     whole, alone = list(scored.judgments()), judge.judge_many(exchanges)
     assert rest_of(whole) == rest_of(alone)
     assert np.abs(values(whole) - values(alone)).max() < 2e-6
