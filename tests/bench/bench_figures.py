@@ -126,8 +126,10 @@ def write_samples(path: Path, count: int) -> Path:
 def score_rate(judge: Any, exchanges: list[Any], folder: Path) -> float:
     """Judgments a second through the engine, into a run folder, as `score` does it."""
     from data.runs import ScorePlan, open_run
+    from judge.classifier.judge import KeptContexts
     from judge.engine import score_exchanges
 
+    judge.contexts = KeptContexts()  # each round reads every context anew, as a process of its own would
     plan = ScorePlan(judge=judge.name, version=judge.version, rubric=judge.rubric.digest, input="bench")
     start = perf_counter()
     with open_run(folder, plan) as run:
