@@ -12,22 +12,23 @@ import numpy as np
 import onnx
 import torch
 from onnx import TensorProto, helper, numpy_helper
+from safetensors.numpy import save_file
 from torch import Tensor, nn
 
 from data.errors import UserError
 from data.records import LABELS
 from judge.classifier.base_weights import (
-    BLOCK,
     HEADS,
     MIX,
     MIXED,
     SCALE,
     TABLE,
+    Mixing,
+    first_reader,
+    inner_part,
     mix,
-    mix_part,
-    mix_parts,
-    quantise,
-    round_rows,
+    mix_inner,
+    round_weight,
 )
 from judge.classifier.judge import MODEL, TOKENIZER, import_onnxruntime
 from judge.classifier.network import JudgeNetwork, LowRank
@@ -35,26 +36,29 @@ from judge.classifier.preprocessing import Tokeniser
 
 LARGEST_FILE = 50_000_000  # bytes: places that keep repositories complain of larger ones
 WEIGHTS = "weights-{}.bin"
-FIRST = {"k_proj": "q_proj", "v_proj": "q_proj", "up_proj": "gate_proj"}  # which read the same as these
+FROZEN = ".frozen"  # what the name of a weight has more where a low-rank change is beside it
 OPSET = 23  # the first in which ONNX itself knows attention, rotary positions and RMS norms
 
 
 def write_decoder(
-    network: JudgeNetwork, tokeniser: Tokeniser, folder: Path, read_some: Callable[[], object] | None = None
+    network: JudgeNetwork,
+    tokeniser: Tokeniser,
+    folder: Path,
+    read_some: Callable[[], object] | None = None,
+    *,
+    style: int = 0,
 ) -> list[str]:
     """Write a decoder's graph, its weights in few bits and its tokenizer; returns the names of the files.
 
     `read_some` has the network read some replies, by which its weights are rounded better. Of a network with
-    low-rank changes the graph alone is written: `merge` makes its weights when it is loaded.
+    low-rank changes the graph alone is written: `merge` makes its weights when it is loaded. Of these `style`
+    counts of a reply's style may be read too: no recipe asks for that any more, but a shipped judge does it.
     """
     is_whole = not any(isinstance(module, LowRank) for module in network.modules())
-    graph: DecoderGraph
-    if is_whole:
-        graph = DecoderGraph(network.eval())
-        mix_states(network)
-        weights = _round_whole(network, read_some)
-    else:
-        graph, weights = BlockGraph(network.eval()), _round_blocks(network)
+    graph = DecoderGraph(network.eval(), style=style)
+    weights = _round_whole(network, read_some) if is_whole else _name_weights(network)
+    if style:
+        weights["style.weight"] = np.zeros((len(LABELS), style), dtype=np.float32)
     files = [bytearray()]
     for name, value in weights.items():
         if is_whole and name.startswith(HEADS):  # where `shift_exported` finds them
@@ -77,78 +81,72 @@ def write_decoder(
 
 
 def mix_states(network: JudgeNetwork) -> None:
-    """Write the states that layers hand on in another basis, in which none is much larger than the others.
-
-    The network says the same after it: a norm does not change with the basis once its own weights are in the
-    maps that read it. So it is with the values that attention sums, within each head.
-    """
+    """Write a network in the basis of `Mixing`, where it says the same."""
     base: Any = network.base
-    width, head = base.config.hidden_size, base.config.head_dim
-    states, values = torch.from_numpy(mix(width)), torch.from_numpy(mix(head))
-
-    def read(norm: Any, *maps: Any) -> None:
-        for reader in maps:
-            reader.weight.copy_((reader.weight.double() * norm.weight.double()) @ states)
-        norm.weight.fill_(1)
-
-    with torch.no_grad():
-        base.embed_tokens.weight.copy_(base.embed_tokens.weight.double() @ states)
-        for layer in base.layers:
-            seeing, thinking = layer.self_attn, layer.mlp
-            read(layer.input_layernorm, seeing.q_proj, seeing.k_proj, seeing.v_proj)
-            read(layer.post_attention_layernorm, thinking.gate_proj, thinking.up_proj)
-            for writer in (seeing.o_proj, thinking.down_proj):
-                writer.weight.copy_(states @ writer.weight.double())
-            by_head = seeing.v_proj.weight.double().unflatten(0, (-1, head))
-            seeing.v_proj.weight.copy_((values @ by_head).flatten(0, 1))
-            by_head = seeing.o_proj.weight.double().unflatten(1, (-1, head))
-            seeing.o_proj.weight.copy_((by_head @ values).flatten(1, 2))
-        read(base.norm, network.head)
+    trained = {name: value.cpu().double().numpy() for name, value in network.state_dict().items()}
+    mixing = Mixing(trained, base.config.head_dim)
+    network.load_state_dict(
+        {
+            name: torch.from_numpy(mixing.apply(name.replace(FROZEN, ""), value))
+            for name, value in trained.items()
+        }
+    )
 
 
 def _round_whole(network: JudgeNetwork, read_some: Callable[[], object] | None) -> dict[str, np.ndarray]:
-    """All that the graph asks for, by name; maps lie on their side, as its products want them."""
-    products = _sum_products(network, read_some) if read_some else {}
+    """All that the graph asks for, by name."""
+    mix_states(network)
+    products = _sum_states([network], read_some, lambda states: states.T @ states) if read_some else {}
     weights: dict[str, np.ndarray] = {}
     for name, value in network.state_dict().items():
-        weight = value.cpu().float().numpy()
-        if not name.endswith("_proj.weight"):
-            weights |= quantise(name, weight)
-            continue
-        part = name.split(".")[-2]
-        known = products.get(name.replace(part, FIRST.get(part, part)))
-        if name.endswith(MIXED):
-            by = mix_parts(weight.shape[1])
-            weight, known = weight @ by, known if known is None else by @ known @ by
-        whole, scale = round_rows(weight, known)
-        weights |= {name: np.ascontiguousarray(whole.T), name + SCALE: scale}
+        seen = products.get(first_reader(name))
+        if seen is not None and name.endswith(MIXED):
+            seen = mix_inner(mix_inner(seen).T)
+        weights |= round_weight(name, value.cpu().float().numpy(), seen)
     return weights
 
 
-def _sum_products(network: JudgeNetwork, read_some: Callable[[], object]) -> dict[str, np.ndarray]:
-    """How the states that each map reads go together, by the first map that reads them."""
+def write_means(networks: Sequence[JudgeNetwork], read_some: Callable[[], object], path: Path) -> None:
+    """Keep the direction of the mean of what each map reads, by the first that reads it, for `merge`.
+
+    Without the first token, whose states are huge and the same in all texts. The networks are written in
+    another basis by it.
+    """
+    for network in networks:
+        mix_states(network)
+    sums = _sum_states(networks, read_some, lambda states: states[1:].sum(dim=0))
+    means = {name: mix_inner(item[None])[0] if name.endswith(MIXED) else item for name, item in sums.items()}
+    save_file({name: (item / np.linalg.norm(item)).astype(np.float16) for name, item in means.items()}, path)
+
+
+def _sum_states(
+    networks: Sequence[JudgeNetwork], read_some: Callable[[], object], take: Callable[[Tensor], Tensor]
+) -> dict[str, np.ndarray]:
+    """What is taken of the states that maps read, summed over texts, by the first map that reads them."""
     found: dict[str, Any] = {}
     hooks = []
-    for name, part in network.base.named_modules(prefix="base"):
-        if name.endswith("_proj") and name.rpartition(".")[-1] not in FIRST:
+    for network in networks:
+        for name, part in network.base.named_modules(prefix="base"):
+            weight = f"{name}.weight"
+            if name.endswith("_proj") and first_reader(weight) == weight:
 
-            def note(_: nn.Module, states: tuple[Tensor], name: str = f"{name}.weight") -> None:
-                flat = states[0].flatten(0, -2).double()
-                found[name] = found.get(name, 0) + flat.T @ flat
+                def note(_: nn.Module, states: tuple[Tensor], name: str = weight) -> None:
+                    found[name] = found.get(name, 0) + take(states[0].flatten(0, -2).double())
 
-            hooks.append(part.register_forward_pre_hook(note))
+                hooks.append(part.register_forward_pre_hook(note))
     read_some()
     for hook in hooks:
         hook.remove()
     return {name: item.cpu().numpy() for name, item in found.items()}
 
 
-def _round_blocks(network: JudgeNetwork) -> dict[str, np.ndarray]:
+def _name_weights(network: JudgeNetwork) -> dict[str, np.ndarray]:
     """The same for a network with low-rank changes, of which the graph keeps names and shapes alone."""
     weights: dict[str, np.ndarray] = {}
     for name, value in network.state_dict().items():
         if name.startswith(("base.", *HEADS)) and not name.endswith((".up", ".down")):
-            weights |= quantise(name.replace(".frozen", ""), value.cpu().float().numpy())
+            empty = np.zeros(tuple(value.shape), dtype=np.float32)
+            weights |= round_weight(name.replace(FROZEN, ""), empty)
     return weights
 
 
@@ -162,12 +160,12 @@ class DecoderGraph:
 
     `past` holds what was kept of the text before, which may be empty, and `present` is that of both: keys and
     values, [layers, 2, 1, heads, tokens, width]. Of the last layer no more is reckoned than the last token's
-    state, since nothing else is read.
+    state, since nothing else is read. `style` is how many counts of a reply's style the logits depend on too.
     """
 
-    def __init__(self, network: JudgeNetwork) -> None:
+    def __init__(self, network: JudgeNetwork, *, style: int = 0) -> None:
         base: Any = network.base
-        self.network, self.config = network, base.config
+        self.config, self.style = base.config, style
         if self.config.model_type != "llama" or self.config.attention_bias or self.config.mlp_bias:
             raise UserError(f"a base of the kind {self.config.model_type} cannot be exported, only llama's")
         self.nodes: list[Any] = []
@@ -190,6 +188,8 @@ class DecoderGraph:
             state = self.add_layer(state, number, is_last=number == layers[-1])
         state = self.add("Squeeze", self.add_norm(state, "base.norm"), self.hold([1]))
         logits = self.add("Gemm", state, "head.weight", "head.bias", transB=1)
+        if style:
+            logits = self.add("Gemm", "style", "style.weight", logits, transB=1)
         self.add("Softmax", logits, made="probabilities", axis=-1)
         shape = self.add("Concat", self.hold([len(layers), 2]), self.add("Shape", self.kept[0]), axis=0)
         self.add("Reshape", self.add("Concat", *self.kept, axis=0), shape, made="present")
@@ -231,11 +231,11 @@ class DecoderGraph:
 
     def add_linear(self, state: str, name: str) -> str:
         if f"{name}.weight".endswith(MIXED):
-            found: Any = self.network.get_submodule(name)
-            by = mix_part(found.in_features).astype(np.float32)
+            inner = self.config.intermediate_size
+            by = mix(inner_part(inner)).astype(np.float32)
             parts = self.add("Reshape", state, self.hold([0, -1, len(by)]))
             state = self.add("MatMul", parts, self.hold(by, MIX))
-            state = self.add("Reshape", state, self.hold([0, -1, found.in_features]))
+            state = self.add("Reshape", state, self.hold([0, -1, inner]))
         whole, scale = self.rounded.get(state) or self.add_rounded(state)
         ones, middle = self.hold(np.float32(1)), self.hold(np.uint8(128))
         made = self.add(
@@ -293,6 +293,8 @@ class DecoderGraph:
             tell("ids", TensorProto.INT64, 1, "length"),
             tell("past", TensorProto.FLOAT, layers, 2, 1, heads, "before", width),
         ]
+        if self.style:
+            inputs.append(tell("style", TensorProto.FLOAT, 1, self.style))
         outputs = [
             tell("probabilities", TensorProto.FLOAT, 1, len(LABELS)),
             tell("present", TensorProto.FLOAT, layers, 2, 1, heads, "after", width),
@@ -300,27 +302,6 @@ class DecoderGraph:
         graph = helper.make_graph(self.nodes, "judge", inputs, outputs, self.initializers)
         opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("com.microsoft", 1)]
         return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString())
-
-
-class BlockGraph(DecoderGraph):
-    """The same for weights that are made when they are loaded: in 8 bits, with a scale every few numbers.
-
-    They come from a base whose states are as they were trained, and no replies are at hand to round them by.
-    """
-
-    def add_linear(self, state: str, name: str) -> str:
-        found: Any = self.network.get_submodule(name)
-        rows, columns = found.frozen.weight.shape
-        return self.add(
-            "MatMulNBits",
-            *(state, f"{name}.weight", f"{name}.weight{SCALE}"),
-            domain="com.microsoft",
-            accuracy_level=4,  # states in 8 bits as well, with scales of their own
-            bits=8,
-            block_size=BLOCK,
-            K=columns,
-            N=rows,
-        )
 
 
 class Alone(nn.Module):

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 TEXT_VERSION = 4  # part of the version: raise when normalising, tokenising or what is left unscored changes
 LONG = "longer than {}: only its start was read"
 MODEL, TOKENIZER, CARD = "model.onnx", "tokenizer.json", "card.json"
-NETWORK = "network-{}.safetensors"
-MOST_BYTES = 16_000_000  # kept of contexts: a dozen or two; replies to one prompt mostly stand together
+NETWORK, MEANS = "network-{}.safetensors", "means.safetensors"
+MOST_TOKENS = 1024  # kept of contexts: a dozen or two; replies to one prompt mostly stand together
 WAITING = 64  # threads on a graphics card: what waits together is read together
 # The crowd study's replies: what a judge learned from whose card does not tell.
 STUDY = Coverage(replies=8000, words=(19, 62, 84), long=77, late=0, situation=1.0, markdown=0.0)
@@ -46,7 +46,7 @@ class KeptContexts:
     Keys and values by the ids of a context, one array a network; the one unused longest goes first.
     """
 
-    def __init__(self, most: int = MOST_BYTES) -> None:
+    def __init__(self, most: int = MOST_TOKENS) -> None:
         self.most, self.size = most, 0
         self._kept: OrderedDict[tuple[int, ...], Sequence[np.ndarray]] = OrderedDict()
         self._lock = Lock()
@@ -62,14 +62,10 @@ class KeptContexts:
             if ids in self._kept:
                 return  # two threads read it at once, and both found the same
             self._kept[ids] = states
-            self.size += _size(states)
+            self.size += len(ids)
             while self.size > self.most:
-                _, dropped = self._kept.popitem(last=False)
-                self.size -= _size(dropped)
-
-
-def _size(states: "Sequence[np.ndarray]") -> int:
-    return sum(item.nbytes for item in states)
+                dropped, _ = self._kept.popitem(last=False)
+                self.size -= len(dropped)
 
 
 class ClassifierJudge:
@@ -139,7 +135,8 @@ class ClassifierJudge:
             raise UserError(
                 f"{base}: not the file on the card of {self.folder}; install the version it names"
             )
-        return merge(base, [self.folder / NETWORK.format(number) for number in range(count)])
+        means = self.folder / MEANS if MEANS in self.card["files"] else None
+        return merge(base, [self.folder / NETWORK.format(number) for number in range(count)], means)
 
     @cached_property
     def inputs(self) -> list[str]:
@@ -186,24 +183,21 @@ class ClassifierJudge:
         every = []
         for item in prepared:
             assert item.tokens is not None
-            if "past" in names:
-                every.append([float(part) for part in np.mean(self._read_apart(item.tokens), axis=0)])
-                continue
-            ids = np.array([item.tokens.ids], dtype=np.int64)
-            known = {"ids": ids, "mask": np.ones_like(ids)}
-            if "segments" in names:
-                known["segments"] = np.array([item.tokens.segments], dtype=np.int64)
+            known: dict[str, Any] = {}
             if "style" in names:
                 known["style"] = np.array([style_features(item.seen)], dtype=np.float32)
-            wanted = {name: known[name] for name in names}
-            found = []
-            for session in sessions:
-                check_wanted()
-                found.append(session.run(None, wanted)[0][0])
+            if "past" in names:
+                found = self._read_apart(item.tokens, known)
+            else:
+                known["ids"] = np.array([item.tokens.ids], dtype=np.int64)
+                known["segments"] = np.array([item.tokens.segments], dtype=np.int64)
+                known["mask"] = np.ones_like(known["ids"])
+                wanted = {name: known[name] for name in names}
+                found = [self._read(session, "probabilities", wanted)[0] for session in sessions]
             every.append([float(part) for part in np.mean(found, axis=0)])
         return every
 
-    def _read_apart(self, tokens: Tokens) -> "list[np.ndarray]":
+    def _read_apart(self, tokens: Tokens, known: "dict[str, np.ndarray]") -> "list[np.ndarray]":
         """What each network says of a reply behind its context, which is read first, or was read before.
 
         Never both at once, even if the context is new: the order of sums, and so the last bits, would differ.
@@ -217,18 +211,18 @@ class ClassifierJudge:
             nothing = np.zeros([side if isinstance(side, int) else 0 for side in shape], dtype=np.float32)
             past = [nothing] * len(self.sessions)
             if before:
-                ids = np.array([before], dtype=np.int64)
-                past = [self._read(session, "present", ids, nothing) for session in self.sessions]
+                given = {**known, "ids": np.array([before], dtype=np.int64), "past": nothing}
+                past = [self._read(session, "present", given) for session in self.sessions]
                 self.contexts.keep(before, past)
         return [
-            self._read(session, "probabilities", reply, kept)[0]
+            self._read(session, "probabilities", {**known, "ids": reply, "past": kept})[0]
             for session, kept in zip(self.sessions, past, strict=True)
         ]
 
     @staticmethod
-    def _read(session: Any, wanted: str, ids: "np.ndarray", past: "np.ndarray") -> Any:
+    def _read(session: Any, wanted: str, given: "Mapping[str, np.ndarray]") -> Any:
         check_wanted()
-        return session.run([wanted], {"ids": ids, "past": past})[0]
+        return session.run([wanted], given)[0]
 
     def _run_on_card(self, prepared: "Sequence[Prepared]") -> list[list[float]]:
         with self.loading:

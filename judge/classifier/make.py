@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import sha256
@@ -24,7 +25,7 @@ from data.tables import read_exchanges, read_ratings
 from data.text import percent, show
 from judge.classifier.base_weights import find_base, find_base_file
 from judge.classifier.examples import Corpus, forget_situations, join_ratings
-from judge.classifier.judge import CARD, MODEL, NETWORK, TOKENIZER, ClassifierJudge
+from judge.classifier.judge import CARD, MEANS, MODEL, NETWORK, TOKENIZER, ClassifierJudge
 from judge.classifier.preprocessing import normalise
 from judge.classifier.recipe import Recipe, lineage, read_recipe
 from judge.classifier.training import Progress, Trained
@@ -117,7 +118,13 @@ def export(trained: Trained, recipe: Recipe, folder: Path, exchanges: Sequence[E
 
     Where that is too much an encoder stays in full precision, and nothing is said.
     """
-    from judge.classifier.export import export_onnx, quantize_onnx, shift_exported, write_decoder
+    from judge.classifier.export import (
+        export_onnx,
+        quantize_onnx,
+        shift_exported,
+        write_decoder,
+        write_means,
+    )
     from judge.classifier.network import save_network
     from judge.classifier.training import match_shares
 
@@ -138,6 +145,10 @@ def export(trained: Trained, recipe: Recipe, folder: Path, exchanges: Sequence[E
         for number, network in enumerate(trained.networks):
             names.append(NETWORK.format(number))
             save_network(network, folder / names[-1])
+        copies = replace(trained, networks=deepcopy(trained.networks))
+        read_some = partial(copies.predict, others[:ROUNDED_BY], batch_size=1)
+        write_means(copies.networks, read_some, folder / MEANS)
+        names.append(MEANS)
     elif not trained.tokeniser.is_decoder:
         full_precision = export_onnx(trained.networks, trained.tokeniser, folder).read_bytes()
         quantize_onnx(folder / MODEL)

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import linear, scaled_dot_product_attention, silu, softmax
 
 from data.errors import UserError
-from judge.classifier.base_weights import MIX, MIXED, SCALE, TABLE, mix_parts
+from judge.classifier.base_weights import MIXED, SCALE, TABLE, mix_inner
 
 LONGEST: Final = 1024  # tokens; a context and a reply are cut to fewer
 # The most tokens of a reply in a batch, for which attention is laid out; most batches have none beyond 256.
@@ -67,33 +67,23 @@ def read_networks(model: Path, merged: Sequence[Mapping[str, np.ndarray]] = ()) 
     turned = graph.node[kinds.index("Cos")].input[0]
     made_by = next(node for node in graph.node if turned in node.output)
     speeds = next(numpy_helper.to_array(held[name]) for name in made_by.input if name in held)
-    columns = {
-        node.input[1]: next(item.i for item in node.attribute if item.name == "K")
-        for node in graph.node
-        if node.op_type == "MatMulNBits"
-    }
     networks = merged or [{name: numpy_helper.to_array(item) for name, item in held.items()}]
-    return [Weights(_exact(values, columns), speeds=speeds, **shape) for values in networks]
+    return [Weights(_exact(values), speeds=speeds, **shape) for values in networks]
 
 
-def _exact(quantised: Mapping[str, np.ndarray], columns: Mapping[str, int]) -> dict[str, np.ndarray]:
-    """What 8 bits and their scales stand for; see `quantise` and `round_rows` in `base_weights`."""
+def _exact(rounded: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What 8 bits and their scales stand for; see `round_weight`."""
     exact = {}
-    for name, value in quantised.items():
-        if name.endswith(SCALE):
-            continue
-        scale = quantised.get(name + SCALE)
+    for name, value in rounded.items():
+        scale = rounded.get(name + SCALE)
         if scale is None:
             exact[name] = value
-        elif name == TABLE:
-            exact[name] = value.astype(np.float32) * scale
-        elif value.ndim == 2:  # on its side, one scale a row
-            matrix = (value.astype(np.float32) * scale).T
-            is_mixed = MIX in quantised and name.endswith(MIXED)
-            exact[name] = matrix @ mix_parts(matrix.shape[1]) if is_mixed else matrix
-        else:
-            blocks = (value.astype(np.float32) - 128) * scale[..., None]
-            exact[name] = blocks.reshape(len(blocks), -1)[:, : columns.get(name)]
+            continue
+        exact[name] = value.astype(np.float32) * scale
+        if name != TABLE:
+            exact[name] = exact[name].T
+        if name.endswith(MIXED):
+            exact[name] = mix_inner(exact[name])
     return exact
 
 

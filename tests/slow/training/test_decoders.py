@@ -21,7 +21,7 @@ from data.tables import read_exchanges
 from judge.base import load_judge
 from judge.classifier.base_weights import find_base_file
 from judge.classifier.examples import Corpus, Example
-from judge.classifier.judge import CARD, MODEL, NETWORK, ClassifierJudge
+from judge.classifier.judge import CARD, MEANS, MODEL, NETWORK, ClassifierJudge
 from judge.classifier.make import export, make_judge
 from judge.classifier.network import LowRank, make_network
 from judge.classifier.preprocessing import normalise, write_context
@@ -64,7 +64,7 @@ def test_what_is_made_says_what_was_trained(
     assert card["int8"]["replies"] == 120
     assert card["int8"]["largest_probability"] < 0.02
     assert card["int8"]["score_correlation"] > 0.999
-    weights = {NETWORK.format(0), NETWORK.format(1)} if rank else {"weights-0.bin"}
+    weights = {NETWORK.format(0), NETWORK.format(1), MEANS} if rank else {"weights-0.bin"}
     assert set(card["files"]) == {MODEL, "tokenizer.json"} | weights
     assert not (folder / "weights-0.bin").exists() or not rank, "the base is not kept twice"
 
@@ -192,7 +192,7 @@ def test_a_kept_context_order_and_threads_change_no_bit(exported: Path, replies:
 def read_in_one_step(judge: ClassifierJudge, exchange: Exchange) -> np.ndarray:
     """What the network says of a text that is read in one step."""
     tokens = judge.tokeniser.encode(write_context(exchange), exchange.response)
-    return np.array(judge._read_apart(replace(tokens, before=0))[0])
+    return np.array(judge._read_apart(replace(tokens, before=0), {})[0])
 
 
 def test_changes_to_the_base_say_what_torch_says(
@@ -208,6 +208,12 @@ def test_changes_to_the_base_say_what_torch_says(
 
 
 # The judge that ships.
+
+
+def test_the_shipped_graph_is_what_export_writes(tmp_path: Path) -> None:
+    network, tokeniser = make_network(Recipe(base="smollm2", rank=12))
+    for name in judge.classifier.export.write_decoder(network, tokeniser, tmp_path, style=12):
+        assert (tmp_path / name).read_bytes() == (SHIPPED / name).read_bytes(), name
 
 
 def test_the_shipped_changes_are_small_and_need_no_torch() -> None:
