@@ -7,6 +7,7 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from repository import ROOT
@@ -44,6 +45,11 @@ HEAVY = {
 }
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imported_by(tree: ast.AST) -> Iterator[str]:
     """Name what a module imports, wherever in it."""
     for node in ast.walk(tree):
@@ -64,7 +70,7 @@ def test_imports_run_one_way() -> None:
     wrong = []
     for path in MODULES:
         room, where = path.relative_to(ROOT).parts[0], path.relative_to(ROOT).as_posix()
-        for name in imported_by(ast.parse(path.read_text(encoding="utf-8"))):
+        for name in imported_by(parsed(path)):
             first = name.partition(".")[0]
             if name.startswith(".") or (first in (*ROOMS, CLIENT) and not may_import(room, first)):
                 wrong.append(f"{where} imports {name}")
@@ -82,11 +88,7 @@ def test_the_client_needs_nothing_but_python() -> None:
 
 
 def test_every_module_says_what_it_is_for() -> None:
-    silent = [
-        path.relative_to(ROOT).as_posix()
-        for path in MODULES
-        if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
-    ]
+    silent = [path.relative_to(ROOT).as_posix() for path in MODULES if not ast.get_docstring(parsed(path))]
     assert not silent
 
 

@@ -53,10 +53,12 @@ def _apply_temperature(values: Floats, parameters: Parameters, levels: int) -> F
 
 
 def _fit_vector(values: Floats, ratings: Integers, levels: int) -> dict[str, Any]:
-    logits = log_probabilities(values)
+    logits, hits = log_probabilities(values), np.eye(levels)[ratings - 1]
 
-    def loss(free: Floats) -> float:
-        return _loss(logits * free[:levels] + free[levels:], ratings)
+    def loss(free: Floats) -> tuple[float, Floats]:
+        scaled = logits * free[:levels] + free[levels:]
+        off = (softmax(scaled) - hits) / len(ratings)
+        return _loss(scaled, ratings), np.append((off * logits).sum(axis=0), off.sum(axis=0))
 
     found = _search(loss, np.append(np.ones(levels), np.zeros(levels)), len(ratings))
     return {"weights": found[:levels].tolist(), "biases": found[levels:].tolist()}
@@ -77,12 +79,17 @@ def _fit_proportional(scores: Floats, ratings: Integers, levels: int) -> dict[st
     cuts = -np.log(above / (1 - above))
     start = np.concatenate([[0.0], cuts[:1], np.log(np.diff(cuts))])
     standard = (scores - middle) / scale
+    # A rating is as likely as its label or a better one, less the chance of a better one.
+    signs = (np.eye(levels)[:, 1:] - np.eye(levels)[:, :-1])[ratings - 1]
 
-    def loss(free: Floats) -> float:
-        chances = _above(standard, float(free[0]), _cuts(free[1:]))
-        return float(
-            -np.log(np.maximum(_between(chances)[np.arange(len(ratings)), ratings - 1], 1e-12)).mean()
-        )
+    def loss(free: Floats) -> tuple[float, Floats]:
+        above = _above(standard, float(free[0]), _cuts(free[1:]))
+        chances = (signs * above).sum(axis=1) + (ratings == 1)
+        held = np.maximum(chances, 1e-12)
+        by_logit = -signs * above * (1 - above) * ((chances == held) / held)[:, None] / len(ratings)
+        by_cut = -by_logit.sum(axis=0)[::-1].cumsum()[::-1]  # a gap moves every cut above it
+        by_cut[1:] *= np.exp(free[2:])
+        return -float(np.log(held).mean()), np.append(by_logit.sum(axis=1) @ standard, by_cut)
 
     found = _search(loss, start, len(ratings))
     return {"slope": float(found[0]) / scale, "middle": middle, "cuts": _cuts(found[1:]).tolist()}
@@ -162,24 +169,29 @@ KINDS: Final = {  # each group from the simplest to the richest
 }
 
 
-def _search(loss: Callable[[Floats], float], start: Floats, rows: int) -> Floats:
-    """The parameters of the least mean loss, held to the start as if by a normal prior."""
+def _search(loss: Callable[[Floats], tuple[float, Floats]], start: Floats, rows: int) -> Floats:
+    """The parameters of the least mean loss, held to the start as if by a normal prior.
+
+    `loss` gives its gradient too: by differences the search would ask for each parameter at every step.
+    """
     from scipy.optimize import minimize
 
     if not rows:
         return start
 
-    def held(free: Floats) -> float:
-        return loss(free) + float((((free - start) / PRIOR_SD) ** 2).sum()) / (2 * rows)
+    def held(free: Floats) -> tuple[float, Floats]:
+        value, gradient = loss(free)
+        pull = (free - start) / (PRIOR_SD**2 * rows)
+        return value + float(pull @ (free - start)) / 2, gradient + pull
 
-    found: Floats = minimize(held, start, method="BFGS", options={"gtol": 1e-6}).x
+    found: Floats = minimize(held, start, jac=True, method="BFGS", options={"gtol": 1e-6}).x
     return found
 
 
 def _loss(logits: Floats, ratings: Integers) -> float:
-    from scipy.special import log_softmax
-
-    return float(-log_softmax(logits, axis=1)[np.arange(len(ratings)), ratings - 1].mean())
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    said = shifted[np.arange(len(ratings)), ratings - 1]
+    return float((np.log(np.exp(shifted).sum(axis=1)) - said).mean())
 
 
 def log_probabilities(probabilities: Floats) -> Floats:

@@ -12,7 +12,7 @@ from math import isfinite
 from random import Random
 from threading import Event, Lock, Thread
 from time import monotonic, time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from data.errors import OperationalError, UserError, install_hint
@@ -32,6 +32,9 @@ from judge.llm.limits import (
     least_tokens,
     read_tokens,
 )
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})  # the same call may succeed a little later
 MOST_BYTES = 8 << 20
@@ -61,6 +64,14 @@ class _TooLarge(Exception):
     """An answer is larger than any that we would use."""
 
 
+@cache
+def _trusted() -> "SSLContext":
+    """Whom to believe who they are; once a process, as reading the certificates takes longer than a call."""
+    import httpx
+
+    return httpx.create_ssl_context()
+
+
 class Connections:
     """OpenAI's client to one server: connections kept open between calls and shared by all threads."""
 
@@ -82,6 +93,7 @@ class Connections:
         self._key, self._timeout, self._most_bytes = key, timeout, most_bytes
         http_client = httpx.Client(
             headers={"Accept-Encoding": "identity"},
+            verify=_trusted(),
             # Without a limit, since a try that was given up may hold its connection for a while.
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
             follow_redirects=False,  # the key is for this server and no other

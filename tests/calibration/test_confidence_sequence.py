@@ -32,12 +32,12 @@ from data.records import to_plain
 
 @pytest.mark.parametrize("kind", ["bounded", "heavy"])
 def test_a_year_without_change_raises_few_alarms(kind: str) -> None:
-    assert false_alarms(years(1, kind, histories=80)) <= 0.05
+    assert false_alarms(years(1, kind, histories=40)) <= 0.05
 
 
 def test_taking_the_baseline_for_exact_would_alarm_in_most_years() -> None:
     """Why the baseline's noise is in the variance: the running mean tends to it, not to 0."""
-    nights = years(4, "normal", histories=200)
+    nights = years(4, "normal", histories=80)
     count = nights.prompts.cumsum()
     mean = nights.totals.cumsum(axis=1) / count
     known = count / (SPREAD**2)  # as if differences were independent from night to night
@@ -45,12 +45,12 @@ def test_taking_the_baseline_for_exact_would_alarm_in_most_years() -> None:
     naive = np.sqrt((known + prior) * (np.log((known + prior) / prior) + 5.99)) / known
     assert (np.abs(mean) > naive).any(axis=1).mean() > 0.5
     wrong = 0
-    for row in range(200):
+    for row in range(80):
         for night in (1, 2, 5, 10, 20, 40, 90, 180, 365):
             found = interval(watch_of(nights, row, night)).interval
             assert found is not None
             wrong += not found.low <= 0 <= found.high
-    assert wrong <= 0.05 * 200
+    assert wrong <= 0.05 * 80
 
 
 @pytest.mark.parametrize("kind", ["normal", "bounded", "heavy"])
@@ -131,7 +131,7 @@ def test_moody_nights_widen_the_watch_and_a_change_does_not() -> None:
 
 @pytest.mark.parametrize("world", [{"mood": 0.01}, {"asked": 1 / 3}], ids=str)
 def test_a_year_of_moods_or_of_changing_prompts_raises_few_alarms(world: dict[str, float]) -> None:
-    assert false_alarms(years(14, "normal", histories=40, **world)) <= 0.05  # type: ignore[arg-type]
+    assert false_alarms(years(14, "normal", histories=25, **world)) <= 0.05  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

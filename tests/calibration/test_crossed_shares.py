@@ -4,9 +4,18 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
 from calibration.bias.crossed_shares import best_of, crossed_share, exact_share
 from calibration.bias.group_gaps import largest_gap
+
+
+def test_a_single_share_has_the_interval_of_scipy() -> None:
+    for hits, count in ((0, 1), (1, 1), (0, 20), (7, 20), (20, 20), (1, 333), (332, 333), (1700, 5000)):
+        found = exact_share(hits, count)
+        theirs = binomtest(hits, count).proportion_ci(method="exact")
+        assert found.value == hits / count and found.interval is not None
+        assert (found.interval.low, found.interval.high) == pytest.approx((theirs.low, theirs.high), abs=1e-9)
 
 
 def test_the_interval_knows_that_attacks_and_replies_differ() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -81,17 +82,21 @@ def test_a_planted_bias_towards_a_label_takes_vector_scaling() -> None:
     assert biases[1] - biases[2] == pytest.approx(-1.5, abs=0.2)
 
 
-def test_vector_scaling_is_the_likeliest() -> None:
+@pytest.mark.parametrize(
+    ("kind", "names"), [("vector", ("weights", "biases")), ("ordinal", ("slope", "cuts"))]
+)
+def test_a_fitted_map_is_the_likeliest(kind: str, names: tuple[str, ...]) -> None:
     """Its loss is lower than that of any neighbour."""
     probabilities, ratings, _ = drawn(2, 800)
     said = sharpened(probabilities, 1.7)
-    found = fit_map("vector", said, ratings)
+    found = fit_map(kind, said, ratings)
     best = log_losses(ratings, found.apply(said)).mean()
-    for name in ("weights", "biases"):
-        for index in range(3):
-            moved = [value + 0.2 * (place == index) for place, value in enumerate(found.parameters[name])]
-            other = LabelMap(kind="vector", levels=3, parameters={**found.parameters, name: moved})
-            assert log_losses(ratings, other.apply(said)).mean() > best
+    for name in names:
+        for index, sign in product(range(np.size(found.parameters[name])), (-1, 1)):
+            moved = np.array(found.parameters[name], dtype=float)
+            moved.flat[index] += 0.05 * sign
+            other = LabelMap(kind=kind, levels=3, parameters={**found.parameters, name: moved.tolist()})
+            assert log_losses(ratings, other.apply(said)).mean() > best, (name, index, sign)
 
 
 def test_proportional_odds_are_found_from_scores_and_from_probabilities() -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import chdir
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -161,7 +162,7 @@ BAD_CALLS = {
 
 @pytest.mark.parametrize("case", BAD_CALLS)
 def test_a_mistake_ends_with_a_word_and_exit_code_2(case: str) -> None:
-    rows = rated_rows()
+    rows = rated_rows()[::20]
     write_rows(Path("theirs.csv"), ({key: row[key] for key in ("id", "model", "rating")} for row in rows))
     write_rows(Path("strange.csv"), [{"id": "x", "rating": 1}])
     write_ratings(rows)
@@ -207,13 +208,14 @@ def test_runs_carry_what_they_cost() -> None:
     assert "USD/1,000" in done.stdout
 
 
-def fit_length() -> Path:
-    """A calibration of the length judge, and the texts it was made on."""
-    rows = rated_rows()
-    texts = write_exchanges(rows)
-    assert run("score", texts, "--judge", "length", "--out", "run").exit_code == 0
-    assert calibrate("run", write_ratings(rows)).exit_code == 0
-    return texts
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A calibration of the length judge."""
+    with chdir(tmp_path_factory.mktemp("fitted")):
+        rows = rated_rows()
+        assert run("score", write_exchanges(rows), "--judge", "length", "--out", "run").exit_code == 0
+        assert calibrate("run", write_ratings(rows)).exit_code == 0
+        return Path("out/calibration.json").resolve()
 
 
 def score_new(*options: object) -> Result:
@@ -227,11 +229,10 @@ def score_new(*options: object) -> Result:
     return run("score", "new.jsonl", "--judge", "length", "--out", "new", *options)
 
 
-def test_score_corrects_by_a_calibration_and_refuses_what_leaves_its_range() -> None:
-    fit_length()
-    calibration = read_calibration(Path("out/calibration.json"))
+def test_score_corrects_by_a_calibration_and_refuses_what_leaves_its_range(fitted: Path) -> None:
+    calibration = read_calibration(fitted)
     assert (calibration.judge, calibration.version) == ("length", load_judge("length").version)
-    done = score_new("--calibration", "out/calibration.json", "--verbose")
+    done = score_new("--calibration", fitted, "--verbose")
     assert done.exit_code == 0, done.output
     summary = json.loads(Path("new/summary.json").read_text())
     assert summary["calibration"] == calibration.digest
@@ -260,10 +261,8 @@ def test_score_without_a_calibration_says_so_and_goes_on() -> None:
     assert "the shares are the judge's own" in score_new("--calibration", "none").stdout
 
 
-def test_a_calibration_that_expired_or_is_another_judge_s_is_refused_with_code_4() -> None:
-    fit_length()
-    path = Path("out/calibration.json")
-    fitted = read_calibration(path)
+def test_a_calibration_that_expired_or_is_another_judge_s_is_refused_with_code_4(fitted: Path) -> None:
+    path, sound = Path("calibration.json"), read_calibration(fitted)
     changes: tuple[tuple[dict[str, Any], str], ...] = (
         ({"created": date(2020, 1, 1)}, "expired on 2020-03-31"),
         ({"version": "x"}, "another judge version"),
@@ -271,7 +270,7 @@ def test_a_calibration_that_expired_or_is_another_judge_s_is_refused_with_code_4
         ({"rubric": "x"}, "another rubric"),
     )
     for change, said in changes:
-        write_calibration(path, replace(fitted, **change))
+        write_calibration(path, replace(sound, **change))
         done = score_new("--calibration", path)
         assert done.exit_code == 4, done.output
         assert said in done.stderr
@@ -321,7 +320,8 @@ def test_a_trained_judge_is_calibrated_by_its_trials() -> None:
     assert "one trial of each protocol" in wrong.stderr
 
 
-def test_the_self_test_runs_and_reports_coverage() -> None:
+def test_the_self_test_runs_and_reports_coverage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calibration.selftest.coverage_cells", lambda **options: ())  # tests/golden has them
     done = run("calibrate", "--self-test", "--draws", 2, "--json")
     found = json.loads(done.stdout)
     assert done.exit_code == (1 if found["problems"] else 0)

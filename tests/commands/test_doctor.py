@@ -51,6 +51,7 @@ def checks(done: Result) -> dict[str, dict[str, str]]:
 
 def test_a_sound_house_passes_and_each_line_says_so() -> None:
     done = doctor()
+    assert "no commercial use (CC BY-NC 4.0)" in done.stdout
     assert done.exit_code == 0, done.output
     *lines, last = done.stdout.splitlines()
     assert all(line.split()[0] in ("ok", "warn") for line in lines)
@@ -204,7 +205,8 @@ def test_a_model_file_is_looked_at_too() -> None:
     assert asked == [("GET", "/v1/models")]
 
 
-def test_a_server_that_is_not_there_fails_with_the_way_out() -> None:
+def test_a_server_that_is_not_there_fails_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("commands.shared.checks.check_installation", lambda **options: ())
     with serve(lists) as (base_url, _):
         path = write_judge(base_url)
     done = doctor(path)

@@ -104,7 +104,7 @@ def test_a_night_and_its_dashboard_say_it(folder: Path) -> None:
 
 
 def test_the_server_says_it_of_a_request(replies: list[dict[str, Any]]) -> None:
-    with serving(load_judge("classifier")) as url:
+    with serving(load_judge("classifier-small")) as url:
         told = httpx.post(f"{url}/v1/score", json={"exchanges": replies[:2]}, timeout=60).json()
     assert any(line.startswith("2 of 2 replies are longer than") for line in told["caveats"])
 

@@ -264,6 +264,7 @@ def hang_after(count: int) -> Callable[[Call], Answer]:
     )
 
 
+@pytest.mark.slow
 def test_an_interrupted_night_says_how_to_go_on(start: Start) -> None:
     with ScriptedServer(hang_after(5)) as server:
         Path("nightly.toml").write_text(
@@ -275,6 +276,7 @@ def test_an_interrupted_night_says_how_to_go_on(start: Start) -> None:
     assert "nightly nightly.toml --night one" in said
 
 
+@pytest.mark.slow
 def test_an_interrupted_search_says_that_nothing_is_kept(
     start: Start, rated_files: tuple[Path, Path]
 ) -> None:

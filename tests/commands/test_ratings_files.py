@@ -3,7 +3,9 @@
 import csv
 import json
 import random
+import shutil
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -73,13 +75,19 @@ def write_csv(name: str, rows: Iterable[Mapping[str, Any]]) -> Path:
     return Path(name)
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with chdir(tmp_path_factory.mktemp("made")):
+        write_rows(Path("replies.jsonl"), replies())
+        assert run("score", "replies.jsonl", "--judge", "length", "--out", "run").exit_code == 0
+        return Path().resolve()
+
+
 @pytest.fixture
-def scored() -> list[Row]:
+def scored(made: Path) -> list[Row]:
     """Replies and their run, `run`."""
-    rows = replies()
-    write_rows(Path("replies.jsonl"), rows)
-    assert run("score", "replies.jsonl", "--judge", "length", "--out", "run").exit_code == 0
-    return rows
+    shutil.copytree(made, Path(), dirs_exist_ok=True)
+    return replies()
 
 
 def test_a_sheet_in_other_words_gives_the_same_calibration(scored: list[Row]) -> None:

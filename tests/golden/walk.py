@@ -393,7 +393,7 @@ def walk_calibrate(walk: Walk) -> None:
     )
     walk.run("calibrate/attack", "calibrate", "--attack", "length")
     walk.run("calibrate/attack-json", "calibrate", "--attack", "majority", "--json", is_brief=True)
-    walk.run("calibrate/self-test", "calibrate", "--self-test", "--draws", 4)
+    walk.run("calibrate/self-test", "calibrate", "--self-test", "--draws", 2)
     walk.run(
         "stack/samples",
         "stack",

@@ -47,9 +47,9 @@ def check_design(drawn: Drawn, replies: list[Exchange], *, people: int, each: in
     assert total == pytest.approx(min(1.0, everybody / len(replies)), rel=1e-9)
 
 
-def test_a_thousand_random_designs_are_balanced() -> None:
+def test_random_designs_are_balanced() -> None:
     rng = random.Random(17)
-    for seed in range(1000):
+    for seed in range(300):
         models = tuple(f"m{number}" for number in range(rng.randint(1, 6)))
         replies = made_replies(rng.randint(2, 40), models)
         people, each = rng.randint(1, 12), rng.randint(5, 60)

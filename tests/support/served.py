@@ -98,8 +98,9 @@ class WaitingJudge:
             assert self._asking.acquire(timeout=LONGEST)
 
 
-ask = partial(httpx.post, timeout=LONGEST)
-get = partial(httpx.get, timeout=LONGEST)
+# Served without TLS: to read all certificates for every call would take longer than the call.
+ask = partial(httpx.post, timeout=LONGEST, verify=False)
+get = partial(httpx.get, timeout=LONGEST, verify=False)
 EVEN = {"Bad": 0.25, "Okay": 0.25, "Good": 0.5}
 
 
