@@ -26,6 +26,7 @@ KEPT: Final = 100  # ids in a summary
 SHOWN: Final = 5  # ids in a line
 WORD: Final = re.compile("[a-z]+")
 SPELLED_OUT: Final = re.compile(r"\b(?:[a-z] ){2,}[a-z]\b")  # k i l l
+OUTLINE: Final = bytes(ord("x" if chr(n).isalnum() else " ") for n in range(256))
 REMEMBERED: Final = 2_000  # characters; longer texts would take much memory
 QUOTES: Final = re.compile("['\u2018\u2019\u02bc\u0060\u00b4]")
 
@@ -117,8 +118,7 @@ def danger_said(text: str) -> str | None:
 
 
 def _danger(text: str) -> str | None:
-    signs, plain = _read_signs(), _plain(text)
-    words = plain.translate(SPACED).split()
+    signs, (plain, words) = _read_signs(), _plain(text)
     if plain.isascii():
         if signs.by_word.keys().isdisjoint(words):
             return None
@@ -140,18 +140,26 @@ def _danger(text: str) -> str | None:
 _danger_again = lru_cache(maxsize=1024)(_danger)  # many models answer one prompt
 
 
-def _plain(text: str) -> str:
-    """In small letters, without accents, apostrophes and what cannot be seen, on one line."""
+def _plain(text: str) -> tuple[str, list[str]]:
+    """In small letters, without accents, apostrophes and what cannot be seen, on one line; and its words."""
     if not text.isascii():
         text = _fold(QUOTES.sub("", text))
-    words = text.replace("'", "").casefold().split()
-    plain = " ".join(words).replace("any more", "anymore").replace("no more", "nomore")
-    if SPELLED_OUT.search(plain):
+    plain = " ".join(text.replace("'", "").casefold().split())
+    plain = plain.replace("any more", "anymore").replace("no more", "nomore")
+    words = plain.translate(SPACED).split()
+    if _may_be_spelled_out(plain):
         plain = SPELLED_OUT.sub(lambda found: found[0].replace(" ", ""), plain)
+        words = plain.translate(SPACED).split()
     meant = _read_spelling()
-    if not meant.keys().isdisjoint(plain.translate(SPACED).split()):
+    if not meant.keys().isdisjoint(words):
         plain = WORD.sub(lambda found: meant.get(found[0], found[0]), plain)
-    return plain
+        words = plain.translate(SPACED).split()
+    return plain, words
+
+
+def _may_be_spelled_out(plain: str) -> bool:
+    """Tell a text in which three letters may stand alone; few do, and the pattern takes long."""
+    return not plain.isascii() or b" x x x " in b" %b " % plain.encode().translate(OUTLINE)
 
 
 def _fold(text: str) -> str:

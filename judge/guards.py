@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from data.files import read_toml
+from judge.llm.fencing import as_typed
 
 WORDS: Final = Path(__file__).with_suffix(".toml")
 READ: Final = 5_000  # characters; enough of any reply to tell its language
@@ -24,7 +25,10 @@ ENGLISH: Final = frozenset({"en", "pcm"})  # and the Pidgin that is written with
 NO_WORDS, CODE, TEMPLATE, FOREIGN = "no words", "code", "template text", "another language"
 
 _WORD: Final = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
-_SPACES: Final = "".join(chr(n) if chr(n).isalpha() or chr(n) == "'" else " " for n in range(128))
+# The letters of ASCII as small ones, the apostrophe, and a space for all else.
+_AS_WORDS: Final = bytes(
+    ord(chr(n).lower()) if n < 128 and (chr(n).isalpha() or chr(n) == "'") else ord(" ") for n in range(256)
+)
 _FENCE: Final = re.compile(r"^\s*(?:```|~~~).*$", re.MULTILINE)
 # What people do not type into a message, even where they bracket, quote or indent.
 _CODE_LINE: Final = re.compile(
@@ -41,12 +45,12 @@ _CODE_LINE: Final = re.compile(
     )""",
     re.VERBOSE,
 )
-# No line of code is without one of these.
-_CODE_SIGNS: Final = tuple('{}[]();=:#"<>/')
+# No line of code is without one of these, but for those that begin with a comma or have one of the words; no
+# template is without one of the signs.
+_NO_SIGNS: Final = bytes(n for n in range(256) if n not in b'{}[]();=:#"<>/%')
 _FIRST_COMMA: Final = re.compile(r",(?<!\S,)")
-_CODE_WORDS: Final = ("import", "return", "SELECT", "INSERT", "UPDATE", "CREATE", "DELETE")
+_CODE_WORDS: Final = frozenset({"import", "return", "select", "insert", "update", "create", "delete"})
 _PROSE: Final = re.compile(r"(?:[A-Za-z][a-z'’]*[,.!?;:]{0,3} ){5,}[A-Za-z'’]+")  # noqa: RUF001
-_MAY_BE_TEMPLATE: Final = re.compile(r"[{%\[<]")
 _MACHINE: Final = re.compile(
     r"\{\{[^{}\n]{1,60}\}\}|\{%[^\n]{1,60}%\}|\$?\{[A-Za-z_][\w.]{0,40}\}|%\([A-Za-z_]\w*\)[sd]|(?<!\w)%s\b"
 )
@@ -81,17 +85,20 @@ def why_unreadable(text: str) -> str | None:
     words = _find_words(text)
     if not words:
         return NO_WORDS
-    if _is_template(text, len(words)):
+    has_signs = bool(text.encode(errors="replace").translate(None, _NO_SIGNS))
+    if _is_nothing(text) or (has_signs and _is_template(text, len(words))):
         return TEMPLATE
-    if _is_code(text):
+    may_be_code = has_signs or not _CODE_WORDS.isdisjoint(words) or _FIRST_COMMA.search(text)
+    if may_be_code and _is_code(text):
         return CODE
     return None if _is_english(words) else _find_language(text)
 
 
 def _find_words(text: str) -> list[str]:
     """The words in small letters, contractions whole; by spaces where that finds the same, and sooner."""
-    if text.isascii() and "''" not in text:
-        spaced = text.lower().translate(_SPACES)
+    typed = as_typed(text)
+    if typed.isascii() and "''" not in typed:
+        spaced = typed.encode().translate(_AS_WORDS).decode()
         parts = spaced.split()
         if " '" not in spaced and "' " not in spaced and spaced[:1] != "'" != spaced[-1:]:
             return parts
@@ -107,11 +114,11 @@ def _without_marks(text: str) -> str:
     return "".join(sign for sign in apart if not unicodedata.category(sign).startswith("M"))
 
 
+def _is_nothing(text: str) -> bool:
+    return bool(_NOTHING.fullmatch(text)) or "lorem ipsum" in text.casefold()
+
+
 def _is_template(text: str, words: int) -> bool:
-    if _NOTHING.fullmatch(text) or "lorem ipsum" in text.casefold():
-        return True
-    if not _MAY_BE_TEMPLATE.search(text):
-        return False
     if _MACHINE.search(text):
         return True
     return len(_BLANK.findall(text)) * PLACEHOLDER_EVERY >= words and bool(_BLANK.search(text))
@@ -119,9 +126,6 @@ def _is_template(text: str, words: int) -> bool:
 
 def _is_code(text: str) -> bool:
     """Most of it by its lines, unless it is prose that only stands in code, quoted or fenced."""
-    has_sign = any([sign in text for sign in _CODE_SIGNS]) or _FIRST_COMMA.search(text)
-    if not has_sign and not any([word in text for word in _CODE_WORDS]):
-        return False
     lines = [line[:LINE] for line in _FENCE.sub("", text).splitlines() if line.strip()]
     code = sum(len(line) for line in lines if _CODE_LINE.fullmatch(line))
     prose = sum(len(found[0]) for line in lines for found in _PROSE.finditer(line))
@@ -133,7 +137,9 @@ def _is_english(words: list[str]) -> bool:
     letters, lists = "".join(words), _lists()
     if not letters.isascii() and 2 * sum(map(_is_latin, letters)) < len(letters):
         return False
-    known = sum([2 if word in lists.english else word in lists.shared for word in words])  # in halves
+    known = 2 * sum(map(lists.english.__contains__, words))  # in halves
+    if known < len(words):
+        known += sum(map(lists.shared.__contains__, words))
     return known >= len(words) or len(words) < FEWEST
 
 
@@ -155,4 +161,5 @@ def _is_latin(letter: str) -> bool:
 @cache
 def _lists() -> _Lists:
     table = read_toml(WORDS)
-    return _Lists(frozenset(table["english"].split()), frozenset(table["shared"].split()), table["names"])
+    english, shared = frozenset(table["english"].split()), frozenset(table["shared"].split())
+    return _Lists(english, shared - english, table["names"])

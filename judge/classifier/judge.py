@@ -258,7 +258,7 @@ def prepare(exchanges: Sequence[Exchange], tokeniser: Tokeniser) -> list[Prepare
             prepared.append(Prepared(text, reason, None, ()))
             continue
         tokens = next(coming)
-        notes = [f"suspected injection: {item}" for item in sorted({*suspect(exchange.response, text)})]
+        notes = [f"suspected injection: {item}" for item in sorted(suspect(exchange.response, text))]
         if tokens.cut:
             notes.append(LONG.format(tokeniser.limit))
         prepared.append(Prepared(text, None, tokens, tuple(notes)))

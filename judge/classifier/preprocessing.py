@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from data.records import Exchange
-from judge.llm.fencing import clean, is_plain
+from judge.llm.fencing import as_typed, clean, find_words, is_plain
 
 # Letters of other alphabets that look like ours; by hand, as the packages that know them carry thousands.
 LIKE: Final = str.maketrans(
@@ -35,14 +35,14 @@ _SMALL_CAPITAL: Final = re.compile(
     "[\u0262\u026a\u0274\u0280\u028f\u0299\u029c\u029f\u1d00-\u1d22\ua730\ua731]"
 )
 _SPACED: Final = re.compile(r"(?<!\S)\S(?: \S)+(?!\S)")
+_OUTLINE: Final = bytes(ord(" " if chr(n).isspace() else "x") for n in range(256))
 _LEET: Final = str.maketrans("013457", "oieast")
 _WITHIN: Final = re.compile("[013457][a-zA-Z]")  # a figure within a word, not behind it
 _MIXED: Final = re.compile(r"(?<!\S)(?=\S*[a-zA-Z])(?=\S*[013457])[\w'.,;:!?()-]+(?!\S)")
 REPEATS: Final = 3  # of a word after itself that are too many
 _AGAIN: Final = re.compile(rf"(?i)\b(\w+)(?:[\s,;!.#*-]+\1\b){{{REPEATS},}}")
-_PART: Final = re.compile(r"\w+")
-_SPACES: Final = "".join(chr(n) if chr(n).isalnum() or chr(n) == "_" else " " for n in range(128))
-_NO_LETTERS: Final = {number: None for number in range(128) if not chr(number).isalpha() and number != 10}
+_SMALL: Final = bytes(range(256)).lower()
+_NO_LETTERS: Final = bytes(n for n in range(128) if not chr(n).isalpha() and chr(n) != "\n")
 
 
 def normalise(text: str) -> str:
@@ -59,14 +59,11 @@ def normalise(text: str) -> str:
         if _FOREIGN.search(text) and _LATIN.search(text):
             text = _WORD.sub(_unmask, text)
     text = _undecorate(text)
-    words = _words(text)
+    words = find_words(text)
     if any(map(eq, words, words[1:])) or not is_plain(text):
         text = _AGAIN.sub(r"\1", text)
-    if text.isascii() and "\t" not in text:
-        ends = text.replace(". ", "\n").replace("! ", "\n").replace("? ", "\n")
-        letters = ends.lower().translate(_NO_LETTERS).split("\n")
-        if len(set(letters)) == len(letters):
-            return text  # no sentence has the letters of another
+    if not _may_repeat(text):
+        return text
     sentences = _END.split(text)
     first: dict[str, str] = {}  # by its words alone, each sentence at its first place
     for sentence in sentences:
@@ -74,10 +71,20 @@ def normalise(text: str) -> str:
     return text if len(first) == len(sentences) else " ".join(first.values())
 
 
-def _words(text: str) -> list[str]:
-    """Runs of letters, figures and underscores, in small letters."""
-    small = text.lower()
-    return small.translate(_SPACES).split() if small.isascii() else _PART.findall(small)
+def _may_repeat(text: str) -> bool:
+    """Tell a text in which one sentence may have the letters of another; few do."""
+    typed = as_typed(text)
+    if not typed.isascii() or "\t" in typed:
+        return True
+    ends = typed.replace(". ", "\n").replace("! ", "\n").replace("? ", "\n")
+    letters = ends.encode().translate(_SMALL, _NO_LETTERS).split(b"\n")
+    return len(set(letters)) < len(letters)
+
+
+def _may_be_spaced(text: str) -> bool:
+    """Tell a text in which one character may stand alone beside another; few do."""
+    typed = as_typed(text)
+    return not typed.isascii() or b" x x " in b" %b " % typed.encode().translate(_OUTLINE)
 
 
 def _undecorate(text: str) -> str:
@@ -91,16 +98,14 @@ def _undecorate(text: str) -> str:
         apart = unicodedata.normalize("NFD", text)
         if len(_MARK.findall(apart)) > 0.7 * len(_LETTER.findall(apart)):
             text = _MARK.sub("", apart)
-    parts = text.split()
-    if len(parts) > FEW and list(map(len, parts)).count(1) > 0.8 * len(parts):
-        text = _SPACED.sub(lambda run: run[0].replace(" ", ""), text)
+    if _may_be_spaced(text):
         parts = text.split()
-    if (
-        len(parts) > FEW
-        and _WITHIN.search(text)
-        and 2 * sum(map(bool, map(_WITHIN.search, parts))) > len(parts)
-    ):
-        text = _MIXED.sub(lambda word: word[0].translate(_LEET), text)
+        if len(parts) > FEW and list(map(len, parts)).count(1) > 0.8 * len(parts):
+            text = _SPACED.sub(lambda run: run[0].replace(" ", ""), text)
+    if _WITHIN.search(text):
+        parts = text.split()
+        if len(parts) > FEW and 2 * sum(map(bool, map(_WITHIN.search, parts))) > len(parts):
+            text = _MIXED.sub(lambda word: word[0].translate(_LEET), text)
     return text
 
 
@@ -151,7 +156,7 @@ def style_features(response: str) -> tuple[float, ...]:
     1.0
     """
     if is_plain(response) and "_" not in response:  # the patterns below would find the same, and take longer
-        parts, joined = _words(response), len(_JOINT.findall(response))
+        parts, joined = find_words(response), len(_JOINT.findall(response))
         words, letters = max(1, len(parts) - joined), sum(map(len, parts)) + joined
         to_speaker, of_itself = sum([part in _YOURS for part in parts]), sum([part in _OWN for part in parts])
         contractions = len(_CONTRACTION.findall(response)) if joined else 0
@@ -197,9 +202,13 @@ class Tokens:
     """
 
     ids: tuple[int, ...]
-    segments: tuple[int, ...]
     cut: bool
     before: int
+
+    @property
+    def segments(self) -> tuple[int, ...]:
+        """0 for what came before the reply, 1 for the reply; encoders alone are told."""
+        return (0,) * self.before + (1,) * (len(self.ids) - self.before)
 
 
 def write_context(exchange: Exchange, *, chance: random.Random | None = None, drop: float = 0.0) -> str:
@@ -252,63 +261,67 @@ class Tokeniser:
         return self.encode_all([(context, response)])[0]
 
     def encode_all(self, pairs: Sequence[tuple[str, str]]) -> list[Tokens]:
-        """The same for many, on all cores."""
-        contexts = self._ids([context for context, _ in pairs])
+        """The same for many, on all cores; several replies often answer one context, which is read once."""
+        contexts = list({context: None for context, _ in pairs})
+        before = dict(zip(contexts, map(self._cut, self._ids(contexts)), strict=True))
         replies = self._ids([response[:RESPONSE_CHARACTERS] for _, response in pairs])
         return [
-            self._join(before, reply, is_cut=len(pair[1]) > RESPONSE_CHARACTERS)
-            for pair, before, reply in zip(pairs, contexts, replies, strict=True)
+            self._join(before[context], reply, is_cut=len(response) > RESPONSE_CHARACTERS)
+            for (context, response), reply in zip(pairs, replies, strict=True)
         ]
 
-    def _join(self, before: list[int], reply: list[int], *, is_cut: bool) -> Tokens:
-        if len(before) > CONTEXT_START + CONTEXT_END:
-            before = [*before[:CONTEXT_START], *self._between[0], *before[-CONTEXT_END:]]
+    def _cut(self, before: tuple[int, ...]) -> tuple[int, ...]:
+        """A context's tokens, of a long one those at its two ends."""
+        if len(before) <= CONTEXT_START + CONTEXT_END:
+            return before
+        return before[:CONTEXT_START] + self._between[0] + before[-CONTEXT_END:]
+
+    def _join(self, before: tuple[int, ...], reply: tuple[int, ...], *, is_cut: bool) -> Tokens:
         room = RESPONSE_TOKENS if self.is_decoder else min(RESPONSE_TOKENS, ENCODER_TOKENS - len(before) - 3)
         is_cut = is_cut or len(reply) > room
         reply = reply[:room]
         if self.is_decoder:
             _, answer, end = self._between
-            joined = (*before, *answer, *reply, *end)
-            return Tokens(joined, (0,) * len(joined), is_cut, len(before))
+            return Tokens(before + answer + reply + end, is_cut, len(before))
         first, last = self._ends
-        ids = [first, *before, last, *reply, last]
-        segments = (0,) * (len(before) + 2) + (1,) * (len(reply) + 1)
-        return Tokens(tuple(ids), segments, is_cut, len(before) + 2)
+        return Tokens((first, *before, last, *reply, last), is_cut, len(before) + 2)
 
     @cached_property
-    def _between(self) -> list[list[int]]:
+    def _between(self) -> list[tuple[int, ...]]:
         return self._ids(["\n…\n", "\nListener: ", "\nEmpathy:"])
 
     @cached_property
     def _ends(self) -> tuple[int, int]:
         return self.tokenizer.token_to_id("[CLS]"), self.tokenizer.token_to_id("[SEP]")
 
-    def _ids(self, texts: Sequence[str]) -> list[list[int]]:
+    def _ids(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
         ids = [self._join_parts(text) for text in texts]
         others = [text for text, found in zip(texts, ids, strict=True) if found is None]
         # A lone surrogate cannot be encoded; the replacement character stands for it.
         clean = [text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") for text in others]
         left = iter(self.tokenizer.encode_batch(clean, add_special_tokens=False) if clean else ())
-        return [list(next(left).ids) if found is None else found for found in ids]
+        return [tuple(next(left).ids) if found is None else found for found in ids]
 
-    def _join_parts(self, text: str) -> list[int] | None:
+    def _join_parts(self, text: str) -> tuple[int, ...] | None:
         """The tokens of each part; None for texts that the library may part elsewhere."""
         parts, known = self._find_parts(text), self._of_part
         if parts is None:
             return None
         try:
-            return list(chain.from_iterable(map(known.__getitem__, parts)))
+            return tuple(chain.from_iterable(map(known.__getitem__, parts)))
         except KeyError:
             pass  # some are new
         ids: list[int] = []
         for part in parts:
             of_part = known.get(part)
             if of_part is None:
+                if not _is_in_print(part):
+                    return None
                 of_part = self.tokenizer.encode(part, add_special_tokens=False).ids
                 if len(known) < MOST_PARTS and len(part) < LONG_PART:
                     known[part] = of_part
             ids += of_part
-        return ids
+        return tuple(ids)
 
 
 def _choose_parts(tokenizer: Any) -> Callable[[str], list[str] | None]:
@@ -321,14 +334,16 @@ def _choose_parts(tokenizer: Any) -> Callable[[str], list[str] | None]:
     return _parts_of_gpt if is_gpt and is_marked and tokenizer.normalizer is None else lambda text: None
 
 
+def _is_in_print(part: str) -> bool:
+    """Tell a part that the library neither takes for a token of its own, such as [SEP], nor parts."""
+    return "<" not in part and "[" not in part and part.replace("\n", " ").isprintable()
+
+
 def _parts_of_bert(text: str) -> list[str] | None:
-    if "[" in text or not text.replace("\n", " ").isprintable():  # [SEP] is a token of its own
-        return None
-    return text.split()
+    """Parts between spaces, as long as no space is another than BERT's."""
+    return text.split() if text.replace("\n", " ").isprintable() else None
 
 
 def _parts_of_gpt(text: str) -> list[str] | None:
     """Parts that begin with a space: GPT-2's words have none within. Two spaces are a matter of its own."""
-    if "<" in text or "  " in text or not text.replace("\n", " ").isprintable():
-        return None
-    return text.replace(" ", "\0 ").split("\0")
+    return None if "  " in text or "\0" in text else text.replace(" ", "\0 ").split("\0")

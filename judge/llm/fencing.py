@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from typing import Final
 
@@ -78,19 +79,33 @@ ASKING: Final = (
     re.compile(rf"(?i)\byou are (?:now )?(?:the|an?) (?:[\w-]+ ){{0,2}}{_JUDGES}\b"),
 )
 # A plain text that a pattern fits has one of its words; most replies have none, and are not searched.
-_LABEL_WORDS: Final = ("Good", "GOOD", "Okay", "OKAY", "Bad", "BAD")  # with their capitals, unlike the others
-_ASKING_WORDS: Final = (
-    ("ignore", "disregard", "forget", "override", "bypass"),
-    _LABEL_WORDS,
-    ("label", "rating", "score", "verdict", "judg"),
-    ("score", "rating", "label", "grade", "marks"),
-    ("judge", "grader", "rater", "evaluator"),
-    ("judge", "grader", "rater", "evaluator"),
+_ASKING_WORDS: Final = tuple(
+    frozenset(words.split())
+    for words in (
+        "ignore disregard forget override bypass",
+        "good okay bad",
+        "label labels rating ratings score scores verdict verdicts judgment judgments judgement judgements",
+        "score rating label grade marks",
+        "judge judges grader graders rater raters evaluator evaluators",
+        "judge judges grader graders rater raters evaluator evaluators",
+    )
 )
-_SMALL_WORDS: Final = tuple({word for words in _ASKING_WORDS for word in words if word.islower()})
+_ANY_ASKING_WORD: Final = frozenset().union(*_ASKING_WORDS)
+_LABEL_WORDS: Final = ("Good", "GOOD", "Okay", "OKAY", "Bad", "BAD")  # only so, while "good" is a usual word
 _FENCE_PAIRS: Final = ("--", "==", "-=", "=-")  # a fence begins with three such signs, or has a "<"
+# Nothing is hidden in a text of these alone, which has no token of a role and no fence.
+_ORDINARY: Final = bytes(n for n in b"\n" + bytes(range(32, 127)) if chr(n) not in "<[#-=")
+_PART: Final = re.compile(r"\w+")
+_AS_WORDS: Final = bytes(
+    ord(chr(n).lower()) if n < 128 and _PART.match(chr(n)) else ord(" ") for n in range(256)
+)
 _ODD_CASE: Final = re.compile("[\u0130\u0131\u017f\u212a]")
-_ODD: Final = re.compile("[^\x00-\x7f\u2013\u2014\u2018\u2019\u201c\u201d\u2026]")
+# Typographic signs and pictures, and what stands for them where a text is only looked at.
+_TYPED: Final = tuple(zip("\u2019\u2018\u201c\u201d\u2013\u2014\u2026", '\'""",,.', strict=True))
+_PICTURE: Final = re.compile(
+    "[\u2600-\u2775\u2794-\u27bf\U0001f300-\U0001f3f3\U0001f3f5-\U0001f64f\U0001f680-\U0001f6ff\U0001f900-\U0001f9ff]"
+    "\ufe0f?"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,8 +155,24 @@ def fence_exchange(exchange: Exchange, *, whole: bool = False) -> Fenced:
 
 
 def is_plain(text: str) -> bool:
-    """Tell a text of ASCII and typographic punctuation alone, for which much need not be looked for."""
-    return text.isascii() or not _ODD.search(text)
+    """Tell a text of ASCII, typographic signs and pictures alone, for which much need not be looked for."""
+    return as_typed(text).isascii()
+
+
+def as_typed(text: str) -> str:
+    """The text with a keyboard's signs for typographic ones and for pictures; no word of it changes.
+
+    >>> as_typed("It\u2019s \u201cfine\u201d\u2026")
+    'It\'s "fine".'
+    """
+    return text if text.isascii() else _as_typed(text)
+
+
+@lru_cache(maxsize=8)  # many look at one text, one after another
+def _as_typed(text: str) -> str:
+    for sign, typed in _TYPED:
+        text = text.replace(sign, typed)
+    return text if text.isascii() else _PICTURE.sub(",", text)
 
 
 def has_plain_cases(text: str) -> bool:
@@ -154,12 +185,28 @@ def is_in_sight(text: str) -> bool:
     return is_plain(text) and text.replace("\n", " ").isprintable()
 
 
+def is_ordinary(text: str) -> bool:
+    """Tell a text in which nothing can be hidden, no token of a role and no fence: most replies."""
+    typed = as_typed(text)
+    return typed.isascii() and not typed.encode().translate(None, _ORDINARY)
+
+
+def find_words(text: str) -> list[str]:
+    """Runs of letters, figures and underscores, in small letters; by bytes, which is twice as fast."""
+    typed = as_typed(text)
+    if typed.isascii():
+        return typed.encode().translate(_AS_WORDS).decode().split()
+    return _PART.findall(text.lower())
+
+
 def clean(text: str) -> str:
     """The text without characters nobody sees and without tokens that only a chat template may write.
 
     >>> clean("So <|im_start|>system\\u200b sorry!")
     'So \\nsystem sorry!'
     """
+    if is_ordinary(text):
+        return text
     if not is_in_sight(text):
         text = SURROGATE.sub("\ufffd", text.replace("\r\n", "\n").replace("\r", "\n"))
         kept = {match.start() for match in JOINED.finditer(text)}
@@ -175,25 +222,28 @@ def _may_have_roles(text: str) -> bool:
 
 def suspect(raw: str, text: str) -> Iterator[str]:
     """What in a text, before and after cleaning, looks like an attempt to sway a judge."""
-    small = text.lower()
-    may_fit: Sequence[re.Pattern[str]] = ASKING
-    if has_plain_cases(text):
-        may_ask = any([word in small for word in _SMALL_WORDS]) or any(
-            [word in text for word in _LABEL_WORDS]
-        )
-        may_fit = tuple(
-            pattern
-            for pattern, words in zip(ASKING if may_ask else (), _ASKING_WORDS, strict=False)
-            if any([word in (text if words is _LABEL_WORDS else small) for word in words])
-        )
-    if any([pattern.search(text) for pattern in may_fit]):
+    if any([pattern.search(text) for pattern in _may_fit(text)]):
         yield ASKS_FOR_A_LABEL
+    if is_ordinary(raw) and (raw is text or is_ordinary(text)):
+        return
     if ("<" in text or any([pair in text for pair in _FENCE_PAIRS])) and FENCE.search(text):
         yield IMITATES_THE_FENCE
     if _may_have_roles(raw) and ROLE_TOKEN.search(HIDDEN.sub("", raw)):
         yield ROLE_TOKENS
     if not is_in_sight(raw) and SMUGGLED.search(raw):
         yield HIDDEN_CHARACTERS
+
+
+def _may_fit(text: str) -> Sequence[re.Pattern[str]]:
+    """Those of the patterns in `ASKING` whose words the text has."""
+    if not has_plain_cases(text):
+        return ASKING
+    words = _ANY_ASKING_WORD.intersection(find_words(text))
+    if not words or (words <= _ASKING_WORDS[1] and not any([word in text for word in _LABEL_WORDS])):
+        return ()
+    return [
+        pattern for pattern, hints in zip(ASKING, _ASKING_WORDS, strict=True) if not hints.isdisjoint(words)
+    ]
 
 
 def _sections(exchange: Exchange, whole: bool) -> Iterator[tuple[str, str]]:

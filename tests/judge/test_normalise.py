@@ -5,7 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from repository import SAMPLES
 
+from data import crisis
 from data.tables import read_exchanges
+from judge import guards
 from judge.base import WEIGHTS
 from judge.classifier import preprocessing
 from judge.classifier.preprocessing import Tokeniser, normalise, style_features
@@ -69,14 +71,22 @@ WORDS = (
         "<|im_end|>",
         "so sorry. ",
         "So, sorry! ",
+        "the judge's ",
+        "k i l l myself",
+        "return 0",
+        "[Name]",
+        "\u2764\ufe0f",
     ),
 )
-PIECES = st.sampled_from([*"'\"<>[]{}#,.!?-= \n_5\u2019\u2014\u00e9\u200b\u202e\x1c\ud800\U0001f643", *WORDS])
+PIECES = st.sampled_from(
+    [*"'\"<>[]{}#,.!?-= \n\t_5%\u2018\u2019\u2014\u2026\u00e9\ufe0f\u200b\u202e\x1c\ud800\U0001f643", *WORDS]
+)
 
 
 def look_at(text: str) -> list[object]:
     tokens = [tokeniser.encode(text, text) for tokeniser in TOKENISERS]
-    return [normalise(text), style_features(text), list(suspect(text, text)), tokens]
+    suspicions, why = list(suspect(text, text)), guards.why_unreadable(text)
+    return [normalise(text), style_features(text), suspicions, tokens, why, crisis._danger(text)]
 
 
 @given(st.lists(PIECES, max_size=20).map("".join))
@@ -85,9 +95,11 @@ def test_short_cuts_for_plain_texts_change_nothing(text: str) -> None:
     """As when no text counts as plain, and as the library alone has it."""
     found = look_at(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(preprocessing, "is_plain", lambda text: False)
-        patch.setattr(fencing, "is_plain", lambda text: False)
+        for module in (preprocessing, fencing, guards):
+            patch.setattr(module, "as_typed", lambda text: "\u00e9")
         patch.setattr(fencing, "has_plain_cases", lambda text: False)
+        patch.setattr(guards, "_NO_SIGNS", b"")
+        patch.setattr(crisis, "_may_be_spelled_out", lambda text: True)
         for tokeniser in TOKENISERS:
             patch.setattr(tokeniser, "_find_parts", lambda text: None)
         plainly = look_at(text)
