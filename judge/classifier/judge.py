@@ -108,7 +108,14 @@ class ClassifierJudge:
     def sessions(self) -> list[Any]:
         """The networks, whose probabilities are averaged: one in files, or several as changes to a base."""
         path, merged = self.folder / MODEL, self._merge()
-        return [open_session(path, weights) for weights in merged] or [open_session(path)]
+        if not merged:
+            return [open_session(path)]
+        try:
+            return [open_session(path, weights) for weights in merged]
+        except Exception as error:  # ONNX Runtime's own kinds have nothing in common
+            raise UserError(
+                f"{path}: does not take weights as they are made now; train again with this version"
+            ) from error
 
     @cached_property
     def engine(self) -> CardEngine:

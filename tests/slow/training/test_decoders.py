@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from repository import ROOT, SAMPLES
@@ -17,6 +18,7 @@ from repository import ROOT, SAMPLES
 import judge.classifier.export
 from data.errors import UserError
 from data.records import Exchange
+from data.storage import digest_file
 from data.tables import read_exchanges
 from judge.base import load_judge
 from judge.classifier.base_weights import find_base_file
@@ -118,6 +120,15 @@ def test_damaged_files_and_another_base_are_refused(tmp_path: Path, changes: Pat
         (damaged / CARD).write_text(json.dumps({**card, "base": base}))
         with pytest.raises(UserError, match=said):
             ClassifierJudge(weights=str(damaged)).judge(exchange)
+    # A graph that names the same weights in another form, as those of former versions do.
+    graph = onnx.load(damaged / MODEL, load_external_data=False)
+    changed = next(item for item in graph.graph.initializer if item.name.endswith("q_proj.weight"))
+    changed.dims[0] += 1
+    onnx.save(graph, damaged / MODEL)
+    files = {**card["files"], MODEL: digest_file(damaged / MODEL)}
+    (damaged / CARD).write_text(json.dumps({**card, "files": files}))
+    with pytest.raises(UserError, match="train again with this version"):
+        ClassifierJudge(weights=str(damaged)).judge(exchange)
 
 
 # The real base, with an untrained head.
