@@ -20,7 +20,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from secrets import token_hex
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import data.errors
 from data.errors import UserError
@@ -174,24 +174,36 @@ def score_ray(
     with start_ray(workers), redirect_stdout(sys.stderr):
         _prepare(judge, named)
         for batch in _judged(judge, exchanges.source, slices, named=named, workers=workers):
-            failures = []
-            for position, line in zip(batch["position"].tolist(), batch["json"].tolist(), strict=True):
-                if position == FAILED:
-                    failures.append(json.loads(line))
-                    continue
-                judgment = Judgment(**json.loads(line))
-                if position in renamed:  # a worker does not know which ids came before
-                    judgment = replace(judgment, id=renamed[position])
-                run.keep(position, on_judgment(judgment) if on_judgment else judgment)
+            said = dict(zip(batch["position"].tolist(), batch["json"].tolist(), strict=True))
+            failure = said.pop(FAILED, None)
+            lines = [
+                _adapt(line, renamed.get(position), on_judgment).encode() for position, line in said.items()
+            ]
+            run.keep_lines(list(said), lines)
+            for _ in lines:
                 on_progress()
-                count += 1
-            for failure in failures:  # what was judged beside it is kept by now
-                # As it would have been raised here; a bug comes with its traceback.
-                error = getattr(data.errors, failure["kind"], None)
-                if isinstance(error, type) and issubclass(error, UserError):
-                    raise error(failure["text"])
-                raise RuntimeError(f"a worker failed:\n{failure['text']}")
+            count += len(lines)
+            if failure is not None:  # what was judged before it is kept by now
+                _raise(**json.loads(failure))
     return count
+
+
+def _adapt(line: str, renamed: str | None, on_judgment: OnJudgment | None) -> str:
+    """A worker's line as the journal has it: mostly as it came, since to read and write each takes time."""
+    if renamed is not None or on_judgment is not None:
+        judgment = Judgment(**json.loads(line))
+        if renamed is not None:  # a worker does not know which ids came before
+            judgment = replace(judgment, id=renamed)
+        line = to_json(to_row(on_judgment(judgment) if on_judgment else judgment))
+    return f"{line}\n"
+
+
+def _raise(kind: str, text: str) -> NoReturn:
+    """What failed in a worker, as it would have been raised here; a bug comes with its traceback."""
+    error = getattr(data.errors, kind, None)
+    if isinstance(error, type) and issubclass(error, UserError):
+        raise error(text)
+    raise RuntimeError(f"a worker failed:\n{text}")
 
 
 def _cut(

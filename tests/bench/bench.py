@@ -36,9 +36,21 @@ PARTS = {
     "engine": "Judges that ask a server, against a bare client and peers",
     "serving": "The server under load",
     "ray": "Ray against one process",
+    "million": "A million rows by Ray, killed once",
     "device": "A graphics card",
 }
-PACKAGES = ("numpy", "onnxruntime", "torch", "transformers", "dspy", "openai", "fastapi", "uvicorn", "ray")
+PACKAGES = (
+    "numpy",
+    "onnxruntime",
+    "torch",
+    "transformers",
+    "sentence-transformers",
+    "dspy",
+    "openai",
+    "fastapi",
+    "uvicorn",
+    "ray",
+)
 
 
 def measure_part(name: str, quick: bool) -> list[dict[str, Any]]:

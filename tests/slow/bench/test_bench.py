@@ -15,14 +15,19 @@ BENCH = TESTS / "bench" / "bench.py"
 
 def bench(found: Path, *words: str) -> str:
     command = [sys.executable, str(BENCH), "--json", str(found), *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 @pytest.mark.parametrize(
     "names",
-    [("start", "rows", "host", "network", "bootstrap"), ("classifier", "engine", "serving"), ("ray",)],
+    [
+        ("start", "rows", "host", "network", "bootstrap"),
+        ("classifier", "engine", "serving"),
+        ("ray",),
+        ("million",),
+    ],
     ids=lambda names: names[0],
 )
 def test_each_part_runs(tmp_path: Path, names: tuple[str, ...]) -> None:

@@ -3,12 +3,14 @@
 import json
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 from click.testing import CliRunner
@@ -16,11 +18,13 @@ from rows import make_rows, write_many, write_shards
 
 import cli
 from data.errors import OperationalError, UserError
+from data.records import Judgment
 from data.runs import ScorePlan, open_run
-from data.storage import find_source, find_sources
+from data.storage import Source, find_source, find_sources
 from data.tables import Exchanges
 from judge import ray_engine as engine
-from judge.base import load_judge
+from judge.base import Judge, load_judge
+from judge.engine import OnJudgment, score_exchanges
 from judge.ray_engine import score_ray, start_ray
 from judge.scored_run import ScoredRun, score_file
 
@@ -144,13 +148,14 @@ def test_what_was_judged_before_an_interrupt_is_not_judged_again(tmp_path: Path)
     score(path, tmp_path / "one")
 
     def interrupt(done: int, total: int) -> None:
-        if done == 700:
+        if done == 700:  # in the middle of a slice
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         score(path, tmp_path / "many", workers=2, on_progress=interrupt)
-    assert (tmp_path / "many/journal.jsonl").read_bytes().count(b"\n") == 700
-    assert score(path, tmp_path / "many").asked == 1300, "by one process now"
+    kept = (tmp_path / "many/journal.jsonl").read_bytes().count(b"\n")
+    assert 700 < kept < 2000, "the whole of the slice that had come"
+    assert score(path, tmp_path / "many").asked == 2000 - kept, "by one process now"
     assert_same(tmp_path / "one", tmp_path / "many")
 
 
@@ -189,6 +194,47 @@ def test_a_slice_is_of_one_shard_and_small(tmp_path: Path) -> None:
     step = places[0]
     assert places == [*range(step, 51 * step, step), *range(step, 8 * step, step)]
     assert [position for part in cut for position in part["position"]] == list(range(57))
+
+
+def narrow(judgment: Judgment) -> Judgment:
+    return replace(judgment, set=(judgment.label or "Good",))
+
+
+@pytest.mark.parametrize(("on_judgment", "most"), [(None, 2), (narrow, 60)])
+def test_a_line_is_read_again_only_where_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_judgment: OnJudgment | None, most: int
+) -> None:
+    """Seen without Ray: of a million lines the driver must not take each apart."""
+    path, judge, read = write_many(tmp_path / "rows.jsonl", 58), load_judge("length"), []
+    with path.open("a") as out:
+        out.writelines(
+            json.dumps({**row, "model": "other"}) + "\n" for row in make_rows(2)
+        )  # ids that repeat
+    source, plan = find_source(str(path)), ScorePlan(judge="j", version="1", rubric="r", input="i")
+
+    def judged(judge: Judge, source: Source, slices: list[Any], **about: Any) -> Iterator[dict[str, Any]]:
+        worker = engine.Worker(
+            **about, version=judge.version, device="cpu", source=source, folder=".", threads=1
+        )
+        for part in slices:
+            said = worker({name: part[name].to_numpy() for name in part.column_names})
+            yield {name: np.array(values, dtype=object) for name, values in said.items()}
+
+    def count(**fields: Any) -> Judgment:
+        read.append(fields["id"])
+        return Judgment(**fields)
+
+    monkeypatch.setattr(engine, "_judged", judged)
+    monkeypatch.setattr(engine, "Judgment", count)
+    monkeypatch.setattr(engine, "start_ray", lambda workers: nullcontext())
+    score_by_ray = partial(score_ray, named="length", workers=2)
+    for name, score_all in (("one", score_exchanges), ("many", score_by_ray)):
+        with open_run(tmp_path / name, plan) as run:
+            assert score_all(judge, Exchanges(source), run, on_judgment=on_judgment) == 60
+            run.write_judgments()
+    judgments = [(tmp_path / name / "judgments.jsonl").read_bytes() for name in ("one", "many")]
+    assert judgments[0] == judgments[1]
+    assert len(read) == most
 
 
 @pytest.mark.parametrize(
