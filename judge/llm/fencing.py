@@ -162,8 +162,8 @@ def is_plain(text: str) -> bool:
 def as_typed(text: str) -> str:
     """The text with a keyboard's signs for typographic ones and for pictures; no word of it changes.
 
-    >>> as_typed("It\u2019s \u201cfine\u201d\u2026")
-    'It\'s "fine".'
+    >>> print(as_typed("It\u2019s \u201cfine\u201d\u2026"))
+    It's "fine".
     """
     return text if text.isascii() else _as_typed(text)
 
