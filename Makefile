@@ -39,7 +39,7 @@ help: ## list the targets
 demo: .venv/.run ## score the sample responses (JUDGE=length for another judge)
 	$(BIN)/python cli.py score data/samples/responses.jsonl --judge $(JUDGE)
 
-test: lint types pytest ## lint, types and the fast tests: three minutes once installed
+test: lint types pytest ## lint, types and the fast tests: five minutes once installed
 
 lint: .venv/.fast
 	$(BIN)/ruff check .
