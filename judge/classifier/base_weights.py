@@ -179,8 +179,9 @@ def round_weight(name: str, weight: np.ndarray, seen: np.ndarray | None = None) 
 def round_along(weight: np.ndarray, mean: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """A matrix as whole numbers up to `TOP`, and the scale of each row.
 
-    Half of what the states of a language model have in common is their mean. So what rounding leaves over is
-    made to cancel along it: those of some columns that were nearest to it are rounded the other way.
+    Of what most maps of a language model read, about half lies along one direction, the mean state. So what
+    rounding leaves over is made to cancel along it: some weights that lie nearly between two whole numbers are
+    rounded the other way.
     """
     scale = np.maximum(np.abs(weight).max(axis=1) / TOP, 1e-20).astype(np.float32)
     exact = weight / scale[:, None]

@@ -194,7 +194,7 @@ class Card:
     ) -> None:
         self.is_cuda, self.tokens, self.replies = device.startswith("cuda"), tokens, replies
         self.steps = Steps.make(device=device, compiled=compiled)
-        # Brain floats, since some states of a language model grow to what half precision cannot hold.
+        # Brain floats hold any state; half precision was not tried on a card in the basis of these weights.
         kind = torch.bfloat16 if self.is_cuda else torch.float32
         self.decoders = [Decoder(item, device=device, kind=kind, steps=self.steps) for item in networks]
         if self.is_cuda:
