@@ -180,8 +180,8 @@ def round_along(weight: np.ndarray, mean: np.ndarray | None = None) -> tuple[np.
     """A matrix as whole numbers up to `TOP`, and the scale of each row.
 
     Of what most maps of a language model read, about half lies along one direction, the mean state. So what
-    rounding leaves over is made to cancel along it: some weights that lie nearly between two whole numbers are
-    rounded the other way.
+    rounding leaves over is made to cancel along it: some weights that lie about midway between two whole
+    numbers are rounded the other way.
     """
     scale = np.maximum(np.abs(weight).max(axis=1) / TOP, 1e-20).astype(np.float32)
     exact = weight / scale[:, None]
