@@ -224,6 +224,7 @@ def test_beyond_the_rated_range_one_side_is_still_told() -> None:
     assert lower.verdict in ("leans worse", "cannot say") and not lower.shares
 
 
+@pytest.mark.slow
 def test_just_beyond_the_rated_range_better_needs_as_much_as_just_within() -> None:
     """A model that sinks out of the range: *better* is said only where what is shown leaves 0 out."""
     settings = ComparisonSettings(calibrated=line(6, spread=0.1), design_effect=2.0)

@@ -134,6 +134,7 @@ def test_unscored_responses_are_counted_and_said() -> None:
     assert "1 rated responses without a score and 1 the judge was not given" in " ".join(say_verdict(report))
 
 
+@pytest.mark.slow
 def test_files_are_calibrated_as_records_are(tmp_path: Path) -> None:
     run, ratings, _ = world()
     rows = [{"id": item.id, "model": item.model, **(item.probabilities or {})} for item in run.judgments]
@@ -149,6 +150,7 @@ def test_files_are_calibrated_as_records_are(tmp_path: Path) -> None:
     assert json.loads(written[1].read_text()) == to_plain(report)
 
 
+@pytest.mark.slow
 def test_the_same_seed_makes_the_same_report_and_digest() -> None:
     run, ratings, _ = world()
     today = date(2030, 1, 1)

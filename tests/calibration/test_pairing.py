@@ -240,6 +240,7 @@ def test_columns_that_do_not_fit_are_a_bug() -> None:
         Paired(**columns, **numbers, label=np.array([1, 2]), probabilities=np.ones((2, 2)))
 
 
+@pytest.mark.slow
 def test_recorded_judges_of_mental_align_pair_with_its_expert() -> None:
     folder = SHARED / "mental-align"
     if not folder.exists():

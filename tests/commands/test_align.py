@@ -44,6 +44,7 @@ def grumpy(call: Call) -> Answer:
     return answer_chat(call, json.dumps(marks))
 
 
+@pytest.mark.slow
 def test_run_then_report(tmp_path: Path) -> None:
     with ScriptedServer(grumpy) as server:
         done = align("run", "--model", "grump", "--base-url", server.base_url, "--orders", 2, "--out", "run")
@@ -200,6 +201,7 @@ def test_help_names_the_commands() -> None:
     assert all(name in told for name in ("run", "import", "report"))
 
 
+@pytest.mark.slow
 def test_the_real_results_are_reported_whole(tmp_path: Path) -> None:
     if not RESULTS.exists():
         pytest.skip("benchmark not at hand: set EMPATHY_DATA to a folder with emotionbench/results")

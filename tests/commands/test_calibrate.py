@@ -320,6 +320,7 @@ def test_a_trained_judge_is_calibrated_by_its_trials() -> None:
     assert "one trial of each protocol" in wrong.stderr
 
 
+@pytest.mark.slow
 def test_the_self_test_runs_and_reports_coverage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("calibration.selftest.coverage_cells", lambda **options: ())  # tests/golden has them
     done = run("calibrate", "--self-test", "--draws", 2, "--json")

@@ -31,6 +31,7 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(cli.main, ["nightly", *map(str, arguments)], terminal_width=80)
 
 
+@pytest.mark.slow
 def test_nights_are_told_to_people_and_to_machines(world: World) -> None:
     path = world.write(head='dashboard = "site"\n')
     path.write_text(path.read_text() + '[outputs]\njunit = "out/n.xml"\ngithub = true\n')

@@ -139,6 +139,7 @@ def test_more_than_two_models_need_a_baseline_to_be_checked() -> None:
     assert done.exit_code == 2 and "--baseline" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_night_is_told_to_ci_and_to_a_webhook(tmp_path: Path, listener: Listener) -> None:
     with start_world(tmp_path) as world:
         path = world.write()

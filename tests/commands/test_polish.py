@@ -149,6 +149,7 @@ def scored(write_responses: Write) -> str:
     return "run"
 
 
+@pytest.mark.slow
 def test_colour_is_for_terminals_and_never_changes_the_text(scored: str) -> None:
     command = ("compare", scored)
     piped = run(*command).stdout
@@ -225,6 +226,7 @@ def test_nothing_is_foretold_of_a_short_or_resumed_run() -> None:
     assert said == []
 
 
+@pytest.mark.slow
 def test_a_run_that_costs_money_says_how_much_while_it_starts(start: Start, write_responses: Write) -> None:
     path = write_responses(300)
 

@@ -213,6 +213,7 @@ def test_a_sheet_without_raters_is_one_person_s_with_a_warning(scored: list[Row]
     assert "warning" not in named.stderr
 
 
+@pytest.mark.slow
 def test_two_models_runs_of_one_judge_are_one_judge(scored: list[Row]) -> None:
     """Every rating counts, whether ids are apart or each model's file counts from one."""
     assert calibrate("run", write_csv("all.csv", ratings(scored))).exit_code == 0

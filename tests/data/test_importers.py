@@ -625,6 +625,7 @@ def test_what_is_imported_can_be_written_and_read_again(tmp_path):
 # --- the real files
 
 
+@pytest.mark.slow
 def test_real_study_files_lose_nothing():
     folder = real("empathy-study")
     imported = import_source("empathy-study", folder)
@@ -720,6 +721,7 @@ def test_real_dstc9_is_whole():
     assert (counts["crowd", "overall"], counts["gpt", "overall"], len(imported.set_aside)) == (2016, 1796, 1)
 
 
+@pytest.mark.slow
 def test_real_mental_align_accounts_for_every_score():
     imported = import_source("mental-align", real("mental-align"))
     assert len(imported.ratings) + len(imported.set_aside) == 60_000 * 5

@@ -162,6 +162,7 @@ def test_replies_with_the_same_words_are_told_by_their_model(tmp_path: Path) -> 
     assert [item.id for item in read_sheet(path, replies=Replies(exchanges=twins)).people] == ["bea"]
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.dictionaries(

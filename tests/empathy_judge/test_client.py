@@ -118,6 +118,7 @@ def test_a_child_that_was_killed_is_started_again(length: Judge) -> None:
     assert psutil.Process().children() == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_the_child_ends_with_its_parent(tmp_path: Path) -> None:
     code = (
@@ -140,6 +141,7 @@ def test_the_child_ends_with_its_parent(tmp_path: Path) -> None:
         parent.stdout.close()
 
 
+@pytest.mark.slow
 def test_another_packages_judge_is_found_by_its_entry_point(tmp_path: Path) -> None:
     (tmp_path / "theirs.py").write_text(
         "from judge.baselines import MajorityJudge\n\nclass Judge(MajorityJudge):\n    name = 'theirs'\n",

@@ -49,6 +49,7 @@ def is_same(before: Sequence[str], now: Sequence[str]) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_everything_is_as_it_was(walked: Path) -> None:
     expected, found = read_all(HERE / "expected"), read_all(walked)
     told = []

@@ -39,6 +39,7 @@ def test_a_sample_has_every_family_and_both_sides() -> None:
     assert draw_sample(120) == drawn != draw_sample(120, seed=1)
 
 
+@pytest.mark.slow
 def test_money_ends_a_run_and_the_same_command_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -184,6 +184,7 @@ def test_samples_are_gathered_whatever_their_order(server: BatchServer, write_re
     assert found["r1"].usage["input_tokens"] == 600
 
 
+@pytest.mark.slow
 def test_parts_are_no_larger_than_a_server_takes(
     server: BatchServer, write_responses: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,6 +47,7 @@ def test_any_text_gets_probabilities(shipped: ClassifierJudge, response: str) ->
 # What a judgment must not depend on.
 
 
+@pytest.mark.slow
 def test_order_neighbours_and_threads_change_nothing(
     shipped: ClassifierJudge, samples: dict[str, list[Exchange]]
 ) -> None:

@@ -328,6 +328,7 @@ def test_a_second_run_makes_no_call(write_responses: Write, open_judge: Open, pr
     assert SECRET not in everything
 
 
+@pytest.mark.slow
 def test_with_429s_and_garbage_every_exchange_ends_once(write_responses: Write, open_judge: Open) -> None:
     script = flaky()
     server, judge = open_judge(script, concurrency=16, retries=5)

@@ -132,6 +132,7 @@ REPLIES = [
 ]
 
 
+@pytest.mark.slow
 @given(st.one_of(st.sampled_from(REPLIES), st.text(alphabet="aB .!?,;\n\u2026\u3002'\")-"), st.text()))
 def test_parts_join_to_the_reply_and_none_is_blank(reply: str) -> None:
     parts = split_reply(reply)

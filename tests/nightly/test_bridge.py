@@ -58,6 +58,7 @@ def read(folder: Path, night: str) -> NightRecord:
     return record
 
 
+@pytest.mark.slow
 def test_when_the_judge_is_another_history_is_restated_and_gates_go_on(tmp_path: Path) -> None:
     path = write_config(tmp_path)
     for night in NIGHTS[:4]:

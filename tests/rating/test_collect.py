@@ -242,6 +242,7 @@ def test_the_page_counts_what_was_collected_from_sheets(
     assert "18 of 36 rated" in said.stderr
 
 
+@pytest.mark.slow
 def test_four_commands_from_replies_to_a_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for place, name in enumerate(NAMES[:2]):

@@ -222,6 +222,7 @@ def test_retry_after_knows_what_takes_long_now() -> None:
     assert asyncio.run(wait_for()) == 60
 
 
+@pytest.mark.slow
 def test_a_server_told_to_end_does_so_though_a_judge_never_answers(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

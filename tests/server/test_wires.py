@@ -155,6 +155,7 @@ def test_our_own_client_gives_the_same_probabilities(
     judge.close()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_clients() is None, reason=NO_CLIENTS)
 def test_the_official_client_works_unchanged(server: str, rows: Path, scored: list[dict[str, Any]]) -> None:
     command = [str(find_clients()), "-I", str(CLIENT), f"{server}/v1", JUDGE, str(rows)]
