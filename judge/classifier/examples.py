@@ -16,19 +16,15 @@ from data.records import LABELS, Exchange, Rating
 from judge.classifier.preprocessing import normalise
 from judge.explanation import split_reply
 from judge.robustness.attacks import TEST_FAMILIES, Attack, dress_up, read_attacks
-from judge.robustness.replies import KIND, WrittenReply, read_replies
+from judge.robustness.scenes import read_grades, read_ours
 
-# What people would say of our own replies. Nobody rated these: the numbers are ours.
-UNKIND_TARGETS = {
-    "cruel": (0.60, 0.28, 0.12),
-    "insults": (0.93, 0.06, 0.01),
-    "unkind-dialects": (0.75, 0.18, 0.07),
-    "long-poor": (0.55, 0.32, 0.13),
-}
-KIND_TARGET = (0.04, 0.24, 0.72)
-UNHEARD_TARGET = (0.51, 0.34, 0.15)  # a kind reply under the words of somebody else
-UNHEARD, TELLING = 0.15, 12  # part of the kind replies that are shown so, and words of one that tells
-DRESSED = 0.5  # part of our own replies that are shown in the form of some attack; their target stays
+OURS, GRADES = "ours", "grades"  # graded replies, met like sets: with a scale of their own
+MIDDLE, SPREAD = 50.0, 30.0  # of a score from 0 to 100
+WELL_MEANT = 65.0  # a score from which a reply of ours is kind
+UNHEARD_SCORE = 25.0  # of a kind reply under the words of somebody else
+UNHEARD, TELLING = 0.1, 12  # part of the kind replies that are shown so, and words of one that tells
+DRESSED = 0.4  # part of our own replies that are shown in the form of some attack; their score stays
+GRADED = 1 / 3  # part of the grades that an epoch shows
 FEW_OF_A_RATER = 4  # items that tell a rater's own level
 
 
@@ -175,41 +171,50 @@ def standardise(items: Sequence[RatedItem]) -> np.ndarray:
     return np.asarray((values - overall) / (values.std() or 1.0))
 
 
-def lessons_of_catalogue(times: float, chance: random.Random) -> list[Lesson]:
-    """Our own replies, each `times` times, many of them in the form of some attack: kind ones as well.
+def lessons_of_ours(weight: float, chance: random.Random) -> list[Lesson]:
+    """Our own replies with their writers' scores, many in the form of some attack: kind ones too.
 
     A form tells nothing then: only what is said in it does.
     """
-    written, forms = _training_replies(), _training_attacks()
-    # Long ones are few, and of five stages one is shown at a time.
-    written = [*written, *2 * [reply for reply in written if reply.kind in ("growing", "long-poor")]]
-    # A third more kind ones than others: a judge in doubt about an unusual reply should not call it Bad.
-    kind = [reply for reply in written if reply.kind in KIND]
-    written = [*written, *chance.sample(2 * kind, round(4 / 3 * (len(written) - len(kind))) - len(kind))]
-    whole, part = divmod(times, 1)
+    if not weight:
+        return []
+    ours = read_ours()
     lessons = []
-    for reply in [*written * int(whole), *chance.sample(written, round(part * len(written)))]:
-        exchange = reply.exchange(chance.choice(reply.stages()))
-        target = KIND_TARGET if reply.kind in KIND else UNKIND_TARGETS[reply.kind]
+    for reply in ours:
+        exchange, score = reply.exchange, reply.score
         # Ours speak of what they answer, so that under another prompt nobody could take them for an answer.
-        is_telling = reply.kind in KIND and len(exchange.response.split()) >= TELLING
+        is_telling = score >= WELL_MEANT and len(exchange.response.split()) >= TELLING
         if is_telling and chance.random() < UNHEARD:
-            other = chance.choice(written).prompt
-            if other != reply.prompt:
-                exchange, target = replace(exchange, prompt=other), UNHEARD_TARGET
-        if chance.random() < DRESSED:
-            dressed = dress_up(chance.choice(forms), exchange)
-            exchange = replace(dressed, response=normalise(dressed.response))
-        lessons.append(Lesson(exchanges=(exchange,), target=target))
+            other = chance.choice(ours).exchange
+            if other.prompt != exchange.prompt:
+                exchange = replace(exchange, prompt=other.prompt, dialogue=other.dialogue)
+                score = UNHEARD_SCORE
+        shown, value = dress_some(exchange, chance), (score - MIDDLE) / SPREAD
+        lessons.append(Lesson(exchanges=(shown,), set=OURS, value=value, weight=weight))
     return lessons
 
 
-@cache
-def _training_replies() -> list[WrittenReply]:
-    replies = list(read_replies("training"))
-    if any(reply.half != "training" for reply in replies):
-        raise ValueError("a reply of the test half reached the training")
-    return replies
+def dress_some(exchange: Exchange, chance: random.Random) -> Exchange:
+    """A reply as it is or, now and then, in the form of some attack that may be learnt from."""
+    if chance.random() >= DRESSED:
+        return exchange
+    dressed = dress_up(chance.choice(_training_attacks()), exchange)
+    return replace(dressed, response=normalise(dressed.response))
+
+
+def lessons_of_grades(corpus: Corpus, weight: float, chance: random.Random) -> list[Lesson]:
+    """What a language model says of rated replies: of some of those that it graded, drawn anew."""
+    if not weight:
+        return []
+    grades = read_grades()
+    every = {exchange.content_digest: exchange for exchange in corpus.exchanges()}
+    graded = [digest for digest in every if digest in grades]
+    return [
+        Lesson(
+            exchanges=(every[digest],), set=GRADES, value=(grades[digest] - MIDDLE) / SPREAD, weight=weight
+        )
+        for digest in chance.sample(graded, round(GRADED * len(graded)))
+    ]
 
 
 @cache

@@ -34,7 +34,8 @@ class Recipe:
     severity: float = 0.0  # prior standard deviation of a rater's own harshness; 0 leaves it out
     sets: Mapping[str, float] = field(default_factory=dict)  # other rated sets, and the weight of an item
     replies: int = 3  # of a rated conversation that are read in an epoch
-    catalogue: float = 0.0  # how often an epoch shows each of our own replies in the training half
+    ours: float = 0.0  # the weight of one of our own graded replies beside a label's 1
+    grades: float = 0.0  # the weight of a language model's grade of a reply that is in some rated set
     sharpness: float = 1.0  # logits are multiplied by it and the level set; 0 leaves both as trained
     teacher: str = ""  # the recipe, by name or path, of the judge that teaches this one
     teacher_weight: float = 0.8  # how far a rating gives way to what the teacher says of the same reply
@@ -44,7 +45,7 @@ class Recipe:
     pieces: int = 0  # replies with a part left out that the teacher labels
     mixtures: int = 0  # two replies to like prompts made one long one that the teacher labels
     seeds: int = 1  # networks trained alike, whose probabilities are averaged
-    alone: int = 0  # of these, so many learn from the labels alone and not from other sets
+    alone: int = 0  # of these, so many learn from our own replies, and only the others from other sets
     seed: int = 0
 
 

@@ -21,9 +21,11 @@ from judge.classifier.examples import (
     Lesson,
     cut_pieces,
     draw_evenly,
+    dress_some,
     forget_situations,
-    lessons_of_catalogue,
     lessons_of_examples,
+    lessons_of_grades,
+    lessons_of_ours,
     lessons_of_sets,
     mix_replies,
     shuffle_replies,
@@ -31,6 +33,7 @@ from judge.classifier.examples import (
 from judge.classifier.network import JudgeNetwork, make_network
 from judge.classifier.preprocessing import Tokeniser, Tokens, write_context
 from judge.classifier.recipe import Recipe, read_recipe
+from judge.robustness.scenes import read_ours
 
 Progress = Callable[[int, int], None]  # lessons done, lessons in all
 MakeLessons = Callable[[random.Random], list[Lesson]]  # those of one epoch
@@ -301,26 +304,32 @@ def train_judge(
         corpus = replace(corpus, items=forget_situations(corpus.items))
     teachers: list[Trained] = []
     taught: list[Lesson] = []
+    ours: list[Lesson] = []
     if recipe.teacher:
         teachers = train_judge(corpus, read_recipe(recipe.teacher), device=device, progress=progress)
         taught = teach(teachers[0], corpus, recipe)
+        ours = teach_ours(teachers[0], recipe)
 
     def make_lessons(chance: random.Random) -> list[Lesson]:
-        ours = lessons_of_catalogue(recipe.catalogue, chance)
         if teachers:
-            return [*taught, *ours]
+            dressed = [replace(each, exchanges=(dress_some(each.exchanges[0], chance),)) for each in ours]
+            return [*taught, *dressed]
         others = lessons_of_sets(corpus.items, recipe.sets, replies=recipe.replies, chance=chance)
-        return [*lessons_of_examples(corpus.examples), *others, *ours]
+        own = [] if recipe.alone else lessons_of_ours(recipe.ours, chance)
+        return [*make_labels(chance), *others, *own]
 
     def make_labels(chance: random.Random) -> list[Lesson]:
-        return [*lessons_of_examples(corpus.examples), *lessons_of_catalogue(recipe.catalogue, chance)]
+        return [*lessons_of_examples(corpus.examples), *lessons_of_grades(corpus, recipe.grades, chance)]
+
+    def make_own(chance: random.Random) -> list[Lesson]:
+        return [*make_labels(chance), *lessons_of_ours(recipe.ours, chance)]
 
     alone = min(recipe.alone, recipe.seeds) if corpus.examples and not teachers else 0
     groups = [
         fine_tune(make, replace(recipe, seeds=seeds, seed=seed), device=device, progress=progress)
         for make, seeds, seed in (
             (make_lessons, recipe.seeds - alone, recipe.seed),
-            (make_labels, alone, recipe.seed + recipe.seeds - alone),
+            (make_own, alone, recipe.seed + recipe.seeds - alone),
         )
         if seeds
     ]
@@ -355,6 +364,20 @@ def teach(teacher: Trained, corpus: Corpus, recipe: Recipe) -> list[Lesson]:
     return [
         Lesson(exchanges=(exchange,), target=tuple(float(part) for part in target))
         for exchange, target in zip([*rated, *unrated], [*softened, *words[len(rated) :]], strict=True)
+    ]
+
+
+def teach_ours(teacher: Trained, recipe: Recipe) -> list[Lesson]:
+    """The teacher's word on our own replies as they are, whatever form they are then shown in.
+
+    Half of it is that of its last network: where only some have learnt from ours, that one has.
+    """
+    ours = [reply.exchange for reply in read_ours()] if recipe.ours else []
+    last = Trained(teacher.networks[-1:], teacher.tokeniser)
+    words = (teacher.predict(ours) + last.predict(ours)) / 2
+    return [
+        Lesson(exchanges=(exchange,), target=tuple(float(part) for part in word), weight=recipe.ours)
+        for exchange, word in zip(ours, words, strict=True)
     ]
 
 

@@ -20,7 +20,7 @@ from data.importers.rated_sets import RatedItem, drop_shared, source_of
 from data.records import LABELS, Exchange, to_plain
 from judge.classifier.examples import Corpus, Example
 from judge.classifier.recipe import Recipe, lineage
-from judge.robustness.replies import read_replies
+from judge.robustness.scenes import read_grades, read_ours
 
 if TYPE_CHECKING:
     from judge.classifier.training import Trained
@@ -448,7 +448,8 @@ def plan_training(corpus: Corpus, recipe: Recipe) -> dict[str, Any]:
         "data": digest_examples(corpus.examples),
         "sets": _digest_items(corpus.items),
         "texts": _digest(text.content_digest for text in corpus.texts),
-        "catalogue": _digest(f"{reply.prompt} {reply.stages()[-1]}" for reply in read_replies("training")),
+        "ours": _digest(f"{reply.exchange.content_digest} {reply.score}" for reply in read_ours()),
+        "grades": _digest(f"{digest} {score}" for digest, score in read_grades().items()),
     }
 
 

@@ -20,7 +20,7 @@ from bench_figures import SAMPLES, Figure, say
 from repository import ROOT
 
 LAYERS = {"default": 10, "large": 20}
-ROWS = {"default": 1_000_000, "large": 60_000}
+ROWS = {"default": 1_000_000, "large": 300_000}
 LEAST = {"default": 20_000, "large": 4_000}  # replies a second, from file to folder
 COMPARED = {"default": 384, "large": 128}  # replies that both devices judge
 SHARE, MILLION_SECONDS = 0.6, 120

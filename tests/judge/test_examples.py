@@ -11,18 +11,22 @@ from data.importers.rated_sets import RatedItem
 from data.readers.whole_conversations import split_conversation
 from data.records import Exchange, Rating, Turn
 from judge.classifier.examples import (
-    KIND_TARGET,
-    UNHEARD_TARGET,
-    UNKIND_TARGETS,
+    MIDDLE,
+    SPREAD,
+    UNHEARD_SCORE,
+    WELL_MEANT,
+    Corpus,
+    Example,
     cut_pieces,
     forget_situations,
     join_ratings,
-    lessons_of_catalogue,
+    lessons_of_grades,
+    lessons_of_ours,
     lessons_of_sets,
     mix_replies,
     shuffle_replies,
 )
-from judge.robustness.replies import UNKIND, read_replies
+from judge.robustness.scenes import read_ours
 
 EXCHANGES = [
     Exchange(id="a", prompt="p", response="x", model="m", extra={"dialog_id": 7, "batch": 3}),
@@ -106,24 +110,34 @@ def test_of_a_conversation_some_replies_are_drawn_anew_each_epoch() -> None:
     assert max(drawn.values()) < 2 * min(drawn.values()), "each as often as another"
 
 
-@pytest.mark.parametrize("times", [0.0, 0.4, 1.0, 2.5])
-def test_our_own_replies_are_as_many_in_every_epoch(times: float) -> None:
-    chance = random.Random(0)
-    epochs = [lessons_of_catalogue(times, chance) for _ in range(3)]
-    once = len(lessons_of_catalogue(1.0, chance))
-    assert {len(lessons) for lessons in epochs} == {round(times * once)}
-    heard = {reply.prompt: reply.kind for reply in read_replies("training")}
-    for lesson in epochs[0]:
-        (exchange,), target = lesson.exchanges, lesson.target
-        assert target in (
-            [UNKIND_TARGETS[exchange.model]] if exchange.model in UNKIND else [KIND_TARGET, UNHEARD_TARGET]
-        )
-        assert sum(target) == pytest.approx(1)
-        assert exchange.prompt in heard
-        assert (target[0] > 0.5) == (exchange.model in UNKIND or target == UNHEARD_TARGET)
-    unheard = [lesson for epoch in epochs for lesson in epoch if lesson.target == UNHEARD_TARGET]
-    assert len(unheard) < 0.1 * max(1, 3 * len(epochs[0]))
-    assert bool(unheard) == bool(times)
+def test_our_own_replies_are_learnt_with_their_own_scores_once_an_epoch() -> None:
+    chance, ours = random.Random(0), read_ours()
+    assert lessons_of_ours(0.0, chance) == []
+    lessons = lessons_of_ours(0.4, chance)
+    assert len(lessons) == len(ours)
+    prompts = {reply.exchange.prompt for reply in ours}
+    moved = 0
+    for reply, lesson in zip(ours, lessons, strict=True):
+        (exchange,), score = lesson.exchanges, MIDDLE + SPREAD * lesson.value
+        assert (lesson.set, lesson.weight) == ("ours", 0.4)
+        assert exchange.prompt in prompts
+        if exchange.prompt == reply.exchange.prompt:
+            assert score == pytest.approx(reply.score)
+        else:  # a kind reply under the words of somebody else
+            moved += 1
+            assert reply.score >= WELL_MEANT and score == pytest.approx(UNHEARD_SCORE)
+    assert 0 < moved < 0.1 * len(ours)
+
+
+def test_a_grade_is_learnt_only_where_its_reply_is_among_those_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown, left_out = EXCHANGES
+    grades = {shown.content_digest: 80, left_out.content_digest: 20}
+    monkeypatch.setattr("judge.classifier.examples.read_grades", lambda: grades)
+    corpus = Corpus(examples=[Example(exchange=shown, target=(0, 0, 1), rater=r) for r in "rs"])
+    (lesson,) = lessons_of_grades(corpus, 0.3)  # once, however many rated it
+    assert lesson.exchanges == (shown,)
+    assert (lesson.set, lesson.value, lesson.weight) == ("grades", pytest.approx((80 - MIDDLE) / SPREAD), 0.3)
+    assert lessons_of_grades(corpus, 0.0) == []
 
 
 WHOLE = Exchange(id="1", prompt="I won!", response="Well done! How did it feel? Tell me more.")

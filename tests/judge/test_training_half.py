@@ -1,25 +1,24 @@
 """Training with our own replies: the test half and its families of forms are out of reach."""
 
 import random
+from collections import Counter
 
 import pytest
 
 from judge.classifier import examples
+from judge.robustness import scenes
 from judge.robustness.attacks import read_attacks
 from judge.robustness.replies import read_replies
+from judge.robustness.scenes import read_grades, read_ours, read_scenes
 
 
 def test_training_meets_no_reply_and_no_form_of_the_test_half() -> None:
-    lessons = examples.lessons_of_catalogue(3.0, random.Random(0))
-    prompts = {exchange.prompt for lesson in lessons for exchange in lesson.exchanges}
-    assert prompts <= {reply.prompt for reply in read_replies("training")}
-    assert not prompts & {reply.prompt for number in (1, 2) for reply in read_replies("test", number)}
-    dressed = {
-        e.id.rpartition("[")[2].removesuffix("]")
-        for lesson in lessons
-        for e in lesson.exchanges
-        if "[" in e.id
-    }
+    lessons = examples.lessons_of_ours(1.0, random.Random(0))
+    shown = [exchange for lesson in lessons for exchange in lesson.exchanges]
+    tested = [reply for number in (1, 2) for reply in read_replies("test", number)]
+    assert not {exchange.prompt for exchange in shown} & {reply.prompt for reply in tested}
+    assert not {e.exchange.response for e in read_ours()} & {s for reply in tested for s in reply.stages()}
+    dressed = {e.id.rpartition("[")[2].removesuffix("]") for e in shown if "[" in e.id}
     met = {attack.family for attack in read_attacks().attacks if attack.name in dressed}
     unmet = {attack.family for attack in read_attacks().attacks if attack.is_unmet}
     assert met and not met & unmet
@@ -27,10 +26,24 @@ def test_training_meets_no_reply_and_no_form_of_the_test_half() -> None:
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_training_refuses_the_test_half(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    monkeypatch.setattr(examples, "read_replies", lambda half: read_replies("test", number))
-    examples._training_replies.cache_clear()
-    try:
-        with pytest.raises(ValueError, match="test half"):
-            examples.lessons_of_catalogue(1.0, random.Random(0))
-    finally:
-        examples._training_replies.cache_clear()
+    monkeypatch.setattr(scenes, "read_replies", lambda half: read_replies("test", number))
+    with pytest.raises(ValueError, match="test half"):
+        read_ours.__wrapped__()
+
+
+def test_scenes_have_kind_and_unkind_replies_to_the_same_words() -> None:
+    everything = read_scenes()
+    assert len({scene.turns for scene in everything}) == len(everything)
+    for scene in everything:
+        kinds = Counter(reply.kind for reply in scene.replies)
+        assert len(scene.turns) % 2, "the speaker speaks first and last"
+        assert kinds["excellent"] + kinds["good"] >= 1 <= kinds["cruel"] + kinds["insult"], scene.turns
+        assert all(0 <= reply.score <= 100 for reply in scene.replies)
+        assert {turn.speaker for reply in scene.graded() for turn in reply.exchange.dialogue} <= {
+            "speaker",
+            "listener",
+        }
+
+
+def test_grades_are_digests_with_scores() -> None:
+    assert all(len(digest) >= 12 and 0 <= score <= 100 for digest, score in read_grades().items())

@@ -115,7 +115,7 @@ def test_a_recipe_of_sets_alone_is_asked_about_those_with_no_weight(
 ) -> None:
     # As `open.toml` does: no situation is read, not all layers of the base are, and some set is not at hand.
     sets = {"ieval": 1.0, "epitome": 0.0, "dstc9": 0.0}
-    recipe = replace(tiny_recipe, layers=1, drop_context=1.0, sets=sets, catalogue=0.0, sharpness=0.0)
+    recipe = replace(tiny_recipe, layers=1, drop_context=1.0, sets=sets, sharpness=0.0)
     options = ("--recipe", write_recipe(recipe), "--sets", sets_folder)
     done = run("train", *options, "--protocol", "sets-apart", "--out", tmp_path / "trial")
     assert done.exit_code == 0, done.output

@@ -33,6 +33,7 @@ from judge.classifier.training import (
     teach,
     train_judge,
 )
+from judge.robustness.scenes import read_ours
 
 HELD_OUT = ("batch-8", "batch-9")
 
@@ -354,11 +355,18 @@ def test_settling_meets_the_shares_and_halves_the_contrasts(seen: list[Example],
 
 
 def test_a_pupil_learns_what_its_teacher_says(
-    corpus: Corpus, seen: list[Example], unseen: list[Exchange], taught_recipe: Recipe
+    corpus: Corpus,
+    seen: list[Example],
+    unseen: list[Exchange],
+    taught_recipe: Recipe,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of the ratings it hardly hears: what it knows it has from the teacher, who learned from three sets."""
+    few = read_ours()[:12]
+    monkeypatch.setattr("judge.classifier.examples.read_ours", lambda: few)
+    monkeypatch.setattr("judge.classifier.training.read_ours", lambda: few)
     steps: list[tuple[int, int]] = []
-    recipe = replace(taught_recipe, sharpness=0.7, catalogue=0.05)
+    recipe = replace(taught_recipe, sharpness=0.7, ours=0.05)
     judges = train_judge(replace(corpus, examples=seen), recipe, progress=lambda *step: steps.append(step))
     assert len(judges) == len(lineage(recipe)) == 2
     assert all(min(met(judge, unseen)) > 0.9 for judge in judges)
