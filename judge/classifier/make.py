@@ -62,22 +62,11 @@ def make_judge(
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Train on everything, export, and write the card last; networks already trained are taken up again."""
-    from judge.classifier.training import train_judge
-
-    plan = plan_training(corpus, recipe)
-    trained = _take_up(folder, plan, recipe)
-    if trained is None:
-        judges = train_judge(corpus, recipe, device=device, progress=progress)
-        made = list(zip(judges, lineage(recipe), strict=True))
-        for depth, (each, its_recipe) in reversed(list(enumerate(made))):  # a teacher is a judge of its own
-            _keep(folder.joinpath(*[TEACHER] * depth), plan_training(corpus, its_recipe), each)
-        # As they were kept, in half precision: a training that is taken up again makes the same judge.
-        trained = _take_up(folder, plan, recipe)
-        assert trained is not None
+    trained = _train_or_take_up(corpus, recipe, folder, device=device, progress=progress)
     examples = corpus.examples
     # Made beside, then moved: a broken export leaves the files of the last one.
     with TemporaryDirectory() as scratch:
-        read = corpus if recipe.drop_context < 1 else replace(corpus, items=forget_situations(corpus.items))
+        read = _without_situations(corpus, recipe)
         exported = export(trained, recipe, Path(scratch), read.exchanges()[: len(examples) or None])
         for name in exported["files"]:
             with replacing(folder / name) as partial:
@@ -195,6 +184,36 @@ def _predict_exported(
 def hash_files(folder: Path, names: Sequence[str] = (MODEL, TOKENIZER)) -> dict[str, str]:
     """What a card states and a judge checks before its first judgment."""
     return {name: sha256((folder / name).read_bytes()).hexdigest() for name in names}
+
+
+def _train_or_take_up(
+    corpus: Corpus, recipe: Recipe, folder: Path, *, device: str, progress: Progress | None
+) -> Trained:
+    """A judge's networks, after its teacher's: that is a judge of its own, kept in a folder within."""
+    from judge.classifier.training import train_judge
+
+    plan = plan_training(corpus, recipe)
+    trained = _take_up(folder, plan, recipe)
+    if trained is None:
+        teacher = None
+        if recipe.teacher:
+            above, place = read_recipe(recipe.teacher), folder / TEACHER
+            read = _without_situations(corpus, recipe)  # what a judge may not read its teacher may not either
+            teacher = _train_or_take_up(read, above, place, device=device, progress=progress)
+            for network in teacher.networks:
+                network.to(device)
+        first, *_ = train_judge(corpus, recipe, teacher=teacher, device=device, progress=progress)
+        _keep(folder, plan, first)
+        # As they were kept, in half precision: a training that is taken up again makes the same judge.
+        trained = _take_up(folder, plan, recipe)
+        assert trained is not None
+    return trained
+
+
+def _without_situations(corpus: Corpus, recipe: Recipe) -> Corpus:
+    if recipe.drop_context < 1:
+        return corpus
+    return replace(corpus, items=forget_situations(corpus.items))
 
 
 def _keep(folder: Path, plan: dict[str, Any], trained: Trained) -> None:

@@ -297,16 +297,25 @@ SETTLED_ON = 2000  # rated replies are enough to find two numbers
 
 
 def train_judge(
-    corpus: Corpus, recipe: Recipe, *, device: str = "cpu", progress: Progress | None = None
+    corpus: Corpus,
+    recipe: Recipe,
+    *,
+    teacher: Trained | None = None,
+    device: str = "cpu",
+    progress: Progress | None = None,
 ) -> list[Trained]:
-    """Follow a recipe to the end: the judge, then the one that taught it, its teacher, and so on."""
+    """Follow a recipe to the end: the judge, then the one that taught it, its teacher, and so on.
+
+    A `teacher` that is there already is not trained again.
+    """
     if recipe.drop_context >= 1:
         corpus = replace(corpus, items=forget_situations(corpus.items))
     teachers: list[Trained] = []
     taught: list[Lesson] = []
     ours: list[Lesson] = []
     if recipe.teacher:
-        teachers = train_judge(corpus, read_recipe(recipe.teacher), device=device, progress=progress)
+        there = [teacher] if teacher else None
+        teachers = there or train_judge(corpus, read_recipe(recipe.teacher), device=device, progress=progress)
         taught = teach(teachers[0], corpus, recipe)
         ours = teach_ours(teachers[0], recipe)
 

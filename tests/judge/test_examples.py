@@ -134,10 +134,11 @@ def test_a_grade_is_learnt_only_where_its_reply_is_among_those_given(monkeypatch
     grades = {shown.content_digest: 80, left_out.content_digest: 20}
     monkeypatch.setattr("judge.classifier.examples.read_grades", lambda: grades)
     corpus = Corpus(examples=[Example(exchange=shown, target=(0, 0, 1), rater=r) for r in "rs"])
-    (lesson,) = lessons_of_grades(corpus, 0.3)  # once, however many rated it
+    monkeypatch.setattr("judge.classifier.examples.GRADED", 1.0)
+    (lesson,) = lessons_of_grades(corpus, 0.3, random.Random(0))  # once, however many rated it
     assert lesson.exchanges == (shown,)
     assert (lesson.set, lesson.value, lesson.weight) == ("grades", pytest.approx((80 - MIDDLE) / SPREAD), 0.3)
-    assert lessons_of_grades(corpus, 0.0) == []
+    assert lessons_of_grades(corpus, 0.0, random.Random(0)) == []
 
 
 WHOLE = Exchange(id="1", prompt="I won!", response="Well done! How did it feel? Tell me more.")

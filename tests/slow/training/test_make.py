@@ -140,3 +140,24 @@ def test_the_training_data_is_described(examples: list[Example]) -> None:
     assert found["shares"] == pytest.approx(
         {name: labels.count(n) / 120 for n, name in enumerate(("Bad", "Okay", "Good"))}, abs=1e-4
     )
+
+
+def test_a_teacher_that_is_there_is_not_trained_again(
+    tmp_path: Path, examples: list[Example], taught_recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever ends a training between teacher and pupil goes on with the pupil."""
+    train, calls = judge.classifier.training.train_judge, []
+
+    def counted(corpus: Corpus, recipe: Recipe, **options: Any) -> list[Trained]:
+        calls.append("pupil" if options["teacher"] else "teacher")
+        return train(corpus, recipe, **options)
+
+    monkeypatch.setattr(judge.classifier.training, "train_judge", counted)
+    monkeypatch.setattr(judge.classifier.make, "export", lambda *_: {"files": {}})
+    recipe = replace(taught_recipe, epochs=1)
+    for _ in range(2):
+        make_judge(Corpus(examples=examples[:32]), recipe, tmp_path, about=ABOUT, evidence={})
+    assert calls == ["teacher", "pupil"]
+    (tmp_path / "plan.json").unlink()
+    make_judge(Corpus(examples=examples[:32]), recipe, tmp_path, about=ABOUT, evidence={})
+    assert calls == ["teacher", "pupil", "pupil"]
