@@ -381,7 +381,9 @@ def teach_ours(teacher: Trained, recipe: Recipe) -> list[Lesson]:
 
     Half of it is that of its last network: where only some have learnt from ours, that one has.
     """
-    ours = [reply.exchange for reply in read_ours()] if recipe.ours else []
+    if not recipe.ours:
+        return []
+    ours = [reply.exchange for reply in read_ours()]
     last = Trained(teacher.networks[-1:], teacher.tokeniser)
     words = (teacher.predict(ours) + last.predict(ours)) / 2
     return [

@@ -27,7 +27,7 @@ from judge.classifier.judge import CARD, MEANS, MODEL, NETWORK, ClassifierJudge
 from judge.classifier.make import export, make_judge
 from judge.classifier.network import LowRank, make_network
 from judge.classifier.preprocessing import normalise, write_context
-from judge.classifier.recipe import Recipe
+from judge.classifier.recipe import Recipe, read_recipe
 from judge.classifier.training import Trained
 
 SHIPPED = ROOT / "judge" / "weights" / "classifier-large"
@@ -222,8 +222,8 @@ def test_changes_to_the_base_say_what_torch_says(
 
 
 def test_the_shipped_graph_is_what_export_writes(tmp_path: Path) -> None:
-    network, tokeniser = make_network(Recipe(base="smollm2", rank=12))
-    for name in judge.classifier.export.write_decoder(network, tokeniser, tmp_path, style=12):
+    network, tokeniser = make_network(read_recipe("large"))
+    for name in judge.classifier.export.write_decoder(network, tokeniser, tmp_path):
         assert (tmp_path / name).read_bytes() == (SHIPPED / name).read_bytes(), name
 
 
