@@ -52,7 +52,7 @@ def write_decoder(
 
     `read_some` has the network read some replies, by which its weights are rounded better. Of a network with
     low-rank changes the graph alone is written: `merge` makes its weights when it is loaded. Of these `style`
-    counts of a reply's style may be read too: no recipe asks for that any more, but a shipped judge does it.
+    counts of a reply's style may be read too; no recipe and no shipped judge asks for that any more.
     """
     is_whole = not any(isinstance(module, LowRank) for module in network.modules())
     graph = DecoderGraph(network.eval(), style=style)
