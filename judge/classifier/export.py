@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from data.errors import UserError
 from data.records import LABELS
 from judge.classifier.base_weights import (
-    HEADS,
     MIX,
     MIXED,
+    OF_HEAD,
     SCALE,
     TABLE,
     Mixing,
@@ -45,23 +45,18 @@ def write_decoder(
     tokeniser: Tokeniser,
     folder: Path,
     read_some: Callable[[], object] | None = None,
-    *,
-    style: int = 0,
 ) -> list[str]:
     """Write a decoder's graph, its weights in few bits and its tokenizer; returns the names of the files.
 
     `read_some` has the network read some replies, by which its weights are rounded better. Of a network with
-    low-rank changes the graph alone is written: `merge` makes its weights when it is loaded. Of these `style`
-    counts of a reply's style may be read too; no recipe and no shipped judge asks for that any more.
+    low-rank changes the graph alone is written: `merge` makes its weights when it is loaded.
     """
     is_whole = not any(isinstance(module, LowRank) for module in network.modules())
-    graph = DecoderGraph(network.eval(), style=style)
+    graph = DecoderGraph(network.eval())
     weights = _round_whole(network, read_some) if is_whole else _name_weights(network)
-    if style:
-        weights["style.weight"] = np.zeros((len(LABELS), style), dtype=np.float32)
     files = [bytearray()]
     for name, value in weights.items():
-        if is_whole and name.startswith(HEADS):  # where `shift_exported` finds them
+        if is_whole and name.startswith(OF_HEAD):  # where `shift_exported` finds them
             graph.initializers.append(numpy_helper.from_array(value, name))
             continue
         if len(files[-1]) + value.nbytes > LARGEST_FILE:
@@ -144,7 +139,7 @@ def _name_weights(network: JudgeNetwork) -> dict[str, np.ndarray]:
     """The same for a network with low-rank changes, of which the graph keeps names and shapes alone."""
     weights: dict[str, np.ndarray] = {}
     for name, value in network.state_dict().items():
-        if name.startswith(("base.", *HEADS)) and not name.endswith((".up", ".down")):
+        if name.startswith(("base.", OF_HEAD)) and not name.endswith((".up", ".down")):
             empty = np.zeros(tuple(value.shape), dtype=np.float32)
             weights |= round_weight(name.replace(FROZEN, ""), empty)
     return weights
@@ -160,12 +155,12 @@ class DecoderGraph:
 
     `past` holds what was kept of the text before, which may be empty, and `present` is that of both: keys and
     values, [layers, 2, 1, heads, tokens, width]. Of the last layer no more is reckoned than the last token's
-    state, since nothing else is read. `style` is how many counts of a reply's style the logits depend on too.
+    state, since nothing else is read.
     """
 
-    def __init__(self, network: JudgeNetwork, *, style: int = 0) -> None:
+    def __init__(self, network: JudgeNetwork) -> None:
         base: Any = network.base
-        self.config, self.style = base.config, style
+        self.config = base.config
         if self.config.model_type != "llama" or self.config.attention_bias or self.config.mlp_bias:
             raise UserError(f"a base of the kind {self.config.model_type} cannot be exported, only llama's")
         self.nodes: list[Any] = []
@@ -188,8 +183,6 @@ class DecoderGraph:
             state = self.add_layer(state, number, is_last=number == layers[-1])
         state = self.add("Squeeze", self.add_norm(state, "base.norm"), self.hold([1]))
         logits = self.add("Gemm", state, "head.weight", "head.bias", transB=1)
-        if style:
-            logits = self.add("Gemm", "style", "style.weight", logits, transB=1)
         self.add("Softmax", logits, made="probabilities", axis=-1)
         shape = self.add("Concat", self.hold([len(layers), 2]), self.add("Shape", self.kept[0]), axis=0)
         self.add("Reshape", self.add("Concat", *self.kept, axis=0), shape, made="present")
@@ -293,8 +286,6 @@ class DecoderGraph:
             tell("ids", TensorProto.INT64, 1, "length"),
             tell("past", TensorProto.FLOAT, layers, 2, 1, heads, "before", width),
         ]
-        if self.style:
-            inputs.append(tell("style", TensorProto.FLOAT, 1, self.style))
         outputs = [
             tell("probabilities", TensorProto.FLOAT, 1, len(LABELS)),
             tell("present", TensorProto.FLOAT, layers, 2, 1, heads, "after", width),

@@ -106,10 +106,10 @@ def version_on_card(version: str) -> str:
 class _Request:
     """Replies that somebody waits for, and how many of them have been handed out to batches."""
 
-    def __init__(self, ids: "np.ndarray", lengths: "np.ndarray", style: "np.ndarray | None") -> None:
+    def __init__(self, ids: "np.ndarray", lengths: "np.ndarray") -> None:
         import numpy as np
 
-        self.ids, self.style = ids, style
+        self.ids = ids
         self.ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
         self.found = np.empty((len(lengths), 3), dtype=np.float32)
         self.taken, self.left = 0, len(lengths)
@@ -128,17 +128,14 @@ class CardEngine:
     def __init__(
         self, networks: "Sequence[Weights]", *, device: str, tokens: int = TOKENS, compiled: bool = True
     ) -> None:
-        self.has_style = "style.weight" in networks[0].values
         self._networks, self._device, self._tokens = networks, device, tokens
         self._compiled = compiled and device == CUDA
         self._requests: SimpleQueue[_Request] = SimpleQueue()
         Thread(target=self._work, daemon=True, name="graphics card").start()
 
-    def read(
-        self, ids: "np.ndarray", lengths: "np.ndarray", style: "np.ndarray | None" = None
-    ) -> "np.ndarray":
+    def read(self, ids: "np.ndarray", lengths: "np.ndarray") -> "np.ndarray":
         """Probabilities of Bad, Okay and Good, [replies, 3]; the replies' tokens stand one behind another."""
-        request = _Request(ids, lengths, style)
+        request = _Request(ids, lengths)
         if request.left:
             self._requests.put(request)
             request.done.wait()
@@ -205,11 +202,10 @@ class CardEngine:
                 request.done.set()
 
 
-def _slice(request: _Request, start: int, end: int) -> "tuple[np.ndarray, np.ndarray, np.ndarray | None]":
-    """Tokens, lengths and style of some replies of a request."""
+def _slice(request: _Request, start: int, end: int) -> "tuple[np.ndarray, np.ndarray]":
+    """Tokens and lengths of some replies of a request."""
     ends = request.ends[start : end + 1]
-    style = None if request.style is None else request.style[start:end]
-    return request.ids[ends[0] : ends[-1]], ends[1:] - ends[:-1], style
+    return request.ids[ends[0] : ends[-1]], ends[1:] - ends[:-1]
 
 
 def score_on_card(
@@ -241,7 +237,7 @@ def score_on_card(
         lines = _write(judged, on_judgment)
         kept.keep(first, lines)
         return len(lines)
-    engine, about = judge.engine, (str(judge.folder), judge.engine.has_style, on_judgment)
+    engine, about = judge.engine, (str(judge.folder), on_judgment)
     cores = count_cores()
     idle: SimpleQueue[_Child] = SimpleQueue()
     # While some wait for the card others prepare: more of them than there are cores.
@@ -387,11 +383,11 @@ def prepare_for_card() -> None:
     from judge.classifier.preprocessing import Tokeniser
 
     take, give = _open_ends()
-    folder, with_style, on_judgment = take()
+    folder, on_judgment = take()
     tokeniser = Tokeniser.read(Path(folder) / TOKENIZER, is_decoder=True)
 
     def ask(readable: Sequence[Any]) -> Any:
-        give(pack(readable, with_style=with_style))
+        give(pack(readable))
         return take().tolist()
 
     while True:

@@ -235,7 +235,7 @@ class ClassifierJudge:
         with self.loading:
             engine = self.engine
         check_wanted()
-        found = engine.read(*pack(prepared, with_style=engine.has_style))
+        found = engine.read(*pack(prepared))
         return [[float(part) for part in row] for row in found]
 
 
@@ -272,19 +272,14 @@ def prepare(exchanges: Sequence[Exchange], tokeniser: Tokeniser) -> list[Prepare
     return prepared
 
 
-def pack(
-    prepared: Sequence[Prepared], *, with_style: bool
-) -> "tuple[np.ndarray, np.ndarray, np.ndarray | None]":
-    """The tokens of all replies one behind another, how many each has, and their style."""
+def pack(prepared: Sequence[Prepared]) -> "tuple[np.ndarray, np.ndarray]":
+    """The tokens of all replies one behind another, and how many each has."""
     import numpy as np
 
     tokens = [item.tokens.ids for item in prepared if item.tokens is not None]
     lengths = np.fromiter(map(len, tokens), dtype=np.int32, count=len(tokens))
     ids = np.fromiter(chain.from_iterable(tokens), dtype=np.int32, count=int(lengths.sum()))
-    if not with_style:
-        return ids, lengths, None
-    style = [style_features(item.seen) for item in prepared if item.tokens is not None]
-    return ids, lengths, np.array(style, dtype=np.float32)
+    return ids, lengths
 
 
 def judge_prepared(

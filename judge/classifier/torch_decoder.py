@@ -87,12 +87,12 @@ def _exact(rounded: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return exact
 
 
-Part = tuple[np.ndarray, np.ndarray, np.ndarray | None]  # tokens, lengths and style of some replies
+Part = tuple[np.ndarray, np.ndarray]  # tokens and lengths of some replies
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Replies one behind another: tokens, the place of each in its reply, where replies start, and style.
+    """Replies one behind another: tokens, the place of each in its reply, and where replies start.
 
     `starts` has one place more than there are replies, and all that are left over stand at the end.
     """
@@ -100,7 +100,6 @@ class Batch:
     ids: Tensor
     places: Tensor
     starts: Tensor
-    style: Tensor
 
 
 class Decoder:
@@ -135,8 +134,6 @@ class Decoder:
         self.norm, self.head, self.bias = (
             put(weights[name]).float() for name in ("base.norm.weight", "head.weight", "head.bias")
         )
-        style = weights.values.get("style.weight")
-        self.style = None if style is None else put(style).float()
         angles = torch.arange(LONGEST)[:, None] * torch.from_numpy(np.array(weights.speeds))
         self.turns = torch.cat([angles.cos(), angles.sin()], dim=-1).to(device)
 
@@ -155,8 +152,6 @@ class Decoder:
         found = steps.attend(query[last], key, value, one_each, starts, 1, reach)
         state = _think(state[last], found, *self.thinkers[-1], about[-1])
         logits = linear(_normed(state.float(), self.norm, about[-1]), self.head, self.bias)
-        if self.style is not None:
-            logits += linear(batch.style, self.style)
         return softmax(logits, dim=-1)
 
 
@@ -225,8 +220,6 @@ class Card:
         np.subtract(np.arange(total), np.repeat(ends - lengths, lengths), out=batch.places.numpy()[:total])
         batch.starts.numpy()[0], batch.starts.numpy()[1 : count + 1] = 0, ends
         batch.starts.numpy()[count + 1 :] = total
-        if parts[0][2] is not None:
-            batch.style.numpy()[:count] = np.concatenate([part[2] for part in parts])
         reach = next(reach for reach in REACHES if reach >= lengths.max())
         if not self.is_cuda:
             said = self._read(batch, reach).numpy()
@@ -266,7 +259,6 @@ def _empty_batch(tokens: int, replies: int, **where: Any) -> Batch:
         torch.zeros(tokens, dtype=torch.int32, **where),
         torch.zeros(tokens, dtype=torch.int32, **where),
         torch.zeros(replies + 1, dtype=torch.int32, **where),
-        torch.zeros((replies, 12), **where),
     )
 
 

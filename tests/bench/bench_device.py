@@ -58,7 +58,7 @@ def measure_judge(name: str, folder: Path, path: Path, peak: float, *, quick: bo
     exchanges = [item for item, _ in zip(read_exchanges(path), range(8 if quick else 12_000), strict=False)]
     prepared = prepare(exchanges, judge.tokeniser)
     assert not any(item.reason for item in prepared)
-    ids, lengths, _ = pack(prepared, with_style=False)
+    ids, lengths = pack(prepared)
     networks = read_networks(folder / MODEL)
     began = perf_counter()
     judge.engine = CardEngine(networks, device=device())

@@ -128,7 +128,7 @@ def test_what_is_read_together_changes_nothing(
     assert np.abs(values(together) - values(reversed(alone))).max() < 2e-6
     small = CardEngine(read_networks(made / MODEL), device="cpu", tokens=1_000)
     readable = [item for item in prepare(exchanges, judge.tokeniser) if not item.reason]
-    in_parts = small.read(*pack(readable, with_style=False))
+    in_parts = small.read(*pack(readable))
     assert np.abs(in_parts - values(together)).max() < 2e-6
 
 
