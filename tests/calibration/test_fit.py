@@ -102,6 +102,7 @@ def test_an_honest_judge_is_left_alone() -> None:
     assert report.headline == "qwk_matched"
 
 
+@pytest.mark.slow
 def test_a_model_left_out_of_the_line_is_judged_by_the_others() -> None:
     run, ratings, _ = world()
     report = calibrate_judged([run], ratings, options=Options(draws=40, leave_out=("m0",)))

@@ -195,6 +195,7 @@ def expert_pair(ratings: list[Rating], one: str, two: str) -> list[list[int]]:
     return [[held[who][key] for key in sorted(held[one])] for who in (one, two)]
 
 
+@pytest.mark.slow
 def test_kumar_s_kappas_between_experts_and_of_language_models(judging_empathy: Imported) -> None:
     """As published: by scikit-learn over the levels that occur, so that one leaves a level out."""
     pairs = (("expert1", "expert2"), ("expert2", "expert3"), ("expert3", "expert1"))

@@ -99,6 +99,7 @@ def test_a_fitted_map_is_the_likeliest(kind: str, names: tuple[str, ...]) -> Non
             assert log_losses(ratings, other.apply(said)).mean() > best, (name, index, sign)
 
 
+@pytest.mark.slow
 def test_proportional_odds_are_found_from_scores_and_from_probabilities() -> None:
     rng = np.random.default_rng(3)
     scores = rng.uniform(0, 100, 5000)

@@ -308,6 +308,7 @@ def test_a_scale_read_from_the_other_end_is_the_same_scale(name: str) -> None:
     assert not differing(pairs())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METRICS)
 def test_counting_a_row_twice_is_having_it_twice(name: str) -> None:
     metric = METRICS[name]

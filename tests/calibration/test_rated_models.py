@@ -240,6 +240,7 @@ def test_ties_count_raters(rated: Comparison, counted: Comparison) -> None:
     assert group(counted, "all").letters["human"] == "d"  # as if ratings were independent
 
 
+@pytest.mark.slow
 def test_the_sisters_model_is_taken_in_when_asked_for() -> None:
     if not RATINGS.exists():
         pytest.skip("the study's ratings are not at hand")

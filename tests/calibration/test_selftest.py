@@ -52,6 +52,7 @@ def test_a_planted_bias_is_there() -> None:
     assert planted.score[has].mean() - planted.score[~has].mean() == pytest.approx(0.5, abs=0.05)
 
 
+@pytest.mark.slow
 def test_the_naive_interval_visibly_fails_and_the_self_test_says_what_it_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -155,6 +155,7 @@ def errors_of(between: CalibratedModels) -> np.ndarray:
     return np.array([level.value - crowd for level, crowd in zip(levels, between.crowd, strict=True)])
 
 
+@pytest.mark.slow
 def test_left_out_systems_of_recorded_judges_err_little_and_a_panel_no_more(recorded) -> None:
     def mean_error(judges: tuple[str, ...], panel=np.mean) -> float:
         return float(np.abs(errors_of(between_systems(recorded, "empathy", judges, panel))).mean())
@@ -167,6 +168,7 @@ def test_left_out_systems_of_recorded_judges_err_little_and_a_panel_no_more(reco
     assert mean_error(JUDGES) <= min(alone) + 0.005
 
 
+@pytest.mark.slow
 def test_transport_intervals_cover_left_out_systems_of_recorded_judges(recorded) -> None:
     attributes = sorted({attribute for attribute, _ in recorded})
     held, offered = [], []

@@ -76,6 +76,7 @@ def test_the_same_run_asks_for_nothing_again() -> None:
     assert Path(json.loads(first.stdout)["run"]).parts[0] == "alignments"
 
 
+@pytest.mark.slow
 def test_positive_and_stable_are_variants_of_their_own() -> None:
     with ScriptedServer(grumpy) as server:
         options = ["run", "--model", "g", "--base-url", server.base_url, "--orders", 1, "--emotion", "Fear"]

@@ -111,6 +111,7 @@ def run(*words: object) -> str:
     return done.output
 
 
+@pytest.mark.slow
 def test_ratings_by_the_id_of_a_conversation_calibrate_its_judge() -> None:
     rng, rows, ratings = random.Random(4), [], []
     for model, longest in (("one", 40), ("two", 20), ("three", 8)):

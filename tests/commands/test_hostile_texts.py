@@ -20,6 +20,7 @@ def said_by(*arguments: object) -> str:
     return done.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [400, 401])
 def test_what_a_server_says_steers_no_terminal(tmp_path: Path, status: int) -> None:
     body = {"error": {"message": f"sorry: {HOSTILE}"}}

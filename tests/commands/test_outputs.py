@@ -85,6 +85,7 @@ def test_a_comparison_is_told_to_ci_and_to_a_webhook(listener: Listener) -> None
     assert not any(reply in summary or reply in json.dumps(body) for reply in replies)
 
 
+@pytest.mark.slow
 def test_events_of_opentelemetry_reach_the_collector(
     listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:

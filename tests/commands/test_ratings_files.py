@@ -278,6 +278,7 @@ def test_ratings_by_an_ai_calibrate_nothing_and_are_called_so(scored: list[Row],
         assert refused.exit_code == 2 and f"all ratings are by {name}, an AI" in refused.stderr
 
 
+@pytest.mark.slow
 def test_of_a_mixed_file_people_s_ratings_are_used(scored: list[Row]) -> None:
     people = [{key: row[key] for key in ("id", "model", "rater", "rating")} for row in ratings(scored)]
     assert calibrate("run", write_csv("people.csv", people)).exit_code == 0

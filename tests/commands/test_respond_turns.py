@@ -46,6 +46,7 @@ def talks(folder: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in Path(folder, "conversations.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_a_model_talks_with_scripted_speakers() -> None:
     with ScriptedServer(reply) as server:
         write_models(server)

@@ -162,6 +162,7 @@ def test_score_compare_and_the_summary_say_what_to_read(
     assert planned.exit_code == 0, planned.output
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not DATA.exists(), reason="the public datasets are not here; name them in EMPATHY_DATA")
 def test_few_prompts_of_the_crowd_study_are_flagged() -> None:
     exchanges = import_source("empathy-study", DATA / "empathy-study").exchanges

@@ -677,6 +677,7 @@ def test_real_judging_empathy_is_whole():
     assert sum("after" in exchange.extra for exchange in imported.exchanges) == 60
 
 
+@pytest.mark.slow
 def test_real_empathetic_exchanges_are_whole():
     imported = import_source("empathetic-exchanges", real("empathetic-exchanges"))
     assert (len(imported.exchanges), len(imported.ratings), imported.set_aside) == (4575, 4575, ())
@@ -694,6 +695,7 @@ def test_real_epitome_sample_is_whole():
     assert (len(imported.exchanges), len(imported.ratings), imported.set_aside) == (50, 200, ())
 
 
+@pytest.mark.slow
 def test_real_epitome_is_whole():
     imported = import_source("epitome", real("epitome"))
     # 3,084 rows a file: 60 replies stand there twice, one three times.
@@ -701,6 +703,7 @@ def test_real_epitome_is_whole():
     assert len({item.reason for item in imported.set_aside}) == 35
 
 
+@pytest.mark.slow
 def test_real_esconv_is_whole():
     imported = import_source("esconv", real("esconv"))
     rated = Counter((rating.id.split("/")[0], rating.dimension) for rating in imported.ratings)
@@ -714,6 +717,7 @@ def test_real_esconv_is_whole():
     assert len(imported.set_aside) == 11
 
 
+@pytest.mark.slow
 def test_real_dstc9_is_whole():
     imported = import_source("dep", real("dep"))
     assert (len(imported.exchanges), len({exchange.model for exchange in imported.exchanges})) == (2016, 11)

@@ -73,6 +73,7 @@ def test_an_unknown_set_is_named_with_the_known_ones(tmp_path):
         read_rated_set("poems", tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "items", "replies", "clusters", "systems", "aside"),
     [
@@ -115,6 +116,7 @@ def test_the_experts_word_is_the_rating_and_others_stand_beside_it():
             assert {"gpt-4o", "claude-3.7-sonnet", "gemini-2.5-pro", "crowd"} < set(entry.others)
 
 
+@pytest.mark.slow
 def test_all_of_judging_empathys_epitome_is_in_epitome():
     if not (SHARED / "epitome").exists() or not (SHARED / "judging-empathy").exists():
         pytest.skip("public datasets not at hand: set EMPATHY_DATA")

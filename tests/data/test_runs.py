@@ -75,6 +75,7 @@ def test_a_journal_cut_anywhere_is_taken_up(tmp_path: Path) -> None:
         assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_a_crash_at_any_step_is_taken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every change to the disk, in turn, is where the process dies; before it and right after it."""
     complete(tmp_path / "whole")

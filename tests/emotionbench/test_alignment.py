@@ -288,6 +288,7 @@ def real(name: str) -> list[Sheet]:
     return [sheet for sheet in import_results(path).sheets if isinstance(sheet, Sheet)]
 
 
+@pytest.mark.slow
 def test_the_crowds_norms_come_out_exactly() -> None:
     result = align_sheets(real("PANAS Test/crowd.xlsx"), PANAS, norms=NORMS)
     rows = {row.name: row for row in result.rows}

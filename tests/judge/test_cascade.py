@@ -114,6 +114,7 @@ def test_what_the_second_leaves_unscored_stays_so(write_responses: Write) -> Non
         assert judgment.rationale.startswith("decided by asked; left open by length")
 
 
+@pytest.mark.slow
 def test_a_run_says_what_was_saved_and_says_it_again(write_responses: Write) -> None:
     path = write_responses(210)
     said = [max(load_judge("length").judge(item).probabilities.values()) for item in _read(path)]

@@ -223,6 +223,7 @@ def test_an_explanation_names_the_replies_and_the_counts_that_moved_a_conversati
     assert "cannot say which reply moved it" in refused.output
 
 
+@pytest.mark.slow
 def test_the_fit_is_chosen_by_the_other_sets_and_then_measured_on_the_one_left_out():
     tried = [variant.name for variant in variants()]
     assert len(tried) == len(set(tried)) == 30

@@ -384,6 +384,7 @@ def test_what_ends_a_run_is_told_and_nobody_waits_any_longer(
     assert len(server.calls) == 4
 
 
+@pytest.mark.slow
 def test_a_budget_stops_a_run_that_can_be_taken_up_again(write_responses: Write, open_judge: Open) -> None:
     server, judge = open_judge(concurrency=4)
     path = write_responses(100)

@@ -138,6 +138,7 @@ def test_a_run_counts_its_unscored_and_a_second_makes_no_call(write_responses: W
     assert len(list(read_judgments(Path("run/judgments.jsonl")))) == 60
 
 
+@pytest.mark.slow
 def test_members_share_one_budget(write_responses: Write) -> None:
     with ScriptedServer(answer) as server:
         names = [write_priced(f"m{n}.toml", server, model=f"m{n}", concurrency=1) for n in range(2)]

@@ -250,6 +250,7 @@ def test_the_page_fits_into_80_columns_and_marks_what_no_training_met(
     assert all(item.family in whole for item in naive.plain)
 
 
+@pytest.mark.slow
 def test_a_report_has_a_section_of_attacks_where_there_were_any(naive: Resistance) -> None:
     pages = [make_page(three_raters(), attacks=attacks) for attacks in (naive, None)]
     (section,) = [section for page in pages for section in page.sections if section.name == "attacks"]
@@ -273,6 +274,7 @@ def test_the_command_attacks_a_judge_by_name(tmp_path: Path) -> None:
     assert unknown.exit_code == 2 and "did you mean 'length'?" in unknown.output
 
 
+@pytest.mark.slow
 def test_a_calibration_may_attack_a_judge_too(tmp_path: Path) -> None:
     rated = [(f"{model}-{at}", model, 1 + at % 3) for model in ("ada", "bea") for at in range(24)]
     theirs, ratings, out = tmp_path / "theirs.csv", tmp_path / "ratings.csv", tmp_path / "out"

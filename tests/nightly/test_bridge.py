@@ -116,6 +116,7 @@ def test_answers_cut_short_are_missing_and_no_regression(tmp_path: Path) -> None
     assert (found["models"][0]["n"], found["models"][0]["cost"]) == (18, 0.0)
 
 
+@pytest.mark.slow
 def test_a_baseline_of_several_nights(tmp_path: Path) -> None:
     path = write_config(tmp_path, head="baseline_nights = 2\n")
     for night, words in zip(NIGHTS[:4], (8, 12, 11, 11), strict=True):

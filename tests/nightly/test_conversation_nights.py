@@ -31,6 +31,7 @@ def write_config(server: ScriptedServer, more: str = "") -> Path:
     return Path("n.toml")
 
 
+@pytest.mark.slow
 def test_two_nights_are_paired_by_situation_and_a_fall_is_found() -> None:
     said = {"reply": WARM}
     with ScriptedServer(lambda call: answer_chat(call, said["reply"])) as server:
