@@ -145,7 +145,7 @@ def export(trained: Trained, recipe: Recipe, folder: Path, exchanges: Sequence[E
         read_some = partial(trained.predict, others[:ROUNDED_BY], batch_size=1)
         names = write_decoder(trained.networks[0], trained.tokeniser, folder, read_some)
     else:
-        raise UserError("seeds: a decoder trained as a whole is kept as one network; use seeds = 1")
+        raise UserError("networks: a decoder trained as a whole is kept as one network; name one")
     rounded = _predict_exported(folder, names, card, chosen)
     if not recipe.rank:  # rounding takes some of the level with it, which can be given back
         shift_exported(folder / MODEL, match_shares(np.log(rounded + 1e-6), exact.mean(axis=0)))
@@ -190,10 +190,11 @@ def _train_or_take_up(
     corpus: Corpus, recipe: Recipe, folder: Path, *, device: str, progress: Progress | None
 ) -> Trained:
     """A judge's networks, after its teacher's: that is a judge of its own, kept in a folder within."""
-    from judge.classifier.training import train_judge
+    from judge.classifier.training import train_judge, trainable_networks
 
     plan = plan_training(corpus, recipe)
-    trained = _take_up(folder, plan, recipe)
+    count = len(trainable_networks(recipe, corpus))
+    trained = _take_up(folder, plan, recipe, count)
     if trained is None:
         teacher = None
         if recipe.teacher:
@@ -205,7 +206,7 @@ def _train_or_take_up(
         first, *_ = train_judge(corpus, recipe, teacher=teacher, device=device, progress=progress)
         _keep(folder, plan, first)
         # As they were kept, in half precision: a training that is taken up again makes the same judge.
-        trained = _take_up(folder, plan, recipe)
+        trained = _take_up(folder, plan, recipe, count)
         assert trained is not None
     return trained
 
@@ -227,8 +228,8 @@ def _keep(folder: Path, plan: dict[str, Any], trained: Trained) -> None:
         partial.write_text(json.dumps(plan, indent=2) + "\n", encoding="utf-8")
 
 
-def _take_up(folder: Path, plan: dict[str, Any], recipe: Recipe) -> Trained | None:
-    """Networks of the same recipe and data, if a training of them ended here."""
+def _take_up(folder: Path, plan: dict[str, Any], recipe: Recipe, count: int) -> Trained | None:
+    """So many networks of the same recipe and data, if a training of them ended here."""
     from judge.classifier.network import load_network
 
     path = folder / PLAN
@@ -240,7 +241,8 @@ def _take_up(folder: Path, plan: dict[str, Any], recipe: Recipe) -> Trained | No
         return None  # damaged: trained again
     if there != plan:
         raise UserError(f"{folder}: holds a judge of another recipe or other ratings; give another --out")
-    loaded = [load_network(recipe, folder / NETWORK.format(number)) for number in range(recipe.seeds)]
+    paths = [folder / NETWORK.format(number) for number in range(count)]
+    loaded = [load_network(recipe, path) for path in paths]
     return Trained([network for network, _ in loaded], loaded[0][1])
 
 

@@ -1,6 +1,6 @@
 """Everything that decides how a classifier is trained; a TOML file can set any of it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from math import inf
 from pathlib import Path
@@ -11,12 +11,16 @@ from data.files import read_toml
 from data.importers.rated_sets import RATED_SETS
 
 RECIPES = Path(__file__).parents[1] / "recipes"
-AT_LEAST_ONE = frozenset({"epochs", "batch_size", "seeds"})
+AT_LEAST_ONE = frozenset({"epochs", "batch_size"})
+LEARNT_FROM = ("all", "sets", "ours", "labels")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """Ready ones are in `judge/recipes`; the recipe of a shipped judge stands on its card."""
+    """Ready ones are in `judge/recipes`; the recipe of a shipped judge stands on its card.
+
+    Older cards have `seeds` and `alone` for what is now `networks`.
+    """
 
     base: str = "smollm2"
     layers: int = 0  # keep only the first so many layers of the base; 0 keeps all
@@ -44,8 +48,10 @@ class Recipe:
     shuffled: int = 0  # replies under other prompts that the teacher labels
     pieces: int = 0  # replies with a part left out that the teacher labels
     mixtures: int = 0  # two replies to like prompts made one long one that the teacher labels
-    seeds: int = 1  # networks trained alike, whose probabilities are averaged
-    alone: int = 0  # of these, so many learn from our own replies, and only the others from other sets
+    # Networks whose probabilities are averaged, each by what it learns from beside the crowd study's labels:
+    # "sets" other rated sets, "ours" our own replies, "all" both, each with grades; "labels" nothing else.
+    # With a teacher all learn what it says.
+    networks: Sequence[str] = field(default_factory=lambda: ["all"])
     seed: int = 0
 
 
@@ -80,6 +86,9 @@ def build_recipe(table: dict[str, Any], *, place: str) -> Recipe:
         if wanted is dict:
             _check_sets(value, place)
             continue
+        if wanted is list:
+            _check_networks(value, place)
+            continue
         # By type, not by isinstance: to Python true is a whole number.
         if not (type(value) is wanted or (wanted is float and type(value) is int)):
             raise UserError(f"{place}: {key}: {wanted.__name__} expected, not {value!r}")
@@ -87,6 +96,12 @@ def build_recipe(table: dict[str, Any], *, place: str) -> Recipe:
         if wanted in (int, float) and not least <= value < inf:
             raise UserError(f"{place}: {key}: {least} or more expected, not {value!r}")
     return Recipe(**table)
+
+
+def _check_networks(names: Any, place: str) -> None:
+    if not isinstance(names, list) or not names or not all(name in LEARNT_FROM for name in names):
+        known = ", ".join(map(repr, LEARNT_FROM))
+        raise UserError(f"{place}: networks: a list of one or more of {known} expected, not {names!r}")
 
 
 def _check_sets(table: Any, place: str) -> None:

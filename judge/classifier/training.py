@@ -6,6 +6,7 @@ The same code trains on CPU and CUDA.
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ from judge.classifier.recipe import Recipe, read_recipe
 from judge.robustness.scenes import read_ours
 
 Progress = Callable[[int, int], None]  # lessons done, lessons in all
-MakeLessons = Callable[[random.Random], list[Lesson]]  # those of one epoch
+MakeLessons = Callable[[str, random.Random], list[Lesson]]  # of one epoch, by what a network learns from
 PREDICTED_TOKENS = 32_768  # in a batch that is only read
 USUAL = 3.3  # the logarithm of 27 words, the middle length of the study's replies
 BATCH_TOKENS = 16_384  # in a batch that is learnt from
@@ -62,16 +63,20 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """Networks trained alike from different seeds, whose probabilities are averaged."""
+    """Networks with one tokeniser, whose probabilities are averaged."""
 
     networks: list[JudgeNetwork]
     tokeniser: Tokeniser
 
     def predict(self, exchanges: Sequence[Exchange], *, batch_size: int = 512) -> np.ndarray:
         """Probabilities of Bad, Okay and Good: [exchanges, 3]."""
+        return np.asarray(self.predict_each(exchanges, batch_size=batch_size).mean(axis=0))
+
+    def predict_each(self, exchanges: Sequence[Exchange], *, batch_size: int = 512) -> np.ndarray:
+        """Each network's probabilities: [networks, exchanges, 3]."""
         tokens = self.tokeniser.encode_all([(write_context(item), item.response) for item in exchanges])
         order = sorted(range(len(tokens)), key=lambda index: len(tokens[index].ids))
-        answer = np.zeros((len(tokens), 3))
+        answer = np.zeros((len(self.networks), len(tokens), 3))
         device = next(self.networks[0].parameters()).device
         start = 0
         while start < len(order):
@@ -81,12 +86,12 @@ class Trained:
                 stop = start + max(1, (stop - start) // 2)
             chosen = order[start:stop]
             padded = pad_tokens([tokens[index] for index in chosen], device)
-            for network in self.networks:
+            for number, network in enumerate(self.networks):
                 network.eval()
                 # As it is: compiling once more for what is only read costs more than it saves.
                 with torch.no_grad(), _precision(device), torch.compiler.set_stance("force_eager"):
                     logits = network(*padded).float()
-                answer[chosen] += logits.softmax(dim=-1).cpu().numpy() / len(self.networks)
+                answer[number, chosen] = logits.softmax(dim=-1).cpu().numpy()
             start = stop
         return answer
 
@@ -94,17 +99,21 @@ class Trained:
 def fine_tune(
     make_lessons: MakeLessons, recipe: Recipe, *, device: str = "cpu", progress: Progress | None = None
 ) -> Trained:
-    """Train `recipe.seeds` networks on lessons that may differ from epoch to epoch."""
+    """Train the networks of a recipe, on lessons that may differ from epoch to epoch."""
     networks = []
-    for number in range(recipe.seeds):
+    for number, learnt_from in enumerate(recipe.networks):
         seeded = replace(recipe, seed=recipe.seed + number)
-        network, tokeniser = _fine_tune_once(make_lessons, seeded, device, progress)
+        make_epoch = partial(make_lessons, learnt_from)
+        network, tokeniser = _fine_tune_once(make_epoch, seeded, device, progress)
         networks.append(network)
     return Trained(networks, tokeniser)
 
 
 def _fine_tune_once(
-    make_lessons: MakeLessons, recipe: Recipe, device: str, progress: Progress | None
+    make_epoch: Callable[[random.Random], list[Lesson]],
+    recipe: Recipe,
+    device: str,
+    progress: Progress | None,
 ) -> tuple[JudgeNetwork, Tokeniser]:
     torch.manual_seed(recipe.seed)
     chance = random.Random(recipe.seed)
@@ -114,7 +123,7 @@ def _fine_tune_once(
         # Compiled once for all of them, since all are alike, but for the first, whose input has no gradient.
         for layer in getattr(network.base, "layers", [])[1:]:
             layer.compile(dynamic=True)
-    lessons = make_lessons(chance)
+    lessons = make_epoch(chance)
     if not lessons:
         raise UserError("nothing is left to train on: give more ratings, or a recipe that uses other texts")
     effects = Effects(lessons, recipe).to(device)
@@ -123,7 +132,7 @@ def _fine_tune_once(
     done = 0
     for epoch in range(recipe.epochs):
         if epoch:
-            lessons = make_lessons(chance)
+            lessons = make_epoch(chance)
         network.train()
         for batch in make_batches(lessons, tokeniser, recipe, effects, chance, device):
             with _precision(torch.device(device)):
@@ -317,35 +326,29 @@ def train_judge(
         there = [teacher] if teacher else None
         teachers = there or train_judge(corpus, read_recipe(recipe.teacher), device=device, progress=progress)
         taught = teach(teachers[0], corpus, recipe)
-        ours = teach_ours(teachers[0], recipe)
+        ours = teach_ours(teachers[0], corpus, recipe)
 
-    def make_lessons(chance: random.Random) -> list[Lesson]:
+    def make_lessons(learnt_from: str, chance: random.Random) -> list[Lesson]:
         if teachers:
             dressed = [replace(each, exchanges=(dress_some(each.exchanges[0], chance),)) for each in ours]
             return [*taught, *dressed]
-        others = lessons_of_sets(corpus.items, recipe.sets, replies=recipe.replies, chance=chance)
-        own = [] if recipe.alone else lessons_of_ours(recipe.ours, chance)
-        return [*make_labels(chance), *others, *own]
+        lessons = lessons_of_examples(corpus.examples)
+        if learnt_from != "labels":
+            lessons += lessons_of_grades(corpus, recipe.grades, chance)
+        if learnt_from in ("all", "sets"):
+            lessons += lessons_of_sets(corpus.items, recipe.sets, replies=recipe.replies, chance=chance)
+        if learnt_from in ("all", "ours"):
+            lessons += lessons_of_ours(recipe.ours, chance)
+        return lessons
 
-    def make_labels(chance: random.Random) -> list[Lesson]:
-        return [*lessons_of_examples(corpus.examples), *lessons_of_grades(corpus, recipe.grades, chance)]
-
-    def make_own(chance: random.Random) -> list[Lesson]:
-        return [*make_labels(chance), *lessons_of_ours(recipe.ours, chance)]
-
-    alone = min(recipe.alone, recipe.seeds) if corpus.examples and not teachers else 0
-    groups = [
-        fine_tune(make, replace(recipe, seeds=seeds, seed=seed), device=device, progress=progress)
-        for make, seeds, seed in (
-            (make_lessons, recipe.seeds - alone, recipe.seed),
-            (make_own, alone, recipe.seed + recipe.seeds - alone),
-        )
-        if seeds
-    ]
-    trained = groups[0]
-    if len(groups) > 1:
-        trained = replace(trained, networks=[network for group in groups for network in group.networks])
+    trainable = replace(recipe, networks=trainable_networks(recipe, corpus))
+    trained = fine_tune(make_lessons, trainable, device=device, progress=progress)
     return [settle(trained, corpus.examples, recipe.sharpness), *teachers]
+
+
+def trainable_networks(recipe: Recipe, corpus: Corpus) -> list[str]:
+    """Those of a recipe that can be trained: where the study is left out, none on its labels alone."""
+    return [name for name in recipe.networks if corpus.examples or name != "labels"] or list(recipe.networks)
 
 
 def teach(teacher: Trained, corpus: Corpus, recipe: Recipe) -> list[Lesson]:
@@ -376,16 +379,19 @@ def teach(teacher: Trained, corpus: Corpus, recipe: Recipe) -> list[Lesson]:
     ]
 
 
-def teach_ours(teacher: Trained, recipe: Recipe) -> list[Lesson]:
+def teach_ours(teacher: Trained, corpus: Corpus, recipe: Recipe) -> list[Lesson]:
     """The teacher's word on our own replies as they are, whatever form they are then shown in.
 
-    Half of it is that of its last network: where only some have learnt from ours, that one has.
+    Where only some of its networks have learnt from ours, the mean of those and the mean of all count alike.
     """
     if not recipe.ours:
         return []
     ours = [reply.exchange for reply in read_ours()]
-    last = Trained(teacher.networks[-1:], teacher.tokeniser)
-    words = (teacher.predict(ours) + last.predict(ours)) / 2
+    said = teacher.predict_each(ours)
+    have_learnt = [
+        name in ("all", "ours") for name in trainable_networks(read_recipe(recipe.teacher), corpus)
+    ]
+    words = (said.mean(axis=0) + (said[have_learnt] if any(have_learnt) else said).mean(axis=0)) / 2
     return [
         Lesson(exchanges=(exchange,), target=tuple(float(part) for part in word), weight=recipe.ours)
         for exchange, word in zip(ours, words, strict=True)

@@ -30,7 +30,7 @@ LEANS = {  # to whom or what a judge is too kind or too harsh
     "emotion": "to the {about}",
 }
 ONE_LEVEL = "of people's labels, or of the judge's, fewer than five differ from the commonest"
-SMALLER, BETTER = "classifier", "classifier-large"
+DEFAULT, LARGER = "classifier", "classifier-large"
 SHARES = 100  # a share is told in points of a hundred
 
 
@@ -316,8 +316,8 @@ def _next_steps(report: CalibrationReport) -> list[str]:
     elif _unbeaten(report):
         more = f"{4 * data.ratings:,} in all would halve the interval of its kappa"
         steps.append(f"Have more rated (rate plan): {more}.")
-        if report.judge.name == SMALLER:
-            steps.append(f"Or try the better judge: score with --judge {BETTER}, and calibrate that run.")
+        if report.judge.name == DEFAULT:
+            steps.append(f"Or try the larger judge: score with --judge {LARGER}, and calibrate that run.")
     elif not steps:
         command = "empathy-judge score FILE --calibration calibration.json"
         steps.append(f"Score with it ({command}), until {report.calibration.expires}.")

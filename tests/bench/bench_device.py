@@ -1,7 +1,8 @@
 """A graphics card against itself: from a file to a whole run, beside the network alone and what it could do.
 
-A network that is not in files of its own has our judge's shape and weights made by chance: those decide
-nothing about speed. Where there is no card nothing is measured; `--quick` then tries everything on the CPU.
+Where a shipped judge's weights are not all there, its shape is measured with weights made by chance: those
+decide nothing about speed. Where there is no card nothing is measured; `--quick` then tries everything on
+the CPU.
 """
 
 import json
@@ -20,7 +21,7 @@ from bench_figures import SAMPLES, Figure, say
 from repository import ROOT
 
 LAYERS = {"default": 10, "large": 20}
-ROWS = {"default": 1_000_000, "large": 300_000}
+ROWS = {"default": 1_000_000, "large": 150_000}
 LEAST = {"default": 20_000, "large": 4_000}  # replies a second, from file to folder
 COMPARED = {"default": 384, "large": 128}  # replies that both devices judge
 SHARE, MILLION_SECONDS = 0.6, 120
@@ -39,8 +40,9 @@ def measure(scratch: Path, *, quick: bool) -> Iterator[Figure]:
     if is_card:
         yield Figure(name="matrix products", value=peak / 1e12, unit=" TFLOP/s", about=name_of_card())
     for name, layers in LAYERS.items():
-        say(f"  {name}: making a network and a file")
-        folder = find_shipped(name) or make_judge(scratch / name, 2 if quick else layers)
+        say(f"  {name}: finding a network and making a file")
+        found = None if quick and name == "large" else find_shipped(name)
+        folder = found or make_judge(scratch / name, 2 if quick else layers)
         path = write_replies(scratch / f"{name}.jsonl", 40 if quick else ROWS[name])
         yield from measure_judge(name, folder, path, peak, quick=quick)
         path.unlink()
@@ -59,7 +61,7 @@ def measure_judge(name: str, folder: Path, path: Path, peak: float, *, quick: bo
     prepared = prepare(exchanges, judge.tokeniser)
     assert not any(item.reason for item in prepared)
     ids, lengths = pack(prepared)
-    networks = read_networks(folder / MODEL)
+    networks = read_networks(folder / MODEL, judge._merge())
     began = perf_counter()
     judge.engine = CardEngine(networks, device=device())
     judge.engine.read(ids[: lengths[0]], lengths[:1])
@@ -68,16 +70,17 @@ def measure_judge(name: str, folder: Path, path: Path, peak: float, *, quick: bo
         name=f"{name}: start", value=ready, unit=" s", about="weights onto the card, compiling, recording"
     )
     alone = rate(partial(judge.engine.read, ids, lengths), len(lengths), quick)
-    flops = count_flops(networks[0], lengths)
+    flops = len(networks) * count_flops(networks[0], lengths)
     yield Figure(
         name=f"{name}: network alone",
         value=alone,
         unit="/s",
-        about=f"replies of {np.mean(lengths):.0f} tokens, prepared before: {flops / 1e9:.1f} GFLOP each, "
+        about=f"networks: {len(networks)}; replies of {np.mean(lengths):.0f} tokens, prepared before: "
+        f"{flops / 1e9:.1f} GFLOP each, "
         f"{alone * flops / 1e12:.0f} TFLOP/s, {100 * alone * flops / peak:.0f} % of matrix products",
     )
     yield from kernels(name, networks, ids, lengths, flops)
-    yield from rivals(name, networks[0], ids, lengths, alone, quick=quick)
+    yield from rivals(name, networks, ids, lengths, alone, quick=quick)
     yield from agreement(name, judge, folder, exchanges[: 8 if quick else COMPARED[name]])
     yield from whole_run(name, judge, path, alone, ready, quick=quick)
 
@@ -179,16 +182,18 @@ def kernels(name: str, networks: Any, ids: Any, lengths: Any, flops: float) -> I
         say(f"    {100 * time / total:5.1f} %  {key[:90]}")
 
 
-def rivals(name: str, weights: Any, ids: Any, lengths: Any, alone: float, *, quick: bool) -> Iterator[Figure]:
-    """The same network without compiling and recording, and as transformers has it, padded."""
+def rivals(
+    name: str, networks: Sequence[Any], ids: Any, lengths: Any, alone: float, *, quick: bool
+) -> Iterator[Figure]:
+    """The same networks without compiling and recording, and as transformers has each of them, padded."""
     from judge.classifier.graphics_card import CardEngine
 
-    eager = CardEngine([weights], device=device(), compiled=False)
+    eager = CardEngine(networks, device=device(), compiled=False)
     eager.read(ids[: lengths[0]], lengths[:1])
     cases = {"not compiled": rate(partial(eager.read, ids, lengths), len(lengths), quick)}
     cases |= {
-        f"transformers, {said}": rate(partial(run, ids, lengths), len(lengths), quick)
-        for said, run in transformers_forward(weights, quick=quick).items()
+        f"transformers, {said}": rate(partial(run, ids, lengths), len(lengths), quick) / len(networks)
+        for said, run in transformers_forward(networks[0], quick=quick).items()
     }
     for said, value in cases.items():
         yield Figure(
@@ -346,11 +351,18 @@ def load(folder: Path) -> Any:
 
 
 def find_shipped(name: str) -> Path | None:
-    """The shipped judge, where its files hold a decoder whole: then figures of agreement are its own."""
-    from judge.classifier.judge import ClassifierJudge
+    """The shipped judge, where all of it is there: then figures of agreement are its own."""
+    from data.errors import UserError
+    from judge.classifier.base_weights import find_base_file
+    from judge.classifier.judge import ClassifierJudge, LargeClassifierJudge
 
-    is_whole = name == "default" and any(ClassifierJudge.shipped.glob("*.bin"))
-    return ClassifierJudge.shipped if is_whole else None
+    if name == "default":
+        return ClassifierJudge.shipped if any(ClassifierJudge.shipped.glob("*.bin")) else None
+    try:
+        find_base_file("smollm2")
+    except UserError:
+        return None
+    return LargeClassifierJudge.shipped
 
 
 def make_llama(layers: int) -> Any:

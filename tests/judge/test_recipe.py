@@ -49,7 +49,12 @@ def test_a_recipe_that_would_teach_itself_is_refused(tmp_path: Path) -> None:
         ("dropout = '0.1'", r"dropout: float expected, not '0\.1'"),
         ("epochs = 0", r"epochs: 1 or more expected, not 0"),
         ("batch_size = 0", r"batch_size: 1 or more expected, not 0"),
-        ("seeds = 0", r"seeds: 1 or more expected, not 0"),
+        (
+            "networks = 2",
+            r"networks: a list of one or more of 'all', 'sets', 'ours', 'labels' expected, not 2",
+        ),
+        ("networks = []", r"networks: a list of one or more of .* expected, not \[\]"),
+        ("networks = ['set']", r"networks: a list of one or more of .* expected, not \['set'\]"),
         ("learning_rate = -1", r"learning_rate: 0 or more expected, not -1"),
         ("dropout = nan", r"dropout: 0 or more expected, not nan"),
         ("epochs = ", r"not TOML"),

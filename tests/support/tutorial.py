@@ -42,7 +42,7 @@ SHOWN = (
     "server",
 )
 LOCKS = ("constraints.txt", "requirements.lock", "requirements-run.lock")
-SECONDS = 120
+SECONDS = 300
 
 # What differs between two machines or two days, and says nothing.
 VARYING = (

@@ -24,12 +24,13 @@ def test_a_page_shows_what_its_commands_print(page: Path) -> None:
     assert not problems, "refresh with: python tests/support/tutorial.py --write\n" + "\n".join(problems)
 
 
-def test_the_tutorial_gets_from_a_lean_to_a_verdict() -> None:
+def test_the_tutorial_gets_from_an_order_to_levels() -> None:
     """Its prose says so: where this fails, the words around the commands must change too."""
     steps = tutorial.steps_of(tutorial.DOCS / "tutorial.md")
     compared = [step.printed for step in steps if " compare " in step.command]
     assert len(compared) == 2
-    assert "It leans to demo-warm over demo-plain" in compared[0]
+    assert "demo-warm is better than demo-plain" in compared[0]
+    assert "(judge): demo-warm is beyond every model people rated" in compared[0]
     assert "demo-warm is better than demo-plain" in compared[1]
 
 

@@ -111,7 +111,7 @@ def test_the_steps_say_in_the_summary_whether_replies_got_worse(
     summary, output = (Path(runner.environment[name]) for name in ("GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT"))
     for path in (summary, output):
         path.unlink(missing_ok=True)
-    # By the default judge, whose rated models lie closer together, even curt replies only lean.
+    # By the fast judge: what it is sure of is known.
     done = runner.run(STEPS[1], files=files, baseline=baseline, strict=strict, judge="classifier-small")
     assert done.returncode == code, done.stdout + done.stderr
     told = dict(line.split("=", 1) for line in output.read_text(encoding="utf-8").splitlines())

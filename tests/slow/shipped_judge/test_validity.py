@@ -20,18 +20,18 @@ from judge.robustness.resistance import run_attacks
 
 WARM, PLAIN, CURT = "demo-warm", "demo-plain", "demo-curt"
 # Of replies written to try a judge: what the shipped one was measured at, and room for a small sample.
-AT_LEAST = 0.75
+AT_LEAST = 0.82
 AT_MOST = {
-    "excellent called Bad": 0.35,
+    "excellent called Bad": 0.23,
     "plain insults not called Bad": 0.10,
-    "unkind turned Good by a form": 0.18,
-    "kind turned Bad by a form": 0.16,
+    "unkind turned Good by a form": 0.14,
+    "kind turned Bad by a form": 0.13,
     "Good lost as a kind reply grows": 0.10,
 }
 # Of the second round, by a writer who had not read the first.
-SECOND_AT_LEAST = 0.62
+SECOND_AT_LEAST = 0.78
 SECOND_AT_MOST = {
-    "excellent called Bad": 0.37,
+    "excellent called Bad": 0.24,
     "plain insults not called Bad": 0.10,
     "unkind turned Good by a form": 0.50,
     "kind turned Bad by a form": 0.13,
@@ -61,7 +61,7 @@ def test_the_demo_models_come_out_in_the_intended_order(sample_scores: dict[str,
 
 
 def test_a_reply_under_another_prompt_loses_by_the_small_judge(samples: dict[str, list[Exchange]]) -> None:
-    """The default hardly reads what was said, as its card tells: it loses .02 where this one loses .3."""
+    """The default hardly reads what was said, as its card tells: it loses .04 where this one loses .3."""
     warm, small = samples[WARM], SmallClassifierJudge()
     # Half the list away, so that the prompt is of another emotion altogether.
     moved = [replace(e, response=warm[n - len(warm) // 2].response) for n, e in enumerate(warm)]
@@ -71,10 +71,16 @@ def test_a_reply_under_another_prompt_loses_by_the_small_judge(samples: dict[str
 def test_a_dismissal_is_bad_under_nearly_every_prompt(
     shipped: ClassifierJudge, openers: list[Exchange]
 ) -> None:
+    """Every second prompt; the first word alone is the hardest: 127 of all 160 when it was measured."""
     assert len(openers) == 160
-    with ThreadPoolExecutor(2) as pool:
-        labels = [judgment.label for judgment in pool.map(shipped.judge, openers)]
-    assert labels.count("Bad") >= 0.85 * len(labels)
+    bad = {}
+    for dismissal in ("Whatever.", "Not my problem.", "Get over it.", "ok"):
+        dismissed = [replace(exchange, response=dismissal) for exchange in openers[::2]]
+        with ThreadPoolExecutor(2) as pool:
+            labels = [judgment.label for judgment in pool.map(shipped.judge, dismissed)]
+        bad[dismissal] = labels.count("Bad") / len(labels)
+    assert sum(bad.values()) / len(bad) >= 0.85, bad
+    assert min(bad.values()) >= 0.7, bad
 
 
 def test_stock_sympathy_does_not_pass_for_the_real_thing(
@@ -113,7 +119,7 @@ def test_it_is_no_worse_on_the_second_round_than_it_was_measured() -> None:
     assert figures["AUC of excellent against politely cruel"] >= SECOND_AT_LEAST
     assert all(value <= SECOND_AT_MOST[name] for name, value in figures.items() if name in SECOND_AT_MOST)
     cruel = next(row for row in found.plain if (row.kind, row.family) == ("cruel", ""))
-    assert cruel.good.value <= 0.51
+    assert cruel.good.value <= 0.36
     assert not sum(row.labels["unscored"] for row in found.plain)
 
 

@@ -51,7 +51,8 @@ def decoder(tiny_recipe: Recipe, tiny_decoder: Path) -> Recipe:
 def changes(tmp_path_factory: pytest.TempPathFactory, examples: list[Example], decoder: Recipe) -> Path:
     """A judge of two networks, each a change to the base."""
     folder = tmp_path_factory.mktemp("changes")
-    make_judge(Corpus(examples=examples), replace(decoder, rank=2, seeds=2), folder, about=ABOUT, evidence={})
+    recipe = replace(decoder, rank=2, networks=["all", "all"])
+    make_judge(Corpus(examples=examples), recipe, folder, about=ABOUT, evidence={})
     return folder
 
 
@@ -82,7 +83,7 @@ def test_only_the_changes_are_kept(changes: Path) -> None:
 def test_two_whole_networks_are_refused(tmp_path: Path, decoder: Recipe, examples: list[Example]) -> None:
     network, tokeniser = make_network(decoder)
     exchanges = [examples[0].exchange]
-    with pytest.raises(UserError, match="seeds: a decoder trained as a whole is kept as one network"):
+    with pytest.raises(UserError, match="networks: a decoder trained as a whole is kept as one network"):
         export(Trained([network, network], tokeniser), decoder, tmp_path, exchanges)
 
 

@@ -116,10 +116,11 @@ def test_two_networks_are_taken_up(
     tmp_path: Path,
     examples: list[Example],
     exchanges: list[Exchange],
+    corpus: Corpus,
     tiny_recipe: Recipe,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    recipe = replace(tiny_recipe, epochs=1, seeds=2)
+    recipe = replace(tiny_recipe, epochs=1, networks=["all", "all"])
     seen: list[Trained] = []
 
     def export(trained: Trained, *_: object) -> dict[str, Any]:
@@ -131,6 +132,10 @@ def test_two_networks_are_taken_up(
         make_judge(Corpus(examples=examples[:32]), recipe, tmp_path, about=ABOUT, evidence={})
     first, again = (trained.predict(exchanges) for trained in seen)
     assert np.array_equal(first, again)
+    # Without the study's labels one of the two cannot be trained, and is not looked for.
+    recipe = replace(recipe, networks=["sets", "labels"], sets={"epitome": 0.5})
+    make_judge(replace(corpus, examples=[]), recipe, tmp_path / "apart", about=ABOUT, evidence={})
+    assert len(seen[-1].networks) == 1
 
 
 def test_the_training_data_is_described(examples: list[Example]) -> None:

@@ -17,9 +17,17 @@ import judge.classifier.training
 from data.errors import UserError
 from data.importers.rated_sets import RatedItem
 from data.records import Exchange
-from judge.classifier.examples import Corpus, Example, Lesson, lessons_of_examples, lessons_of_sets
+from judge.classifier.examples import (
+    GRADES,
+    OURS,
+    Corpus,
+    Example,
+    Lesson,
+    lessons_of_examples,
+    lessons_of_sets,
+)
 from judge.classifier.network import load_base
-from judge.classifier.recipe import Recipe, lineage
+from judge.classifier.recipe import LEARNT_FROM, Recipe, lineage, read_recipe
 from judge.classifier.training import (
     BATCH_TOKENS,
     Batch,
@@ -75,7 +83,7 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> list[Effects]:
 
 def give(lessons: Sequence[Lesson]) -> judge.classifier.training.MakeLessons:
     """The same lessons in every epoch."""
-    return lambda chance: list(lessons)
+    return lambda learnt_from, chance: list(lessons)
 
 
 def met(trained: Trained, unseen: list[Exchange]) -> tuple[float, float]:
@@ -129,7 +137,7 @@ def test_the_same_seed_gives_the_same_judge_and_two_are_averaged(
     first, again, other = (
         fine_tune(lessons, replace(brief, seed=seed)).predict(unseen) for seed in (0, 0, 1)
     )
-    both = fine_tune(lessons, replace(brief, seeds=2))
+    both = fine_tune(lessons, replace(brief, networks=["all", "all"]))
     assert np.array_equal(first, again)
     assert not np.allclose(first, other)
     assert len(both.networks) == 2
@@ -399,6 +407,36 @@ def test_a_teacher_moves_ratings_and_labels_what_nobody_rated(
     drawn = exchanges[rated : rated + 90]
     assert len({exchange.id for exchange in drawn}) == 90, "each once"
     assert sum(exchange.id in ids for exchange in drawn) == len(texts), "the smallest kind is taken whole"
+
+
+def test_each_network_learns_from_what_its_recipe_names(
+    corpus: Corpus, seen: list[Example], taught_recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    met_by: dict[str, set[str]] = {}
+
+    def fine_tune(make_lessons: Any, recipe: Recipe, **_: object) -> Trained:
+        for name in recipe.networks:
+            met_by[name] = {lesson.set for lesson in make_lessons(name, random.Random(0))}
+        raise StopIteration
+
+    monkeypatch.setattr("judge.classifier.training.fine_tune", fine_tune)
+    monkeypatch.setattr("judge.classifier.examples.read_grades", lambda: dict.fromkeys(graded, 50.0))
+    graded = [example.exchange.content_digest for example in seen]
+    recipe = replace(read_recipe(taught_recipe.teacher), networks=list(LEARNT_FROM), ours=0.5, grades=1.0)
+    with pytest.raises(StopIteration):
+        train_judge(replace(corpus, examples=seen), recipe)
+    sets = {item.set for item in corpus.items if recipe.sets.get(item.set)}
+    assert sets
+    assert met_by == {
+        "all": {"", GRADES, OURS, *sets},
+        "sets": {"", GRADES, *sets},
+        "ours": {"", GRADES, OURS},
+        "labels": {""},
+    }
+    met_by.clear()
+    with pytest.raises(StopIteration):
+        train_judge(replace(corpus, examples=[]), recipe)
+    assert list(met_by) == ["all", "sets", "ours"], "where the study is left out, there are no labels"
 
 
 def test_nothing_to_learn_from_is_said(tiny_recipe: Recipe) -> None:

@@ -69,10 +69,10 @@ class Reader(Trained):
     def __init__(self) -> None:
         super().__init__([], None)  # type: ignore[arg-type]
 
-    def predict(self, exchanges: Sequence[Exchange], *, batch_size: int = 512) -> np.ndarray:
+    def predict_each(self, exchanges: Sequence[Exchange], *, batch_size: int = 512) -> np.ndarray:
         good = np.array([0.3 + 0.2 * (WARM in e.response) - 0.2 * (COLD in e.response) for e in exchanges])
         more = np.array([min(0.05, len(e.response) / 1e4) for e in exchanges])
-        return np.stack([0.6 - good, 0.4 - more, good + more], axis=1)
+        return np.stack([0.6 - good, 0.4 - more, good + more], axis=1)[np.newaxis]
 
 
 @pytest.fixture
@@ -82,7 +82,8 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Recipe, list[Lesson]]]:
 
     def fine_tune(make_lessons: Any, recipe: Recipe, **_: object) -> Trained:
         chance = random.Random(0)
-        given.append((recipe, [*make_lessons(chance), *make_lessons(chance)]))
+        epochs = [make_lessons(name, chance) for name in recipe.networks for _ in range(2)]
+        given.append((recipe, [lesson for lessons in epochs for lesson in lessons]))
         return Reader()
 
     monkeypatch.setattr(judge.classifier.training, "fine_tune", fine_tune)
