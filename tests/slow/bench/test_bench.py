@@ -42,6 +42,6 @@ def test_each_part_runs(tmp_path: Path, names: tuple[str, ...]) -> None:
     for name in names:
         figures = parts[name]["figures"]
         assert figures
-        # Runs so short may take as long as the start's noise: a ratio of such times has no bound, but a value.
+        # Runs so short may take less than starting varies: a ratio of their times is then infinite.
         assert not any(math.isnan(item["value"]) for item in figures)
         assert all(item["name"] in said and f"| {item['name']} | " in page.read_text() for item in figures)
