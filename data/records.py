@@ -1,7 +1,7 @@
 """The records every room speaks of; frozen, and checked once when a file is read."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import date
 from hashlib import sha256
@@ -111,7 +111,29 @@ class Judgment:
     speaker: str | None = None
 
 
-def judgment_of(exchange: Exchange, probabilities: Mapping[str, float]) -> Judgment:
+def likeliest_label(bad: float, okay: float, good: float) -> str:
+    """The label with the highest probability; of equal ones the lowest."""
+    return "Bad" if bad >= max(okay, good) else "Okay" if okay >= good else "Good"
+
+
+def majority_label(bad: float, okay: float, good: float) -> str:
+    """Good where more than half would say Good, Bad where it is the likeliest, and Okay between.
+
+    The likeliest label of nearly every reply of the crowd study is Good: that says what most replies get, not
+    which reply is better. This rule spreads labels more as people do: see docs/experiments.md.
+
+    >>> majority_label(0.1, 0.3, 0.6), majority_label(0.2, 0.3, 0.5), majority_label(0.4, 0.25, 0.35)
+    ('Good', 'Okay', 'Bad')
+    """
+    likeliest = likeliest_label(bad, okay, good)
+    return "Okay" if likeliest == "Good" and good <= 0.5 else likeliest
+
+
+def judgment_of(
+    exchange: Exchange,
+    probabilities: Mapping[str, float],
+    label_by: Callable[[float, float, float], str] = likeliest_label,
+) -> Judgment:
     """The judgment that follows from a probability for every label.
 
     >>> exchange = Exchange(id="1", prompt="I won!", response="Lovely!")
@@ -126,7 +148,7 @@ def judgment_of(exchange: Exchange, probabilities: Mapping[str, float]) -> Judgm
         model=exchange.model,
         content=exchange.content_digest,
         prompt_digest=exchange.prompt_digest,
-        label="Bad" if bad >= max(okay, good) else "Okay" if okay >= good else "Good",
+        label=label_by(bad, okay, good),
         probabilities=rounded,
         score=round(bad + 2 * okay + 3 * good, 6),
         flag=danger_in(exchange),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from data.coverage import Coverage
 from data.errors import UserError
-from data.records import LABELS, Exchange, Judgment, judgment_of, unscored
+from data.records import LABELS, Exchange, Judgment, judgment_of, majority_label, unscored
 from data.rubric import read_rubric
 from data.storage import digest_file
 from data.tables import validate
@@ -30,7 +30,7 @@ from judge.llm.fencing import suspect
 if TYPE_CHECKING:
     import numpy as np
 
-TEXT_VERSION = 4  # part of the version: raise when normalising, tokenising or what is left unscored changes
+RULES_VERSION = 5  # raise when normalising, tokenising, what is left unscored or how a label is found changes
 LONG = "longer than {}: only its start was read"
 MODEL, TOKENIZER, CARD = "model.onnx", "tokenizer.json", "card.json"
 NETWORK, MEANS = "network-{}.safetensors", "means.safetensors"
@@ -293,7 +293,7 @@ def judge_prepared(
         if item.reason:
             yield unscored(exchange, item.reason)
             continue
-        judgment = judgment_of(exchange, dict(zip(LABELS, next(found), strict=True)))
+        judgment = judgment_of(exchange, dict(zip(LABELS, next(found), strict=True)), majority_label)
         yield replace(judgment, rationale="\n".join(item.notes)) if item.notes else judgment
 
 
@@ -334,9 +334,9 @@ def import_onnxruntime() -> Any:
 
 
 def version_of(weights: str) -> str:
-    """A judge's version from the hash of its weights, how a reply is read, and what runs the network."""
+    """A judge's version from the hash of its weights, how it reads and labels, and what runs the network."""
     runtime = ".".join(version_of_package("onnxruntime").split(".")[:2])
-    return sha256(f"{TEXT_VERSION} {runtime} {weights}".encode()).hexdigest()[:12]
+    return sha256(f"{RULES_VERSION} {runtime} {weights}".encode()).hexdigest()[:12]
 
 
 def read_card(folder: Path) -> dict[str, Any]:

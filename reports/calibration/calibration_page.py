@@ -55,7 +55,7 @@ READING = (
     "An interval in brackets holds the true figure 95 times of 100 if ratings come as these did; another "
     "crowd, rubric or kind of model is another question.",
     "Kappa is 1 for perfect agreement and 0 for chance. The ceiling is not 1: people do not agree with each "
-    "other either. By label, it takes the judge's likeliest label; by order, it asks only whether better "
+    "other either. By label, it takes the label that the judge gave; by order, it asks only whether better "
     "replies score higher.",
     "Compare the judge with the baselines beside it before you believe it: one that is no better than "
     "counting words may have read nothing.",

@@ -24,7 +24,7 @@ AT_LEAST = 0.82
 AT_MOST = {
     "excellent called Bad": 0.23,
     "plain insults not called Bad": 0.10,
-    "unkind turned Good by a form": 0.14,
+    "unkind turned Good by a form": 0.09,
     "kind turned Bad by a form": 0.13,
     "Good lost as a kind reply grows": 0.10,
 }
@@ -33,7 +33,7 @@ SECOND_AT_LEAST = 0.78
 SECOND_AT_MOST = {
     "excellent called Bad": 0.24,
     "plain insults not called Bad": 0.10,
-    "unkind turned Good by a form": 0.50,
+    "unkind turned Good by a form": 0.40,
     "kind turned Bad by a form": 0.13,
 }
 
