@@ -338,8 +338,8 @@ def calibrate_judged(
     )
     words, emotion = response_facts(texts.values())
     return CalibrationReport(
-        # Of a judge that gives probabilities the order counts: most of its likeliest labels are the commonest
-        # one, and kappa by label would be near 0 however well it ranks.
+        # Of a judge that gives probabilities the order counts: kappa by label depends on the rule that makes
+        # labels of them, and is near 0 for the likeliest however well it ranks.
         headline="qwk" if reference.probabilities is None else "qwk_matched",
         judge=CalibratedJudge(**{item.name: getattr(judged, item.name) for item in fields(CalibratedJudge)}),
         flagged=find_flags(judged.judgments).get("flagged"),

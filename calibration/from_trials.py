@@ -17,7 +17,7 @@ from calibration.shares.model_table import fit_models
 from calibration.shares.ppi import RatedModel, one_hot
 from calibration.shares.transport import left_out_levels
 from data.errors import UserError
-from data.records import LABELS, majority_label, to_plain
+from data.records import LABELS, to_plain
 
 RATERS_APART, MODEL_APART = "raters-apart", "model-apart"
 JUDGE = "judge"  # among the predictors of a trial
@@ -98,9 +98,7 @@ def _pair(rows: Sequence[Mapping[str, Any]]) -> Paired:
         prompt=np.array([str(row["id"]).removesuffix(f"/{row['model']}") for row in rows]),
         rating=np.array([LABELS.index(row["rating"]) + 1 for row in rows], dtype=np.int64),
         score=np.clip(predicted @ places, 1, len(LABELS)),
-        label=np.array(
-            [LABELS.index(majority_label(*row)) + 1 for row in predicted.tolist()], dtype=np.int64
-        ),
+        label=1 + predicted.argmax(axis=1),
         probabilities=predicted,
     )
 

@@ -12,6 +12,7 @@ from data.coverage import shape_of
 from data.crisis import danger_said
 
 LABELS: Final = ("Bad", "Okay", "Good")  # in order: a label's rating is its position + 1
+HALF: Final = 0.5
 EMPATHY: Final = "empathy"  # the dimension that is rated where nobody says otherwise
 EMOTIONS: Final = tuple(
     "afraid angry annoyed anticipating anxious apprehensive ashamed caring confident content devastated"  # noqa: SIM905
@@ -116,17 +117,17 @@ def likeliest_label(bad: float, okay: float, good: float) -> str:
     return "Bad" if bad >= max(okay, good) else "Okay" if okay >= good else "Good"
 
 
-def majority_label(bad: float, okay: float, good: float) -> str:
-    """Good where more than half would say Good, Bad where it is the likeliest, and Okay between.
+def label_above_half(bad: float, okay: float, good: float) -> str:
+    """The likeliest label, but Okay where Good is likeliest with no more than one half.
 
     The likeliest label of nearly every reply of the crowd study is Good: that says what most replies get, not
-    which reply is better. This rule spreads labels more as people do: see docs/experiments.md.
+    which reply is better. By this rule labels fall more as people's do: see docs/experiments.md.
 
-    >>> majority_label(0.1, 0.3, 0.6), majority_label(0.2, 0.3, 0.5), majority_label(0.4, 0.25, 0.35)
+    >>> label_above_half(0.1, 0.3, 0.6), label_above_half(0.2, 0.3, 0.5), label_above_half(0.4, 0.25, 0.35)
     ('Good', 'Okay', 'Bad')
     """
     likeliest = likeliest_label(bad, okay, good)
-    return "Okay" if likeliest == "Good" and good <= 0.5 else likeliest
+    return "Okay" if likeliest == "Good" and good <= HALF else likeliest
 
 
 def judgment_of(
@@ -134,7 +135,7 @@ def judgment_of(
     probabilities: Mapping[str, float],
     label_by: Callable[[float, float, float], str] = likeliest_label,
 ) -> Judgment:
-    """The judgment that follows from a probability for every label.
+    """The judgment that follows from a probability for every label; `label_by` gives the label itself.
 
     >>> exchange = Exchange(id="1", prompt="I won!", response="Lovely!")
     >>> judgment = judgment_of(exchange, {"Bad": 0.1, "Okay": 0.2, "Good": 0.7})

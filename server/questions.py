@@ -113,8 +113,9 @@ def answer_question(question: Question, judgment: Judgment, served: ServedJudge)
         assert judgment.score is not None
         value, confidence = round(judgment.score - 1, 6), score_confidence(probabilities)
         return Answer(value=value, probabilities=probabilities, confidence=confidence)
-    chosen = question.options[labels.index(judgment.label or "")]
-    return Answer(value=chosen, probabilities=probabilities, confidence=choice_confidence(probabilities))
+    chosen = labels.index(judgment.label or "")
+    confidence = choice_confidence(probabilities, chosen)
+    return Answer(value=question.options[chosen], probabilities=probabilities, confidence=confidence)
 
 
 def score_confidence(probabilities: Sequence[float]) -> float:
@@ -130,14 +131,14 @@ def score_confidence(probabilities: Sequence[float]) -> float:
     return round(max(0.0, 1 - distance / even), 6)
 
 
-def choice_confidence(probabilities: Sequence[float]) -> float:
-    """How far the likeliest choice lies above chance, from 0 to 1.
+def choice_confidence(probabilities: Sequence[float], chosen: int) -> float:
+    """How far the choice lies above chance, from 0 to 1.
 
-    >>> choice_confidence([0.0, 0.0, 1.0])
+    >>> choice_confidence([0.0, 0.0, 1.0], 2)
     1.0
     """
     even = 1 / len(probabilities)
-    return round(max(0.0, (max(probabilities) - even) / (1 - even)), 6)
+    return round(max(0.0, (probabilities[chosen] - even) / (1 - even)), 6)
 
 
 def label_of(option: Any) -> str:

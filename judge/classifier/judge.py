@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from data.coverage import Coverage
 from data.errors import UserError
-from data.records import LABELS, Exchange, Judgment, judgment_of, majority_label, unscored
+from data.records import LABELS, Exchange, Judgment, judgment_of, label_above_half, unscored
 from data.rubric import read_rubric
 from data.storage import digest_file
 from data.tables import validate
@@ -30,7 +30,9 @@ from judge.llm.fencing import suspect
 if TYPE_CHECKING:
     import numpy as np
 
-RULES_VERSION = 5  # raise when normalising, tokenising, what is left unscored or how a label is found changes
+# Part of the version, to which calibrations are bound: raise when normalising, tokenising, what is left
+# unscored or how a label is found changes.
+RULES_VERSION = 5
 LONG = "longer than {}: only its start was read"
 MODEL, TOKENIZER, CARD = "model.onnx", "tokenizer.json", "card.json"
 NETWORK, MEANS = "network-{}.safetensors", "means.safetensors"
@@ -293,7 +295,7 @@ def judge_prepared(
         if item.reason:
             yield unscored(exchange, item.reason)
             continue
-        judgment = judgment_of(exchange, dict(zip(LABELS, next(found), strict=True)), majority_label)
+        judgment = judgment_of(exchange, dict(zip(LABELS, next(found), strict=True)), label_above_half)
         yield replace(judgment, rationale="\n".join(item.notes)) if item.notes else judgment
 
 

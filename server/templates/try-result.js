@@ -59,7 +59,7 @@ function card(name, exchange, judgment) {
   }
   const figures = make("div", "", make("p", "label", judgment.label),
     make("p", "score", "score ", make("strong", "", figure(judgment.score)), ", from 1 (Bad) to 3 (Good)"),
-    bars(judgment), make("p", "set", setInWords(judgment.set)));
+    bars(judgment), ...notLikeliest(judgment), make("p", "set", setInWords(judgment.set)));
   return make("article", "card whole", heading, figures, reply);
 }
 
@@ -70,8 +70,13 @@ function bars({ label, probabilities }) {
     fillBar.style.width = `${100 * share}%`;
     const track = make("dd", "track", fillBar);
     track.setAttribute("aria-hidden", "true");
-    return make("div", name === label ? "most" : "", make("dt", "", name), track, make("dd", "figure", `${figure(100 * share, 1)}\u00a0%`));
+    return make("div", name === label ? "given" : "", make("dt", "", name), track, make("dd", "figure", `${figure(100 * share, 1)}\u00a0%`));
   }));
+}
+
+function notLikeliest({ label, probabilities }) {
+  const isLikeliest = Math.max(...Object.values(probabilities)) === probabilities[label];
+  return isLikeliest ? [] : [make("p", "score", "This judge says Good only above 50\u00a0%, and Okay below.")];
 }
 
 function setInWords(labels) {

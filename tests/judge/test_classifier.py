@@ -44,6 +44,23 @@ def test_any_text_gets_probabilities(shipped: ClassifierJudge, response: str) ->
     assert judgment.label in LABELS
 
 
+def test_good_needs_more_than_half(shipped: ClassifierJudge, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through the judge's own door, so that no other way to a label is taken; the networks' word is given."""
+    cases = {
+        (0.1, 0.3, 0.6): "Good",
+        (0.2, 0.299999, 0.500001): "Good",
+        (0.2, 0.3, 0.5): "Okay",
+        (0.1, 0.42, 0.48): "Okay",
+        (0.35, 0.2, 0.45): "Okay",
+        (0.4, 0.25, 0.35): "Bad",
+        (0.45, 0.1, 0.45): "Bad",
+        (0.2, 0.5, 0.3): "Okay",
+    }
+    monkeypatch.setattr(shipped, "_run", lambda prepared: [list(said) for said in cases])
+    exchanges = [Exchange(id=str(place), prompt="I won!", response="Lovely!") for place in range(len(cases))]
+    assert [judgment.label for judgment in shipped.judge_many(exchanges)] == list(cases.values())
+
+
 # What a judgment must not depend on.
 
 

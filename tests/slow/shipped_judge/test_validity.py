@@ -33,7 +33,7 @@ SECOND_AT_LEAST = 0.78
 SECOND_AT_MOST = {
     "excellent called Bad": 0.24,
     "plain insults not called Bad": 0.10,
-    "unkind turned Good by a form": 0.40,
+    "unkind turned Good by a form": 0.31,
     "kind turned Bad by a form": 0.13,
 }
 
@@ -119,7 +119,7 @@ def test_it_is_no_worse_on_the_second_round_than_it_was_measured() -> None:
     assert figures["AUC of excellent against politely cruel"] >= SECOND_AT_LEAST
     assert all(value <= SECOND_AT_MOST[name] for name, value in figures.items() if name in SECOND_AT_MOST)
     cruel = next(row for row in found.plain if (row.kind, row.family) == ("cruel", ""))
-    assert cruel.good.value <= 0.36
+    assert cruel.good.value <= 0.17
     assert not sum(row.labels["unscored"] for row in found.plain)
 
 
