@@ -183,6 +183,14 @@ def judge(page: Any, *, prompt: str = "My dog died.", reply: str = "I am so sorr
     return result
 
 
+def test_a_label_that_is_not_the_likeliest_is_explained(visit: Any, served: Served) -> None:
+    even = {"Bad": 0.1, "Okay": 0.42, "Good": 0.48}
+    served.replies = [replied(answer(judgment("a", label="Okay", probabilities=even))), replied()]
+    page = visit()
+    assert "only above 50\u00a0%" in judge(page).inner_text()
+    assert "only above" not in judge(visit()).inner_text()
+
+
 def test_the_page_is_whole_and_names_no_other_place() -> None:
     page = page_html("YWJj")
     assert page.count('nonce="YWJj"') == 2 and page.count("'nonce-YWJj'") == 2
