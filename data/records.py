@@ -12,7 +12,6 @@ from data.coverage import shape_of
 from data.crisis import danger_said
 
 LABELS: Final = ("Bad", "Okay", "Good")  # in order: a label's rating is its position + 1
-HALF: Final = 0.5
 EMPATHY: Final = "empathy"  # the dimension that is rated where nobody says otherwise
 EMOTIONS: Final = tuple(
     "afraid angry annoyed anticipating anxious apprehensive ashamed caring confident content devastated"  # noqa: SIM905
@@ -127,7 +126,7 @@ def label_above_half(bad: float, okay: float, good: float) -> str:
     ('Good', 'Okay', 'Bad')
     """
     likeliest = likeliest_label(bad, okay, good)
-    return "Okay" if likeliest == "Good" and good <= HALF else likeliest
+    return "Okay" if likeliest == "Good" and good <= 0.5 else likeliest
 
 
 def judgment_of(

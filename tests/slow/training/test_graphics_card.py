@@ -212,5 +212,5 @@ def test_the_large_judge_on_a_card_is_near_its_own_word_on_the_cpu(exchanges: li
     apart = np.abs(values(ours) - values(theirs)).max(axis=1)
     assert apart.max() < 0.015 and apart.mean() < 0.005
     others = [one.label != other.label for one, other in zip(ours, theirs, strict=True)]
-    assert sum(others) <= 1, "of forty, where two labels are nearly as probable"
+    assert sum(others) <= 1, "of forty, where a probability is nearly at the limit between two labels"
     assert judge.device == CUDA and plain.device == "cpu"
