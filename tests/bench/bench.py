@@ -38,7 +38,9 @@ PARTS = {
     "ray": "Ray against one process",
     "million": "A million rows by Ray, killed once",
     "device": "A graphics card",
+    "judgments": "A card's judgments beside the CPU's",
 }
+ELSEWHERE = {"device", "judgments"}  # on another machine, which stands with their tables, not for the page
 PACKAGES = (
     "numpy",
     "onnxruntime",
@@ -111,11 +113,10 @@ def fill_page(page: str, found: dict[str, Any], only: Collection[str] = tuple(PA
     """
     versions = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
     about = f"{found['machine']}; {found['processor']}; {found['memory_gib']} GiB; {versions}."
-    tables = {name: write_table(name, found) for name in found["parts"] if name in only}
-    if list(tables) == [
-        "device"
-    ]:  # a card is elsewhere: that machine stands with its table, not for the page
-        texts = {"device": f"{tables['device']}\n\n{about}"}
+    measured = [name for name, part in found["parts"].items() if name in only and part["figures"]]
+    tables = {name: write_table(name, found) for name in measured}
+    if set(tables) <= ELSEWHERE and tables:
+        texts = {name: f"{table}\n\n{about}" for name, table in tables.items()}
     else:
         texts = {"machine": about, **tables}
     for name, text in texts.items():

@@ -25,7 +25,17 @@ from calibration.estimate import Estimate, Interval
 from data.errors import UserError
 from data.records import to_plain
 
-PER_RESPONSE = "qwk spearman balanced_accuracy auc_good auc_bad log_loss calibration_error".split()  # noqa: SIM905
+PER_RESPONSE = [
+    "qwk",
+    "given_qwk",
+    "likeliest_qwk",
+    "spearman",
+    "balanced_accuracy",
+    "auc_good",
+    "auc_bad",
+    "log_loss",
+    "calibration_error",
+]
 
 
 def rows(*lines: tuple[str, str, str, int, Sequence[float]]) -> HeldOut:
@@ -103,10 +113,15 @@ def test_values_per_response_are_the_metrics_of_their_labels() -> None:
     found = evaluated(held, draws=50).per_response
     scores = expected_scores(held.probabilities)
     good, bad = held.rating == 3, held.rating == 1
+    likeliest = 1 + held.probabilities.argmax(axis=1)
+    given = np.where((likeliest == 3) & (held.probabilities[:, 2] <= 0.5), 2, likeliest)
+    assert (given != likeliest).any()
     expected = {
         "qwk": metrics.cohen_kappa_score(
             held.rating, labels_by_frequency(scores, held.rating, held.split), weights="quadratic"
         ),
+        "given_qwk": metrics.cohen_kappa_score(held.rating, given, weights="quadratic"),
+        "likeliest_qwk": metrics.cohen_kappa_score(held.rating, likeliest, weights="quadratic"),
         "spearman": spearman(held.rating, scores),
         "balanced_accuracy": metrics.balanced_accuracy_score(
             held.rating, labels_by_lift(held.probabilities, held.split)
@@ -121,7 +136,8 @@ def test_values_per_response_are_the_metrics_of_their_labels() -> None:
         assert found[name].value == pytest.approx(value)
         interval = found[name].interval
         assert interval is not None
-        assert interval.low < interval.high
+        # Here Good is likeliest throughout, so that the likeliest label says nothing in any draw.
+        assert (interval.low < interval.high) is (name != "likeliest_qwk")
 
 
 def test_shares_and_their_standard_error_by_hand() -> None:
