@@ -55,6 +55,8 @@ VARYING = (
         re.compile(r"(prefers \S+ +on)\s+\d+(\s+of\s+\d+\s+prompts,\s+\S+\s+on)\s+\d+(;\s+on)\s+\d+"),
         r"\1 N\2 N\3 N",
     ),
+    # Which prompt comes third where two differ as much: on another processor it is the other.
+    (re.compile(r"^3\. .+?(?=\n\nWhat would settle it)", re.MULTILINE | re.DOTALL), "3. SOME PROMPT"),
     (re.compile(r"\bin \d+(\.\d+)? (s|min)\b"), "in TIME"),
     (re.compile(r"^(\w\S* .*\b0\.00) +\d[\d.]*$", re.MULTILINE), r"\1 TIME"),  # s/1,000 in a table of judges
 )

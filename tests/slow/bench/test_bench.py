@@ -23,7 +23,7 @@ def bench(found: Path, *words: str) -> str:
 @pytest.mark.parametrize(
     "names",
     [
-        ("start", "rows", "host", "network", "bootstrap"),
+        ("start", "rows", "host", "network", "bootstrap", "judgments"),
         ("classifier", "engine", "serving"),
         ("ray",),
         ("million",),
