@@ -22,7 +22,6 @@ GROUPS = {
         "rate": "commands.rate:rate",
         "calibrate": "commands.calibrate:calibrate",
         "doctor": "commands.doctor:doctor",
-        "evidence": "commands.evidence:evidence",
     },
     "Every night": {
         "nightly": "commands.nightly:nightly",
@@ -32,7 +31,6 @@ GROUPS = {
     "Make judges": {
         "train": "commands.train:train",
         "optimize": "commands.train:optimize",
-        "stack": "commands.train:stack",
     },
     "Other": {
         "import": "commands.import_data:import_",

@@ -1,4 +1,4 @@
-"""The commands `train`, `optimize` and `stack`: judges made from people's ratings."""
+"""The commands `train` and `optimize`: judges made from people's ratings."""
 
 import json
 from pathlib import Path
@@ -16,11 +16,11 @@ from data.errors import Interrupted, UserError
 @click.argument("ratings", type=FILE, required=False)
 @click.option(
     "--unit",
-    type=click.Choice(["reply", "conversation", "part"]),
+    type=click.Choice(["reply", "conversation"]),
     default="reply",
     show_default=True,
-    help="A judge of replies, of whole conversations, or of parts of empathy: the last two fitted on --sets "
-    "alone, without a GPU.",
+    help="A judge of replies, or of whole conversations: the latter is fitted on --sets alone, without a "
+    "GPU.",
 )
 @click.option(
     "--recipe",
@@ -99,8 +99,6 @@ def train(
       empathy-judge train exchanges.jsonl ratings.jsonl --sets public --evidence trials/sets --out my-judge
       empathy-judge train --unit conversation --sets public --out my-judge
     """
-    if unit == "part":
-        return _train_parts(sets, out, as_json=as_json)
     if unit == "conversation":
         if len(protocols) > 1:
             raise UserError("--protocol: one at a time with --unit conversation")
@@ -167,22 +165,6 @@ def train(
             "--judge",
             "my-judge.toml",
         )
-
-
-def _train_parts(sets: Path | None, out: Path, *, as_json: bool) -> None:
-    """Fit and try the heads for parts of empathy."""
-    from judge.parts.fit_parts import run_fit_parts
-    from reports.training_tables import print_heads
-
-    if sets is None:
-        raise UserError("--unit part: needs --sets, the folder of the rated sets")
-    card = run_fit_parts(sets, out)
-    if as_json:
-        click.echo(json.dumps(card, indent=2))
-        return
-    print_heads(card["heads"])
-    told = f'to judge with one, write kind = "part", weights = "{out}" and dimension = "…" into part.toml'
-    say_next(told, "score", "RESPONSES.jsonl", "--judge", "part.toml")
 
 
 def _train_conversations(sets: Path | None, out: Path, protocol: str | None, *, as_json: bool) -> None:
@@ -300,35 +282,4 @@ def optimize(
         say_next(
             f'to judge with it, write program = "{out}" into {judge_name}',
             *("score", "RESPONSES.jsonl", "--judge", judge_name),
-        )
-
-
-@click.command()
-@click.argument("ratings", type=FILE)
-@click.argument("runs", type=FILE, nargs=-1, required=True)
-@click.option("--out", type=FILE, required=True, help="The weights' file, a .json.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of chance.")
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
-def stack(ratings: Path, runs: tuple[Path, ...], out: Path, seed: int, as_json: bool) -> None:
-    """Weigh several judges into one, by people's ratings.
-
-    Also says how many independent judges such a panel is worth. RUNS are the folders of two or more judges'
-    runs over the same responses. Name the weights in the panel's TOML: kind = "panel", judges = [...],
-    combine = "stacked", weights = "...".
-
-    \b
-    Example:
-      empathy-judge stack ratings.jsonl runs/classifier runs/prompted --out weights.json
-    """
-    from judge.tuning.stack_panel import fit_panel
-    from reports.training_tables import print_stack
-
-    stacked = fit_panel(runs, ratings, out, seed=seed)
-    if as_json:
-        click.echo(json.dumps({**stacked, "weights_file": str(out)}, indent=2))
-    else:
-        print_stack(stacked, out)
-        say_next(
-            f'to judge with it, write combine = "stacked" and weights = "{out}" into your panel.toml',
-            *("score", "RESPONSES.jsonl", "--judge", "panel.toml"),
         )

@@ -27,10 +27,8 @@ JUDGES = {
     "length": "judge.baselines:LengthJudge",
     "majority": "judge.baselines:MajorityJudge",
     "panel": "judge.panel:PanelJudge",
-    "part": "judge.parts.part_judge:PartJudge",
     "prompted": "judge.llm.prompted:PromptedJudge",
 }
-SHORT = {CONVERSATION: "replies", "part": "dimension"}  # what stands behind a colon in a judge's name
 DEFAULT = "classifier"
 OTHERS = "empathy_judge.judges"  # the group of entry points under which other packages offer judges
 WEIGHTS = Path(__file__).parent / "weights"  # a folder for each shipped judge, under its name
@@ -81,11 +79,10 @@ def load_judge(name: str, *, unit: str = REPLY) -> Judge:
 
     For whole conversations: one that reads them itself, else the judge of conversations with this one for
     their replies, which "conversation:NAME" is short for; with the default, as that judge was fitted.
-    "part:DIMENSION" is one part of empathy.
     """
     kind, colon, rest = name.partition(":")
-    if colon and kind in SHORT and (kind == CONVERSATION or unit != CONVERSATION):
-        return _make_judge(kind, {SHORT[kind]: rest}, place="--judge")
+    if colon and kind == CONVERSATION:
+        return _make_judge(CONVERSATION, {"replies": rest}, place="--judge")
     if unit == CONVERSATION and not _reads_conversations(name):
         return _make_judge(CONVERSATION, {} if name == DEFAULT else {"replies": name}, place="--judge")
     if not name.endswith(".toml"):

@@ -3,23 +3,19 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import isfinite, nan
 from pathlib import Path
+from statistics import fmean, median
 from threading import BoundedSemaphore
 from typing import Any, Final, Literal
 
-from calibration.probabilities.stacking import Stack, mean_probabilities, median_probabilities
 from data.coverage import Coverage
 from data.errors import UserError
-from data.files import disk_errors
 from data.records import LABELS, Exchange, Judgment, digest_json, judgment_of, unscored
 from judge.base import Judge, check_wanted, load_judge
 from judge.engine import call_optional
 from judge.llm.endpoint import share_budget
 from judge.llm.limits import add_usage
 
-FORMAT: Final = 1
-FIT_AGAIN: Final = "fit it again with `stack`"
 INJECTION: Final = "suspected injection: "
 Probabilities = Mapping[str, float]
 
@@ -113,46 +109,30 @@ def split_rationale(rationale: str | None) -> tuple[list[str], str]:
     return lines[:count], "\n".join(lines[count:])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Weights:
-    """Stacking weights as the command `stack` fitted them, for judges in the order of the panel."""
-
-    stack: Stack
-    digest: str
-
-
 class PanelJudge(CompositeJudge):
-    """Asks every one of `judges`, names or TOML files, and combines what they say.
+    """A judge that asks every one of `judges`, names or TOML files, and combines their probabilities.
 
-    `combine`: the mean of their probabilities; the median, of P(Okay or better) and P(Good), which no single
-    judge can move far; or stacked, with `weights` that the command `stack` fitted on ratings.
-
-    An exchange that a member leaves unscored is unscored, with that member's reason, and the members after it
-    are not asked. With `allow_missing` the others decide, and the rationale says who is missing and why.
+    `combine` is their mean, or the median of P(Okay or better) and P(Good), which no single judge can move
+    far. An exchange that a member leaves unscored is unscored with that member's reason, and later members
+    are not asked. With `allow_missing` the others decide, and the rationale names the missing ones and why.
     """
 
     name = "panel"
-    files = ("judges", "weights")
-    caveats = ("Judges that err alike count as fewer than they are: `stack` says as how many.",)
+    files = ("judges",)
+    caveats = ("Judges with correlated errors count as fewer independent judges.",)
 
     def __init__(
         self,
         *,
         judges: list[str] | None = None,
-        combine: Literal["mean", "median", "stacked"] = "mean",
-        weights: str = "",
+        combine: Literal["mean", "median"] = "mean",
         allow_missing: bool = False,
     ) -> None:
         if len(judges or ()) < 2:
             raise UserError('judges: a panel needs two at least: judges = ["classifier", "prompted.toml"]')
-        if (combine == "stacked") != bool(weights):
-            raise UserError(
-                'weights: a file that `stack` made belongs to combine = "stacked", and to nothing else'
-            )
         super().__init__(judges or ())
         self.combine, self.allow_missing = combine, allow_missing
-        self.weights = read_weights(Path(weights), self.members) if weights else None
-        self.version = self.digest(combine, allow_missing, self.weights.digest if self.weights else "")
+        self.version = self.digest(combine, allow_missing)
 
     def judge(self, exchange: Exchange) -> Judgment:
         judgments: list[Judgment] = []
@@ -167,65 +147,27 @@ class PanelJudge(CompositeJudge):
         if missing and (not self.allow_missing or len(missing) == len(judgments)):
             panel = unscored(exchange, missing[0])
         else:
-            given = [judgment.probabilities for judgment in judgments]
-            panel = judgment_of(exchange, combine(given, self.combine, self.weights))
+            probabilities = [item.probabilities for item in judgments if item.probabilities is not None]
+            panel = judgment_of(exchange, combine(probabilities, self.combine))
         usage = add_usage(judgment.usage for judgment in judgments) or None
         return replace(panel, rationale=_tell(self.members, judgments), usage=usage)
 
 
-def combine(given: Sequence[Probabilities | None], how: str, weights: Weights | None = None) -> Probabilities:
-    """One probability for every label from those of several judges, of whom one at least gave some.
+def combine(probabilities: Sequence[Probabilities], how: Literal["mean", "median"]) -> Probabilities:
+    """Combine the probabilities of several judges, one judge at least, into one for every label.
 
     >>> sure, torn = {"Bad": 0.0, "Okay": 0.0, "Good": 1.0}, {"Bad": 0.5, "Okay": 0.5, "Good": 0.0}
-    >>> combine([sure, torn, None], "mean")
+    >>> combine([sure, torn], "mean")
     {'Bad': 0.25, 'Okay': 0.25, 'Good': 0.5}
     >>> combine([sure, torn, sure], "median")
     {'Bad': 0.0, 'Okay': 0.0, 'Good': 1.0}
     """
-    missing = dict.fromkeys(LABELS, nan)
-    tables = [[[(item or missing)[label] for label in LABELS] for item in given]]
-    if weights is not None:
-        combined = weights.stack.apply(tables)
-    else:
-        combined = mean_probabilities(tables) if how == "mean" else median_probabilities(tables)
-    return dict(zip(LABELS, combined[0].tolist(), strict=True))
-
-
-def read_weights(path: Path, members: Sequence[Member]) -> Weights:
-    """Weights from a file, put into the order of the members; refused when damaged or fitted for others."""
-    with disk_errors(path):
-        if not path.is_file():
-            raise UserError(f"{path}: no such file; fit weights with `stack`")
-        text = path.read_text(encoding="utf-8", errors="replace")
-    try:
-        row = json.loads(text)
-        stated, version = row.pop("sha256"), row["format"]
-        fitted = [str(item["version"]) for item in row["members"]]
-        weights = tuple(float(value) for value in row["weights"])
-        centres = tuple(tuple(float(value) for value in line) for line in row["centres"])
-        biases = tuple(float(value) for value in row["biases"])
-        digest = digest_json(row)
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise UserError(f"{path}: not stacking weights ({error!r}); {FIT_AGAIN}") from error
-    has_shape = len(weights) == len(centres) == len(fitted) and all(isfinite(value) for value in weights)
-    has_shape &= all(len(line) == len(LABELS) and all(map(isfinite, line)) for line in (biases, *centres))
-    if digest != stated or version != FORMAT or not has_shape:
-        raise UserError(f"{path}: changed since it was made, or of another format; {FIT_AGAIN}")
-    versions = [member.judge.version for member in members]
-    if sorted(versions) != sorted(fitted):
-        raise UserError(
-            f"{path}: fitted for other judges or versions ({', '.join(fitted)}) than this panel's "
-            f"({', '.join(versions)}); {FIT_AGAIN}"
-        )
-    if row.get("rubric") != members[0].judge.rubric.digest:
-        raise UserError(f"{path}: fitted for another rubric; {FIT_AGAIN}")
-    places = [fitted.index(version) for version in versions]
-    stack = Stack(
-        weights=tuple(weights[place] for place in places),
-        biases=biases,
-        centres=tuple(centres[place] for place in places),
-    )
-    return Weights(stack=stack, digest=stated)
+    if how == "mean":
+        return {label: fmean(item[label] for item in probabilities) for label in LABELS}
+    # Medians of P(label or better) are as ordered as the labels.
+    okay = median(item["Okay"] + item["Good"] for item in probabilities)
+    good = median(item["Good"] for item in probabilities)
+    return {"Bad": max(0.0, 1 - okay), "Okay": max(0.0, okay - good), "Good": good}
 
 
 def _tell(members: Sequence[Member], judgments: Sequence[Judgment]) -> str:

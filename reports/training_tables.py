@@ -1,11 +1,9 @@
-"""What `train`, `optimize` and `stack` print: how a judge in the making does on ratings it has not seen."""
+"""What `train` and `optimize` print: how a judge in the making does on ratings it has not seen."""
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from calibration.agreement.model_levels import say_worth
-from calibration.probabilities.stacking import MEAN, MEDIAN, STACKED
 from data.records import LABELS
 from data.text import number, percent, show
 from judge.classifier.trials import METRICS, SETS_APART
@@ -123,26 +121,6 @@ def print_conversation_trial(evaluation: Row) -> None:
         print_tables([table_of(levels, columns)], open_screen())
 
 
-def print_heads(heads: Mapping[str, Row]) -> None:
-    """Print how heads for parts of empathy did on a set that they had not met, and which are refused."""
-
-    def figure(key: str) -> Callable[[tuple[str, Row]], str]:
-        return lambda item: _short(item[1]["trial"][key])
-
-    columns: dict[str, Callable[[tuple[str, Row]], str]] = {
-        "part": lambda item: item[0].replace("_", " "),
-        "head": figure("head"),
-        "length": figure("length"),
-        "head less length": figure("more"),
-        "": lambda item: "refused" if item[1]["refused"] else "",
-    }
-    screen = open_screen()
-    print_tables([table_of(heads.items(), columns)], screen)
-    trial = next(iter(heads.values()))["trial"]
-    about = f"Spearman's correlation with people's levels, on {trial['replies']:,} replies of {trial['set']}"
-    print_lines([f"{about} that no head had met; one that is not above length is refused"], screen)
-
-
 def _order(item: Row) -> str:
     tau = item["parties"]["judge"]["tau"]
     return show(tau, digits=2, interval_digits=2, zero=False, glue="\n") if tau else ""
@@ -216,37 +194,3 @@ def print_tuned(tuned: Row) -> None:
         ],
         screen,
     )
-
-
-def print_stack(stacked: Row, weights: Path) -> None:
-    """Print held-out log-losses of a panel and its judges, and how many judges the panel is worth."""
-    losses, size = stacked["losses"], stacked["panel"]
-    members = zip(stacked["members"], stacked["weights"], stacked["unscored"], strict=True)
-    table = Table(
-        head=("", "weight", "log-loss", "unscored"),
-        rows=(
-            *(
-                row(
-                    f"{member['judge']} {member['version']}",
-                    number(weight),
-                    number(losses.get(str(place)), 3),
-                    unscored,
-                )
-                for place, (member, weight, unscored) in enumerate(members)
-            ),
-            *(row(name, "", number(losses.get(name), 3), "") for name in (MEAN, MEDIAN, STACKED)),
-        ),
-    )
-    lines = [
-        f"log-loss, how far people's labels come as a surprise (less is better): of {stacked['ratings']:,} "
-        f"ratings in {stacked['batches']:,} batches; stacked: of batches it was not fitted on",
-        f"{size['judges']} judges, error correlation {show(size['correlation'], digits=2)}: worth "
-        f"{show(size['effective'], digits=1)} independent ones",
-        "The raters' own noise is in all errors: with several raters an item the panel may be worth more.",
-        f"weights {weights}",
-    ]
-    if stacked["left_out"]:
-        lines.insert(1, f"unscored by all: {stacked['left_out']:,} ratings, left out")
-    screen = open_screen()
-    print_tables([table], screen)
-    print_lines(lines, screen)

@@ -11,13 +11,9 @@ from servers import Answer, Call, ScriptedServer, answer_chat
 
 import cli
 from data.errors import UserError
-from data.importers.epitome import EPITOME_DIMENSIONS
 from data.records import Exchange
 from data.rubric import RUBRICS, read_rubric
 from judge.base import load_judge, unit_of
-from judge.conversations.conversation_features import conversation_features
-from judge.parts.fit_parts import RatedReply, make_heads
-from judge.parts.part_judge import PartJudge
 
 WORDS = ("day", "garden", "rain", "week", "long", "walk", "tea", "house", "letter", "light")
 NOTE = "These figures are of explorations, not of empathy as a whole. Good means: a particular feeling"
@@ -107,54 +103,6 @@ def test_a_part_is_named_beside_its_figures(server: ScriptedServer) -> None:
     compared = run("compare", "run", "--baseline", "a", "--html", "compared.html")
     assert "By explorations alone" in compared.stdout and NOTE in " ".join(compared.stdout.split())
     assert "prompted:explorations" in Path("compared.html").read_text()
-
-
-def rated(count: int, *, by_length: bool) -> list[RatedReply]:
-    """Replies that ask or not, with levels by what they ask, or by their length."""
-    rng, replies = random.Random(7), []
-    for number in range(count):
-        words, asks = rng.randrange(4, 40), rng.random() < 0.5
-        text = f"{' '.join(rng.choices(WORDS, k=words))}{'?' if asks else '.'}"
-        exchange = Exchange(id=f"p{number}/r", prompt="I lost my keys.", response=text)
-        level = float(words // 14 if by_length else 2 * asks)
-        levels = dict.fromkeys(EPITOME_DIMENSIONS, (level, level))
-        replies.append(RatedReply(exchange, conversation_features([exchange], []), levels))
-    return replies
-
-
-def test_a_head_that_does_not_beat_counting_words_is_refused_with_its_figures() -> None:
-    heads = make_heads(rated(40, by_length=False), rated(80, by_length=False))["heads"]
-    assert [heads[name]["refused"] for name in ("explorations", "interpretations")] == [False, True]
-    assert heads["explorations"]["trial"]["head"]["value"] > 0.9
-    card = make_heads(rated(40, by_length=True), rated(80, by_length=True))
-    assert all(head["refused"] for head in card["heads"].values())
-    Path("card.json").write_text(json.dumps(card))
-    with pytest.raises(UserError, match=r"explorations: refused, .* on 80 replies .* those of length by"):
-        PartJudge(dimension="explorations", weights=".")
-    Path("card.json").write_text(json.dumps(card).replace("true", "false"))
-    with pytest.raises(UserError, match="changed since it was made"):
-        PartJudge(dimension="explorations", weights=".")
-
-
-def test_the_shipped_heads_judge_two_parts_and_refuse_the_third() -> None:
-    judge = load_judge("part:explorations")
-    asks, tells = (
-        judge.judge(Exchange(id="1", prompt="My dog died.", response=text)).score
-        for text in ("I am sorry. How long did you have him?", "I am sorry. He was a good dog.")
-    )
-    assert asks > tells
-    whole = load_judge("part:explorations", unit="conversation")
-    assert (whole.name, whole.rubric.dimension) == ("conversation:part:explorations", "explorations")
-    write_data(1, follow=True, each=10)
-    told = run("score", "replies.jsonl", "--judge", "part:explorations", "--out", "run")
-    assert NOTE in " ".join(told.stdout.split()), told.output
-    refused = run("score", "replies.jsonl", "--judge", "part:interpretations")
-    assert refused.exit_code == 2
-    assert "interpretations: refused" in refused.output and "2,972 replies of EPITOME" in refused.output
-    assert (
-        "use one of part:emotional_reactions, part:explorations"
-        in run("score", "replies.jsonl", "--judge", "part:kindness").output
-    )
 
 
 @pytest.mark.slow

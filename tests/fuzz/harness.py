@@ -76,7 +76,6 @@ TARGETS: Final[dict[str, Target]] = {
     # what we keep
     "calibration.json": kept.read_calibration,
     "program.json": kept.read_program,
-    "weights.json": kept.read_weights,
     "card.json": kept.read_card,
     "run.json": kept.read_run,
     "journal.jsonl": kept.take_up_run,

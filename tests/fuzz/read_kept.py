@@ -3,7 +3,6 @@
 import json
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -49,30 +48,6 @@ def read_program(data: bytes) -> None:
     rubric = read_rubric("crowd")
     program = read_program(sealed(data, "program.json", "sha256"), rubric, "direct")
     make_form(program, rubric)
-
-
-@dataclass(frozen=True)
-class _Baseline:
-    """Stands for a panel's member of which only the version matters."""
-
-    version: str
-    rubric: Any
-
-
-@dataclass(frozen=True)
-class _Member:
-    judge: _Baseline
-
-
-def read_weights(data: bytes) -> None:
-    from data.rubric import read_rubric
-    from judge.panel import combine, read_weights
-
-    members: Any = [_Member(_Baseline(version, read_rubric("crowd"))) for version in ("a1", "b2")]
-    weights = read_weights(sealed(data, "weights.json", "sha256"), members)
-    said = dict(zip(LABELS, (0.2, 0.3, 0.5), strict=True))
-    found = combine([said, said], "stacked", weights)
-    assert abs(sum(found.values()) - 1) < 1e-6
 
 
 def read_card(data: bytes) -> None:

@@ -399,16 +399,6 @@ def walk_calibrate(walk: Walk) -> None:
     walk.run("calibrate/attack", "calibrate", "--attack", "length")
     walk.run("calibrate/attack-json", "calibrate", "--attack", "majority", "--json", is_brief=True)
     walk.run("calibrate/self-test", "calibrate", "--self-test", "--draws", 2)
-    walk.run(
-        "stack/samples",
-        "stack",
-        "sample-ratings.jsonl",
-        "runs/samples",
-        "runs/majority",
-        "--out",
-        "weights.json",
-    )
-    walk.keep("stack", "weights.json")
     walk.run("calibrate/one-argument", "calibrate", "runs/made")
     walk.run("calibrate/apart", "calibrate", "runs/made", "sample-ratings.jsonl")
 

@@ -5,15 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from servers import Answer, Call, ScriptedServer, answer, known_probabilities
 
 import cli
 from data.errors import BudgetSpent, UserError
-from data.records import LABELS, Exchange, Rating, digest_json
-from data.tables import read_judgments, write_rows
+from data.records import LABELS, Exchange
+from data.tables import read_judgments
 from judge.base import load_judge
 from judge.llm.endpoint import endpoints_of, limit_cost
 from judge.llm.fencing import fence_exchange
@@ -53,11 +52,10 @@ def score(*arguments: object) -> Result:
 
 
 @pytest.mark.parametrize("how", ["mean", "median"])
-def test_a_member_that_says_nothing_changes_nothing(how: str) -> None:
-    """What is combined stays a distribution, zeros without a sign."""
+def test_combined_probabilities_are_a_distribution_without_negative_zeros(how: str) -> None:
     sure, torn = {"Bad": 0.0, "Okay": 0.0, "Good": 1.0}, {"Bad": 0.0, "Okay": 0.25, "Good": 0.75}
-    combined = combine([sure, None, torn], how)
-    assert combined == combine([sure, torn], how) == {"Bad": 0.0, "Okay": 0.125, "Good": 0.875}
+    combined = combine([sure, torn], how)
+    assert combined == {"Bad": 0.0, "Okay": 0.125, "Good": 0.875}
     assert json.dumps(combined["Bad"]) == "0.0"
 
 
@@ -190,8 +188,6 @@ def test_versions_follow_members_and_options() -> None:
         ({"judges": ["length", "length"]}, "the same judge"),
         ({"judges": ["length", "lenght"]}, "unknown judge 'lenght'"),
         ({"judges": ["length", "none.toml"]}, "no such file"),
-        ({"judges": ["length", "majority"], "combine": "stacked"}, "weights"),
-        ({"judges": ["length", "majority"], "weights": "w.json"}, "stacked"),
         ({"judges": ["length", "majority"], "combine": "best"}, "combine"),
         ({"judges": ["length", "panel.toml"]}, "part of itself"),
     ],
@@ -199,101 +195,6 @@ def test_versions_follow_members_and_options() -> None:
 def test_what_is_no_panel_is_refused(options: dict[str, Any], problem: str) -> None:
     with pytest.raises(UserError, match=problem):
         load_judge(write_toml("panel.toml", kind="panel", **options))
-
-
-# Weights, through the door.
-
-
-def rated_runs(write_responses: Write, count: int = 300) -> tuple[Path, list[str], Path]:
-    """Runs of two judges over one file, and ratings of it in batches of ten."""
-    path = write_responses(count)
-    runs = []
-    for name in ("length", "majority"):
-        assert score(path, "--judge", name, "--out", f"runs/{name}").exit_code == 0
-        runs.append(f"runs/{name}")
-    rng = np.random.default_rng(0)
-    # The longer, the better: the length judge knows something and the majority judge nothing.
-    ratings = [
-        Rating(
-            id=f"r{n}",
-            rater=f"p{n // 10}",
-            rating=float(1 + (n % 7 > 1) + (rng.random() < 0.5) * (n % 7 > 3)),
-        )
-        for n in range(count)
-    ]
-    write_rows(Path("ratings.jsonl"), ratings)
-    return path, runs, Path("ratings.jsonl")
-
-
-def stack(*arguments: object) -> Result:
-    return CliRunner().invoke(cli.main, ["stack", *map(str, arguments)], terminal_width=100)
-
-
-@pytest.mark.slow
-def test_weights_fitted_on_ratings_are_loaded_and_applied(write_responses: Write) -> None:
-    path, runs, ratings = rated_runs(write_responses)
-    done = stack(ratings, *runs, "--out", "folder/weights.json")
-    assert done.exit_code == 0, done.output
-    assert "worth" in done.stdout and "stacked" in done.stdout
-    fitted = json.loads(Path("folder/weights.json").read_text())
-    assert fitted["losses"]["stacked"] < fitted["losses"]["mean"]
-    assert fitted["ratings"] == 300 and fitted["batches"] == 30
-    options = {"judges": ["majority", "length"], "combine": "stacked", "weights": "weights.json"}
-    judge = write_toml("folder/panel.toml", kind="panel", **options)
-    assert score(path, "--judge", judge, "--out", "stacked").exit_code == 0
-    lone = {name: {j.id: j for j in read_judgments(Path(name, "judgments.jsonl"))} for name in runs}
-    for found in read_judgments(Path("stacked/judgments.jsonl")):
-        said = [lone[name][found.id].probabilities for name in runs]
-        logits = [
-            bias + sum(w * np.log(item[label]) for w, item in zip(fitted["weights"], said, strict=True))
-            for label, bias in zip(LABELS, fitted["biases"], strict=True)
-        ]
-        expected = np.exp(logits) / np.exp(logits).sum()
-        assert list(found.probabilities.values()) == pytest.approx(expected, abs=1e-5), "in any order"
-    assert stack(ratings, *runs, "--out", "folder/weights.json").exit_code == 2, "nothing is overwritten"
-
-
-def test_changed_weights_and_those_of_others_are_refused(write_responses: Write) -> None:
-    _, runs, ratings = rated_runs(write_responses, 60)
-    assert stack(ratings, *runs, "--out", "weights.json", "--json").exit_code == 0
-    row = json.loads(Path("weights.json").read_text())
-    options: dict[str, Any] = {"combine": "stacked", "weights": "weights.json"}
-    assert PanelJudge(judges=["length", "majority"], **options).weights is not None
-    changes: list[tuple[dict[str, Any], str]] = [
-        ({"biases": [0, 0, 9]}, "changed since"),
-        ({"members": [{"judge": "length", "version": "x"}, row["members"][1]]}, "other judges"),
-        ({"rubric": "another"}, "another rubric"),
-    ]
-    for change, problem in changes:
-        changed = {**row, **change}
-        if problem != "changed since":
-            del changed["sha256"]
-            changed["sha256"] = digest_json(changed)
-        Path("weights.json").write_text(json.dumps(changed))
-        with pytest.raises(UserError, match=problem):
-            PanelJudge(judges=["length", "majority"], **options)
-    Path("weights.json").write_text("[]")
-    with pytest.raises(UserError, match="not stacking weights"):
-        PanelJudge(judges=["length", "majority"], **options)
-    with pytest.raises(UserError, match="fit weights"):
-        PanelJudge(judges=["length", "majority"], combine="stacked", weights="none.json")
-
-
-def test_runs_that_do_not_belong_together_are_refused(write_responses: Write) -> None:
-    path, runs, ratings = rated_runs(write_responses, 30)
-    other = write_responses(33, name="other.jsonl")
-    assert score(other, "--judge", "majority", "--out", "runs/other").exit_code == 0
-    for arguments, problem in [
-        ((ratings, runs[0]), "two judges"),
-        ((ratings, runs[0], runs[0]), "same judge"),
-        ((ratings, runs[0], "runs/other"), "other responses"),
-        ((ratings, runs[0], "runs/none"), "no whole run"),
-    ]:
-        done = stack(*arguments, "--out", "w.json")
-        assert done.exit_code == 2 and problem in done.stderr
-    write_rows(Path("strangers.jsonl"), [Rating(id="x", rater="p", rating=1)])
-    assert "do not meet" in stack("strangers.jsonl", *runs, "--out", "w.json").stderr
-    assert path.exists() and not Path("w.json").exists()
 
 
 def test_the_exchange_reaches_a_member_fenced() -> None:

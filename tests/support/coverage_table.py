@@ -28,7 +28,6 @@ from calibration.monitoring.confidence_sequence import Watch, interval, update
 from calibration.monitoring.drift import split_change
 from calibration.pairing import Paired
 from calibration.probabilities.conformal import fit_thresholds, prediction_sets
-from calibration.probabilities.stacking import panel_size
 from calibration.selftest import World, draw_models
 from calibration.shares.correction import calibrated_models, target_of
 from calibration.shares.ppi import RatedModel, ppi_estimate
@@ -277,14 +276,6 @@ def conformal_sets(rng: np.random.Generator) -> Hits:
     return {label: label in sets[row] for label, row in first.items()}
 
 
-def panel_correlation(rng: np.random.Generator) -> Hits:
-    """A third of the variance is common to all judges; a cluster has a part of its own in every error."""
-    clusters = np.repeat(np.arange(60), 10)
-    errors = rng.normal(size=(60, 4))[clusters] + rng.normal(size=(600, 1)) + rng.normal(size=(600, 4))
-    found = panel_size(errors, clusters, rng=rng, draws=200)
-    return {"correlation": holds(found.correlation.interval, 1 / 3)}
-
-
 def rater_severity(rng: np.random.Generator) -> Hits:
     rows = some_ratings(int(rng.integers(1 << 31)), raters=30)
     found = fit_rater_model(rows["rating"], rows["rater"], rows["model"], spread="shared")
@@ -328,6 +319,5 @@ PROMISES = {
     "drift, judge's and model's part": Promise(draw=drift_parts),
     "confidence sequence, all nights at once": Promise(draw=every_night, low=0.95, high=1.0, cost=4),
     "conformal sets, by label": Promise(draw=conformal_sets, low=0.89, high=1.0),
-    "panel, correlation of errors": Promise(draw=panel_correlation, low=0.90, cost=2),
     "rater model": Promise(draw=rater_severity, low=0.925, high=0.985, cost=40),
 }
