@@ -41,19 +41,6 @@ from data.errors import Interrupted, UserError
     multiple=True,
     help="Try the settings out instead of making a judge; several share their trainings.",
 )
-@click.option(
-    "--as-is",
-    metavar="JUDGE",
-    help="With sets-apart: measure this judge and train none, on the sets that it did not learn from; on "
-    "EXCHANGES and RATINGS too, if it learnt from no labels.",
-)
-@click.option(
-    "--items",
-    type=click.IntRange(min=10),
-    default=600,
-    show_default=True,
-    help="With --as-is, and of sets with the weight 0: so many of each set.",
-)
 @click.option("--sets", type=FILE, help="A folder with the public rated sets that the recipe names.")
 @click.option("--texts", type=FILE, multiple=True, help="Exchanges nobody rated, for a teacher to label.")
 @click.option("--evidence", type=FILE, multiple=True, help="A trial's folder whose figures go on the card.")
@@ -69,8 +56,6 @@ def train(
     seed: int | None,
     out: Path,
     protocols: tuple[str, ...],
-    as_is: str | None,
-    items: int,
     sets: Path | None,
     texts: tuple[Path, ...],
     evidence: tuple[Path, ...],
@@ -106,22 +91,9 @@ def train(
             raise UserError("--evidence: not with --unit conversation, which is tried each time it is made")
         return _train_conversations(sets, out, next(iter(protocols), None), as_json=as_json)
     from judge.classifier.make import Materials, make, try_out, write_card
-    from judge.tuning.as_is import try_as_is
     from reports.progress import steps
     from reports.training_tables import print_trial
 
-    if as_is:
-        if protocols != ("sets-apart",) or sets is None:
-            raise UserError("--as-is: needs --protocol sets-apart and --sets, the folder of the rated sets")
-        with steps() as (_, on_step):
-            result = try_as_is(
-                as_is, sets, out, exchanges=exchanges, ratings=ratings, items=items, on_step=on_step
-            )
-        if as_json:
-            click.echo(json.dumps(result, indent=2))
-        else:
-            print_trial(result)
-        return
     if (exchanges is None) != (ratings is None):
         raise UserError("RATINGS are missing: what people said of the replies")
     if "systems-apart" in protocols:
@@ -134,7 +106,6 @@ def train(
         sets=sets,
         texts=texts,
         device=device,
-        items=items,
     )
     kept = "the networks that were trained whole are kept, the one under way is not"
     with interruptible(kept), steps() as (on_split, on_step):

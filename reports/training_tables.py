@@ -17,8 +17,6 @@ def print_trial(evaluation: Row) -> None:
     """Print how single ratings are met, and each model's level; or how sets that were left out are."""
     if evaluation["protocol"] == SETS_APART:
         _print_sets(evaluation["sets"])
-        if leads := evaluation.get("leads"):
-            _print_leads(leads)
         return
     evaluations = evaluation["evaluations"]
     judge = evaluations["judge"]
@@ -75,44 +73,11 @@ def _print_sets(sets: Sequence[Row]) -> None:
     print_lines(legend, screen)
 
 
-def _print_leads(leads: Sequence[Row]) -> None:
-    """Print by how much the judge follows people better than those who only count."""
-    rivals = list(dict.fromkeys(name for item in leads for name in item["over"]))
-
-    def lead(rival: str) -> Callable[[Row], str]:
-        return lambda item: _short(item["over"][rival]) if rival in item["over"] else ""
-
-    columns: dict[str, Callable[[Row], str]] = {
-        "judge's Spearman less that of": lambda item: item["set"],
-        **{rival: lead(rival) for rival in rivals},
-    }
-    screen = open_screen()
-    screen.print()
-    print_tables([table_of(leads, columns)], screen)
-
-
 def print_conversation_trial(evaluation: Row) -> None:
     """Print how the judge of conversations met sets or systems that it had not seen, beside its rivals."""
-    columns: dict[str, Callable[[Row], str]]
     _print_sets(evaluation["sets"])
-    if nested := evaluation.get("nested"):
-        columns = {
-            "set left out": lambda item: item["set"].replace("/", "/\n"),
-            "judge": lambda item: _short(item["parties"]["judge"]["spearman"], glue="\n"),
-            "order of\nsystems": _order,
-            "chosen by the other sets": lambda item: nested["chosen"][item["set"]],
-        }
-        words = frozenset({0, 3})
-        screen = open_screen()
-        screen.print()
-        print_tables([table_of(nested["sets"], columns, words=words)], screen)
-        told = (
-            f"Above, the fit was chosen by these very figures. Here each set's fit is chosen among"
-            f" {nested['variants']} by the other sets alone: the figures to quote."
-        )
-        print_lines([told], screen)
     if levels := evaluation["levels"]:
-        columns = {
+        columns: dict[str, Callable[[Row], str]] = {
             "system left out": lambda item: item["system"],
             "conversations": lambda item: f"{item['conversations']:,}",
             "people's Good": lambda item: percent(item["people"]),

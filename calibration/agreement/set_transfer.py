@@ -87,35 +87,6 @@ def measure_set(items: Sequence[SetItem], *, seed: int = 0, draws: int = 2000) -
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leads:
-    """The judge's Spearman less that of each rival on one set, with the same draws: above 0 it is ahead."""
-
-    set: str
-    over: Mapping[str, Estimate]
-
-
-def measure_leads(
-    items: Sequence[SetItem], *, rivals: Sequence[str], seed: int = 0, draws: int = 2000
-) -> Leads:
-    """How far the judge is ahead of those rivals that said something of every item."""
-    rating = np.array([item.rating for item in items])
-    names, clusters = np.unique([item.cluster for item in items], return_inverse=True)
-    drawn = resample_clusters(len(names), rng=np.random.default_rng(seed), draws=draws)
-    columns = {
-        name: np.array([item.words if name == "length" else item.others.get(name, np.nan) for item in items])
-        for name in rivals
-    }
-    judge = expected_scores(np.array([item.probabilities for item in items]))
-    ours = _sampled(spearman_of(rating, judge), clusters, drawn)
-    theirs = {
-        name: _sampled(spearman_of(rating, column), clusters, drawn)
-        for name, column in columns.items()
-        if np.isfinite(column).all()
-    }
-    return Leads(set=items[0].set, over={name: (ours - each).estimate() for name, each in theirs.items()})
-
-
 def _measure(
     rating: Floats, score: Floats, system: np.ndarray, clusters: np.ndarray, drawn: np.ndarray
 ) -> Transfer:

@@ -30,7 +30,6 @@ from judge.classifier.preprocessing import normalise
 from judge.classifier.recipe import Recipe, lineage, read_recipe
 from judge.classifier.training import Progress, Trained
 from judge.classifier.trials import (
-    FEW_ITEMS,
     METRICS,
     SETS_APART,
     TEACHER,
@@ -400,11 +399,10 @@ class Materials:
         sets: Path | None,
         texts: Sequence[Path],
         device: str,
-        items: int = FEW_ITEMS,
     ) -> "Materials":
         """From files; `sets` is a folder with one folder for each public set, as published.
 
-        Of sets with the weight 0 those that are there are asked about, so many items of each.
+        Of sets with the weight 0 those that are there are asked about, a few items of each.
         """
         given = {key: value for key, value in instead.items() if value is not None}
         chosen = replace(read_recipe(recipe), **given)
@@ -431,7 +429,7 @@ class Materials:
             if exchanges is not None and ratings is not None
             else [],
             items=[item for name in there if name in learnt for item in rated[name]],
-            asked=draw_few((item for name in there if name not in learnt for item in rated[name]), items),
+            asked=draw_few(item for name in there if name not in learnt for item in rated[name]),
             texts=[exchange for path in texts for exchange in read_exchanges(path)],
         )
         return cls(corpus=corpus, recipe=chosen, device=device)

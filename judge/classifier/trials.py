@@ -337,7 +337,7 @@ def _take_each(trainings: Sequence[Training], folder: Path) -> Generator[tuple[i
 FEW_ITEMS, FEW_REPLIES = 600, 2  # of a set, and of a conversation, that a judge is asked about
 
 
-def draw_few(items: Iterable[RatedItem], count: int) -> list[RatedItem]:
+def draw_few(items: Iterable[RatedItem], count: int = FEW_ITEMS) -> list[RatedItem]:
     """So many items of each set, and of each of them some replies: always the same."""
     by_set: dict[str, list[RatedItem]] = defaultdict(list)
     for item in sorted(items, key=lambda item: item.exchanges[-1].content_digest):

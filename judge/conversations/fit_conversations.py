@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -102,30 +102,14 @@ def evenly(count: int) -> list[int]:
     return [int(place) for place in np.linspace(0, count - 1, min(JUDGED, count)).round()]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
-    """A way to fit: weights to start from, how strongly it keeps to them, and how far one feature counts.
-
-    A feature that is not in `start` is left out. One whose weight starts at 0 has its sign all the same.
-    """
-
-    name: str = "shipped"
-    start: Mapping[str, float] = field(default_factory=lambda: START)
-    alpha: float = ALPHA
-    bound: float = BOUND
-
-
-SHIPPED: Final = Variant()
-
-
-def fit(rated: Sequence[Rated], who: str, variant: Variant = SHIPPED) -> Weights:
+def fit(rated: Sequence[Rated], who: str) -> Weights:
     """One direction for all sets: within each, ratings are ranks and features differences from its mean.
 
     Where on it Good begins is fitted on the sets whose raters said Bad, Okay or Good.
     """
     from sklearn.linear_model import Ridge
 
-    names = [name for name in names_for(who) if name in variant.start]
+    names = names_for(who)
     signs = np.sign([START[name] for name in names])
     groups = _by_set(rated)
     tables = {
@@ -134,14 +118,14 @@ def fit(rated: Sequence[Rated], who: str, variant: Variant = SHIPPED) -> Weights
     center = np.mean([table.mean(axis=0) for table in tables.values()], axis=0)
     scale = np.sqrt(np.mean([table.var(axis=0) for table in tables.values()], axis=0))
     scale = np.where(scale > 1e-4, scale, 1.0)
-    start = np.array([variant.start[key] for key in names])
+    start = np.array([START[key] for key in names])
     inputs, targets, counts = [], [], []
     for name, group in groups:
-        seen = np.clip((tables[name] - center) / scale, -variant.bound, variant.bound)
+        seen = np.clip((tables[name] - center) / scale, -BOUND, BOUND)
         inputs.append(seen - seen.mean(axis=0))
         targets.append(_normal_ranks([one.item.rating for one in group]) - inputs[-1] @ start)
         counts.append(np.full(len(group), min(EQUAL, len(group)) / len(group)))
-    model = Ridge(alpha=variant.alpha, fit_intercept=False)
+    model = Ridge(alpha=ALPHA, fit_intercept=False)
     model.fit(np.vstack(inputs), np.concatenate(targets), sample_weight=np.concatenate(counts))
     weight = np.where((start + model.coef_) * signs > 0, start + model.coef_, 0.0)
 
@@ -152,7 +136,7 @@ def fit(rated: Sequence[Rated], who: str, variant: Variant = SHIPPED) -> Weights
         center=by_name(center),
         scale=by_name(scale),
         weight=by_name(weight),
-        bound=variant.bound,
+        bound=BOUND,
         slope=1.0,
         cuts=(-0.5, 0.5),
     )
@@ -237,12 +221,10 @@ def try_out(rated: Sequence[Rated], protocol: str, *, seed: int = 0) -> dict[str
     }
 
 
-def predict(
-    train: Sequence[Rated], test: Sequence[Rated], variant: Variant = SHIPPED
-) -> dict[str, list[Held]]:
+def predict(train: Sequence[Rated], test: Sequence[Rated]) -> dict[str, list[Held]]:
     """What a fit on `train` says of each conversation of `test`, by its set."""
     rows: dict[str, list[Held]] = {}
-    fitted = {who: fit(train, who, variant) for who in {one.spoken_by for one in test}}
+    fitted = {who: fit(train, who) for who in {one.spoken_by for one in test}}
     for one in test:
         weights = fitted[one.spoken_by]
         place = weights.place(one.features)
@@ -335,7 +317,7 @@ def _caveat(trials: Sequence[Mapping[str, Any]]) -> str:
         item["set"]: item["parties"]["judge"]["spearman"]["value"]
         for trial in trials
         if trial["protocol"] == SETS_APART
-        for item in (trial.get("nested") or trial)["sets"]
+        for item in trial["sets"]
     }
     low, high = min(told.values()), max(told.values())
     caveat = (
@@ -370,17 +352,10 @@ def run_fit(
         folder.mkdir(parents=True, exist_ok=True)
         rated = judge_conversations(read_conversations(sets), judge, folder, on_step=on_step)
         if protocol:
-            result, name = _try(rated, protocol), EVALUATION
+            result, name = try_out(rated, protocol), EVALUATION
         else:
-            trials = [_try(rated, each) for each in (SETS_APART, SYSTEMS_APART)]
+            trials = [try_out(rated, each) for each in (SETS_APART, SYSTEMS_APART)]
             result, name = make_card(rated, judge, trials), CARD
         with replacing(folder / name) as partial:
             partial.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     return result
-
-
-def _try(rated: Sequence[Rated], protocol: str) -> dict[str, Any]:
-    from judge.conversations.nested_choice import choose_inside
-
-    nested = choose_inside(rated) if protocol == SETS_APART else None
-    return {**try_out(rated, protocol), **({"nested": nested} if nested else {})}

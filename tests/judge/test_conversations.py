@@ -23,7 +23,6 @@ from judge.conversations.fit_conversations import (
     splits,
     try_out,
 )
-from judge.conversations.nested_choice import choose_inside, variants
 from judge.llm.fencing import fence_exchange
 
 HEARD = ["My dog died this morning.", "Eleven years.", "He was gentle."]
@@ -221,16 +220,3 @@ def test_an_explanation_names_the_replies_and_the_counts_that_moved_a_conversati
     refused = CliRunner().invoke(main, words)
     assert refused.exit_code == 2
     assert "cannot say which reply moved it" in refused.output
-
-
-@pytest.mark.slow
-def test_the_fit_is_chosen_by_the_other_sets_and_then_measured_on_the_one_left_out():
-    tried = [variant.name for variant in variants()]
-    assert len(tried) == len(set(tried)) == 30
-    nested = choose_inside(made(60))
-    assert nested["variants"] == 30
-    assert set(nested["chosen"].values()) <= set(tried)
-    assert [item["set"] for item in nested["sets"]] == ["ieval", "esconv", "dstc9"]
-    assert all(item["parties"]["judge"]["spearman"]["value"] > 0.4 for item in nested["sets"])
-    two = [one for one in made(60) if one.item.set != "dstc9"]
-    assert choose_inside(two) is None, "two sources cannot choose for a third"

@@ -127,42 +127,8 @@ def test_a_recipe_of_sets_alone_is_asked_about_those_with_no_weight(
     assert "no label of people" in (tmp_path / "judge" / "README.md").read_text()
     (tmp_path / "mine.toml").write_text(f"kind = 'classifier'\nweights = '{tmp_path / 'judge'}'\n")
     assert run("score", SAMPLES, "--judge", "mine.toml", "--limit", "4").exit_code == 0
-    asked = ("--as-is", "mine.toml", "--protocol", "sets-apart", "--sets", sets_folder, "--items", "50")
-    done = run("train", *rated_files, *asked, "--out", tmp_path / "measured")
-    assert done.exit_code == 0, done.output
-    measured = json.loads((tmp_path / "measured" / "evaluation.json").read_text())
-    assert {row["set"]: row["items"] for row in measured["sets"]} == {"epitome": 50, "study": 50}
-    assert all(row["parties"]["TF-IDF"]["spearman"]["value"] > 0.4 for row in measured["sets"])
-    assert "judge's Spearman less that of" in done.stdout and max(map(len, done.stdout.splitlines())) <= 80
-    for row, lead in zip(measured["sets"], measured["leads"], strict=True):
-        judge, words = (row["parties"][name]["spearman"]["value"] for name in ("judge", "TF-IDF"))
-        assert lead["over"]["TF-IDF"]["value"] == pytest.approx(judge - words)
     refused(run("train", "--recipe", "own.toml", "--out", "o"), "unknown recipe")
     refused(run("train", "--recipe", write_recipe(tiny_recipe), "--out", "o"), "EXCHANGES and RATINGS")
-
-
-def test_a_judge_at_hand_is_measured_on_the_sets_that_are_there(
-    tmp_path: Path, train: Train, sets_apart: tuple[list[object], Path, Result], sets_folder: Path
-) -> None:
-    asked = ["--protocol", "sets-apart", "--as-is", "classifier-small", "--sets"]
-    done = train(*asked, sets_folder, "--out", tmp_path / "measured")
-    assert done.exit_code == 0, done.output
-    rows = json.loads((tmp_path / "measured" / "evaluation.json").read_text())["sets"]
-    assert {row["set"]: row["items"] for row in rows} == {"epitome": 60, "ieval": 48}
-    refused(train(*asked, tmp_path, "--out", tmp_path / "none"), "holds none of the rated sets (epitome,")
-    refused(
-        train("--as-is", "length", "--protocol", "sets-apart", "--sets", sets_folder, "--out", "o"),
-        "no fine-tuned",
-    )
-    refused(train("--as-is", "classifier", "--out", "o"), "needs --protocol sets-apart and --sets")
-    learnt = ["--protocol", "sets-apart", "--as-is", "classifier", "--sets", sets_folder, "--out", "o"]
-    refused(train(*learnt), "classifier has learnt from epitome, ieval")
-    trained = tmp_path / "trained"
-    options, folder, _ = sets_apart
-    assert train(*options, "--evidence", folder, "--out", trained).exit_code == 0
-    (tmp_path / "mine.toml").write_text(f"kind = 'classifier'\nweights = '{trained}'\n")
-    asked[3] = "mine.toml"
-    refused(train(*asked, sets_folder, "--out", "o"), "has learnt from epitome, ieval: nothing is held out")
 
 
 def test_a_card_says_first_how_the_judge_did_on_sets_it_never_met(
