@@ -1,27 +1,21 @@
-"""Walk through the commands on the samples and on seeded data, and keep what they print and write.
+"""A walk through the commands on the samples and on seeded data, and the facts that came of it.
 
-    python tests/golden/walk.py --update                            write tests/golden/expected anew
-    python tests/golden/walk.py --out FOLDER                        keep it elsewhere
-    python tests/golden/walk.py --out FOLDER --judge classifier     of another judge: short, and by machine
-    python tests/golden/walk.py --out FOLDER --work FOLDER          leave the files of the commands there too
+    python tests/golden/walk.py --update         write the facts of tests/golden/expected anew
+    python tests/golden/walk.py --out FOLDER     write them elsewhere
 
-The commands are the only way in: nothing here knows a module of the product but `cli`, so that the modules
-may move. What a command printed is one text: the command, its exit code, the output and the error output. Of
-a file that a command wrote the text is kept; of a long table or a page the beginning, and a digest of all.
+Facts are figures, counts, verdicts and exit codes, without wording. The commands are the only way in: the
+walk knows no module of the product but `cli`.
 """
 
 import argparse
 import csv
 import json
 import os
-import re
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import chdir
-from datetime import date, timedelta
-from hashlib import sha256
-from html.parser import HTMLParser
+from datetime import date
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -33,145 +27,12 @@ from click.testing import CliRunner
 ROOT = Path(__file__).resolve().parents[2]
 EXPECTED = Path(__file__).resolve().parent / "expected"
 SAMPLES = ROOT / "data" / "samples"
-ROWS = 12  # of a long table; the digest tells of the others
-LINES = 80  # of a long output; likewise
-DAYS = (30, 90)  # how long the calibrations of the walk hold
 LABELS = ("Bad", "Okay", "Good")
-# What differs from one run to the next though nothing has changed, and what stands in its place.
-VARYING = (
-    (re.compile(r'("wall_seconds": )[\d.e+-]+'), r"\g<1>1.5"),
-    (re.compile(r'("(?:runtime|machine)": )"[^"]*"'), r'\g<1>"<here>"'),
-    # Of numbers in full, whose last digits differ by processor.
-    (re.compile(r'("sha256": )"[0-9a-f]{64}"'), r'\g<1>"<digest>"'),
-    # Of a dashboard, which brings the plotly.js that is installed.
-    (re.compile(r'("bytes": )\d+'), r"\g<1>1"),
-    # Said on slow machines only: a forecast, how far a run is, and what is under way.
-    (re.compile(r"about .* to go for .*\n|^[a-z]+ [\d,]+ of [\d,]+\n|^[a-z][a-z ]* \.\.\.\n", re.M), ""),
-    (re.compile(r"(judged in )[\d.,]+( s)\b"), r"\g<1>1.5\g<2>"),
-)
-LONG = re.compile(r"-?\d+\.\d{12,}(?:e[+-]?\d+)?")  # a number in full, whose last digits differ by machine
-IN_FULL = re.compile(r"-?\d+\.\d{6,}(?:e[+-]?\d+)?")
 Row = Mapping[str, Any]
+Facts = dict[str, Any]
 
-
-class Walk:
-    """Runs commands in a folder of its own, and keeps under `out` what they print and write."""
-
-    def __init__(self, out: Path, *, judge: str, is_exact: bool = False) -> None:
-        self.out, self.judge, self.is_exact, self.today = out, judge, is_exact, date.today()
-        self.digests: dict[str, str] = {}  # of the calibrations that were made, with their folders
-
-    def run(self, name: str, *words: object, is_brief: bool = False) -> None:
-        """One command; what it printed is kept under `name`, of a long output the beginning."""
-        from cli import main
-
-        arguments = [str(word) for word in words]
-        done = CliRunner().invoke(main, arguments, prog_name="empathy-judge", terminal_width=80)
-        if done.exception is not None and not isinstance(done.exception, SystemExit):
-            raise done.exception
-        if arguments[0] == "calibrate":
-            self._note_digests()
-        # A date in a help text is an example, even on that day.
-        normal = str if "--help" in arguments else self.normal
-        head = normal(f"$ empathy-judge {' '.join(arguments)}\nexit code {done.exit_code}\n")
-        said = normal(done.stdout)
-        if is_brief:
-            head += f"{digest(said)}\n"
-            said = "".join(said.splitlines(keepends=True)[:LINES])
-        told = f"{head}\n{said}"
-        if stderr := normal(done.stderr):
-            told += f"\nstderr:\n{stderr}"
-        self._write(f"{name}.txt", told)
-        if arguments[0] in ("score", "nightly"):
-            self._forget_seconds()
-
-    def keep(self, name: str, *paths: str, is_brief: bool = False) -> None:
-        """Files that a command wrote, under the folder `name`."""
-        for path in map(Path, paths):
-            text = self.normal(path.read_text(encoding="utf-8"))
-            suffix = ""
-            if path.suffix == ".html":
-                text, suffix = f"{digest(text)}\n\n{words_of(text)}\n", ".txt"
-            elif path.suffix in (".jsonl", ".csv") and text.count("\n") > 2 * ROWS:
-                rows = text.splitlines(keepends=True)
-                text, suffix = f"{digest(text)}, {len(rows)} rows\n\n{''.join(rows[:ROWS])}", ".txt"
-            elif is_brief:
-                begin = "".join(text.splitlines(keepends=True)[:LINES])
-                text, suffix = f"{digest(text)}\n\n{begin}", ".txt"
-            self._write(f"{name}/{path.name}{suffix}", text)
-
-    def normal(self, text: str) -> str:
-        """The text without what differs from day to day, from run to run and, if not exact, by machine.
-
-        A calibration's digest is of its day too, so that it is replaced by the calibration's folder.
-        """
-        for known, folder in self.digests.items():
-            text = re.sub(rf"\b{known[:12]}[0-9a-f]*\b", f"<digest of {folder}>", text)
-        for today in {self.today, date.today()}:  # two around midnight
-            text = text.replace(today.isoformat(), "<today>")
-            for days in DAYS:
-                text = text.replace((today + timedelta(days=days)).isoformat(), f"<in {days} days>")
-        for pattern, instead in VARYING:
-            text = pattern.sub(instead, text)
-        return text if self.is_exact else LONG.sub(_shorten, text)
-
-    def _note_digests(self) -> None:
-        for path in sorted(Path().rglob("calibration.json")):
-            made = json.loads(path.read_text(encoding="utf-8"))
-            self.digests.setdefault(made["digest"], path.parent.as_posix())
-
-    def _forget_seconds(self) -> None:
-        """How long a run took stands in later reports, and decides the scale of their figures."""
-        for path in Path().rglob("manifest.json"):
-            path.write_text(self.normal(path.read_text(encoding="utf-8")), encoding="utf-8")
-
-    def _write(self, name: str, text: str) -> None:
-        path = self.out / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8", newline="")
-
-
-def _shorten(found: re.Match[str]) -> str:
-    value = float(found[0])
-    return f"{value:.9g}" if abs(value) > 1e-12 else "0.0"
-
-
-def digest(text: str) -> str:
-    """A line that changes with every character of the text, but for what a number has beyond five digits.
-
-    Nine were too many: on one processor of several, one of thousands of numbers was rounded the other way.
-    """
-    text = IN_FULL.sub(lambda found: f"{float(found[0]):.5g}", text)
-    return f"sha256 {sha256(text.encode()).hexdigest()}, {len(text)} characters"
-
-
-class _Words(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.words: list[str] = []
-        self._hidden = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._hidden += tag in ("script", "style")
-
-    def handle_endtag(self, tag: str) -> None:
-        self._hidden -= tag in ("script", "style")
-
-    def handle_data(self, data: str) -> None:
-        if data.strip() and not self._hidden:
-            self.words.append(" ".join(data.split()))
-
-
-def words_of(page: str) -> str:
-    """What a reader of a page sees first, one piece a line."""
-    parser = _Words()
-    parser.feed(page)
-    return "\n".join(parser.words[:LINES])
-
-
-# What the commands are given.
-
-TELLING = {  # per made model: how many sentences its replies have, and how well they are liked
+# Per model of the made data: sentences of a reply, and how well people like it.
+MODELS = {
     "made-curt": (1, -1.4),
     "made-dry": (2, -0.7),
     "made-kind": (3, 0.2),
@@ -188,13 +49,30 @@ SENTENCES = (
     "It is all right to feel that way.",
     "I am glad you told me.",
 )
-FEELINGS = ("afraid", "angry", "grateful", "joyful", "lonely", "proud", "sad", "trusting")
+EMOTIONS = ("afraid", "angry", "grateful", "joyful", "lonely", "proud", "sad", "trusting")
 
 
-def write_jsonl(path: str, rows: Iterable[Row]) -> None:
+def run(*arguments: object) -> tuple[int, str]:
+    """Run one command and return its exit code and its output."""
+    from cli import main
+
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments], prog_name="empathy-judge")
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout
+
+
+def read_json(path: str) -> Any:
+    return json.loads(Path(path).read_text(encoding="utf-8"))
+
+
+def read_rows(path: str | Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+
+
+def write_rows(path: str, rows: Iterable[Row]) -> None:
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    Path(path).write_text(text, encoding="utf-8")
+    Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 def write_csv(path: str, rows: Sequence[Row]) -> None:
@@ -204,29 +82,22 @@ def write_csv(path: str, rows: Sequence[Row]) -> None:
         writer.writerows(rows)
 
 
-def read_jsonl(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def make_replies(
-    models: Iterable[str] = TELLING, *, prompts: int = 48, seed: int = 1
-) -> list[dict[str, Any]]:
-    """Every model's reply to every prompt, of more or fewer sentences."""
+def make_replies(models: Iterable[str] = MODELS, *, prompts: int = 48, seed: int = 1) -> list[dict[str, Any]]:
+    """Return every model's reply to every prompt, of more or fewer sentences."""
     chance = Random(seed)
     rows = []
     for number in range(prompts):
-        feeling = FEELINGS[number % len(FEELINGS)]
+        emotion = EMOTIONS[number % len(EMOTIONS)]
         for model in models:
-            count = max(1, TELLING[model][0] + chance.choice((-1, 0, 0, 1, 2)))
-            said = " ".join(chance.choice(SENTENCES) for _ in range(count))
+            count = max(1, MODELS[model][0] + chance.choice((-1, 0, 0, 1, 2)))
             rows.append(
                 {
                     "id": f"{number:02}:{model}",
                     "model": model,
-                    "emotion": feeling,
+                    "emotion": emotion,
                     "situation": f"Something happened at work on day {number}.",
-                    "prompt": f"I feel {feeling} since day {number}, and nobody asked me about it.",
-                    "response": said,
+                    "prompt": f"I feel {emotion} since day {number}, and nobody asked me about it.",
+                    "response": " ".join(chance.choice(SENTENCES) for _ in range(count)),
                 }
             )
     return rows
@@ -235,234 +106,152 @@ def make_replies(
 def make_ratings(
     replies: Sequence[Row], liked: Mapping[str, float], *, each: int = 3, seed: int = 2
 ) -> list[dict[str, Any]]:
-    """Several people on every reply, of whom each has rated two dozen and some are hard to please."""
+    """Return several ratings of every reply; each rater rates two dozen, and some are severe."""
     chance = Random(seed)
     raters = [(f"person-{at:02}", chance.gauss(0, 0.5)) for at in range(len(replies) * each // 24)]
-    rows, turn = [], 0
+    rows: list[dict[str, Any]] = []
     for reply in replies:
         length = min(len(reply["response"]), 300) / 300
         for _ in range(each):
-            rater, mildness = raters[turn % len(raters)]
-            turn += 1
-            level = 0.3 + liked[reply["model"]] + length + mildness + chance.gauss(0, 0.9)
+            rater, leniency = raters[len(rows) % len(raters)]
+            level = 0.3 + liked[reply["model"]] + length + leniency + chance.gauss(0, 0.9)
             rating = LABELS[(level > -0.3) + (level > 0.7)]
             rows.append({"id": reply["id"], "rater": rater, "rating": rating})
     return rows
 
 
 def prepare() -> None:
-    """The samples and the made tables, in the folder of the walk."""
+    """Write the samples and the made tables into the current folder."""
     shutil.copytree(SAMPLES, "samples")
     replies = make_replies()
-    write_jsonl("made.jsonl", replies)
-    write_jsonl("made-few.jsonl", replies[:60])
-    write_jsonl("made-ratings.jsonl", make_ratings(replies, {name: at for name, (_, at) in TELLING.items()}))
-    samples = read_jsonl(SAMPLES / "responses.jsonl")
+    write_rows("made.jsonl", replies)
+    write_rows("made-ratings.jsonl", make_ratings(replies, {name: at for name, (_, at) in MODELS.items()}))
+    samples = read_rows(SAMPLES / "responses.jsonl")
     liked = {"demo-warm": 0.7, "demo-plain": 0.0, "demo-curt": -1.2}
-    rated = make_ratings(samples, liked, seed=3)
-    write_jsonl("sample-ratings.jsonl", rated)
-    named = {row["id"]: row for row in samples}
-    people = {"demo-warm": "gpt-4", "demo-plain": "human", "demo-curt": "llama"}
-    write_csv(
-        "named-ratings.csv",
-        [
-            {
-                "id": row["id"],
-                "system": people[named[row["id"]]["model"]],
-                "emotion": named[row["id"]]["emotion"],
-                "rater": row["rater"],
-                "rating": row["rating"],
-            }
-            for row in rated
-        ],
-    )
+    ratings = make_ratings(samples, liked, seed=3)
+    write_rows("sample-ratings.jsonl", ratings)
     chance = Random(4)
-    theirs = [
-        {
-            "id": row["id"],
-            "model": row["model"],
-            "score": min(5, max(1, round(chance.gauss(3 + liked[row["model"]], 1)))),
-        }
-        for row in samples
-    ]
-    write_csv("theirs.csv", theirs)
-    five = [
-        row | {"rating": 1 + 2 * LABELS.index(row["rating"]) + chance.choice((0, 0, -1, 1))} for row in rated
-    ]
-    write_csv("five-ratings.csv", [row | {"rating": min(5, max(1, row["rating"]))} for row in five])
-    write_csv("people-once.csv", [row for at, row in enumerate(rated) if at % 3 == 0])
+    scores = {row["id"]: min(5, max(1, round(chance.gauss(3 + liked[row["model"]], 1)))) for row in samples}
+    write_csv(
+        "own-scores.csv",
+        [{"id": row["id"], "model": row["model"], "score": scores[row["id"]]} for row in samples],
+    )
+    five = [1 + 2 * LABELS.index(row["rating"]) + chance.choice((0, 0, -1, 1)) for row in ratings]
+    write_csv(
+        "five-ratings.csv",
+        [row | {"rating": min(5, max(1, value))} for row, value in zip(ratings, five, strict=True)],
+    )
     broken = [json.dumps(row) for row in samples[:6]]
     broken[2], broken[4] = '{"id": "x", "prompt": "no reply"}', "{not json"
     Path("broken.jsonl").write_text("\n".join(broken) + "\n", encoding="utf-8")
 
 
-# The walks.
+# Facts out of what the commands print and write.
 
 
-def walk_score(walk: Walk) -> None:
-    judge, samples = ("--judge", walk.judge), "samples/responses.jsonl"
-    walk.run("score/samples", "score", samples, *judge)
-    walk.run("score/samples-again", "score", samples, *judge, "--verbose")
-    walk.run("score/samples-json", "score", samples, *judge, "--json")
-    walk.run(
-        "score/explain",
-        "score",
-        samples,
-        *judge,
-        "--explain",
-        "afraid-1:demo-warm",
-        "--explain",
-        "sad-2:demo-curt",
-    )
-    walk.run("score/wry", "score", "samples/wry.jsonl", *judge, "--out", "runs/wry")
-    walk.run("score/made", "score", "made.jsonl", *judge, "--out", "runs/made")
-    walk.run("score/samples-folder", "score", samples, *judge, "--out", "runs/samples")
-    names = ("judgments.jsonl", "summary.json", "manifest.json", "plan.json")
-    walk.keep("score/run", *(f"runs/samples/{name}" for name in names))
-    if walk.judge != "length":
-        return
-    walk.run("score/majority", "score", samples, "--judge", "majority", "--out", "runs/majority")
-    walk.run("score/limit", "score", samples, *judge, "--limit", 9, "--seed", 5, "--out", "runs/limit")
-    walk.run("score/broken", "score", "broken.jsonl", *judge, "--out", "runs/broken")
-    walk.run("score/set-aside", "score", "broken.jsonl", *judge, "--skip-invalid", "--out", "runs/broken")
-    walk.keep("score/set-aside", *(str(path) for path in sorted(Path("runs/broken").glob("*.json*"))))
-    walk.run("score/no-file", "score", "none.jsonl", *judge)
-    walk.run("score/no-judge", "score", samples, "--judge", "lenght")
+def value_of(estimate: Row | float | None) -> list[float | None] | float | None:
+    """Return an estimate as value, low and high."""
+    if not isinstance(estimate, Mapping):
+        return estimate
+    value = estimate["value"] if "value" in estimate else estimate["share"]
+    return [value, estimate["low"], estimate["high"]]
 
 
-def walk_calibrate(walk: Walk) -> None:
-    texts = ("--exchanges", "made.jsonl")
-    names = ("calibration.json", "report.json", "report.md", "report.html")
-    walk.run("calibrate/made", "calibrate", "runs/made", "made-ratings.jsonl", *texts, "--out", "fit", "-v")
-    walk.keep("calibrate/made", *(f"fit/{name}" for name in names))
-    walk.run(
-        *("calibrate/samples", "calibrate", "runs/samples", "sample-ratings.jsonl"),
-        *("--exchanges", "samples/responses.jsonl", "--draws", 200),
-    )
-    walk.run(
-        "score/corrected",
-        "score",
-        "made.jsonl",
-        "--judge",
-        walk.judge,
-        "--calibration",
-        "fit/calibration.json",
-        "--out",
-        "runs/corrected",
-    )
-    walk.keep(
-        "score/corrected",
-        *(f"runs/corrected/{name}" for name in ("judgments.jsonl", "summary.json", "plan.json")),
-    )
-    if walk.judge != "length":
-        few = ("--draws", 200, "--exchanges", "made-few.jsonl")
-        walk.run(
-            "calibrate/probe", "calibrate", "runs/made", "made-ratings.jsonl", *few, "--probe", walk.judge
-        )
-        return
-    few = ("--draws", 100)
-    walk.run(
-        "calibrate/made-json",
-        "calibrate",
-        "runs/made",
-        "made-ratings.jsonl",
-        *few,
-        "--json",
-        "--out",
-        "fit-json",
-        is_brief=True,
-    )
-    walk.run(
-        "calibrate/theirs",
-        "calibrate",
-        "theirs.csv",
-        "five-ratings.csv",
-        "--scale",
-        "1-5",
-        *few,
-        "--out",
-        "theirs",
-    )
-    walk.keep("calibrate/theirs", "theirs/calibration.json", "theirs/report.md")
-    walk.run(
-        *("calibrate/several", "calibrate", "runs/samples", "runs/majority", "sample-ratings.jsonl", *few),
-        *("--exchanges", "samples/responses.jsonl", "--out", "several", "--median"),
-    )
-    walk.run(
-        *("calibrate/once", "calibrate", "runs/samples", "people-once.csv", *few, "--out", "once"),
-        *("--reliability", 0.6, "--leave-out", "demo-curt", "--valid-days", 30),
-    )
-    walk.run("calibrate/rater", "calibrate", "runs/made", "made-ratings.jsonl", *few, "--rater", "person-01")
-    walk.run(
-        "calibrate/probe", "calibrate", "runs/made", "made-ratings.jsonl", *texts, *few, "--probe", "length"
-    )
-    walk.run("calibrate/attack", "calibrate", "--attack", "length")
-    walk.run("calibrate/attack-json", "calibrate", "--attack", "majority", "--json", is_brief=True)
-    walk.run("calibrate/self-test", "calibrate", "--self-test", "--draws", 2)
-    walk.run("calibrate/one-argument", "calibrate", "runs/made")
-    walk.run("calibrate/apart", "calibrate", "runs/made", "sample-ratings.jsonl")
+def shares_of(models: Iterable[Row]) -> Facts:
+    return {
+        row["model"]: {label: value_of(share) for label, share in row["shares"].items()} for row in models
+    }
 
 
-def walk_compare(walk: Walk) -> None:
-    walk.run("compare/run", "compare", "runs/samples")
-    walk.run("compare/run-json", "compare", "runs/samples", "--json")
-    walk.run("compare/runs", "compare", "runs/samples", "runs/wry", "--baseline", "demo-wry", "--margin", 2)
-    walk.run(
-        "compare/study", "compare", "runs/samples", "--baseline", "study:human", "--baseline", "study:gpt-4"
-    )
-    walk.run(
-        "compare/corrected",
-        "compare",
-        "runs/made",
-        "--calibration",
-        "fit/calibration.json",
-        "--out",
-        "compared",
-    )
-    walk.keep("compare/corrected", "compared/report.md", "compared/report.json")
-    walk.run(
-        "compare/rated-runs",
-        "compare",
-        "runs/made",
-        "--ratings",
-        "made-ratings.jsonl",
-        "--models",
-        "made-warm,made-dry",
-    )
-    if walk.judge != "length":
-        return
-    walk.run("compare/ratings", "compare", "named-ratings.csv")
-    walk.run(
-        "compare/ratings-json",
-        "compare",
-        "named-ratings.csv",
-        "--json",
-        "--models",
-        "human,gpt-4",
-        is_brief=True,
-    )
-    walk.run(
-        *(
-            "compare/ratings-markdown",
-            "compare",
-            "sample-ratings.jsonl",
-            "--exchanges",
-            "samples/responses.jsonl",
-        ),
-        *("--baseline", "demo-plain", "--markdown"),
-    )
-    walk.run(
-        "compare/no-baseline", "compare", "sample-ratings.jsonl", "--exchanges", "samples/responses.jsonl"
-    )
+def run_facts(folder: str) -> Facts:
+    """Return the facts of a run's folder."""
+    summary, judgments = read_json(f"{folder}/summary.json"), read_rows(f"{folder}/judgments.jsonl")
+    return {
+        "counts": summary["counts"],
+        "models": shares_of(summary["models"]),
+        "labels": {label: sum(row["label"] == label for row in judgments) for label in LABELS},
+        "mean score": sum(row["score"] for row in judgments) / len(judgments),
+        "first probabilities": judgments[0]["probabilities"],
+    }
+
+
+def comparison_facts(report: Row) -> Facts:
+    return {
+        "models": shares_of(report["models"]),
+        "how": {row["model"]: row["how"] for row in report["models"]},
+        "pairs": {
+            f"{pair['one']} - {pair['other']}": {
+                "verdict": pair["verdict"],
+                "Good": value_of(pair["shares"].get("Good")),
+                "p": pair["p"],
+            }
+            for pair in report["pairs"]
+        },
+    }
+
+
+def agreement_facts(report: Row, *metrics: str) -> Facts:
+    return {
+        "ratings": report["data"]["ratings"],
+        "raters": report["data"]["raters"],
+        "agreement": {name: value_of(report["agreement"][name]) for name in metrics},
+        "mapping": report["mapping"]["chosen"],
+    }
+
+
+# The walks: each yields the names of facts files and the facts.
+
+
+def walk_score() -> Iterator[tuple[str, Facts]]:
+    judge = ("--judge", "length")
+    run("score", "made.jsonl", *judge, "--out", "runs/made")
+    run("score", "samples/wry.jsonl", *judge, "--out", "runs/wry")
+    for name, *arguments in (
+        ("score", "samples/responses.jsonl", *judge),
+        ("score-limit", "samples/responses.jsonl", *judge, "--limit", 9, "--seed", 5),
+        ("score-skip-invalid", "broken.jsonl", *judge, "--skip-invalid"),
+    ):
+        code, _ = run("score", *arguments, "--out", f"runs/{name}")
+        yield name, {"exit code": code} | run_facts(f"runs/{name}")
+
+
+def walk_calibrate() -> Iterator[tuple[str, Facts]]:
+    made = ("runs/made", "made-ratings.jsonl", "--exchanges", "made.jsonl")
+    code, _ = run("calibrate", *made, "--out", "fit")
+    report = read_json("fit/report.json")
+    facts = agreement_facts(report, "exact", "qwk", "spearman")
+    facts["models"] = {
+        row["model"]: {"human": row["crowd"]["Good"], "corrected": value_of(row["corrected"]["Good"])}
+        for row in report["models"]
+    }
+    yield "calibrate", {"exit code": code} | facts
+    five = ("own-scores.csv", "five-ratings.csv", "--scale", "1-5", "--draws", 100)
+    code, _ = run("calibrate", *five, "--out", "five")
+    report = read_json("five/report.json")
+    yield "calibrate-own-scores", {"exit code": code} | agreement_facts(report, "spearman")
+    corrected = ("--calibration", "fit/calibration.json", "--out", "runs/corrected")
+    code, _ = run("score", "made.jsonl", "--judge", "length", *corrected)
+    yield "score-corrected", {"exit code": code} | run_facts("runs/corrected")
+
+
+def walk_compare() -> Iterator[tuple[str, Facts]]:
+    for name, *arguments in (
+        ("compare", "runs/score"),
+        ("compare-baseline", "runs/score", "runs/wry", "--baseline", "demo-wry", "--margin", 2),
+        ("compare-corrected", "runs/made", "--calibration", "fit/calibration.json"),
+    ):
+        code, output = run("compare", *arguments, "--json")
+        yield name, {"exit code": code} | comparison_facts(json.loads(output))
+    texts = ("--exchanges", "samples/responses.jsonl", "--baseline", "demo-plain")
+    code, output = run("compare", "sample-ratings.jsonl", *texts, "--json")
+    whole = json.loads(output)["groups"][0]
+    yield "compare-ratings", {"exit code": code, "models": shares_of(whole["models"])}
 
 
 NIGHTS = """
 judge = "length"
 calibration = "{calibration}"
-study = ["human", "gpt-4"]
-explain = 2
 history = "nights.sqlite"
-dashboard = "site"
 
 [[models]]
 name = "made-kind"
@@ -475,227 +264,117 @@ responses = "warm-{{night}}.jsonl"
 [gates]
 good_share_drop = {{ baseline = 0.3, last_night = 0.3 }}
 bad_share_rise = 0.3
-max_cost = 0.5
-max_unscored = 5
 
 [gates.floors]
 sad = 57
 every = 50
-
-[outputs]
-junit = "out/nightly.xml"
-github = true
 """
-EXPORTS = ("results", "emotions", "anchors", "gates", "judgments")
 
 
-def prepare_nights(folder: str, *, calibration: str, nights: Sequence[str]) -> None:
-    """The config, and two models' replies of every night; in the second night one has become curt."""
-    for number, night in enumerate(nights):
-        for model in ("kind", "warm"):
-            is_curt = number == 1 and model == "warm"
-            rows = make_replies(["made-curt" if is_curt else f"made-{model}"], seed=10 + number)
-            rows = [row | {"model": f"made-{model}", "id": f"{at:02}"} for at, row in enumerate(rows)]
-            write_jsonl(f"{folder}/{model}-{night}.jsonl", rows)
-    Path(folder, "n.toml").write_text(NIGHTS.format(calibration=calibration), encoding="utf-8")
+def walk_nights() -> Iterator[tuple[str, Facts]]:
+    """Run three nights without and with a calibration; in the second, one model's replies are curt."""
+    nights = {}
+    for folder, calibration in (("plain", "none"), ("corrected", "../fit/calibration.json")):
+        for number, night in enumerate(("one", "two", "three")):
+            for model in ("kind", "warm"):
+                is_curt = number == 1 and model == "warm"
+                rows = make_replies(["made-curt" if is_curt else f"made-{model}"], seed=10 + number)
+                rows = [row | {"model": f"made-{model}", "id": f"{at:02}"} for at, row in enumerate(rows)]
+                write_rows(f"{folder}/{model}-{night}.jsonl", rows)
+            Path(folder, "n.toml").write_text(NIGHTS.format(calibration=calibration), encoding="utf-8")
+            now = f"{date.today()}T0{number}:00:00+00:00"
+            code, output = run("nightly", f"{folder}/n.toml", "--night", night, "--now", now, "--json")
+            result = json.loads(output)
+            nights[f"{folder} {night}"] = {
+                "exit code": code,
+                "outcome": result["outcome"],
+                "Good": {row["model"]: value_of(row["raw"]["Good"]) for row in result["models"]},
+            }
+    yield "nightly", nights
+    exports: Facts = {}
+    for kind in ("results", "emotions", "gates", "judgments"):
+        out = f"{kind}.jsonl"
+        code, _ = run("history", "export", "--history", "plain/nights.sqlite", "--kind", kind, "--out", out)
+        exports[kind] = {"exit code": code, "rows": len(read_rows(out))}
+    outcomes = [row["outcome"] for row in read_rows("gates.jsonl")]
+    exports["outcomes"] = {outcome: outcomes.count(outcome) for outcome in sorted(set(outcomes))}
+    yield "history", exports
 
 
-def walk_nights(walk: Walk) -> None:
-    """Three nights uncorrected, on days of the past, and three corrected as of today."""
-    if walk.judge != "length":
-        return
-    nights = ("2024-03-01", "2024-03-02", "2024-03-03")
-    prepare_nights("plain", calibration="none", nights=nights)
-    for night in nights:
-        walk.run(
-            f"nightly/{night}",
-            "nightly",
-            "plain/n.toml",
-            "--night",
-            night,
-            "--now",
-            f"{night}T02:00:00+00:00",
-        )
-    walk.run("nightly/again-json", "nightly", "plain/n.toml", "--night", nights[1], "--json", is_brief=True)
-    walk.run(
-        "nightly/no-replies",
-        "nightly",
-        "plain/n.toml",
-        "--night",
-        "2024-03-04",
-        "--now",
-        "2024-03-04T02:00:00+00:00",
+def walk_refusals() -> Iterator[tuple[str, Facts]]:
+    commands: tuple[tuple[object, ...], ...] = (
+        ("score", "none.jsonl", "--judge", "length"),
+        ("score", "samples/responses.jsonl", "--judge", "lenght"),
+        ("score", "broken.jsonl", "--judge", "length"),
+        ("calibrate", "runs/made"),
+        ("calibrate", "runs/made", "sample-ratings.jsonl"),
+        ("compare", "none"),
+        ("nightly", "plain/n.toml", "--night", "four"),
+        ("align", "report", "none.jsonl"),
     )
-    walk.keep("nightly", "plain/out/nightly.xml")
-    for kind in EXPORTS:
-        out = f"{kind}.{'csv' if kind == 'results' else 'jsonl'}"
-        walk.run(
-            f"history/{kind}",
-            "history",
-            "export",
-            "--history",
-            "plain/nights.sqlite",
-            "--kind",
-            kind,
-            "--out",
-            out,
-        )
-        walk.keep("history", out)
-    walk.run("history/last", "history", "export", "--history", "plain/nights.sqlite", "--last", 1)
-    walk.run("dashboard/built", "dashboard", "plain/nights.sqlite", "--out", "pages", "--json")
-    walk.keep("dashboard", *(str(path) for path in sorted(Path("pages").glob("*.html"))))
-    steady = ("one", "two", "three")
-    prepare_nights("corrected", calibration="../fit/calibration.json", nights=steady)
-    for number, night in enumerate(steady):
-        now = f"{walk.today}T0{number}:00:00+00:00"
-        walk.run(f"nightly/corrected-{night}", "nightly", "corrected/n.toml", "--night", night, "--now", now)
-    walk.run(
-        "history/corrected", "history", "export", "--history", "corrected/nights.sqlite", "--format", "csv"
-    )
+    yield "refusals", {" ".join(map(str, command)): run(*command)[0] for command in commands}
 
 
-FACTORS = {  # of EmotionBench, per emotion
-    **{"Anger": 5, "Anxiety": 4, "Depression": 6, "Frustration": 4},
-    **{"Jealousy": 4, "Guilt": 4, "Fear": 5, "Embarrassment": 4},
-}
-CROWD = {"Anger": "Angry", "Jealousy": "Jealous"}  # what the crowd's table calls them
-PANAS = (
-    *("Interested", "Distressed", "Excited", "Upset", "Strong", "Guilty", "Scared", "Hostile"),
-    *("Enthusiastic", "Proud", "Irritable", "Alert", "Ashamed", "Inspired", "Nervous", "Determined"),
-    *("Attentive", "Jittery", "Active", "Afraid"),
-)
-NEGATIVE = {
-    "Distressed",
-    "Upset",
-    "Guilty",
-    "Scared",
-    "Hostile",
-    "Irritable",
-    "Ashamed",
-    "Nervous",
-    "Jittery",
-    "Afraid",
-}
-
-
-def make_mark(chance: Random, word: str, *, is_evoked: bool) -> int:
-    level = (3.6 if word in NEGATIVE else 2.0) if is_evoked else (1.6 if word in NEGATIVE else 3.4)
-    return min(5, max(1, round(chance.gauss(level, 0.8))))
-
-
-def write_results(path: str, *, seed: int) -> None:
-    """A model's marks in the benchmark's shape, with a column missing for each factor and one left empty."""
-    chance = Random(seed)
-    names = [f"General_test-{test}_order-{order}" for test in (0, 1) for order in (0, 1)]
-    evoked = [f"{emotion}-{at}" for emotion, count in FACTORS.items() for at in range(count)]
-    names += [
-        f"{factor}_scenario-{at}_test-0_order-{order}"
-        for factor in evoked
-        for at in (0, 2)
-        for order in (0, 1)
-    ]
-    rows: list[list[object]] = [["prompt", "prompt", "prompt", "prompt", *[" "] * len(names)]]
-    for item, word in enumerate(PANAS, 1):
-        marks = [make_mark(chance, word, is_evoked="scenario" in name) for name in names]
-        rows.append([f"{item}. {word}", item, f"{item}. {word}", item, *marks])
-    for row in rows[1:]:
-        row[9] = ""
-    with Path(path).open("w", encoding="utf-8", newline="") as out:
-        writer = csv.writer(out)
-        writer.writerow(["question-0", "order-0", "question-1", "order-1", *names])
-        writer.writerows(rows)
-
-
-def write_crowd(path: str) -> None:
-    """People's marks before and after a situation, in the shape of the benchmark's workbook."""
-    from openpyxl import Workbook
-
-    chance = Random(6)
-    people = [
-        f"{CROWD.get(emotion, emotion)}_F{factor + 1}S{situation + 1}"
-        for emotion, count in FACTORS.items()
-        for factor in range(count)
-        for situation in (0, 1)
-        for _ in range(3)
-    ]
-    book = Workbook()
-    raw = book.active
-    assert raw is not None
-    raw.title = "Raw"
-    raw.append([None, "Info", *people])
-    raw.append([0, "Gender:", *["-"] * len(people)])
-    for is_evoked in (False, True):
-        for word in PANAS:
-            marks = [make_mark(chance, word, is_evoked=is_evoked) for _ in people]
-            raw.append([1, f"How much ... - {word}", *marks])
-    book.save(path)
-
-
-def walk_align(walk: Walk) -> None:
-    if walk.judge != "length":
-        return
-    write_results("blue-PANAS-testing.csv", seed=7)
-    write_results("red-PANAS-testing.csv", seed=8)
-    write_crowd("crowd.xlsx")
-    files = ("blue-PANAS-testing.csv", "red-PANAS-testing.csv", "crowd.xlsx")
-    walk.run("align/import", "align", "import", *files, "--out", "sheets.jsonl")
-    walk.run("align/import-json", "align", "import", files[0], "--out", "blue.jsonl", "--json")
-    walk.keep("align", "sheets.jsonl")
-    walk.run("align/report", "align", "report", "sheets.jsonl", "--out", "aligned")
-    walk.keep("align/report", "aligned/report.md", "aligned/report.html", is_brief=True)
-    walk.run("align/report-json", "align", "report", "sheets.jsonl", "--json", is_brief=True)
-    walk.run("align/factors", "align", "report", "blue.jsonl", "--factors", "--alpha", 0.05)
-    walk.run("align/no-file", "align", "report", "none.jsonl")
-
-
-def walk_help(walk: Walk) -> None:
-    """What every command says of itself."""
+def walk_help() -> Iterator[tuple[str, Facts]]:
+    """Yield every command's options, as its --help lists them."""
     from cli import main
 
-    def ask(command: Command, *words: str) -> None:
-        walk.run("-".join(("help/empathy-judge", *words)), *words, "--help")
+    commands: Facts = {}
+
+    def visit(command: Command, name: str) -> None:
+        context = Context(command)
         if isinstance(command, Group):
-            context = Context(command)
-            for name in command.list_commands(context):
-                found = command.get_command(context, name)
+            for child in command.list_commands(context):
+                found = command.get_command(context, child)
                 assert found is not None
-                ask(found, *words, name)
+                visit(found, f"{name} {child}")
+        else:
+            code, text = run(*name.split()[1:], "--help")
+            options = [flag for parameter in command.params for flag in parameter.opts if flag[0] == "-"]
+            missing = [flag for flag in options if flag not in text]
+            commands[name] = {"exit code": code, "options": sorted(set(options) - set(missing))}
 
-    if walk.judge == "length":
-        ask(main)
+    visit(main, "empathy-judge")
+    yield "help", commands
 
 
-WALKS = (walk_score, walk_calibrate, walk_compare, walk_nights, walk_align, walk_help)
+def rounded(facts: Any) -> Any:
+    """Return the facts with six digits of every number: later digits differ by processor."""
+    if isinstance(facts, Mapping):
+        return {name: rounded(value) for name, value in facts.items()}
+    if isinstance(facts, list):
+        return [rounded(value) for value in facts]
+    return float(f"{facts:.6g}") if isinstance(facts, float) else facts
 
 
-def take(out: Path, *, judge: str = "length", work: Path | None = None, is_exact: bool = False) -> None:
-    """All walks, in a new folder or in `work`; what came of them is put under `out`."""
+WALKS = (walk_score, walk_calibrate, walk_compare, walk_nights, walk_refusals, walk_help)
+
+
+def take(out: Path) -> None:
+    """Walk in a temporary folder and write the facts into `out`."""
     sys.path.insert(0, str(ROOT))
-    os.environ |= {"COLUMNS": "80", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    os.environ |= {"COLUMNS": "200", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     os.environ.pop("GITHUB_ACTIONS", None)
+    out = out.resolve()
     shutil.rmtree(out, ignore_errors=True)
-    with TemporaryDirectory() as folder:
-        place = work or Path(folder)
-        place.mkdir(parents=True, exist_ok=True)
-        walk = Walk(out.resolve(), judge=judge, is_exact=is_exact)
-        with chdir(place):
-            prepare()
-            for steps in WALKS:
-                steps(walk)
+    out.mkdir(parents=True)
+    with TemporaryDirectory() as folder, chdir(folder):
+        prepare()
+        for walk in WALKS:
+            for name, facts in walk():
+                text = json.dumps(rounded(facts), indent=1, ensure_ascii=False)
+                (out / f"{name}.json").write_text(f"{text}\n", encoding="utf-8")
 
 
 def main() -> None:
-    """What the program is asked for on the command line."""
+    """Run the walk from the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--update", action="store_true", help="write tests/golden/expected anew")
     parser.add_argument("--out", type=Path, help="the folder to write instead")
-    parser.add_argument("--judge", default="length", help="the judge that scores (default: length)")
-    parser.add_argument("--work", type=Path, help="a new folder for the commands' own files, which stay")
-    parser.add_argument("--exact", action="store_true", help="keep every digit, to compare on one machine")
-    given = parser.parse_args()
-    if given.update == (given.out is not None):
-        parser.error("say --update or --out FOLDER")
-    take(given.out or EXPECTED, judge=given.judge, work=given.work, is_exact=given.exact)
+    options = parser.parse_args()
+    if options.update == (options.out is not None):
+        parser.error("give either --update or --out FOLDER")
+    take(options.out or EXPECTED)
 
 
 if __name__ == "__main__":
