@@ -1,4 +1,4 @@
-"""What a calibration starts from, as it is read: judges, ratings by people and by AIs, and the texts."""
+"""Inputs of a calibration: judges, human ratings or choices, and the texts."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Material:
-    """What was read: judges, ratings by people and by AIs, texts by id, and what is told of the reading.
+    """Judges, human ratings, texts by id, and notes on how the files were read.
 
     Runs of one judge are one judge here. `options` have the scale that judges and ratings are on. A file of
     choices between two replies has `choices` instead of ratings, by people or else by AIs.
@@ -63,10 +63,10 @@ class Material:
 
     judges: tuple[Judged, ...]
     people: tuple[Rating, ...]
-    by_ai: tuple[Rating, ...]
     exchanges: Mapping[str, Exchange]
     options: Options
     notes: tuple[str, ...]
+    ai_raters: tuple[str, ...] = ()
     choices: tuple[Choice, ...] = ()
     chosen_by: str = PEOPLE
 
@@ -131,7 +131,6 @@ def read_material(
         return Material(
             judges=tuple(judged),
             people=(),
-            by_ai=(),
             choices=sides.people or sides.by_ai,
             chosen_by=PEOPLE if sides.people else name_ais(sides.ai_raters),
             exchanges=texts,
@@ -141,15 +140,15 @@ def read_material(
     sheet = read_sheet(Path(ratings), reading, replies=replies, target=options.scale)
     names = [item.name for item in judged]
     chosen = of_raters((*sheet.people, *sheet.by_ai), raters=raters, judges=names)
-    by_ai = [item for item in chosen if item.rater in sheet.ai_raters]
+    by_ai = Counter(item.rater for item in chosen if item.rater in sheet.ai_raters)
     people = [item for item in chosen if item.rater not in sheet.ai_raters]
     notes = [*pooled, *told, *sheet.notes, *say_set_aside(bad)]
     if people and by_ai:
-        notes.append(count_ai_ratings(Counter(item.rater for item in by_ai)))
+        notes.append(count_ai_ratings(by_ai))
     return Material(
         judges=tuple(judged),
         people=tuple(people),
-        by_ai=tuple(by_ai),
+        ai_raters=tuple(by_ai),
         exchanges=texts,
         options=options,
         notes=tuple(notes),

@@ -18,7 +18,6 @@ import numpy as np
 from calibration.agreement.ceiling import Ceiling, ceiling
 from calibration.agreement.judge_vs_people import Agreement, agreement
 from calibration.agreement.metrics import calibration_error, log_losses
-from calibration.agreement.rater_model import RaterModel, fit_rater_model
 from calibration.artifact import CALIBRATION_FILE, Calibration, JudgeIdentity, write_calibration
 from calibration.bias.audits import Finding, audit, response_facts
 from calibration.bias.slices import (
@@ -62,7 +61,6 @@ from data.readers.whole_conversations import REPLY
 from data.records import EMPATHY, LABELS, Exchange, Judgment, Rating, to_plain
 
 ASK_FIRST: Final = 20
-OWN_SPREADS: Final = 8  # models whose raters may spread each in their own way; beyond, the fit takes minutes
 BASELINES: Final = {
     "majority": "says of every response what people said most often",
     "length": "counts words; fitted on the other clusters",
@@ -193,7 +191,6 @@ class CalibrationReport:
     ask_first: tuple[UnsureResponse, ...]
     models: ModelFit
     planning: tuple[RatingsPlan, ...]
-    rater_model: RaterModel
     policy: LabelPolicies | None
     by_emotion: EmotionTable | None
     findings: tuple[Finding, ...]
@@ -237,7 +234,6 @@ class CalibrationReport:
             "models": self.models.rows,
             "between": self.models,
             "planning": self.planning,
-            "rater_model": self.rater_model,
             "policy": self.policy,
             "by_emotion": self.by_emotion,
             "bias": {"findings": self.findings},
@@ -278,14 +274,16 @@ def calibrate(
     material = read_material(
         runs, ratings, exchanges=exchanges, judges=judges, raters=raters, options=options, reading=reading
     )
-    if not material.people:
-        ais = name_ais({item.rater for item in material.by_ai})
-        raise UserError(f"{ratings}: all ratings are by {ais}; a judge is calibrated against people's")
     return calibrate_material(material)
 
 
 def calibrate_material(material: Material) -> CalibrationReport:
-    """Calibrate the first judge of what was read."""
+    """Calibrate the first judge of what was read; ratings by AIs alone are refused."""
+    if not material.people:
+        raise UserError(
+            f"all ratings are by {name_ais(material.ai_raters)}: a judge is calibrated against human ratings "
+            "only; have people rate some of these replies (rate plan RESPONSES.jsonl)"
+        )
     report = calibrate_judged(
         material.judges, material.people, exchanges=material.exchanges, options=material.options
     )
@@ -380,7 +378,6 @@ def calibrate_judged(
         ask_first=_ask_first(reference, response_fit, judged.judgments),
         models=model_fit,
         planning=plan_comparisons(model_fit, reference.scale),
-        rater_model=_rater_model(paired, ratings, options),
         policy=label_policies(reference, seed=options.seed, draws=options.draws),
         by_emotion=by_emotion(reference, texts),
         findings=audit(paired, words=words, emotion=emotion),
@@ -520,26 +517,6 @@ def _ask_first(paired: Paired, fit: ResponseFit, judgments: Sequence[Judgment]) 
             probabilities=dict(zip(paired.scale, probabilities[row].tolist(), strict=True)),
         )
         for row, labels in zip(order.tolist(), sets, strict=True)
-    )
-
-
-def _rater_model(paired: Paired, ratings: Sequence[Rating], options: Options) -> RaterModel:
-    """Fit with the rater's questionnaire score as a covariate where every rater has one."""
-    scores = {
-        rating.rater: rating.extra["rater_teq"]
-        for rating in ratings
-        if rating.dimension == options.dimension and rating.extra.get("rater_teq") is not None
-    }
-    covariates = None
-    if all(str(name) in scores for name in np.unique(paired.rater)):
-        covariates = {"questionnaire": [float(scores[str(name)]) for name in paired.rater]}
-    return fit_rater_model(
-        paired.rating,
-        paired.rater,
-        paired.model,
-        covariates=covariates,
-        labels=paired.scale,
-        spread="shared" if len(paired.models) > OWN_SPREADS else None,
     )
 
 

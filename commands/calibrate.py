@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from reports.page import Page
 
 INCONCLUSIVE, FAILED = 3, 1
-SELF_TEST_DRAWS = 240
 
 
 @click.command()
@@ -110,7 +109,9 @@ SELF_TEST_DRAWS = 240
 @click.option(
     "--draws",
     type=click.IntRange(min=2),
-    help="Random draws behind the intervals.  [default: 2000; self-test: 240]",
+    default=2000,
+    show_default=True,
+    help="Bootstrap draws behind the intervals.",
 )
 @click.option(
     "--trial",
@@ -119,7 +120,6 @@ SELF_TEST_DRAWS = 240
     multiple=True,
     help="A folder of `train --protocol` in place of RUN and RATINGS; one of each protocol.",
 )
-@click.option("--self-test", is_flag=True, help="Check the intervals on data whose answer is known.")
 @click.option("--verbose", "-v", is_flag=True, help="Show tables of judges, models and biases too.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
 @click.pass_context
@@ -142,9 +142,8 @@ def calibrate(
     max_cost: float | None,
     out: Path | None,
     seed: int,
-    draws: int | None,
+    draws: int,
     trials: tuple[Path, ...],
-    self_test: bool,
     verbose: bool,
     as_json: bool,
     **settings: Any,
@@ -155,7 +154,7 @@ def calibrate(
     score, rating or label in each row. Runs of one judge are pooled; of several judges the first is
     calibrated and all are compared. RATINGS, the last, is a table with id, rater and rating under any usual
     header: Bad, OK, Good, numbers, thumbs or stars, or choices between two replies. Writes calibration.json,
-    report.html, report.md and report.json. Ratings by an AI calibrate nothing: agreement with it is told.
+    report.html, report.md and report.json. Ratings by an AI are refused.
 
     \b
     Examples:
@@ -164,11 +163,10 @@ def calibrate(
       empathy-judge calibrate runs/mine stars.csv --scale 1-5 --cut 3,5
       empathy-judge calibrate runs/a runs/b ratings.jsonl --out compared
       empathy-judge calibrate --attack prompted.toml --sample 300 --max-cost 1
-      empathy-judge calibrate --self-test
     """
     from calibration import fit
     from calibration.artifact import CALIBRATION_FILE, write_calibration
-    from calibration.calibration_inputs import DRAWS, Options, read_material
+    from calibration.calibration_inputs import Options, read_material
     from calibration.shares.transport import LEAST_MODELS
     from data.files import disk_errors
     from data.judgments import judged_dimension
@@ -176,8 +174,6 @@ def calibrate(
     from reports.calibration.calibration_page import plain_report, print_report, write_report
     from reports.calibration.verdict import refuse_part
 
-    if self_test:
-        ctx.exit(run_self_test(seed=seed, draws=draws or SELF_TEST_DRAWS, as_json=as_json))
     if not attack and (sample or max_cost is not None):
         raise UserError("--sample and --max-cost belong to --attack JUDGE")
     if sample and attack_all:
@@ -189,7 +185,7 @@ def calibrate(
         scale=scale, cut=cut, columns=columns, ai_raters=ai_raters, skip_invalid=skip_invalid
     )
     settings["dimension"] = settings["dimension"] or judged_dimension(runs[:-1])
-    options = Options(scale=reading.scale or LABELS, seed=seed, draws=draws or DRAWS, **settings)
+    options = Options(scale=reading.scale or LABELS, seed=seed, draws=draws, **settings)
     if trials:
         if len(judges) != 1 or runs:
             raise UserError(
@@ -211,9 +207,8 @@ def calibrate(
         reading=reading,
     )
     say_notes(material.notes)
-    if material.choices or not material.people:
-        agree = agree_with_choices if material.choices else agree_with_ais
-        ctx.exit(0 if agree(material, out=out, as_json=as_json) else INCONCLUSIVE)
+    if material.choices:
+        ctx.exit(0 if agree_with_choices(material, out=out, as_json=as_json) else INCONCLUSIVE)
     report = fit.calibrate_material(material)
     probes = _probe(probe, list(material.exchanges.values()), seed) if probe else None
     attacks = try_out(attack) if attack else None
@@ -253,20 +248,6 @@ def calibrate(
 def _default_folder(judge: str, source: str) -> Path:
     stem = Path(source).stem
     return Path("calibrations") / (stem if judge == stem else f"{stem}-{judge}".replace("/", "-"))
-
-
-def agree_with_ais(material: "Material", *, out: Path | None, as_json: bool) -> bool:
-    """Say how far the judges agree with the AIs that rated, calibrating nothing; return if it can be told."""
-    from calibration.agreement import judge_vs_ai
-    from reports.calibration.ai_agreement_page import ai_agreement_page, plain_ai_agreement
-
-    found = judge_vs_ai.agree_with_ais(material)
-    page = ai_agreement_page(found, notes=material.notes)
-    plain = plain_ai_agreement(found, notes=material.notes)
-    _show_agreement(page, plain, out or _folder_of(material), as_json=as_json)
-    if not as_json:
-        say_next("to calibrate, have people rate some of these replies", "rate", "plan", "RESPONSES.jsonl")
-    return found[0].metrics[found[0].headline].interval is not None
 
 
 def agree_with_choices(material: "Material", *, out: Path | None, as_json: bool) -> bool:
@@ -389,17 +370,3 @@ def calibrate_trials(
     print_trial_calibration(calibration, path, as_json=as_json)
     if not as_json:
         say_next("to judge replies with it", "score", "RESPONSES.jsonl", "--judge", judge_name)
-
-
-def run_self_test(*, seed: int, draws: int, as_json: bool) -> int:
-    """Say whether the intervals keep their word on data with a known answer; return the exit code."""
-    import numpy as np
-
-    from calibration.selftest import self_test
-    from reports.calibration.calibration_page import print_self_test
-
-    found = self_test(rng=np.random.default_rng(seed), draws=draws)
-    print_self_test(found, as_json=as_json)
-    if not as_json:
-        say_next("to hold a judge against people's ratings", "calibrate", "RUN", "RATINGS.jsonl")
-    return FAILED if found["problems"] else 0

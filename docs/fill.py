@@ -28,7 +28,6 @@ from filling import (  # noqa: E402  # needs the line above
     notebook,
     plots,
     reference_tables,
-    self_test_tables,
     stop_rule_tables,
     trust_tables,
 )
@@ -55,7 +54,6 @@ def fillings() -> dict[str, Callable[[], str]]:
         "table_sets_apart_small": partial(reference_tables.sets_apart, "classifier-small"),
         **attack_tables.TABLES,
         **trust_tables.TABLES,
-        "table_coverage": self_test_tables.coverage,
         "table_crossing": stop_rule_tables.crossing,
         "table_stop_rule": stop_rule_tables.stop_rule,
         "table_modules": layout.module_tables,

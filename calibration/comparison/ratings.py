@@ -428,7 +428,7 @@ def read_people(
     if sheet.by_ai and not sheet.people:
         raise UserError(
             f"{path}: all ratings are by {name_ais(sheet.ai_raters)}: not what people say, and models are"
-            f" compared by people's. How far a judge agrees with it: calibrate RUN {path.name}"
+            f" compared by people's."
         )
     if not sheet.people:
         raise UserError(f"{path}: no ratings of empathy in it")

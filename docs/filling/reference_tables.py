@@ -132,8 +132,8 @@ def exit_codes() -> str:
         (0, "All is well."),
         (
             1,
-            "A regression was found (`nightly`, `compare --check`), a self-test failed "
-            "(`calibrate --self-test`), or a judge misses a target (`calibrate --attack`).",
+            "A regression was found (`nightly`, `compare --check`), or a judge misses a target "
+            "(`calibrate --attack`).",
         ),
         (3, "It cannot be told, or not yet: too few ratings, an inconclusive gate, a batch under way."),
     ]

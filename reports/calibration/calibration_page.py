@@ -27,7 +27,7 @@ from reports.calibration.attacks_page import attacks_section
 from reports.calibration.bias import ProbedJudge, bias_section, probes_section
 from reports.calibration.costs import planning_section, runs_section
 from reports.calibration.disagreements import disagreements_section, emotions_section, policy_section
-from reports.calibration.per_model import models_section, raters_section
+from reports.calibration.per_model import models_section
 from reports.calibration.probabilities import conformal_section, reliability_section
 from reports.calibration.verdict import (
     ORDERED,
@@ -112,7 +112,6 @@ def make_page(
         planning_section(report),
         conformal_section(report),
         reliability_section(report),
-        raters_section(report),
         policy_section(report),
         runs_section(report),
         Section(name="reading", title="How to read this", short="Reading", points=READING),
@@ -327,43 +326,3 @@ def print_trial_calibration(calibration: Calibration, path: Path, *, as_json: bo
         f"written {path}",
     ]
     print_lines(notes, screen)
-
-
-def print_self_test(found: Mapping[str, Any], *, as_json: bool) -> None:
-    """Print the coverage of the intervals on data whose answer is known."""
-    if as_json:
-        print(json.dumps(found, indent=2))
-        return
-    console = open_screen()
-    grid = _grid("ratings", "raters", "shares", "differences", "new model", "both", "judge alone")
-    for world in found["rows"]:
-        grid.add_row(
-            str(world["ratings"]),
-            str(world["raters"]),
-            *(_range(world[key]) for key in ("shares", "differences")),
-            *(f"{100 * world[key]:.1f}" for key in ("unrated_good", "both_good")),
-            _range(world["naive_shares"]),
-        )
-    print_table(console, grid)
-    console.print()
-    cells = _grid("world", "estimator", "holds", "width")
-    for cell in found["cells"]:
-        held, wide = cell["coverage"], cell["against_oracle"]
-        shown = ("refused", "-") if held is None else (f"{100 * held:.1f}", f"{wide:.2f}")
-        cells.add_row(cell["world"], cell["estimator"], *shown)
-    print_table(console, cells)
-    lines = [
-        f"per cent of 95 % intervals that hold the truth, {found['draws']:,} draws",
-        "width: against an oracle's that knows the variance",
-    ]
-    if bias := found["bias"]:
-        lines.append(
-            f"a planted bias of {bias['effect']:.2f} is found in {100 * bias['found']:.0f} % "
-            f"(stated {100 * bias['stated']:.0f} %); one not there in {100 * bias['false_alarms']:.0f} %"
-        )
-    lines += [f"problem: {problem}" for problem in found["problems"]] or ["passed"]
-    print_lines(lines, console, style="")
-
-
-def _range(shares: Mapping[str, float]) -> str:
-    return f"{100 * min(shares.values()):.1f}-{100 * max(shares.values()):.1f}"

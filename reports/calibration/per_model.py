@@ -1,4 +1,4 @@
-"""What can be said of models: sections on their corrected levels and on the raters' part in them."""
+"""Report section on the corrected levels of each model."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -6,8 +6,7 @@ from math import isfinite
 
 from calibration.fit import CalibrationReport
 from calibration.shares.model_table import ModelRow
-from data.text import UNDEFINED, listed, number, percent, show, show_estimate
-from reports.calibration.verdict import count_people
+from data.text import UNDEFINED, listed, number, show, show_estimate
 from reports.charts import Line, dot_plot, mark, percent_tick
 from reports.page import Figure, Section, Table, row, table_of
 
@@ -133,54 +132,4 @@ def _model_tables(report: CalibrationReport) -> Iterator[Table]:
         },
         caption="The line from the judge's level to the crowd's, through models",
         is_folded=True,
-    )
-
-
-def raters_section(report: CalibrationReport) -> Section:
-    """How much of the ratings is the raters."""
-    model = report.rater_model
-    title = "How much of a rating is the rater"
-    if model.undefined:
-        return Section(name="raters", title=title, short="Raters", text=(f"Undefined: {model.undefined}.",))
-    parts = ", ".join(f"{number(share, 0, scale=100)} % {name}" for name, share in model.variance.items())
-    figure = dot_plot(
-        "The raters' part of the variance, per cent, by the model they rated",
-        [
-            Line(name=name, figure=percent(share), marks=(mark("people", share),))
-            for name, share in model.rater_share.items()
-        ],
-        name="raters-figure",
-        title="The raters' part of the variance of ratings, by model",
-        unit=" %",
-        tick=percent_tick,
-        reference=0.0,
-    )
-    labels = list(next(iter(model.adjusted.values()), ()))
-    adjusted = Table(
-        caption="The crowd's shares in per cent, as rated and as all these raters together would have",
-        head=("model", *(f"{label}, {way}" for label in labels for way in ("as rated", "adjusted"))),
-        rows=tuple(
-            row(
-                name,
-                *(
-                    text
-                    for label in labels
-                    for text in (number(model.raw[name][label], 1, scale=100), percent(levels[label]))
-                ),
-            )
-            for name, levels in model.adjusted.items()
-        ),
-        is_folded=True,
-    )
-    return Section(
-        name="raters",
-        title=title,
-        short="Raters",
-        text=(
-            f"{count_people(model.raters)} gave {model.ratings:,} ratings; some are harsher than others. Of "
-            f"all that varies in the ratings: {parts}. What is called severity is the raters' own and tells "
-            "nothing of responses.",
-        ),
-        figures=(figure,) if model.rater_share else (),
-        tables=(adjusted,) if model.adjusted else (),
     )

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ppi_py import ppi_mean_ci, ppi_mean_pointestimate
+from rated_worlds import World, draw_models
 
 from calibration.comparison.rated_differences import rated_difference
-from calibration.selftest import World, draw_models
 from calibration.shares.correction import MEAN, calibrated_models, correct, judge_worth, project, within_slope
 from calibration.shares.planning import plan_ratings
 from calibration.shares.ppi import RatedModel, judge_means, one_hot, ppi_estimate

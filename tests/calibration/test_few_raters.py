@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from rated_worlds import World, draw_models
 from scipy.special import logit
 
 from calibration.agreement.ceiling import ceiling
@@ -12,7 +13,6 @@ from calibration.agreement.metrics import table_of, unseen_variance
 from calibration.bias.audits import audit
 from calibration.cluster import contrast
 from calibration.pairing import Paired
-from calibration.selftest import World, draw_models
 from calibration.shares.correction import calibrated_models, correct
 from calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
 from calibration.shares.transport import CalibratedModels, Target, refusal, transport

@@ -318,15 +318,3 @@ def test_a_trained_judge_is_calibrated_by_its_trials() -> None:
     wrong = calibrate("--trial", trials[0], "--judge", "length")
     assert wrong.exit_code == 2
     assert "one trial of each protocol" in wrong.stderr
-
-
-@pytest.mark.slow
-def test_the_self_test_runs_and_reports_coverage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibration.selftest.coverage_cells", lambda **options: ())  # tests/golden has them
-    done = run("calibrate", "--self-test", "--draws", 2, "--json")
-    found = json.loads(done.stdout)
-    assert done.exit_code == (1 if found["problems"] else 0)
-    assert [(row["ratings"], row["raters"]) for row in found["rows"]] == [
-        *((50, 1), (50, 3), (100, 1), (100, 3), (200, 1), (200, 3))
-    ]
-    assert found["bias"]["stated"] == 0.8

@@ -313,10 +313,10 @@ def test_an_interrupted_training_says_what_is_kept(
 
 
 def test_a_command_that_keeps_nothing_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(**options: object) -> int:
+    def interrupt(*paths: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("commands.calibrate.run_self_test", interrupt)
-    done = run("calibrate", "--self-test")
+    monkeypatch.setattr("calibration.calibration_inputs.read_material", interrupt)
+    done = run("calibrate", "run", "ratings.jsonl")
     assert done.exit_code == 130
     assert done.stderr == "error: interrupted; no file is left half written. Give the command again\n"

@@ -254,26 +254,15 @@ AIS: dict[str, tuple[Callable[[Row], Row], list[str], str]] = {
 
 
 @pytest.mark.parametrize("case", AIS)
-def test_ratings_by_an_ai_calibrate_nothing_and_are_called_so(scored: list[Row], case: str) -> None:
+def test_ratings_by_an_ai_alone_are_refused(scored: list[Row], case: str) -> None:
     tell, options, name = AIS[case]
     rows = [{"id": row["id"], "rating": row["rating"], **tell(row)} for row in ratings(scored)[::2]]
     sheet = write_csv("sheet.csv", rows)
-    done = calibrate("run", sheet, *options)
-    assert done.exit_code == 0, done.output
-    said = f"Agreement with {name}, an AI; not calibrated against people."
-    assert said in " ".join(done.stdout.split())
-    assert {path.name for path in Path("out").iterdir()} == {"report.html", "report.md", "report.json"}
-    for page in ("report.html", "report.md"):
-        text = Path("out", page).read_text()
-        assert said in text and "Calibration report" not in text
-    found = report()
-    assert found["calibrated"] is False and found["verdict"][0] == said
-    (agreed,) = found["agreement_with_ai"]
-    assert (agreed["rater"], agreed["ratings"]) == (name, 120)
-    write_csv("people.csv", ({**row, "rater": "ann", "rater_kind": "person"} for row in rows))
-    assert calibrate("run", "people.csv").exit_code == 0
-    assert agreed["metrics"] == report()["agreement"], "measured as it is with people"
-    for words in (("compare", "run", "--ratings", sheet), ("compare", sheet, "--exchanges", "replies.jsonl")):
+    for words in (
+        ("calibrate", "run", sheet),
+        ("compare", "run", "--ratings", sheet),
+        ("compare", sheet, "--exchanges", "replies.jsonl"),
+    ):
         refused = run(*words, *options)
         assert refused.exit_code == 2 and f"all ratings are by {name}, an AI" in refused.stderr
 
@@ -291,7 +280,7 @@ def test_of_a_mixed_file_people_s_ratings_are_used(scored: list[Row]) -> None:
     assert report()["agreement"] == expected["agreement"]
     assert Path("out/calibration.json").exists()
     chosen = calibrate("run", mixed, "--rater", "claude-3-opus")
-    assert "Agreement with claude-3-opus, an AI; not calibrated" in chosen.stdout
+    assert chosen.exit_code == 2 and "all ratings are by claude-3-opus, an AI" in chosen.stderr
     tables = [run("compare", file, "--baseline", "ada", "--json") for file in ("people.csv", mixed)]
     assert tables[0].stdout == tables[1].stdout and note in tables[1].stderr
 

@@ -6,16 +6,15 @@ upper end is 1: few raters, a line through few models and many nights err on the
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from judged_worlds import MIDDLE, Design, calibrated, truth, two_models
-from severe_raters import EFFECTS, some_ratings, true_share
+from rated_worlds import World, draw_models
 from watched_nights import SPREAD
 
 from calibration.agreement.judge_vs_people import agreement
 from calibration.agreement.metrics import TABLE_STATISTICS
-from calibration.agreement.rater_model import fit_rater_model
 from calibration.bias.probe_effects import mean_change
 from calibration.bootstrap import mean_intervals, resample_clusters
 from calibration.cluster import clustered_share, contrast
@@ -28,8 +27,7 @@ from calibration.monitoring.confidence_sequence import Watch, interval, update
 from calibration.monitoring.drift import split_change
 from calibration.pairing import Paired
 from calibration.probabilities.conformal import fit_thresholds, prediction_sets
-from calibration.selftest import World, draw_models
-from calibration.shares.correction import calibrated_models, target_of
+from calibration.shares.correction import calibrated_models, correct, target_of
 from calibration.shares.ppi import RatedModel, ppi_estimate
 from calibration.shares.transport import CalibratedModels, Target, transport
 from data.records import LABELS
@@ -126,6 +124,34 @@ def ppi(raters: int) -> Callable[[np.random.Generator], Hits]:
             hits[f"share of {label}"] = holds(level.interval, shares[0, column])
             hits[f"difference of {label}"] = holds(apart.interval, shares[0, column] - shares[1, column])
         return hits
+
+    return draw
+
+
+def few_raters(world: World, *, ratings: int = 96) -> Callable[[np.random.Generator], Hits]:
+    """The shares of a model by its own ratings, from few or uneven raters."""
+
+    def draw(rng: np.random.Generator) -> Hits:
+        models, shares = draw_models(world, ratings, 1, rng)
+        found = ppi_estimate(next(iter(models.values()))).estimates()
+        return {
+            label: holds(item.interval, value)
+            for label, item, value in zip(LABELS, found, shares[0], strict=True)
+        }
+
+    return draw
+
+
+def shared_raters(raters: int) -> Callable[[np.random.Generator], Hits]:
+    """The share of Good of a new model through twelve that the same people rated."""
+
+    def draw(rng: np.random.Generator) -> Hits:
+        world = World(models=13, responses=300, raters=raters, is_shared=True)
+        models, shares = draw_models(world, 96, 1, rng)
+        new = models.pop("model 0")
+        empty = replace(new, item=new.item[:0], value=new.value[:0], cluster=new.cluster[:0])
+        (found,) = correct({"new": empty}, calibrated=calibrated_models(models))
+        return {"Good": found.how == "refused" or holds(found.corrected["Good"].interval, shares[0, -1])}
 
     return draw
 
@@ -276,18 +302,6 @@ def conformal_sets(rng: np.random.Generator) -> Hits:
     return {label: label in sets[row] for label, row in first.items()}
 
 
-def rater_severity(rng: np.random.Generator) -> Hits:
-    rows = some_ratings(int(rng.integers(1 << 31)), raters=30)
-    found = fit_rater_model(rows["rating"], rows["rater"], rows["model"], spread="shared")
-    shares = dict(zip(LABELS, true_share(EFFECTS["b"], 0.6), strict=True))
-    effect = found.effects["b"]
-    return {
-        "severity": holds(found.severity_sd["b"].interval, 0.6),
-        "effect": abs(effect.value - EFFECTS["b"]) <= 1.96 * effect.standard_error,
-        **{label: holds(found.adjusted["b"][label].interval, shares[label]) for label in ("Good", "Bad")},
-    }
-
-
 PROMISES = {
     "bootstrap, mean over prompts": Promise(draw=bootstrap_mean, low=0.92),
     "bootstrap, agreement over batches": Promise(draw=bootstrap_kappa, low=0.91, cost=4),
@@ -295,6 +309,17 @@ PROMISES = {
     "t, slope and crossed mean over clusters": Promise(draw=cluster_contrast, high=0.99),
     "PPI++, each reply by one rater": Promise(draw=ppi(1), high=0.985),
     "PPI++, each reply by three raters": Promise(draw=ppi(3), high=1.0),
+    **{
+        f"PPI++, {count} raters": Promise(draw=few_raters(World(models=2, raters=count)), high=0.99)
+        for count in (4, 6)
+    },
+    "PPI++, one rater with half of the ratings": Promise(
+        draw=few_raters(World(models=2, raters=8, is_uneven=True)), high=0.99
+    ),
+    "PPI++, 87% Good": Promise(
+        draw=few_raters(World(models=2, raters=8, level=1.25, model_sd=0.0), ratings=48), high=1.0
+    ),
+    "line, the same 4 raters of all models": Promise(draw=shared_raters(4), high=1.0, cost=4),
     "line through ten models": Promise(draw=line, high=1.0, cost=4),
     "line through three exact models": Promise(draw=line_of_few(3, 0.0), low=0.90, high=0.98),
     "line through nine exact models": Promise(draw=line_of_few(9, 0.0)),
@@ -319,5 +344,4 @@ PROMISES = {
     "drift, judge's and model's part": Promise(draw=drift_parts),
     "confidence sequence, all nights at once": Promise(draw=every_night, low=0.95, high=1.0, cost=4),
     "conformal sets, by label": Promise(draw=conformal_sets, low=0.89, high=1.0),
-    "rater model": Promise(draw=rater_severity, low=0.925, high=0.985, cost=40),
 }

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from rated_worlds import World, draw_models
 
 from calibration.agreement.metrics import icc_one, icc_sums, icc_two, one_way_sums
-from calibration.selftest import World, draw_models
 from calibration.shares.ppi import ppi_estimate
 
 pingouin = pytest.importorskip("pingouin")
