@@ -30,7 +30,7 @@ from calibration.bias.slices import (
 )
 from calibration.calibration_inputs import Material, Options, Paths, Run, read_material
 from calibration.estimate import Estimate, Floats
-from calibration.pairing import Paired, SpeaksFor, median_ratings, pair
+from calibration.pairing import Paired, SpeaksFor, given_labels, median_ratings, pair
 from calibration.probabilities.conformal import (
     SetReport,
     Thresholds,
@@ -428,7 +428,7 @@ def baseline_rows(paired: Paired, exchanges: Mapping[str, Exchange], options: Op
     places = np.arange(1.0, paired.levels + 1)
     for name, table in tables.items():
         score = np.clip(table @ places, 1, paired.levels)
-        baseline = replace(paired, probabilities=table, score=score, label=1 + table.argmax(axis=1))
+        baseline = replace(paired, probabilities=table, score=score, label=given_labels(table, paired.scale))
         agreed = _agree(baseline, options)
         yield RunRow(
             name=name,

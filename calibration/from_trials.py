@@ -12,7 +12,7 @@ import numpy as np
 from calibration.artifact import Calibration, JudgeIdentity
 from calibration.estimate import Estimate
 from calibration.fit import fit_responses, make_calibration
-from calibration.pairing import Paired
+from calibration.pairing import Paired, given_labels
 from calibration.shares.model_table import fit_models
 from calibration.shares.ppi import RatedModel, one_hot
 from calibration.shares.transport import left_out_levels
@@ -98,7 +98,7 @@ def _pair(rows: Sequence[Mapping[str, Any]]) -> Paired:
         prompt=np.array([str(row["id"]).removesuffix(f"/{row['model']}") for row in rows]),
         rating=np.array([LABELS.index(row["rating"]) + 1 for row in rows], dtype=np.int64),
         score=np.clip(predicted @ places, 1, len(LABELS)),
-        label=1 + predicted.argmax(axis=1),
+        label=given_labels(predicted),
         probabilities=predicted,
     )
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from calibration.estimate import Floats, Integers
 from data.errors import UserError
 from data.judgments import first_number, nearest_level, position_on
-from data.records import LABELS, UNNAMED_MODEL, Judgment, Rating
+from data.records import LABELS, UNNAMED_MODEL, Judgment, Rating, label_of
 
 Cluster = Literal["batch", "rater", "prompt", "id"]
 SpeaksFor = Literal["people", "these raters"]  # whom a figure with its interval is about
@@ -22,6 +22,16 @@ OF_THESE_RATERS: Final = (
 MEDIAN: Final = "median"  # the rater of a median over people
 COLUMNS = ("id", "model", "rater", "batch", "prompt", "rating", "score", "label")
 NAMED_AT_MOST = 5  # of several mistakes alike, an error names this many
+
+
+def given_labels(probabilities: Floats, scale: Sequence[str] = LABELS) -> Integers:
+    """Return the labels, as positions 1..k, that rows of probabilities get by the one rule for labels.
+
+    >>> given_labels(np.array([[0.1, 0.2, 0.7], [0.2, 0.35, 0.45]])).tolist()
+    [3, 2]
+    """
+    labels = [label_of(dict(zip(scale, row, strict=True))) for row in probabilities.tolist()]
+    return np.array([1 + scale.index(label) for label in labels], dtype=np.intp)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

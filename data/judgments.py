@@ -15,7 +15,7 @@ from typing import Any, Final
 from data.coverage import shape_of
 from data.errors import UserError
 from data.readers.whole_conversations import REPLY
-from data.records import EMPATHY, LABELS, UNNAMED_MODEL, Exchange, Judgment, Rating
+from data.records import EMPATHY, LABELS, UNNAMED_MODEL, Exchange, Judgment, Rating, label_of
 from data.runs import read_object, read_summary
 from data.tables import BadRow, read_judgments, read_ratings, read_rows, stop_at_bad_row
 from data.text import listed
@@ -143,7 +143,7 @@ def recorded_judgment(
         position: float | None = sum(
             place * probabilities[name] for place, name in enumerate(scale, start=1)
         ) / sum(probabilities.values())
-        named = 1 + max(range(len(scale)), key=lambda place: probabilities[scale[place]])
+        named = 1 + list(scale).index(label_of({name: probabilities[name] for name in scale}))
     else:
         position = position_on(said, scale)
         held = position_on(label, scale) if label is not None else position

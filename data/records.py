@@ -1,7 +1,7 @@
 """The records every room speaks of; frozen, and checked once when a file is read."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import date
 from hashlib import sha256
@@ -111,30 +111,24 @@ class Judgment:
     speaker: str | None = None
 
 
-def likeliest_label(bad: float, okay: float, good: float) -> str:
-    """The label with the highest probability; of equal ones the lowest."""
-    return "Bad" if bad >= max(okay, good) else "Okay" if okay >= good else "Good"
+def label_of(probabilities: Mapping[str, float]) -> str:
+    """Return the label of a probability for every level, worst level first; every judge is labelled by it.
 
+    It is the likeliest level, of equal ones the lowest; but Good needs more than one half, else it is Okay.
+    The likeliest label of nearly every reply in the crowd study is Good, which does not tell replies apart.
 
-def label_above_half(bad: float, okay: float, good: float) -> str:
-    """The likeliest label, but Okay where Good is likeliest with no more than one half.
-
-    The likeliest label of nearly every reply of the crowd study is Good: that says what most replies get, not
-    which reply is better. By this rule labels fall more as people's do: see docs/experiments.md.
-
-    >>> label_above_half(0.1, 0.3, 0.6), label_above_half(0.2, 0.3, 0.5), label_above_half(0.4, 0.25, 0.35)
-    ('Good', 'Okay', 'Bad')
+    >>> label_of({"Bad": 0.1, "Okay": 0.3, "Good": 0.6}), label_of({"Bad": 0.2, "Okay": 0.35, "Good": 0.45})
+    ('Good', 'Okay')
+    >>> label_of({"Bad": 0.4, "Okay": 0.25, "Good": 0.35}), label_of({"1": 0.3, "2": 0.2, "3": 0.4, "4": 0.1})
+    ('Bad', '3')
     """
-    likeliest = likeliest_label(bad, okay, good)
-    return "Okay" if likeliest == "Good" and good <= 0.5 else likeliest
+    likeliest = max(probabilities, key=probabilities.__getitem__)
+    is_weak_good = likeliest == "Good" and probabilities[likeliest] <= 0.5
+    return "Okay" if is_weak_good and tuple(probabilities) == LABELS else likeliest
 
 
-def judgment_of(
-    exchange: Exchange,
-    probabilities: Mapping[str, float],
-    label_by: Callable[[float, float, float], str] = likeliest_label,
-) -> Judgment:
-    """The judgment that follows from a probability for every label; `label_by` gives the label itself.
+def judgment_of(exchange: Exchange, probabilities: Mapping[str, float]) -> Judgment:
+    """Return the judgment that follows from a probability for every label.
 
     >>> exchange = Exchange(id="1", prompt="I won!", response="Lovely!")
     >>> judgment = judgment_of(exchange, {"Bad": 0.1, "Okay": 0.2, "Good": 0.7})
@@ -148,7 +142,7 @@ def judgment_of(
         model=exchange.model,
         content=exchange.content_digest,
         prompt_digest=exchange.prompt_digest,
-        label=label_by(bad, okay, good),
+        label=label_of(rounded),
         probabilities=rounded,
         score=round(bad + 2 * okay + 3 * good, 6),
         flag=danger_in(exchange),

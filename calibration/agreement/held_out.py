@@ -8,7 +8,7 @@ is Good for almost every response (most ratings are), which would tell us about 
 about the judge; each rule takes that out in its own way. The label that a user meets is measured too.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,8 +36,9 @@ from calibration.agreement.model_levels import (
 )
 from calibration.bootstrap import Draws, Sampled, Statistic, mean_of, resample_clusters, sample
 from calibration.estimate import CONFIDENCE, Estimate, Floats, Integers
+from calibration.pairing import given_labels
 from data.errors import UserError
-from data.records import LABELS, label_above_half, likeliest_label
+from data.records import LABELS
 
 RATINGS = np.arange(1, len(LABELS) + 1)
 
@@ -86,15 +87,6 @@ def labels_by_lift(probabilities: Floats, split: NDArray[Any]) -> Integers:
         lift = probabilities[inside] / np.where(means > 0, means, 1.0)
         labels[inside] = 1 + np.round(lift, 9).argmax(axis=1)  # rounded, or noise would break ties
     return labels
-
-
-def labels_by_rule(probabilities: Floats, rule: Callable[[float, float, float], str]) -> Integers:
-    """Labels 1, 2, 3 as a rule makes them of one response's probabilities.
-
-    >>> labels_by_rule(np.array([[0.1, 0.2, 0.7], [0.2, 0.35, 0.45]]), label_above_half).tolist()
-    [3, 2]
-    """
-    return np.array([1 + LABELS.index(rule(*row)) for row in probabilities.tolist()], dtype=np.intp)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -161,8 +153,7 @@ def compare_rivals(
 
     - `qwk`: quadratic kappa of the rating and a label, cut from the expected score so that in each split the
       labels are as frequent as the crowd's ratings outside it (of the split's own ratings none is used);
-    - `given_qwk`: the same of the label that a classifier gives, Good above one half; `likeliest_qwk`: of the
-      likeliest label;
+    - `given_qwk`: the same of the label that a judge gives, Good above one half;
     - `spearman`: of the rating and the expected score;
     - `balanced_accuracy`: of the label whose probability is highest against its mean over the split;
     - `auc_good`, `auc_bad`: by the probability of Good and of Bad;
@@ -241,8 +232,7 @@ def _response_statistics(held_out: HeldOut) -> dict[str, Statistic]:
 
     return {
         "qwk": of_labels("qwk", labels_by_frequency(scores, ratings, split)),
-        "given_qwk": of_labels("qwk", labels_by_rule(probabilities, label_above_half)),
-        "likeliest_qwk": of_labels("qwk", labels_by_rule(probabilities, likeliest_label)),
+        "given_qwk": of_labels("qwk", given_labels(probabilities)),
         "spearman": spearman_of(ratings.astype(float), scores),
         "balanced_accuracy": of_labels("balanced_accuracy", labels_by_lift(probabilities, split)),
         "auc_good": auc_of(good, probabilities[:, GOOD]),

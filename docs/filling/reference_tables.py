@@ -37,7 +37,7 @@ MEANINGS: Final = {
     "Judgment.model": "the exchange's",
     "Judgment.content": "a digest of all that the judge saw",
     "Judgment.prompt_digest": "the same for all replies to one prompt",
-    "Judgment.label": "the likeliest; where that is Good with 50 % or less, a classifier says Okay",
+    "Judgment.label": "the likeliest; where that is Good with 50 % or less, Okay",
     "Judgment.probabilities": "of each label",
     "Judgment.score": "the expected rating, 1 to 3",
     "Judgment.set": "the labels that people may well have given; needs a calibration",

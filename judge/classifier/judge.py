@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from data.coverage import Coverage
 from data.errors import UserError
-from data.records import LABELS, Exchange, Judgment, judgment_of, label_above_half, unscored
+from data.records import LABELS, Exchange, Judgment, judgment_of, unscored
 from data.rubric import read_rubric
 from data.storage import digest_file
 from data.tables import validate
@@ -295,7 +295,7 @@ def judge_prepared(
         if item.reason:
             yield unscored(exchange, item.reason)
             continue
-        judgment = judgment_of(exchange, dict(zip(LABELS, next(found), strict=True)), label_above_half)
+        judgment = judgment_of(exchange, dict(zip(LABELS, next(found), strict=True)))
         yield replace(judgment, rationale="\n".join(item.notes)) if item.notes else judgment
 
 

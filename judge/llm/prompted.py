@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 from data.errors import UserError
 from data.readers.whole_conversations import CONVERSATION
-from data.records import LABELS, Exchange, Judgment, digest_json, judgment_of, unscored
+from data.records import LABELS, Exchange, Judgment, digest_json, judgment_of, label_of, unscored
 from data.rubric import read_rubric
 from judge.llm.answers import OUT_OF_TOKENS, Answer, Unusable, read_answer, sample_probabilities, shorten
 from judge.llm.chat import PATH, TOP_LOGPROBS, Chat
@@ -214,7 +214,7 @@ class PromptedJudge(EndpointUser):
     def _conclude(self, samples: Sequence[Answer | Unusable], usage: Mapping[str, float]) -> Outcome:
         """Say what the samples say together; nothing, where half of them or more are unusable.
 
-        The fields are those of an answer that gave the likeliest label.
+        The fields are those of the first answer with the label that follows, if there is one.
         """
         answers = [item for item in samples if isinstance(item, Answer)]
         failures = [item for item in samples if isinstance(item, Unusable)]
@@ -234,8 +234,8 @@ class PromptedJudge(EndpointUser):
             return Outcome(unusable=unusable, note=note, usage=usage)
         else:
             weights = {label: float(label == answers[0].label) for label in LABELS}
-        likeliest = max(LABELS, key=weights.__getitem__)
-        shown = next((answer for answer in answers if answer.label == likeliest), answers[0])
+        label = label_of(weights)
+        shown = next((answer for answer in answers if answer.label == label), answers[0])
         return Outcome(fields=shown.fields, probabilities=weights, note=note, usage=usage)
 
     def _ask_once(self, text: str, form: Form, seed: int) -> tuple[Answer | Unusable, dict[str, float]]:

@@ -11,6 +11,7 @@ import numpy as np
 from calibration.agreement.metrics import TABLE_STATISTICS, from_table, log_losses
 from calibration.bootstrap import Sampled, mean_of, resample_clusters, sample
 from calibration.estimate import UNDEFINED
+from calibration.pairing import given_labels
 from data.errors import UserError
 from data.records import LABELS
 from data.tables import read_exchanges, read_ratings
@@ -191,7 +192,7 @@ def measure_rows(rows: Sequence[Mapping[str, Any]], *, seed: int = 0, draws: int
     for name in ("before", "after"):
         probabilities = np.array([row["predictions"][name] for row in both], dtype=float)
         statistics = {
-            "qwk": from_table(TABLE_STATISTICS["qwk"], rating, 1 + probabilities.argmax(axis=1), len(LABELS)),
+            "qwk": from_table(TABLE_STATISTICS["qwk"], rating, given_labels(probabilities), len(LABELS)),
             "log_loss": mean_of(log_losses(rating, probabilities)),
         }
         measured[name] = sample(statistics, batches, drawn)

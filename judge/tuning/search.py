@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from data.errors import UserError
-from data.records import LABELS
+from data.records import LABELS, label_of
 from judge.llm.chat import Chat
 from judge.llm.endpoint import CallFailed
 from judge.llm.program import Program, make_signature
 from judge.llm.prompted import Outcome
-from judge.tuning.tryout import Meter, MetricName, Parts, Rated, Settings, Tryout, credit, label_of
+from judge.tuning.tryout import Meter, MetricName, Parts, Rated, Settings, Tryout, credit
 
 LEAST_TOKENS: Final = 1024  # a set of instructions is longer than a judgment
 NOISY: Final = ("dspy", "optuna", "gepa")
@@ -179,7 +179,11 @@ def _mark(metric: MetricName) -> Callable[..., float]:
         if trace is None:
             return credit(prediction.outcome, example.ratings, metric)
         # An example to show must be one that the judge got right.
-        return float(label_of(prediction.outcome) in {LABELS[rating - 1] for rating in example.ratings})
+        probabilities = prediction.outcome.probabilities
+        return float(
+            bool(probabilities)
+            and label_of(probabilities) in {LABELS[rating - 1] for rating in example.ratings}
+        )
 
     return mark
 
@@ -190,9 +194,10 @@ def _mark_with_words(metric: MetricName) -> Callable[..., Any]:
     def mark(example: Any, prediction: Any, trace: Any = None, name: Any = None, steps: Any = None) -> Any:
         outcome = prediction.outcome
         people = ", ".join(LABELS[rating - 1] for rating in example.ratings)
-        answer = f"you said {label_of(outcome)}"
         if outcome.unusable:
             answer = f"no label: {outcome.unusable.reason}"
+        else:
+            answer = f"you said {label_of(outcome.probabilities)}"
         score = credit(outcome, example.ratings, metric)
         return dspy.Prediction(score=score, feedback=f"People said {people}; {answer}.")
 

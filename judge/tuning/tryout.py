@@ -12,7 +12,7 @@ import numpy as np
 
 from calibration.agreement.metrics import kappa, table_of
 from data.errors import BudgetSpent, UserError
-from data.records import LABELS, Exchange, digest_json
+from data.records import LABELS, Exchange, digest_json, label_of
 from judge.classifier.examples import Example
 from judge.llm.endpoint import Reply
 from judge.llm.program import Form, Program, make_form, present
@@ -231,15 +231,10 @@ class Tryout:
 
 
 def rating_of(outcome: Outcome | None, rating: int) -> int:
-    """The likeliest label as a rating; no label is as far off as the scale allows."""
+    """Return the label as a rating; no label is as far off as the scale allows."""
     if outcome is None or outcome.probabilities is None:
         return 1 if rating > 1 else len(LABELS)
-    return LABELS.index(label_of(outcome)) + 1
-
-
-def label_of(outcome: Outcome) -> str:
-    """The likeliest label, or nothing."""
-    return max(LABELS, key=outcome.probabilities.__getitem__) if outcome.probabilities else ""
+    return LABELS.index(label_of(outcome.probabilities)) + 1
 
 
 def probability_of(outcome: Outcome | None, rating: int) -> float:

@@ -28,7 +28,6 @@ from data.records import to_plain
 PER_RESPONSE = [
     "qwk",
     "given_qwk",
-    "likeliest_qwk",
     "spearman",
     "balanced_accuracy",
     "auc_good",
@@ -121,7 +120,6 @@ def test_values_per_response_are_the_metrics_of_their_labels() -> None:
             held.rating, labels_by_frequency(scores, held.rating, held.split), weights="quadratic"
         ),
         "given_qwk": metrics.cohen_kappa_score(held.rating, given, weights="quadratic"),
-        "likeliest_qwk": metrics.cohen_kappa_score(held.rating, likeliest, weights="quadratic"),
         "spearman": spearman(held.rating, scores),
         "balanced_accuracy": metrics.balanced_accuracy_score(
             held.rating, labels_by_lift(held.probabilities, held.split)
@@ -136,8 +134,7 @@ def test_values_per_response_are_the_metrics_of_their_labels() -> None:
         assert found[name].value == pytest.approx(value)
         interval = found[name].interval
         assert interval is not None
-        # Here Good is likeliest throughout, so that the likeliest label says nothing in any draw.
-        assert (interval.low < interval.high) is (name != "likeliest_qwk")
+        assert interval.low < interval.high
 
 
 def test_shares_and_their_standard_error_by_hand() -> None:

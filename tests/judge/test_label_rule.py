@@ -1,0 +1,82 @@
+"""One label rule for every kind of judge: Good needs a probability above one half."""
+
+import json
+from math import log
+from pathlib import Path
+from typing import Any
+
+import pytest
+from repository import ROOT
+from servers import Answer, Call, ScriptedServer, answer, answer_chat
+
+from data.judgments import recorded_judgment
+from data.records import LABELS, Exchange, Turn, label_of
+from data.tables import read_exchanges
+from judge.base import load_judge
+
+WEAK_GOOD = dict(zip(LABELS, (0.20, 0.35, 0.45), strict=True))
+SAMPLES = ROOT / "data" / "samples" / "responses.jsonl"
+EXCHANGE = Exchange(
+    id="1",
+    prompt="He was eleven.",
+    response="I am so sorry.",
+    dialogue=(Turn(speaker="user", text="My dog died."), Turn(speaker="assistant", text="Oh no.")),
+)
+
+
+def answer_weak_good(call: Call) -> Answer:
+    """Answer a decision or a chat request with the probabilities of `WEAK_GOOD`."""
+    if call.path.endswith("/decisions"):
+        body = answer(call).body
+        for level in body["answers"][0]["probabilities"]:
+            level["probability"] = WEAK_GOOD[level["label"]]
+        return Answer(body=body)
+    tokens = [{"token": label, "logprob": log(chance)} for label, chance in WEAK_GOOD.items()]
+    texts = ('{"reason": "Warm.", "label": "', "Good", '"}')
+    content = [
+        {"token": text, "logprob": 0.0, "top_logprobs": tokens if text == "Good" else []} for text in texts
+    ]
+    reply = answer_chat(call, "".join(texts))
+    reply.body["choices"][0]["logprobs"] = {"content": content}
+    return reply
+
+
+def write_toml(name: str, **options: Any) -> str:
+    Path(name).write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in options.items()))
+    return name
+
+
+JUDGES = {
+    "decision": {},
+    "prompted": {"probabilities": "logprobs"},
+    "panel": {"judges": ["decision.toml", "prompted.toml"]},
+    "cascade": {"first": "length", "second": "decision.toml", "ask_below": 1.0},
+    "conversation": {"replies": "decision.toml"},
+}
+
+
+@pytest.mark.parametrize("kind", JUDGES)
+def test_a_likeliest_good_below_one_half_is_okay(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with ScriptedServer(answer_weak_good) as server:
+        for name, options in JUDGES.items():
+            asked = {"base_url": server.base_url, "model": "m"} if name in ("decision", "prompted") else {}
+            write_toml(f"{name}.toml", kind=name, **asked, **options)
+        judge = load_judge(f"{kind}.toml")
+        judgment = judge.judge(EXCHANGE)
+        judge.close()  # type: ignore[attr-defined]
+    assert judgment.probabilities == pytest.approx(WEAK_GOOD, abs=1e-5)
+    assert judgment.label == "Okay"
+
+
+@pytest.mark.parametrize("name", ["classifier", "length", "majority"])
+def test_shipped_judges_label_by_the_rule(name: str) -> None:
+    judge = load_judge(name)
+    judgments = [judge.judge(exchange) for exchange in list(read_exchanges(SAMPLES))[:30]]
+    assert [item.label for item in judgments] == [label_of(item.probabilities or {}) for item in judgments]
+
+
+def test_a_table_of_probabilities_is_labelled_by_the_rule() -> None:
+    assert recorded_judgment("1", "m", said=None, scale=LABELS, probabilities=WEAK_GOOD).label == "Okay"
