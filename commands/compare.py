@@ -93,11 +93,6 @@ JUDGE: Final = "classifier"
     help="Let the exit code speak of the first model given, or of all against the baseline: 0 better or the"
     " same, 1 worse, 3 otherwise.",
 )
-@click.option(
-    "--speakers",
-    is_flag=True,
-    help="Of conversations held with scripted and with simulated speakers: how far the results agree.",
-)
 @click.option("--html", type=FILE, metavar="FILE", help="Write a page with all of it.")
 @click.option("--out", type=FILE, help="Write report.md and report.json into this folder too.")
 @click.option(
@@ -128,7 +123,6 @@ def compare(
     calibration: str | None,
     margin: float,
     check: bool,
-    speakers: bool,
     html: Path | None,
     out: Path | None,
     junit: Path | None,
@@ -159,7 +153,6 @@ def compare(
       empathy-judge compare replies.csv --baseline study:human --baseline study:gpt-4
       empathy-judge compare ratings.csv --baseline human --models gpt-4,gemini-1.0-pro
       empathy-judge compare choices.csv
-      empathy-judge compare scripted/conversations.jsonl simulated/conversations.jsonl --speakers
     """
     from calibration.comparison.compare_runs import ComparedChoices, ComparedRuns, Question
     from calibration.comparison.compare_runs import compare as compare_models
@@ -179,8 +172,6 @@ def compare(
         scale=scale, cut=cut, columns=columns, ai_raters=ai_raters, skip_invalid=skip_invalid
     )
     scored = _score_files(runs, reply_columns, judge_name, calibration, skip_invalid=skip_invalid)
-    if speakers:
-        return _compare_speakers(scored.paths, html=html, markdown=markdown, as_json=as_json)
     question = Question(
         paths=scored.paths,
         baselines=baselines,
@@ -238,32 +229,9 @@ def compare(
     ctx.exit(code)
 
 
-def _compare_speakers(paths: Sequence[Path], *, html: Path | None, markdown: bool, as_json: bool) -> None:
-    """How far results with simulated speakers agree with those of scripted ones."""
-    from data.records import to_plain
-    from data.tables import read_judgments
-    from judge.speakers.speaker_agreement import speaker_agreement
-    from reports.comparison.speakers_page import speakers_page
-    from reports.html import as_page
-    from reports.markdown import as_markdown, write_texts
-    from reports.terminal import print_page
-
-    found = speaker_agreement(item for path in paths for item in read_judgments(path / "judgments.jsonl"))
-    page = speakers_page(found)
-    if as_json:
-        print(json.dumps(to_plain(found), indent=2))
-    elif markdown:
-        print(as_markdown(page))
-    else:
-        print_page(page)
-    if html is not None:
-        write_texts({html.name: as_page(page)}, html.parent)
-        say_next(f"open {html}")
-
-
 # What the line that shows the page leaves out: said by itself, or done and not to be done again.
 ONCE: Final = frozenset(
-    {"runs", "siblings", "check", "speakers", "out", "markdown", "as_json", "junit", "github_summary"}
+    {"runs", "siblings", "check", "out", "markdown", "as_json", "junit", "github_summary"}
     | {"webhook", "otel", "mlflow"}
 )
 

@@ -32,12 +32,6 @@ from judge.llm.answer_prompts import MOST_WORDS, ModelConfig, say_counts
     metavar="N",
     help="Hold conversations of so many turns each with scripted speakers, instead of asking once.",
 )
-@click.option(
-    "--speaker",
-    type=FILE,
-    metavar="FILE.toml",
-    help="A second model as the speaker, named as --model-config names one.  [--turns: 8]",
-)
 @click.option("--seed", type=click.IntRange(min=0), help="[default: 0]")
 @click.option("--out", type=FILE, help="The folder.  [default: responses/<file>-<model>-<digest>]")
 @click.option("--limit", type=click.IntRange(min=1), help="Ask for no more than the first N prompts.")
@@ -49,7 +43,6 @@ def respond(
     reply_columns: Columns,
     model_config: Path | None,
     turns: int | None,
-    speaker: Path | None,
     out: Path | None,
     limit: int | None,
     max_cost: float | None,
@@ -64,8 +57,7 @@ def respond(
     The same command takes an interrupted run up again and asks for nothing twice.
 
     With --turns the model talks with speakers: 40 of our own who follow a script and react to its replies, or
-    those of a .toml file of yours like data/samples/situations.toml. With --speaker a second model speaks,
-    from the same situations or from the prompts of any file; what is made from it says simulated.
+    those of a .toml file of yours like data/samples/situations.toml.
 
     \b
     Examples:
@@ -73,7 +65,6 @@ def respond(
       empathy-judge respond prompts.jsonl --model-config gpt.toml --style plain --max-cost 0.50
       empathy-judge score answers/responses.jsonl
       empathy-judge respond --turns 8 --model-config gpt.toml --out talks
-      empathy-judge respond --turns 8 --model-config gpt.toml --speaker llama.toml --max-cost 2
     """
     if model_config is None and settings["model"] is None:
         raise UserError("no model: name one with --model and --base-url, or a file with --model-config")
@@ -85,10 +76,8 @@ def respond(
         else make_model_config(settings, place="options")
     )
     bounds = {"limit": limit, "max_cost": max_cost}
-    if turns or speaker:
-        responded = _hold_conversations(
-            prompts, reply_columns, config, out, turns=turns or 8, speaker_file=speaker, **bounds
-        )
+    if turns:
+        responded = _hold_conversations(prompts, config, out, turns=turns, **bounds)
     else:
         responded = _answer_prompts(prompts, reply_columns, config, out, **bounds)
     print_responded(responded, as_json=as_json)
@@ -125,18 +114,10 @@ def _answer_prompts(
 
 
 def _hold_conversations(
-    file: Path | None,
-    columns: Columns,
-    config: ModelConfig,
-    out: Path | None,
-    *,
-    turns: int,
-    speaker_file: Path | None,
-    **bounds: Any,
+    file: Path | None, config: ModelConfig, out: Path | None, *, turns: int, **bounds: Any
 ) -> FinishedRun:
-    """Let the model talk with scripted speakers, or with a second model."""
+    """Hold conversations of the model with scripted speakers."""
     from data.runs import folder_name
-    from judge.llm.answer_prompts import read_model_config
     from judge.speakers.hold_conversations import (
         Listener,
         find_speaker,
@@ -147,8 +128,7 @@ def _hold_conversations(
     from reports.progress import progress
 
     file, listener = file or OURS, Listener(config)
-    simulated = read_model_config(speaker_file) if speaker_file else None
-    speaker, openings = find_speaker(file, columns, turns=turns, simulated=simulated)
+    speaker, openings = find_speaker(file, turns=turns)
     plan = plan_conversations(openings, listener, speaker, turns=turns)
     folder = out or plan.default_folder("conversations", file.stem, folder_name(plan.model))
     with (
@@ -194,7 +174,7 @@ def print_responded(responded: FinishedRun, *, as_json: bool) -> None:
         lines = [f"{counts['responses']:,} of {counts['prompts']:,} prompts answered by {manifest['model']}"]
     else:
         held = f"{counts['conversations']:,} of {counts['situations']:,} conversations of {manifest['turns']}"
-        lines = [f"{held} turns held by {manifest['model']}; speakers: {manifest['speaker']}"]
+        lines = [f"{held} turns held by {manifest['model']}"]
     if counts["failed"]:
         lines.append(f"failed, and not among the {made}: {say_counts(manifest['reasons'])}")
     if words["mean"] is not None:

@@ -23,7 +23,7 @@ POSITIVE_EMOTIONS: Final = frozenset(
     " surprised trusting".split()
 )
 UNNAMED_MODEL: Final = "unnamed"
-SCRIPTED, SIMULATED = "scripted", "simulated by "  # speakers who are no person; a model's name follows
+SCRIPTED: Final = "scripted"  # the value of `speaker` in a row where no person spoke
 ANSWERING: Final = frozenset(
     {"listener", "assistant", "model", "bot", "ai", "system", "supporter", "therapist"}
 )
@@ -87,7 +87,6 @@ class Judgment:
     `components` are probabilities of the rubric's components, from a judge that gives them; `decided_by` is
     the judge of a cascade whose word this is. `shape` counts what the reply is like: see `data.coverage`.
     Of a whole conversation `curve` has the score of every reply in order, null where a reply has none, and
-    `speaker` says who spoke where no person did.
     """
 
     __pydantic_config__: ClassVar = {"allow_inf_nan": False}
@@ -108,7 +107,6 @@ class Judgment:
     decided_by: str | None = None
     shape: Mapping[str, int] | None = None
     curve: tuple[float | None, ...] | None = None
-    speaker: str | None = None
 
 
 def label_of(probabilities: Mapping[str, float]) -> str:
@@ -147,7 +145,6 @@ def judgment_of(exchange: Exchange, probabilities: Mapping[str, float]) -> Judgm
         score=round(bad + 2 * okay + 3 * good, 6),
         flag=danger_in(exchange),
         shape=shape_of(exchange),
-        speaker=speaker_of(exchange),
     )
 
 
@@ -161,15 +158,12 @@ def unscored(exchange: Exchange, reason: str) -> Judgment:
         unscored=reason,
         flag=danger_in(exchange),
         shape=shape_of(exchange),
-        speaker=speaker_of(exchange),
     )
 
 
-def speaker_of(exchange: Exchange) -> str | None:
-    """Who spoke to the model where no person did, as `respond --turns` writes it; else None."""
-    said = exchange.extra.get("speaker")
-    is_ours = isinstance(said, str) and (said == SCRIPTED or said.startswith(SIMULATED))
-    return said if is_ours else None
+def is_scripted(exchange: Exchange) -> bool:
+    """Whether a script spoke to the model, as `respond --turns` writes it, and no person."""
+    return exchange.extra.get("speaker") == SCRIPTED
 
 
 def danger_in(exchange: Exchange) -> str | None:

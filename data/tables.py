@@ -39,7 +39,7 @@ MODEL_BITS: Final = 7
 MOST_MODELS: Final = 1 << MODEL_BITS
 JUDGMENT_FIELDS: Final = tuple(item.name for item in fields(Judgment))
 TAKE_FIELDS: Final = attrgetter(*JUDGMENT_FIELDS)
-SELDOM_GIVEN: Final = ("flag", "components", "decided_by", "shape", "curve", "speaker")  # else left out
+SELDOM_GIVEN: Final = ("flag", "components", "decided_by", "shape", "curve")  # else left out
 TO_JSON = json.JSONEncoder(ensure_ascii=False, default=str).encode  # made once: there are many lines
 
 

@@ -1,7 +1,6 @@
 """Score a file of responses: judge every row into a run folder, and correct each model's shares."""
 
 import platform
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -23,7 +22,7 @@ from data.coverage import Outside, say_outside
 from data.crisis import READING_LIST, Flags
 from data.errors import UserError
 from data.readers.parallel_survey import PlainRows, survey_plain
-from data.readers.whole_conversations import CONVERSATION, REPLY, say_speakers
+from data.readers.whole_conversations import CONVERSATION, REPLY
 from data.records import LABELS, Exchange, Judgment, to_plain
 from data.runs import FinishedRun, OnProgress, Run, ScorePlan, read_summary, run_all
 from data.storage import Remote, Shards, Source, check_source, digest_source, find_sources
@@ -304,7 +303,7 @@ class Counted:
     """What a summary rests on: judgments added up as they come by, in the order of the input."""
 
     def __init__(self, judge: Judge, calibrated: Found) -> None:
-        self.tally, self.flags, self.spoke = Tally(), Flags(), Counter[str]()
+        self.tally, self.flags = Tally(), Flags()
         self.unlike = Outside(getattr(judge, "rated", None), calibrated.covers)
         self.cost, self.seen = 0.0, 0
 
@@ -313,8 +312,6 @@ class Counted:
         self.tally.add(judgment)
         self.flags.add(judgment)
         self.unlike.add(None if judgment.unscored else judgment.shape)
-        if judgment.speaker:
-            self.spoke[judgment.speaker] += 1
         if judgment.usage:
             self.cost += judgment.usage.get("cost", 0.0)
         self.seen += 1
@@ -337,7 +334,7 @@ def summarise(
         counted = Counted(judge, calibrated)
         for judgment in read():
             counted.add(judgment)
-    tally, speakers = counted.tally, dict(sorted(counted.spoke.items()))
+    tally = counted.tally
     unit = unit_of(judge)
     models = model_shares(tally, rng=np.random.default_rng(seed), draws=DRAWS, widened=unit == CONVERSATION)
     corrected = correct_shares(tally, calibrated.calibration) if calibrated.calibration else {}
@@ -348,7 +345,6 @@ def summarise(
         CORRECTED if calibrated.calibration else CAVEAT[unit],
         own,
         *say_outside(outside),
-        *say_speakers(speakers),
     ]
     report = getattr(judge, "report", None)
     summary = {
@@ -370,7 +366,6 @@ def summarise(
         "flagged": counted.flags.as_dict(),
         "rated": to_plain(getattr(judge, "rated", None)),
         "outside": outside,
-        **({"speakers": speakers} if speakers else {}),
         "models": [
             {
                 "model": item.model,

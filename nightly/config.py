@@ -99,7 +99,6 @@ class NightlyConfig:
     prompts: Path
     unit: str
     turns: int | None
-    speaker: ModelConfig | None
     judge: str
     calibration: str | None
     anchors: Path | None
@@ -137,7 +136,6 @@ class _Table:
     prompts: str = ""
     unit: Literal["", "reply", "conversation"] = ""
     turns: int | None = None
-    speaker: str = ""
     judge: str = "classifier"
     calibration: str = ""
     anchors: str = ""
@@ -182,7 +180,6 @@ def read_config(path: Path) -> NightlyConfig:
         else SAMPLE_PROMPTS,
         unit=table.unit or (CONVERSATION if table.turns else REPLY),
         turns=table.turns,
-        speaker=read_model_config(_beside(folder, table.speaker)) if table.speaker else None,
         judge=str(_beside(folder, table.judge)) if table.judge.endswith(".toml") else table.judge,
         calibration=calibration,
         anchors=anchors,
@@ -207,14 +204,12 @@ def read_config(path: Path) -> NightlyConfig:
         value = getattr(config, name)
         if value is not None and not value >= least:
             raise UserError(f"{path}: {name}: must be at least {least}")
-    if config.speaker and not config.turns:
-        raise UserError(f"{path}: speaker: only for conversations; say how long they are: turns = 8")
     if config.turns and config.unit == REPLY:
         raise UserError(
             f"{path}: unit: with turns it is conversations that are judged; leave one of them out"
         )
     if config.turns:
-        find_speaker(config.prompts, turns=config.turns, simulated=config.speaker)
+        find_speaker(config.prompts, turns=config.turns)
     elif any(model.endpoint for model in config.models):
         check_table(config.prompts)
     if config.anchors is not None:

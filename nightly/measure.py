@@ -140,7 +140,7 @@ def measure(entry: ModelEntry, setup: NightSetup) -> MeasuredModel:
     row, cost = run.summary["models"][0], about["cost"]
     if cost is None and entry.endpoint is not None and is_loopback(entry.endpoint.base_url):
         cost = 0.0  # our own machine charges nothing
-    flagged, outside, speakers = map(run.summary.get, ("flagged", "outside", "speakers"))
+    flagged, outside = map(run.summary.get, ("flagged", "outside"))
     raw, corrected = read_shares(run)
     result = ModelResult(
         model=entry.name,
@@ -154,8 +154,7 @@ def measure(entry: ModelEntry, setup: NightSetup) -> MeasuredModel:
         seconds=max(0.0, (setup.clock() - started).total_seconds()),  # a clock may be put back
         details=({"refused": row["refused"]} if row.get("refused") else {})
         | ({"flagged": flagged} if flagged and flagged["count"] else {})
-        | ({"outside": outside} if outside else {})
-        | ({"speakers": speakers} if speakers else {}),
+        | ({"outside": outside} if outside else {}),
     )
     return MeasuredModel(result=result, judged=judged, folder=run.folder)
 
@@ -215,7 +214,7 @@ def _ask(entry: ModelEntry, setup: NightSetup, folder: Path) -> tuple[Path, Mapp
     with setup.show_progress(f"asking {entry.name}", "answered") as on_progress:
         if isinstance(asked, Listener):
             assert config.turns is not None
-            speaker, first = find_speaker(config.prompts, turns=config.turns, simulated=config.speaker)
+            speaker, first = find_speaker(config.prompts, turns=config.turns)
             talk_plan = plan_conversations(first, asked, speaker, turns=config.turns)
             place, made = folder / f"talks-{talk_plan.digest[:8]}", CONVERSATIONS
             done = hold_conversations(

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from data.coverage import say_outside
 from data.crisis import LEFT_OUT, say_flags
-from data.readers.whole_conversations import REPLY, say_speakers, speak_of
+from data.readers.whole_conversations import REPLY, speak_of
 from data.text import percent, points, printable
 from judge.llm.answer_prompts import say_counts
 from nightly.changes import baseline_nights, say_moods, say_nights
@@ -197,7 +197,6 @@ def sentences(record: NightRecord) -> list[str]:
     ]
     for model in record.models:
         lines += [f"{model.model}: {line}" for line in say_outside(model.details.get("outside"))]
-        lines += [f"{model.model}: {line}" for line in say_speakers(model.details.get("speakers"))]
         lines += [f"{model.model}: {line}." for line in say_flags(model.details.get("flagged"), LEFT_OUT)]
     return [words_of(record)(line) for line in (*lines, *_against_study(details.get("study", ())))]
 

@@ -8,7 +8,6 @@ from data.readers.whole_conversations import (
     CONVERSATION,
     LISTENER,
     all_turns,
-    say_speakers,
     split_conversation,
 )
 from data.records import LABELS, Exchange, Judgment
@@ -122,7 +121,7 @@ def say_levels(summary: Mapping[str, Any]) -> list[str]:
             f"{model['model']}: {number(value, 0, scale=100)} % of {model['judged']:,} conversations"
             f" would be called Good{ends}."
         )
-    return [*lines, *say_speakers(summary.get("speakers"))]
+    return lines
 
 
 def _score(item: JudgedConversation) -> float:

@@ -12,7 +12,7 @@ from rich.console import Console
 from calibration.shares.transport import LEAST_REPLIES
 from data.coverage import say_outside
 from data.crisis import READING_LIST, say_flags
-from data.readers.whole_conversations import NOUNS, say_speakers
+from data.readers.whole_conversations import NOUNS
 from data.records import LABELS
 from data.text import ends_of, interval, listed, number, percent
 from judge.explanation import Explanation
@@ -139,7 +139,7 @@ def _warnings(scored: ScoredRun, limit: int | None) -> list[str]:
         lines.append(note)
     if any(LEAST_REPLIES <= model["judged"] < FEW and "corrected" not in model for model in models):
         lines.append(f"With fewer than {FEW} {noun} of a model, its range is too narrow.")
-    lines += say_outside(summary.get("outside")) + say_speakers(summary.get("speakers"))
+    lines += say_outside(summary.get("outside"))
     if counts["unscored"]:
         reasons: Counter[str] = sum((Counter(model["reasons"]) for model in models), Counter())
         told = ", ".join(f"{reason} ({count:,})" for reason, count in sorted(reasons.items()))
@@ -185,7 +185,7 @@ def _details(scored: ScoredRun) -> list[str]:
         if scored.asked
         else f"nothing left to judge (the run took {took})"
     )
-    said = [*say_outside(summary.get("outside")), *say_speakers(summary.get("speakers"))]
+    said = say_outside(summary.get("outside"))
     said.append(summary.get("dimension_note", ""))
     return [
         f"per cent of {NOUNS[summary['unit']]}, with {sure} intervals{uncorrected}",

@@ -36,7 +36,6 @@ from data.judgments import Judged
 from data.rating_files.ai_raters import PEOPLE, name_ais
 from data.rating_files.pairwise_choices import are_choices, people_first, read_choices
 from data.rating_files.rating_sheet import RatingSheet, Replies, SheetOptions
-from data.readers.whole_conversations import count_speakers
 from data.records import UNNAMED_MODEL, Exchange
 from data.storage import Source
 from data.tables import read_responses
@@ -95,8 +94,8 @@ class ComparedRuns:
     `letters` are shared by models that are not told apart. `never_met` are models that no rating of the
     calibration was about, `repeated` those that stand in more than one run, `first` the first one given.
     `likeness` is how alike the judge errs on siblings, where that is known. `flags` is the part of a report
-    about speakers who may be in danger, `outside` counts replies unlike those that people rated, `speakers`
-    talks in which no person spoke; each is empty where there are none.
+    about speakers who may be in danger, `outside` counts replies unlike those that people rated; each is
+    empty where there are none.
     """
 
     judge: Judged
@@ -114,7 +113,6 @@ class ComparedRuns:
     are_siblings: bool
     flags: Mapping[str, Any]
     outside: Mapping[str, Any]
-    speakers: Mapping[str, int]
     notes: tuple[str, ...] = ()  # how the ratings were read
 
     @property
@@ -246,7 +244,6 @@ def compare_runs(question: Question, *, today: date) -> ComparedRuns:
         are_siblings=settings.are_siblings,
         flags=find_flags(judgments),
         outside=find_outside(judgments, runs[0].rated, corrector.covers),
-        speakers=count_speakers(judgments),
         notes=sheet.notes,
     )
 

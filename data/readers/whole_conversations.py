@@ -5,15 +5,13 @@ that was said before. So it is read, kept and judged by what reads, keeps and ju
 """
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from itertools import groupby
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from data.records import ANSWERING, SIMULATED, Exchange, Turn
-from data.text import listed
+from data.records import ANSWERING, Exchange, Turn
 
 REPLY, CONVERSATION = "reply", "conversation"  # what is judged as one
 UNITS: Final = (REPLY, CONVERSATION)
@@ -94,33 +92,6 @@ def opening_digest(exchange: Exchange) -> str:
         if len(opening.split()) < DISTINCTIVE_WORDS:
             return exchange.content_digest
     return sha256(str(opening).encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-class HasSpeaker(Protocol):
-    """A judgment, as far as it is looked at here."""
-
-    @property
-    def speaker(self) -> str | None: ...
-
-
-def count_speakers(judgments: Iterable[HasSpeaker]) -> dict[str, int]:
-    """How many judgments are of talks with each kind of speaker that is no person."""
-    return dict(sorted(Counter(item.speaker for item in judgments if item.speaker).items()))
-
-
-def say_speakers(speakers: Mapping[str, int] | None) -> list[str]:
-    """A line wherever figures rest on speakers whom a model played; none where people or scripts spoke.
-
-    >>> say_speakers({"scripted": 3, "simulated by llama": 40})
-    ['Simulated speakers: in 40 conversations llama played the person, so no figure here is of real people.']
-    """
-    played = {name: count for name, count in (speakers or {}).items() if name.startswith(SIMULATED)}
-    if not played:
-        return []
-    names = listed([name.removeprefix(SIMULATED) for name in played])
-    count = sum(played.values())
-    many = "1 conversation" if count == 1 else f"{count:,} conversations"
-    return [f"Simulated speakers: in {many} {names} played the person, so no figure here is of real people."]
 
 
 def speak_of(unit: str, names: Iterable[str] = ()) -> Callable[[str], str]:

@@ -47,7 +47,6 @@ MEANINGS: Final = {
     "Judgment.flag": "the danger that somebody may be in, such as `suicide`; it changes no label",
     "Judgment.components": "a decision judge's probability of each component of empathy",
     "Judgment.decided_by": "which judge of a cascade decided",
-    "Judgment.speaker": "`scripted` or `simulated by` a model, where no person spoke",
     "Judgment.curve": "the score of every reply, in order; of whole conversations",
     "Judgment.shape": "the reply's `words`, the `turns` before it, 1 or 0 for `situation` and for `markdown`",
 }

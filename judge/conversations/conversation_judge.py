@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 from calibration.artifact import own_version
 from data.errors import UserError
 from data.readers.whole_conversations import CONVERSATION, opening_digest, split_conversation
-from data.records import LABELS, Exchange, Judgment, digest_json, judgment_of, speaker_of, unscored
+from data.records import LABELS, Exchange, Judgment, digest_json, is_scripted, judgment_of, unscored
 from data.rubric import read_rubric
 from judge.base import WEIGHTS, Judge, load_judge, unit_of
 from judge.conversations.conversation_features import IN_WORDS, SPEAKER, START, conversation_features
@@ -127,7 +127,7 @@ class ConversationJudge:
             reason = judged[0].unscored or "no reply has a score"
             return replace(unscored(exchange, reason), prompt_digest=opening_digest(exchange))
         if self.is_fitted:
-            weights = self.weights["script" if speaker_of(exchange) else "person"]
+            weights = self.weights["script" if is_scripted(exchange) else "person"]
             probabilities = weights.probabilities(weights.place(conversation_features(replies, scores)))
         else:
             said = [item.probabilities for item in judged if item.probabilities is not None]
@@ -149,7 +149,7 @@ class ConversationJudge:
         though they were judged with it before them.
         """
         replies, scores = split_conversation(exchange), list(whole.curve or ())
-        who = "script" if speaker_of(exchange) else "person"
+        who = "script" if is_scripted(exchange) else "person"
         parts, counted = [], []
         for place, reply in enumerate(replies):
             rest = [item for number, item in enumerate(scores) if number != place and item is not None]

@@ -1,1 +1,1 @@
-"""Speakers for a model to talk with, scripted or played by a second model, and their conversations."""
+"""Scripted speakers for a model to talk with, and the conversations with them."""

@@ -1,10 +1,10 @@
-"""A model talks with speakers, scripted or simulated: a folder of conversations that `score` goes on from.
+"""Conversations of a model with scripted speakers: a folder of conversations that `score` reads.
 
-`data.runs` says how such a folder survives whatever interrupts it:
+`data.runs` describes how such a folder survives an interruption:
 
-    answers.jsonl        every reply, and every turn of a simulated speaker, or why there is none
-    conversations.jsonl  the whole conversations, as `score` reads them; each names its kind of speaker
-    manifest.json        who talked with whom under which settings, how many failed and why; written last
+    answers.jsonl        every reply, or why there is none
+    conversations.jsonl  the complete conversations, as `score` reads them
+    manifest.json        the model, its settings, and how many conversations failed and why; written last
 
 A conversation in which a call failed ends there, and is counted, but not among the whole ones.
 """
@@ -19,25 +19,21 @@ from typing import Any, Final
 
 from data.errors import OperationalError, UserError
 from data.readers.whole_conversations import SCENARIO
-from data.records import Exchange, Turn, digest_json
+from data.records import SCRIPTED, Exchange, Turn, digest_json
 from data.runs import FinishedRun, OnProgress, Plan, Run, run_all
-from data.storage import NONE_NAMED, Columns, check_source, digest_file, find_sources
-from data.tables import read_prompts, read_rows, write_rows
+from data.storage import digest_file
+from data.tables import read_rows, write_rows
 from judge.engine import Memory, ask_all
 from judge.llm.answer_prompts import (
     ANSWERS,
-    AskedModel,
-    ModelConfig,
     Responder,
     describe_answers,
     write_messages,
 )
 from judge.speakers.scripted_speaker import ScriptedSpeaker, check_turns, openings, read_situations
-from judge.speakers.simulated_speaker import SimulatedSpeaker, alternate
 
 CONVERSATIONS: Final = "conversations.jsonl"
 SPOKEN_BY: Final = "speaker"  # the key of a row that says of which kind its speaker was
-Speaker = ScriptedSpeaker | SimulatedSpeaker
 
 
 class Listener(Responder):
@@ -69,7 +65,6 @@ class TalkPlan(Plan):
     style: str
     situations: str
     turns: int
-    speaker: str
     speaker_version: str
 
 
@@ -92,7 +87,9 @@ class _Talks:
     not read it again for the next turn.
     """
 
-    def __init__(self, run: Run, listener: Listener, speaker: Speaker, turns: int, limit: int) -> None:
+    def __init__(
+        self, run: Run, listener: Listener, speaker: ScriptedSpeaker, *, turns: int, limit: int
+    ) -> None:
         self.run, self.listener, self.speaker, self.turns, self.limit = run, listener, speaker, turns, limit
         self.concurrency = listener.concurrency
         self.asked = 0
@@ -113,42 +110,28 @@ class _Talks:
         exchange = opening
         for turn in range(1, self.turns + 1):
             if turn > 1:
-                words = self._next_words(opening, exchange, turn)
-                if words is None or "failed" in words:
-                    return {"held": _end(exchange, words)}
-                exchange = _go_on(exchange, words["words"])
-            row = self._call(opening, exchange, 2 * turn - 1, str(turn), self.listener.respond)
+                exchange = _go_on(exchange, self.speaker.speak(exchange, is_last=turn == self.turns))
+            row = self._reply(opening, exchange, turn)
             if row is None or "failed" in row:
                 return {"held": _end(exchange, row)}
             exchange = replace(exchange, response=row["response"])
         return {"held": _Held(exchange=exchange)}
 
-    def _next_words(self, opening: Exchange, so_far: Exchange, turn: int) -> Mapping[str, Any] | None:
-        if isinstance(self.speaker, ScriptedSpeaker):
-            return {"words": self.speaker.speak(so_far, is_last=turn == self.turns)}
-        return self._call(opening, so_far, 2 * turn - 2, f"{turn}/speaker", self.speaker.speak)
-
-    def _call(
-        self,
-        opening: Exchange,
-        exchange: Exchange,
-        number: int,
-        name: str,
-        ask: Callable[[Exchange], dict[str, Any]],
-    ) -> Mapping[str, Any] | None:
-        """What came of a call, now or in an earlier stretch; None past the limit, where none is made."""
+    def _reply(self, opening: Exchange, exchange: Exchange, turn: int) -> Mapping[str, Any] | None:
+        """Return the row of a reply, made now or in an interrupted run; None past the limit."""
         place = self.places[opening.id]
-        named = replace(exchange, id=f"{opening.id}/{name}")
+        position = place * self.turns + turn - 1
+        named = replace(exchange, id=f"{opening.id}/{turn}")
         with self._lock:
-            row = self.run.take_up(place * 2 * self.turns + number, named) if self.run.has_more else None
+            row = self.run.take_up(position, named) if self.run.has_more else None
         if row is None:
             if place >= self.limit:
                 return None
             if self._stopped.is_set():
                 raise OperationalError("stopped before the end; what was said is kept")
-            row = ask(named)
+            row = self.listener.respond(named)
             with self._lock:
-                self.run.keep(place * 2 * self.turns + number, row)
+                self.run.keep(position, row)
                 self.asked += 1
         with self._lock:
             self.on_progress()
@@ -157,15 +140,11 @@ class _Talks:
     def stop(self) -> None:
         """Finish the calls under way and make no more."""
         self._stopped.set()
-        for asked in (self.listener, self.speaker):
-            if isinstance(asked, AskedModel):
-                asked.stop()
+        self.listener.stop()
 
     def close(self) -> None:
         """Let go of all connections."""
-        for asked in (self.listener, self.speaker):
-            if isinstance(asked, AskedModel):
-                asked.close()
+        self.listener.close()
 
 
 def _go_on(last: Exchange, words: str) -> Exchange:
@@ -178,30 +157,17 @@ def _end(exchange: Exchange, row: Mapping[str, Any] | None) -> _Held:
     return _Held(exchange=exchange, failed=row["failed"] if row else "", is_left=row is None)
 
 
-def find_speaker(
-    path: Path, columns: Columns = NONE_NAMED, *, turns: int, simulated: ModelConfig | None = None
-) -> tuple[Speaker, list[Exchange]]:
-    """Who speaks, and the first turn of every conversation: from a file of situations, or of prompts."""
-    if path.suffix == ".toml":
-        situations = read_situations(path)
-        first = openings(situations)
-        if simulated is None:
-            check_turns(situations, turns, path)
-            return ScriptedSpeaker(situations), first
-    elif simulated is None:
-        raise UserError(
-            f"{path}: prompts have no script; name a .toml file of situations, "
-            "or a second model with --speaker"
-        )
-    else:
-        source = find_sources([path], columns)
-        check_source(source)
-        first = [replace(item, dialogue=()) for item in read_prompts(source)]
-    return SimulatedSpeaker(simulated), first
+def find_speaker(path: Path, *, turns: int) -> tuple[ScriptedSpeaker, list[Exchange]]:
+    """Return the speaker of a file of situations, and the first turn of every conversation."""
+    if path.suffix != ".toml":
+        raise UserError(f"{path}: prompts have no script; name a .toml file of situations")
+    situations = read_situations(path)
+    check_turns(situations, turns, path)
+    return ScriptedSpeaker(situations), openings(situations)
 
 
 def plan_conversations(
-    openings: Sequence[Exchange], listener: Listener, speaker: Speaker, *, turns: int
+    openings: Sequence[Exchange], listener: Listener, speaker: ScriptedSpeaker, *, turns: int
 ) -> TalkPlan:
     """What a run of this model with these speakers is known by."""
     return TalkPlan(
@@ -210,7 +176,6 @@ def plan_conversations(
         style=listener.config.style,
         situations=digest_json([[item.id, item.content_digest] for item in openings])[:16],
         turns=turns,
-        speaker=speaker.kind,
         speaker_version=speaker.version,
     )
 
@@ -218,7 +183,7 @@ def plan_conversations(
 def hold_conversations(
     openings: Sequence[Exchange],
     listener: Listener,
-    speaker: Speaker,
+    speaker: ScriptedSpeaker,
     plan: TalkPlan,
     folder: Path,
     *,
@@ -226,27 +191,24 @@ def hold_conversations(
     max_cost: float | None = None,
     on_progress: OnProgress = lambda done, total: None,
 ) -> FinishedRun:
-    """Hold the conversations that `folder` does not hold yet, and make the run whole.
+    """Hold the conversations that `folder` does not have yet, and complete the run.
 
-    `max_cost` bounds what this call spends on both models together.
+    `max_cost` bounds what this call spends.
     """
     if not openings:
         raise UserError("nothing to talk about: the file has no rows")
     budget = listener.endpoint.budget
     budget.most = None if max_cost is None else budget.spent + max_cost
-    is_simulated = isinstance(speaker, SimulatedSpeaker)
-    if isinstance(speaker, SimulatedSpeaker):
-        speaker.endpoint.budget = budget
     count = len(openings[:limit])
     held: list[_Held] = []
 
     def ask(run: Run, count_one: Callable[[], None]) -> int:
-        talks = _Talks(run, listener, speaker, plan.turns, count)
+        talks = _Talks(run, listener, speaker, turns=plan.turns, limit=count)
         held[:] = [item for item in talks.hold_all(openings, count_one) if not item.is_left]
         return talks.asked
 
     def conclude(run: Run) -> tuple[dict[str, Any], None]:
-        whole = [_write_row(item.exchange, listener.name, speaker.kind) for item in held if not item.failed]
+        whole = [_write_row(item.exchange, listener.name) for item in held if not item.failed]
         write_rows(folder / CONVERSATIONS, whole)
         rows = [row for _, row in read_rows(run.judgments)]
         reasons = Counter(item.failed for item in held if item.failed)
@@ -272,7 +234,7 @@ def hold_conversations(
     return run_all(
         folder,
         plan,
-        total=count * (2 * plan.turns - 1 if is_simulated else plan.turns),
+        total=count * plan.turns,
         ask=ask,
         conclude=conclude,
         is_enough=is_enough,
@@ -281,7 +243,7 @@ def hold_conversations(
     )
 
 
-def _write_row(talk: Exchange, model: str, speaker: str) -> dict[str, Any]:
+def _write_row(talk: Exchange, model: str) -> dict[str, Any]:
     """A conversation as chat tools write one, with who spoke."""
     said = [turn.text for turn in talk.dialogue] + [talk.prompt, talk.response]
     about = {"situation": talk.situation, "emotion": talk.emotion}
@@ -290,7 +252,19 @@ def _write_row(talk: Exchange, model: str, speaker: str) -> dict[str, Any]:
         "model": model,
         SCENARIO: talk.id,
         **talk.extra,
-        SPOKEN_BY: speaker,
+        SPOKEN_BY: SCRIPTED,
         **{key: value for key, value in about.items() if value is not None},
         "messages": alternate(said, first="user"),
     }
+
+
+def alternate(texts: Sequence[str], *, first: str) -> list[dict[str, str]]:
+    """Return the messages of two parties who take turns.
+
+    >>> alternate(["Hi.", "Hello!"], first="user")
+    [{'role': 'user', 'content': 'Hi.'}, {'role': 'assistant', 'content': 'Hello!'}]
+    """
+    other = {"user": "assistant", "assistant": "user"}
+    return [
+        {"role": other[first] if number % 2 else first, "content": text} for number, text in enumerate(texts)
+    ]

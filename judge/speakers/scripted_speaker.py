@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Final, Literal
 
 from data.errors import UserError
 from data.files import read_toml
-from data.records import SCRIPTED, Exchange, digest_json, to_plain
+from data.records import Exchange, digest_json, to_plain
 from data.tables import SAMPLE_PROMPTS, first_problem
 
 OURS: Final = SAMPLE_PROMPTS.with_name("situations.toml")
@@ -77,8 +77,6 @@ class Situation:
 
 class ScriptedSpeaker:
     """Speaks by the script of each situation."""
-
-    kind = SCRIPTED
 
     def __init__(self, situations: Sequence[Situation]) -> None:
         self.situations = {item.id: item for item in situations}
@@ -158,7 +156,7 @@ def check_turns(situations: Sequence[Situation], turns: int, path: Path) -> None
     if turns > shortest.most_turns:
         raise UserError(
             f"--turns {turns}: {shortest.id!r} of {path} has words for {shortest.most_turns} turns; "
-            "ask for fewer, or have a second model speak with --speaker"
+            "ask for fewer"
         )
 
 

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from data.coverage import say_outside
-from data.readers.whole_conversations import say_speakers
 from data.records import LABELS, POSITIVE_EMOTIONS
 from data.text import UNDEFINED, interval, listed, money, number, percent, points, signed
 from nightly.changes import TOLD_NIGHTS, say_moods
@@ -186,7 +185,7 @@ def facts_tonight(series: NightSeries) -> list[tuple[str, str, str]]:
 
 
 def unlike_rated(series: NightSeries) -> list[tuple[str, str]]:
-    """What is to be said of what models' newest figures rest on: unlike what people rated, or simulated."""
+    """What is to be said of what models' newest figures rest on, where it is unlike what people rated."""
     return [
         (model.name, sentence)
         for model in series.models
@@ -202,7 +201,6 @@ def say_figures_rest(result: ModelResult) -> list[str]:
     return [
         *([moods] if moods else []),
         *say_outside(details.get("outside")),
-        *say_speakers(details.get("speakers")),
     ]
 
 

@@ -8,7 +8,7 @@ from calibration.comparison.differences import LEAST_REPLIES, Difference
 from calibration.comparison.judged_models import GOOD, JudgedLevel
 from data.coverage import say_outside
 from data.crisis import LEFT_OUT, say_flags
-from data.readers.whole_conversations import CONVERSATION, REPLY, say_speakers, speak_of
+from data.readers.whole_conversations import CONVERSATION, REPLY, speak_of
 from data.records import LABELS, to_plain
 from data.rubric import in_words
 from data.text import UNDEFINED, interval, listed, p_value, percent, points, signed
@@ -78,7 +78,6 @@ def compared_runs_row(compared: ComparedRuns) -> dict[str, Any]:
         "repeated": list(compared.repeated),
         **compared.flags,
         **({"outside": dict(compared.outside)} if compared.outside else {}),
-        **({"speakers": dict(compared.speakers)} if compared.speakers else {}),
         "notes": list(map(say, _notes(compared))),
     }
 
@@ -151,7 +150,6 @@ def short_notes(compared: ComparedRuns) -> Iterator[str]:
     if unscored := [f"{model.model} {model.unscored:,}" for model in compared.models if model.unscored]:
         yield f"Unscored: {', '.join(unscored)}."
     yield from say_outside(compared.outside)
-    yield from say_speakers(compared.speakers)
     yield from (f"{line}." for line in say_flags(compared.flags.get("flagged"), LEFT_OUT))
 
 
@@ -197,7 +195,6 @@ def _notes(compared: ComparedRuns) -> Iterator[str]:
     if compared.baselines:
         yield "study: people's ratings in the published study, of replies to its own 2,000 prompts."
     yield from say_outside(compared.outside)
-    yield from say_speakers(compared.speakers)
     yield from (f"{line}." for line in say_flags(compared.flags.get("flagged"), LEFT_OUT))
 
 

@@ -1,4 +1,4 @@
-"""`respond --turns`: a model talks with scripted or simulated speakers, killed and taken up again."""
+"""`respond --turns`: a model talks with scripted speakers, killed and taken up again."""
 
 import json
 import signal
@@ -28,18 +28,15 @@ def run(*arguments: object) -> Result:
 
 
 def reply(call: Call) -> Answer:
-    """Asks something in every other turn; the speaker's model says what turn it is."""
+    """Asks something in every other turn."""
     messages = call.body["messages"]
-    if call.body["model"] == "speaks":
-        return answer_chat(call, f"Well, that is my turn {len(messages) // 2 + 1}.")
     asks = "What did you do then?" if len(messages) % 4 == 1 else "I am with you in this, all the way."
     return answer_chat(call, f"I see that you said {len(messages[-1]['content'])} letters. {asks}")
 
 
-def write_models(server: ScriptedServer) -> None:
+def write_model(server: ScriptedServer) -> None:
     about = f"base_url = '{server.base_url}'\nconcurrency = 2\nprices = {{input = 1.0, output = 2.0}}\n"
-    for name in ("listens", "speaks"):
-        Path(f"{name}.toml").write_text(f"model = '{name}'\n{about}")
+    Path("listens.toml").write_text(f"model = 'listens'\n{about}")
 
 
 def talks(folder: str) -> list[dict[str, Any]]:
@@ -49,11 +46,11 @@ def talks(folder: str) -> list[dict[str, Any]]:
 @pytest.mark.slow
 def test_a_model_talks_with_scripted_speakers() -> None:
     with ScriptedServer(reply) as server:
-        write_models(server)
+        write_model(server)
         words = ("--turns", 8, "--model-config", "listens.toml", "--out", "talks")
         done = run(*words, "--limit", 3)
         assert done.exit_code == 0, done.output
-        assert "3 of 3 conversations of 8 turns held by listens; speakers: scripted" in done.stdout
+        assert "3 of 3 conversations of 8 turns held by listens" in done.stdout
         assert "score talks/conversations.jsonl" in done.stderr
         assert len(server.calls) == 24
         first = read_situations(OURS)[0]
@@ -72,30 +69,13 @@ def test_a_model_talks_with_scripted_speakers() -> None:
     assert scored.exit_code == 0, scored.output
 
 
-def test_a_second_model_speaks_and_every_row_says_so() -> None:
-    Path("prompts.csv").write_text("id,prompt\np1,I lost my ring.\np2,I won the cup!\n")
-    with ScriptedServer(reply) as server:
-        write_models(server)
-        words = ("prompts.csv", "--turns", 3, "--model-config", "listens.toml", "--speaker", "speaks.toml")
-        done = run(*words, "--out", "talks", "--max-cost", 1, "--json")
-    assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
-    assert (found["speaker"], found["asked"], found["tokens"]["input"]) == ("simulated by speaks", 10, 2000)
-    assert {talk["speaker"] for talk in talks("talks")} == {"simulated by speaks"}
-    said = [turn["content"] for turn in talks("talks")[1]["messages"][:4:2]]
-    assert said == ["I won the cup!", "Well, that is my turn 2."]
-    asked = [call.body["messages"] for call in server.calls if call.body["model"] == "speaks"]
-    assert {message["role"] for sent in asked for message in (sent[0], sent[-1])} == {"user"}
-    assert {sent[1]["content"] for sent in asked} == {"I lost my ring.", "I won the cup!"}
-
-
 def test_a_conversation_that_fails_is_counted_and_not_among_the_whole_ones() -> None:
     def script(call: Call) -> Answer:
         is_third = len(call.body["messages"]) == 5 and "behind me again" in call.text + str(call.body)
         return answer_chat(call, "") if is_third else reply(call)
 
     with ScriptedServer(script) as server:
-        write_models(server)
+        write_model(server)
         words = ("--turns", 4, "--model-config", "listens.toml", "--limit", 2, "--out", "talks")
         done = run(*words)
         again = run(*words)
@@ -107,9 +87,8 @@ def test_a_conversation_that_fails_is_counted_and_not_among_the_whole_ones() -> 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--turns", 9), "has words for 8 turns; ask for fewer, or have a second model speak"),
+        (("--turns", 9), "has words for 8 turns; ask for fewer"),
         (("rows.jsonl", "--turns", 3), "prompts have no script; name a .toml file of situations"),
-        (("--turns", 3, "--speaker", "none.toml"), "none.toml: no such file"),
     ],
 )
 def test_a_mistake_ends_with_a_word_and_exit_code_2(arguments: tuple[object, ...], said: str) -> None:
@@ -127,18 +106,17 @@ def journal_lines(folder: str) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("speaker", [(), ("--speaker", "speaks.toml")])
-def test_conversations_killed_twice_end_as_unbroken_ones(start: Start, speaker: tuple[str, ...]) -> None:
+def test_conversations_killed_twice_end_as_unbroken_ones(start: Start) -> None:
     """Calls past a point are held until the process is dead, so it always dies at work."""
     held = {"from": 0}
-    words = ("respond", "--turns", 4, "--limit", 5, "--model-config", "listens.toml", *speaker, "--out")
+    words = ("respond", "--turns", 4, "--limit", 5, "--model-config", "listens.toml", "--out")
 
     def script(call: Call) -> Answer:
         return Answer(hang=True) if call.number >= held["from"] else reply(call)
 
     for stop_at in (7, 16):
         with ScriptedServer(script) as server:
-            write_models(server)
+            write_model(server)
             held["from"] = stop_at - journal_lines("killed")
             process = start(*words, "killed")
             server.wait_for_calls(held["from"] + 1)
@@ -147,9 +125,9 @@ def test_conversations_killed_twice_end_as_unbroken_ones(start: Start, speaker: 
             process.kill()
             assert process.wait(timeout=60) == -signal.SIGKILL
         assert not Path("killed/conversations.jsonl").exists()
-    total = 5 * (7 if speaker else 4)
+    total = 5 * 4
     with ScriptedServer(reply) as server:
-        write_models(server)
+        write_model(server)
         output, said = start(*words, "killed").communicate(timeout=60)
         assert "5 of 5 conversations of 4 turns" in output, said
         assert len(server.calls) == total - 16
@@ -157,21 +135,3 @@ def test_conversations_killed_twice_end_as_unbroken_ones(start: Start, speaker: 
         start(*words, "unbroken").communicate(timeout=60)
     for name in ("answers.jsonl", "conversations.jsonl"):
         assert Path("killed", name).read_bytes() == Path("unbroken", name).read_bytes()
-
-
-def test_figures_of_simulated_speakers_say_so(tmp_path: Path) -> None:
-    with ScriptedServer(reply) as server:
-        write_models(server)
-        for name, more in (("scripted", ()), ("simulated", ("--speaker", "speaks.toml"))):
-            words = ("--turns", 2, "--limit", 6, "--model-config", "listens.toml", "--name", name, *more)
-            assert run(*words, "--out", name).exit_code == 0
-    for name in ("scripted", "simulated"):
-        words = [f"{name}/conversations.jsonl", "--judge", "length", "--out", f"runs/{name}"]
-        scored = CliRunner().invoke(cli.main, ["score", *words], terminal_width=200)
-        summary = json.loads(Path(f"runs/{name}/summary.json").read_text())
-        is_simulated = name == "simulated"
-        assert summary["speakers"] == {"simulated by speaks" if is_simulated else "scripted": 6}
-        assert ("Simulated speakers: in 6 conversations" in scored.stdout) is is_simulated, scored.output
-        assert any("Simulated" in caveat for caveat in summary["caveats"]) is is_simulated
-    compared = CliRunner().invoke(cli.main, ["compare", "runs/scripted", "runs/simulated"])
-    assert "Simulated speakers" in compared.stdout, compared.output

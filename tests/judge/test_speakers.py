@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from data.errors import UserError
-from data.records import EMOTIONS, Judgment, danger_in
+from data.records import EMOTIONS, danger_in
 from judge.speakers.scripted_speaker import (
     OURS,
     ScriptedSpeaker,
@@ -15,9 +15,6 @@ from judge.speakers.scripted_speaker import (
     read_sign,
     read_situations,
 )
-from judge.speakers.speaker_agreement import speaker_agreement
-from reports.comparison.speakers_page import speakers_page
-from reports.html import as_page
 
 REPLIES = {
     "asked": "That sounds hard. What happened then?",
@@ -67,29 +64,3 @@ def test_a_wrong_file_is_refused_with_its_place(change: tuple[str, str], said: s
     with pytest.raises(UserError, match=r"mine\.toml") as refused:
         read_situations(path)
     assert said in str(refused.value)
-
-
-def judged(model: str, situation: int, speaker: str, score: float) -> Judgment:
-    about = {"id": f"{model}-{situation}-{speaker}", "content": "", "label": "Okay", "score": score}
-    return Judgment(model=model, prompt_digest=f"s{situation}", speaker=speaker, **about)
-
-
-def test_agreement_of_scripted_and_simulated_speakers_is_measured_over_situations() -> None:
-    levels = {"a": 2.0, "b": 1.5}
-    rows = [
-        judged(model, situation, speaker, level + 0.05 * situation - (0.2 if "by" in speaker else 0))
-        for model, level in levels.items()
-        for situation in range(6)
-        for speaker in ("scripted", "simulated by m")
-    ]
-    alone = judged("a", 9, "scripted", 3.0)
-    found = speaker_agreement([*rows, alone])
-    assert (found.speaker, found.situations, found.conversations) == ("m", 6, 24)
-    assert found.difference.value == pytest.approx(-0.2)
-    assert found.spearman.value == pytest.approx(1.0)
-    assert (found.same_order, found.pairs) == (1, 1)
-    page = speakers_page(found)
-    assert "score lower than with scripts" in page.verdict[0]
-    assert "Speakers simulated by m" in as_page(page)
-    with pytest.raises(UserError, match="fewer than two situations"):
-        speaker_agreement([alone])

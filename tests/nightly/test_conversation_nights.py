@@ -1,11 +1,11 @@
-"""Nights of conversations: held with scripted or simulated speakers, judged whole, paired by situation."""
+"""Nights of conversations: held with scripted speakers, judged whole, paired by situation."""
 
 import json
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from servers import Answer, Call, ScriptedServer, answer_chat
+from servers import ScriptedServer, answer_chat
 
 import cli
 from data.errors import UserError
@@ -25,7 +25,6 @@ def run(*arguments: object) -> Result:
 
 def write_config(server: ScriptedServer, more: str = "") -> Path:
     model = f'name = "bot"\nmodel = "bot"\nbase_url = "{server.base_url}"\n'
-    Path("speaker.toml").write_text(model.replace("bot", "actor"))
     about = f'turns = 3\nlimit = 12\njudge = "length"\ncalibration = "none"\nanchors = "none"\n{more}'
     Path("n.toml").write_text(f"{about}[[models]]\n{model}[gates]\ngood_share_drop = 5\n")
     return Path("n.toml")
@@ -48,16 +47,6 @@ def test_two_nights_are_paired_by_situation_and_a_fall_is_found() -> None:
     assert change["prompts"] == 12 and change["good"]["total"]["high"] < 0, second.output
     page = next(Path("dashboard").glob("responses*.html")).read_text()
     assert "Model: " in page and "Speaker: " in page
-
-
-def test_a_night_with_a_simulated_speaker_says_so() -> None:
-    def script(call: Call) -> Answer:
-        return answer_chat(call, "It was." if call.body["model"] == "actor" else WARM)
-
-    with ScriptedServer(script) as server:
-        done = run(write_config(server, 'speaker = "speaker.toml"\n'), "--night", "2026-12-01")
-    assert "bot: Simulated speakers: in 12 conversations actor played the person" in done.stdout, done.output
-    assert "Simulated speakers" in Path("dashboard/index.html").read_text()
 
 
 @pytest.mark.parametrize(

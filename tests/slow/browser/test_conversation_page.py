@@ -24,7 +24,7 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
             said.append(REPLIES[(number + turn) % 4])
         roles = ("user", "assistant")
         messages = [{"role": roles[place % 2], "content": text} for place, text in enumerate(said)]
-        about = {"situation": item.situation, "emotion": item.emotion, "speaker": "simulated by actor"}
+        about = {"situation": item.situation, "emotion": item.emotion, "speaker": "scripted"}
         rows.append({"id": item.id, "model": "bot", **about, "messages": messages})
     path = folder / "talks.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
@@ -51,7 +51,6 @@ def test_axe_finds_no_barrier_and_nothing_sticks_out(
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.locator(".talk").count() == 12
     assert page.locator(".talk .best").count() == page.locator(".talk .worst").count() == 12
-    assert "Simulated speakers" in page.inner_text("#verdict")
     context.close()
     assert asked == [page_file.as_uri()]
 
