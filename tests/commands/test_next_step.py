@@ -3,13 +3,16 @@
 import json
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner, Result
-from repository import SAMPLES
+from locks import read_lock
+from repository import ROOT, SAMPLES
 
 import cli
 from commands.shared.next_step import program
@@ -97,6 +100,44 @@ def test_the_next_command_is_one_that_works() -> None:
     words = shlex.split(calibrated.partition(": empathy-judge ")[2])
     assert words[0] == "compare"
     run(*words)
+
+
+RUN_ONLY = """
+import sys
+from importlib.machinery import PathFinder
+from importlib.metadata import packages_distributions
+
+class RunOnly(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.partition(".")[0] in hidden else PathFinder.find_spec(name, path, target)
+
+installed = set(sys.argv.pop(1).split(","))
+hidden = {
+    module
+    for module, distributions in packages_distributions().items()
+    if not installed & {name.lower().replace("_", "-") for name in distributions}
+}
+sys.meta_path[sys.meta_path.index(PathFinder)] = RunOnly
+import cli
+cli.main(prog_name="empathy-judge")
+"""
+
+
+def test_the_printed_next_steps_run_in_the_install_of_make_demo() -> None:
+    """From `score` on, each printed next step runs with the packages of requirements-run.lock alone."""
+    installed = ",".join((*read_lock("requirements-run.lock"), "empathy-judge"))
+    words = ["score", str(SAMPLES / "responses.jsonl"), "--judge", "length", "--calibration", "none"]
+    commands = []
+    while words[:2] != ["rate", "open"]:
+        commands.append(words[0])
+        command = [sys.executable, "-c", RUN_ONLY, installed, *words]
+        environment = {"PYTHONPATH": str(ROOT), "PATH": ""}
+        result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert result.returncode in (0, 3), result.stderr
+        words = shlex.split(result.stderr.splitlines()[-1].partition(": empathy-judge ")[2])
+        words = [str(SAMPLES / "responses.jsonl") if word == "RESPONSES.jsonl" else word for word in words]
+    assert commands == ["score", "compare", "rate"]
 
 
 def test_limits_and_json() -> None:
