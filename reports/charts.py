@@ -1,4 +1,4 @@
-"""The charts of reports: dots with intervals, reliability, what agreement costs, and slopes, as inline SVG.
+"""The charts of reports as inline SVG: dots with intervals, lines over nights, reliability, and slopes.
 
 By hand: matplotlib is heavy, its drawings are large, and they neither take their colours from the page, light
 or dark, nor can be read out. Here colour is a class name that the page's style sheet knows. Where x is in per
@@ -7,12 +7,14 @@ cent of the width a drawing is as wide as there is room while its text keeps its
 
 import math
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
+from calibration.estimate import Estimate
 from data.text import MINUS, AnyEstimate, ends_of
 from reports.page import Figure
 
@@ -269,9 +271,9 @@ def _mark(mark: Mark, middle: int, domain: tuple[float, float]) -> str:
     return whisker + shape(mark.look, across(mark.value, domain), middle)
 
 
-def shape(look: str, x: str, y: float) -> str:
-    """Draw a mark by itself, at a place that may be in per cent."""
-    path = element("path", d=SHAPES[look], class_=f"mark {look}")
+def shape(look: str, x: str, y: float, more: str = "") -> str:
+    """Draw a mark by itself, at a place that may be in per cent; `more` are further classes."""
+    path = element("path", d=SHAPES[look], class_=f"mark {look} {more}".strip())
     return element("svg", path, x=x, y=y, overflow="visible", width=1, height=1)
 
 
@@ -322,8 +324,6 @@ class Field:
 
 
 RELIABILITY = Field(left=40, width=232, right=12, top=10, height=232, bottom=44)
-FRONTIER = Field(left=44, width=342, right=14, top=24, height=240, bottom=46)
-KEY_LINE, NAME_LETTERS = 17, 48  # of the frontier's key: pixels from line to line, letters of a name
 SLOPES = Field(left=34, width=150, right=92, top=14, height=190, bottom=28)  # names stand at its right
 
 
@@ -370,115 +370,109 @@ def reliability(curves: Mapping[Literal["before", "after"], Sequence["Bin"]], **
     return drawing(*parts, **about, class_="square", viewBox=field.view_box())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spot(Mark):
-    """A judge, a baseline or people: agreement with its interval, and what it costs (None where unknown)."""
-
-    name: str
-    cost: float | None
+LINES = Field(left=0, width=0, right=0, top=18, height=132, bottom=26)  # as wide as there is room
+LINES_INSET = 8.0  # per cent at the left, where the ticks stand
+MOST_DOTS = 60  # beyond so many points a line has no dots
+NAMED_RULES, RULE_LETTERS = 3, 34  # rules that are named above the chart, and letters of a name
 
 
-def unbeaten(spots: Sequence[Spot]) -> list[Spot]:
-    """Find those that no other beats in agreement at the same or less cost, the cheapest first.
+def line_chart(
+    caption: str,
+    labels: Sequence[str],
+    values: Sequence[Estimate],
+    *,
+    name: str,
+    title: str,
+    tick: Format,
+    show: Callable[[Estimate], str],
+    look: Literal["judge", "people", "rival"] = "judge",
+    behind: Sequence[float] = (),
+    notes: Mapping[int, str] = MappingProxyType({}),
+    flagged: Collection[int] = (),
+    rules: Mapping[int, str] = MappingProxyType({}),
+    reference: float | None = None,
+) -> Figure:
+    """Draw estimates in order as a line with an interval band, each with a tooltip.
 
-    >>> cheap = Spot(name="a", look="rival", cost=0, value=0.2)
-    >>> dear = Spot(name="b", look="judge", cost=1, value=0.1)
-    >>> [spot.name for spot in unbeaten([dear, cheap])]
-    ['a']
+    `behind` is a second, dashed line. `notes` extend the tooltips of some places, `flagged` places have a
+    triangle, and `rules` are vertical lines with a name. A value of nan leaves a gap.
     """
-    best, kept = -math.inf, []
-    priced = [
-        (spot.cost, -spot.value, spot) for spot in spots if spot.cost is not None and spot.value is not None
-    ]
-    for _, loss, spot in sorted(priced, key=lambda item: item[:2]):
-        if -loss > best:
-            best = -loss
-            kept.append(spot)
-    return kept
+    field = LINES
+    known = {at: value for at, value in enumerate(values) if math.isfinite(value.value)}
+    ends = [end for item in known.values() for end in ends_of(item)]
+    domain = span([*ends, *behind, reference], least=1e-9)
+    step = (100 - LINES_INSET - INSET) / max(1, len(labels))
 
+    def x(at: int) -> float:
+        return LINES_INSET + step * (at + 0.5)
 
-def frontier(
-    spots: Sequence[Spot], *, axis: str, tick: Format, value_axis: str, **about: Unpack[About]
-) -> str:
-    """Draw agreement upwards, cost to the right by powers of ten; what costs nothing is at the left edge.
+    def path(points: Iterable[tuple[int, float]]) -> str:
+        return " ".join(f"{x(at):.2f},{_px(field.y(value, domain))}" for at, value in points)
 
-    Where the cost of people is unknown, what they reach is a line from left to right. A mark has a number,
-    which stands for a name below the chart: names beside the marks would cover each other.
-    """
-    field = FRONTIER
-    defined = [(number, spot) for number, spot in enumerate(spots, start=1) if spot.value is not None]
-    shown = [(number, spot) for number, spot in defined if spot.cost is not None]
-    levels = [(number, spot) for number, spot in defined if spot.cost is None and spot.look == "people"]
-    place_x, costs = _cost_axis([spot.cost or 0.0 for _, spot in shown])
-    ends = [end for _, spot in [*shown, *levels] for end in (spot.value, spot.low, spot.high)]
-    domain = span(ends, least=0.05)
-
-    def place(spot: Spot) -> tuple[float, float]:
-        return place_x(spot.cost or 0.0), field.y(spot.value or 0.0, domain)
-
-    parts = [field.level(field.y(value, domain), f"{value:.2g}") for value in ticks(*domain)]
-    parts += [field.upright(place_x(cost), tick(cost)) for cost in costs]
-    for number, spot in levels:
-        y = place(spot)[1]
-        parts.append(field.rule(y, "reference"))
-        parts.append(words(str(number), x=field.end, y=_px(y - 4), class_="name", text_anchor="end"))
-    if corners := [place(spot) for spot in unbeaten([spot for _, spot in shown])]:
-        # The best that is to be had for at most a cost.
-        path = f"M{corners[0][0]:.1f} {corners[0][1]:.1f}"
-        path += "".join(f"H{x:.1f}V{y:.1f}" for x, y in corners[1:])
-        parts.append(element("path", d=f"{path}H{field.end}", class_="stairs"))
-    for _, spot in shown:
-        x, y = place(spot)
-        if spot.low is not None and spot.high is not None:
-            parts.append(_whisker(x, field.y(spot.low, domain), field.y(spot.high, domain), spot.look))
-        where = f"translate({_px(x)} {_px(y)})"
-        parts.append(element("path", d=SHAPES[spot.look], class_=f"mark {spot.look}", transform=where))
-    parts += _numbers({number: place(spot) for number, spot in shown})
-    parts.append(words(axis, x=field.end, y=field.floor + 38, class_="axis", text_anchor="end"))
-    parts.append(words(value_axis, x=0, y=field.top - 4, class_="axis"))
-    key = sorted([*shown, *levels], key=lambda item: item[0])
-    for line, (number, spot) in enumerate(key, start=1):
-        text = f"{number}  {shorten(spot.name, NAME_LETTERS)}"
-        parts.append(words(text, x=field.left, y=field.floor + 42 + KEY_LINE * line, class_="tick"))
-    size = field.view_box(below=KEY_LINE * len(key))
-    return drawing(*parts, **about, class_="frontier", viewBox=size)
-
-
-def _cost_axis(costs: Sequence[float]) -> tuple[Callable[[float], float], list[float]]:
-    """Tell where a cost stands, and the costs to mark: 0 first if there is one, then powers of ten."""
-    paid = [cost for cost in costs if cost > 0] or [1.0]
-    first, last = math.floor(math.log10(min(paid))), math.ceil(math.log10(max(paid)))
-    last = max(last, first + 1)
-    is_free = any(cost <= 0 for cost in costs)
-    start, end = FRONTIER.left + (56 if is_free else 12), FRONTIER.end - 12
-
-    def place(cost: float) -> float:
-        if cost <= 0:
-            return FRONTIER.left + 12
-        return start + (end - start) * (math.log10(cost) - first) / (last - first)
-
-    every = max(1, math.ceil((last - first) / 5))
-    return place, [*([0.0] if is_free else []), *(10.0**power for power in range(first, last + 1, every))]
-
-
-def _numbers(places: Mapping[int, tuple[float, float]]) -> list[str]:
-    """Write numbers at the right of their marks; marks that lie close together have theirs in one place."""
-    groups: list[dict[int, tuple[float, float]]] = []
-    for number, (x, y) in places.items():
-        for group in groups:
-            if any(abs(x - u) < 24 and abs(y - v) < 12 for u, v in group.values()):
-                group[number] = x, y
-                break
-        else:
-            groups.append({number: (x, y)})
     parts = []
-    for group in groups:
-        x, y = max(group.values())
-        is_left = x > FRONTIER.end - 24
-        side, anchor = (min(group.values())[0] - 9, "end") if is_left else (x + 9, "start")
-        text = ", ".join(map(str, group))
-        parts.append(words(text, x=_px(side), y=_px(y + 4), class_="name", text_anchor=anchor))
-    return parts
+    for value in ticks(*domain, most=5):
+        level = _px(field.y(value, domain))
+        look_of = "reference" if value == reference else "grid"
+        parts.append(element("line", x1="0%", x2="100%", y1=level, y2=level, class_=look_of))
+        text = tick(value).replace("-", MINUS)
+        parts.append(words(text, x="0%", y=_px(field.y(value, domain) - 4), class_="tick"))
+    for number, (at, text) in enumerate(sorted(rules.items(), reverse=True)):
+        place = f"{x(at) - step / 2:.2f}%"
+        parts.append(element("line", x1=place, x2=place, y1=field.top, y2=field.floor, class_="reference"))
+        if number < NAMED_RULES:
+            side = "end" if x(at) > 50 else "start"
+            said = shorten(text, RULE_LETTERS)
+            parts.append(words(said, x=place, y=field.top - 6, class_="tick", text_anchor=side))
+    drawn = []
+    for run in _runs([at for at, item in known.items() if item.interval is not None]):
+        low = [(at, ends_of(known[at])[1] or 0.0) for at in run]
+        high = [(at, ends_of(known[at])[2] or 0.0) for at in reversed(run)]
+        drawn.append(element("polygon", points=path([*low, *high]), class_=f"area {look}"))
+    for run in _runs([at for at, value in enumerate(behind) if math.isfinite(value)]):
+        points = path((at, behind[at]) for at in run)
+        drawn.append(element("polyline", points=points, class_="curve before"))
+    for run in _runs(list(known)):
+        points = path((at, known[at].value) for at in run)
+        drawn.append(element("polyline", points=points, class_=f"curve {look}"))
+    # A polyline knows no per cent, so lines stand in a drawing of their own that is stretched.
+    height = field.floor + field.bottom
+    stretched = {"viewBox": f"0 0 100 {height}", "preserveAspectRatio": "none"}
+    parts.append(element("svg", *drawn, **stretched, width="100%", height=height, class_="stretched"))
+    for at, item in known.items():
+        place, y = f"{x(at):.2f}%", field.y(item.value, domain)
+        if at in flagged:
+            parts.append(shape("worst", place, round(y - 8, 1), "flagged"))
+        elif len(labels) <= MOST_DOTS:
+            parts.append(element("circle", cx=place, cy=_px(y), r=3, class_=f"dot {look}"))
+    for at, label in enumerate(labels):
+        said = show(known[at]) if at in known else "no value"
+        tooltip = element("title", escape(visible(f"{label}: {said}{notes.get(at, '')}")))
+        area = {"x": f"{x(at) - step / 2:.2f}%", "width": f"{step:.3f}%", "height": field.floor}
+        parts.append(element("rect", tooltip, **area, y=0, class_="hit"))
+    for at in sorted({0, len(labels) // 2, len(labels) - 1} if labels else ()):
+        side = "start" if at == 0 else "end" if at == len(labels) - 1 else "middle"
+        where = {"x": f"{x(at):.2f}%", "y": field.floor + 20, "text_anchor": side}
+        parts.append(words(shorten(labels[at], 12), **where, class_="tick"))
+    newest = f"; newest {show(values[-1])}" if values and len(values) - 1 in known else ""
+    description = f"{len(known):,} of {len(labels):,} points{newest}"
+    frame = {"width": "100%", "height": height, "class_": "strips lines"}
+    svg = drawing(*parts, name=name, title=title, description=description, **frame)
+    return Figure(caption=caption, svg=svg)
+
+
+def _runs(places: Sequence[int]) -> list[list[int]]:
+    """Group places that follow each other without a gap.
+
+    >>> _runs([0, 1, 4])
+    [[0, 1], [4]]
+    """
+    runs: list[list[int]] = []
+    for at in places:
+        if runs and runs[-1][-1] == at - 1:
+            runs[-1].append(at)
+        else:
+            runs.append([at])
+    return runs
 
 
 TURNS = Field(left=0, width=0, right=0, top=24, height=110, bottom=24)  # as wide as there is room

@@ -1,17 +1,16 @@
 """The dashboard: a folder of pages made from the history, opened from disk, that ask the network for nothing.
 
-Charts are drawn by plotly.js, which the package `plotly` brings along and which is written into the folder
-once. Data stands in the pages themselves, since a page opened from disk may not read another file.
+Charts are SVG in the pages themselves; a small script sorts and filters tables.
 """
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-from data.errors import UserError, install_hint
+from data.errors import UserError
 from data.files import disk_errors, replacing
 from data.readers.whole_conversations import REPLY, speak_of
 from data.text import money
@@ -19,19 +18,20 @@ from nightly.dashboard.responses import ResponsePage, chances, marked, read_resp
 from nightly.dashboard.series import NightSeries, read_series, share_of
 from nightly.dashboard.since_baseline import change_figure, models_tonight, say_tonight, say_unknown
 from nightly.dashboard.views import (
-    emotion_grid,
+    describe_health,
+    emotion_table,
     facts_tonight,
     findings_tonight,
-    health_data,
+    health_figures,
     latest_facts,
     log_rows,
-    model_data,
+    model_figures,
     night_rows,
     per_cent,
     say_figures_rest,
     share_text,
     sparkline,
-    trend_data,
+    trend_figures,
     unlike_rated,
 )
 from nightly.history import History
@@ -92,13 +92,6 @@ def _check_folder(folder: Path) -> set[str]:
 
 
 def _files(series: NightSeries, responses: list[ResponsePage]) -> Iterator[tuple[str, str]]:
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError:
-        raise UserError(
-            f"the package plotly, which draws the charts, is missing; {install_hint('nightly')}"
-        ) from None
-    yield "plotly.min.js", str(get_plotlyjs())
     styles = (REPORT_TEMPLATES / "report.css", TEMPLATES / "dashboard.css")
     yield "dashboard.css", "\n".join(path.read_text(encoding="utf-8") for path in styles)
     yield "dashboard.js", (TEMPLATES / "dashboard.js").read_text(encoding="utf-8")
@@ -124,19 +117,23 @@ def _files(series: NightSeries, responses: list[ResponsePage]) -> Iterator[tuple
                 links=links.get(model.name, {}),
                 before=models[:at][-1:],
                 after=models[at + 1 :][:1],
-                data=as_data(model_data(series, model), say),
+                figures=model_figures(series, model),
             ),
         )
     spans = groupby(nights, key=lambda night: (night.judge, night.judge_version, night.calibration))
     newest_first = [list(span) for _, span in spans][::-1]
-    health = health_data(series)
     yield (
         "judge.html",
-        render("judge", spans=newest_first, series=series, told=health["told"], data=as_data(health, say)),
+        render(
+            "judge",
+            spans=newest_first,
+            series=series,
+            summary=describe_health(series),
+            figures=health_figures(series),
+        ),
     )
     tonight = models_tonight(series)
     ordered = [item.model for item in tonight]
-    grid = emotion_grid(series, ordered)
     yield (
         "index.html",
         render(
@@ -149,7 +146,8 @@ def _files(series: NightSeries, responses: list[ResponsePage]) -> Iterator[tuple
             headline=say(say_tonight(series, tonight)) if nights else "",
             figure=change_figure(tonight),
             unknown=say(say_unknown(tonight)),
-            grid=grid,
+            trends=trend_figures(series, ordered),
+            emotions=emotion_table(series, ordered),
             nights=[
                 (
                     night,
@@ -158,29 +156,8 @@ def _files(series: NightSeries, responses: list[ResponsePage]) -> Iterator[tuple
                 )
                 for at, night in list(enumerate(nights))[: -FACTS_NIGHTS - 1 : -1]
             ],
-            data=as_data({"trend": trend_data(series, ordered), "emotions": grid}, say),
         ),
     )
-
-
-def as_data(data: Mapping[str, Any], say: Callable[[str], str] = str) -> str:
-    r"""JSON that may stand inside a page: nothing in it can end the element it stands in.
-
-    >>> as_data({"a": "</script>"})
-    '{"a":"\\u003c/script\\u003e"}'
-    """
-    text = json.dumps(_seen(data, say), separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _seen(value: Any, say: Callable[[str], str]) -> Any:
-    if isinstance(value, str):
-        return visible(say(value))
-    if isinstance(value, Mapping):
-        return {key: _seen(item, say) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_seen(item, say) for item in value]
-    return value
 
 
 def _renderer(say: Callable[[str], str]) -> Any:

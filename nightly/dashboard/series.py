@@ -166,19 +166,19 @@ def share_of(result: ModelResult | None, kind: Kind, label: str = "Good") -> Sha
     return shares.get(label, ShareResult(share=None))
 
 
-def changes(nights: Sequence[Night]) -> list[dict[str, Any]]:
-    """Nights from which on something else was measured with: another judge, calibration or config."""
-    marks = []
+def changes(nights: Sequence[Night]) -> dict[int, str]:
+    """Return the places of nights from which on another judge, calibration or config was used."""
+    marks = {}
     for at, (before, night) in enumerate(pairwise(nights), start=1):
-        told = []
+        new = []
         if (before.judge, before.judge_version) != (night.judge, night.judge_version):
-            told.append(f"judge {night.judge} {night.judge_version}".strip())
+            new.append(f"judge {night.judge} {night.judge_version}".strip())
         if before.calibration != night.calibration:
-            told.append(f"calibration {(night.calibration or 'none')[:8]}")
+            new.append(f"calibration {(night.calibration or 'none')[:8]}")
         if before.config != night.config:
-            told.append("config")
-        if told:
-            marks.append({"at": at, "text": "new " + ", ".join(told)})
+            new.append("config")
+        if new:
+            marks[at] = "new " + ", ".join(new)
     return marks
 
 

@@ -1,129 +1,203 @@
-"""The dashboard's figures as plain values: charts with a place for each night, tables and headlines."""
+"""The dashboard's charts over nights, tables and lists of facts."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, Literal
 
+from calibration.estimate import UNDEFINED as NO_ESTIMATE
+from calibration.estimate import Estimate, estimate_of
 from data.coverage import say_outside
 from data.records import LABELS, POSITIVE_EMOTIONS
-from data.text import UNDEFINED, interval, listed, money, number, percent, points, signed
+from data.text import UNDEFINED, interval, listed, money, number, percent, points, signed, slug
 from nightly.changes import TOLD_NIGHTS, say_moods
-from nightly.dashboard.series import FOUND_NIGHTS, Kind, Model, NightSeries, changes, share_of
+from nightly.dashboard.series import FOUND_NIGHTS, Model, NightSeries, changes, share_of
 from nightly.dashboard.since_baseline import NAMED, change_of
 from nightly.emotions import PooledShare
 from nightly.gates import gravest, severity
 from nightly.schema import FINE, GateResult, ModelResult, Outcome, ShareResult
-from reports.charts import element, span
+from reports.charts import element, line_chart, percent_tick, signed_tick, span
+from reports.page import Figure
 
-KINDS: Final[tuple[Kind, ...]] = ("corrected", "raw")
-TABLE_NIGHTS: Final = FOUND_NIGHTS  # in a model's table; the chart has all of them
+TABLE_NIGHTS: Final = FOUND_NIGHTS  # in a model's table
+CHART_NIGHTS: Final = 180  # in a chart
+TREND_MODELS: Final = 6  # with a chart on the first page
+LOOKS: Final[Mapping[str, Literal["judge", "people", "rival"]]] = {
+    "Good": "judge",
+    "Okay": "rival",
+    "Bad": "people",
+}
+POINTS: Final[Mapping[str, Any]] = {
+    "tick": lambda value: signed_tick(100 * value),
+    "show": points,
+    "reference": 0.0,
+}
 LOGGED: Final = 100  # findings listed for a model
 SPARK_NIGHTS: Final = 30
 
 
-def trend_data(series: NightSeries, models: Sequence[Model]) -> dict[str, Any]:
-    """The Good share of every model and its change since the baseline, night by night, in the order given."""
-    return {
-        "nights": [night.night for night in series.nights],
-        "changes": changes(series.nights),
-        "models": [
-            {
-                "name": model.name,
-                "page": model.page,
-                "kind": model.kind,
-                **line(model.points, model.kind, "Good"),
-                "change": change_line(series, model),
-                "found": regressions(model),
-            }
-            for model in models
-        ],
-    }
-
-
-def model_data(series: NightSeries, model: Model) -> dict[str, Any]:
-    """All shares of a model, corrected and as judged."""
-    return {
-        "nights": [night.night for night in series.nights],
-        "changes": changes(series.nights),
-        "kind": model.kind,
-        "labels": {
-            label: {kind: line(model.points, kind, label) for kind in KINDS} for label in reversed(LABELS)
-        },
-        "found": regressions(model),
-    }
-
-
-def health_data(series: NightSeries) -> dict[str, Any]:
-    """The judge's shift in points, what was unscored in per cent, dollars for a thousand responses."""
-    shifts = [night.shift for night in series.health]
-    ends = [shift.change.as_dict() if shift else {} for shift in shifts]
-    moved = [at for at, shift in enumerate(shifts) if shift and shift.is_shown]
-    told = "No anchors have been judged: the judge's changes cannot be told from the models'."
-    if newest := next((shift for shift in reversed(shifts) if shift), None):
-        told = (
-            f"The judge {'is shown' if newest.is_shown else 'is not shown'} to have moved: on "
-            f"{newest.count:,} anchors its Good probability is {points(newest.change)} points from that of "
-            f"{newest.since}. It is shown to have moved on {len(moved):,} of {len(series.nights):,} nights."
-        )
-    return {
-        "nights": [night.night for night in series.nights],
-        "changes": changes(series.nights),
-        "shift": {key: [hundredths(item.get(key)) for item in ends] for key in ("value", "low", "high")},
-        "moved": moved,
-        "unscored": [hundredths(night.unscored) for night in series.health],
-        "reasons": [
-            ", ".join(f"{reason} {count:,}" for reason, count in list(night.reasons.items())[:4])
-            for night in series.health
-        ],
-        "cost": [_rounded(night.cost) for night in series.health],
-        "per_thousand": [_rounded(night.per_thousand) for night in series.health],
-        "told": told,
-    }
-
-
-def line(nights: Iterable[ModelResult | None], kind: Kind, label: str) -> dict[str, list[float | None]]:
-    """One label's shares and interval ends in per cent, a place for each night."""
-    shares = [share_of(point, kind, label) for point in nights]
-    return {
-        "value": [hundredths(item.share) for item in shares],
-        "low": [hundredths(item.low) for item in shares],
-        "high": [hundredths(item.high) for item in shares],
-    }
-
-
-def change_line(series: NightSeries, model: Model) -> dict[str, list[float | None]]:
-    """A model's change since its baseline and the interval's ends in points; a baseline itself is at 0."""
-    changes = [change_of(point) for point in model.points]
-    baselines = {night for item in changes if item for night in item.nights}
-    starts = [0.0 if night.night in baselines else None for night in series.nights]
-    return {
-        "value": [
-            hundredths(item.value) if item else start for item, start in zip(changes, starts, strict=True)
-        ],
-        "low": [hundredths(item.low) if item else None for item in changes],
-        "high": [hundredths(item.high) if item else None for item in changes],
-    }
-
-
-def regressions(model: Model) -> list[dict[str, Any]]:
-    """Where on the line a regression is marked, and what the gates said."""
+def trend_figures(series: NightSeries, models: Sequence[Model]) -> list[Figure]:
+    """Return a chart for each of the first few models: its change from the baseline, or its Good share."""
     return [
-        {
-            "at": at,
-            "text": " ".join(
-                item.sentence or item.gate for item in model.findings[at] if item.outcome == "regression"
-            ),
-        }
-        for at in model.regressions
+        _change_figure(series, model) or _share_figure(series, model, "Good", caption=model.name)
+        for model in models[:TREND_MODELS]
     ]
 
 
-def hundredths(part: float | None) -> float | None:
-    """In per cent, as exactly as a chart can show."""
-    return None if part is None else round(100 * part, 2)
+def model_figures(series: NightSeries, model: Model) -> list[Figure]:
+    """Return the charts of a model: the change from its baseline, and each label's share."""
+    change = _change_figure(series, model)
+    return [
+        *([change] if change else []),
+        *(_share_figure(series, model, label, caption=f"{label} share, %") for label in reversed(LABELS)),
+    ]
 
 
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 6)
+def health_figures(series: NightSeries) -> dict[str, Figure]:
+    """Return the charts of the judge: its shift on the anchors, unscored responses, cost."""
+    shifts = [night.shift.change if night.shift else NO_ESTIMATE for night in series.health]
+    moved = {at for at, night in enumerate(series.health) if night.shift and night.shift.is_shown}
+    reasons = {
+        at: "".join(f"; {reason} {count:,}" for reason, count in list(night.reasons.items())[:4])
+        for at, night in enumerate(series.health)
+    }
+    prices = {
+        at: f", {money(night.per_thousand)} for 1,000 judged"
+        for at, night in enumerate(series.health)
+        if night.per_thousand is not None
+    }
+    unscored = [_exact(night.unscored) for night in series.health]
+    costs = [_exact(night.cost) for night in series.health]
+    return {
+        "shift": _nightly_chart(
+            series,
+            shifts,
+            caption="Shift of the judge's Good probability on the anchors, points",
+            name="shift",
+            flagged=moved,
+            **POINTS,
+        ),
+        "unscored": _nightly_chart(
+            series,
+            unscored,
+            caption="Unscored, %",
+            name="unscored",
+            look="people",
+            notes=reasons,
+            tick=percent_tick,
+            show=lambda item: per_cent(item.value),
+            reference=0.0,
+        ),
+        "cost": _nightly_chart(
+            series,
+            costs,
+            caption="Cost of a night, US dollars",
+            name="cost",
+            notes=prices,
+            tick=lambda value: f"${value:.3g}",
+            show=lambda item: money(item.value),
+            reference=0.0,
+        ),
+    }
+
+
+def describe_health(series: NightSeries) -> str:
+    """Return a sentence on whether the judge moved."""
+    shifts = [night.shift for night in series.health if night.shift]
+    if not shifts:
+        return "No anchors have been judged: the judge's changes cannot be separated from the models'."
+    newest, moved = shifts[-1], sum(shift.is_shown for shift in shifts)
+    return (
+        f"The judge {'is shown' if newest.is_shown else 'is not shown'} to have moved: on "
+        f"{newest.count:,} anchors its Good probability is {points(newest.change)} points from that of "
+        f"{newest.since}. It is shown to have moved on {moved:,} of {len(series.nights):,} nights."
+    )
+
+
+def _change_figure(series: NightSeries, model: Model) -> Figure | None:
+    """Return the chart of a model's change from its baseline, which itself is at 0; None without changes."""
+    changes = [change_of(point) for point in model.points]
+    if not any(changes):
+        return None
+    baselines = {night for item in changes if item for night in item.nights}
+    values = [
+        estimate_of(item.value, item.low, item.high)
+        if item
+        else Estimate(0.0, None)
+        if night.night in baselines
+        else NO_ESTIMATE
+        for item, night in zip(changes, series.nights, strict=True)
+    ]
+    return _nightly_chart(
+        series,
+        values,
+        caption=f"{model.name}: change of Good since baseline, points",
+        name=f"change-{slug(model.name)}",
+        model=model,
+        **POINTS,
+    )
+
+
+def _share_figure(series: NightSeries, model: Model, label: str, *, caption: str) -> Figure:
+    """Return the chart of one label's share, corrected where it can be, with the judge's own behind."""
+    shares = [share_of(point, model.kind, label) for point in model.points]
+    judged = [share_of(point, "raw", label).share for point in model.points]
+    return _nightly_chart(
+        series,
+        [_estimate(item) for item in shares],
+        caption=caption if model.kind == "raw" else f"{caption} (dashed: as judged)",
+        name=f"{label.lower()}-{slug(model.name)}",
+        model=model if label == "Good" else None,
+        look=LOOKS[label],
+        behind=[math.nan if share is None else share for share in judged] if model.kind != "raw" else [],
+        tick=percent_tick,
+        show=percent,
+    )
+
+
+def _nightly_chart(
+    series: NightSeries,
+    values: Sequence[Estimate],
+    *,
+    caption: str,
+    model: Model | None = None,
+    behind: Sequence[float] = (),
+    notes: Mapping[int, str] = MappingProxyType({}),
+    flagged: Collection[int] = (),
+    **how: Any,
+) -> Figure:
+    """Draw the newest nights; nights with a regression of the `model` are flagged."""
+    start = max(0, len(values) - CHART_NIGHTS)
+    if model is not None:
+        flagged = model.regressions
+        notes = {at: f"; {_regression_text(model, at)}" for at in flagged}
+    return line_chart(
+        caption,
+        [night.night for night in series.nights[start:]],
+        values[start:],
+        title=caption,
+        behind=behind[start:],
+        notes={at - start: text for at, text in notes.items()},
+        flagged={at - start for at in flagged},
+        rules={at - start: text for at, text in changes(series.nights).items() if at >= start},
+        **how,
+    )
+
+
+def _regression_text(model: Model, at: int) -> str:
+    found = [item for item in model.findings[at] if item.outcome == "regression"]
+    return " ".join(item.sentence or item.gate for item in found)
+
+
+def _exact(value: float | None) -> Estimate:
+    return NO_ESTIMATE if value is None else Estimate(value, None)
+
+
+def _estimate(share: ShareResult) -> Estimate:
+    if share.share is None or share.low is None or share.high is None:
+        return _exact(share.share)
+    return estimate_of(share.share, share.low, share.high)
 
 
 def findings_tonight(series: NightSeries) -> list[tuple[Outcome, str]]:
@@ -204,27 +278,46 @@ def say_figures_rest(result: ModelResult) -> list[str]:
     ]
 
 
-def emotion_grid(series: NightSeries, models: Sequence[Model]) -> dict[str, Any]:
-    """Good shares by model and emotion, emotions of one kind beside each other, the hardest of it first."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmotionTile:
+    """One model's pooled Good share under one emotion; `tint` is its distance from the mean, -1 to 1."""
+
+    text: str
+    tint: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmotionTable:
+    """Good shares by emotion and model, unpleasant emotions first, the hardest of each kind first."""
+
+    models: tuple[Model, ...]
+    rows: tuple[tuple[str, tuple[EmotionTile | None, ...]], ...]
+    nights: int
+
+
+def emotion_table(series: NightSeries, models: Sequence[Model]) -> EmotionTable:
+    """Return the pooled Good shares of all models that have any."""
     cells = series.emotions
     models = [model for model in models if any(name == model.name for name, _ in cells)]
-    names = {emotion for _, emotion in cells}
+    shares = [cell.share for cell in cells.values()]
+    middle = sum(shares) / len(shares) if shares else 0.0
+    reach = max([0.05, *(abs(share - middle) for share in shares)])
 
     def mean(emotion: str) -> float:
         held = [cell.share for (_, name), cell in cells.items() if name == emotion]
         return sum(held) / len(held)
 
-    emotions = sorted(names, key=lambda name: (name in POSITIVE_EMOTIONS, mean(name), name))
-    rows = [[cells.get((model.name, emotion)) for emotion in emotions] for model in models]
-    return {
-        "models": [model.name for model in models],
-        "pages": [model.page for model in models],
-        "emotions": emotions,
-        "positive": sum(name in POSITIVE_EMOTIONS for name in emotions),
-        "values": [[cell and hundredths(cell.share) for cell in row] for row in rows],
-        "texts": [[cell and _cell_text(cell) for cell in row] for row in rows],
-        "nights": series.pooled,
-    }
+    def tile(model: Model, emotion: str) -> EmotionTile | None:
+        cell = cells.get((model.name, emotion))
+        if cell is None:
+            return None
+        return EmotionTile(text=_cell_text(cell), tint=round((cell.share - middle) / reach, 2))
+
+    emotions = sorted(
+        {emotion for _, emotion in cells}, key=lambda name: (name in POSITIVE_EMOTIONS, mean(name), name)
+    )
+    rows = tuple((emotion, tuple(tile(model, emotion) for model in models)) for emotion in emotions)
+    return EmotionTable(models=tuple(models), rows=rows, nights=series.pooled)
 
 
 def latest_facts(series: NightSeries, model: Model) -> list[tuple[str, str, str]]:

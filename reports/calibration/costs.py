@@ -1,22 +1,17 @@
 """What it takes: sections on how many ratings settle a comparison, and on what agreement costs."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
 from math import isfinite
-from typing import Literal
 
 from calibration.fit import CalibrationReport, RunRow
 from calibration.shares.planning import RATINGS_EACH, RatingsPlan
 from data.text import AnyEstimate, number, show_estimate
 from reports.calibration.agreement import METRIC_NAMES, as_matched
 from reports.calibration.verdict import count_worth
-from reports.charts import Look, Spot, frontier, mark
-from reports.page import Figure, Section, Table, row, table_of
+from reports.page import Section, Table, row, table_of
 
-LOOKS: dict[str, Look] = {"judge": "judge", "baseline": "rival", "people": "people"}
 TABLE_METRICS = ("qwk_matched", "qwk", "spearman", "balanced_accuracy")
-Cost = Literal["usd_per_1000", "seconds_per_1000"]
-UNITS: dict[Cost, str] = {"usd_per_1000": "US dollars", "seconds_per_1000": "seconds"}
+COSTS = ("usd_per_1000", "seconds_per_1000")
 
 
 def planning_section(report: CalibrationReport) -> Section:
@@ -60,20 +55,9 @@ def runs_section(report: CalibrationReport) -> Section | None:
     """Several judges by agreement, money and time, with baselines and people in the same table."""
     runs = report.runs
     judges = [run for run in runs if run.kind == "judge"]
-    figures = [
-        _frontier(runs, cost, report.headline)
-        for cost in UNITS
-        if any(getattr(run, cost) is not None for run in judges)
-    ]
-    if len(judges) < 2 and not figures:
+    has_costs = any(getattr(run, cost) is not None for run in judges for cost in COSTS)
+    if len(judges) < 2 and not has_costs:
         return None
-    about = "Judges, baselines and people together. The dotted line is the best to be had for a given cost."
-    key = (
-        ("judge", "a judge"),
-        ("rival", "a baseline"),
-        ("people", "people"),
-        ("reference", "people, where their cost is unknown"),
-    )
     shown = [name for name in TABLE_METRICS if any(name in run.metrics for run in runs)]
     table = Table(
         caption="Agreement with people, and cost per 1,000 responses",
@@ -93,9 +77,6 @@ def runs_section(report: CalibrationReport) -> Section | None:
         name="runs",
         title="What agreement costs",
         short="Costs",
-        text=(about,) if figures else (),
-        key=key if figures else (),
-        figures=tuple(figures),
         tables=(table,),
         notes=tuple(f"{run.name}: {run.note}." for run in runs if run.note),
     )
@@ -103,27 +84,3 @@ def runs_section(report: CalibrationReport) -> Section | None:
 
 def _matched(run: RunRow) -> Mapping[str, AnyEstimate]:
     return as_matched(run.metrics) if run.kind == "people" else run.metrics
-
-
-def _frontier(runs: Sequence[RunRow], cost: Cost, metric: str) -> Figure:
-    unit, name = UNITS[cost], METRIC_NAMES[metric]
-    spots = [
-        Spot(
-            name=run.name, cost=getattr(run, cost), **asdict(mark(LOOKS[run.kind], _matched(run).get(metric)))
-        )
-        for run in runs
-    ]
-    return Figure(
-        caption=f"{unit[0].upper()}{unit[1:]} per 1,000 responses",
-        svg=frontier(
-            spots,
-            name=f"runs-{cost.replace('_', '-')}",
-            title=f"{name} against {unit} per 1,000 responses",
-            description="; ".join(
-                f"{spot.name}: {number(spot.cost)} {unit}, {number(spot.value)}" for spot in spots
-            ),
-            axis=f"{unit} per 1,000 responses",
-            value_axis=name,
-            tick=lambda value: "free" if not value and cost == "usd_per_1000" else f"{value:,.10g}",
-        ),
-    )

@@ -24,10 +24,11 @@ from calibrated import (
     three_raters,
 )
 
+from calibration.estimate import UNDEFINED, Estimate, Interval
 from calibration.fit import CalibrationReport
 from data.records import to_plain
 from reports import write_report
-from reports.charts import Line, Mark, Spot, dot_plot, frontier, ticks, visible
+from reports.charts import Line, Mark, dot_plot, line_chart, ticks, visible
 from reports.html import TEMPLATES
 
 NASTY = "</p><script>alert('x')</script>\"'&\u202egnp\x00\x1b[2J\u2066 | **b** <b>\n# h\u2067"
@@ -300,9 +301,10 @@ def test_degenerate_drawings() -> None:
     assert "nan" not in dot_plot("c", [point], tick=str, **about).svg
     banded = Line(name="a", figure="1", marks=(), band=(-math.inf, 0.1))
     assert "inf" not in dot_plot("c", [banded], tick=str, **about).svg
-    spot = Spot(name="a", look="judge", cost=3.0, value=0.5)
-    for spots in ([], [spot], [spot, spot], [Spot(name="b", look="people", cost=None, value=None)]):
-        assert "<svg" in frontier(spots, axis="x", value_axis="y", tick=str, **about)
+    for values in ([], [UNDEFINED], [Estimate(0.5, None)], [Estimate(0.5, Interval(0.5, 0.5)), UNDEFINED]):
+        labels = [f"night {number}" for number in range(len(values))]
+        drawn = line_chart("c", labels, values, name="a", title="t", tick=str, show=str).svg
+        assert ",nan" not in drawn and drawn.count('class="hit"') == len(values)
 
 
 @pytest.mark.parametrize("ends", [(0.0, 1.0), (-0.02, 0.031), (1e-9, 3e-9), (-5e6, 7e6), (2.0, 2.0)])

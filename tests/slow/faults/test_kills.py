@@ -44,7 +44,6 @@ LOADED += (
     "jinja2",
     "scipy.stats",
     "scipy.optimize",
-    "plotly",
 )
 COUNT = 24
 PANAS = read_questionnaire("PANAS")

@@ -103,7 +103,7 @@ def test_every_package_but_torch_is_pinned_by_hash() -> None:
 def test_scoring_needs_little() -> None:
     core = needed(Requirement(text) for text in PROJECT["dependencies"])
     assert "onnxruntime" in core
-    assert not core & {"torch", "transformers", "scikit-learn", "pyarrow", "openpyxl", "plotly"}
+    assert not core & {"torch", "transformers", "scikit-learn", "pyarrow", "openpyxl"}
     assert set(read_lock("requirements-run.lock")) >= core
 
 

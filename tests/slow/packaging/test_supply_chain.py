@@ -310,7 +310,7 @@ def test_the_search_for_what_is_fetched_finds_it() -> None:
     assert all(FETCHED.search(text) for text in bad)
     good = [
         '<a href="https://example.org">',
-        '<script src="plotly.min.js">',
+        '<script src="dashboard.js">',
         '<svg xmlns="http://www.w3.org/2000/svg">',
     ]
     assert not any(FETCHED.search(text) for text in good)
