@@ -112,7 +112,7 @@ audit: .venv/.python ## look the packages of the lock up among known vulnerabili
 
 clean: ## remove .venv and what the tools left; runs/ stays
 	rm -rf .venv build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	find cli.py calibration commands data emotionbench empathy_judge judge nightly rating reports server tests -name __pycache__ -prune -exec rm -rf {} +
+	find cli.py calibration commands data emotionbench empathy_judge judge nightly rating reports server training tests -name __pycache__ -prune -exec rm -rf {} +
 
 # The stamps: an install runs again only when a file that decides about it has changed.
 

@@ -50,6 +50,7 @@ from calibration.shares.model_table import (
     rated_models,
 )
 from calibration.shares.planning import RatingsPlan
+from calibration.shares.transport import left_out_levels
 from data.coverage import Coverage, coverage_of
 from data.crisis import find_flags
 from data.errors import UserError
@@ -559,3 +560,35 @@ def make_calibration(
         covers=covers,
         speaks_for=paired.speaks_for,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOutLevel:
+    """A calibrated model's level as the others' line has it, and the crowd's with its standard error."""
+
+    level: Estimate
+    crowd: float
+    crowd_error: float
+    covered: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """Put the crowd's figures beside the level's."""
+        beside = {"crowd": self.crowd, "crowd_error": self.crowd_error, "covered": self.covered}
+        return {**to_plain(self.level), **beside}
+
+
+def left_out_models(calibration: Calibration) -> dict[str, dict[str, LeftOutLevel]]:
+    """Ask of each calibrated model whether the interval by the others' line holds the crowd's level."""
+    columns: dict[str, dict[str, LeftOutLevel]] = {}
+    for name, line in zip(calibration.between, calibration.betweens(), strict=True):
+        for model, crowd, noise, level in zip(
+            line.models, line.crowd, line.noise, left_out_levels(line), strict=True
+        ):
+            ends = level.interval
+            columns.setdefault(model, {})[name] = LeftOutLevel(
+                level=level,
+                crowd=crowd,
+                crowd_error=noise**0.5,
+                covered=ends is not None and ends.low <= crowd <= ends.high,
+            )
+    return columns

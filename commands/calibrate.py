@@ -346,10 +346,10 @@ def calibrate_trials(
 ) -> None:
     """Write a trained judge's calibration from its held-out predictions, beside its weights."""
     from calibration.artifact import CALIBRATION_FILE, identify, write_calibration
-    from calibration.from_trials import calibration_from_trials
     from data.files import disk_errors
     from judge.base import load_judge
     from reports.calibration.calibration_page import print_trial_calibration
+    from training.calibration_from_trials import calibration_from_trials
 
     judge = load_judge(judge_name)
     calibration = calibration_from_trials(

@@ -90,9 +90,9 @@ def train(
         if evidence:
             raise UserError("--evidence: not with --unit conversation, which is tried each time it is made")
         return _train_conversations(sets, out, next(iter(protocols), None), as_json=as_json)
-    from judge.classifier.make import Materials, make, try_out, write_card
     from reports.progress import steps
     from reports.training_tables import print_trial
+    from training.make import Materials, make, try_out, write_card
 
     if (exchanges is None) != (ratings is None):
         raise UserError("RATINGS are missing: what people said of the replies")
@@ -140,9 +140,9 @@ def train(
 
 def _train_conversations(sets: Path | None, out: Path, protocol: str | None, *, as_json: bool) -> None:
     """Fit or try the judge of whole conversations."""
-    from judge.conversations.fit_conversations import SETS_APART, SYSTEMS_APART, run_fit
     from reports.progress import steps
     from reports.training_tables import print_conversation_trial
+    from training.fit_conversations import SETS_APART, SYSTEMS_APART, run_fit
 
     if sets is None:
         raise UserError("--unit conversation: needs --sets, the folder of the rated sets")

@@ -6,9 +6,9 @@ from typing import Any
 from calibration.agreement.model_levels import say_worth
 from data.records import LABELS
 from data.text import number, percent, show
-from judge.classifier.trials import METRICS, SETS_APART
 from reports.page import Table, row, table_of
 from reports.terminal import open_screen, print_lines, print_tables
+from training.trials import METRICS, SETS_APART
 
 Row = Mapping[str, Any]
 

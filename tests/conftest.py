@@ -17,11 +17,12 @@ from made_sets import COLD, WARM, speak, write_sets
 from repository import SAMPLES
 
 import cli
-from data.importers.rated_sets import read_rated_set
+from data.rated_exchanges import RatedExchange, join_ratings
 from data.records import Exchange, Rating
 from data.tables import read_exchanges, write_rows
-from judge.classifier.examples import Corpus, Example, join_ratings
-from judge.classifier.recipe import Recipe
+from training.examples import TrainingData
+from training.rated_sets import read_rated_set
+from training.recipe import Recipe
 
 if TYPE_CHECKING:
     from judge.classifier.judge import ClassifierJudge
@@ -172,7 +173,7 @@ def rated() -> tuple[list[Exchange], list[Rating]]:
 
 
 @pytest.fixture(scope="session")
-def examples(rated: tuple[list[Exchange], list[Rating]]) -> list[Example]:
+def examples(rated: tuple[list[Exchange], list[Rating]]) -> list[RatedExchange]:
     """The rated exchanges, joined."""
     return join_ratings(*rated)
 
@@ -195,10 +196,10 @@ def sets_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def corpus(examples: list[Example], sets_folder: Path) -> Corpus:
+def corpus(examples: list[RatedExchange], sets_folder: Path) -> TrainingData:
     """The rated exchanges, and the items of the two sets."""
     items = [item for name in ("epitome", "ieval") for item in read_rated_set(name, sets_folder)]
-    return Corpus(examples=examples, items=items)
+    return TrainingData(examples=examples, items=items)
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,7 @@ STEPS = (
     ("data",),
     ("calibration",),
     ("judge",),
+    ("training",),
     ("reports",),
     ("nightly", "emotionbench", "server"),
     ("rating",),

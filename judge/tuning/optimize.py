@@ -13,10 +13,10 @@ from calibration.bootstrap import Sampled, mean_of, resample_clusters, sample
 from calibration.estimate import UNDEFINED
 from calibration.pairing import given_labels
 from data.errors import UserError
+from data.rated_exchanges import RatedExchange, join_ratings
 from data.records import LABELS
 from data.tables import read_exchanges, read_ratings
 from judge.base import load_judge
-from judge.classifier.examples import Example, join_ratings
 from judge.llm.limits import Budget
 from judge.llm.program import Program, write_program
 from judge.llm.prompted import PromptedJudge
@@ -44,7 +44,7 @@ class Tuned:
 
 
 def optimize(
-    examples: Sequence[Example],
+    examples: Sequence[RatedExchange],
     judge: PromptedJudge,
     settings: Settings,
     *,

@@ -12,8 +12,8 @@ import numpy as np
 
 from calibration.agreement.metrics import kappa, table_of
 from data.errors import BudgetSpent, UserError
+from data.rated_exchanges import RatedExchange
 from data.records import LABELS, Exchange, digest_json, label_of
-from judge.classifier.examples import Example
 from judge.llm.endpoint import Reply
 from judge.llm.program import Form, Program, make_form, present
 from judge.llm.prompted import Outcome, PromptedJudge
@@ -69,9 +69,9 @@ class Parts:
     batches_apart: bool
 
 
-def merge_ratings(examples: Sequence[Example]) -> list[Rated]:
+def merge_ratings(examples: Sequence[RatedExchange]) -> list[Rated]:
     """One entry for each exchange, with the ratings of all its raters."""
-    by_content: dict[str, list[Example]] = {}
+    by_content: dict[str, list[RatedExchange]] = {}
     for example in examples:
         by_content.setdefault(example.exchange.content_digest, []).append(example)
     return [

@@ -13,8 +13,7 @@ from rich.text import Text
 
 from calibration.artifact import Calibration
 from calibration.estimate import Estimate
-from calibration.fit import CalibrationReport
-from calibration.from_trials import left_out_models
+from calibration.fit import CalibrationReport, left_out_models
 from calibration.pairing import OF_THESE_RATERS
 from data.coverage import say_coverage
 from data.crisis import say_flags

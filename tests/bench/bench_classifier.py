@@ -76,13 +76,13 @@ def plain_torch(exchanges: list[Any]) -> Callable[[int], float]:
     """Replies a second in batches of so many, on every core."""
     import torch
 
-    from judge.classifier.network import make_network
-    from judge.classifier.recipe import read_recipe
-    from judge.classifier.training import Trained
+    from training.fine_tune import TrainedNetworks
+    from training.network import make_network
+    from training.recipe import read_recipe
 
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     network, tokeniser = make_network(read_recipe("default"))
-    trained = Trained([network], tokeniser)
+    trained = TrainedNetworks([network], tokeniser)
 
     def work(batch: int) -> float:
         began = perf_counter()
@@ -98,7 +98,7 @@ def sequence_classifier() -> tuple[Any, Any]:
     from transformers.utils import logging
 
     from judge.classifier.base_weights import find_base_file
-    from judge.classifier.recipe import read_recipe
+    from training.recipe import read_recipe
 
     logging.set_verbosity_error()  # it warns that the head is untrained
     recipe = read_recipe("default")

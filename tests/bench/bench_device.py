@@ -391,9 +391,9 @@ def make_judge(folder: Path, layers: int) -> Path:
     import torch
     from tokenizers import Tokenizer
 
-    from judge.classifier.export import write_decoder
-    from judge.classifier.network import JudgeNetwork
     from judge.classifier.preprocessing import Tokeniser
+    from training.export import write_decoder
+    from training.network import JudgeNetwork
 
     network = JudgeNetwork(make_llama(layers), is_decoder=True, dropout=0.0)
     torch.nn.init.normal_(network.head.weight, std=0.05)

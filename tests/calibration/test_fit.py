@@ -18,8 +18,7 @@ import calibration
 from calibration.artifact import Calibration, find_calibration, read_calibration
 from calibration.calibration_inputs import Options
 from calibration.estimate import Estimate
-from calibration.fit import calibrate_judged
-from calibration.from_trials import left_out_models
+from calibration.fit import calibrate_judged, left_out_models
 from calibration.shares.correction import Refused, correct_shares
 from calibration.shares.tally import Tally
 from data.errors import UserError

@@ -166,7 +166,7 @@ def read_nightly(path: Path) -> Any:
 
 
 def read_recipe(path: Path) -> Any:
-    from judge.classifier.recipe import read_recipe
+    from training.recipe import read_recipe
 
     return read_recipe(str(path)).base
 

@@ -8,22 +8,22 @@ from click.testing import CliRunner
 
 from cli import main
 from data.errors import UserError
-from data.importers.rated_sets import RATED_SETS, RatedItem
 from data.readers.whole_conversations import split_conversation
 from data.records import Exchange, Turn
 from judge.base import WEIGHTS, load_judge, unit_of
 from judge.conversations.conversation_features import START, conversation_features
 from judge.conversations.conversation_judge import ConversationJudge, read_card, read_weights
-from judge.conversations.fit_conversations import (
+from judge.llm.fencing import fence_exchange
+from training.fit_conversations import (
     SETS_APART,
     SYSTEMS_APART,
-    Rated,
+    RatedConversation,
     fit,
     judge_conversations,
     splits,
     try_out,
 )
-from judge.llm.fencing import fence_exchange
+from training.rated_sets import RATED_SETS, RatedItem
 
 HEARD = ["My dog died this morning.", "Eleven years.", "He was gentle."]
 KIND = [
@@ -82,7 +82,7 @@ def test_the_shipped_card_is_whole_and_says_what_it_was_fitted_on(tmp_path):
         ConversationJudge(replies="length", weights=str(tmp_path))
 
 
-def made(count: int = 90, seed: int = 3) -> list[Rated]:
+def made(count: int = 90, seed: int = 3) -> list[RatedConversation]:
     """Rated conversations of three sets, on scales of their own: worse where the listener repeats itself."""
     rng, rated = random.Random(seed), []
     for number in range(count):
@@ -102,7 +102,7 @@ def made(count: int = 90, seed: int = 3) -> list[Rated]:
             cluster=f"c{number}",
             label=(1 if bad > 0.8 else 3 if bad < 0.2 else 2) if name == "ieval" else None,
         )
-        rated.append(Rated(item, conversation_features(exchanges, [2.0]), 2.0))
+        rated.append(RatedConversation(item, conversation_features(exchanges, [2.0]), 2.0))
     return rated
 
 
@@ -130,8 +130,8 @@ def test_a_fit_killed_in_the_middle_of_a_line_goes_on(tmp_path):
 
 def test_conversations_that_two_sets_share_are_not_trained_on():
     rated = made()
-    shared = Rated(rated[0].item, rated[0].features, 2.0)
-    copied = Rated(
+    shared = RatedConversation(rated[0].item, rated[0].features, 2.0)
+    copied = RatedConversation(
         RatedItem(**{name: getattr(shared.item, name) for name in RatedItem.__slots__} | {"set": "esconv"}),
         shared.features,
         2.0,

@@ -11,7 +11,6 @@ from repository import SAMPLES, SHARED
 
 from cli import main
 from data.importers import import_source
-from data.importers.rated_sets import RATED_SETS, read_rated_set
 from data.records import Exchange
 from data.tables import read_exchanges, write_rows
 from judge.classifier.judge import ClassifierJudge
@@ -19,6 +18,7 @@ from judge.classifier.preprocessing import normalise
 from judge.guards import why_unreadable
 from judge.robustness.attacks import dress_up, read_attacks
 from judge.robustness.replies import CATALOGUE, read_replies
+from training.rated_sets import RATED_SETS, read_rated_set
 
 LANGUAGES = {
     language: [*texts["kind"], *texts["unkind"]]

@@ -13,10 +13,10 @@ from servers import Answer, Call, ScriptedServer, answer_chat
 
 import cli
 from data.errors import OperationalError, UserError
+from data.rated_exchanges import RatedExchange, join_ratings
 from data.records import LABELS, Exchange, Rating
 from data.rubric import RUBRICS, read_rubric
 from judge.base import load_judge
-from judge.classifier.examples import Example, join_ratings
 from judge.llm.limits import MOST_CHARACTERS_A_TOKEN
 from judge.llm.program import default_program, read_program, write_program
 from judge.llm.prompted import Outcome, PromptedJudge
@@ -62,7 +62,7 @@ def make() -> Iterator[Make]:
 # Parts
 
 
-def test_parts_share_neither_prompt_nor_batch(examples: list[Example]) -> None:
+def test_parts_share_neither_prompt_nor_batch(examples: list[RatedExchange]) -> None:
     parts = split_rated(merge_ratings(examples), held_out_part=0.3, seed=0)
     sides = [parts.learn, parts.choose, parts.held_out]
     assert [len(side) for side in sides] == [48, 36, 36], "by whole batches of twelve"
@@ -88,7 +88,7 @@ def test_people_who_rated_everything_leave_prompts_to_split_by() -> None:
         split_rated(rated, held_out_part=1.0, seed=0)
 
 
-def test_the_label_of_several_raters_is_the_commonest_or_the_middle(examples: list[Example]) -> None:
+def test_the_label_of_several_raters_is_the_commonest_or_the_middle(examples: list[RatedExchange]) -> None:
     rated = merge_ratings(examples[:1])[0]
     for ratings, label in (((1, 3, 3), "Good"), ((1, 3), "Good"), ((1, 2, 3), "Okay"), ((1, 2), "Okay")):
         assert replace(rated, ratings=ratings).label == label
@@ -99,7 +99,7 @@ def test_the_label_of_several_raters_is_the_commonest_or_the_middle(examples: li
 
 @pytest.mark.parametrize("method", ["bootstrap", "mipro", "gepa"])
 def test_a_search_finds_what_helps_and_keeps_to_its_calls(
-    make: Make, examples: list[Example], method: Any, capfd: pytest.CaptureFixture[str]
+    make: Make, examples: list[RatedExchange], method: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with ScriptedServer(learner) as server:
         judge = make(server.base_url, prices={"input": 1.0, "output": 0.0})
@@ -125,7 +125,7 @@ def test_a_search_finds_what_helps_and_keeps_to_its_calls(
 
 
 def test_a_spent_budget_ends_the_search_and_keeps_the_best_so_far(
-    make: Make, examples: list[Example]
+    make: Make, examples: list[RatedExchange]
 ) -> None:
     with ScriptedServer(learner) as server:
         least = 2 * 36 + 36 + 1
@@ -137,7 +137,7 @@ def test_a_spent_budget_ends_the_search_and_keeps_the_best_so_far(
             optimize(examples, make(server.base_url), Settings(max_calls=least - 1))
 
 
-def test_spent_money_ends_the_search_as_well(make: Make, examples: list[Example]) -> None:
+def test_spent_money_ends_the_search_as_well(make: Make, examples: list[RatedExchange]) -> None:
     with ScriptedServer(learner) as server:
         judge = make(server.base_url, prices={"input": 1.0, "output": 0.0}, max_tokens=10)
         tuned = optimize(examples, judge, Settings(max_calls=10_000, max_cost=0.04, demos=2))
@@ -146,7 +146,7 @@ def test_spent_money_ends_the_search_as_well(make: Make, examples: list[Example]
         assert judge.endpoint.budget.most is None, "as it was before"
 
 
-def test_a_server_that_is_gone_ends_it_with_a_word(make: Make, examples: list[Example]) -> None:
+def test_a_server_that_is_gone_ends_it_with_a_word(make: Make, examples: list[RatedExchange]) -> None:
     with pytest.raises(OperationalError, match="is the server running"):
         optimize(examples, make(), Settings())
 
@@ -159,7 +159,7 @@ def test_a_server_that_is_gone_ends_it_with_a_word(make: Make, examples: list[Ex
         optimize(examples, make(server.base_url), Settings())
 
 
-def test_a_judge_that_gives_no_labels_is_tuned_to_nothing(make: Make, examples: list[Example]) -> None:
+def test_a_judge_that_gives_no_labels_is_tuned_to_nothing(make: Make, examples: list[RatedExchange]) -> None:
     with ScriptedServer(lambda call: answer_chat(call, "I cannot say.")) as server:
         tuned = optimize(examples, make(server.base_url), Settings(max_calls=300, demos=2))
     assert tuned.program == default_program(read_rubric(), "direct")
@@ -168,7 +168,7 @@ def test_a_judge_that_gives_no_labels_is_tuned_to_nothing(make: Make, examples: 
     assert found["qwk"]["after"] == {"value": None, "low": None, "high": None}
 
 
-def test_the_metric_decides_between_candidates(make: Make, examples: list[Example]) -> None:
+def test_the_metric_decides_between_candidates(make: Make, examples: list[RatedExchange]) -> None:
     """One is certain, and of nine replies twice quite wrong; the other halting, and each time a bit off."""
     judge = make()
     tryout = Tryout(judge=judge, meter=Meter(limit=0))

@@ -13,7 +13,6 @@ from data.errors import UserError
 from data.records import POSITIVE_EMOTIONS, Exchange, Judgment, judgment_of, unscored
 from data.rubric import read_rubric
 from data.tables import read_exchanges
-from judge.classifier.examples import DISMISSALS
 from judge.robustness.probes import (
     PROBES,
     Probe,
@@ -147,10 +146,7 @@ def test_rewritings_do_what_they_say() -> None:
     assert rewrite(BY_NAME["another prompt's reply"], unfelt, [unfelt]) is None
 
 
-def test_no_probe_repeats_what_the_shipped_judge_was_taught() -> None:
-    taught = {line.strip() for line in DISMISSALS.read_text(encoding="utf-8").splitlines()}
-    texts = {text for probe in BY_NAME.values() for text in (*probe.texts, *probe.positive, *probe.negative)}
-    assert not taught & texts
+def test_fitting_and_wrong_warm_words_are_the_same_words() -> None:
     assert BY_NAME["warm words for the wrong feeling"].positive == BY_NAME["fitting warm words"].positive
     assert BY_NAME["warm words for the wrong feeling"].negative == BY_NAME["fitting warm words"].negative
 

@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from calibration.agreement.set_transfer import SetItem, measure_set
-from data.importers.rated_sets import RATED_SETS
 from data.records import to_plain
 from reports.progress import steps
 from reports.training_tables import print_trial
+from training.rated_sets import RATED_SETS
+from training.set_transfer import SetItem, measure_set
 
 
 def evaluate(name: str) -> dict[str, object]:

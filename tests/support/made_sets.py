@@ -9,9 +9,10 @@ from pathlib import Path
 
 from data.importers.conversations import IEVAL_BOTS
 from data.importers.epitome import EPITOME_DIMENSIONS
-from data.importers.rated_sets import RatedItem
+from data.rated_exchanges import RatedExchange
 from data.records import Exchange, Turn
-from judge.classifier.examples import Corpus, Example
+from training.examples import TrainingData
+from training.rated_sets import RatedItem
 
 WARM, COLD = "hug", "whatever"  # a reply with the one is Good, with the other Bad, with neither Okay
 WORKERS, POSTS = 12, 60  # each worker of iEval rates four talks of two replies
@@ -70,7 +71,7 @@ def words_of(exchanges: Iterable[Exchange]) -> set[str]:
     }
 
 
-def make_sharing_corpus() -> Corpus:
+def make_sharing_corpus() -> TrainingData:
     """Texts whose words tell whose they are; of every two sources, some text or conversation is shared.
 
     Each has also texts of its own, and all have a greeting, which is too short to tell one from another.
@@ -106,7 +107,7 @@ def make_sharing_corpus() -> Corpus:
         for number, exchange in enumerate(talks[name])
     ]
     examples = [
-        Example(
+        RatedExchange(
             exchange=exchange,
             target=tuple(float(number % 3 == level) for level in range(3)),
             rater=f"rater-{number}",
@@ -115,4 +116,4 @@ def make_sharing_corpus() -> Corpus:
         )
         for number, exchange in enumerate(talks["study"])
     ]
-    return Corpus(examples=examples, items=items, texts=talks["text"])
+    return TrainingData(examples=examples, items=items, texts=talks["text"])

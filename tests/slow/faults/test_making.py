@@ -9,10 +9,10 @@ import pytest
 from faults import Campaign, Case, Nursery, open_nursery
 from servers import Answer, Call, ScriptedServer, answer_chat
 
-from judge.classifier.recipe import Recipe
+from training.recipe import Recipe
 
-LOADED = ("judge.tuning.optimize", "dspy", "judge.classifier.make", "judge.classifier.training")
-LOADED += ("judge.classifier.export", "transformers.models.llama.modeling_llama", "onnxscript", "onnxruntime")
+LOADED = ("judge.tuning.optimize", "dspy", "training.make", "training.fine_tune")
+LOADED += ("training.export", "transformers.models.llama.modeling_llama", "onnxscript", "onnxruntime")
 LOADED += ("sklearn.linear_model", "pandas")
 
 

@@ -15,10 +15,10 @@ from real_servers import find_smollm2, start_llama_server, start_systemone_serve
 from repository import ROOT
 
 import cli
+from data.rated_exchanges import join_ratings
 from data.records import Exchange, Judgment, Rating
 from data.runs import ScorePlan, open_run
 from data.tables import SAMPLE_PROMPTS, read_exchanges, read_judgments
-from judge.classifier.examples import join_ratings
 from judge.engine import score_exchanges
 from judge.llm.answer_prompts import ModelConfig, Responder, plan_responses, respond_to
 from judge.llm.decision import DecisionJudge

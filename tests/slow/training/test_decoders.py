@@ -15,20 +15,21 @@ import pytest
 import torch
 from repository import ROOT, SAMPLES
 
-import judge.classifier.export
+import training.export
 from data.errors import UserError
+from data.rated_exchanges import RatedExchange
 from data.records import Exchange
 from data.storage import digest_file
 from data.tables import read_exchanges
 from judge.base import load_judge
 from judge.classifier.base_weights import find_base_file
-from judge.classifier.examples import Corpus, Example
 from judge.classifier.judge import CARD, MEANS, MODEL, NETWORK, ClassifierJudge
-from judge.classifier.make import export, make_judge
-from judge.classifier.network import LowRank, make_network
 from judge.classifier.preprocessing import normalise, write_context
-from judge.classifier.recipe import Recipe, read_recipe
-from judge.classifier.training import Trained
+from training.examples import TrainingData
+from training.fine_tune import TrainedNetworks
+from training.make import export, make_judge
+from training.network import LoraLinear, make_network
+from training.recipe import Recipe, read_recipe
 
 SHIPPED = ROOT / "judge" / "weights" / "classifier-large"
 ABOUT = {"name": "tiny", "summary": "", "licence": "", "data": "", "limits": [], "caveat": "not measured"}
@@ -48,21 +49,23 @@ def decoder(tiny_recipe: Recipe, tiny_decoder: Path) -> Recipe:
 
 
 @pytest.fixture(scope="module")
-def changes(tmp_path_factory: pytest.TempPathFactory, examples: list[Example], decoder: Recipe) -> Path:
+def changes(tmp_path_factory: pytest.TempPathFactory, examples: list[RatedExchange], decoder: Recipe) -> Path:
     """A judge of two networks, each a change to the base."""
     folder = tmp_path_factory.mktemp("changes")
     recipe = replace(decoder, rank=2, networks=["all", "all"])
-    make_judge(Corpus(examples=examples), recipe, folder, about=ABOUT, evidence={})
+    make_judge(TrainingData(examples=examples), recipe, folder, about=ABOUT, evidence={})
     return folder
 
 
 @pytest.mark.parametrize("rank", [0, 2])
 def test_what_is_made_says_what_was_trained(
-    tmp_path: Path, changes: Path, examples: list[Example], decoder: Recipe, rank: int
+    tmp_path: Path, changes: Path, examples: list[RatedExchange], decoder: Recipe, rank: int
 ) -> None:
     folder = changes
     if not rank:
-        make_judge(Corpus(examples=examples), decoder, folder := tmp_path / "whole", about=ABOUT, evidence={})
+        make_judge(
+            TrainingData(examples=examples), decoder, folder := tmp_path / "whole", about=ABOUT, evidence={}
+        )
     card = json.loads((folder / CARD).read_text())
     assert card["int8"]["replies"] == 120
     assert card["int8"]["largest_probability"] < 0.02
@@ -80,11 +83,13 @@ def test_only_the_changes_are_kept(changes: Path) -> None:
     assert not any("frozen" in name or "embed" in name for name in names)
 
 
-def test_two_whole_networks_are_refused(tmp_path: Path, decoder: Recipe, examples: list[Example]) -> None:
+def test_two_whole_networks_are_refused(
+    tmp_path: Path, decoder: Recipe, examples: list[RatedExchange]
+) -> None:
     network, tokeniser = make_network(decoder)
     exchanges = [examples[0].exchange]
     with pytest.raises(UserError, match="networks: a decoder trained as a whole is kept as one network"):
-        export(Trained([network, network], tokeniser), decoder, tmp_path, exchanges)
+        export(TrainedNetworks([network, network], tokeniser), decoder, tmp_path, exchanges)
 
 
 def test_a_file_that_would_be_too_large_is_refused(
@@ -94,13 +99,13 @@ def test_a_file_that_would_be_too_large_is_refused(
     base: Any = network.base
     width = base.config.hidden_size
     base.embed_tokens = torch.nn.Embedding(25_000 // width, width)  # more than its graph takes
-    monkeypatch.setattr(judge.classifier.export, "LARGEST_FILE", 30_000)
-    names = judge.classifier.export.write_decoder(network, tokeniser, tmp_path / "many")
+    monkeypatch.setattr(training.export, "LARGEST_FILE", 30_000)
+    names = training.export.write_decoder(network, tokeniser, tmp_path / "many")
     assert {"weights-0.bin", "weights-1.bin"} <= set(names)
     assert all((tmp_path / "many" / name).stat().st_size <= 30_000 for name in names)
-    monkeypatch.setattr(judge.classifier.export, "LARGEST_FILE", 1_000)
+    monkeypatch.setattr(training.export, "LARGEST_FILE", 1_000)
     with pytest.raises(UserError, match="would have more than 1,000 bytes"):
-        judge.classifier.export.write_decoder(network, tokeniser, tmp_path / "none")
+        training.export.write_decoder(network, tokeniser, tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
 
@@ -142,32 +147,34 @@ def replies() -> list[Exchange]:
 
 
 @pytest.fixture(scope="module")
-def smollm2() -> Trained:
+def smollm2() -> TrainedNetworks:
     torch.manual_seed(0)
     network, tokeniser = make_network(Recipe(base="smollm2", rank=16))
     for module in network.modules():
-        if isinstance(module, LowRank):
+        if isinstance(module, LoraLinear):
             torch.nn.init.normal_(module.up, std=0.005)
-    return Trained([network.eval()], tokeniser)
+    return TrainedNetworks([network.eval()], tokeniser)
 
 
 @pytest.fixture(scope="module")
-def ten_layers(smollm2: Trained) -> Trained:
+def ten_layers(smollm2: TrainedNetworks) -> TrainedNetworks:
     """Its first ten layers, as if all of them had been trained."""
     network, tokeniser = make_network(Recipe(base="smollm2", layers=10))
     network.head.load_state_dict(smollm2.networks[0].head.state_dict())
-    return Trained([network.eval()], tokeniser)
+    return TrainedNetworks([network.eval()], tokeniser)
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory, ten_layers: Trained, replies: list[Exchange]) -> Path:
+def exported(
+    tmp_path_factory: pytest.TempPathFactory, ten_layers: TrainedNetworks, replies: list[Exchange]
+) -> Path:
     folder = tmp_path_factory.mktemp("ten")
     export(ten_layers, Recipe(base="smollm2"), folder, replies[::4])
     return folder
 
 
 def test_ten_layers_in_8_bits_say_what_torch_says(
-    exported: Path, ten_layers: Trained, replies: list[Exchange]
+    exported: Path, ten_layers: TrainedNetworks, replies: list[Exchange]
 ) -> None:
     assert len(replies) == 39
     exact = ten_layers.predict(replies)
@@ -208,7 +215,7 @@ def read_in_one_step(judge: ClassifierJudge, exchange: Exchange) -> np.ndarray:
 
 
 def test_changes_to_the_base_say_what_torch_says(
-    tmp_path: Path, smollm2: Trained, replies: list[Exchange]
+    tmp_path: Path, smollm2: TrainedNetworks, replies: list[Exchange]
 ) -> None:
     """The base is read from its package here by numpy, and there by transformers."""
     recipe = Recipe(base="smollm2", rank=16)
@@ -224,7 +231,7 @@ def test_changes_to_the_base_say_what_torch_says(
 
 def test_the_shipped_graph_is_what_export_writes(tmp_path: Path) -> None:
     network, tokeniser = make_network(read_recipe("large"))
-    for name in judge.classifier.export.write_decoder(network, tokeniser, tmp_path):
+    for name in training.export.write_decoder(network, tokeniser, tmp_path):
         assert (tmp_path / name).read_bytes() == (SHIPPED / name).read_bytes(), name
 
 

@@ -26,14 +26,14 @@ from data.records import Exchange, Judgment
 from data.tables import Exchanges, read_exchanges, write_rows
 from judge.base import load_judge
 from judge.classifier import graphics_card
-from judge.classifier.export import write_decoder
 from judge.classifier.graphics_card import CUDA, CardEngine
 from judge.classifier.judge import CARD, MODEL, ClassifierJudge, import_onnxruntime, pack, prepare
-from judge.classifier.network import JudgeNetwork
 from judge.classifier.preprocessing import Tokeniser
 from judge.classifier.torch_decoder import read_networks
 from judge.engine import judge_all
 from judge.scored_run import score_file, summarise
+from training.export import write_decoder
+from training.network import JudgeNetwork
 
 LARGE = ROOT / "judge" / "weights" / "classifier-large"
 OnCard = Callable[[], ClassifierJudge]

@@ -13,31 +13,32 @@ import pytest
 import torch
 from click.testing import Result
 
-import judge.classifier.make
-import judge.classifier.training
+import training.fine_tune
+import training.make
 from data.errors import UserError
+from data.rated_exchanges import RatedExchange
 from data.records import Exchange
-from judge.classifier.examples import Corpus, Example
-from judge.classifier.export import Alone
 from judge.classifier.judge import CARD, ClassifierJudge
-from judge.classifier.make import describe, hash_files, make_judge
-from judge.classifier.network import load_base, load_network, make_network
 from judge.classifier.preprocessing import normalise, write_context
-from judge.classifier.recipe import Recipe
-from judge.classifier.training import Trained, pad_tokens
+from training.examples import TrainingData
+from training.export import SingleExchangeModel
+from training.fine_tune import TrainedNetworks, pad_tokens
+from training.make import describe, hash_files, make_judge
+from training.network import load_base, load_network, make_network
+from training.recipe import Recipe
 
 ABOUT = {"name": "mine", "caveat": "None was measured."}
 
 
 @pytest.fixture(scope="module")
-def kept(made_judge: tuple[Path, Result], tiny_recipe: Recipe) -> Trained:
+def kept(made_judge: tuple[Path, Result], tiny_recipe: Recipe) -> TrainedNetworks:
     """The network that lies in the made judge's folder."""
     network, tokeniser = load_network(tiny_recipe, made_judge[0] / "network-0.safetensors")
-    return Trained([network], tokeniser)
+    return TrainedNetworks([network], tokeniser)
 
 
 @pytest.fixture(scope="module")
-def exchanges(examples: list[Example]) -> list[Exchange]:
+def exchanges(examples: list[RatedExchange]) -> list[Exchange]:
     """As they are read when scoring."""
     return [replace(example.exchange, response=normalise(example.exchange.response)) for example in examples]
 
@@ -48,7 +49,7 @@ def said_by(folder: Path, exchanges: list[Exchange]) -> np.ndarray:
 
 
 def test_int8_stays_close_to_the_network(
-    made_judge: tuple[Path, Result], kept: Trained, exchanges: list[Exchange]
+    made_judge: tuple[Path, Result], kept: TrainedNetworks, exchanges: list[Exchange]
 ) -> None:
     folder, _ = made_judge
     change = said_by(folder, exchanges) - kept.predict(exchanges)
@@ -56,15 +57,15 @@ def test_int8_stays_close_to_the_network(
     assert stated["replies"] == len(exchanges) == 120
     assert np.abs(change).max() == pytest.approx(stated["largest_probability"], abs=1e-3)
     assert np.abs(change @ [1, 2, 3]).mean() == pytest.approx(stated["mean_score"], abs=1e-3)
-    assert stated["mean_score"] <= judge.classifier.make.LARGEST_CHANGE
+    assert stated["mean_score"] <= training.make.LARGEST_CHANGE
     assert np.abs(change.mean(axis=0)).max() < 1e-3, "the level is given back"
 
 
 def test_a_judge_is_taken_up_and_where_int8_costs_too_much_kept_in_full_precision(
     tmp_path: Path,
     made_judge: tuple[Path, Result],
-    kept: Trained,
-    examples: list[Example],
+    kept: TrainedNetworks,
+    examples: list[RatedExchange],
     exchanges: list[Exchange],
     tiny_recipe: Recipe,
     monkeypatch: pytest.MonkeyPatch,
@@ -73,15 +74,15 @@ def test_a_judge_is_taken_up_and_where_int8_costs_too_much_kept_in_full_precisio
 ) -> None:
     folder = tmp_path / "judge"
     shutil.copytree(made_judge[0], folder)
-    monkeypatch.setattr(judge.classifier.make, "LARGEST_CHANGE", -1.0)
+    monkeypatch.setattr(training.make, "LARGEST_CHANGE", -1.0)
 
     def train_judge(*_: object, **__: object) -> None:
         raise AssertionError("what is trained is not trained again")
 
-    monkeypatch.setattr(judge.classifier.training, "train_judge", train_judge)
+    monkeypatch.setattr(training.fine_tune, "train_judge", train_judge)
     with warnings.catch_warnings(), caplog.at_level(logging.WARNING):
         warnings.simplefilter("error")
-        card = make_judge(Corpus(examples=examples), tiny_recipe, folder, about=ABOUT, evidence={})
+        card = make_judge(TrainingData(examples=examples), tiny_recipe, folder, about=ABOUT, evidence={})
     assert card["int8"] == {}
     assert said_by(folder, exchanges) == pytest.approx(kept.predict(exchanges), abs=1e-4)
     assert json.loads((folder / CARD).read_text()) == card
@@ -90,12 +91,12 @@ def test_a_judge_is_taken_up_and_where_int8_costs_too_much_kept_in_full_precisio
 
 
 def test_another_recipe_or_other_ratings_are_refused_before_any_training(
-    made_judge: tuple[Path, Result], examples: list[Example], tiny_recipe: Recipe
+    made_judge: tuple[Path, Result], examples: list[RatedExchange], tiny_recipe: Recipe
 ) -> None:
     folder, _ = made_judge
     for data, recipe in ((examples, replace(tiny_recipe, seed=5)), (examples[1:], tiny_recipe)):
         with pytest.raises(UserError, match="holds a judge of another recipe or other ratings"):
-            make_judge(Corpus(examples=data), recipe, folder, about=ABOUT, evidence={})
+            make_judge(TrainingData(examples=data), recipe, folder, about=ABOUT, evidence={})
     assert hash_files(folder) == ClassifierJudge(weights=str(folder)).card["files"]
 
 
@@ -103,33 +104,33 @@ def test_what_is_exported_of_two_networks_is_their_mean(
     exchanges: list[Exchange], tiny_recipe: Recipe
 ) -> None:
     networks = [make_network(tiny_recipe)[0].eval() for _ in range(2)]
-    trained = Trained(networks, load_base(tiny_recipe.base)[1])
+    trained = TrainedNetworks(networks, load_base(tiny_recipe.base)[1])
     exchange = exchanges[0]
     tokens = trained.tokeniser.encode(write_context(exchange), exchange.response)
     ids, _, segments = pad_tokens([tokens], torch.device("cpu"))
     with torch.no_grad():
-        said = Alone(trained.networks)(ids, segments)
+        said = SingleExchangeModel(trained.networks)(ids, segments)
     assert said.numpy() == pytest.approx(trained.predict([exchange]), abs=1e-6)
 
 
 def test_two_networks_are_taken_up(
     tmp_path: Path,
-    examples: list[Example],
+    examples: list[RatedExchange],
     exchanges: list[Exchange],
-    corpus: Corpus,
+    corpus: TrainingData,
     tiny_recipe: Recipe,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     recipe = replace(tiny_recipe, epochs=1, networks=["all", "all"])
-    seen: list[Trained] = []
+    seen: list[TrainedNetworks] = []
 
-    def export(trained: Trained, *_: object) -> dict[str, Any]:
+    def export(trained: TrainedNetworks, *_: object) -> dict[str, Any]:
         seen.append(trained)
         return {"files": {}}
 
-    monkeypatch.setattr(judge.classifier.make, "export", export)
+    monkeypatch.setattr(training.make, "export", export)
     for _ in range(2):
-        make_judge(Corpus(examples=examples[:32]), recipe, tmp_path, about=ABOUT, evidence={})
+        make_judge(TrainingData(examples=examples[:32]), recipe, tmp_path, about=ABOUT, evidence={})
     first, again = (trained.predict(exchanges) for trained in seen)
     assert np.array_equal(first, again)
     # Without the study's labels one of the two cannot be trained, and is not looked for.
@@ -138,8 +139,8 @@ def test_two_networks_are_taken_up(
     assert len(seen[-1].networks) == 1
 
 
-def test_the_training_data_is_described(examples: list[Example]) -> None:
-    found = describe(Corpus(examples=examples))
+def test_the_training_data_is_described(examples: list[RatedExchange]) -> None:
+    found = describe(TrainingData(examples=examples))
     assert (found["ratings"], found["raters"], found["models"]) == (120, 30, ["ada", "bea/2", "cyd"])
     labels = [example.target.index(1.0) for example in examples]
     assert found["shares"] == pytest.approx(
@@ -148,21 +149,21 @@ def test_the_training_data_is_described(examples: list[Example]) -> None:
 
 
 def test_a_teacher_that_is_there_is_not_trained_again(
-    tmp_path: Path, examples: list[Example], taught_recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, examples: list[RatedExchange], taught_recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever ends a training between teacher and pupil goes on with the pupil."""
-    train, calls = judge.classifier.training.train_judge, []
+    train, calls = training.fine_tune.train_judge, []
 
-    def counted(corpus: Corpus, recipe: Recipe, **options: Any) -> list[Trained]:
+    def counted(corpus: TrainingData, recipe: Recipe, **options: Any) -> list[TrainedNetworks]:
         calls.append("pupil" if options["teacher"] else "teacher")
         return train(corpus, recipe, **options)
 
-    monkeypatch.setattr(judge.classifier.training, "train_judge", counted)
-    monkeypatch.setattr(judge.classifier.make, "export", lambda *_: {"files": {}})
+    monkeypatch.setattr(training.fine_tune, "train_judge", counted)
+    monkeypatch.setattr(training.make, "export", lambda *_: {"files": {}})
     recipe = replace(taught_recipe, epochs=1)
     for _ in range(2):
-        make_judge(Corpus(examples=examples[:32]), recipe, tmp_path, about=ABOUT, evidence={})
+        make_judge(TrainingData(examples=examples[:32]), recipe, tmp_path, about=ABOUT, evidence={})
     assert calls == ["teacher", "pupil"]
     (tmp_path / "plan.json").unlink()
-    make_judge(Corpus(examples=examples[:32]), recipe, tmp_path, about=ABOUT, evidence={})
+    make_judge(TrainingData(examples=examples[:32]), recipe, tmp_path, about=ABOUT, evidence={})
     assert calls == ["teacher", "pupil", "pupil"]

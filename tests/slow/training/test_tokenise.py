@@ -11,7 +11,6 @@ import pytest
 
 from data.records import Exchange, Turn
 from judge.classifier.judge import ClassifierJudge
-from judge.classifier.make import hash_files
 from judge.classifier.preprocessing import (
     CONTEXT_END,
     CONTEXT_START,
@@ -20,7 +19,8 @@ from judge.classifier.preprocessing import (
     Tokeniser,
     write_context,
 )
-from judge.classifier.recipe import Recipe
+from training.make import hash_files
+from training.recipe import Recipe
 
 EXCHANGE = Exchange(
     id="1",
@@ -157,17 +157,19 @@ class Recorder:
 def test_training_and_scoring_read_the_same(
     tmp_path: Path, tiny_base: Path, tiny_decoder: Path, is_decoder: bool
 ) -> None:
-    from judge.classifier.examples import Lesson
-    from judge.classifier.network import load_base
-    from judge.classifier.training import Effects, make_batches
+    from training.examples import TrainingExample
+    from training.fine_tune import RatingEffects, make_batches
+    from training.network import load_base
 
     base = tiny_decoder if is_decoder else tiny_base
     recipe = Recipe(base=str(base), drop_context=0.0)
     long = Exchange(id="2", prompt="rain " * 300, response=" ".join(f"hug{n} \ud83d" for n in range(300)))
     for exchange in (EXCHANGE, long):
-        lessons = [Lesson(exchanges=(exchange,), target=(0.0, 0.0, 1.0), rater="r")]
+        lessons = [TrainingExample(exchanges=(exchange,), target=(0.0, 0.0, 1.0), rater="r")]
         _, tokeniser = load_base(str(base))
-        (batch,) = make_batches(lessons, tokeniser, recipe, Effects(lessons, recipe), random.Random(0), "cpu")
+        (batch,) = make_batches(
+            lessons, tokeniser, recipe, RatingEffects(lessons, recipe), random.Random(0), "cpu"
+        )
 
         shutil.copy(base / "tokenizer.json", tmp_path)
         (tmp_path / "model.onnx").write_bytes(b"")

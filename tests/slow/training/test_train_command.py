@@ -14,7 +14,7 @@ from data.records import Exchange, Rating
 from data.tables import write_rows
 from judge.base import load_judge
 from judge.classifier.judge import ClassifierJudge
-from judge.classifier.recipe import Recipe
+from training.recipe import Recipe
 
 Train = Callable[..., Result]
 Trials = dict[str, tuple[Path, Result]]
@@ -202,7 +202,7 @@ def test_the_default_judge_prints_its_caveat() -> None:
 
 
 def test_without_evidence_the_caveat_says_so() -> None:
-    from judge.classifier.make import state_caveat
+    from training.make import state_caveat
 
     assert state_caveat({}) == "How far this judge is off on a model it has not met was not measured."
 

@@ -13,52 +13,52 @@ import torch
 from made_sets import COLD, WARM, speak
 from sklearn.metrics import roc_auc_score
 
-import judge.classifier.training
+import training.fine_tune
 from data.errors import UserError
-from data.importers.rated_sets import RatedItem
+from data.rated_exchanges import RatedExchange
 from data.records import Exchange
-from judge.classifier.examples import (
+from training.examples import (
     GRADES,
     OURS,
-    Corpus,
-    Example,
-    Lesson,
-    lessons_of_examples,
-    lessons_of_sets,
+    TrainingData,
+    TrainingExample,
+    examples_from_ratings,
+    examples_from_sets,
 )
-from judge.classifier.network import load_base
-from judge.classifier.recipe import LEARNT_FROM, Recipe, lineage, read_recipe
-from judge.classifier.training import (
+from training.fine_tune import (
     BATCH_TOKENS,
-    Batch,
-    Effects,
-    Trained,
+    RatingEffects,
+    TrainedNetworks,
+    TrainingBatch,
     compute_loss,
+    distill_ratings,
     favour_length,
     fine_tune,
     make_batches,
-    settle,
-    teach,
+    match_level,
     train_judge,
 )
-from judge.robustness.scenes import read_ours
+from training.graded_replies import read_graded_replies
+from training.network import load_base
+from training.rated_sets import RatedItem
+from training.recipe import LEARNT_FROM, Recipe, lineage, read_recipe
 
 HELD_OUT = ("batch-8", "batch-9")
 
 
 @pytest.fixture(scope="module")
-def seen(examples: list[Example]) -> list[Example]:
+def seen(examples: list[RatedExchange]) -> list[RatedExchange]:
     return [example for example in examples if example.batch not in HELD_OUT]
 
 
 @pytest.fixture(scope="module")
-def unseen(examples: list[Example]) -> list[Exchange]:
+def unseen(examples: list[RatedExchange]) -> list[Exchange]:
     return [example.exchange for example in examples if example.batch in HELD_OUT]
 
 
 @pytest.fixture(scope="module")
-def trained(seen: list[Example], tiny_recipe: Recipe) -> Trained:
-    return fine_tune(give(lessons_of_examples(seen)), tiny_recipe)
+def trained(seen: list[RatedExchange], tiny_recipe: Recipe) -> TrainedNetworks:
+    return fine_tune(give(examples_from_ratings(seen)), tiny_recipe)
 
 
 @pytest.fixture
@@ -68,25 +68,25 @@ def brief(tiny_recipe: Recipe) -> Recipe:
 
 
 @pytest.fixture
-def kept(monkeypatch: pytest.MonkeyPatch) -> list[Effects]:
+def kept(monkeypatch: pytest.MonkeyPatch) -> list[RatingEffects]:
     """The effects of every training in the test."""
-    effects: list[Effects] = []
+    effects: list[RatingEffects] = []
 
-    class Kept(Effects):
+    class Kept(RatingEffects):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
             effects.append(self)
 
-    monkeypatch.setattr(judge.classifier.training, "Effects", Kept)
+    monkeypatch.setattr(training.fine_tune, "RatingEffects", Kept)
     return effects
 
 
-def give(lessons: Sequence[Lesson]) -> judge.classifier.training.MakeLessons:
+def give(lessons: Sequence[TrainingExample]) -> training.fine_tune.MakeLessons:
     """The same lessons in every epoch."""
     return lambda learnt_from, chance: list(lessons)
 
 
-def met(trained: Trained, unseen: list[Exchange]) -> tuple[float, float]:
+def met(trained: TrainedNetworks, unseen: list[Exchange]) -> tuple[float, float]:
     """AUC of Good by the warm word, and of Bad by the cold one."""
     said = trained.predict(unseen)
     return (
@@ -102,7 +102,7 @@ def contrast(probabilities: np.ndarray) -> np.ndarray:
     return np.asarray(logits - logits[0])
 
 
-def test_the_planted_signal_is_learnt(trained: Trained, unseen: list[Exchange]) -> None:
+def test_the_planted_signal_is_learnt(trained: TrainedNetworks, unseen: list[Exchange]) -> None:
     assert min(met(trained, unseen)) > 0.9
     said = trained.predict(unseen)
     assert said.shape == (24, 3)
@@ -111,10 +111,10 @@ def test_the_planted_signal_is_learnt(trained: Trained, unseen: list[Exchange]) 
 
 
 def test_a_decoder_learns_it_too_and_with_rank_only_beside_a_frozen_base(
-    seen: list[Example], unseen: list[Exchange], tiny_recipe: Recipe, tiny_decoder: Path
+    seen: list[RatedExchange], unseen: list[Exchange], tiny_recipe: Recipe, tiny_decoder: Path
 ) -> None:
     recipe = replace(tiny_recipe, base=str(tiny_decoder), rank=4)
-    trained = fine_tune(give(lessons_of_examples(seen)), recipe)
+    trained = fine_tune(give(examples_from_ratings(seen)), recipe)
     assert min(met(trained, unseen)) > 0.9
     (network,) = trained.networks
     before = dict(load_base(str(tiny_decoder))[0].named_parameters())
@@ -131,9 +131,9 @@ def test_a_decoder_learns_it_too_and_with_rank_only_beside_a_frozen_base(
 
 
 def test_the_same_seed_gives_the_same_judge_and_two_are_averaged(
-    seen: list[Example], unseen: list[Exchange], brief: Recipe
+    seen: list[RatedExchange], unseen: list[Exchange], brief: Recipe
 ) -> None:
-    lessons = give(lessons_of_examples(seen))
+    lessons = give(examples_from_ratings(seen))
     first, again, other = (
         fine_tune(lessons, replace(brief, seed=seed)).predict(unseen) for seed in (0, 0, 1)
     )
@@ -151,13 +151,15 @@ class OddlyHashed(str):
         return -1 - str.__hash__(self)
 
 
-def test_numbers_of_raters_and_sets_do_not_depend_on_the_process(seen: list[Example], brief: Recipe) -> None:
+def test_numbers_of_raters_and_sets_do_not_depend_on_the_process(
+    seen: list[RatedExchange], brief: Recipe
+) -> None:
     plain = [
-        *lessons_of_examples(seen),
-        *(Lesson(exchanges=(seen[0].exchange,), set=name) for name in ("ieval", "epitome", "dstc9")),
+        *examples_from_ratings(seen),
+        *(TrainingExample(exchanges=(seen[0].exchange,), set=name) for name in ("ieval", "epitome", "dstc9")),
     ]
     odd = [replace(lesson, rater=OddlyHashed(lesson.rater), set=OddlyHashed(lesson.set)) for lesson in plain]
-    first, second = Effects(plain, brief), Effects(odd, brief)
+    first, second = RatingEffects(plain, brief), RatingEffects(odd, brief)
     assert list(first.raters.items()) == list(second.raters.items())
     assert (
         list(first.sets.items()) == list(second.sets.items()) == [("dstc9", 0), ("epitome", 1), ("ieval", 2)]
@@ -167,10 +169,10 @@ def test_numbers_of_raters_and_sets_do_not_depend_on_the_process(seen: list[Exam
 
 @pytest.mark.parametrize("is_decoder", [False, True])
 def test_a_prediction_does_not_depend_on_what_is_padded_beside_it(
-    seen: list[Example], unseen: list[Exchange], brief: Recipe, tiny_decoder: Path, is_decoder: bool
+    seen: list[RatedExchange], unseen: list[Exchange], brief: Recipe, tiny_decoder: Path, is_decoder: bool
 ) -> None:
     recipe = replace(brief, base=str(tiny_decoder)) if is_decoder else brief
-    trained = fine_tune(give(lessons_of_examples(seen)), recipe)
+    trained = fine_tune(give(examples_from_ratings(seen)), recipe)
     long = replace(unseen[0], response="word1 " * 150)
     together = trained.predict([*unseen, long])
     alone = trained.predict([*unseen, long], batch_size=1)
@@ -179,7 +181,9 @@ def test_a_prediction_does_not_depend_on_what_is_padded_beside_it(
     assert together == pytest.approx(backwards, abs=1e-5)
 
 
-def test_harsh_raters_are_found(examples: list[Example], tiny_recipe: Recipe, kept: list[Effects]) -> None:
+def test_harsh_raters_are_found(
+    examples: list[RatedExchange], tiny_recipe: Recipe, kept: list[RatingEffects]
+) -> None:
     """Raters of odd batches give one label less; within each model they must come out harsher.
 
     Nothing but the level tells two exchanges apart here, so no text can stand for the rater.
@@ -203,7 +207,7 @@ def test_harsh_raters_are_found(examples: list[Example], tiny_recipe: Recipe, ke
         )
         for example in examples
     ]
-    fine_tune(give(lessons_of_examples(planted)), replace(tiny_recipe, severity=1.0, epochs=15))
+    fine_tune(give(examples_from_ratings(planted)), replace(tiny_recipe, severity=1.0, epochs=15))
     (effects,) = kept
     for model in ("ada", "bea/2", "cyd"):
         severity = effects.severity.tolist()
@@ -215,10 +219,10 @@ def test_harsh_raters_are_found(examples: list[Example], tiny_recipe: Recipe, ke
 
 
 def test_severity_shifts_what_somebody_rated_around_the_mean_of_each_models_raters(
-    seen: list[Example], brief: Recipe
+    seen: list[RatedExchange], brief: Recipe
 ) -> None:
-    lessons = lessons_of_examples(seen)
-    effects = Effects(lessons, replace(brief, severity=1.0))
+    lessons = examples_from_ratings(seen)
+    effects = RatingEffects(lessons, replace(brief, severity=1.0))
     torch.nn.init.normal_(effects.severity)
     number = torch.tensor([*effects.raters.values(), -1])
     shift = effects.harshness(number).detach()
@@ -227,7 +231,7 @@ def test_severity_shifts_what_somebody_rated_around_the_mean_of_each_models_rate
         own = [n for rater, n in effects.raters.items() if rater.endswith(model)]
         assert float(shift[own].mean()) == pytest.approx(0, abs=1e-6)
         assert float(shift[own].std()) > 0.3
-    without = Effects(lessons, brief)
+    without = RatingEffects(lessons, brief)
     assert not without.harshness(number).any()
     assert without.penalty().item() == 0
 
@@ -235,12 +239,12 @@ def test_severity_shifts_what_somebody_rated_around_the_mean_of_each_models_rate
 def test_a_conversations_rating_is_held_against_the_mean_over_its_replies() -> None:
     """By hand: a conversation of two replies on the scale of its set, beside a labelled reply."""
     logits = torch.tensor([[0.0, 5.0, 2.0], [1.0, 0.0, 5.0], [0.2, 0.3, 0.1]])
-    lessons = [Lesson(exchanges=(), set="ieval"), Lesson(exchanges=())]
-    effects = Effects(lessons, Recipe())
+    lessons = [TrainingExample(exchanges=(), set="ieval"), TrainingExample(exchanges=())]
+    effects = RatingEffects(lessons, Recipe())
     with torch.no_grad():
         effects.offset.fill_(-0.4)
         effects.log_scale.fill_(np.log(0.3))
-    batch = Batch(
+    batch = TrainingBatch(
         *(torch.zeros(3, 1, dtype=torch.long) for _ in range(3)),
         lesson=torch.tensor([0, 0, 1]),
         target=torch.tensor([[0.0, 0.0, 0.0], [0.0, 0.5, 0.5]]),
@@ -255,10 +259,10 @@ def test_a_conversations_rating_is_held_against_the_mean_over_its_replies() -> N
     assert said == pytest.approx((0.5 * squared + entropy) / 2)
 
 
-def batch_of_ratings(values: np.ndarray, sets: np.ndarray) -> Batch:
+def batch_of_ratings(values: np.ndarray, sets: np.ndarray) -> TrainingBatch:
     """One reply each, rated on the scale of its set."""
     count = len(values)
-    return Batch(
+    return TrainingBatch(
         *(torch.zeros(count, 1, dtype=torch.long) for _ in range(3)),
         lesson=torch.arange(count),
         target=torch.zeros(count, 3),
@@ -276,7 +280,9 @@ def test_the_scale_and_the_offset_of_a_set_are_those_of_least_squares_but_never_
     sets = np.repeat([0, 1, 2], 40)
     values = np.array([1.0, 0.3, -0.8])[sets] * latents + np.array([0.0, 2.0, 0.5])[sets]
     values += 0.1 * rng.normal(size=120)
-    effects = Effects([Lesson(exchanges=(), set=name) for name in ("a", "b", "c")], Recipe()).double()
+    effects = RatingEffects(
+        [TrainingExample(exchanges=(), set=name) for name in ("a", "b", "c")], Recipe()
+    ).double()
     logits = torch.from_numpy(np.stack([-latents / 2, latents, latents / 2], axis=1))
     batch = batch_of_ratings(values, sets)
     optimizer = torch.optim.Adam([effects.log_scale, effects.offset], lr=0.05)
@@ -294,7 +300,7 @@ def test_the_scale_and_the_offset_of_a_set_are_those_of_least_squares_but_never_
 
 
 def test_a_set_that_was_rated_upside_down_does_not_turn_the_direction_round(
-    seen: list[Example], unseen: list[Exchange], tiny_recipe: Recipe, kept: list[Effects]
+    seen: list[RatedExchange], unseen: list[Exchange], tiny_recipe: Recipe, kept: list[RatingEffects]
 ) -> None:
     """Its replies stand under the prompts of the labelled ones: nothing but the words can tell them."""
     chance = random.Random(2)
@@ -302,8 +308,8 @@ def test_a_set_that_was_rated_upside_down_does_not_turn_the_direction_round(
     for number, example in enumerate(seen):
         exchange = replace(example.exchange, id=str(number), response=speak(number % 3, chance))
         items.append(RatedItem("ieval", (exchange,), 5.0 - number % 3, None, "human", str(number)))
-    others = lessons_of_sets(items, {"ieval": 0.3}, replies=1, chance=chance)
-    trained = fine_tune(give([*lessons_of_examples(seen), *others]), tiny_recipe)
+    others = examples_from_sets(items, {"ieval": 0.3}, replies=1, chance=chance)
+    trained = fine_tune(give([*examples_from_ratings(seen), *others]), tiny_recipe)
     (effects,) = kept
     assert float(effects.log_scale.detach()) < -0.7, "it is heard less and less"
     assert min(met(trained, unseen)) > 0.9
@@ -317,7 +323,7 @@ def test_batches_hold_every_lesson_once_and_no_more_padded_tokens_than_fit(tiny_
 
     sizes = [chance.choice((3, 30, 300, 900)) for _ in range(150)]
     lessons = [
-        Lesson(
+        TrainingExample(
             exchanges=tuple(reply(size) for _ in range(chance.choice((1, 1, 3)))),
             set="ieval",
             value=float(number),
@@ -326,7 +332,7 @@ def test_batches_hold_every_lesson_once_and_no_more_padded_tokens_than_fit(tiny_
     ]
     recipe = replace(tiny_recipe, batch_size=64)
     tokeniser = load_base(recipe.base)[1]
-    batches = list(make_batches(lessons, tokeniser, recipe, Effects(lessons, recipe), chance, "cpu"))
+    batches = list(make_batches(lessons, tokeniser, recipe, RatingEffects(lessons, recipe), chance, "cpu"))
     assert sorted(float(value) for batch in batches for value in batch.value) == list(range(150))
     for batch in batches:
         assert batch.ids.numel() <= BATCH_TOKENS
@@ -349,30 +355,30 @@ def test_length_is_favoured_by_its_logarithm(by: float) -> None:
         assert moved == pytest.approx(said, abs=1e-5)
 
 
-def test_settling_meets_the_shares_and_halves_the_contrasts(seen: list[Example], brief: Recipe) -> None:
-    before = fine_tune(give(lessons_of_examples(seen)), brief)
+def test_settling_meets_the_shares_and_halves_the_contrasts(seen: list[RatedExchange], brief: Recipe) -> None:
+    before = fine_tune(give(examples_from_ratings(seen)), brief)
     exchanges = [example.exchange for example in seen]
     shares = np.mean([example.target for example in seen], axis=0)
     spread = contrast(before.predict(exchanges))
     for sharpness in (1.0, 0.5):
-        settled = settle(deepcopy(before), seen, sharpness).predict(exchanges)
+        settled = match_level(deepcopy(before), seen, sharpness).predict(exchanges)
         assert settled.mean(axis=0) == pytest.approx(shares, abs=1e-4)
         assert contrast(settled) == pytest.approx(sharpness * spread, abs=1e-3)
-    for left in (settle(deepcopy(before), seen, 0.0), settle(deepcopy(before), [], 1.0)):
+    for left in (match_level(deepcopy(before), seen, 0.0), match_level(deepcopy(before), [], 1.0)):
         assert np.array_equal(left.predict(exchanges), before.predict(exchanges)), "as trained"
 
 
 def test_a_pupil_learns_what_its_teacher_says(
-    corpus: Corpus,
-    seen: list[Example],
+    corpus: TrainingData,
+    seen: list[RatedExchange],
     unseen: list[Exchange],
     taught_recipe: Recipe,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of the ratings it hardly hears: what it knows it has from the teacher, who learned from three sets."""
-    few = read_ours()[:12]
-    monkeypatch.setattr("judge.classifier.examples.read_ours", lambda: few)
-    monkeypatch.setattr("judge.classifier.training.read_ours", lambda: few)
+    few = read_graded_replies()[:12]
+    monkeypatch.setattr("training.examples.read_ours", lambda: few)
+    monkeypatch.setattr("training.fine_tune.read_ours", lambda: few)
     steps: list[tuple[int, int]] = []
     recipe = replace(taught_recipe, sharpness=0.7, ours=0.05)
     judges = train_judge(replace(corpus, examples=seen), recipe, progress=lambda *step: steps.append(step))
@@ -386,14 +392,14 @@ def test_a_pupil_learns_what_its_teacher_says(
 
 
 def test_a_teacher_moves_ratings_and_labels_what_nobody_rated(
-    trained: Trained, corpus: Corpus, unseen: list[Exchange]
+    trained: TrainedNetworks, corpus: TrainingData, unseen: list[Exchange]
 ) -> None:
     texts = [replace(exchange, response=f"{exchange.response}. hug. word3.") for exchange in unseen]
     corpus = replace(corpus, texts=texts)
     recipe = Recipe(
         teacher="large", teacher_weight=0.75, length=0.2, texts=90, shuffled=7, pieces=5, mixtures=3
     )
-    lessons = teach(trained, corpus, recipe)
+    lessons = distill_ratings(trained, corpus, recipe)
     assert len(lessons) == len(corpus.examples) + 90 + 7 + 5 + 3
     exchanges = [lesson.exchanges[0] for lesson in lessons]
     rated = len(corpus.examples)
@@ -412,17 +418,17 @@ def test_a_teacher_moves_ratings_and_labels_what_nobody_rated(
 
 
 def test_each_network_learns_from_what_its_recipe_names(
-    corpus: Corpus, seen: list[Example], taught_recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+    corpus: TrainingData, seen: list[RatedExchange], taught_recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     met_by: dict[str, set[str]] = {}
 
-    def fine_tune(make_lessons: Any, recipe: Recipe, **_: object) -> Trained:
+    def fine_tune(make_examples: Any, recipe: Recipe, **_: object) -> TrainedNetworks:
         for name in recipe.networks:
-            met_by[name] = {lesson.set for lesson in make_lessons(name, random.Random(0))}
+            met_by[name] = {lesson.set for lesson in make_examples(name, random.Random(0))}
         raise StopIteration
 
-    monkeypatch.setattr("judge.classifier.training.fine_tune", fine_tune)
-    monkeypatch.setattr("judge.classifier.examples.read_grades", lambda: dict.fromkeys(graded, 50.0))
+    monkeypatch.setattr("training.fine_tune.fine_tune", fine_tune)
+    monkeypatch.setattr("training.examples.read_grades", lambda: dict.fromkeys(graded, 50.0))
     graded = [example.exchange.content_digest for example in seen]
     recipe = replace(read_recipe(taught_recipe.teacher), networks=list(LEARNT_FROM), ours=0.5, grades=1.0)
     with pytest.raises(StopIteration):
@@ -443,7 +449,7 @@ def test_each_network_learns_from_what_its_recipe_names(
 
 def test_nothing_to_learn_from_is_said(tiny_recipe: Recipe) -> None:
     with pytest.raises(UserError, match="nothing is left to train on"):
-        train_judge(Corpus(examples=[]), tiny_recipe)
+        train_judge(TrainingData(examples=[]), tiny_recipe)
 
 
 def test_a_base_that_cannot_be_read_is_refused(tmp_path: Path, tiny_tokenizer: Path) -> None:

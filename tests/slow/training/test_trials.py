@@ -15,17 +15,18 @@ import pytest
 from made_sets import COLD, WARM, make_sharing_corpus, words_of
 from repository import SHARED
 
-import judge.classifier.training
+import training.fine_tune
 from data.errors import UserError
 from data.files import locked
 from data.importers import import_source
-from data.importers.rated_sets import RATED_SETS, drop_shared, read_rated_set
+from data.rated_exchanges import RatedExchange, join_ratings
 from data.records import LABELS, Exchange
-from judge.classifier.examples import Corpus, Example, Lesson, join_ratings
-from judge.classifier.make import Materials, try_out
-from judge.classifier.recipe import Recipe
-from judge.classifier.training import Trained
-from judge.classifier.trials import (
+from training.examples import TrainingData, TrainingExample
+from training.fine_tune import TrainedNetworks
+from training.make import Materials, try_out
+from training.rated_sets import RATED_SETS, drop_shared, read_rated_set
+from training.recipe import Recipe
+from training.trials import (
     BARE,
     PROTOCOLS,
     RIVALS,
@@ -49,7 +50,7 @@ class Killed(BaseException):
     """Ends a trial where it stands."""
 
 
-def run(corpus: Corpus, recipe: Recipe, folder: Path, *, kill_at: str = "") -> Any:
+def run(corpus: TrainingData, recipe: Recipe, folder: Path, *, kill_at: str = "") -> Any:
     """A trial's rows, and the splits that were trained for them."""
     begun: list[str] = []
 
@@ -63,7 +64,7 @@ def run(corpus: Corpus, recipe: Recipe, folder: Path, *, kill_at: str = "") -> A
     return list(read_rows(folder)), begun
 
 
-class Reader(Trained):
+class Reader(TrainedNetworks):
     """Stands where trained networks do: knows the warm and the cold word, and how long a reply is."""
 
     def __init__(self) -> None:
@@ -76,17 +77,17 @@ class Reader(Trained):
 
 
 @pytest.fixture
-def taken(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Recipe, list[Lesson]]]:
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Recipe, list[TrainingExample]]]:
     """Whose training was begun with which lessons; nothing is trained."""
-    given: list[tuple[Recipe, list[Lesson]]] = []
+    given: list[tuple[Recipe, list[TrainingExample]]] = []
 
-    def fine_tune(make_lessons: Any, recipe: Recipe, **_: object) -> Trained:
+    def fine_tune(make_examples: Any, recipe: Recipe, **_: object) -> TrainedNetworks:
         chance = random.Random(0)
-        epochs = [make_lessons(name, chance) for name in recipe.networks for _ in range(2)]
+        epochs = [make_examples(name, chance) for name in recipe.networks for _ in range(2)]
         given.append((recipe, [lesson for lessons in epochs for lesson in lessons]))
         return Reader()
 
-    monkeypatch.setattr(judge.classifier.training, "fine_tune", fine_tune)
+    monkeypatch.setattr(training.fine_tune, "fine_tune", fine_tune)
     return given
 
 
@@ -95,7 +96,10 @@ TOGETHER = [SETS_APART, "model-apart"]
 
 @pytest.mark.parametrize("protocols", [[SETS_APART], *([name] for name in PROTOCOLS), TOGETHER])
 def test_no_text_that_is_held_out_reaches_teacher_or_pupil(
-    tmp_path: Path, taught_recipe: Recipe, taken: list[tuple[Recipe, list[Lesson]]], protocols: list[str]
+    tmp_path: Path,
+    taught_recipe: Recipe,
+    taken: list[tuple[Recipe, list[TrainingExample]]],
+    protocols: list[str],
 ) -> None:
     """Every word of the made texts tells whose it is, so that a piece or a mixture would give it away."""
     corpus = make_sharing_corpus()
@@ -122,7 +126,7 @@ def test_no_text_that_is_held_out_reaches_teacher_or_pupil(
 def test_no_text_of_a_real_set_stands_in_the_training_without_it() -> None:
     study = import_source("empathy-study", SHARED / "empathy-study")
     items = [item for name in RATED_SETS for item in read_rated_set(name, SHARED)]
-    corpus = Corpus(examples=join_ratings(study.exchanges, study.ratings), items=items)
+    corpus = TrainingData(examples=join_ratings(study.exchanges, study.ratings), items=items)
 
     def texts_of(exchanges: list[Exchange]) -> set[str]:
         found = {text for e in exchanges for text in (e.prompt, e.response, e.situation or "")}
@@ -141,7 +145,7 @@ def test_no_text_of_a_real_set_stands_in_the_training_without_it() -> None:
     assert names == [*dict.fromkeys(about.source for about in RATED_SETS.values()), "study"]
 
 
-def test_a_killed_trial_goes_on_where_it_stopped(tmp_path: Path, corpus: Corpus, brief: Recipe) -> None:
+def test_a_killed_trial_goes_on_where_it_stopped(tmp_path: Path, corpus: TrainingData, brief: Recipe) -> None:
     whole, begun = run(corpus, brief, tmp_path / "whole")
     assert begun == MODELS
     with pytest.raises(Killed):
@@ -154,7 +158,7 @@ def test_a_killed_trial_goes_on_where_it_stopped(tmp_path: Path, corpus: Corpus,
 
 @pytest.mark.parametrize("is_done", [True, False])
 def test_a_split_that_another_process_is_at_comes_last_and_only_if_it_was_left_undone(
-    tmp_path: Path, corpus: Corpus, brief: Recipe, taken: list[Any], is_done: bool
+    tmp_path: Path, corpus: TrainingData, brief: Recipe, taken: list[Any], is_done: bool
 ) -> None:
     whole, _ = run(corpus, brief, tmp_path / "whole")
     folder, begun = tmp_path / "shared", []
@@ -175,7 +179,10 @@ def test_a_split_that_another_process_is_at_comes_last_and_only_if_it_was_left_u
 
 
 def test_a_teachers_trial_comes_about_beside_and_both_are_taken_up_split_by_split(
-    tmp_path: Path, corpus: Corpus, taught_recipe: Recipe, taken: list[tuple[Recipe, list[Lesson]]]
+    tmp_path: Path,
+    corpus: TrainingData,
+    taught_recipe: Recipe,
+    taken: list[tuple[Recipe, list[TrainingExample]]],
 ) -> None:
     materials = Materials(corpus=corpus, recipe=taught_recipe, device="cpu")
     begun: list[str] = []
@@ -204,7 +211,7 @@ def test_a_teachers_trial_comes_about_beside_and_both_are_taken_up_split_by_spli
 
 
 def test_a_rated_conversation_gets_the_mean_over_its_replies(
-    tmp_path: Path, corpus: Corpus, brief: Recipe, taken: list[Any]
+    tmp_path: Path, corpus: TrainingData, brief: Recipe, taken: list[Any]
 ) -> None:
     run_trial(corpus, replace(brief, sets={"ieval": 1.0}), [SETS_APART], tmp_path)
     rows = list(read_rows(tmp_path))
@@ -222,7 +229,7 @@ def test_a_rated_conversation_gets_the_mean_over_its_replies(
 
 
 def test_every_rating_has_a_row_with_a_word_from_everyone(
-    tmp_path: Path, corpus: Corpus, examples: list[Example], brief: Recipe
+    tmp_path: Path, corpus: TrainingData, examples: list[RatedExchange], brief: Recipe
 ) -> None:
     rows, _ = run(corpus, brief, tmp_path)
     assert sorted(row["id"] for row in rows) == sorted(example.exchange.id for example in examples)
@@ -235,7 +242,7 @@ def test_every_rating_has_a_row_with_a_word_from_everyone(
     assert all(row["predictions"]["judge"] != row["predictions"][BARE] for row in rows)
 
 
-def test_a_folder_holds_one_trial_only(tmp_path: Path, corpus: Corpus, brief: Recipe) -> None:
+def test_a_folder_holds_one_trial_only(tmp_path: Path, corpus: TrainingData, brief: Recipe) -> None:
     folder = tmp_path / "trial"
     with pytest.raises(Killed):
         run(corpus, brief, folder, kill_at="ada")
@@ -256,7 +263,7 @@ def test_a_folder_holds_one_trial_only(tmp_path: Path, corpus: Corpus, brief: Re
             run(corpus, brief, folder)
 
 
-def test_data_is_known_by_its_ratings_in_any_order(examples: list[Example]) -> None:
+def test_data_is_known_by_its_ratings_in_any_order(examples: list[RatedExchange]) -> None:
     assert digest_examples(examples) == digest_examples(examples[::-1])
     changed = replace(examples[0], target=(0.5, 0.5, 0.0))
     assert digest_examples(examples) != digest_examples([changed, *examples[1:]])

@@ -12,18 +12,19 @@ from urllib.parse import quote
 
 import numpy as np
 
-from calibration.agreement.held_out import HeldOut, compare_rivals
-from calibration.agreement.set_transfer import SetItem, measure_set
 from data.errors import OperationalError, UserError
 from data.files import locked, replacing
-from data.importers.rated_sets import RatedItem, drop_shared, source_of
+from data.rated_exchanges import RatedExchange
 from data.records import LABELS, Exchange, to_plain
-from judge.classifier.examples import Corpus, Example
-from judge.classifier.recipe import Recipe, lineage
-from judge.robustness.scenes import read_grades, read_ours
+from training.examples import TrainingData
+from training.graded_replies import read_graded_replies, read_grades
+from training.held_out import HeldOut, compare_rivals
+from training.rated_sets import RatedItem, drop_shared, source_of
+from training.recipe import Recipe, lineage
+from training.set_transfer import SetItem, measure_set
 
 if TYPE_CHECKING:
-    from judge.classifier.training import Trained
+    from training.fine_tune import TrainedNetworks
 
 FOLDS = 5
 STUDY = "study"
@@ -36,8 +37,8 @@ class Split:
     """One training and the exchanges it is then asked about."""
 
     name: str
-    train: list[Example]
-    test: list[Example]
+    train: list[RatedExchange]
+    test: list[RatedExchange]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +46,14 @@ class SetSplit:
     """One training and the rated set it is then asked about, of which it saw no text."""
 
     name: str
-    train: Corpus
+    train: TrainingData
     test: list[RatedItem]
 
 
 AnySplit = Split | SetSplit
 
 
-def split_raters_apart(examples: Sequence[Example]) -> Iterator[Split]:
+def split_raters_apart(examples: Sequence[RatedExchange]) -> Iterator[Split]:
     """Folds over rating batches: no rater, prompt or batch on both sides."""
     batches = sorted({example.batch for example in examples}, key=lambda name: (len(name), name))
     if len(batches) < FOLDS:
@@ -68,7 +69,7 @@ def split_raters_apart(examples: Sequence[Example]) -> Iterator[Split]:
         yield _check_split(Split(f"fold-{fold}", train, test))
 
 
-def split_models_apart(examples: Sequence[Example]) -> Iterator[Split]:
+def split_models_apart(examples: Sequence[RatedExchange]) -> Iterator[Split]:
     """One model left out at a time, with every rater who saw it: the question of a model nobody rated."""
     models = sorted({example.exchange.model for example in examples})
     if len(models) < 3:
@@ -89,7 +90,7 @@ def _check_split(split: Split) -> Split:
     return split
 
 
-def split_sets_apart(corpus: Corpus) -> Iterator[SetSplit]:
+def split_sets_apart(corpus: TrainingData) -> Iterator[SetSplit]:
     """One rated set left out at a time, the study too; sets of one source go together.
 
     Those that are only asked about need one training for all of them.
@@ -99,7 +100,7 @@ def split_sets_apart(corpus: Corpus) -> Iterator[SetSplit]:
         test = [item for item in items if source_of(item) == source]
         rest = [item for item in corpus.items if source_of(item) != source]
         against = [exchange for item in test for exchange in item.exchanges]
-        train = Corpus(
+        train = TrainingData(
             examples=[] if source == STUDY else _drop_examples(corpus.examples, against),
             items=drop_shared(rest, against),
             texts=drop_shared(corpus.texts, against),
@@ -114,7 +115,7 @@ def split_sets_apart(corpus: Corpus) -> Iterator[SetSplit]:
         yield SetSplit(source, train, test)
     if corpus.asked:
         against = [exchange for item in corpus.asked for exchange in item.exchanges]
-        train = Corpus(
+        train = TrainingData(
             examples=_drop_examples(corpus.examples, against),
             items=drop_shared(corpus.items, against),
             texts=drop_shared(corpus.texts, against),
@@ -122,12 +123,12 @@ def split_sets_apart(corpus: Corpus) -> Iterator[SetSplit]:
         yield SetSplit(ASKED, train, list(corpus.asked))
 
 
-def _drop_examples(examples: Sequence[Example], against: Sequence[Exchange]) -> list[Example]:
+def _drop_examples(examples: Sequence[RatedExchange], against: Sequence[Exchange]) -> list[RatedExchange]:
     kept = {exchange.id for exchange in drop_shared([e.exchange for e in examples], against)}
     return [example for example in examples if example.exchange.id in kept]
 
 
-def as_item(example: Example) -> RatedItem:
+def as_item(example: RatedExchange) -> RatedItem:
     """A rating of the study as an item of a set."""
     return RatedItem(
         set=STUDY,
@@ -139,26 +140,26 @@ def as_item(example: Example) -> RatedItem:
     )
 
 
-PROTOCOLS: dict[str, Callable[[Sequence[Example]], Iterator[Split]]] = {
+PROTOCOLS: dict[str, Callable[[Sequence[RatedExchange]], Iterator[Split]]] = {
     "raters-apart": split_raters_apart,
     "model-apart": split_models_apart,
 }
 SETS_APART = "sets-apart"
 
 
-def without_context(example: Example) -> Example:
+def without_context(example: RatedExchange) -> RatedExchange:
     """The same example as somebody brings it who has neither emotion nor situation."""
     return replace(example, exchange=replace(example.exchange, emotion=None, situation=None))
 
 
-Predict = Callable[[Sequence[Example], Sequence[Example]], np.ndarray]
+Predict = Callable[[Sequence[RatedExchange], Sequence[RatedExchange]], np.ndarray]
 
 
-def _predict_majority(train: Sequence[Example], test: Sequence[Example]) -> np.ndarray:
+def _predict_majority(train: Sequence[RatedExchange], test: Sequence[RatedExchange]) -> np.ndarray:
     return np.tile(_shares(train), (len(test), 1))
 
 
-def _predict_length(train: Sequence[Example], test: Sequence[Example]) -> np.ndarray:
+def _predict_length(train: Sequence[RatedExchange], test: Sequence[RatedExchange]) -> np.ndarray:
     from sklearn.linear_model import LogisticRegression
 
     if len(set(_ratings(train))) == 1:
@@ -167,7 +168,7 @@ def _predict_length(train: Sequence[Example], test: Sequence[Example]) -> np.nda
     return _by_label(model, count_words(test))
 
 
-def _predict_words(train: Sequence[Example], test: Sequence[Example]) -> np.ndarray:
+def _predict_words(train: Sequence[RatedExchange], test: Sequence[RatedExchange]) -> np.ndarray:
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -183,7 +184,7 @@ def _predict_words(train: Sequence[Example], test: Sequence[Example]) -> np.ndar
     return _by_label(model, [example.exchange.response for example in test])
 
 
-def _predict_arm(train: Sequence[Example], test: Sequence[Example]) -> np.ndarray:
+def _predict_arm(train: Sequence[RatedExchange], test: Sequence[RatedExchange]) -> np.ndarray:
     """Each model's own frequencies; of a model left out it knows no more than the majority does."""
     per_model = {
         model: _shares([example for example in train if example.exchange.model == model])
@@ -203,12 +204,12 @@ RIVALS: dict[str, Predict] = {
 }
 
 
-def count_words(examples: Sequence[Example]) -> np.ndarray:
+def count_words(examples: Sequence[RatedExchange]) -> np.ndarray:
     """The logarithm of each reply's word count, as the `length` judge counts: [examples, 1]."""
     return np.log([[max(1, len(example.exchange.response.split()))] for example in examples])
 
 
-def fit_length(examples: Sequence[Example]) -> dict[str, list[float]]:
+def fit_length(examples: Sequence[RatedExchange]) -> dict[str, list[float]]:
     """The coefficients of the `length` judge; none where a label was never given."""
     from sklearn.linear_model import LogisticRegression
 
@@ -229,11 +230,11 @@ def _by_label(model: Any, inputs: Any) -> np.ndarray:
     return answer
 
 
-def _ratings(examples: Sequence[Example]) -> np.ndarray:
+def _ratings(examples: Sequence[RatedExchange]) -> np.ndarray:
     return np.array([int(np.argmax(example.target)) for example in examples])
 
 
-def _shares(examples: Sequence[Example]) -> np.ndarray:
+def _shares(examples: Sequence[RatedExchange]) -> np.ndarray:
     return np.asarray(np.mean([example.target for example in examples], axis=0))
 
 
@@ -246,11 +247,11 @@ class Training:
     """One training, and what it is then asked about: the folder of each protocol with the part held out."""
 
     name: str
-    train: Corpus
+    train: TrainingData
     asked: Mapping[Path, AnySplit]
 
 
-def plan_trainings(corpus: Corpus, protocols: Sequence[str], folder: Path) -> list[Training]:
+def plan_trainings(corpus: TrainingData, protocols: Sequence[str], folder: Path) -> list[Training]:
     """All trainings of a protocol. Those of several are shared: each leaves a part of every one out.
 
     So two protocols need the trainings of the longer one alone. What is asked has then learnt from less than
@@ -284,7 +285,7 @@ def trial_folder(folder: Path, protocol: str, protocols: Sequence[str]) -> Path:
 
 
 def run_trial(
-    corpus: Corpus,
+    corpus: TrainingData,
     recipe: Recipe,
     protocols: Sequence[str],
     folder: Path,
@@ -297,7 +298,7 @@ def run_trial(
 
     Where a judge has a teacher, its trial comes about in the folder `teacher` beside: it was trained anyway.
     """
-    from judge.classifier.training import train_judge
+    from training.fine_tune import train_judge
 
     trainings = plan_trainings(corpus, protocols, folder)
     depths = [Path(*[TEACHER] * depth) for depth in range(len(lineage(recipe)))]
@@ -370,21 +371,21 @@ def _read_file(path: Path) -> Iterator[dict[str, Any]]:
         yield from (json.loads(line) for line in lines)
 
 
-def _beside(split: Split, corpus: Corpus) -> Corpus:
+def _beside(split: Split, corpus: TrainingData) -> TrainingData:
     """A training part of the ratings with all else that shares no text with what is held out."""
     against = [example.exchange for example in split.test]
-    return Corpus(
+    return TrainingData(
         examples=split.train,
         items=drop_shared(corpus.items, against),
         texts=drop_shared(corpus.texts, against),
     )
 
 
-def _predict(split: AnySplit, trained: "Trained") -> list[dict[str, Any]]:
+def _predict(split: AnySplit, trained: "TrainedNetworks") -> list[dict[str, Any]]:
     return predict_items(split, trained) if isinstance(split, SetSplit) else held_out_rows(split, trained)
 
 
-def predict_items(split: SetSplit, trained: "Trained") -> list[dict[str, Any]]:
+def predict_items(split: SetSplit, trained: "TrainedNetworks") -> list[dict[str, Any]]:
     """One row for each item of the set left out, with the mean of what the judge says of its replies."""
     every = [exchange for item in split.test for exchange in item.exchanges]
     return rows_of_items(split.test, trained.predict(every))
@@ -413,7 +414,7 @@ def rows_of_items(items: Sequence[RatedItem], predicted: Iterable[Any]) -> list[
     return rows
 
 
-def held_out_rows(split: Split, trained: "Trained") -> list[dict[str, Any]]:
+def held_out_rows(split: Split, trained: "TrainedNetworks") -> list[dict[str, Any]]:
     """One row for each held-out rating: what people said, and what everyone predicted."""
     bare = [without_context(example).exchange for example in split.test]
     predictions = {
@@ -440,7 +441,7 @@ def held_out_rows(split: Split, trained: "Trained") -> list[dict[str, Any]]:
     return rows
 
 
-def plan_training(corpus: Corpus, recipe: Recipe) -> dict[str, Any]:
+def plan_training(corpus: TrainingData, recipe: Recipe) -> dict[str, Any]:
     """All that decides about a training: two of the same plan may stand for each other."""
     return {
         "recipe": asdict(recipe),
@@ -448,12 +449,12 @@ def plan_training(corpus: Corpus, recipe: Recipe) -> dict[str, Any]:
         "data": digest_examples(corpus.examples),
         "sets": _digest_items(corpus.items),
         "texts": _digest(text.content_digest for text in corpus.texts),
-        "ours": _digest(f"{reply.exchange.content_digest} {reply.score}" for reply in read_ours()),
+        "ours": _digest(f"{reply.exchange.content_digest} {reply.score}" for reply in read_graded_replies()),
         "grades": _digest(f"{digest} {score}" for digest, score in read_grades().items()),
     }
 
 
-def digest_examples(examples: Sequence[Example]) -> str:
+def digest_examples(examples: Sequence[RatedExchange]) -> str:
     """Known by what was rated and how, in whatever order."""
     return _digest(f"{e.exchange.content_digest} {e.rater} {e.target}" for e in examples)
 

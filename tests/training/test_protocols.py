@@ -7,8 +7,9 @@ import pytest
 from made_sets import make_sharing_corpus, words_of
 
 from data.errors import UserError
-from judge.classifier.examples import Corpus, Example
-from judge.classifier.trials import (
+from data.rated_exchanges import RatedExchange
+from training.examples import TrainingData
+from training.trials import (
     PROTOCOLS,
     Split,
     split_models_apart,
@@ -21,7 +22,7 @@ from judge.classifier.trials import (
 def sides(split: Split) -> list[tuple[set[str], set[str]]]:
     """What the two sides hold: of raters, of batches, of prompts and of models."""
 
-    def held(examples: list[Example]) -> list[set[str]]:
+    def held(examples: list[RatedExchange]) -> list[set[str]]:
         return [
             {example.rater for example in examples},
             {example.batch for example in examples},
@@ -33,12 +34,12 @@ def sides(split: Split) -> list[tuple[set[str], set[str]]]:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_every_rating_is_held_out_once(examples: list[Example], protocol: str) -> None:
+def test_every_rating_is_held_out_once(examples: list[RatedExchange], protocol: str) -> None:
     held_out = [example for split in PROTOCOLS[protocol](examples) for example in split.test]
     assert Counter(e.exchange.id for e in held_out) == Counter(e.exchange.id for e in examples)
 
 
-def test_raters_apart_shares_no_rater_batch_or_prompt(examples: list[Example]) -> None:
+def test_raters_apart_shares_no_rater_batch_or_prompt(examples: list[RatedExchange]) -> None:
     splits = list(split_raters_apart(examples))
     assert [split.name for split in splits] == [f"fold-{number}" for number in range(5)]
     for split in splits:
@@ -50,7 +51,7 @@ def test_raters_apart_shares_no_rater_batch_or_prompt(examples: list[Example]) -
         assert len(split.train) == 4 * len(split.test) == 96
 
 
-def test_a_rater_or_prompt_of_two_batches_is_on_one_side_only(examples: list[Example]) -> None:
+def test_a_rater_or_prompt_of_two_batches_is_on_one_side_only(examples: list[RatedExchange]) -> None:
     busy = [replace(e, rater="busy") if e.batch in ("batch-0", "batch-1") else e for e in examples]
     again = replace(examples[0], batch="batch-7", rater="rater-7-ada")
     for split in split_raters_apart([*busy, again]):
@@ -59,7 +60,7 @@ def test_a_rater_or_prompt_of_two_batches_is_on_one_side_only(examples: list[Exa
         assert prompts[0].isdisjoint(prompts[1])
 
 
-def test_model_apart_leaves_a_model_out_with_every_rater_who_saw_it(examples: list[Example]) -> None:
+def test_model_apart_leaves_a_model_out_with_every_rater_who_saw_it(examples: list[RatedExchange]) -> None:
     # One rater saw two models: of the other, too, their ratings are left out.
     seen = [
         replace(e, rater="busy") if e.batch == "batch-0" and e.exchange.model != "cyd" else e
@@ -98,12 +99,12 @@ def test_sets_apart_leaves_a_source_out_with_every_text_that_it_shares() -> None
     assert (first.rating, second.rating, second.cluster, second.system) == (1.0, 2.0, "batch-1", "bea/2")
 
 
-def test_sets_apart_needs_another_set(examples: list[Example]) -> None:
+def test_sets_apart_needs_another_set(examples: list[RatedExchange]) -> None:
     with pytest.raises(UserError, match="nothing is left to train on beside study: with sets apart the rec"):
-        list(split_sets_apart(Corpus(examples=examples)))
+        list(split_sets_apart(TrainingData(examples=examples)))
 
 
-def test_too_few_batches_or_models_are_refused(examples: list[Example]) -> None:
+def test_too_few_batches_or_models_are_refused(examples: list[RatedExchange]) -> None:
     few = [e for e in examples if e.batch in ("batch-0", "batch-1", "batch-2")]
     with pytest.raises(
         UserError, match="3 rating batches cannot be split into 5 folds; give ratings a `batch`"
@@ -114,12 +115,14 @@ def test_too_few_batches_or_models_are_refused(examples: list[Example]) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_one_rater_of_everything_leaves_nothing_to_train_on(examples: list[Example], protocol: str) -> None:
+def test_one_rater_of_everything_leaves_nothing_to_train_on(
+    examples: list[RatedExchange], protocol: str
+) -> None:
     with pytest.raises(UserError, match=r"nothing is left to train on beside (fold-0|ada)"):
         list(PROTOCOLS[protocol]([replace(example, rater="only") for example in examples]))
 
 
-def test_a_bare_example_has_neither_emotion_nor_situation(examples: list[Example]) -> None:
+def test_a_bare_example_has_neither_emotion_nor_situation(examples: list[RatedExchange]) -> None:
     bare = without_context(examples[0])
     assert (bare.exchange.emotion, bare.exchange.situation) == (None, None)
     assert bare.exchange.response == examples[0].exchange.response

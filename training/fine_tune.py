@@ -15,36 +15,38 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from data.errors import UserError
+from data.rated_exchanges import RatedExchange
 from data.records import Exchange
-from judge.classifier.examples import (
-    Corpus,
-    Example,
-    Lesson,
+from judge.classifier.preprocessing import Tokeniser, Tokens, write_context
+from training.examples import (
+    TrainingData,
+    TrainingExample,
     cut_pieces,
     draw_evenly,
     dress_some,
+    examples_from_graded_replies,
+    examples_from_grades,
+    examples_from_ratings,
+    examples_from_sets,
     forget_situations,
-    lessons_of_examples,
-    lessons_of_grades,
-    lessons_of_ours,
-    lessons_of_sets,
     mix_replies,
     shuffle_replies,
 )
-from judge.classifier.network import JudgeNetwork, make_network
-from judge.classifier.preprocessing import Tokeniser, Tokens, write_context
-from judge.classifier.recipe import Recipe, read_recipe
-from judge.robustness.scenes import read_ours
+from training.graded_replies import read_graded_replies
+from training.network import JudgeNetwork, make_network
+from training.recipe import Recipe, read_recipe
 
 Progress = Callable[[int, int], None]  # lessons done, lessons in all
-MakeLessons = Callable[[str, random.Random], list[Lesson]]  # of one epoch, by what a network learns from
+MakeExamples = Callable[
+    [str, random.Random], list[TrainingExample]
+]  # of one epoch, by what a network learns from
 PREDICTED_TOKENS = 32_768  # in a batch that is only read
 USUAL = 3.3  # the logarithm of 27 words, the middle length of the study's replies
 BATCH_TOKENS = 16_384  # in a batch that is learnt from
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class TrainingBatch:
     """Tensors of one step: of the replies, then of the lessons they belong to.
 
     `rater` is -1 where nobody known rated, `set` -1 where the lesson is of labels.
@@ -62,7 +64,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class TrainedNetworks:
     """Networks with one tokeniser, whose probabilities are averaged."""
 
     networks: list[JudgeNetwork]
@@ -97,20 +99,20 @@ class Trained:
 
 
 def fine_tune(
-    make_lessons: MakeLessons, recipe: Recipe, *, device: str = "cpu", progress: Progress | None = None
-) -> Trained:
+    make_examples: MakeExamples, recipe: Recipe, *, device: str = "cpu", progress: Progress | None = None
+) -> TrainedNetworks:
     """Train the networks of a recipe, on lessons that may differ from epoch to epoch."""
     networks = []
     for number, learnt_from in enumerate(recipe.networks):
         seeded = replace(recipe, seed=recipe.seed + number)
-        make_epoch = partial(make_lessons, learnt_from)
+        make_epoch = partial(make_examples, learnt_from)
         network, tokeniser = _fine_tune_once(make_epoch, seeded, device, progress)
         networks.append(network)
-    return Trained(networks, tokeniser)
+    return TrainedNetworks(networks, tokeniser)
 
 
 def _fine_tune_once(
-    make_epoch: Callable[[random.Random], list[Lesson]],
+    make_epoch: Callable[[random.Random], list[TrainingExample]],
     recipe: Recipe,
     device: str,
     progress: Progress | None,
@@ -126,7 +128,7 @@ def _fine_tune_once(
     lessons = make_epoch(chance)
     if not lessons:
         raise UserError("nothing is left to train on: give more ratings, or a recipe that uses other texts")
-    effects = Effects(lessons, recipe).to(device)
+    effects = RatingEffects(lessons, recipe).to(device)
     total = recipe.epochs * len(lessons)
     optimizer = _make_optimizer(network, effects, recipe)
     done = 0
@@ -149,14 +151,14 @@ def _fine_tune_once(
     return network.eval(), tokeniser
 
 
-class Effects(nn.Module):
+class RatingEffects(nn.Module):
     """What a rating owes to who gave it and on which scale, learnt in training and left out after.
 
     Every other set is met through the same direction as the labels, latent = Good's logit - Bad's, with a
     positive scale and an offset of its own. So a set cannot turn the direction round, only refine it.
     """
 
-    def __init__(self, lessons: Sequence[Lesson], recipe: Recipe) -> None:
+    def __init__(self, lessons: Sequence[TrainingExample], recipe: Recipe) -> None:
         super().__init__()
         self.raters = _number(lesson.rater for lesson in lessons)
         self.sets = _number(lesson.set for lesson in lessons)
@@ -201,7 +203,7 @@ def _number(names: Iterator[str] | Sequence[str]) -> dict[str, int]:
     return {name: place for place, name in enumerate(sorted({name for name in names if name}))}
 
 
-def compute_loss(network: JudgeNetwork, effects: Effects, batch: Batch) -> Tensor:
+def compute_loss(network: JudgeNetwork, effects: RatingEffects, batch: TrainingBatch) -> Tensor:
     """Cross-entropy where labels are to be met, squared error where a set's ratings are; and the prior."""
     each = network(batch.ids, batch.mask, batch.segments).float()
     count = torch.zeros(len(batch.set), device=each.device).index_add_(
@@ -218,13 +220,13 @@ def compute_loss(network: JudgeNetwork, effects: Effects, batch: Batch) -> Tenso
 
 
 def make_batches(
-    lessons: Sequence[Lesson],
+    lessons: Sequence[TrainingExample],
     tokeniser: Tokeniser,
     recipe: Recipe,
-    effects: Effects,
+    effects: RatingEffects,
     chance: random.Random,
     device: str,
-) -> Iterator[Batch]:
+) -> Iterator[TrainingBatch]:
     """One epoch in random order; texts of like length lie together so that little is padded."""
     pairs = [
         (write_context(exchange, chance=chance, drop=recipe.drop_context), exchange.response)
@@ -244,7 +246,7 @@ def make_batches(
     for places in batches:
         chosen = [lessons[place] for place in places]
         owner = [number for number, place in enumerate(places) for _ in replies[place]]
-        yield Batch(
+        yield TrainingBatch(
             *pad_tokens([reply for place in places for reply in replies[place]], torch.device(device)),
             torch.tensor(owner, device=device),
             torch.tensor([lesson.target for lesson in chosen], device=device),
@@ -280,7 +282,7 @@ def pad_tokens(tokens: Sequence[Tokens], device: torch.device) -> tuple[Tensor, 
     return tuple(torch.from_numpy(array).to(device) for array in (ids, mask, segments))  # type: ignore[return-value]
 
 
-def _make_optimizer(network: JudgeNetwork, effects: Effects, recipe: Recipe) -> torch.optim.Optimizer:
+def _make_optimizer(network: JudgeNetwork, effects: RatingEffects, recipe: Recipe) -> torch.optim.Optimizer:
     fresh = list(network.head.parameters())
     groups: list[dict[str, Any]] = [
         {"params": [p for p in network.base.parameters() if p.requires_grad], "peak": recipe.learning_rate},
@@ -306,52 +308,52 @@ SETTLED_ON = 2000  # rated replies are enough to find two numbers
 
 
 def train_judge(
-    corpus: Corpus,
+    corpus: TrainingData,
     recipe: Recipe,
     *,
-    teacher: Trained | None = None,
+    teacher: TrainedNetworks | None = None,
     device: str = "cpu",
     progress: Progress | None = None,
-) -> list[Trained]:
+) -> list[TrainedNetworks]:
     """Follow a recipe to the end: the judge, then the one that taught it, its teacher, and so on.
 
     A `teacher` that is there already is not trained again.
     """
     if recipe.drop_context >= 1:
         corpus = replace(corpus, items=forget_situations(corpus.items))
-    teachers: list[Trained] = []
-    taught: list[Lesson] = []
-    ours: list[Lesson] = []
+    teachers: list[TrainedNetworks] = []
+    taught: list[TrainingExample] = []
+    ours: list[TrainingExample] = []
     if recipe.teacher:
         there = [teacher] if teacher else None
         teachers = there or train_judge(corpus, read_recipe(recipe.teacher), device=device, progress=progress)
-        taught = teach(teachers[0], corpus, recipe)
-        ours = teach_ours(teachers[0], corpus, recipe)
+        taught = distill_ratings(teachers[0], corpus, recipe)
+        ours = distill_graded_replies(teachers[0], corpus, recipe)
 
-    def make_lessons(learnt_from: str, chance: random.Random) -> list[Lesson]:
+    def make_examples(learnt_from: str, chance: random.Random) -> list[TrainingExample]:
         if teachers:
             dressed = [replace(each, exchanges=(dress_some(each.exchanges[0], chance),)) for each in ours]
             return [*taught, *dressed]
-        lessons = lessons_of_examples(corpus.examples)
+        lessons = examples_from_ratings(corpus.examples)
         if learnt_from != "labels":
-            lessons += lessons_of_grades(corpus, recipe.grades, chance)
+            lessons += examples_from_grades(corpus, recipe.grades, chance)
         if learnt_from in ("all", "sets"):
-            lessons += lessons_of_sets(corpus.items, recipe.sets, replies=recipe.replies, chance=chance)
+            lessons += examples_from_sets(corpus.items, recipe.sets, replies=recipe.replies, chance=chance)
         if learnt_from in ("all", "ours"):
-            lessons += lessons_of_ours(recipe.ours, chance)
+            lessons += examples_from_graded_replies(recipe.ours, chance)
         return lessons
 
     trainable = replace(recipe, networks=trainable_networks(recipe, corpus))
-    trained = fine_tune(make_lessons, trainable, device=device, progress=progress)
-    return [settle(trained, corpus.examples, recipe.sharpness), *teachers]
+    trained = fine_tune(make_examples, trainable, device=device, progress=progress)
+    return [match_level(trained, corpus.examples, recipe.sharpness), *teachers]
 
 
-def trainable_networks(recipe: Recipe, corpus: Corpus) -> list[str]:
+def trainable_networks(recipe: Recipe, corpus: TrainingData) -> list[str]:
     """Those of a recipe that can be trained: where the study is left out, none on its labels alone."""
     return [name for name in recipe.networks if corpus.examples or name != "labels"] or list(recipe.networks)
 
 
-def teach(teacher: Trained, corpus: Corpus, recipe: Recipe) -> list[Lesson]:
+def distill_ratings(teacher: TrainedNetworks, corpus: TrainingData, recipe: Recipe) -> list[TrainingExample]:
     """The ratings moved towards the teacher's word, which carries less noise than one person's; and that word
     on replies nobody rated: other turns of conversations, given texts, pieces, mixtures and strangers.
     """
@@ -374,26 +376,28 @@ def teach(teacher: Trained, corpus: Corpus, recipe: Recipe) -> list[Lesson]:
         for example, word in zip(corpus.examples, words, strict=False)
     ]
     return [
-        Lesson(exchanges=(exchange,), target=tuple(float(part) for part in target))
+        TrainingExample(exchanges=(exchange,), target=tuple(float(part) for part in target))
         for exchange, target in zip([*rated, *unrated], [*softened, *words[len(rated) :]], strict=True)
     ]
 
 
-def teach_ours(teacher: Trained, corpus: Corpus, recipe: Recipe) -> list[Lesson]:
+def distill_graded_replies(
+    teacher: TrainedNetworks, corpus: TrainingData, recipe: Recipe
+) -> list[TrainingExample]:
     """The teacher's word on our own replies as they are, whatever form they are then shown in.
 
     Where only some of its networks have learnt from ours, the mean of those and the mean of all count alike.
     """
     if not recipe.ours:
         return []
-    ours = [reply.exchange for reply in read_ours()]
+    ours = [reply.exchange for reply in read_graded_replies()]
     said = teacher.predict_each(ours)
     have_learnt = [
         name in ("all", "ours") for name in trainable_networks(read_recipe(recipe.teacher), corpus)
     ]
     words = (said.mean(axis=0) + (said[have_learnt] if any(have_learnt) else said).mean(axis=0)) / 2
     return [
-        Lesson(exchanges=(exchange,), target=tuple(float(part) for part in word), weight=recipe.ours)
+        TrainingExample(exchanges=(exchange,), target=tuple(float(part) for part in word), weight=recipe.ours)
         for exchange, word in zip(ours, words, strict=True)
     ]
 
@@ -411,7 +415,9 @@ def favour_length(said: np.ndarray, exchanges: Sequence[Exchange], by: float) ->
     return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
-def settle(trained: Trained, examples: Sequence[Example], sharpness: float) -> Trained:
+def match_level(
+    trained: TrainedNetworks, examples: Sequence[RatedExchange], sharpness: float
+) -> TrainedNetworks:
     """Soften every network's logits, and set its level to the share of each label among the ratings.
 
     Ratings are noisy and networks learn them by heart, so their probabilities are too sure of the commonest
@@ -423,7 +429,7 @@ def settle(trained: Trained, examples: Sequence[Example], sharpness: float) -> T
     sample = random.Random(5).sample(rated, min(SETTLED_ON, len(rated)))
     shares = np.mean([example.target for example in sample], axis=0)
     for network in trained.networks:
-        alone = Trained([network], trained.tokeniser)
+        alone = TrainedNetworks([network], trained.tokeniser)
         logits = np.log(alone.predict([example.exchange for example in sample]) + 1e-6)
         bias = match_shares(sharpness * logits, shares)
         with torch.no_grad():

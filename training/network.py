@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from data.errors import UserError
 from judge.classifier.base_weights import find_base
 from judge.classifier.preprocessing import Tokeniser
-from judge.classifier.recipe import Recipe
+from training.recipe import Recipe
 
 ENCODERS = ("bert", "electra", "deberta-v2")  # these read [CLS] one [SEP] two [SEP]; all others are decoders,
 OTHER_ENCODERS = ("roberta", "xlm-roberta", "distilbert", "mpnet", "modernbert")  # save these: not supported
 
 
-class LowRank(nn.Module):
+class LoraLinear(nn.Module):
     """A frozen linear map plus a small trained one (LoRA); by hand, as ten lines spare a dependency."""
 
     def __init__(self, frozen: nn.Linear, rank: int) -> None:
@@ -33,13 +33,13 @@ class LowRank(nn.Module):
         return nn.functional.linear(state, self.frozen.weight + 2.0 * (self.up @ self.down), self.frozen.bias)
 
 
-def add_low_rank(base: nn.Module, rank: int) -> None:
+def add_lora(base: nn.Module, rank: int) -> None:
     """Freeze a base and put a trainable low-rank change beside each of its linear maps."""
     base.requires_grad_(False)
     for parent in list(base.modules()):
         for name, child in list(parent.named_children()):
-            if isinstance(child, nn.Linear) and not isinstance(parent, LowRank):
-                setattr(parent, name, LowRank(child, rank))
+            if isinstance(child, nn.Linear) and not isinstance(parent, LoraLinear):
+                setattr(parent, name, LoraLinear(child, rank))
 
 
 class JudgeNetwork(nn.Module):
@@ -84,7 +84,7 @@ def make_network(recipe: Recipe) -> tuple[JudgeNetwork, Tokeniser]:
     base.get_input_embeddings().requires_grad_(False)
     network = JudgeNetwork(base, is_decoder=tokeniser.is_decoder, dropout=recipe.dropout)
     if recipe.rank:
-        add_low_rank(network.base, recipe.rank)
+        add_lora(network.base, recipe.rank)
     return network, tokeniser
 
 

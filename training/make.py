@@ -18,18 +18,19 @@ from calibration.agreement.model_levels import say_worth
 from data.coverage import coverage_of, shape_of
 from data.errors import UserError
 from data.files import disk_errors, read_toml, replacing
-from data.importers.rated_sets import RATED_SETS, read_rated_set
+from data.rated_exchanges import join_ratings
 from data.records import LABELS, Exchange, to_plain
 from data.storage import digest_file
 from data.tables import read_exchanges, read_ratings
 from data.text import percent, show
 from judge.classifier.base_weights import find_base, find_base_file
-from judge.classifier.examples import Corpus, forget_situations, join_ratings
 from judge.classifier.judge import CARD, MEANS, MODEL, NETWORK, TOKENIZER, ClassifierJudge
 from judge.classifier.preprocessing import normalise
-from judge.classifier.recipe import Recipe, lineage, read_recipe
-from judge.classifier.training import Progress, Trained
-from judge.classifier.trials import (
+from training.examples import TrainingData, forget_situations
+from training.fine_tune import Progress, TrainedNetworks
+from training.rated_sets import RATED_SETS, read_rated_set
+from training.recipe import Recipe, lineage, read_recipe
+from training.trials import (
     METRICS,
     SETS_APART,
     TEACHER,
@@ -51,7 +52,7 @@ LARGEST_CHANGE = 0.02  # of the mean score; beyond it 8 bits would cost more tha
 
 
 def make_judge(
-    corpus: Corpus,
+    corpus: TrainingData,
     recipe: Recipe,
     folder: Path,
     *,
@@ -83,7 +84,7 @@ def make_judge(
     return card
 
 
-def describe(corpus: Corpus) -> dict[str, Any]:
+def describe(corpus: TrainingData) -> dict[str, Any]:
     """The training data in numbers."""
     examples = corpus.examples
     counts = Counter(item.set for item in corpus.items)
@@ -101,20 +102,22 @@ def describe(corpus: Corpus) -> dict[str, Any]:
     }
 
 
-def export(trained: Trained, recipe: Recipe, folder: Path, exchanges: Sequence[Exchange]) -> dict[str, Any]:
+def export(
+    trained: TrainedNetworks, recipe: Recipe, folder: Path, exchanges: Sequence[Exchange]
+) -> dict[str, Any]:
     """Write a judge's files; returns what its card says of them, and of what 8 bits changed.
 
     Where that is too much an encoder stays in full precision, and nothing is said.
     """
-    from judge.classifier.export import (
+    from training.export import (
         export_onnx,
         quantize_onnx,
         shift_exported,
         write_decoder,
         write_means,
     )
-    from judge.classifier.network import save_network
-    from judge.classifier.training import match_shares
+    from training.fine_tune import match_shares
+    from training.network import save_network
 
     step = max(1, len(exchanges) // COMPARED)
     # As they are read when scoring, so that rounding is all that differs; weights are rounded by others.
@@ -186,10 +189,10 @@ def hash_files(folder: Path, names: Sequence[str] = (MODEL, TOKENIZER)) -> dict[
 
 
 def _train_or_take_up(
-    corpus: Corpus, recipe: Recipe, folder: Path, *, device: str, progress: Progress | None
-) -> Trained:
+    corpus: TrainingData, recipe: Recipe, folder: Path, *, device: str, progress: Progress | None
+) -> TrainedNetworks:
     """A judge's networks, after its teacher's: that is a judge of its own, kept in a folder within."""
-    from judge.classifier.training import train_judge, trainable_networks
+    from training.fine_tune import train_judge, trainable_networks
 
     plan = plan_training(corpus, recipe)
     count = len(trainable_networks(recipe, corpus))
@@ -210,14 +213,14 @@ def _train_or_take_up(
     return trained
 
 
-def _without_situations(corpus: Corpus, recipe: Recipe) -> Corpus:
+def _without_situations(corpus: TrainingData, recipe: Recipe) -> TrainingData:
     if recipe.drop_context < 1:
         return corpus
     return replace(corpus, items=forget_situations(corpus.items))
 
 
-def _keep(folder: Path, plan: dict[str, Any], trained: Trained) -> None:
-    from judge.classifier.network import save_network
+def _keep(folder: Path, plan: dict[str, Any], trained: TrainedNetworks) -> None:
+    from training.network import save_network
 
     folder.mkdir(parents=True, exist_ok=True)
     for number, network in enumerate(trained.networks):
@@ -227,9 +230,9 @@ def _keep(folder: Path, plan: dict[str, Any], trained: Trained) -> None:
         partial.write_text(json.dumps(plan, indent=2) + "\n", encoding="utf-8")
 
 
-def _take_up(folder: Path, plan: dict[str, Any], recipe: Recipe, count: int) -> Trained | None:
+def _take_up(folder: Path, plan: dict[str, Any], recipe: Recipe, count: int) -> TrainedNetworks | None:
     """So many networks of the same recipe and data, if a training of them ended here."""
-    from judge.classifier.network import load_network
+    from training.network import load_network
 
     path = folder / PLAN
     if not path.exists():
@@ -242,7 +245,7 @@ def _take_up(folder: Path, plan: dict[str, Any], recipe: Recipe, count: int) -> 
         raise UserError(f"{folder}: holds a judge of another recipe or other ratings; give another --out")
     paths = [folder / NETWORK.format(number) for number in range(count)]
     loaded = [load_network(recipe, path) for path in paths]
-    return Trained([network for network, _ in loaded], loaded[0][1])
+    return TrainedNetworks([network for network, _ in loaded], loaded[0][1])
 
 
 def state_caveat(evidence: Mapping[str, Any]) -> str:
@@ -278,7 +281,7 @@ def write_card(card: Mapping[str, Any]) -> str:
         "",
         f"**Licence.** {card['licence']}",
         "",
-        f"**Trained on** {of_labels}{card['data']}".rstrip(),
+        f"**TrainedNetworks on** {of_labels}{card['data']}".rstrip(),
         "",
         f"**Unseen models.** {card['caveat']}",
         "",
@@ -384,7 +387,7 @@ ABOUT = {
 class Materials:
     """What a training needs."""
 
-    corpus: Corpus
+    corpus: TrainingData
     recipe: Recipe
     device: str
 
@@ -424,7 +427,7 @@ class Materials:
             name for name in wanted if sets and (name in learnt or (sets / RATED_SETS[name].source).exists())
         ]
         rated = {name: read_rated_set(name, sets) for name in there if sets}
-        corpus = Corpus(
+        corpus = TrainingData(
             examples=join_ratings(read_exchanges(exchanges), read_ratings(ratings))
             if exchanges is not None and ratings is not None
             else [],

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from calibration.agreement.held_out import expected_scores
 from calibration.agreement.metrics import auc_of, spearman_of
 from calibration.agreement.model_levels import kendall
 from calibration.bootstrap import Sampled, Statistic, ratio, resample_clusters, sample
 from calibration.estimate import Estimate, Floats
+from training.held_out import expected_scores
 
 WORST = 0.2  # part of the items, the lowest rated, that a judge should find
 EXPERT = "expert"  # so begin the names of single people among those who also rated an item
@@ -30,7 +30,7 @@ class SetItem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transfer:
+class PartyTransfer:
     """One party on one set; `worst` is the AUC of the lowest rated fifth, `tau` the order of the systems."""
 
     spearman: Estimate
@@ -47,7 +47,7 @@ class SetTransfer:
     clusters: int
     systems: int
     within: Mapping[str, Estimate]  # the judge's Spearman within each system, where a set's files are mixed
-    parties: Mapping[str, Transfer]
+    parties: Mapping[str, PartyTransfer]
 
 
 def measure_set(items: Sequence[SetItem], *, seed: int = 0, draws: int = 2000) -> SetTransfer:
@@ -89,12 +89,12 @@ def measure_set(items: Sequence[SetItem], *, seed: int = 0, draws: int = 2000) -
 
 def _measure(
     rating: Floats, score: Floats, system: np.ndarray, clusters: np.ndarray, drawn: np.ndarray
-) -> Transfer:
+) -> PartyTransfer:
     there = np.isfinite(score)
     rating, score, system, clusters = rating[there], score[there], system[there], clusters[there]
     worst = rating <= np.quantile(rating, WORST)
     kinds = np.unique(system)
-    return Transfer(
+    return PartyTransfer(
         spearman=_sampled(spearman_of(rating, score), clusters, drawn).estimate(),
         worst=_sampled(auc_of(worst, -score), clusters, drawn).estimate(),
         tau=_sampled(_tau_of(rating, score, system), clusters, drawn).estimate() if len(kinds) > 2 else None,
@@ -120,7 +120,7 @@ def _tau_of(rating: Floats, score: Floats, system: np.ndarray) -> Statistic:
 
 def _one_of(
     people: Sequence[str], items: Sequence[SetItem], clusters: np.ndarray, drawn: np.ndarray
-) -> Transfer:
+) -> PartyTransfer:
     """One person against the mean of the others, averaged over who that one is."""
     table = np.array([[item.others.get(name, np.nan) for name in people] for item in items])
     whole = np.isfinite(table).all(axis=1)
@@ -134,7 +134,7 @@ def _one_of(
     pairs = list(zip(table.T, rest.T, strict=True))
     spearman = mean_of([spearman_of(others, one) for one, others in pairs])
     worst = mean_of([auc_of(others <= np.quantile(others, WORST), -one) for one, others in pairs])
-    return Transfer(
+    return PartyTransfer(
         spearman=_sampled(spearman, clusters, drawn).estimate(),
         worst=_sampled(worst, clusters, drawn).estimate(),
         tau=None,

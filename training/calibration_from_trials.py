@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -10,14 +9,12 @@ from typing import Any
 import numpy as np
 
 from calibration.artifact import Calibration, JudgeIdentity
-from calibration.estimate import Estimate
 from calibration.fit import fit_responses, make_calibration
 from calibration.pairing import Paired, given_labels
 from calibration.shares.model_table import fit_models
 from calibration.shares.ppi import RatedModel, one_hot
-from calibration.shares.transport import left_out_levels
 from data.errors import UserError
-from data.records import LABELS, to_plain
+from data.records import LABELS
 
 RATERS_APART, MODEL_APART = "raters-apart", "model-apart"
 JUDGE = "judge"  # among the predictors of a trial
@@ -101,35 +98,3 @@ def _pair(rows: Sequence[Mapping[str, Any]]) -> Paired:
         label=given_labels(predicted),
         probabilities=predicted,
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOutLevel:
-    """A calibrated model's level as the others' line has it, and the crowd's with its standard error."""
-
-    level: Estimate
-    crowd: float
-    crowd_error: float
-    covered: bool
-
-    def as_dict(self) -> dict[str, Any]:
-        """Put the crowd's figures beside the level's."""
-        beside = {"crowd": self.crowd, "crowd_error": self.crowd_error, "covered": self.covered}
-        return {**to_plain(self.level), **beside}
-
-
-def left_out_models(calibration: Calibration) -> dict[str, dict[str, LeftOutLevel]]:
-    """Ask of each calibrated model whether the interval by the others' line holds the crowd's level."""
-    columns: dict[str, dict[str, LeftOutLevel]] = {}
-    for name, line in zip(calibration.between, calibration.betweens(), strict=True):
-        for model, crowd, noise, level in zip(
-            line.models, line.crowd, line.noise, left_out_levels(line), strict=True
-        ):
-            ends = level.interval
-            columns.setdefault(model, {})[name] = LeftOutLevel(
-                level=level,
-                crowd=crowd,
-                crowd_error=noise**0.5,
-                covered=ends is not None and ends.low <= crowd <= ends.high,
-            )
-    return columns

@@ -8,16 +8,16 @@ from typing import Any
 
 from data.errors import UserError
 from data.files import read_toml
-from data.importers.rated_sets import RATED_SETS
+from training.rated_sets import RATED_SETS
 
-RECIPES = Path(__file__).parents[1] / "recipes"
+RECIPES = Path(__file__).parent / "recipes"
 AT_LEAST_ONE = frozenset({"epochs", "batch_size"})
 LEARNT_FROM = ("all", "sets", "ours", "labels")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """Ready ones are in `judge/recipes`; the recipe of a shipped judge stands on its card.
+    """Ready ones are in `training/recipes`; the recipe of a shipped judge stands on its card.
 
     Older cards have `seeds` and `alone` for what is now `networks`.
     """
@@ -61,13 +61,13 @@ def lineage(recipe: Recipe) -> list[Recipe]:
     while found[-1].teacher:
         teacher = read_recipe(found[-1].teacher)
         if teacher in found:
-            raise UserError(f"teacher: the recipe {found[-1].teacher!r} would in the end teach itself")
+            raise UserError(f"teacher: the recipe {found[-1].teacher!r} would be its own teacher")
         found.append(teacher)
     return found
 
 
 def read_recipe(name: str) -> Recipe:
-    """A recipe by its name in `judge/recipes`, or by the path of a TOML file; unknown keys are refused."""
+    """A recipe by its name in `training/recipes`, or by the path of a TOML file; unknown keys are refused."""
     path = Path(name) if name.endswith(".toml") else RECIPES / f"{name}.toml"
     if not path.exists():
         known = ", ".join(sorted(item.stem for item in RECIPES.glob("*.toml")))

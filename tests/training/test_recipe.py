@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from data.errors import UserError
-from judge.classifier.recipe import RECIPES, Recipe, lineage, read_recipe
+from training.recipe import RECIPES, Recipe, lineage, read_recipe
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in RECIPES.glob("*.toml")))
@@ -30,7 +30,7 @@ def test_a_recipe_that_would_teach_itself_is_refused(tmp_path: Path) -> None:
     one.write_text(f"teacher = '{two}'")
     two.write_text(f"teacher = '{one}'\nepochs = 5")
     assert len(lineage(read_recipe("default"))) == 2
-    with pytest.raises(UserError, match=r"the recipe '.*one\.toml' would in the end teach itself"):
+    with pytest.raises(UserError, match=r"the recipe '.*one\.toml' would be its own teacher"):
         lineage(read_recipe(str(one)))
 
 

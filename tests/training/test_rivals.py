@@ -5,17 +5,17 @@ from math import log
 import numpy as np
 import pytest
 
+from data.rated_exchanges import RatedExchange
 from data.records import Exchange
 from judge.baselines import softmax
-from judge.classifier.examples import Example
-from judge.classifier.trials import RIVALS, fit_length
+from training.trials import RIVALS, fit_length
 
 BAD, OKAY, GOOD = np.eye(3).tolist()
 
 
-def made(response: str, target: list[float], model: str = "m") -> Example:
+def made(response: str, target: list[float], model: str = "m") -> RatedExchange:
     exchange = Exchange(id=response, prompt="p", response=response, model=model)
-    return Example(exchange=exchange, target=tuple(target), rater="r")
+    return RatedExchange(exchange=exchange, target=tuple(target), rater="r")
 
 
 TRAIN = [
@@ -65,7 +65,7 @@ def test_words_tell_what_length_cannot() -> None:
     "train", [TRAIN, TRAIN[:12], TRAIN[12:], TRAIN[5:7]], ids=["all", "no Good", "only Good", "two"]
 )
 def test_every_rival_gives_three_probabilities_whatever_the_training_part_lacks(
-    name: str, train: list[Example]
+    name: str, train: list[RatedExchange]
 ) -> None:
     found = RIVALS[name](train, TEST)
     assert found.shape == (2, 3)

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import kendalltau, spearmanr
 from sklearn.metrics import roc_auc_score
 
-from calibration.agreement.set_transfer import SetItem, SetTransfer, measure_set
+from training.set_transfer import SetItem, SetTransfer, measure_set
 
 SYSTEMS = 5
 

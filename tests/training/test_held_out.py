@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from calibration.agreement.held_out import (
-    Evaluation,
-    HeldOut,
-    Rivalry,
-    compare_rivals,
-    expected_scores,
-    labels_by_frequency,
-    labels_by_lift,
-)
 from calibration.agreement.metrics import calibration_error, spearman
 from calibration.agreement.model_levels import model_levels, tabulate, worth_in_ratings, worth_range
 from calibration.bootstrap import resample_clusters
 from calibration.estimate import Estimate, Interval
 from data.errors import UserError
 from data.records import to_plain
+from training.held_out import (
+    HeldOut,
+    HeldOutEvaluation,
+    Rivalry,
+    compare_rivals,
+    expected_scores,
+    labels_by_frequency,
+    labels_by_lift,
+)
 
 PER_RESPONSE = [
     "qwk",
@@ -85,7 +85,9 @@ def simulated(
     )
 
 
-def evaluated(held_out: HeldOut, seed: int = 0, draws: int = 200, chosen: Sequence[str] = ()) -> Evaluation:
+def evaluated(
+    held_out: HeldOut, seed: int = 0, draws: int = 200, chosen: Sequence[str] = ()
+) -> HeldOutEvaluation:
     rng = np.random.default_rng(seed)
     found = compare_rivals({"ours": held_out}, judge="ours", rng=rng, draws=draws, chosen=chosen)
     return found.evaluations["ours"]

@@ -112,7 +112,7 @@ class HeldOut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation:
+class HeldOutEvaluation:
     """How one judge did; `chosen_models` is None when no models were chosen.
 
     `has_own_frequencies`: there was one split only, so the labels of `qwk` use the very ratings they meet.
@@ -134,7 +134,7 @@ class Rivalry:
     """A judge beside its rivals; `differences` are judge - rival for each rival, paired over the draws."""
 
     judge: str
-    evaluations: Mapping[str, Evaluation]
+    evaluations: Mapping[str, HeldOutEvaluation]
     differences: Mapping[str, Mapping[str, Estimate]]
 
 
@@ -197,7 +197,7 @@ def compare_rivals(
 
 def _evaluate(
     held_out: HeldOut, batches: Integers, drawn: Draws, chosen: Sequence[str] | None
-) -> tuple[Evaluation, dict[str, Sampled]]:
+) -> tuple[HeldOutEvaluation, dict[str, Sampled]]:
     """One judge's evaluation, and the draws of what is compared with its rivals'."""
     table = tabulate(held_out.model, batches, held_out.rating, held_out.probabilities, drawn)
     chosen = tuple(dict.fromkeys(map(str, chosen or ())))
@@ -207,7 +207,7 @@ def _evaluate(
     over_models = sample_levels(table, table.models)
     over_chosen = sample_levels(table, chosen) if chosen else {}
     levels = over_chosen or over_models
-    evaluation = Evaluation(
+    evaluation = HeldOutEvaluation(
         responses=len(held_out.rating),
         batches=drawn.shape[1],
         draws=len(drawn),

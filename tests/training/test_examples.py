@@ -7,26 +7,25 @@ from dataclasses import replace
 import pytest
 
 from data.errors import UserError
-from data.importers.rated_sets import RatedItem
+from data.rated_exchanges import RatedExchange, join_ratings
 from data.readers.whole_conversations import split_conversation
 from data.records import Exchange, Rating, Turn
-from judge.classifier.examples import (
+from training.examples import (
     MIDDLE,
     SPREAD,
     UNHEARD_SCORE,
     WELL_MEANT,
-    Corpus,
-    Example,
+    TrainingData,
     cut_pieces,
+    examples_from_graded_replies,
+    examples_from_grades,
+    examples_from_sets,
     forget_situations,
-    join_ratings,
-    lessons_of_grades,
-    lessons_of_ours,
-    lessons_of_sets,
     mix_replies,
     shuffle_replies,
 )
-from judge.robustness.scenes import read_ours
+from training.graded_replies import read_graded_replies
+from training.rated_sets import RatedItem
 
 EXCHANGES = [
     Exchange(id="a", prompt="p", response="x", model="m", extra={"dialog_id": 7, "batch": 3}),
@@ -79,7 +78,7 @@ def rated(name: str, number: int, rating: float, *, rater: str | None = None, re
 def test_a_sets_ratings_are_learnt_in_its_own_standard_deviations() -> None:
     items = [rated("epitome", n, rating) for n, rating in enumerate((0, 0, 6, 6))]
     items += [rated("dstc9", 9, 4.0), rated("ieval", 8, 1.0)]
-    lessons = lessons_of_sets(items, {"epitome": 0.5, "dstc9": 0.3}, replies=2, chance=random.Random(0))
+    lessons = examples_from_sets(items, {"epitome": 0.5, "dstc9": 0.3}, replies=2, chance=random.Random(0))
     assert [(lesson.set, lesson.value, lesson.weight) for lesson in lessons] == [
         *(("epitome", value, 0.5) for value in (-1.0, -1.0, 1.0, 1.0)),
         ("dstc9", 0.0, 0.3),  # one item alone tells nothing
@@ -93,7 +92,7 @@ def test_a_raters_own_level_is_taken_out_where_one_rated_several() -> None:
     harsh = [rated("ieval", 4 + n, 0.0 + n, rater="harsh") for n in range(4)]
     few = [rated("ieval", 8 + n, 5.0, rater="few") for n in range(2)]
     chance, items = random.Random(0), [*mild, *harsh, *few]
-    values = [lesson.value for lesson in lessons_of_sets(items, {"ieval": 1.0}, replies=1, chance=chance)]
+    values = [lesson.value for lesson in examples_from_sets(items, {"ieval": 1.0}, replies=1, chance=chance)]
     assert values[:4] == pytest.approx(values[4:8])
     assert values[:4] == sorted(values[:4])
     assert sum(values[:4]) == pytest.approx(0)
@@ -102,7 +101,7 @@ def test_a_raters_own_level_is_taken_out_where_one_rated_several() -> None:
 
 def test_of_a_conversation_some_replies_are_drawn_anew_each_epoch() -> None:
     chance, items = random.Random(0), [rated("esconv", 0, 1.0, replies=6), rated("esconv", 1, 2.0, replies=1)]
-    epochs = [lessons_of_sets(items, {"esconv": 1.0}, replies=2, chance=chance) for _ in range(60)]
+    epochs = [examples_from_sets(items, {"esconv": 1.0}, replies=2, chance=chance) for _ in range(60)]
     drawn = Counter(exchange.id for epoch in epochs for exchange in epoch[0].exchanges)
     assert all([len(lesson.exchanges) for lesson in epoch] == [2, 1] for epoch in epochs)
     assert all(epoch[0].exchanges[0] != epoch[0].exchanges[1] for epoch in epochs)
@@ -111,9 +110,9 @@ def test_of_a_conversation_some_replies_are_drawn_anew_each_epoch() -> None:
 
 
 def test_our_own_replies_are_learnt_with_their_own_scores_once_an_epoch() -> None:
-    chance, ours = random.Random(0), read_ours()
-    assert lessons_of_ours(0.0, chance) == []
-    lessons = lessons_of_ours(0.4, chance)
+    chance, ours = random.Random(0), read_graded_replies()
+    assert examples_from_graded_replies(0.0, chance) == []
+    lessons = examples_from_graded_replies(0.4, chance)
     assert len(lessons) == len(ours)
     prompts = {reply.exchange.prompt for reply in ours}
     moved = 0
@@ -132,13 +131,13 @@ def test_our_own_replies_are_learnt_with_their_own_scores_once_an_epoch() -> Non
 def test_a_grade_is_learnt_only_where_its_reply_is_among_those_given(monkeypatch: pytest.MonkeyPatch) -> None:
     shown, left_out = EXCHANGES
     grades = {shown.content_digest: 80, left_out.content_digest: 20}
-    monkeypatch.setattr("judge.classifier.examples.read_grades", lambda: grades)
-    corpus = Corpus(examples=[Example(exchange=shown, target=(0, 0, 1), rater=r) for r in "rs"])
-    monkeypatch.setattr("judge.classifier.examples.GRADED", 1.0)
-    (lesson,) = lessons_of_grades(corpus, 0.3, random.Random(0))  # once, however many rated it
+    monkeypatch.setattr("training.examples.read_grades", lambda: grades)
+    corpus = TrainingData(examples=[RatedExchange(exchange=shown, target=(0, 0, 1), rater=r) for r in "rs"])
+    monkeypatch.setattr("training.examples.GRADED", 1.0)
+    (lesson,) = examples_from_grades(corpus, 0.3, random.Random(0))  # once, however many rated it
     assert lesson.exchanges == (shown,)
     assert (lesson.set, lesson.value, lesson.weight) == ("grades", pytest.approx((80 - MIDDLE) / SPREAD), 0.3)
-    assert lessons_of_grades(corpus, 0.0, random.Random(0)) == []
+    assert examples_from_grades(corpus, 0.0, random.Random(0)) == []
 
 
 WHOLE = Exchange(id="1", prompt="I won!", response="Well done! How did it feel? Tell me more.")
@@ -158,7 +157,7 @@ def test_a_piece_is_a_reply_without_one_of_its_parts() -> None:
 
 def test_a_mixture_is_replies_to_one_prompt_made_one() -> None:
     replies = [replace(WHOLE, id=str(n), response=f"Reply {n}.") for n in range(3)]
-    lone = replace(WHOLE, id="lone", prompt="I lost.", response="Alone.")
+    lone = replace(WHOLE, id="lone", prompt="I lost.", response="SingleExchangeModel.")
     mixed = mix_replies([*replies, lone], 50, random.Random(0))
     assert len(mixed) == 50
     for exchange in mixed:

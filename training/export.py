@@ -1,4 +1,4 @@
-"""Trained networks as files that score without torch: ONNX in 8 bits, and the tokenizer."""
+"""TrainedNetworks networks as files that score without torch: ONNX in 8 bits, and the tokenizer."""
 
 import logging
 import warnings
@@ -31,8 +31,8 @@ from judge.classifier.base_weights import (
     round_weight,
 )
 from judge.classifier.judge import MODEL, TOKENIZER, import_onnxruntime
-from judge.classifier.network import JudgeNetwork, LowRank
 from judge.classifier.preprocessing import Tokeniser
+from training.network import JudgeNetwork, LoraLinear
 
 LARGEST_FILE = 50_000_000  # bytes: places that keep repositories complain of larger ones
 WEIGHTS = "weights-{}.bin"
@@ -51,7 +51,7 @@ def write_decoder(
     `read_some` has the network read some replies, by which its weights are rounded better. Of a network with
     low-rank changes the graph alone is written: `merge` makes its weights when it is loaded.
     """
-    is_whole = not any(isinstance(module, LowRank) for module in network.modules())
+    is_whole = not any(isinstance(module, LoraLinear) for module in network.modules())
     graph = DecoderGraph(network.eval())
     weights = _round_whole(network, read_some) if is_whole else _name_weights(network)
     files = [bytearray()]
@@ -295,7 +295,7 @@ class DecoderGraph:
         return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString())
 
 
-class Alone(nn.Module):
+class SingleExchangeModel(nn.Module):
     """One exchange at a time needs no padding, hence no mask: a smaller graph and a faster one."""
 
     def __init__(self, networks: Sequence[JudgeNetwork]) -> None:
@@ -335,7 +335,7 @@ def export_onnx(networks: Sequence[JudgeNetwork], tokeniser: Tokeniser, folder: 
     )
     with _quiet():
         program = torch.onnx.export(
-            Alone([network.cpu().float().eval() for network in networks]).eval(),
+            SingleExchangeModel([network.cpu().float().eval() for network in networks]).eval(),
             example,
             input_names=["ids", "segments"],
             output_names=["probabilities"],

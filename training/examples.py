@@ -3,20 +3,20 @@
 import random
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 
-from data.errors import UserError
-from data.importers.rated_sets import RatedItem
+from data.rated_exchanges import RatedExchange
 from data.readers.whole_conversations import DISTINCTIVE_WORDS
-from data.records import LABELS, Exchange, Rating
+from data.records import Exchange
 from judge.classifier.preprocessing import normalise
 from judge.explanation import split_reply
 from judge.robustness.attacks import TEST_FAMILIES, Attack, dress_up, read_attacks
-from judge.robustness.scenes import read_grades, read_ours
+from training.graded_replies import read_graded_replies, read_grades
+from training.rated_sets import RatedItem
 
 OURS, GRADES = "ours", "grades"  # graded replies, met like sets: with a scale of their own
 MIDDLE, SPREAD = 50.0, 30.0  # of a score from 0 to 100
@@ -29,24 +29,13 @@ FEW_OF_A_RATER = 4  # items that tell a rater's own level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
-    """An exchange with the probabilities to learn; `rater` is empty where nobody rated."""
-
-    exchange: Exchange
-    target: tuple[float, ...]
-    rater: str = ""
-    batch: str = ""
-    group: str = ""  # replies to one prompt share it
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Corpus:
+class TrainingData:
     """All that a training may see: rated exchanges, items of other rated sets, and texts nobody rated.
 
     `asked` are items of sets with the weight 0, which no training sees: a judge is only asked about them.
     """
 
-    examples: Sequence[Example]
+    examples: Sequence[RatedExchange]
     items: Sequence[RatedItem] = ()
     texts: Sequence[Exchange] = ()
     asked: Sequence[RatedItem] = ()
@@ -60,7 +49,7 @@ class Corpus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lesson:
+class TrainingExample:
     """Replies, and what is to be said of them: three probabilities, or a rating on the scale of a set.
 
     The replies of a rated conversation are one lesson: their mean is held against its rating.
@@ -74,40 +63,14 @@ class Lesson:
     weight: float = 1.0
 
 
-def join_ratings(exchanges: Iterable[Exchange], ratings: Iterable[Rating]) -> list[Example]:
-    """One example for every rating of empathy, from 1 to 3, whose exchange is there."""
-    top = len(LABELS)
-    by_id = {exchange.id: exchange for exchange in exchanges}
-    examples = []
-    for rating in ratings:
-        exchange = by_id.get(rating.id)
-        if exchange is None or rating.dimension != "empathy":
-            continue
-        if not rating.rater:
-            raise UserError(f"a rating of {rating.id!r} names no rater; give each person a name of their own")
-        if not 1 <= rating.rating <= top:
-            raise UserError(f"rating {rating.rating:g} of {rating.id!r} is not on the scale from 1 to {top}")
-        target = tuple(float(rating.rating == level) for level in range(1, top + 1))
-        if sum(target) != 1:
-            raise UserError(f"rating {rating.rating:g} of {rating.id!r} is not one of 1, 2 and 3")
-        group = str(exchange.extra.get("dialog_id", exchange.prompt))
-        batch = rating.batch or str(exchange.extra.get("batch", rating.rater))
-        examples.append(
-            Example(exchange=exchange, target=target, rater=rating.rater, batch=batch, group=group)
-        )
-    if not examples:
-        raise UserError("no rating belongs to an exchange: the ids of the two files do not meet")
-    return examples
-
-
-def lessons_of_examples(examples: Sequence[Example]) -> list[Lesson]:
+def examples_from_ratings(examples: Sequence[RatedExchange]) -> list[TrainingExample]:
     """One lesson for every rating."""
-    return [Lesson(exchanges=(e.exchange,), target=e.target, rater=e.rater) for e in examples]
+    return [TrainingExample(exchanges=(e.exchange,), target=e.target, rater=e.rater) for e in examples]
 
 
-def lessons_of_sets(
+def examples_from_sets(
     items: Sequence[RatedItem], weights: Mapping[str, float], *, replies: int, chance: random.Random
-) -> list[Lesson]:
+) -> list[TrainingExample]:
     """Items of other sets with standardised ratings; of a conversation some of its replies, drawn anew.
 
     Where one person rated several items, that person's own level is taken out: it says nothing of the reply.
@@ -121,7 +84,9 @@ def lessons_of_sets(
         values = standardise(those)
         for item, value in zip(those, values, strict=True):
             drawn = chance.sample(item.exchanges, min(replies, len(item.exchanges)))
-            lessons.append(Lesson(exchanges=tuple(drawn), set=name, value=float(value), weight=weights[name]))
+            lessons.append(
+                TrainingExample(exchanges=tuple(drawn), set=name, value=float(value), weight=weights[name])
+            )
     return lessons
 
 
@@ -171,14 +136,14 @@ def standardise(items: Sequence[RatedItem]) -> np.ndarray:
     return np.asarray((values - overall) / (values.std() or 1.0))
 
 
-def lessons_of_ours(weight: float, chance: random.Random) -> list[Lesson]:
+def examples_from_graded_replies(weight: float, chance: random.Random) -> list[TrainingExample]:
     """Our own replies with their writers' scores, many in the form of some attack: kind ones too.
 
     A form tells nothing then: only what is said in it does.
     """
     if not weight:
         return []
-    ours = read_ours()
+    ours = read_graded_replies()
     lessons = []
     for reply in ours:
         exchange, score = reply.exchange, reply.score
@@ -190,7 +155,7 @@ def lessons_of_ours(weight: float, chance: random.Random) -> list[Lesson]:
                 exchange = replace(exchange, prompt=other.prompt, dialogue=other.dialogue)
                 score = UNHEARD_SCORE
         shown, value = dress_some(exchange, chance), (score - MIDDLE) / SPREAD
-        lessons.append(Lesson(exchanges=(shown,), set=OURS, value=value, weight=weight))
+        lessons.append(TrainingExample(exchanges=(shown,), set=OURS, value=value, weight=weight))
     return lessons
 
 
@@ -202,7 +167,7 @@ def dress_some(exchange: Exchange, chance: random.Random) -> Exchange:
     return replace(dressed, response=normalise(dressed.response))
 
 
-def lessons_of_grades(corpus: Corpus, weight: float, chance: random.Random) -> list[Lesson]:
+def examples_from_grades(corpus: TrainingData, weight: float, chance: random.Random) -> list[TrainingExample]:
     """What a language model says of rated replies: of some of those that it graded, drawn anew."""
     if not weight:
         return []
@@ -210,7 +175,7 @@ def lessons_of_grades(corpus: Corpus, weight: float, chance: random.Random) -> l
     every = {exchange.content_digest: exchange for exchange in corpus.exchanges()}
     graded = [digest for digest in every if digest in grades]
     return [
-        Lesson(
+        TrainingExample(
             exchanges=(every[digest],), set=GRADES, value=(grades[digest] - MIDDLE) / SPREAD, weight=weight
         )
         for digest in chance.sample(graded, round(GRADED * len(graded)))
@@ -222,7 +187,7 @@ def _training_attacks() -> list[Attack]:
     return [attack for attack in read_attacks().attacks if attack.family not in TEST_FAMILIES]
 
 
-def draw_evenly(corpus: Corpus, count: int, chance: random.Random) -> list[Exchange]:
+def draw_evenly(corpus: TrainingData, count: int, chance: random.Random) -> list[Exchange]:
     """Replies of the other sets and of the given texts, of each as many as it has up to an even share.
 
     Some sets are conversations of which every turn is a text: drawn blindly they would be most of the lesson.

@@ -10,16 +10,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from calibration.agreement.set_transfer import SetItem, SetTransfer, measure_set
 from calibration.bootstrap import ratio, resample_clusters, sample
 from data.errors import UserError
 from data.files import disk_errors, replacing, without_links
-from data.importers.rated_sets import RATED_SETS, RatedItem, drop_shared, read_rated_set
 from data.readers.whole_conversations import CONVERSATION
 from data.records import LABELS, digest_json, to_plain
 from judge.base import Judge, load_judge
 from judge.conversations.conversation_features import START, conversation_features
 from judge.conversations.conversation_judge import CARD, FORMAT, Weights, names_for
+from training.rated_sets import RATED_SETS, RatedItem, drop_shared, read_rated_set
+from training.set_transfer import SetItem, SetTransfer, measure_set
 
 SETS_APART, SYSTEMS_APART = "sets-apart", "systems-apart"
 JUDGED: Final = 3  # replies of a conversation, evenly from first to last: more say little more of a bot
@@ -32,7 +32,7 @@ OnStep = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Rated:
+class RatedConversation:
     """A rated conversation with its features, and the mean score of those of its replies that were judged."""
 
     item: RatedItem
@@ -61,7 +61,7 @@ def read_conversations(sets: Path) -> list[RatedItem]:
 
 def judge_conversations(
     items: Sequence[RatedItem], judge: Judge, folder: Path, *, on_step: OnStep | None = None
-) -> list[Rated]:
+) -> list[RatedConversation]:
     """Features of every conversation; what the judge says of a reply is kept, and asked for once."""
     path = folder / f"replies-{judge.version}.jsonl"
     scores: dict[str, float | None] = {}
@@ -89,7 +89,7 @@ def judge_conversations(
         known = [score for score in said if score is not None]
         if known:
             features = conversation_features(item.exchanges, said)
-            rated.append(Rated(item, features, float(np.mean(known))))
+            rated.append(RatedConversation(item, features, float(np.mean(known))))
     return rated
 
 
@@ -102,7 +102,7 @@ def evenly(count: int) -> list[int]:
     return [int(place) for place in np.linspace(0, count - 1, min(JUDGED, count)).round()]
 
 
-def fit(rated: Sequence[Rated], who: str) -> Weights:
+def fit(rated: Sequence[RatedConversation], who: str) -> Weights:
     """One direction for all sets: within each, ratings are ranks and features differences from its mean.
 
     Where on it Good begins is fitted on the sets whose raters said Bad, Okay or Good.
@@ -175,12 +175,14 @@ def _normal_ranks(ratings: Sequence[float]) -> np.ndarray:
     return np.asarray(scores - scores.mean())
 
 
-def _by_set(rated: Sequence[Rated]) -> list[tuple[str, list[Rated]]]:
+def _by_set(rated: Sequence[RatedConversation]) -> list[tuple[str, list[RatedConversation]]]:
     names = dict.fromkeys(one.item.set for one in rated)
     return [(name, [one for one in rated if one.item.set == name]) for name in names]
 
 
-def splits(rated: Sequence[Rated], protocol: str) -> Iterator[tuple[list[Rated], list[Rated]]]:
+def splits(
+    rated: Sequence[RatedConversation], protocol: str
+) -> Iterator[tuple[list[RatedConversation], list[RatedConversation]]]:
     """What is trained on and what is then asked about: another source, or another system; no shared texts."""
     if protocol == SETS_APART:
         for source in dict.fromkeys(RATED_SETS[one.item.set].source for one in rated):
@@ -198,16 +200,18 @@ def splits(rated: Sequence[Rated], protocol: str) -> Iterator[tuple[list[Rated],
                 yield [*rest, *_without_shared(others, test)], test
 
 
-def _without_shared(rated: Sequence[Rated], test: Sequence[Rated]) -> list[Rated]:
+def _without_shared(
+    rated: Sequence[RatedConversation], test: Sequence[RatedConversation]
+) -> list[RatedConversation]:
     kept = drop_shared([one.item for one in rated], [one.item for one in test])
     ids = {id(item) for item in kept}
     return [one for one in rated if id(one.item) in ids]
 
 
-Held = tuple[Rated, float, dict[str, float]]
+Held = tuple[RatedConversation, float, dict[str, float]]
 
 
-def try_out(rated: Sequence[Rated], protocol: str, *, seed: int = 0) -> dict[str, Any]:
+def try_out(rated: Sequence[RatedConversation], protocol: str, *, seed: int = 0) -> dict[str, Any]:
     """Every held-out conversation, and how far what is said of it agrees with the people who rated it."""
     rows: dict[str, list[Held]] = {}
     for train, test in splits(rated, protocol):
@@ -221,7 +225,7 @@ def try_out(rated: Sequence[Rated], protocol: str, *, seed: int = 0) -> dict[str
     }
 
 
-def predict(train: Sequence[Rated], test: Sequence[Rated]) -> dict[str, list[Held]]:
+def predict(train: Sequence[RatedConversation], test: Sequence[RatedConversation]) -> dict[str, list[Held]]:
     """What a fit on `train` says of each conversation of `test`, by its set."""
     rows: dict[str, list[Held]] = {}
     fitted = {who: fit(train, who) for who in {one.spoken_by for one in test}}
@@ -280,7 +284,9 @@ def _mean_of(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     return lambda counts: ratio(counts @ values, counts.sum(axis=-1))
 
 
-def make_card(rated: Sequence[Rated], judge: Judge, trials: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def make_card(
+    rated: Sequence[RatedConversation], judge: Judge, trials: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
     """What is shipped: the weights, what they were fitted on, and how they did on what they had not seen."""
     sets = {
         name: {

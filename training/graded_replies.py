@@ -13,8 +13,8 @@ from data.records import Exchange, Turn
 from data.tables import validate
 from judge.robustness.replies import read_replies
 
-RECIPES: Final = Path(__file__).parents[1] / "recipes"
-SCENES: Final = RECIPES / "scenes.jsonl"
+RECIPES: Final = Path(__file__).parent / "recipes"
+GRADED_REPLIES: Final = RECIPES / "graded_replies.jsonl"
 GRADES: Final = RECIPES / "grades.json"
 # What readers would give our replies of the catalogue, from 0 (Bad) to 100 (Good). Nobody rated these.
 SCORES: Final = {
@@ -37,7 +37,7 @@ class GradedReply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SceneReply:
+class GradedPromptReply:
     """One of the replies to what somebody said, as its writer grades it."""
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012  (pydantic wants it so)
@@ -49,14 +49,14 @@ class SceneReply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class GradedPrompt:
     """What was said, the speaker first and last, and replies to it from cruel to excellent."""
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
     hand: str  # who wrote it
     turns: tuple[str, ...]
-    replies: tuple[SceneReply, ...]
+    replies: tuple[GradedPromptReply, ...]
 
     def graded(self) -> Iterator[GradedReply]:
         """Every reply in its place."""
@@ -71,16 +71,17 @@ class Scene:
 
 
 @cache
-def read_scenes(path: Path = SCENES) -> tuple[Scene, ...]:
+def read_graded_prompts(path: Path = GRADED_REPLIES) -> tuple[GradedPrompt, ...]:
     """All scenes of a file, one to a line."""
     lines = path.read_text(encoding="utf-8").strip().split("\n")  # some texts hold line breaks of other kinds
     return tuple(
-        validate(Scene, json.loads(line), f"{path}: line {number}") for number, line in enumerate(lines, 1)
+        validate(GradedPrompt, json.loads(line), f"{path}: line {number}")
+        for number, line in enumerate(lines, 1)
     )
 
 
 @cache
-def read_ours() -> tuple[GradedReply, ...]:
+def read_graded_replies() -> tuple[GradedReply, ...]:
     """Our own replies that may be learnt from: the scenes, and the training half of the catalogue."""
     written = read_replies("training")
     if any(reply.half != "training" for reply in written):
@@ -90,7 +91,7 @@ def read_ours() -> tuple[GradedReply, ...]:
         for reply in written
         for stage in reply.stages()
     )
-    return (*(reply for scene in read_scenes() for reply in scene.graded()), *of_catalogue)
+    return (*(reply for scene in read_graded_prompts() for reply in scene.graded()), *of_catalogue)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Rated sets: what is one item, whose word is its rating, and which texts two sets share."""
+"""RatedConversation sets: what is one item, whose word is its rating, and which texts two sets share."""
 
 from collections import Counter
 from dataclasses import replace
@@ -8,9 +8,9 @@ from repository import SHARED
 
 from data.errors import UserError
 from data.importers import SOURCES
-from data.importers.rated_sets import RATED_SETS, RatedItem, drop_shared, read_rated_set
 from data.readers.whole_conversations import split_conversation
 from data.records import Exchange, Turn
+from training.rated_sets import RATED_SETS, RatedItem, drop_shared, read_rated_set
 
 HURT = "I am sorry that it still hurts so very much."
 

@@ -1,0 +1,44 @@
+"""Exchanges joined with their human ratings, one record for each rating."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from data.errors import UserError
+from data.records import LABELS, Exchange, Rating
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatedExchange:
+    """An exchange with one person's rating, as probabilities of Bad, Okay and Good."""
+
+    exchange: Exchange
+    target: tuple[float, ...]
+    rater: str = ""
+    batch: str = ""
+    group: str = ""  # replies to one prompt share it
+
+
+def join_ratings(exchanges: Iterable[Exchange], ratings: Iterable[Rating]) -> list[RatedExchange]:
+    """Return one record for every rating of empathy, from 1 to 3, whose exchange is present."""
+    top = len(LABELS)
+    by_id = {exchange.id: exchange for exchange in exchanges}
+    rated = []
+    for rating in ratings:
+        exchange = by_id.get(rating.id)
+        if exchange is None or rating.dimension != "empathy":
+            continue
+        if not rating.rater:
+            raise UserError(f"a rating of {rating.id!r} names no rater; give each person a name of their own")
+        if not 1 <= rating.rating <= top:
+            raise UserError(f"rating {rating.rating:g} of {rating.id!r} is not on the scale from 1 to {top}")
+        target = tuple(float(rating.rating == level) for level in range(1, top + 1))
+        if sum(target) != 1:
+            raise UserError(f"rating {rating.rating:g} of {rating.id!r} is not one of 1, 2 and 3")
+        group = str(exchange.extra.get("dialog_id", exchange.prompt))
+        batch = rating.batch or str(exchange.extra.get("batch", rating.rater))
+        rated.append(
+            RatedExchange(exchange=exchange, target=target, rater=rating.rater, batch=batch, group=group)
+        )
+    if not rated:
+        raise UserError("no rating belongs to an exchange: the ids of the two files do not match")
+    return rated

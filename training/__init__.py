@@ -1,0 +1,1 @@
+"""How judges are made and evaluated; only commands import it."""
