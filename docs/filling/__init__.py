@@ -1,1 +1,1 @@
-"""What the pages take from the repository when the site is built: figures, drawings, tables, the notebook."""
+"""Figures, tables and the README's picture, which the pages take from the repository."""

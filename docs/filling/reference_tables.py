@@ -11,9 +11,8 @@ from data import errors
 from data.readers.shapes import SHAPES
 from data.records import Exchange, Judgment, Rating, Turn
 from data.text import show
-from filling.figures import evaluation
-from judge.base import JUDGES, WEIGHTS
-from judge.classifier.judge import read_card
+from filling.figures import card, evaluation
+from judge.base import JUDGES
 
 # What the records' docstrings leave to the field's name; a field without a word here stops the build.
 MEANINGS: Final = {
@@ -52,7 +51,7 @@ MEANINGS: Final = {
 }
 
 
-# The columns of the table of accuracy, and its rows: a name, a card, and whose figures of that card.
+# The columns of the table of accuracy, and its rows: a name, and whose figures of the judge's card.
 MEASURES: Final = {
     "QWK": "qwk",
     "Spearman": "spearman",
@@ -60,16 +59,14 @@ MEASURES: Final = {
     "AUC Bad": "auc_bad",
     "log-loss": "log_loss",
 }
-RIVALS: Final = (
-    ("**classifier**", "classifier", "judge"),
-    ("**classifier-large**", "classifier-large", "judge"),
-    ("**classifier-small**", "classifier-small", "judge"),
-    ("classifier, without emotion and situation", "classifier", "judge, bare"),
-    ("TF-IDF + logistic regression", "classifier", "TF-IDF"),
-    ("told whose reply it is (an oracle)", "classifier", "arm oracle"),
-    ("reply length", "classifier", "length"),
-    ("majority", "classifier", "majority"),
-)
+RIVALS: Final = {
+    "**classifier**": "judge",
+    "classifier, without emotion and situation": "judge, bare",
+    "TF-IDF + logistic regression": "TF-IDF",
+    "told whose reply it is (an oracle)": "arm oracle",
+    "reply length": "length",
+    "majority": "majority",
+}
 UNRANKED: Final = {"spearman", "auc_bad"}  # undefined where every reply gets the same, as by majority
 
 
@@ -148,10 +145,10 @@ def _errors(kind: type[errors.UserError]) -> Iterator[type[errors.UserError]]:
 
 
 def accuracy() -> str:
-    """How well the judges and their rivals agree with raters they have not met, from the judges' cards."""
+    """Return the agreement of the judge and of baselines with raters they have not met, from its card."""
     rows = []
-    for name, judge, who in RIVALS:
-        measured = evaluation("raters-apart", judge=judge, who=who)["per_response"]
+    for name, who in RIVALS.items():
+        measured = evaluation("raters-apart", who=who)["per_response"]
         unranked = UNRANKED if who == "majority" else set()
         cells = (None if key in unranked else measured[key] for key in MEASURES.values())
         rows.append([name, *(show(cell, interval_digits=2, zero=False) for cell in cells)])
@@ -159,10 +156,10 @@ def accuracy() -> str:
     return table(["raters apart", *MEASURES], rows)
 
 
-def sets_apart(name: str) -> str:
-    """A shipped judge on rated sets of whose ratings it learnt none, from its card."""
+def sets_apart() -> str:
+    """Return the judge's agreement with rated sets that it was not trained on, from its card."""
     rows = []
-    for item in read_card(WEIGHTS / name)["evidence"]["sets-apart"]["sets"]:
+    for item in card()["evidence"]["sets-apart"]["sets"]:
         parties = item["parties"]
         recorded = [name for name in parties if name.startswith("gpt")]
         cells = (parties["judge"]["spearman"], parties["length"]["spearman"], parties["judge"]["worst"])

@@ -1,18 +1,16 @@
-"""What the README and the pages say of this repository is so: sizes, paths, modules, figures, the map."""
+"""The README and the pages: paths, links, names and figures in them exist and are current."""
 
-import ast
-import json
 import re
-from collections import Counter
+import xml.etree.ElementTree as ET
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 from locks import read_lock
-from repository import ROOT
+from repository import ROOT, SAMPLES
 
 DOCS = ROOT / "docs"
 README = ROOT / "README.md"
-NOTEBOOK = DOCS / "notebook.ipynb"
 PAGES = [
     README,
     ROOT / "SECURITY.md",
@@ -80,21 +78,6 @@ def test_every_dotted_name_exists() -> None:
     assert not lost
 
 
-def test_the_notebook_imports_what_exists() -> None:
-    code = "\n".join(
-        "".join(cell["source"])
-        for cell in json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
-        if cell["cell_type"] == "code"
-    )
-    imported = [
-        f"{node.module}.{alias.name}"
-        for node in ast.walk(ast.parse(code))
-        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in ROOMS
-        for alias in node.names
-    ]
-    assert imported and not [name for name in imported if not _exists(name)]
-
-
 def _exists(name: str) -> bool:
     """Tell whether a dotted name is a module, or stands in one."""
     parts = name.split(".")
@@ -116,24 +99,12 @@ def test_what_pages_keep_is_fresh(fill: ModuleType) -> None:
     assert not stale, "write them anew: python docs/fill.py --write"
 
 
-def test_the_map_is_of_these_rooms_and_no_two_modules_say_the_same(fill: ModuleType) -> None:
-    assert fill.layout.ROOMS == ROOMS
-    tables = fill.layout.module_tables()
-    listed = set(re.findall(r"^\| (?:\*\*)?`([\w./]+)`", tables, re.MULTILINE))
-    modules = [path.relative_to(ROOT) for room in ROOMS for path in (ROOT / room).rglob("*.py")]
-    assert not {path.as_posix() for path in modules if path.name != "__init__.py"} - listed
-    purposes = Counter(re.findall(r"^\| .*? \| (.*) \|$", tables, re.MULTILINE)[1:])
-    purposes -= Counter(dict.fromkeys(("---", "what it is for"), len(ROOMS)))
-    assert not [purpose for purpose, count in purposes.items() if count > 1 or not purpose]
-
-
 @pytest.mark.parametrize(
     ("page", "names"),
     [
         (
             "docs/accuracy.md",
-            "error_unknown worst_unknown error_guess error_guess_among error_tfidf error_unknown_large "
-            "tau_unknown tau_unknown_large spread spread_large worth worth_large",
+            "error_unknown worst_unknown error_guess error_guess_among error_tfidf tau_unknown spread worth",
         ),
         ("README.md", "worst_unknown"),
     ],
@@ -143,16 +114,42 @@ def test_figures_in_the_text_are_the_cards(fill: ModuleType, page: str, names: s
     assert not {name: figures[name] for name in names.split() if figures[name] not in text}
 
 
-def test_the_readme_shows_what_the_tutorial_and_the_cards_do(fill: ModuleType) -> None:
-    """The tutorial's outputs are held to the commands; the README shows a part of the first."""
+def test_the_readme_quotes_the_card_and_the_stronger_baseline(fill: ModuleType) -> None:
     text, figures = README.read_text(encoding="utf-8"), fill.figures.figures()
-    block = text.partition("$ make demo\n")[2].partition("```")[0]
-    assert len(block.splitlines()) == 8
-    assert block in (DOCS / "tutorial.md").read_text(encoding="utf-8")
-    mean, guess = (figures[name].split()[0] for name in ("error_unknown", "error_guess"))
+    mean, guess = (figures[name].split()[0] for name in ("error_unknown", "error_guess_among"))
     assert f"**{mean} points**" in text and f"errs by {guess}" in text
     kappa = fill.figures.evaluation("raters-apart")["per_response"]["qwk"]["value"]
-    assert f"**{kappa:.2f}**".replace("0.", ".") in text
+    assert f"{kappa:.2f}".removeprefix("0") in text
+
+
+def test_the_readme_gives_the_figures_of_its_picture(fill: ModuleType) -> None:
+    root = ET.fromstring(fill.PICTURE.read_text(encoding="utf-8"))
+    (shown,) = [item.text for item in root.iter() if item.tag.endswith("desc")]
+    alt = re.search(r"!\[(.*)\]\(docs/assets/shares.svg\)", README.read_text(encoding="utf-8"))
+    assert alt is not None and shown is not None
+    assert re.findall(r"[\d.]+", alt[1].replace(" %", "")) == re.findall(r"[\d.]+", shown)
+    assert all(name in alt[1] for name in re.findall(r"demo-\w+", shown))
+
+
+def test_every_name_on_a_page_is_known_and_every_figure_is_used(fill: ModuleType) -> None:
+    asked = set()
+    for page in sorted(DOCS.rglob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        assert not fill.NAME.search(fill.fill(text, page=page.name))
+        asked |= {*fill.NAME.findall(text), *fill.STORED.findall(text)}
+    assert set(fill.fillings()) == asked
+    with pytest.raises(ValueError, match="nonsense"):
+        fill.fill("{{ nonsense }}", page="a.md")
+    assert fill.fill("${{ github.run_id }} {{ not ours", page="a.md") == "${{ github.run_id }} {{ not ours"
+
+
+def test_the_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = (SAMPLES / "responses.jsonl").read_text(encoding="utf-8").splitlines()[:3]
+    Path("responses.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    page = (DOCS / "reference" / "python.md").read_text(encoding="utf-8")
+    exec(page.partition("```python\n")[2].partition("```")[0], {})
+    assert (tmp_path / "runs/mine/summary.json").is_file()
 
 
 def test_a_page_names_the_version_that_its_tool_is_tried_with() -> None:

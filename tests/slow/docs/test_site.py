@@ -32,21 +32,18 @@ class Built:
 
 
 class Page(HTMLParser):
-    """What a page can be pointed at by, where it points, what it loads, and what its buttons copy."""
+    """What a page can be pointed at by, where it points, and what it loads."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.anchors: set[str] = set()
         self.links: list[str] = []
         self.loads: list[str] = []
-        self.copied: list[str] = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         named = {name: value or "" for name, value in attrs}
         self.anchors |= {named[name] for name in ("id", "name") if named.get(name)}
-        if "data-copy" in named:
-            self.copied.append(named["data-copy"])
         if tag == "a" and "href" in named:
             self.links.append(named["href"])
         elif tag == "link" and named.get("rel") not in ("canonical", "prev", "next"):
@@ -107,25 +104,13 @@ def test_links_away_are_few_and_nothing_is_loaded_from_there(site: Built) -> Non
 
 def test_pages_are_filled_and_can_be_searched(site: Built) -> None:
     index = (site.folder / "search" / "search_index.json").read_text(encoding="utf-8")
-    assert "It leans to" in index
+    assert "design effect" in index
     for path, page in site.pages.items():
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"(?<!\$)\{\{ \w+ \}\}|Sentinel\.", text), path
         assert page.anchors
     commands = site.pages[site.folder / "reference" / "cli.html"].anchors
     assert {f"empathy-judge-{name}" for name in ("score", "compare", "align-report")} <= commands
-    plots = (site.folder / "explanation" / "worth.html").read_text(encoding="utf-8")
-    assert '<svg role="img"' in plots and "</svg></figure>" in plots
-
-
-def test_copying_a_console_block_takes_its_commands(site: Built) -> None:
-    copied = site.pages[site.folder / "how-to" / "own-data.html"].copied
-    assert copied[0].startswith("cat > mine.csv <<'END'\nid,model,prompt,response,ticket\n1,model-a")
-    assert copied[0].endswith("END\nempathy-judge score mine.csv --judge length --out runs/mine 2>&1 || true")
-    tutorial = site.pages[site.folder / "tutorial.html"].copied
-    assert tutorial[0] == "make demo"
-    for text in (*copied, *tutorial):
-        assert not re.search(r"^(\$|error:|model +Bad)", text, re.MULTILINE)
 
 
 class _Quiet(SimpleHTTPRequestHandler):
