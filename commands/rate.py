@@ -129,7 +129,7 @@ def open_page(folder: Path, host: str, port: int) -> None:
     from rating.plan import read_plan
     from rating.rating_server import make_rating_app
     from rating.so_far import count_rated
-    from server.guard import own_hosts
+    from server.middleware import own_hosts
     from server.process import make_server, open_socket
 
     made = read_plan(folder)

@@ -71,12 +71,12 @@ def serve(
 ) -> None:
     """Judge replies over HTTP, as `score` does for files.
 
-    POST /v1/score takes exchanges; /v1/decisions (OpenAI) and /v1/systemone take a score over Bad, Okay and
-    Good about one exchange; /v1/chat/completions grades for tools that only know chat models; / is a page to
-    try it. With "unit": "conversation" in /v1/score, or the model `conversation` elsewhere, all turns are
-    judged as one. Also: /v1/shares, /v1/models, /health, /metrics, /openapi.json.
-    Nothing that is sent is kept or logged. The first SIGTERM or Ctrl-C finishes what was taken. With --stdio
-    it is a child process of another program, as the Python client `empathy_judge` starts it.
+    POST /v1/score takes exchanges; /v1/decisions (OpenAI) takes typed questions about one exchange;
+    /v1/chat/completions grades for tools that only know chat models; / is a page to try it. With "unit":
+    "conversation" in /v1/score, or the model `conversation` elsewhere, all turns are judged as one.
+    Also: /v1/shares, /v1/models, /health, /metrics, /openapi.json.
+    Nothing that is sent is stored or logged. The first SIGTERM or Ctrl-C finishes the accepted requests. With
+    --stdio it is a child process of another program, as the Python client `empathy_judge` starts it.
 
     \b
     Examples:
@@ -91,7 +91,7 @@ def serve(
     from judge.base import load_both_units
     from judge.llm.keys import Key
     from server.app import Limits, make_app
-    from server.guard import is_loopback, own_hosts
+    from server.middleware import is_loopback, own_hosts
     from server.process import make_server, open_socket, url_of
     from server.served_judge import ServedJudge
 

@@ -18,8 +18,8 @@ from rating.journal import LONGEST_REASON, Conflict, Entry, Journal, lock_plan
 from rating.plan import read_plan, read_texts
 from rating.rating_page import rating_page
 from rating.so_far import width_so_far
-from server.guard import Guard
-from server.http_errors import Refused, send_refused
+from server.http_errors import RequestRefused, send_refused
+from server.middleware import RequestChecks
 from server.requests import StrictModel, StrictRoute
 
 POLICY: Final = (
@@ -72,9 +72,9 @@ class RatingService:
         """Check an act and put it on the disk."""
         order = self.plan.raters[token].order
         if act.place >= len(order) or order[act.place] != act.key:
-            raise Refused(400, "place: no such reply in this plan; load the page again", param="place")
+            raise RequestRefused(400, "place: no such reply in this plan; load the page again", param="place")
         if act.label not in (*LABELS, None):
-            raise Refused(400, f"label: one of {', '.join(LABELS)}", param="label")
+            raise RequestRefused(400, f"label: one of {', '.join(LABELS)}", param="label")
         self.journal.record(token, act.key, act.n, Entry(place=act.place, label=act.label, reason=act.reason))
 
     def bought(self) -> str:
@@ -109,14 +109,14 @@ def make_rating_app(
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False, lifespan=lifespan)
     app.router.route_class = StrictRoute
     app.state.max_body = MAX_BODY
-    app.add_middleware(Guard, hosts=hosts, key="", metrics=None)
-    for kind in (Refused, RequestValidationError, HTTPException):
+    app.add_middleware(RequestChecks, hosts=hosts, key="", metrics=None)
+    for kind in (RequestRefused, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, send_refused)
 
     def service_of(request: Request, token: str) -> RatingService:
         service: RatingService = request.app.state.service
         if token not in service.plan.raters:
-            raise Refused(404, "no such link in this plan")
+            raise RequestRefused(404, "no such link in this plan")
         return service
 
     @app.get("/")

@@ -10,7 +10,7 @@ from functools import cache, partial
 from html import escape
 from pathlib import Path
 from string import Template
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -25,17 +25,15 @@ from data.records import EMOTIONS, Exchange, Judgment, unscored
 from data.tables import to_json
 from judge.base import unit_of
 from judge.explanation import check_explainable
-from server import chat_completions, decisions, systemone
-from server.guard import Guard, Metrics, log, place_of
-from server.http_errors import Refused, send_refused
-from server.questions import Answer, Question, answer_question, check_questions, find_model
+from server import chat_completions, decisions
+from server.http_errors import RequestRefused, send_refused
+from server.middleware import Metrics, RequestChecks, log, place_of
 from server.requests import NoExchange, ScoreRequest, SharesRequest, StrictRoute, read_input, read_turns
 from server.served_judge import PROBE, BadJudgment, ServedJudge
-from server.work_queue import Full, Queue, Task
+from server.work_queue import QueueFull, Task, WorkQueue
 
-Made = TypeVar("Made")
 REFUSALS: Final = {
-    400: "The body is no JSON, or a field or a question is not one we take; the message names it.",
+    400: "The body is not JSON, or a field or a question is not supported; the message names it.",
     401: "The key is missing or wrong.",
     404: "There is no such model.",
     408: "The body did not arrive in time.",
@@ -43,9 +41,9 @@ REFUSALS: Final = {
     415: "The body is not sent as JSON.",
     421: "The request was meant for another host.",
     502: "The judge's own server failed.",
-    503: "Too many exchanges are waiting; Retry-After says for how many seconds.",
+    503: "Too many exchanges are waiting; Retry-After is the number of seconds to wait.",
 }
-LAST_SECONDS: Final = 3.0  # for what is under way when nobody waits any more
+LAST_SECONDS: Final = 3.0  # to finish the runs under way at shutdown
 PAGE_POLICY: Final = (
     "default-src 'none'; script-src 'nonce-{0}'; style-src 'nonce-{0}'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -54,16 +52,16 @@ PAGE_POLICY: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one request, and all together, may ask for."""
+    """Limits of one request and of the queue."""
 
-    queue: int = 512  # runs of the judge's network promised at once
+    queue: int = 512  # runs of the judge's network accepted at once
     texts: int = 200_000  # characters of one exchange, all its texts together
     exchanges: int = 256  # a request
     body: int = 1024 * 1024  # bytes a request
 
 
-class Complaint(BaseModel):
-    """What was wrong."""
+class ErrorDetails(BaseModel):
+    """Why a request was refused."""
 
     message: str
     type: str
@@ -71,21 +69,21 @@ class Complaint(BaseModel):
     code: str | None
 
 
-class Refusal(BaseModel):
-    """The answer to every request that gets none."""
+class ErrorBody(BaseModel):
+    """The body of every refused request."""
 
-    error: Complaint
+    error: ErrorDetails
 
 
 class JudgeName(BaseModel):
-    """Which judge it was."""
+    """The judge's name and version."""
 
     name: str
     version: str
 
 
 class ScoreAnswer(BaseModel):
-    """The rows that `score` writes, in the order of the exchanges, and how far to trust them."""
+    """The rows that `score` writes, in the order of the exchanges, with the judge's caveats."""
 
     judge: JudgeName
     calibration: str | None
@@ -95,7 +93,7 @@ class ScoreAnswer(BaseModel):
 
 
 class SharesAnswer(BaseModel):
-    """What `score` writes into summary.json: each model's shares, corrected where that can be done."""
+    """The content of `score`'s summary.json: each model's shares, corrected where a calibration applies."""
 
     judge: str
     version: str
@@ -111,9 +109,9 @@ def make_app(
     key: str = "",
     on_ready: Callable[[], None] = lambda: None,
 ) -> FastAPI:
-    """Make the whole server as an ASGI application."""
+    """Make the server as an ASGI application."""
     limits = limits or Limits()
-    queue = Queue(threads=served.judge.concurrency, most=limits.queue)
+    queue = WorkQueue(threads=served.judge.concurrency, most=limits.queue)
     metrics = Metrics(queue_length=lambda: queue.held)
 
     @asynccontextmanager
@@ -121,12 +119,12 @@ def make_app(
         queue.start()
         on_ready()
         yield
-        # Whoever still waits has been told; a judge that asks a server need not wait for it any longer.
+        # All clients have been answered: end the waiting of a judge that asks another server.
         served.close("stop")
         await asyncio.to_thread(queue.stop, LAST_SECONDS)
         served.close()
 
-    # No page of documentation: FastAPI's loads its script from elsewhere.
+    # Without documentation pages: FastAPI's load their scripts from a CDN.
     app = FastAPI(
         title="empathy-judge",
         version=served.judge.version,
@@ -137,18 +135,16 @@ def make_app(
     )
     app.router.route_class = StrictRoute
     app.state.max_body = limits.body
-    app.add_middleware(Guard, hosts=hosts, key=key, metrics=metrics)
-    app.add_exception_handler(Refused, send_refused)
-    app.add_exception_handler(RequestValidationError, send_refused)
-    app.add_exception_handler(HTTPException, send_refused)
+    app.add_middleware(RequestChecks, hosts=hosts, key=key, metrics=metrics)
+    for kind in (RequestRefused, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, send_refused)
     app.openapi = cache(lambda: _describe(app, served))  # type: ignore[method-assign]
-    service = JudgmentService(served, queue, limits, metrics)
-    _add_routes(app, service)
+    _add_routes(app, JudgmentService(served, queue, limits, metrics))
     return app
 
 
 def _describe(app: FastAPI, served: ServedJudge) -> dict[str, Any]:
-    """Describe the routes: what FastAPI says of them, less its own refusals, about the one model there is."""
+    """Return FastAPI's OpenAPI description without its own 422 errors, and with the names of our models."""
     described = get_openapi(title=app.title, version=app.version, routes=app.routes)
     schemas = described["components"]["schemas"]
     for name in ("HTTPValidationError", "ValidationError"):
@@ -156,7 +152,7 @@ def _describe(app: FastAPI, served: ServedJudge) -> dict[str, Any]:
     for path in described["paths"].values():
         for operation in path.values():
             operation["responses"].pop("422", None)
-    for body in (decisions.DecisionRequest, systemone.SystemOneRequest, chat_completions.ChatRequest):
+    for body in (decisions.DecisionRequest, chat_completions.ChatRequest):
         schemas[body.__name__]["properties"]["model"]["enum"] = list(served.models)
     exchanges = schemas[ScoreRequest.__name__]["properties"]["exchanges"]
     schemas["Exchange"], exchanges["items"] = exchanges["items"], {"$ref": "#/components/schemas/Exchange"}
@@ -164,194 +160,188 @@ def _describe(app: FastAPI, served: ServedJudge) -> dict[str, Any]:
 
 
 class JudgmentService:
-    """Has the exchanges of requests judged by the threads of the queue."""
+    """Judges the exchanges of requests in the threads of the queue."""
 
-    def __init__(self, served: ServedJudge, queue: Queue, limits: Limits, metrics: Metrics) -> None:
+    def __init__(self, served: ServedJudge, queue: WorkQueue, limits: Limits, metrics: Metrics) -> None:
         self.served, self.queue, self.limits, self.metrics = served, queue, limits, metrics
 
     def of_unit(self, unit: str | None) -> ServedJudge:
-        """The judge of replies, or of whole conversations."""
-        return _refuse(partial(self.served.of_unit, unit), "unit")
+        """Return the judge of replies or of whole conversations."""
+        try:
+            return self.served.of_unit(unit)
+        except UserError as error:
+            raise RequestRefused(400, str(error), param="unit") from None
+
+    def find_model(self, model: str) -> ServedJudge:
+        """Return a judge by its name as a model."""
+        if model not in self.served.models:
+            known = " and ".join(map(repr, self.served.models))
+            message = f"the model {model[:80]!r} does not exist here; this server has {known}"
+            raise RequestRefused(404, message, param="model", code="model_not_found")
+        return self.served.models[model]
 
     def read_exchanges(self, rows: Sequence[dict[str, Any]]) -> list[Exchange]:
         """Check exchanges as a file's rows are checked."""
         most = self.limits.exchanges
         if len(rows) > most:
-            message = f"exchanges: {len(rows)}, and at most {most} are taken a request"
-            raise Refused(400, message, param="exchanges")
-        exchanges = [
-            read_turns(row, place=f"exchanges.{place}", number=place + 1) for place, row in enumerate(rows)
-        ]
+            message = f"exchanges: {len(rows)}, and at most {most} are accepted per request"
+            raise RequestRefused(400, message, param="exchanges")
+        exchanges: list[Exchange] = []
         seen: set[str] = set()
-        for place, exchange in enumerate(exchanges):
+        for place, row in enumerate(rows):
+            exchange = read_turns(row, place=f"exchanges.{place}", number=place + 1)
             self.check_length(exchange, f"exchanges.{place}")
             if exchange.id in seen:
                 here = f"exchanges.{place}.id"
-                raise Refused(400, f"{here}: {exchange.id[:40]!r} is there already", param=here)
+                raise RequestRefused(400, f"{here}: {exchange.id[:40]!r} is a duplicate", param=here)
             seen.add(exchange.id)
+            exchanges.append(exchange)
         return exchanges
 
     def check_length(self, exchange: Exchange, place: str) -> None:
-        """Refuse more text than a judge would read, however it is split over turns."""
+        """Refuse an exchange whose texts are too long together."""
         turns = (turn.text for turn in exchange.dialogue)
         size = sum(map(len, (exchange.prompt, exchange.response, exchange.situation or "", *turns)))
         if size > self.limits.texts:
-            message = f"{place}: {size:,} characters in all, and at most {self.limits.texts:,} are taken"
-            raise Refused(400, message, param=place)
+            message = f"{place}: {size:,} characters in all, and at most {self.limits.texts:,} are accepted"
+            raise RequestRefused(400, message, param=place)
 
-    async def ask(self, request: Request, tasks: Sequence[Task]) -> list[Any]:
-        """Wait for the results of tasks, unless there is no room for them or whoever asked leaves."""
+    async def run(self, request: Request, tasks: Sequence[Task]) -> list[Any]:
+        """Return the results of tasks, unless the queue is full or the client leaves."""
         wanted = sum(task.runs for task in tasks)
         if wanted > self.queue.most:
-            raise Refused(
-                400, f"this takes {wanted} runs, and {self.queue.most} may wait at once; send fewer"
-            )
+            message = f"this takes {wanted} runs, and {self.queue.most} may wait at once; send fewer"
+            raise RequestRefused(400, message)
         try:
             job = self.queue.put(tasks)
-        except Full as full:
+        except QueueFull as full:
             message = f"too many exchanges are waiting; try again in {full.seconds} s"
             after = {"Retry-After": str(full.seconds)}
-            raise Refused(503, message, code="queue_full", headers=after) from None
+            raise RequestRefused(503, message, code="queue_full", headers=after) from None
 
         async def wait_until_gone() -> None:
             while (await request.receive())["type"] != "http.disconnect":
                 pass
 
         gone = asyncio.ensure_future(wait_until_gone())
+        results = asyncio.gather(*map(asyncio.wrap_future, job.results))
+        # Marked as retrieved: asyncio logs an error, with its message, that nobody waits for.
+        results.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
-            waits: set[asyncio.Future[Any]] = {job.done, gone}
+            waits: set[asyncio.Future[Any]] = {results, gone}
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            if job.done.done():
-                return job.done.result()
+            if results.done():
+                return results.result()
         except BadJudgment:
             raise
-        except UserError as error:  # what the judge itself could not do: its own server, its budget, its key
-            raise Refused(502, f"the judge failed: {error}", code="judge_failed") from None
+        except UserError as error:  # the judge's own server, budget or key
+            raise RequestRefused(502, f"the judge failed: {error}", code="judge_failed") from None
         except Exception as error:
             log.error("the judge failed: %s", place_of(error))
-            raise Refused(500, "the judge failed") from None
+            raise RequestRefused(500, "the judge failed") from None
         finally:
             gone.cancel()
-            self.queue.drop(job)
-            job.done.cancel()  # else asyncio would log, with its words, an error that nobody waits for
-        raise Refused(499, "the client left")
+            job.drop()
+        raise RequestRefused(499, "the client left")
 
-    async def score(self, request: Request, asked: ScoreRequest) -> list[dict[str, Any]]:
-        """Judge exchanges into rows, with the parts of their replies where they are to be explained."""
-        served = self.of_unit(asked.unit)
-        if asked.explain:
-            _refuse(partial(check_explainable, served.judge, "explain"), "explain")
+    async def score(self, request: Request, body: ScoreRequest) -> list[dict[str, Any]]:
+        """Judge exchanges into rows, with the parts of their replies where `explain` is set."""
+        served = self.of_unit(body.unit)
+        if body.explain:
+            try:
+                check_explainable(served.judge, "explain")
+            except UserError as error:
+                raise RequestRefused(400, str(error), param="explain") from None
         tasks = [
             Task(
-                partial(served.row, exchange, is_explained=asked.explain),
-                served.count_runs(exchange, is_explained=asked.explain),
+                partial(served.row, exchange, is_explained=body.explain),
+                served.count_runs(exchange, is_explained=body.explain),
             )
-            for exchange in self.read_exchanges(asked.exchanges)
+            for exchange in self.read_exchanges(body.exchanges)
         ]
-        rows = await self.ask(request, tasks)
+        rows = await self.run(request, tasks)
         for row in rows:
             self.metrics.count_judgment(row["label"])
         return rows
 
-    async def answer(
-        self, request: Request, model: str, questions: Sequence[Question], given: Any, *, place: str
-    ) -> tuple[list[Answer], int]:
-        """Answer questions about the exchange that was `given`, and count the tokens that took."""
-        served = find_model(model, self.served)
-        check_questions(questions, served)
-        exchange = find_exchange(partial(read_input, given, place=place))
-        judgment = await self.judge(request, exchange, served)
-        answers = [answer_question(question, judgment, served) for question in questions]
-        return answers, int((judgment.usage or {}).get("input_tokens", 0))
-
-    async def complete(self, request: Request, asked: chat_completions.ChatRequest) -> dict[str, Any]:
-        """Answer as a chat model that grades."""
-        served = find_model(asked.model, self.served)
-        exchange = find_exchange(partial(chat_completions.read_chat, asked))
-        form = chat_completions.read_form(asked, exchange if isinstance(exchange, Exchange) else None)
-        judgment = await self.judge(request, exchange, served)
-        about = f"{served.judge.name} {served.judge.version}"
-        return chat_completions.write_completion(asked, form, judgment, about)
-
-    async def judge(self, request: Request, exchange: Exchange | NoExchange, served: ServedJudge) -> Judgment:
-        """Judge what was found in a request; without an exchange it is unscored, and the judge not asked."""
-        if isinstance(exchange, NoExchange):
-            judgment = unscored(PROBE, str(exchange))
+    async def judge(self, request: Request, served: ServedJudge, read: Callable[[], Exchange]) -> Judgment:
+        """Judge the exchange that `read` finds in a request; without one, the judgment is unscored."""
+        try:
+            exchange = read()
+        except NoExchange as nothing:
+            judgment = unscored(PROBE, str(nothing))
         else:
             self.check_length(exchange, "input")
             task = Task(partial(served.ask, exchange), served.count_runs(exchange))
-            (judgment,) = await self.ask(request, [task])
+            (judgment,) = await self.run(request, [task])
         self.metrics.count_judgment(judgment.label)
         return judgment
 
+    async def decide(self, request: Request, body: decisions.DecisionRequest) -> dict[str, Any]:
+        """Answer typed questions."""
+        served = self.find_model(body.model)
+        decisions.check_questions(body.questions, served)
+        judgment = await self.judge(request, served, partial(read_input, body.input, place="input"))
+        tokens = int((judgment.usage or {}).get("input_tokens", 0))
+        return decisions.write_decision(body, judgment, served, tokens)
 
-def _refuse(do: Callable[[], Made], place: str) -> Made:
-    """What `do` makes; what it cannot do, the request asked for in vain."""
-    try:
-        return do()
-    except UserError as error:
-        raise Refused(400, str(error), param=place) from None
+    async def complete(self, request: Request, body: chat_completions.ChatRequest) -> dict[str, Any]:
+        """Answer as a chat model that grades."""
+        served = self.find_model(body.model)
+        answer = chat_completions.read_format(body)
+        judgment = await self.judge(request, served, partial(chat_completions.read_chat, body))
+        name = f"{served.judge.name} {served.judge.version}"
+        return chat_completions.write_completion(body, answer, judgment, name)
 
 
-def find_exchange(read: Callable[[], Exchange]) -> Exchange | NoExchange:
-    """What `read` finds, or why there is nothing to judge."""
-    try:
-        return read()
-    except NoExchange as nothing:
-        return nothing
-
-
-def _gives(answer: type[BaseModel]) -> dict[str, Any]:
+def _returns(answer: type[BaseModel]) -> dict[str, Any]:
     refusals = {
-        status: {"model": Refusal, "description": description} for status, description in REFUSALS.items()
+        status: {"model": ErrorBody, "description": description} for status, description in REFUSALS.items()
     }
     return {"responses": {200: {"model": answer}, **refusals}, "response_model": None}
 
 
 def _send_json(row: dict[str, Any]) -> Response:
-    """JSON as our files have it."""
+    """Respond with JSON as our files have it."""
     return Response(to_json(row), media_type="application/json")
 
 
 def _add_routes(app: FastAPI, service: JudgmentService) -> None:
-    """Add the ways to ask for judgments and shares, the page, the models, and what operators look at."""
     served = service.served
 
-    @app.post("/v1/score", **_gives(ScoreAnswer))
-    async def score(request: Request, asked: ScoreRequest) -> Response:
-        rows = await service.score(request, asked)
-        return _send_json({**service.of_unit(asked.unit).about(rows), "judgments": rows})
+    @app.post("/v1/score", **_returns(ScoreAnswer))
+    async def score(request: Request, body: ScoreRequest) -> Response:
+        rows = await service.score(request, body)
+        return _send_json({**service.of_unit(body.unit).about(rows), "judgments": rows})
 
-    @app.post("/v1/shares", **_gives(SharesAnswer))
-    async def shares(request: Request, asked: SharesRequest) -> Response:
-        task = Task(partial(service.of_unit(asked.unit).shares, asked.judgments, seed=asked.seed))
+    @app.post("/v1/shares", **_returns(SharesAnswer))
+    async def shares(request: Request, body: SharesRequest) -> Response:
+        task = Task(partial(service.of_unit(body.unit).shares, body.judgments, seed=body.seed))
         try:
-            (summary,) = await service.ask(request, [task])
+            (summary,) = await service.run(request, [task])
         except BadJudgment as error:
-            raise Refused(400, str(error), param="judgments") from None
+            raise RequestRefused(400, str(error), param="judgments") from None
         return _send_json(summary)
 
-    @app.post("/v1/decisions", **_gives(decisions.Decision))
-    async def decide(request: Request, asked: decisions.DecisionRequest) -> Response:
-        questions = decisions.read_questions(asked)
-        answers, tokens = await service.answer(request, asked.model, questions, asked.input, place="input")
-        return _send_json(decisions.write_decision(asked, answers, tokens))
+    @app.post("/v1/decisions", **_returns(decisions.Decision))
+    async def decide(request: Request, body: decisions.DecisionRequest) -> Response:
+        return _send_json(await service.decide(request, body))
 
-    @app.post("/v1/systemone", **_gives(systemone.SystemOneAnswer))
-    async def decide_systemone(request: Request, asked: systemone.SystemOneRequest) -> Response:
-        questions = systemone.read_questions(asked)
-        answers, tokens = await service.answer(request, asked.model, questions, asked.state, place="state")
-        return _send_json(systemone.write_systemone(asked, answers, tokens))
-
-    @app.post("/v1/chat/completions", **_gives(chat_completions.Completion))
-    async def complete(request: Request, asked: chat_completions.ChatRequest) -> Response:
-        return _send_json(await service.complete(request, asked))
+    @app.post("/v1/chat/completions", **_returns(chat_completions.Completion))
+    async def complete(request: Request, body: chat_completions.ChatRequest) -> Response:
+        return _send_json(await service.complete(request, body))
 
     def describe_model(name: str) -> dict[str, Any]:
-        one = find_model(name, served)
-        about = {"id": name, "object": "model", "created": 0, "owned_by": "empathy-judge"}
-        told = {"version": one.judge.version, "calibration": one.calibration.digest}
-        return about | told | {"unit": unit_of(one.judge)}
+        model = service.find_model(name)
+        return {
+            "id": name,
+            "object": "model",
+            "created": 0,
+            "owned_by": "empathy-judge",
+            "version": model.judge.version,
+            "calibration": model.calibration.digest,
+            "unit": unit_of(model.judge),
+        }
 
     @app.get("/", include_in_schema=False)
     async def page() -> Response:
@@ -375,11 +365,8 @@ def _add_routes(app: FastAPI, service: JudgmentService) -> None:
         return PlainTextResponse(service.metrics.write())
 
 
-# The page to try the judge: one HTML file that asks nobody but the server it came from.
-
-
 def page_html(nonce: str) -> str:
-    """Make the whole page; only script and style that bear the nonce run, so make a new one for every answer.
+    """Return the page to try the judge; only script and style with the nonce, new for each response, run.
 
     >>> page_html("b2s=").count('nonce="b2s="')
     2
@@ -392,9 +379,8 @@ def page_html(nonce: str) -> str:
 
 @cache
 def _page_parts() -> dict[str, str]:
-    """Read once; the standard library fills it in, so that a server needs no other for four places."""
     ours = Path(__file__).parent / "templates"
-    style = Path(*reports.__path__) / "templates" / "report.css"  # as the reports look
+    style = Path(*reports.__path__) / "templates" / "report.css"
     files = {
         "page": [ours / "try.html"],
         "style": [style, ours / "try.css"],

@@ -1,16 +1,18 @@
-"""`/v1/decisions` as OpenAI's clients speak it: what is asked, and how we answer."""
+"""`/v1/decisions`: typed questions about one exchange, in the format of OpenAI's Decisions API."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, Field, WithJsonSchema
 
-from data.records import LABELS
-from server import questions
-from server.questions import MESSAGES, PARTS, TEXT, Answer
-from server.requests import StrictModel
+from data.records import LABELS, Judgment
+from server.http_errors import RequestRefused
+from server.requests import MESSAGES, PARTS, TEXT, StrictModel
+from server.served_judge import ServedJudge
 
-# What is described here is what we can read of a request, not all we let pass.
+IS_GOOD: Final = "good"  # the predicate "the label is Good"
+# The schemas describe the questions that the judge can answer, not all that are accepted.
 THREE: Final = {"type": "array", "minItems": len(LABELS), "maxItems": len(LABELS)}
 LEVELS: Final = THREE | {
     "prefixItems": [
@@ -27,67 +29,68 @@ CHOICES: Final = THREE | {
     "items": {"type": "object", "required": ["value"], "properties": {"value": {"enum": list(LABELS)}}},
 }
 
-# Not read: the judge has its own.
+# Not read: the judge has its own rubric.
 Instructions = Annotated[str | list[dict[str, Any]], WithJsonSchema({"anyOf": [TEXT, PARTS]})]
 
 
-class Predicate(StrictModel):
-    """Would a crowd call the reply Good (named `good`)? Or: does the component of that name show in it?"""
+class PredicateQuestion(StrictModel):
+    """The probability of the label Good (named `good`), or of the empathy component of that name."""
 
     type: Literal["predicate"]
     instructions: Instructions
     name: str | None = None
 
 
-class Option(StrictModel):
-    """One choice."""
+class ChoiceOption(StrictModel):
+    """One option of a choice."""
 
     value: str | bool
     description: str | None = None
 
 
-class Choice(StrictModel):
-    """Which label would a crowd give? The values must be Bad, Okay and Good."""
+class ChoiceQuestion(StrictModel):
+    """The label that people would give. The values must be Bad, Okay and Good."""
 
     type: Literal["choice"]
     instructions: Instructions
-    choices: Annotated[list[Option], Field(min_length=2, max_length=255), WithJsonSchema(CHOICES)]
+    choices: Annotated[list[ChoiceOption], Field(min_length=2, max_length=255), WithJsonSchema(CHOICES)]
     name: str | None = None
 
 
-class Level(StrictModel):
+class ScoreLevel(StrictModel):
     """One level of a score."""
 
     label: str
     description: str | None = None
 
 
-class Score(StrictModel):
-    """How empathetic is the reply? The levels must be Bad, Okay and Good, in this order, from 0."""
+class ScoreQuestion(StrictModel):
+    """The expected label as a number. The levels must be Bad, Okay and Good, in this order, from 0."""
 
     type: Literal["score"]
     instructions: Instructions
-    levels: Annotated[list[Level], Field(min_length=1), WithJsonSchema(LEVELS)]
+    levels: Annotated[list[ScoreLevel], Field(min_length=1), WithJsonSchema(LEVELS)]
     name: str | None = None
 
 
-Question = Annotated[Predicate | Choice | Score, Field(discriminator="type")]
+DecisionQuestion = PredicateQuestion | ChoiceQuestion | ScoreQuestion
 
 
 class DecisionRequest(StrictModel):
     """An exchange and questions about it.
 
-    `input` carries the exchange. Messages: the last, the assistant's, is the reply that is judged, the user's
-    before it the prompt, what came earlier the dialogue; system and developer messages are left out. Or text,
-    alone or as the only message: a JSON object with prompt and response (or input and output, user and
-    assistant, question and answer, messages; and, if you have them, emotion, situation, dialogue), the same
-    two between tags or behind labels, or an exchange as our own judges fence it. Text without an exchange is
-    answered with refusals that say so.
+    `input` carries the exchange. Messages: the last one, the assistant's, is the reply to judge, the user's
+    before it is the prompt, earlier ones are the dialogue; system and developer messages are ignored. Or
+    text, alone or as the only message: a JSON object with prompt and response (or input and output, user and
+    assistant, question and answer, messages; optionally emotion, situation, dialogue), or an exchange as our
+    own LLM judges write it. Other text gets refusals with the reason.
     """
 
     model: str
     input: Annotated[str | list[dict[str, Any]], WithJsonSchema({"anyOf": [TEXT, MESSAGES]})]
-    questions: list[Question] = Field(min_length=1, max_length=400)
+    questions: list[Annotated[DecisionQuestion, Field(discriminator="type")]] = Field(
+        min_length=1, max_length=400
+    )
 
 
 class Decision(BaseModel):
@@ -98,25 +101,61 @@ class Decision(BaseModel):
     usage: dict[str, Any]
 
 
-def read_questions(request: DecisionRequest) -> list[questions.Question]:
-    """Read the questions in the form both wires share."""
-    return [_read(question, f"questions.{place}") for place, question in enumerate(request.questions)]
+@dataclass(frozen=True, slots=True)
+class _Distribution:
+    """A question's options, as the answer repeats them, and the labels that they stand for."""
+
+    options: Sequence[dict[str, Any]]
+    labels: Sequence[str]
 
 
-def _read(question: Predicate | Choice | Score, place: str) -> questions.Question:
-    if isinstance(question, Predicate):
-        return questions.Question(place=place, kind="predicate", name=question.name)
-    if isinstance(question, Choice):
+def _read_options(question: ChoiceQuestion | ScoreQuestion) -> _Distribution:
+    if isinstance(question, ChoiceQuestion):
         values = [option.value for option in question.choices]
-        return questions.Question(place=place, kind="choice", options=values)
-    return questions.Question(place=place, kind="score", options=[level.label for level in question.levels])
+        return _Distribution([{"value": value} for value in values], list(map(label_of, values)))
+    names = [level.label for level in question.levels]
+    options = [{"value": value, "label": name} for value, name in enumerate(names)]
+    return _Distribution(options, list(map(label_of, names)))
 
 
-def write_decision(request: DecisionRequest, answers: Sequence[Answer], tokens: int) -> dict[str, Any]:
+def check_questions(questions: Sequence[DecisionQuestion], served: ServedJudge) -> None:
+    """Refuse a request none of whose questions the judge can answer."""
+    problems = [_find_problem(question, served) for question in questions]
+    if all(problems):
+        message = f"questions.0: {problems[0]}"
+        raise RequestRefused(400, message, param="questions.0", code="unsupported_question")
+
+
+def _find_problem(question: DecisionQuestion, served: ServedJudge) -> str | None:
+    """Return why the judge cannot answer a question about any exchange, or None if it can."""
+    names = ", ".join(LABELS)
+    if isinstance(question, ScoreQuestion):
+        if _read_options(question).labels != list(LABELS):
+            return f"the levels of a score must be {names}, in this order"
+        return None
+    if isinstance(question, ChoiceQuestion):
+        if sorted(_read_options(question).labels) != sorted(LABELS):
+            return f"the values of a choice must be {names}, and nothing else"
+        return None
+    if question.name == IS_GOOD or question.name in served.component_names:
+        return None
+    answers = f"it answers a score or a choice over {names}, and the predicate {IS_GOOD!r}"
+    if question.name in served.judge.rubric.components:
+        return f"the judge {served.judge.name!r} gives no components of empathy; {answers}"
+    known = ", ".join([IS_GOOD, *served.judge.rubric.components])
+    return (
+        f"the predicate {question.name!r} is unknown, and instructions are not read; "
+        f"a predicate may be named {known}; {answers}"
+    )
+
+
+def write_decision(
+    request: DecisionRequest, judgment: Judgment, served: ServedJudge, tokens: int
+) -> dict[str, Any]:
     """Write the answers to all questions about one judged exchange."""
     return {
         "model": request.model,
-        "answers": [_write(*pair) for pair in zip(request.questions, answers, strict=True)],
+        "answers": [_answer(question, judgment, served) for question in request.questions],
         "usage": {
             "input_tokens": tokens,
             "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
@@ -127,21 +166,60 @@ def write_decision(request: DecisionRequest, answers: Sequence[Answer], tokens: 
     }
 
 
-def _write(question: Predicate | Choice | Score, answer: Answer) -> dict[str, Any]:
-    if answer.value is None:
-        return {"type": "refusal", "name": question.name, "reason": answer.reason}
-    row = {"type": question.type, "name": question.name}
-    if isinstance(question, Predicate):
-        return {**row, "probability": answer.value}
-    options: list[dict[str, Any]] = (
-        [{"value": option.value} for option in question.choices]
-        if isinstance(question, Choice)
-        else [{"value": value, "label": level.label} for value, level in enumerate(question.levels)]
-    )
-    pairs = zip(options, answer.probabilities, strict=True)
-    return {
-        **row,
-        question.type: answer.value,
-        "confidence": answer.confidence,
-        "probabilities": [{**option, "probability": probability} for option, probability in pairs],
-    }
+def _answer(question: DecisionQuestion, judgment: Judgment, served: ServedJudge) -> dict[str, Any]:
+    """Answer one question, or refuse it with the reason."""
+    refusal = {"type": "refusal", "name": question.name}
+    if problem := _find_problem(question, served):
+        return {**refusal, "reason": problem}
+    if judgment.probabilities is None:
+        return {**refusal, "reason": f"unscored: {judgment.unscored}"}
+    row: dict[str, Any] = {"type": question.type, "name": question.name}
+    if isinstance(question, PredicateQuestion):
+        components = {**(judgment.components or {}), IS_GOOD: judgment.probabilities[LABELS[-1]]}
+        if question.name not in components:
+            return {**refusal, "reason": f"the judge {served.judge.name!r} gave no value of this component"}
+        return {**row, "probability": components[question.name]}
+    given = _read_options(question)
+    probabilities = [judgment.probabilities[label] for label in given.labels]
+    if isinstance(question, ScoreQuestion):
+        assert judgment.score is not None
+        row |= {"score": round(judgment.score - 1, 6), "confidence": score_confidence(probabilities)}
+    else:
+        chosen = given.labels.index(judgment.label or "")
+        confidence = choice_confidence(probabilities, chosen)
+        row |= {"choice": given.options[chosen]["value"], "confidence": confidence}
+    pairs = zip(given.options, probabilities, strict=True)
+    return {**row, "probabilities": [{**option, "probability": part} for option, part in pairs]}
+
+
+def score_confidence(probabilities: Sequence[float]) -> float:
+    """Return 1 minus the mean distance from the likeliest level, relative to a uniform distribution.
+
+    >>> score_confidence([0.0, 0.0, 1.0]), score_confidence([0.5, 0.0, 0.5])
+    (1.0, 0.0)
+    """
+    count = len(probabilities)
+    best = max(range(count), key=probabilities.__getitem__)
+    distance = sum(part * abs(place - best) for place, part in enumerate(probabilities))
+    even = sum(abs(place - (count - 1) / 2) for place in range(count)) / count
+    return round(max(0.0, 1 - distance / even), 6)
+
+
+def choice_confidence(probabilities: Sequence[float], chosen: int) -> float:
+    """Return how far the chosen option's probability lies above chance, from 0 to 1.
+
+    >>> choice_confidence([0.0, 0.0, 1.0], 2)
+    1.0
+    """
+    even = 1 / len(probabilities)
+    return round(max(0.0, (probabilities[chosen] - even) / (1 - even)), 6)
+
+
+def label_of(option: Any) -> str:
+    """Return our label for an option in any case, with or without a description; empty if there is none.
+
+    >>> label_of(" bad"), label_of("Good: warm"), label_of("fair"), label_of(True)
+    ('Bad', 'Good', '', '')
+    """
+    folded = option.partition(":")[0].strip().casefold() if isinstance(option, str) else ""
+    return next((label for label in LABELS if label.casefold() == folded), "")

@@ -1,4 +1,4 @@
-"""A request that gets no answer: status and words, in the shape that OpenAI's clients read."""
+"""Refused requests: status and message, in the error format of OpenAI's API."""
 
 import json
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ from starlette.responses import Response
 KINDS = {401: "authentication_error", 404: "not_found_error"}
 
 
-class Refused(Exception):
-    """Why a request is not answered; `param` names the field that is to blame."""
+class RequestRefused(Exception):
+    """A refused request; `param` names the field that caused it."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class Refused(Exception):
         self.headers = dict(headers or {})
 
     def response(self) -> Response:
-        """Make what is sent."""
+        """Make the HTTP response."""
         kind = KINDS.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
         error = {"message": self.message, "type": kind, "param": self.param, "code": self.code}
         # Escaped to ASCII: the message may quote a lone surrogate, which UTF-8 cannot hold.
@@ -40,20 +40,20 @@ class Refused(Exception):
         )
 
 
-def refuse_invalid(error: RequestValidationError) -> Refused:
-    """Say the first thing that is wrong with a body, with its place."""
+def refuse_invalid(error: RequestValidationError) -> RequestRefused:
+    """Convert the first validation error of a body."""
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"][1:])  # the first is always the body
-    return Refused(
+    return RequestRefused(
         400, f"{place or 'body'}: {first['msg'][0].lower()}{first['msg'][1:]}", param=place or None
     )
 
 
 async def send_refused(_: Request, error: Exception) -> Response:
-    """Answer to what a route raised."""
+    """Respond to an exception that a route raised."""
     if isinstance(error, RequestValidationError):
         return refuse_invalid(error).response()
     if isinstance(error, HTTPException):
-        return Refused(error.status_code, str(error.detail), headers=error.headers).response()
-    assert isinstance(error, Refused)
+        return RequestRefused(error.status_code, str(error.detail), headers=error.headers).response()
+    assert isinstance(error, RequestRefused)
     return error.response()

@@ -11,7 +11,7 @@ from dockerfile import sent, stages
 from repository import ROOT
 
 import cli
-from server.guard import OPEN
+from server.middleware import OPEN
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 

@@ -98,7 +98,6 @@ TARGETS: Final[dict[str, Target]] = {
     # what callers send to the server
     "http-score.json": bodies.body("score"),
     "http-decisions.json": bodies.body("decisions"),
-    "http-systemone.json": bodies.body("systemone"),
     "http-chat.json": bodies.body("chat"),
 }
 

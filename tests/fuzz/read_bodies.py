@@ -40,61 +40,45 @@ def _score(data: bytes) -> Any:
 
 
 def _decisions(data: bytes) -> Any:
-    from server.decisions import DecisionRequest, read_questions, write_decision
+    from server.decisions import DecisionRequest, check_questions, write_decision
+    from server.requests import read_input
 
-    asked = _read(data, DecisionRequest)
-    return write_decision(asked, _answer(read_questions(asked), asked.input, "input"), 0)
-
-
-def _systemone(data: bytes) -> Any:
-    from server.systemone import SystemOneRequest, read_questions, write_systemone
-
-    asked = _read(data, SystemOneRequest)
-    return write_systemone(asked, _answer(read_questions(asked), asked.state, "state"), 0)
+    asked, served = _read(data, DecisionRequest), _service().served
+    check_questions(asked.questions, served)
+    judgment = _judge(partial(read_input, asked.input, place="input"))
+    return write_decision(asked, judgment, served, 0)
 
 
 def _chat(data: bytes) -> Any:
-    from server.app import find_exchange
-    from server.chat_completions import ChatRequest, read_chat, read_form, write_completion
+    from server.chat_completions import ChatRequest, read_chat, read_format, write_completion
 
     asked = _read(data, ChatRequest)
-    exchange = find_exchange(partial(read_chat, asked))
-    form = read_form(asked, None if isinstance(exchange, Exception) else exchange)
-    return write_completion(asked, form, _judge(exchange), "length")
+    return write_completion(asked, read_format(asked), _judge(partial(read_chat, asked)), "length")
 
 
-def _judge(exchange: Any) -> Any:
+def _judge(read: Any) -> Any:
     from data.records import unscored
+    from server.requests import NoExchange
     from server.served_judge import PROBE
 
-    if isinstance(exchange, Exception):
-        return unscored(PROBE, str(exchange))
-    return _service().served.ask(exchange)
-
-
-def _answer(questions: Any, given: Any, place: str) -> Any:
-    from server.app import find_exchange
-    from server.questions import answer_question, check_questions
-    from server.requests import read_input
-
-    served = _service().served
-    check_questions(questions, served)
-    judgment = _judge(find_exchange(partial(read_input, given, place=place)))
-    return [answer_question(question, judgment, served) for question in questions]
+    try:
+        return _service().served.ask(read())
+    except NoExchange as nothing:
+        return unscored(PROBE, str(nothing))
 
 
 def body(route: str) -> Target:
     """A request is answered, or refused with a status and words that can be sent."""
-    answer = {"score": _score, "decisions": _decisions, "systemone": _systemone, "chat": _chat}[route]
+    answer = {"score": _score, "decisions": _decisions, "chat": _chat}[route]
 
     def target(data: bytes) -> None:
         from data.errors import UserError
         from data.tables import to_json
-        from server.http_errors import Refused
+        from server.http_errors import RequestRefused
 
         try:
             found = answer(data)
-        except Refused as refused:
+        except RequestRefused as refused:
             assert 400 <= refused.status < 500
             refused.response()
             raise UserError(refused.message) from None

@@ -58,32 +58,21 @@ def test_a_label_has_its_probabilities_as_logprobs(client: httpx.Client, judgmen
     assert grade(client)["choices"][0]["logprobs"] is None
 
 
-@pytest.mark.parametrize(
-    ("fields", "system"),
-    [({"response_format": {"type": "json_object"}}, ""), ({}, "Respond with a JSON object.")],
-)
-def test_json_has_what_tools_look_for(
-    client: httpx.Client, judgment: dict[str, Any], fields: dict[str, Any], system: str
-) -> None:
-    answer = grade(client, system=system, logprobs=True, top_logprobs=2, **fields)
+def test_json_has_the_fields_that_tools_look_for(client: httpx.Client, judgment: dict[str, Any]) -> None:
+    answer = grade(client, response_format={"type": "json_object"}, logprobs=True)
     found = read(answer)
-    assert found.pop("reason").startswith("Bad ")
+    assert "Bad " in found.pop("reason")
     assert found == {
         "label": judgment["label"],
         "score": pytest.approx((judgment["score"] - 1) / 2, abs=1e-6),
         "pass": judgment["label"] == "Good",
         "probabilities": judgment["probabilities"],
     }
-    tokens = answer["choices"][0]["logprobs"]["content"]
-    assert "".join(token["token"] for token in tokens) == answer["choices"][0]["message"]["content"]
-    (label,) = [token for token in tokens if token["top_logprobs"]]
-    assert exp(label["logprob"]) == pytest.approx(judgment["probabilities"][judgment["label"]])
 
 
-def test_the_word_json_in_an_exchange_asks_for_nothing(client: httpx.Client) -> None:
-    row = {"input": "I lost my JSON file.", "output": "Oh no, your JSON!"}
-    for content in (json.dumps(row), f"```json\n{json.dumps(row)}\n```"):
-        assert grade(client, content)["choices"][0]["message"]["content"] in LABELS
+def test_instructions_are_not_read(client: httpx.Client) -> None:
+    told = "Respond with a JSON object, and a score between 0 and 10."
+    assert grade(client, system=told)["choices"][0]["message"]["content"] in LABELS
 
 
 def test_a_schema_is_filled_in(client: httpx.Client, judgment: dict[str, Any]) -> None:
@@ -95,8 +84,6 @@ def test_a_schema_is_filled_in(client: httpx.Client, judgment: dict[str, Any]) -
         grade={"enum": ["good", "okay", "bad"]},
         score={"type": "number"},
         stars={"type": "integer", "minimum": 1, "maximum": 5},
-        tenth={"type": "number", "description": "A number between 0 and 10"},
-        steps={"type": "number", "enum": [0.0, 0.5, 1.0]},
         passed={"type": "boolean"},
         parts={"type": "object", "properties": {label: {"type": "number"} for label in LABELS}},
     )
@@ -110,8 +97,6 @@ def test_a_schema_is_filled_in(client: httpx.Client, judgment: dict[str, Any]) -
         "grade": judgment["label"].lower(),
         "score": pytest.approx(part, abs=1e-6),
         "stars": round(1 + 4 * part),
-        "tenth": pytest.approx(10 * part, abs=1e-5),
-        "steps": place / 2,
         "passed": place == 2,
         "parts": judgment["probabilities"],
     }
@@ -128,17 +113,6 @@ def test_a_function_is_called(client: httpx.Client, judgment: dict[str, Any]) ->
         assert found == pytest.approx((judgment["score"] - 1) / 2, abs=1e-6)
 
 
-def test_the_scale_that_the_instructions_name(client: httpx.Client, judgment: dict[str, Any]) -> None:
-    part = (judgment["score"] - 1) / 2
-    for words, low, high in (
-        ('JSON with "score": an integer between 0 and 10', 0, 10),
-        ("As JSON, on a scale from 1 to 5. A score of 1-5.", 1, 5),
-        ("As JSON. 3-4 sentences at most.", 0, 1),
-    ):
-        found = read(grade(client, system=words))["score"]
-        assert found == pytest.approx(low + (high - low) * part, abs=1e-5)
-
-
 def test_a_conversation_may_be_the_messages(client: httpx.Client, judgment: dict[str, Any]) -> None:
     messages = [{"role": "user", "content": ROW["prompt"]}, {"role": "assistant", "content": ROW["response"]}]
     answer = client.post("/v1/chat/completions", json={"model": "length", "messages": messages}).json()
@@ -147,26 +121,25 @@ def test_a_conversation_may_be_the_messages(client: httpx.Client, judgment: dict
 
 @pytest.mark.parametrize("fields", [{}, {"response_format": {"type": "json_object"}}])
 def test_without_an_exchange_there_is_no_grade(client: httpx.Client, fields: dict[str, Any]) -> None:
-    rubric = "<Output>\nI am so sorry.\n</Output>\n<Rubric>\nIs it kind?\n</Rubric>"
-    answer = grade(client, rubric, logprobs=True, **fields)
-    (choice,) = answer["choices"]
-    assert (choice["message"]["content"], choice["logprobs"]) == (None, None)
-    assert choice["message"]["refusal"].startswith("unscored: a reply alone cannot be rated")
-    assert answer["judgment"]["label"] is None
+    for content in ("Input: I won!\nOutput: Lovely!", "<input>I won!</input><output>Lovely!</output>"):
+        answer = grade(client, content, logprobs=True, **fields)
+        (choice,) = answer["choices"]
+        assert (choice["message"]["content"], choice["logprobs"]) == (None, None)
+        assert choice["message"]["refusal"].startswith("unscored: no exchange found")
+        assert answer["judgment"]["label"] is None
 
 
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"stream": True}, "stream: one whole answer is given"),
-        ({"n": 2}, "n: one whole answer is given"),
+        ({"stream": True}, "stream: not supported"),
+        ({"n": 2}, "n: not supported"),
         ({"model": "gpt-4o"}, "this server has 'length'"),
         ({"response_format": schema(steps={"type": "array"})}, "'steps' cannot be filled in"),
         ({"response_format": schema(colour={"enum": ["red", "blue"]})}, "'colour' cannot be filled in"),
         ({"response_format": schema()}, "no properties"),
         ({"response_format": {"type": "json_schema"}}, "json_schema.schema: missing"),
         ({"tools": [{"type": "function", "function": {"name": n}} for n in "ab"]}, "name in tool_choice"),
-        ({"messages": [{"role": "user", "content": "JSON, from 0 to 1 or from 1 to 5"}]}, "several scales"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role"),
         ({"messages": []}, "messages"),
     ],

@@ -1,4 +1,4 @@
-"""How a request carries its exchange: as messages, as our fields, or as our own judges fence it."""
+"""Formats of the exchange in a request: messages, our fields, or the delimiters of our LLM judges."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from data.records import Exchange, Turn
 from judge.llm.fencing import clean, fence_exchange
-from server.http_errors import Refused
+from server.http_errors import RequestRefused
 from server.requests import NoExchange, read_input
 
 USER, ASSISTANT = {"role": "user", "content": "I won!"}, {"role": "assistant", "content": "Lovely!"}
@@ -22,7 +22,7 @@ def seen(exchange: Exchange) -> dict[str, Any]:
     return {name: getattr(exchange, name) for name in SEEN}
 
 
-# Some texts imitate our fence, which must change nothing.
+# Some texts imitate our delimiters, which must change nothing.
 TEXT = st.one_of(
     st.text(min_size=1, max_size=60),
     st.sampled_from(
@@ -56,7 +56,6 @@ def test_a_fenced_exchange_is_read_back(exchange: Exchange) -> None:
         json.dumps(ROW),
         f"\n {json.dumps(ROW)}",
         [{"role": "user", "content": json.dumps(ROW)}],
-        [{"role": "user", "content": [{"type": "input_json", "data": ROW}]}],
         [{"role": "developer", "content": "Be fair."}, {"role": "user", "content": json.dumps(ROW)}],
     ],
 )
@@ -105,11 +104,10 @@ def test_messages_are_read_as_a_conversation() -> None:
         ),
         ([{"role": "user", "content": [7]}], "only texts can be judged"),
         ([{"role": "user", "content": [{"type": ["x"]}]}], "only texts can be judged"),
-        ([{"role": "user", "content": [{"type": "input_json", "data": ROW}]}, ASSISTANT], "the only message"),
     ],
 )
 def test_what_is_no_exchange_is_refused(given: Any, says: str) -> None:
-    with pytest.raises(Refused) as found:
+    with pytest.raises(RequestRefused) as found:
         read_input(given, place="input")
     assert found.value.status == 400
     assert says in found.value.message
@@ -119,18 +117,17 @@ def test_what_is_no_exchange_is_refused(given: Any, says: str) -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ("I am so sorry to hear that.", "a reply alone cannot be rated"),
+        ("I am so sorry to hear that.", "no exchange found"),
         ("{not json", "no exchange found"),
         ('{"prompt": NaN}', "no exchange found"),
         ("=== 0123456789abcdef exchange ===\nno end", "has no end"),
         ({"output": "Lovely!"}, "a reply alone cannot be rated"),
         ([ASSISTANT], "a reply alone cannot be rated"),
         ([ASSISTANT, ASSISTANT], "a reply alone cannot be rated"),
-        ("<Output>\nLovely!\n</Output>\n<Rubric>\nIs it kind?\n</Rubric>", "a reply alone"),
-        ("<input>a</input><output>b</output><output>c</output>", "of the response stand there more"),
-        ("<input>a</input><output>b</response>", "not as a pair"),
-        ("Input: a\nOutput: b\nAnswer: c", "the labels of the response stand there more than once"),
-        ('{"input": "a", "output": "b"}\n{"input": "c", "output": "d"}', "2 exchanges found"),
+        ("<input>I won!</input><output>Lovely!</output>", "free text is not searched"),
+        ("Input: I won!\nOutput: Lovely!", "free text is not searched"),
+        ('Rate this:\n{"input": "I won!", "output": "Lovely!"}', "free text is not searched"),
+        ('{"input": "a", "output": "b"}\n{"input": "c", "output": "d"}', "no exchange found"),
     ],
 )
 def test_text_without_an_exchange_is_unscored(given: Any, says: str) -> None:
@@ -138,80 +135,28 @@ def test_text_without_an_exchange_is_unscored(given: Any, says: str) -> None:
         read_input(given, place="input")
 
 
-GEVAL = """Return a JSON object with "score": an integer between 0 and 10.
-
-Evaluation Steps:
-1. Input: is it answered?
-
-Test Case:
-Input:
-I won!
-
-Actual Output:
-Lovely!
-Tell me more.
-
-Parameters:
-Input, Actual Output"""
-CRITERIA_EVAL = """You are assessing a submitted answer on a given task.
-[BEGIN DATA]
-***
-[Input]: I won!
-***
-[Submission]: Lovely!
-***
-[Criteria]: kindness: Is it kind?
-***
-[END DATA]
-Does the submission meet the Criteria?"""
-
-
 @pytest.mark.parametrize(
-    ("given", "response"),
+    "given",
     [
-        ({"input": "I won!", "output": "Lovely!"}, "Lovely!"),
-        ({"user": "I won!", "assistant": "Lovely!"}, "Lovely!"),
-        ({"question": "I won!", "answer": "Lovely!"}, "Lovely!"),
-        ({"instruction": "I won!", "completion": "Lovely!"}, "Lovely!"),
-        ({"messages": [USER, ASSISTANT]}, "Lovely!"),
-        ({"input": [USER], "output": "Lovely!"}, "Lovely!"),
-        (json.dumps([USER, ASSISTANT]), "Lovely!"),
-        ([{"role": "user", "content": json.dumps({"messages": [USER, ASSISTANT]})}], "Lovely!"),
-        ('Rate this:\n```json\n{"input": "I won!",\n "output": "Lovely!"}\n```\nAs JSON.', "Lovely!"),
-        ("Rate.\n<input>\nI won!\n</input>\n\n<output>\nLovely!\n</output>\n", "Lovely!"),
-        (
-            "<Question>I won!</Question>\n<Actual_Output>Lovely! <b>So!</b></Actual_Output>",
-            "Lovely! <b>So!</b>",
-        ),
-        (GEVAL, "Lovely!\nTell me more."),
-        (CRITERIA_EVAL, "Lovely!"),
-        ("QUESTION: I won!\nSTUDENT ANSWER: Lovely!\nTRUE ANSWER: Yes\nGRADE:", "Lovely!"),
-        ("### Input\nI won!\n### Response\nLovely!", "Lovely!"),
-        ("**Query:** I won!\n**Generation:** Lovely!", "Lovely!"),
-        # What a reply imitates is a part of it.
-        ('<input>I won!</input><output>Output: {"input": "a"}</output>', 'Output: {"input": "a"}'),
-        (
-            json.dumps({"input": "I won!", "output": "<output>x</output>\nInput: y"}),
-            "<output>x</output>\nInput: y",
-        ),
-        (
-            "<input>I won!</input><output>\n=== 0123456789abcdef exchange ===\n"
-            "--- 0123456789abcdef what the speaker said ---\nx\n=== 0123456789abcdef end ===</output>",
-            "=== 0123456789abcdef exchange ===\n"
-            "--- 0123456789abcdef what the speaker said ---\nx\n=== 0123456789abcdef end ===",
-        ),
+        {"input": "I won!", "output": "Lovely!"},
+        {"user": "I won!", "assistant": "Lovely!"},
+        {"question": "I won!", "answer": "Lovely!"},
+        {"instruction": "I won!", "completion": "Lovely!"},
+        {"messages": [USER, ASSISTANT]},
+        {"input": [USER], "output": "Lovely!"},
+        json.dumps([USER, ASSISTANT]),
+        [{"role": "user", "content": json.dumps({"messages": [USER, ASSISTANT]})}],
     ],
 )
-def test_exchanges_as_other_tools_write_them(given: Any, response: str) -> None:
+def test_fields_may_have_other_names(given: Any) -> None:
     exchange = read_input(given, place="input")
-    assert (exchange.prompt, exchange.response) == ("I won!", response)
+    assert (exchange.prompt, exchange.response) == ("I won!", "Lovely!")
 
 
 def test_context_is_kept_beside_any_pair() -> None:
     row = {"input": "I won!", "output": "Lovely!", "situation": "A race.", "emotion": "proud"}
     given = [row, {**row, "input": [USER]}, {"messages": [USER, ASSISTANT], **dict(list(row.items())[2:])}]
-    tagged = "".join(f"<{name}>{text}</{name}>" for name, text in row.items())
-    for exchange in (read_input(item, place="input") for item in [*given, tagged]):
+    for exchange in (read_input(item, place="input") for item in given):
         assert (exchange.prompt, exchange.situation, exchange.emotion) == ("I won!", "A race.", "proud")
 
 

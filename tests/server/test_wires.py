@@ -30,7 +30,6 @@ JUDGE = "classifier-small"  # the faster one: what is tried here is what stands 
 CLOSE = 1e-6
 LEVELS = [{"label": label} for label in LABELS]
 SCORE = {"type": "score", "instructions": "How empathetic?", "levels": LEVELS}
-CRITERIA = [f"{label}: as said" for label in LABELS]
 
 
 @pytest.fixture(scope="module")
@@ -124,27 +123,10 @@ def test_decisions_give_the_same_probabilities(
         assert 0 <= score["confidence"] <= 1
 
 
-def test_systemone_gives_the_same_probabilities(
-    client: httpx.Client, rows: Path, scored: list[dict[str, Any]]
-) -> None:
-    choice = {"type": "choice", "criteria": dict.fromkeys(reversed(LABELS))}
-    questions = {"empathy": {"type": "score", "criteria": CRITERIA}, "label": choice}
-    for row, judgment in zip(read_lines(rows), scored, strict=True):
-        for state in [row, json.dumps(row)]:
-            asked = {"model": JUDGE, "state": state, "questions": questions}
-            answers = client.post("/v1/systemone", json=asked).json()["answers"]
-            levels = answers["empathy"]["probabilities"]
-            assert_same({label: levels[str(place)] for place, label in enumerate(LABELS)}, judgment)
-            assert answers["empathy"]["score"] == pytest.approx(judgment["score"] - 1)
-            assert_same(answers["label"]["probabilities"], judgment)
-            assert answers["label"]["choice"] == judgment["label"]
-
-
-@pytest.mark.parametrize("protocol", ["decisions", "systemone"])
 def test_our_own_client_gives_the_same_probabilities(
-    server: str, rows: Path, scored: list[dict[str, Any]], protocol: Any
+    server: str, rows: Path, scored: list[dict[str, Any]]
 ) -> None:
-    judge = DecisionJudge(base_url=f"{server}/v1", model=JUDGE, protocol=protocol)
+    judge = DecisionJudge(base_url=f"{server}/v1", model=JUDGE)
     for exchange, judgment in zip(read_exchanges(rows), scored, strict=True):
         found = judge.judge(exchange)
         assert found.unscored is None
@@ -189,14 +171,10 @@ def test_components_come_from_a_judge_that_has_them() -> None:
         judge = DecisionJudge(base_url=upstream.base_url, model="m")
         with serving(judge) as url:
             body = ask(f"{url}/v1/decisions", json=asked).raise_for_status().json()
-            noul = {"model": "decision", "state": json.loads(str(asked["input"]))}
-            noul["questions"] = {"affective": {"type": "noul"}}
-            other = ask(f"{url}/v1/systemone", json=noul).raise_for_status().json()
     text = f"{fence_exchange(exchange).notice}\n\n{fence_exchange(exchange).text}"
     assert [item["type"] for item in body["answers"]] == ["score", *["predicate"] * 3]
     assert [item["probability"] for item in body["answers"][1:]] == [known_component(text, n) for n in names]
     assert body["usage"]["input_tokens"] == 1000
-    assert other["answers"]["affective"]["noul"] == known_component(text, "affective")
 
 
 def test_a_judge_whose_server_fails_is_said_to(tmp_path: Path) -> None:
@@ -220,17 +198,10 @@ def test_unscored_stays_unscored() -> None:
         native = ask(f"{url}/v1/score", json={"exchanges": [row]})
         asked = {"model": "waiting", "input": json.dumps(row), "questions": [{**SCORE, "name": "e"}]}
         decided = ask(f"{url}/v1/decisions", json=asked)
-        state = {
-            "model": "waiting",
-            "state": row,
-            "questions": {"e": {"type": "score", "criteria": CRITERIA}},
-        }
-        one = ask(f"{url}/v1/systemone", json=state)
-    assert (native.status_code, decided.status_code, one.status_code) == (200, 200, 200)
+    assert (native.status_code, decided.status_code) == (200, 200)
     (judgment,) = native.json()["judgments"]
     assert (judgment["label"], judgment["probabilities"], judgment["unscored"]) == (None, None, "as told")
     assert decided.json()["answers"] == [{"type": "refusal", "name": "e", "reason": "unscored: as told"}]
-    assert one.json()["answers"] == {"e": {"type": "refusal", "reason": "unscored: as told"}}
 
 
 def test_without_a_calibration_there_is_no_set() -> None:
@@ -258,10 +229,10 @@ def test_a_calibration_that_expires_is_no_longer_applied() -> None:
     [
         ({**SCORE, "levels": LEVELS[::-1]}, "Bad, Okay, Good, in this order"),
         ({**SCORE, "levels": LEVELS[:2]}, "Bad, Okay, Good, in this order"),
-        ({**SCORE, "levels": [{"label": str(n)} for n in range(1, 6)]}, "knows no others"),
+        ({**SCORE, "levels": [{"label": str(n)} for n in range(1, 6)]}, "in this order"),
         (
             {"type": "choice", "instructions": "?", "choices": [{"value": True}, {"value": False}]},
-            "no others",
+            "and nothing else",
         ),
         ({"type": "predicate", "instructions": "Is it raining?"}, "a predicate may be named good, cognitive"),
         ({"type": "predicate", "instructions": "?", "name": "affective"}, "gives no components"),
@@ -297,7 +268,7 @@ def test_a_question_it_cannot_answer_is_refused_beside_one_it_can(client: httpx.
     score, rain, good, short = client.post("/v1/decisions", json=asked).raise_for_status().json()["answers"]
     assert (score["name"], score["type"]) == ("how warm?", "score")
     assert (rain["type"], rain["name"], short["type"]) == ("refusal", "rain", "refusal")
-    assert "reads no instructions" in rain["reason"] and "in this order" in short["reason"]
+    assert "instructions are not read" in rain["reason"] and "in this order" in short["reason"]
     assert good["probability"] == score["probabilities"][2]["probability"]
 
 
@@ -331,7 +302,7 @@ def test_the_models_health_metrics_and_description(client: httpx.Client) -> None
     assert 'empathy_requests_total{path="/health",status="200"}' in metrics
     assert "empathy_queue_judgments 0.0" in metrics
     described = client.get("/openapi.json").json()
-    assert {"/v1/score", "/v1/decisions", "/v1/systemone", "/v1/models", "/health"} <= set(described["paths"])
+    assert {"/v1/score", "/v1/decisions", "/v1/models", "/health"} <= set(described["paths"])
     chat = described["components"]["schemas"]["ChatRequest"]["properties"]
     assert chat["model"]["enum"] == [model["id"]] == [JUDGE]
     ways = described["components"]["schemas"]["Exchange"]["anyOf"]

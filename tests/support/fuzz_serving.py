@@ -92,11 +92,6 @@ def corrupted(seed_number: int, count: int) -> Iterator[tuple[str, bytes]]:
             "messages": [{"role": "user", "content": json.dumps(row)}],
             "response_format": {"type": "json_object"},
         },
-        "/v1/systemone": {
-            "model": "length",
-            "state": row,
-            "questions": {"e": {"type": "score", "criteria": ["Bad", "Okay", "Good"]}},
-        },
     }
     for _ in range(count):
         path = chance.choice(list(bodies))

@@ -17,7 +17,7 @@ from data.records import Exchange, Judgment, judgment_of, unscored
 from data.rubric import read_rubric
 from judge.base import Judge
 from server.app import Limits, make_app
-from server.guard import own_hosts
+from server.middleware import own_hosts
 from server.process import make_server, open_socket, url_of
 from server.served_judge import PROBE, ServedJudge
 

@@ -1,4 +1,4 @@
-"""What stands before the routes: checks of host and key, counts of requests, silence about a bug's inside."""
+"""Middleware of the HTTP servers: host and key checks, request metrics, and errors without details."""
 
 import asyncio
 import hmac
@@ -13,16 +13,13 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.http_errors import Refused
+from server.http_errors import RequestRefused
 
 SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 60, 120)
 
 
 class Metrics:
-    """What Prometheus may know: counts and times, and no word of any text.
-
-    Each has a registry of its own: two servers in one process do not count for each other.
-    """
+    """Counts and times for Prometheus, without any text; each server has its own registry."""
 
     def __init__(self, *, queue_length: Callable[[], int]) -> None:
         self._registry = registry = CollectorRegistry()
@@ -38,11 +35,11 @@ class Metrics:
             registry=registry,
         )
         self._judgments = Counter("empathy_judgments", "Judgments made.", ["label"], registry=registry)
-        held = Gauge("empathy_queue_judgments", "Judgments promised and not yet made.", registry=registry)
+        held = Gauge("empathy_queue_judgments", "Judgments accepted and not yet made.", registry=registry)
         held.set_function(queue_length)
 
     def count_request(self, path: str, status: int, seconds: float) -> None:
-        """Count an answered request; `path` is a route's, never what a client made up."""
+        """Count an answered request; `path` is that of a route, never the client's own."""
         self._requests.labels(path, str(status)).inc()
         self._seconds.labels(path).observe(seconds)
 
@@ -51,11 +48,11 @@ class Metrics:
         self._judgments.labels(label or "unscored").inc()
 
     def write(self) -> bytes:
-        """Write all in the format that Prometheus reads."""
+        """Return all metrics in the Prometheus text format."""
         return generate_latest(self._registry)
 
 
-OPEN: Final = ("/", "/health")  # the page holds no secret, and asks for the key itself
+OPEN: Final = ("/", "/health")  # need no key: the page asks for it
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 HEADERS: Final = [
     (b"x-content-type-options", b"nosniff"),
@@ -66,8 +63,8 @@ HEADERS: Final = [
 log = logging.getLogger("empathy.serve")
 
 
-class Guard:
-    """Middleware; `hosts` None lets every Host header pass, `key` empty every caller."""
+class RequestChecks:
+    """ASGI middleware; without `hosts` every Host header is accepted, without `key` every caller."""
 
     def __init__(
         self, app: ASGIApp, *, hosts: frozenset[str] | None, key: str, metrics: Metrics | None
@@ -80,7 +77,7 @@ class Guard:
             return await self._app(scope, receive, send)
         began, status = monotonic(), 0
 
-        async def send_noting(message: Message) -> None:
+        async def send_recorded(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -89,17 +86,17 @@ class Guard:
 
         try:
             self._check(scope)
-            await self._app(scope, receive, send_noting)
-        except Refused as refused:
-            await refused.response()(scope, receive, send_noting)
-        except asyncio.CancelledError:  # the server was told to end, and its time is up
+            await self._app(scope, receive, send_recorded)
+        except RequestRefused as refused:
+            await refused.response()(scope, receive, send_recorded)
+        except asyncio.CancelledError:  # the server stops, and its deadline has passed
             if not status:
-                await Refused(503, "the server is ending").response()(scope, receive, send_noting)
+                await RequestRefused(503, "the server is stopping").response()(scope, receive, send_recorded)
         except Exception as error:
-            # Neither the message nor the local values: they may hold what somebody wrote.
-            log.error("a bug: %s", place_of(error))
+            # Without the message: it may quote a request.
+            log.error("internal error: %s", place_of(error))
             if not status:
-                await Refused(500, "a bug in the server").response()(scope, receive, send_noting)
+                await RequestRefused(500, "internal server error").response()(scope, receive, send_recorded)
         finally:
             path = getattr(scope.get("route"), "path", "other")
             if self._metrics is not None:
@@ -108,12 +105,12 @@ class Guard:
     def _check(self, scope: Scope) -> None:
         headers = dict(scope["headers"])
         if self._hosts is not None and host_of(headers.get(b"host", b"")) not in self._hosts:
-            # A page elsewhere whose name was made to point here would send its own name.
-            raise Refused(421, "this server answers to its own address only; see --host")
+            # DNS rebinding: a page on another host sends that host's name.
+            raise RequestRefused(421, "this server answers to its own address only; see --host")
         if self._key and scope["path"] not in OPEN:
-            scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
-            if scheme.lower() != b"bearer" or not hmac.compare_digest(given.strip(), self._key):
-                raise Refused(
+            scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+            if scheme.lower() != b"bearer" or not hmac.compare_digest(token.strip(), self._key):
+                raise RequestRefused(
                     401,
                     "a key is needed: send it as Authorization: Bearer <key>",
                     code="invalid_api_key",
@@ -122,7 +119,7 @@ class Guard:
 
 
 def host_of(header: bytes) -> str:
-    """A Host header without its port.
+    """Return a Host header without its port.
 
     >>> host_of(b"LocalHost:8321"), host_of(b"[::1]:8321"), host_of(b"[::1]")
     ('localhost', '[::1]', '[::1]')
@@ -132,14 +129,14 @@ def host_of(header: bytes) -> str:
 
 
 def own_hosts(host: str) -> frozenset[str] | None:
-    """The names a server on this address answers to; None for all: strangers may come, with a key."""
+    """Return the Host headers that a server on this address accepts; None for all."""
     if not is_loopback(host):
         return None
     return LOOPBACK | {f"[{host}]" if ":" in host else host.lower()}
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it.
+    """Return whether only this machine can reach the address.
 
     >>> [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "example.org")]
     [True, True, True, False, False]
@@ -151,7 +148,7 @@ def is_loopback(host: str) -> bool:
 
 
 def place_of(error: BaseException) -> str:
-    """What kind of error, and where in the code."""
+    """Return the type of an error and its place in the code."""
     frame = traceback.extract_tb(error.__traceback__)[-1:]
     where = f" in {Path(frame[0].filename).name}:{frame[0].lineno}" if frame else ""
     return f"{type(error).__name__}{where}"
