@@ -13,7 +13,7 @@ import os
 import sys
 import traceback
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from functools import cache, cached_property
@@ -24,7 +24,7 @@ from typing import Any, Final, NoReturn
 
 import data.errors
 from data.errors import UserError
-from data.readers.table_rows import PART_BITS, TableRows
+from data.readers.table_rows import TableRows
 from data.records import Exchange, Judgment
 from data.runs import Run
 from data.storage import Source, shards_of
@@ -64,7 +64,9 @@ class Worker:
         kept, failures = Memory(), []
         try:
             judge = self.judge
-            coming = self.reader.take(int(batch["shard"][0]), batch["place"].tolist())
+            coming = self.reader.take(
+                int(batch["shard"][0]), zip(batch["line"].tolist(), batch["part"].tolist(), strict=True)
+            )
             if (judge_many := getattr(judge, "judge_many", None)) and self.device == CUDA:
                 kept.rows.update(enumerate(judge_many(list(coming))))
             else:
@@ -115,15 +117,15 @@ class Reader:
         self.rows: Iterator[tuple[int, Row]] = iter(())
         self.make: Callable[[int, Row], Exchange]
 
-    def take(self, shard: int, places: Sequence[int]) -> Iterator[Exchange]:
-        """The exchanges at these places, which rise."""
-        if shard != self.shard or places[0] >> PART_BITS < self.line:
+    def take(self, shard: int, positions: Iterable[tuple[int, int]]) -> Iterator[Exchange]:
+        """Yield the exchanges at these lines and parts, which rise."""
+        positions = list(positions)
+        if shard != self.shard or positions[0][0] < self.line:
             # Of bad rows the driver has said all there is to say.
             self.table = TableRows(self.source, shard, on_bad=lambda bad: None)
             self.shard, self.line, self.rows = shard, 0, self.table.rows()
             self.make = make_record(Exchange, self.table.name, self.table.model)
-        for place in places:
-            wanted, part = divmod(place, 1 << PART_BITS)
+        for wanted, part in positions:
             while self.line < wanted:
                 self.line, self.row = next(self.rows, (wanted + 1, {}))
             parts = self.table.parts(wanted, self.row) if self.line == wanted else []
@@ -219,20 +221,26 @@ def _cut(
     """Slices as Arrow tables: never of two shards, and none too large to be lost; notes what is `renamed`."""
     import pyarrow as arrow
 
-    shards, places, positions = array("q"), array("q"), array("q")
+    shards, lines, parts, positions = array("q"), array("q"), array("q"), array("q")
     for position, exchange in still_to_judge(exchanges, run, limit, on_progress):
         shards.append(exchanges.shard)
-        places.append(exchanges.place)
+        lines.append(exchanges.line)
+        parts.append(exchanges.part)
         positions.append(position)
         if exchanges.is_renamed:
             renamed[position] = exchange.id
     most = PAID_SLICE if is_paid else SLICE
-    size = max(1, min(most, len(places) // (SLICES_EACH * workers)))
+    size = max(1, min(most, len(lines) // (SLICES_EACH * workers)))
     slices, start = [], 0
-    for end in range(1, len(places) + 1):
-        if end == len(places) or end - start == size or shards[end] != shards[start]:
+    for end in range(1, len(lines) + 1):
+        if end == len(lines) or end - start == size or shards[end] != shards[start]:
             part = slice(start, end)
-            columns = {"shard": shards[part], "place": places[part], "position": positions[part]}
+            columns = {
+                "shard": shards[part],
+                "line": lines[part],
+                "part": parts[part],
+                "position": positions[part],
+            }
             slices.append(arrow.table({name: arrow.array(held) for name, held in columns.items()}))
             start = end
     return slices

@@ -188,9 +188,9 @@ def test_a_slice_is_of_one_shard_and_small(tmp_path: Path) -> None:
         slices = engine._cut(Exchanges(source), run, None, lambda: None, {}, is_paid=False, workers=1)
     cut = [part.to_pydict() for part in slices]
     assert all(len(set(part["shard"])) == 1 for part in cut)
-    assert max(len(part["place"]) for part in cut) == 57 // engine.SLICES_EACH
+    assert max(len(part["line"]) for part in cut) == 57 // engine.SLICES_EACH
     # A place is a line and which of its replies: in plain rows there is one.
-    places = [place for part in cut for place in part["place"]]
+    places = [place for part in cut for place in part["line"]]
     step = places[0]
     assert places == [*range(step, 51 * step, step), *range(step, 8 * step, step)]
     assert [position for part in cut for position in part["position"]] == list(range(57))
