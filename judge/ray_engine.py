@@ -31,7 +31,7 @@ from data.storage import Source, shards_of
 from data.tables import Exchanges, Row, make_record, to_json, to_row
 from judge.base import Judge, load_judge
 from judge.classifier.graphics_card import AUTO, CUDA, DEVICE
-from judge.engine import Memory, OnJudgment, ask_all, call_optional, still_to_judge
+from judge.engine import Memory, ask_all, call_optional, still_to_judge
 from judge.llm.endpoint import endpoints_of
 
 FAILED: Final = -1  # the position of what is no judgment, but says why there is none
@@ -156,7 +156,6 @@ def score_ray(
     workers: int,
     limit: int | None = None,
     on_progress: Callable[[], None] = lambda: None,
-    on_judgment: OnJudgment | None = None,
 ) -> int:
     """Judge what `run` does not hold yet, by `workers` that load the judge as it was `named`.
 
@@ -178,9 +177,7 @@ def score_ray(
         for batch in _judged(judge, exchanges.source, slices, named=named, workers=workers):
             said = dict(zip(batch["position"].tolist(), batch["json"].tolist(), strict=True))
             failure = said.pop(FAILED, None)
-            lines = [
-                _adapt(line, renamed.get(position), on_judgment).encode() for position, line in said.items()
-            ]
+            lines = [_adapt(line, renamed.get(position)).encode() for position, line in said.items()]
             run.keep_lines(list(said), lines)
             for _ in lines:
                 on_progress()
@@ -190,13 +187,10 @@ def score_ray(
     return count
 
 
-def _adapt(line: str, renamed: str | None, on_judgment: OnJudgment | None) -> str:
+def _adapt(line: str, renamed: str | None) -> str:
     """A worker's line as the journal has it: mostly as it came, since to read and write each takes time."""
-    if renamed is not None or on_judgment is not None:
-        judgment = Judgment(**json.loads(line))
-        if renamed is not None:  # a worker does not know which ids came before
-            judgment = replace(judgment, id=renamed)
-        line = to_json(to_row(on_judgment(judgment) if on_judgment else judgment))
+    if renamed is not None:  # a worker does not know which ids came before
+        line = to_json(to_row(replace(Judgment(**json.loads(line)), id=renamed)))
     return f"{line}\n"
 
 

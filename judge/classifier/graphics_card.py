@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 from data.errors import UserError
 from data.readers.parallel_survey import read_plain
 from data.records import Exchange, Judgment
-from judge.engine import OnJudgment, Store, count_cores, in_threads, still_to_judge
+from judge.engine import Store, count_cores, in_threads, still_to_judge
 
 if TYPE_CHECKING:
     import numpy as np
@@ -215,7 +215,6 @@ def score_on_card(
     *,
     limit: int | None = None,
     on_progress: Callable[[], None] = lambda: None,
-    on_judgment: OnJudgment | None = None,
 ) -> int:
     """`score_exchanges` for a judge on a graphics card: replies are prepared in processes of their own.
 
@@ -234,10 +233,10 @@ def score_on_card(
     second = next(chunks, None)
     if second is None:  # not worth a process
         judged = judge.judge_many([_read(row) for _, row in first[1]])
-        lines = _write(judged, on_judgment)
+        lines = _write(judged)
         kept.keep(first, lines)
         return len(lines)
-    engine, about = judge.engine, (str(judge.folder), on_judgment)
+    engine, about = judge.engine, str(judge.folder)
     cores = count_cores()
     idle: SimpleQueue[_Child] = SimpleQueue()
     # While some wait for the card others prepare: more of them than there are cores.
@@ -383,7 +382,7 @@ def prepare_for_card() -> None:
     from judge.classifier.preprocessing import Tokeniser
 
     take, give = _open_ends()
-    folder, on_judgment = take()
+    folder = take()
     tokeniser = Tokeniser.read(Path(folder) / TOKENIZER, is_decoder=True)
 
     def ask(readable: Sequence[Any]) -> Any:
@@ -394,20 +393,15 @@ def prepare_for_card() -> None:
         try:
             exchanges = [_read(row) for row in take()]
             judged = list(judge_prepared(exchanges, prepare(exchanges, tokeniser), ask))
-            give(b"".join(_write(judged, on_judgment)))
+            give(b"".join(_write(judged)))
         except (EOFError, BrokenPipeError):
             return
         except Exception as error:
             give(error)
 
 
-def _write(judged: Sequence[Judgment], on_judgment: OnJudgment | None) -> list[bytes]:
-    """The lines of judgments, all of them changed at once where that is known to be possible."""
+def _write(judged: Sequence[Judgment]) -> list[bytes]:
+    """The lines of judgments."""
     from data.tables import to_line, to_row
 
-    many = getattr(on_judgment, "many", None)
-    if many is not None:
-        judged = many(judged)
-    elif on_judgment is not None:
-        judged = [on_judgment(judgment) for judgment in judged]
     return [to_line(to_row(judgment)) for judgment in judged]

@@ -36,7 +36,7 @@ def read_calibration(data: bytes) -> None:
         sealed(data, "calibration.json", "digest", ensure_ascii=False, separators=(",", ":")),
     ):
         with suppress(UserError):
-            read_calibration(path).betweens()
+            read_calibration(path)
         with suppress(UserError):
             read_fitting(path, load_judge("length"))
 

@@ -19,7 +19,7 @@ from repository import ROOT, SAMPLES
 from tokenizers import Tokenizer
 from transformers import LlamaConfig, LlamaModel
 
-from calibration.artifact import Found
+from calibration.artifact import CalibrationChoice
 from data.errors import UserError
 from data.readers.parallel_survey import survey_plain
 from data.records import Exchange, Judgment
@@ -160,7 +160,7 @@ def test_a_file_is_scored_in_order_by_several_processes(
     whole, alone = list(scored.judgments()), judge.judge_many(exchanges)
     assert rest_of(whole) == rest_of(alone)
     assert np.abs(values(whole) - values(alone)).max() < 2e-6
-    summary, _ = summarise(scored.judgments, judge, Found(calibration=None, says=""), seed=0)
+    summary, _ = summarise(scored.judgments, judge, CalibrationChoice(calibration=None, note=""), seed=0)
     assert scored.summary["models"] == summary["models"], "counted as they came, or read again"
     assert (scored.asked, seen) == (len(exchanges), list(range(1, len(exchanges) + 1)))
     # What was judged before a bad row is kept, and nothing of it is judged again.
