@@ -27,8 +27,6 @@ def sealed(data: bytes, name: str, seal: str, **canonical: Any) -> Path:
 
 def read_calibration(data: bytes) -> None:
     from calibration.artifact import read_calibration
-    from judge.base import load_judge
-    from judge.cascade import read_fitting
 
     written(data, "plain-calibration.json")
     for path in (
@@ -37,8 +35,6 @@ def read_calibration(data: bytes) -> None:
     ):
         with suppress(UserError):
             read_calibration(path)
-        with suppress(UserError):
-            read_fitting(path, load_judge("length"))
 
 
 def read_program(data: bytes) -> None:
