@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     "--workers",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Processes of --engine ray, with --device cuda a card each.  [default: cores; 1 on cards]",
+    help="Processes of --engine ray, with --device cuda one GPU each.  [default: cores; 1 with GPUs]",
 )
 @click.option(
     "--explain",
@@ -155,7 +155,6 @@ def score(
     from data.storage import check_source, find_sources
     from data.tables import notice_unit
     from judge.base import WEIGHTS, WEIGHTS_LICENCE, load_judge, unit_of
-    from judge.classifier.graphics_card import let_workers_choose
     from judge.explanation import check_explainable
     from judge.llm.batch import BatchUnderWay
     from judge.llm.endpoint import limit_cost, spent_by
@@ -165,8 +164,6 @@ def score(
 
     source = find_sources(responses, reply_columns)
     check_source(source)  # before a judge is loaded, which may take seconds
-    if engine == "ray":
-        let_workers_choose()
     judge = load_judge(judge_name, unit=unit or notice_unit(source))
     if unit == "reply" and unit_of(judge) != unit:
         raise UserError(f"--unit reply: {judge_name} judges whole conversations; name a judge of replies")
@@ -291,7 +288,8 @@ def _choose_engine(
         )
     if find_spec("ray") is None:  # said now, and not after the input was read
         raise ModuleNotFoundError("No module named 'ray'", name="ray")
+    from judge.classifier.torch_backend import CUDA, DEVICE
     from judge.ray_engine import score_ray
 
-    is_on_cards = getattr(judge, "device", "") == "cuda"
-    return partial(score_ray, named=named, workers=workers or (1 if is_on_cards else os.cpu_count() or 1))
+    default = 1 if DEVICE.get() == CUDA else os.cpu_count() or 1
+    return partial(score_ray, named=named, workers=workers or default)

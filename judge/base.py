@@ -7,7 +7,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from inspect import signature
 from pathlib import Path
-from typing import Any, Protocol, get_type_hints
+from typing import Any, Protocol, get_type_hints, runtime_checkable
 
 from data.errors import UserError
 from data.files import read_toml
@@ -72,6 +72,13 @@ class Judge(Protocol):
     def concurrency(self) -> int: ...
 
     def judge(self, exchange: Exchange) -> Judgment: ...
+
+
+@runtime_checkable
+class SizedJudge(Protocol):
+    """A judge that prepares for the number of replies to come, for example by choosing a device."""
+
+    def expect(self, count: int) -> None: ...
 
 
 def load_judge(name: str, *, unit: str = REPLY) -> Judge:

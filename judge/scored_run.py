@@ -2,7 +2,7 @@
 
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from difflib import get_close_matches
 from functools import partial
@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from calibration.artifact import CalibrationChoice, find_calibration
+from calibration.artifact import Calibration, Found, find_calibration
 from calibration.estimate import CONFIDENCE, Estimate, Interval
+from calibration.probabilities.conformal import prediction_sets
 from calibration.shares.correction import Refused, correct_shares
 from calibration.shares.tally import Tally, model_shares
 from data.coverage import Outside, say_outside
 from data.crisis import READING_LIST, Flags
 from data.errors import UserError
-from data.readers.parallel_survey import PlainRows, survey_plain
 from data.readers.whole_conversations import CONVERSATION, REPLY
 from data.records import LABELS, Exchange, Judgment, to_plain
 from data.runs import FinishedRun, OnProgress, Run, ScorePlan, read_summary, run_all
@@ -35,8 +35,8 @@ from data.tables import (
     to_row,
     write_rows,
 )
-from judge.base import Judge, unit_of
-from judge.engine import call_optional, count_cores, score_exchanges
+from judge.base import Judge, SizedJudge, unit_of
+from judge.engine import score_exchanges
 from judge.explanation import Explanation, explain
 
 AUTO = "auto"
@@ -93,7 +93,7 @@ def score_file(
     *,
     judge: Judge,
     out: str | Path | None = None,
-    calibration: str | Path | CalibrationChoice | None = AUTO,
+    calibration: str | Path | Found | None = AUTO,
     limit: int | None = None,
     on_progress: OnProgress | None = None,
     skip_invalid: bool = False,
@@ -112,31 +112,27 @@ def score_file(
     source = path if isinstance(path, Shards | Remote) else find_sources([path])
     check_source(source)
     calibrated = calibration
-    if not isinstance(calibrated, CalibrationChoice):
+    if not isinstance(calibrated, Found):
         named = "none" if calibrated is None else None if calibrated == AUTO else str(calibrated)
         calibrated = find_calibration(judge, named, today=date.today())
     # All is read before the first response is judged: a bad row is found in seconds, not after hours.
     unit = unit_of(judge)
-    if engine is score_exchanges:
-        call_optional(judge, "start")  # what takes long to load can do so meanwhile
     survey = _survey(source, limit=limit, skip_invalid=skip_invalid, unit=unit)
     on_read(survey.said)
+    if isinstance(judge, SizedJudge) and engine is score_exchanges:
+        judge.expect(survey.count)
     plan = plan_run(source, judge, calibration=calibrated.digest, digest=survey.digest)
     folder = Path(out) if out is not None else plan.default_folder("runs", source.stem, plan.judge)
     on_start(folder)
 
     def ask(run: Run, count_one: Callable[[], None]) -> int:
         exchanges = Exchanges(source, on_bad=run.set_aside if skip_invalid else stop_at_bad_row, unit=unit)
-        exchanges.unread = PlainRows(source) if survey.is_plain else None
-        run.counted = Counted(judge, calibrated)
-        return engine(judge, exchanges, run, limit=limit, on_progress=count_one)
+        on_judgment = PredictionSets(calibrated.calibration) if calibrated.calibration else None
+        return engine(judge, exchanges, run, limit=limit, on_progress=count_one, on_judgment=on_judgment)
 
     def conclude(run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
         judged = partial(read_judgments, run.judgments)
-        counted = run.counted if run.counted.seen == run.count else None
-        summary, cost = summarise(
-            judged, judge, calibrated, seed=seed, set_aside=run.set_aside_count, counted=counted
-        )
+        summary, cost = summarise(judged, judge, calibrated, seed=seed, set_aside=run.set_aside_count)
         if summary["flagged"]["count"]:
             write_reading_list(folder, source, unit)
         about = {
@@ -176,7 +172,7 @@ def score_file(
         folder=folder,
         manifest=finished.manifest,
         asked=finished.asked,
-        summary={**read_summary(folder), "calibration_note": calibrated.note},
+        summary={**read_summary(folder), "calibration_note": calibrated.says},
     )
 
 
@@ -204,6 +200,44 @@ def plan_run(
     )
 
 
+def add_prediction_set(judgment: Judgment, calibration: Calibration) -> Judgment:
+    """Note with a judgment which labels a crowd may well have given; what the judge said stays as it was."""
+    return PredictionSets(calibration)(judgment)
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionSets:
+    """The same for the judgments of a run, one by one or many at once."""
+
+    calibration: Calibration
+
+    def __call__(self, judgment: Judgment) -> Judgment:
+        return self.many([judgment])[0]
+
+    def many(self, judgments: Sequence[Judgment]) -> list[Judgment]:
+        """The same for many, in much less time each."""
+        scored = [item for item in judgments if item.probabilities is not None]
+        if not scored:
+            return list(judgments)
+        said = np.array([[(item.probabilities or {})[label] for label in LABELS] for item in scored])
+        mapped = self.calibration.label_map.apply(said)
+        sets = iter(prediction_sets(mapped, self.calibration.thresholds))
+        return [
+            item if item.probabilities is None else replace(item, set=_with_label(next(sets), item.label))
+            for item in judgments
+        ]
+
+
+def _with_label(found: tuple[str, ...], label: str | None) -> tuple[str, ...]:
+    """A set with the judge's own label in it, without gaps: more labels, so that coverage can only rise.
+
+    >>> _with_label(("Bad",), "Good"), _with_label(("Okay", "Good"), "Good")
+    (('Bad', 'Okay', 'Good'), ('Okay', 'Good'))
+    """
+    places = [LABELS.index(one) for one in (*found, label or found[0])]
+    return LABELS[min(places) : max(places) + 1]
+
+
 def _survey(responses: Source, *, limit: int | None, skip_invalid: bool, unit: str) -> Survey:
     """What there is to judge; refused when that is nothing."""
     first_bad: list[BadRow] = []
@@ -212,9 +246,7 @@ def _survey(responses: Source, *, limit: int | None, skip_invalid: bool, unit: s
         first_bad[:] = first_bad or [bad]
 
     on_bad = note if skip_invalid else stop_at_bad_row
-    is_whole = limit is None and unit == REPLY
-    survey = survey_plain(responses, processes=count_cores()) if is_whole else None
-    survey = survey or survey_exchanges(responses, limit=limit, on_bad=on_bad, unit=unit)
+    survey = survey_exchanges(responses, limit=limit, on_bad=on_bad, unit=unit)
     if not survey.count:
         problem = f"no row can be read; the first: {first_bad[0]}" if first_bad else "the file has no rows"
         raise UserError(f"{responses}: nothing to score: {problem}")
@@ -262,10 +294,10 @@ def explain_responses(exchanges: Sequence[Exchange], judge: Judge, folder: Path)
 class Counted:
     """What a summary rests on: judgments added up as they come by, in the order of the input."""
 
-    def __init__(self, judge: Judge, calibrated: CalibrationChoice) -> None:
+    def __init__(self, judge: Judge, calibrated: Found) -> None:
         self.tally, self.flags = Tally(), Flags()
         self.unlike = Outside(getattr(judge, "rated", None), calibrated.covers)
-        self.cost, self.seen = 0.0, 0
+        self.cost = 0.0
 
     def add(self, judgment: Judgment) -> None:
         """Count a judgment in."""
@@ -274,26 +306,20 @@ class Counted:
         self.unlike.add(None if judgment.unscored else judgment.shape)
         if judgment.usage:
             self.cost += judgment.usage.get("cost", 0.0)
-        self.seen += 1
 
 
 def summarise(
     read: Callable[[], Iterable[Judgment]],
     judge: Judge,
-    calibrated: CalibrationChoice,
+    calibrated: Found,
     *,
     seed: int,
     set_aside: int = 0,
-    counted: Counted | None = None,
 ) -> tuple[dict[str, Any], float]:
-    """The summary of the judgments that `read` gives, as often as it is called; and what they cost.
-
-    `counted` is what they add up to, where somebody counted them already.
-    """
-    if counted is None:
-        counted = Counted(judge, calibrated)
-        for judgment in read():
-            counted.add(judgment)
+    """Return the summary of the judgments that `read` gives, as often as it is called; and their cost."""
+    counted = Counted(judge, calibrated)
+    for judgment in read():
+        counted.add(judgment)
     tally = counted.tally
     unit = unit_of(judge)
     models = model_shares(tally, rng=np.random.default_rng(seed), draws=DRAWS, widened=unit == CONVERSATION)
@@ -314,7 +340,7 @@ def summarise(
         "version": judge.version,
         "rubric": judge.rubric.digest,
         "calibration": calibrated.digest,
-        "calibration_note": calibrated.note,
+        "calibration_note": calibrated.says,
         "confidence": CONFIDENCE,
         "draws": DRAWS,
         "seed": seed,

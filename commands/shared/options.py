@@ -194,7 +194,7 @@ def device_option(command: Callable[..., None]) -> Callable[..., None]:
 
     def choose(ctx: click.Context, parameter: click.Parameter, device: str | None) -> None:
         if device is not None:
-            from judge.classifier.graphics_card import DEVICE
+            from judge.classifier.torch_backend import DEVICE
 
             token = DEVICE.set(device)
             ctx.call_on_close(lambda: DEVICE.reset(token))
@@ -204,8 +204,8 @@ def device_option(command: Callable[..., None]) -> Callable[..., None]:
         type=click.Choice(["auto", "cpu", "cuda"]),
         callback=choose,
         expose_value=False,
-        help="What classifiers run on: cuda is a graphics card, which needs torch and onnx.  "
-        "[default: auto, a card if there is one]",
+        help="Device of classifiers; cuda needs torch, transformers and onnx.  "
+        "[default: auto, a GPU where it is faster for the number of replies]",
     )
     return option(command)
 

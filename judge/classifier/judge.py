@@ -1,31 +1,42 @@
-"""The fine-tuned judges, from their ONNX files: no key, no server, and no torch but for a graphics card."""
+"""The fine-tuned judges: ONNX Runtime on the CPU, torch on a GPU."""
 
 import json
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from hashlib import file_digest, sha256
 from importlib.metadata import version as version_of_package
-from itertools import chain
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from data.coverage import Coverage
 from data.errors import UserError
-from data.records import LABELS, Exchange, Judgment, judgment_of, unscored
+from data.records import Exchange, Judgment
 from data.rubric import read_rubric
 from data.storage import digest_file
 from data.tables import validate
 from judge.base import WEIGHTS, check_wanted
-from judge.classifier.graphics_card import CUDA, CardEngine, choose_device, score_on_card, version_on_card
-from judge.classifier.preprocessing import Tokeniser, Tokens, normalise, style_features, write_context
+from judge.classifier.preprocessing import (
+    PreparedReply,
+    Tokeniser,
+    judgments_of,
+    normalise,
+    prepare,
+    style_features,
+    write_context,
+)
+from judge.classifier.torch_backend import (
+    CUDA,
+    TorchNetworks,
+    check_device,
+    choose_device,
+    dequantize,
+    read_weights,
+    score_in_batches,
+)
 from judge.engine import count_cores
-from judge.guards import why_unreadable
-from judge.llm.fencing import suspect
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,50 +44,47 @@ if TYPE_CHECKING:
 # Part of the version, to which calibrations are bound: raise when normalising, tokenising, what is left
 # unscored or how a label is found changes.
 RULES_VERSION = 5
-LONG = "longer than {}: only its start was read"
 MODEL, TOKENIZER, CARD = "model.onnx", "tokenizer.json", "card.json"
 NETWORK, MEANS = "network-{}.safetensors", "means.safetensors"
-MOST_TOKENS = 1024  # kept of contexts: a dozen or two; replies to one prompt mostly stand together
-WAITING = 64  # threads on a graphics card: what waits together is read together
+CACHED_TOKENS = 1024  # of contexts: a dozen or two; replies to one prompt mostly stand together
 # The crowd study's replies: what a judge learned from whose card does not tell.
 STUDY = Coverage(replies=8000, words=(19, 62, 84), long=77, late=0, situation=1.0, markdown=0.0)
 
 
-class KeptContexts:
-    """What a decoder keeps of the contexts that it read last, since several replies often answer one.
+class ContextCache:
+    """Keys and values of the contexts that a decoder read last, since several replies often share one.
 
-    Keys and values by the ids of a context, one array a network; the one unused longest goes first.
+    One array a network, by the ids of the context; the least recently used goes first.
     """
 
-    def __init__(self, most: int = MOST_TOKENS) -> None:
-        self.most, self.size = most, 0
-        self._kept: OrderedDict[tuple[int, ...], Sequence[np.ndarray]] = OrderedDict()
+    def __init__(self, max_tokens: int = CACHED_TOKENS) -> None:
+        self.max_tokens, self.tokens = max_tokens, 0
+        self._states: OrderedDict[tuple[int, ...], Sequence[np.ndarray]] = OrderedDict()
         self._lock = Lock()
 
-    def find(self, ids: tuple[int, ...]) -> "Sequence[np.ndarray] | None":
+    def get(self, ids: tuple[int, ...]) -> "Sequence[np.ndarray] | None":
         with self._lock:
-            if ids in self._kept:
-                self._kept.move_to_end(ids)
-            return self._kept.get(ids)
+            if ids in self._states:
+                self._states.move_to_end(ids)
+            return self._states.get(ids)
 
-    def keep(self, ids: tuple[int, ...], states: "Sequence[np.ndarray]") -> None:
+    def put(self, ids: tuple[int, ...], states: "Sequence[np.ndarray]") -> None:
         with self._lock:
-            if ids in self._kept:
-                return  # two threads read it at once, and both found the same
-            self._kept[ids] = states
-            self.size += len(ids)
-            while self.size > self.most:
-                dropped, _ = self._kept.popitem(last=False)
-                self.size -= len(dropped)
+            if ids in self._states:
+                return  # two threads read it at once, with the same result
+            self._states[ids] = states
+            self.tokens += len(ids)
+            while self.tokens > self.max_tokens:
+                dropped, _ = self._states.popitem(last=False)
+                self.tokens -= len(dropped)
 
 
 class ClassifierJudge:
-    """Every exchange goes through the network alone; it learned from English, and is asked for nothing else.
+    """A fine-tuned judge of English replies.
 
-    Alone, so that a judgment is the same whatever else is judged: an encoder's int8 states share one scale
-    with all that is read together. A decoder reads a context once for several replies. Two cores are used by
-    judging two replies at once. On a graphics card many are read together, in numbers that do not share
-    anything.
+    On the CPU every exchange goes through the network alone, so that a judgment does not depend on what else
+    is judged, and threads judge several at once; a decoder reads a context once for several replies. On a GPU
+    replies of similar length share a batch. Version and calibration are the same on both.
     """
 
     name = "classifier"
@@ -92,42 +100,58 @@ class ClassifierJudge:
         self.caveat = self.card["caveat"]
         self.rated = read_coverage(self.card["rated"], self.folder) if "rated" in self.card else STUDY
         # An encoder's file holds all of it; a decoder's weights lie beside the graph.
-        is_decoder = any(name.endswith((".bin", ".safetensors")) for name in self.card["files"])
-        self.device = choose_device(device, self.name, is_decoder=is_decoder)
+        self.is_decoder = any(name.endswith((".bin", ".safetensors")) for name in self.card["files"])
+        self.requested_device = check_device(device)
+        self._device: str | None = None
         self.concurrency = count_cores()
-        if self.device == CUDA:
-            self.version = version_on_card(self.version)
-            self.concurrency = WAITING
         self.loading = Lock()
-        self.contexts = KeptContexts()
+        self.contexts = ContextCache()
+
+    def expect(self, count: int) -> None:
+        """Choose the device for so many replies; without this the judge counts on few."""
+        if self._device != CUDA:
+            wanted = self.requested_device
+            self._device = choose_device(wanted, self.name, is_decoder=self.is_decoder, count=count)
+
+    @property
+    def device(self) -> str:
+        """The device in use: cpu or cuda."""
+        if self._device is None:
+            self.expect(1)
+        assert self._device is not None
+        return self._device
 
     @cached_property
     def tokeniser(self) -> Tokeniser:
-        is_decoder = self.device == CUDA or "segments" not in self.inputs
-        return Tokeniser.read(self.folder / TOKENIZER, is_decoder=is_decoder)
+        return Tokeniser.read(self.tokenizer_path, is_decoder=self.is_decoder)
+
+    @property
+    def tokenizer_path(self) -> Path:
+        return self.folder / TOKENIZER
 
     @cached_property
     def sessions(self) -> list[Any]:
-        """The networks, whose probabilities are averaged: one in files, or several as changes to a base."""
+        """The networks in ONNX Runtime: one in files, or several as LoRA adapters of a base."""
         path, merged = self.folder / MODEL, self._merge()
         if not merged:
             return [open_session(path)]
         try:
             return [open_session(path, weights) for weights in merged]
-        except Exception as error:  # ONNX Runtime's own kinds have nothing in common
+        except Exception as error:  # ONNX Runtime's exceptions have no common base
             raise UserError(
                 f"{path}: does not take weights as they are made now; train again with this version"
             ) from error
 
     @cached_property
-    def engine(self) -> CardEngine:
-        """The same networks on a graphics card."""
-        from judge.classifier.torch_decoder import read_networks
-
-        return CardEngine(read_networks(self.folder / MODEL, self._merge()), device=self.device)
+    def networks(self) -> TorchNetworks:
+        """The same networks in torch."""
+        if "config" not in self.card:
+            raise UserError(f"{self.folder / CARD}: config: missing; judge with --device cpu, or train again")
+        stored = self._merge() or [read_weights(self.folder / MODEL)]
+        return TorchNetworks([dequantize(item) for item in stored], self.card["config"], self.device)
 
     def _merge(self) -> "list[dict[str, np.ndarray]]":
-        """The weights that no file of ours holds; none where all are."""
+        """Return the weights of LoRA adapters merged into their base; none where the files hold all."""
         count = sum(name.startswith(NETWORK.partition("{")[0]) for name in self.card["files"])
         if not count:
             return []
@@ -149,154 +173,89 @@ class ClassifierJudge:
 
     @cached_property
     def inputs(self) -> list[str]:
-        """What the networks read; segments only where they are encoders."""
+        """The inputs of the ONNX networks; segments only where they are encoders."""
         return [item.name for item in self.sessions[0].get_inputs()]
-
-    def start(self) -> None:
-        """Load what takes long, while others still read the input; on the CPU the first reply does it."""
-        if self.device == CUDA:
-            Thread(target=self._load, daemon=True).start()
-
-    def _load(self) -> None:
-        with self.loading, suppress(Exception):  # who needs it next meets the same error, and tells it
-            _ = self.tokeniser, self.engine
 
     @property
     def in_bulk(self) -> Callable[..., int] | None:
-        """What scores a whole input at once, where one reply at a time would leave a graphics card idle."""
-        return partial(score_on_card, self) if self.device == CUDA else None
+        """The function that scores a whole input at once on a GPU; None on the CPU."""
+        return partial(score_in_batches, self) if self.device == CUDA else None
 
     def judge(self, exchange: Exchange) -> Judgment:
         return self.judge_many([exchange])[0]
 
     def judge_many(self, exchanges: Sequence[Exchange]) -> list[Judgment]:
-        """Judgments in the order given."""
+        """Return judgments in the order given."""
         with self.loading:  # once, however many threads come first
-            tokeniser, run = self.tokeniser, self._run_on_card if self.device == CUDA else self._run
-        return list(judge_prepared(exchanges, prepare(exchanges, tokeniser), run))
+            tokeniser = self.tokeniser
+        prepared = prepare(exchanges, tokeniser)
+        probabilities = self._run([item for item in prepared if not item.reason])
+        return list(judgments_of(exchanges, prepared, probabilities))
 
     def predict(self, exchange: Exchange) -> list[float]:
-        """Probabilities of Bad, Okay and Good."""
-        seen = normalise(exchange.response)
+        """Return the probabilities of Bad, Okay and Good, whatever the reply is."""
+        text = normalise(exchange.response)
         with self.loading:
-            tokeniser, run = self.tokeniser, self._run_on_card if self.device == CUDA else self._run
-        tokens = tokeniser.encode(write_context(exchange), seen)
-        return run([Prepared(seen, None, tokens, ())])[0]
+            tokeniser = self.tokeniser
+        tokens = tokeniser.encode(write_context(exchange), text)
+        return self._run([PreparedReply(text, None, tokens, ())])[0]
 
-    def _run(self, prepared: "Sequence[Prepared]") -> list[list[float]]:
-        """Probabilities by ONNX Runtime."""
+    def _run(self, prepared: Sequence[PreparedReply]) -> list[list[float]]:
+        """Return the probabilities of every reply, the mean over the networks."""
         import numpy as np
 
+        if self.device == CUDA:
+            with self.loading:
+                networks = self.networks
+            check_wanted()
+            rows: list[list[float]] = networks.predict([item.ids for item in prepared]).tolist()
+            return rows
         with self.loading:
-            sessions, names = self.sessions, self.inputs
-        every = []
-        for item in prepared:
-            assert item.tokens is not None
-            known: dict[str, Any] = {}
-            if "style" in names:
-                known["style"] = np.array([style_features(item.seen)], dtype=np.float32)
-            if "past" in names:
-                found = self._read_apart(item.tokens, known)
-            else:
-                known["ids"] = np.array([item.tokens.ids], dtype=np.int64)
-                known["segments"] = np.array([item.tokens.segments], dtype=np.int64)
-                known["mask"] = np.ones_like(known["ids"])
-                wanted = {name: known[name] for name in names}
-                found = [self._read(session, "probabilities", wanted)[0] for session in sessions]
-            every.append([float(part) for part in np.mean(found, axis=0)])
-        return every
+            run = self._run_decoder if "past" in self.inputs else self._run_encoder
+        return [[float(part) for part in np.mean(run(item), axis=0)] for item in prepared]
 
-    def _read_apart(self, tokens: Tokens, known: "dict[str, np.ndarray]") -> "list[np.ndarray]":
-        """What each network says of a reply behind its context, which is read first, or was read before.
+    def _run_encoder(self, prepared: PreparedReply) -> "list[np.ndarray]":
+        import numpy as np
 
-        Never both at once, even if the context is new: the order of sums, and so the last bits, would differ.
+        assert prepared.tokens is not None
+        known: dict[str, Any] = {
+            "ids": np.array([prepared.ids], dtype=np.int64),
+            "segments": np.array([prepared.tokens.segments], dtype=np.int64),
+            "mask": np.ones((1, len(prepared.ids)), dtype=np.int64),
+            "style": np.array([style_features(prepared.text)], dtype=np.float32),
+        }
+        given = {name: known[name] for name in self.inputs}
+        return [self._read(session, "probabilities", given)[0] for session in self.sessions]
+
+    def _run_decoder(self, prepared: PreparedReply) -> "list[np.ndarray]":
+        """Run each network on a reply behind its context, whose keys and values may be cached.
+
+        Never both in one run, even if the context is new: the order of sums, and so the last bits, would
+        differ.
         """
         import numpy as np
 
-        before, reply = tokens.ids[: tokens.before], np.array([tokens.ids[tokens.before :]], dtype=np.int64)
-        past = self.contexts.find(before)
+        assert prepared.tokens is not None
+        length = prepared.tokens.before
+        context, reply = prepared.ids[:length], np.array([prepared.ids[length:]], dtype=np.int64)
+        past = self.contexts.get(context)
         if past is None:
             shape = self.sessions[0].get_inputs()[self.inputs.index("past")].shape
-            nothing = np.zeros([side if isinstance(side, int) else 0 for side in shape], dtype=np.float32)
-            past = [nothing] * len(self.sessions)
-            if before:
-                given = {**known, "ids": np.array([before], dtype=np.int64), "past": nothing}
+            empty = np.zeros([side if isinstance(side, int) else 0 for side in shape], dtype=np.float32)
+            past = [empty] * len(self.sessions)
+            if context:
+                given: Any = {"ids": np.array([context], dtype=np.int64), "past": empty}
                 past = [self._read(session, "present", given) for session in self.sessions]
-                self.contexts.keep(before, past)
+                self.contexts.put(context, past)
         return [
-            self._read(session, "probabilities", {**known, "ids": reply, "past": kept})[0]
-            for session, kept in zip(self.sessions, past, strict=True)
+            self._read(session, "probabilities", {"ids": reply, "past": states})[0]
+            for session, states in zip(self.sessions, past, strict=True)
         ]
 
     @staticmethod
     def _read(session: Any, wanted: str, given: "Mapping[str, np.ndarray]") -> Any:
         check_wanted()
         return session.run([wanted], given)[0]
-
-    def _run_on_card(self, prepared: "Sequence[Prepared]") -> list[list[float]]:
-        with self.loading:
-            engine = self.engine
-        check_wanted()
-        found = engine.read(*pack(prepared))
-        return [[float(part) for part in row] for row in found]
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A reply before the network: as it is seen, why it gets none, its tokens, and what to note of it."""
-
-    seen: str
-    reason: str | None
-    tokens: Tokens | None
-    notes: tuple[str, ...]
-
-
-def prepare(exchanges: Sequence[Exchange], tokeniser: Tokeniser) -> list[Prepared]:
-    """All that is done with replies before a network reads them."""
-    seen = [normalise(exchange.response) for exchange in exchanges]
-    reasons = [why_unreadable(text) for text in seen]
-    pairs = [
-        (write_context(exchange), text)
-        for exchange, text, reason in zip(exchanges, seen, reasons, strict=True)
-        if not reason
-    ]
-    coming = iter(tokeniser.encode_all(pairs))
-    prepared = []
-    for exchange, text, reason in zip(exchanges, seen, reasons, strict=True):
-        if reason:
-            prepared.append(Prepared(text, reason, None, ()))
-            continue
-        tokens = next(coming)
-        notes = [f"suspected injection: {item}" for item in sorted(suspect(exchange.response, text))]
-        if tokens.cut:
-            notes.append(LONG.format(tokeniser.limit))
-        prepared.append(Prepared(text, None, tokens, tuple(notes)))
-    return prepared
-
-
-def pack(prepared: Sequence[Prepared]) -> "tuple[np.ndarray, np.ndarray]":
-    """The tokens of all replies one behind another, and how many each has."""
-    import numpy as np
-
-    tokens = [item.tokens.ids for item in prepared if item.tokens is not None]
-    lengths = np.fromiter(map(len, tokens), dtype=np.int32, count=len(tokens))
-    ids = np.fromiter(chain.from_iterable(tokens), dtype=np.int32, count=int(lengths.sum()))
-    return ids, lengths
-
-
-def judge_prepared(
-    exchanges: Sequence[Exchange],
-    prepared: Sequence[Prepared],
-    run: Callable[[Sequence[Prepared]], Sequence[Sequence[float]]],
-) -> Iterator[Judgment]:
-    """The judgments that follow from what the network says of those that it can read."""
-    found = iter(run([item for item in prepared if not item.reason]))
-    for exchange, item in zip(exchanges, prepared, strict=True):
-        if item.reason:
-            yield unscored(exchange, item.reason)
-            continue
-        judgment = judgment_of(exchange, dict(zip(LABELS, next(found), strict=True)))
-        yield replace(judgment, rationale="\n".join(item.notes)) if item.notes else judgment
 
 
 class SmallClassifierJudge(ClassifierJudge):

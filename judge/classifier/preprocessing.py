@@ -1,19 +1,18 @@
-"""How a classifier reads an exchange, in training and scoring: normalised, its style counted, tokenised."""
+"""What a classifier does around its network: normalize replies, tokenize exchanges, label probabilities."""
 
 import math
 import random
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
-from operator import eq
 from pathlib import Path
 from typing import Any, Final
 
-from data.records import Exchange
-from judge.llm.fencing import as_typed, clean, find_words, is_plain
+from data.records import LABELS, Exchange, Judgment, judgment_of, unscored
+from judge.guards import why_unreadable
+from judge.llm.fencing import clean, suspect
 
 # Letters of other alphabets that look like ours; by hand, as the packages that know them carry thousands.
 LIKE: Final = str.maketrans(
@@ -28,42 +27,31 @@ _FONT: Final = re.compile(
     "[\uff01-\uff5e\u2460-\u24ff\u2100-\u214f\U0001d400-\U0001d7ff\U0001f130-\U0001f189]"
 )
 _END: Final = re.compile(r"(?<=[.!?…。！？])\s+|\n+")  # noqa: RUF001
-_TURNED: Final = re.compile("\u202e([^\u202c\u202e\n]*)\u202c?")  # shown from its end
+_REVERSED: Final = re.compile("\u202e([^\u202c\u202e\n]*)\u202c?")  # displayed right to left
 _MARK: Final = re.compile("[\u0300-\u036f]")  # what is set above, below or through a letter
 _LETTER: Final = re.compile(r"[^\W\d_]")
 _SMALL_CAPITAL: Final = re.compile(
     "[\u0262\u026a\u0274\u0280\u028f\u0299\u029c\u029f\u1d00-\u1d22\ua730\ua731]"
 )
 _SPACED: Final = re.compile(r"(?<!\S)\S(?: \S)+(?!\S)")
-_OUTLINE: Final = bytes(ord(" " if chr(n).isspace() else "x") for n in range(256))
 _LEET: Final = str.maketrans("013457", "oieast")
 _WITHIN: Final = re.compile("[013457][a-zA-Z]")  # a figure within a word, not behind it
 _MIXED: Final = re.compile(r"(?<!\S)(?=\S*[a-zA-Z])(?=\S*[013457])[\w'.,;:!?()-]+(?!\S)")
 REPEATS: Final = 3  # of a word after itself that are too many
 _AGAIN: Final = re.compile(rf"(?i)\b(\w+)(?:[\s,;!.#*-]+\1\b){{{REPEATS},}}")
-_SMALL: Final = bytes(range(256)).lower()
-_NO_LETTERS: Final = bytes(n for n in range(128) if not chr(n).isalpha() and chr(n) != "\n")
 
 
 def normalise(text: str) -> str:
-    """A reply as a person sees it: without hidden characters, look-alike letters and endless repeats.
+    """Return a reply as a person sees it: without hidden characters, look-alike letters and endless repeats.
 
     >>> normalise("I c\u0430re. I c\u200bare. I care. Love love love LOVE!")
     'I care. Love!'
     """
-    if is_plain(text):
-        text = clean(text)
-    else:
-        text = clean(_TURNED.sub(lambda run: run[1][::-1], text))
-        text = _FONT.sub(lambda letter: unicodedata.normalize("NFKC", letter[0]), text)
-        if _FOREIGN.search(text) and _LATIN.search(text):
-            text = _WORD.sub(_unmask, text)
-    text = _undecorate(text)
-    words = find_words(text)
-    if any(map(eq, words, words[1:])) or not is_plain(text):
-        text = _AGAIN.sub(r"\1", text)
-    if not _may_repeat(text):
-        return text
+    text = clean(_REVERSED.sub(lambda run: run[1][::-1], text))
+    text = _FONT.sub(lambda letter: unicodedata.normalize("NFKC", letter[0]), text)
+    if _FOREIGN.search(text) and _LATIN.search(text):
+        text = _WORD.sub(_unmask, text)
+    text = _AGAIN.sub(r"\1", _undecorate(text))
     sentences = _END.split(text)
     first: dict[str, str] = {}  # by its words alone, each sentence at its first place
     for sentence in sentences:
@@ -71,41 +59,22 @@ def normalise(text: str) -> str:
     return text if len(first) == len(sentences) else " ".join(first.values())
 
 
-def _may_repeat(text: str) -> bool:
-    """Tell a text in which one sentence may have the letters of another; few do."""
-    typed = as_typed(text)
-    if not typed.isascii() or "\t" in typed:
-        return True
-    ends = typed.replace(". ", "\n").replace("! ", "\n").replace("? ", "\n")
-    letters = ends.encode().translate(_SMALL, _NO_LETTERS).split(b"\n")
-    return len(set(letters)) < len(letters)
-
-
-def _may_be_spaced(text: str) -> bool:
-    """Tell a text in which one character may stand alone beside another; few do."""
-    typed = as_typed(text)
-    return not typed.isascii() or b" x x " in b" %b " % typed.encode().translate(_OUTLINE)
-
-
 def _undecorate(text: str) -> str:
-    """The plain letters of a text that is decorated from end to end; one accent or figure is left alone.
+    """Return the plain letters of a text that is decorated throughout; leave single accents and digits alone.
 
     >>> _undecorate("Y o u   f o o l"), _undecorate("y0u 4r3 th3 f00l"), _undecorate("at 3, caf\u00e9")
     ('You   fool', 'you are the fool', 'at 3, caf\u00e9')
     """
-    if not is_plain(text):
-        text = _SMALL_CAPITAL.sub(lambda letter: unicodedata.name(letter[0])[-1].lower(), text)
-        apart = unicodedata.normalize("NFD", text)
-        if len(_MARK.findall(apart)) > 0.7 * len(_LETTER.findall(apart)):
-            text = _MARK.sub("", apart)
-    if _may_be_spaced(text):
+    text = _SMALL_CAPITAL.sub(lambda letter: unicodedata.name(letter[0])[-1].lower(), text)
+    apart = unicodedata.normalize("NFD", text)
+    if len(_MARK.findall(apart)) > 0.7 * len(_LETTER.findall(apart)):
+        text = _MARK.sub("", apart)
+    parts = text.split()
+    if len(parts) > FEW and sum(len(part) == 1 for part in parts) > 0.8 * len(parts):
+        text = _SPACED.sub(lambda run: run[0].replace(" ", ""), text)
         parts = text.split()
-        if len(parts) > FEW and list(map(len, parts)).count(1) > 0.8 * len(parts):
-            text = _SPACED.sub(lambda run: run[0].replace(" ", ""), text)
-    if _WITHIN.search(text):
-        parts = text.split()
-        if len(parts) > FEW and 2 * sum(map(bool, map(_WITHIN.search, parts))) > len(parts):
-            text = _MIXED.sub(lambda word: word[0].translate(_LEET), text)
+    if len(parts) > FEW and 2 * sum(bool(_WITHIN.search(part)) for part in parts) > len(parts):
+        text = _MIXED.sub(lambda word: word[0].translate(_LEET), text)
     return text
 
 
@@ -131,7 +100,6 @@ STYLE = (
     "lower_case",
 )
 _STYLE_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")  # noqa: RUF001  (the typographic apostrophe is meant)
-_JOINT = re.compile(r"['’](?=[^\W_])(?<=[^\W_].)")  # noqa: RUF001
 # The look back is for speed: without it 100,000 dots before a letter are tried from each dot anew.
 _SENTENCE = re.compile(r"(?<![.!?…])[.!?…]+(?=\s|$)")
 _CONTRACTION = re.compile(r"\b\w+['’](?:s|m|re|ve|d|ll|t)\b", re.IGNORECASE)  # noqa: RUF001
@@ -144,10 +112,6 @@ _ADVICE = re.compile(
     r"\b(?:try|consider|perhaps|remember|should|important to|make sure|have you)\b", re.IGNORECASE
 )
 
-_YOURS = frozenset({"you", "your", "yours", "yourself"})
-_OWN = frozenset({"i", "me", "my", "mine", "myself"})
-_ADVISING = frozenset({"try", "consider", "perhaps", "remember", "should", "important", "make", "have"})
-
 
 def style_features(response: str) -> tuple[float, ...]:
     """One number for every name in `STYLE`, each of the order of one.
@@ -155,18 +119,10 @@ def style_features(response: str) -> tuple[float, ...]:
     >>> dict(zip(STYLE, style_features("Oh no! Are you okay?")))["questions"]
     1.0
     """
-    if is_plain(response) and "_" not in response:  # the patterns below would find the same, and take longer
-        parts, joined = find_words(response), len(_JOINT.findall(response))
-        words, letters = max(1, len(parts) - joined), sum(map(len, parts)) + joined
-        to_speaker, of_itself = sum([part in _YOURS for part in parts]), sum([part in _OWN for part in parts])
-        contractions = len(_CONTRACTION.findall(response)) if joined else 0
-        advises = not _ADVISING.isdisjoint(parts) and bool(_ADVICE.search(response))
-    else:
-        parts = _STYLE_WORD.findall(response)
-        words, letters = max(1, len(parts)), sum(map(len, parts))
-        to_speaker, of_itself = len(_YOU.findall(response)), len(_SELF.findall(response))
-        contractions = len(_CONTRACTION.findall(response))
-        advises = bool(_ADVICE.search(response))
+    parts = _STYLE_WORD.findall(response)
+    words, letters = max(1, len(parts)), sum(map(len, parts))
+    to_speaker, of_itself = len(_YOU.findall(response)), len(_SELF.findall(response))
+    contractions = len(_CONTRACTION.findall(response))
     sentences = max(1, len(_SENTENCE.findall(response)))
     return (
         math.log(words) - 3.5,
@@ -179,7 +135,7 @@ def style_features(response: str) -> tuple[float, ...]:
         min(10 * to_speaker / words, 3.0),
         min(10 * of_itself / words, 3.0),
         float(bool(_FORMAL.match(response))),
-        float(advises),
+        float(bool(_ADVICE.search(response))),
         float(response[:1].islower() or " i " in response),
     )
 
@@ -187,10 +143,6 @@ def style_features(response: str) -> tuple[float, ...]:
 CONTEXT_START, CONTEXT_END = 96, 160  # tokens of a long context that are kept at its two ends
 ENCODER_TOKENS = 512  # all that an encoder of BERT's kind can read
 RESPONSE_TOKENS = 640  # the start of a reply is kept: some 480 words
-MOST_PARTS, LONG_PART = (
-    100_000,
-    50,
-)  # of texts, whose tokens are remembered; and characters of one that is not
 RESPONSE_CHARACTERS = 40 * RESPONSE_TOKENS  # 100,000 characters are not tokenised for 640 tokens
 
 
@@ -228,19 +180,13 @@ def write_context(exchange: Exchange, *, chance: random.Random | None = None, dr
 
 
 class Tokeniser:
-    """Turns exchanges into tokens for one kind of base: a pair for encoders, one text for decoders.
-
-    The tokens of a text are those of its parts, so that the library is asked for each part once: with BERT's
-    tokens what stands between two spaces, with GPT-2's what begins with one.
-    """
+    """Turns exchanges into tokens for one kind of base: a pair for encoders, one text for decoders."""
 
     def __init__(self, tokenizer: Any, *, is_decoder: bool) -> None:
         self.tokenizer = tokenizer
         self.tokenizer.no_truncation()
         self.tokenizer.no_padding()
         self.is_decoder = is_decoder
-        self._find_parts = _choose_parts(tokenizer)
-        self._of_part: dict[str, list[int]] = {}
 
     @classmethod
     def read(cls, path: Path, *, is_decoder: bool) -> "Tokeniser":
@@ -295,55 +241,54 @@ class Tokeniser:
         return self.tokenizer.token_to_id("[CLS]"), self.tokenizer.token_to_id("[SEP]")
 
     def _ids(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
-        ids = [self._join_parts(text) for text in texts]
-        others = [text for text, found in zip(texts, ids, strict=True) if found is None]
         # A lone surrogate cannot be encoded; the replacement character stands for it.
-        clean = [text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") for text in others]
-        left = iter(self.tokenizer.encode_batch(clean, add_special_tokens=False) if clean else ())
-        return [tuple(next(left).ids) if found is None else found for found in ids]
-
-    def _join_parts(self, text: str) -> tuple[int, ...] | None:
-        """The tokens of each part; None for texts that the library may part elsewhere."""
-        parts, known = self._find_parts(text), self._of_part
-        if parts is None:
-            return None
-        try:
-            return tuple(chain.from_iterable(map(known.__getitem__, parts)))
-        except KeyError:
-            pass  # some are new
-        ids: list[int] = []
-        for part in parts:
-            of_part = known.get(part)
-            if of_part is None:
-                if not _is_in_print(part):
-                    return None
-                of_part = self.tokenizer.encode(part, add_special_tokens=False).ids
-                if len(known) < MOST_PARTS and len(part) < LONG_PART:
-                    known[part] = of_part
-            ids += of_part
-        return tuple(ids)
+        clean = [text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") for text in texts]
+        return [tuple(item.ids) for item in self.tokenizer.encode_batch(clean, add_special_tokens=False)]
 
 
-def _choose_parts(tokenizer: Any) -> Callable[[str], list[str] | None]:
-    """How to part a text as this tokenizer does before it looks for tokens, where we know that."""
-    before = tokenizer.pre_tokenizer
-    if type(before).__name__ == "BertPreTokenizer":
-        return _parts_of_bert
-    is_gpt = type(before).__name__ == "ByteLevel" and before.use_regex and not before.add_prefix_space
-    is_marked = all(token.content.startswith("<") for token in tokenizer.get_added_tokens_decoder().values())
-    return _parts_of_gpt if is_gpt and is_marked and tokenizer.normalizer is None else lambda text: None
+@dataclass(frozen=True, slots=True)
+class PreparedReply:
+    """A reply before the network; `notes` go into the rationale, and `reason` says why it is not judged."""
+
+    text: str
+    reason: str | None
+    tokens: Tokens | None
+    notes: tuple[str, ...]
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """Token ids of a reply that is judged."""
+        assert self.tokens is not None
+        return self.tokens.ids
 
 
-def _is_in_print(part: str) -> bool:
-    """Tell a part that the library neither takes for a token of its own, such as [SEP], nor parts."""
-    return "<" not in part and "[" not in part and part.replace("\n", " ").isprintable()
+def prepare(exchanges: Sequence[Exchange], tokeniser: Tokeniser) -> list[PreparedReply]:
+    """Normalize, check and tokenize replies."""
+    texts = [normalise(exchange.response) for exchange in exchanges]
+    reasons = [why_unreadable(text) for text in texts]
+    rows = list(zip(exchanges, texts, reasons, strict=True))
+    encoded = iter(tokeniser.encode_all([(write_context(item), text) for item, text, why in rows if not why]))
+    prepared = []
+    for exchange, text, reason in rows:
+        tokens, notes = None, []
+        if not reason:
+            tokens = next(encoded)
+            notes = [f"suspected injection: {item}" for item in sorted(suspect(exchange.response, text))]
+            notes += [f"longer than {tokeniser.limit}: only its start was read"] if tokens.cut else []
+        prepared.append(PreparedReply(text, reason, tokens, tuple(notes)))
+    return prepared
 
 
-def _parts_of_bert(text: str) -> list[str] | None:
-    """Parts between spaces, as long as no space is another than BERT's."""
-    return text.split() if text.replace("\n", " ").isprintable() else None
-
-
-def _parts_of_gpt(text: str) -> list[str] | None:
-    """Parts that begin with a space: GPT-2's words have none within. Two spaces are a matter of its own."""
-    return None if "  " in text or "\0" in text else text.replace(" ", "\0 ").split("\0")
+def judgments_of(
+    exchanges: Sequence[Exchange],
+    prepared: Sequence[PreparedReply],
+    probabilities: Sequence[Sequence[float]],
+) -> Iterator[Judgment]:
+    """Yield the judgment of every exchange; `probabilities` has a row for each that is judged."""
+    rows = iter(probabilities)
+    for exchange, item in zip(exchanges, prepared, strict=True):
+        if item.reason:
+            yield unscored(exchange, item.reason)
+            continue
+        judgment = judgment_of(exchange, dict(zip(LABELS, next(rows), strict=True)))
+        yield replace(judgment, rationale="\n".join(item.notes)) if item.notes else judgment

@@ -27,6 +27,8 @@ def sealed(data: bytes, name: str, seal: str, **canonical: Any) -> Path:
 
 def read_calibration(data: bytes) -> None:
     from calibration.artifact import read_calibration
+    from judge.base import load_judge
+    from judge.cascade import read_fitting
 
     written(data, "plain-calibration.json")
     for path in (
@@ -34,7 +36,9 @@ def read_calibration(data: bytes) -> None:
         sealed(data, "calibration.json", "digest", ensure_ascii=False, separators=(",", ":")),
     ):
         with suppress(UserError):
-            read_calibration(path)
+            read_calibration(path).betweens()
+        with suppress(UserError):
+            read_fitting(path, load_judge("length"))
 
 
 def read_program(data: bytes) -> None:

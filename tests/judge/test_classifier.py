@@ -7,19 +7,17 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import date
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from repository import ROOT
 
-from calibration.artifact import find_calibration
 from data.errors import UserError
 from data.records import LABELS, Exchange
 from judge.base import WEIGHTS, load_judge
-from judge.classifier import graphics_card
 from judge.classifier import judge as classifier
+from judge.classifier import torch_backend
 from judge.classifier.judge import ClassifierJudge, version_of
 from judge.classifier.preprocessing import ENCODER_TOKENS, RESPONSE_TOKENS
 
@@ -196,29 +194,13 @@ def test_an_encoder_says_how_much_it_reads_and_so_does_its_card() -> None:
 # Which device it runs on.
 
 
-def test_a_card_that_cannot_be_had_is_said_once_and_the_cpu_judges(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_missing_gpu_is_reported_once_and_the_cpu_judges(capsys: pytest.CaptureFixture[str]) -> None:
+    torch_backend._warn_once.cache_clear()
     quiet = [ClassifierJudge(device=device) for device in ("", "auto", "cpu")]
-    assert capsys.readouterr().err == ""
-    graphics_card._say_once.cache_clear()
-    judge, _ = ClassifierJudge(device="cuda"), ClassifierJudge(device="cuda")
-    said = capsys.readouterr().err
-    assert said.startswith("No graphics card is used: ") and said.count("The CPU judges instead") == 1
-    assert {item.version for item in quiet} == {judge.version} and judge.in_bulk is None
+    assert {item.device for item in quiet} == {"cpu"} and capsys.readouterr().err == ""
+    judges = [ClassifierJudge(device="cuda") for _ in range(2)]
+    assert {item.device for item in judges} == {"cpu"} and judges[0].in_bulk is None
+    assert capsys.readouterr().err.count("No GPU is used") == 1
+    assert len({item.version for item in (*quiet, *judges)}) == 1
     with pytest.raises(UserError, match="device: one of auto, cpu, cuda expected, not 'gpu'"):
         ClassifierJudge(device="gpu")
-
-
-def test_on_a_card_the_version_is_another_and_the_calibration_the_same(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(graphics_card, "version_of_package", lambda name: "2.11.0+cu130")
-    there = load_judge("classifier-large")
-    token = graphics_card.DEVICE.set(graphics_card.ELSEWHERE)
-    try:
-        judge = load_judge("classifier-large")
-    finally:
-        graphics_card.DEVICE.reset(token)
-    assert judge.version == f"{there.version}+cuda-torch2.11"
-    assert find_calibration(judge, None, today=date(2026, 11, 16)).calibration is not None

@@ -1,0 +1,229 @@
+"""Decoder judges on a GPU: `transformers` models, length-sorted batches, and a process pool beside them."""
+
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextvars import ContextVar
+from functools import cache
+from importlib.util import find_spec
+from itertools import chain, islice
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from data.errors import UserError
+from data.records import Exchange, Judgment
+from data.tables import to_line, to_row
+from judge.classifier.base_weights import MIXED, SCALE, TABLE, mix_inner
+from judge.classifier.preprocessing import PreparedReply, Tokeniser, judgments_of, prepare
+from judge.engine import OnJudgment, Store, count_cores, in_threads, still_to_judge
+
+if TYPE_CHECKING:
+    from judge.classifier.judge import ClassifierJudge
+
+AUTO, CPU, CUDA = "auto", "cpu", "cuda"
+DEVICES: Final = (AUTO, CPU, CUDA)
+# The device of judges that name none; a command's --device sets it.
+DEVICE: ContextVar[str] = ContextVar("DEVICE", default=AUTO)
+REPLIES_PER_CORE: Final = 200  # `auto` takes the GPU from so many replies a core on; see docs/performance.md
+BATCH_TOKENS: Final = 65_536  # of one batch, padding included
+CHUNK: Final = 4_096  # replies that are prepared, sorted by length and judged together
+
+
+def check_device(device: str) -> str:
+    """Return the device that a judge was given, or the one that the command set."""
+    device = device or DEVICE.get()
+    if device not in DEVICES:
+        raise UserError(f"device: one of {', '.join(DEVICES)} expected, not {device!r}")
+    return device
+
+
+def choose_device(device: str, judge: str, *, is_decoder: bool, count: int) -> str:
+    """Return the device for so many replies; warn once where a GPU was requested and there is none."""
+    is_worth_it = count >= REPLIES_PER_CORE * count_cores()
+    if device == CPU or (device == AUTO and not is_worth_it):
+        return CPU
+    problem = why_no_gpu() if is_decoder else f"{judge} runs on the CPU only"
+    if problem and device == CUDA:
+        _warn_once(f"No GPU is used: {problem}. Judging on the CPU instead.")
+    return CPU if problem else CUDA
+
+
+@cache
+def why_no_gpu() -> str:
+    """Return why no GPU can be used, or an empty text; torch is imported only where a driver exists."""
+    missing = [name for name in ("onnx", "torch", "transformers") if find_spec(name) is None]
+    if missing:
+        return f"packages are missing: pip install {' '.join(missing)}"
+    try:
+        ctypes.CDLL("libcuda.so.1" if os.name == "posix" else "nvcuda.dll")
+    except OSError:
+        return "this machine has no NVIDIA driver"
+    import torch
+
+    return "" if torch.cuda.is_available() else "torch finds no CUDA device"
+
+
+@cache
+def _warn_once(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+class TorchNetworks:
+    """The networks of a decoder judge on a device; their probabilities are averaged."""
+
+    def __init__(
+        self, states: Sequence[Mapping[str, np.ndarray]], config: Mapping[str, Any], device: str
+    ) -> None:
+        import torch
+        from transformers import LlamaConfig, LlamaModel
+
+        self._device, self._lock = device, Lock()
+        dtype = torch.bfloat16 if device == CUDA else torch.float32
+        self._networks = []
+        for state in states:
+            with torch.device("meta"):
+                base = LlamaModel(LlamaConfig(**config))
+            tensors = {name: torch.tensor(value) for name, value in state.items()}
+            head, bias = (tensors.pop(f"head.{part}").to(device) for part in ("weight", "bias"))
+            values = {name.removeprefix("base."): value.to(device, dtype) for name, value in tensors.items()}
+            base.load_state_dict(values, assign=True)
+            base.rotary_emb = type(base.rotary_emb)(base.config).to(device)
+            self._networks.append((base.train(False), head, bias))
+
+    def predict(self, replies: Sequence[Sequence[int]]) -> np.ndarray:
+        """Return probabilities of Bad, Okay and Good, [replies, 3], in the order given; threads take turns.
+
+        Replies of similar length share a batch. Padding stands behind a reply, where causal attention does
+        not see it, so no mask is needed.
+        """
+        import torch
+
+        lengths = np.array([len(ids) for ids in replies])
+        order = np.argsort(-lengths, kind="stable")
+        results, start = [], 0
+        with self._lock, torch.inference_mode():
+            while start < len(order):
+                batch = order[start : start + max(1, BATCH_TOKENS // lengths[order[start]])]
+                padded = np.zeros((len(batch), lengths[batch[0]]), dtype=np.int64)
+                for row, index in enumerate(batch):
+                    padded[row, : lengths[index]] = replies[index]
+                results.append(self._forward(torch.from_numpy(padded), torch.from_numpy(lengths[batch] - 1)))
+                start += len(batch)
+            probabilities = np.empty((len(replies), 3), dtype=np.float32)
+            probabilities[order] = torch.cat(results).cpu().numpy() if results else probabilities
+        return probabilities
+
+    def _forward(self, ids: Any, last: Any) -> Any:
+        import torch
+
+        ids, last = (item.to(self._device, non_blocking=True) for item in (ids, last))
+        rows, every = torch.arange(len(ids), device=ids.device), []
+        for base, head, bias in self._networks:
+            states = base(input_ids=ids, use_cache=False).last_hidden_state[rows, last].float()
+            every.append(torch.nn.functional.linear(states, head, bias).softmax(dim=-1))
+        return torch.stack(every).mean(dim=0)
+
+
+def read_weights(model: Path) -> dict[str, np.ndarray]:
+    """Return the weights of an ONNX file and its external data, as they are stored."""
+    import onnx
+    from onnx import numpy_helper
+
+    held = onnx.load(model).graph.initializer
+    return {
+        item.name: numpy_helper.to_array(item) for item in held if item.name.startswith(("base.", "head."))
+    }
+
+
+def dequantize(stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the weights of a `LlamaModel` that int8 values and their scales stand for."""
+    weights = {}
+    for name, value in stored.items():
+        if name.endswith(SCALE):
+            continue
+        if (scale := stored.get(name + SCALE)) is not None:
+            value = value.astype(np.float32) * scale
+            value = value if name == TABLE else value.T
+        weights[name] = mix_inner(value) if name.endswith(MIXED) else value
+    return weights
+
+
+def score_in_batches(
+    judge: "ClassifierJudge",
+    exchanges: Iterable[Exchange],
+    run: Store,
+    *,
+    limit: int | None = None,
+    on_progress: Callable[[], None] = lambda: None,
+    on_judgment: OnJudgment | None = None,
+) -> int:
+    """Judge on the GPU every exchange that `run` does not hold yet; return their number.
+
+    One process prepares far fewer replies a second than a GPU reads, so a pool of processes prepares them and
+    formats the judgments.
+    """
+    chunks = _chunked(still_to_judge(exchanges, run, limit, on_progress))
+    first, second = next(chunks, None), next(chunks, None)
+    networks, workers, count = judge.networks, count_cores(), 0
+
+    def keep(chunk: list[tuple[int, Exchange]], lines: list[bytes]) -> None:
+        nonlocal count
+        run.keep_lines([position for position, _ in chunk], lines)
+        count += len(lines)
+        for _ in lines:
+            on_progress()
+
+    if second is None:  # too few for a pool
+        for chunk in filter(None, [first]):
+            keep(chunk, _format(judge.judge_many([exchange for _, exchange in chunk]), on_judgment))
+        return count
+
+    def ask(chunk: list[tuple[int, Exchange]]) -> list[bytes]:
+        rows = [exchange for _, exchange in chunk]
+        prepared: list[PreparedReply] = pool.submit(_prepare, rows).result()
+        probabilities = networks.predict([item.ids for item in prepared if not item.reason])
+        return pool.submit(_judge, rows, prepared, probabilities, on_judgment).result()
+
+    # A CUDA context does not survive a fork. Some threads wait for the GPU while others wait for the pool.
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, spawn, _open_tokenizer, (judge.tokenizer_path,)) as pool:
+        in_threads(workers + 2, chain(filter(None, (first, second)), chunks), ask, keep)
+    return count
+
+
+def _chunked(coming: Iterator[tuple[int, Exchange]]) -> Iterator[list[tuple[int, Exchange]]]:
+    while chunk := list(islice(coming, CHUNK)):
+        yield chunk
+
+
+_TOKENIZER: Tokeniser  # of a process of the pool
+
+
+def _open_tokenizer(path: Path) -> None:
+    global _TOKENIZER
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent process
+    _TOKENIZER = Tokeniser.read(path, is_decoder=True)
+
+
+def _prepare(rows: Sequence[Exchange]) -> list[PreparedReply]:
+    return prepare(rows, _TOKENIZER)
+
+
+def _judge(
+    rows: Sequence[Exchange],
+    prepared: Sequence[PreparedReply],
+    probabilities: np.ndarray,
+    on_judgment: OnJudgment | None,
+) -> list[bytes]:
+    return _format(judgments_of(rows, prepared, probabilities.tolist()), on_judgment)
+
+
+def _format(judgments: Iterable[Judgment], on_judgment: OnJudgment | None) -> list[bytes]:
+    return [to_line(to_row(on_judgment(item) if on_judgment else item)) for item in judgments]
