@@ -17,7 +17,7 @@ import numpy as np
 
 from calibration.agreement.ceiling import Ceiling, ceiling
 from calibration.agreement.judge_vs_people import Agreement, agreement
-from calibration.agreement.metrics import calibration_error, log_losses
+from calibration.agreement.metrics import LEAST_PROBABILITY, calibration_error, log_losses
 from calibration.artifact import CALIBRATION_FILE, Calibration, JudgeIdentity, write_calibration
 from calibration.bias.audits import Finding, audit, response_facts
 from calibration.bias.slices import (
@@ -31,16 +31,8 @@ from calibration.bias.slices import (
 from calibration.calibration_inputs import Material, Options, Paths, Run, read_material
 from calibration.estimate import Estimate, Floats
 from calibration.pairing import Paired, SpeaksFor, given_labels, median_ratings, pair
-from calibration.probabilities.conformal import (
-    SetReport,
-    Thresholds,
-    ask_first,
-    cross_assess_sets,
-    fit_thresholds,
-    prediction_sets,
-)
-from calibration.probabilities.maps import Choice, choose_map, folds_of, held_out
-from calibration.probabilities.reliability import Bin, BrierParts, brier_parts, reliability_curve
+from calibration.probabilities.maps import MapChoice, choose_map, folds_of, held_out
+from calibration.probabilities.reliability import ReliabilityBin, reliability_curve
 from calibration.shares.model_table import (
     ModelFit,
     columns_of,
@@ -143,9 +135,8 @@ class RunRow:
 class ReliabilityStage:
     """Whether the highest label's probabilities mean what they say, as the judge or its map gives them."""
 
-    curve: tuple[Bin, ...]
+    curve: tuple[ReliabilityBin, ...]
     ece: float
-    brier: BrierParts
     log_loss: float
 
 
@@ -160,11 +151,10 @@ class Reliability:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsureResponse:
-    """A response that people had better be asked about: its set of labels and their probabilities."""
+    """A response to have rated first, and the probabilities of its labels."""
 
     id: str
     model: str
-    set: tuple[str, ...]
     probabilities: Mapping[str, float]
 
 
@@ -186,9 +176,7 @@ class CalibrationReport:
     ceiling: Ceiling
     runs: tuple[RunRow, ...]
     reliability: Reliability
-    mapping: Choice
-    sets: SetReport
-    thresholds: Thresholds
+    mapping: MapChoice
     ask_first: tuple[UnsureResponse, ...]
     models: ModelFit
     planning: tuple[RatingsPlan, ...]
@@ -227,11 +215,7 @@ class CalibrationReport:
             "runs": self.runs,
             "reliability": self.reliability,
             "mapping": {"chosen": self.mapping.map.kind, **to_plain(self.mapping)},
-            "conformal": {
-                **to_plain(self.sets),
-                "thresholds": self.thresholds,
-                "ask_first": self.ask_first,
-            },
+            "ask_first": self.ask_first,
             "models": self.models.rows,
             "between": self.models,
             "planning": self.planning,
@@ -321,7 +305,6 @@ def calibrate_judged(
     calibration = make_calibration(
         JudgeIdentity(name=judged.name, version=judged.version, rubric=judged.rubric),
         paired,
-        response_fit,
         model_fit,
         created=today or date.today(),
         days=options.days,
@@ -368,14 +351,6 @@ def calibrate_judged(
             after=_stage(reference, response_fit.held_out),
         ),
         mapping=response_fit.choice,
-        sets=cross_assess_sets(
-            response_fit.held_out,
-            reference.rating,
-            reference.clusters(),
-            rng=np.random.default_rng(options.seed),
-            labels=reference.scale,
-        ),
-        thresholds=response_fit.thresholds,
         ask_first=_ask_first(reference, response_fit, judged.judgments),
         models=model_fit,
         planning=plan_comparisons(model_fit, reference.scale),
@@ -461,23 +436,19 @@ def _people_row(people: Ceiling) -> RunRow:
     )
 
 
-# What is fitted to the judge's word on single responses: a map, and sets of labels.
+# The map fitted to the judge's output on single responses.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseFit:
-    """A map, what it makes of every paired row when fitted on the other clusters, and sets' thresholds."""
+    """A map, and the probabilities of every paired row by that map fitted on the other clusters."""
 
-    choice: Choice
+    choice: MapChoice
     held_out: Floats
-    thresholds: Thresholds
 
 
 def fit_responses(paired: Paired, *, seed: int) -> ResponseFit:
-    """Choose the map for the judge's probabilities, or scores where it gives none, and the sets' thresholds.
-
-    Thresholds come from held-out maps, so that they are no tighter than a new response deserves.
-    """
+    """Choose the map for the judge's probabilities, or for its scores where it gives none."""
     values = paired.score if paired.probabilities is None else paired.probabilities
     clusters = paired.clusters()
     choice = choose_map(
@@ -487,8 +458,7 @@ def fit_responses(paired: Paired, *, seed: int) -> ResponseFit:
     mapped = choice.map.apply(values)
     if folds:
         mapped = held_out(choice.map.kind, values, paired.rating, folds, paired.levels)
-    thresholds = fit_thresholds(mapped, paired.rating, labels=paired.scale)
-    return ResponseFit(choice=choice, held_out=mapped, thresholds=thresholds)
+    return ResponseFit(choice=choice, held_out=mapped)
 
 
 def _stage(paired: Paired, probabilities: Floats) -> ReliabilityStage:
@@ -496,28 +466,25 @@ def _stage(paired: Paired, probabilities: Floats) -> ReliabilityStage:
     return ReliabilityStage(
         curve=reliability_curve(is_top, probabilities[:, -1], clusters=paired.clusters()),
         ece=calibration_error(is_top, probabilities[:, -1]),
-        brier=brier_parts(paired.rating, probabilities),
         log_loss=float(log_losses(paired.rating, probabilities).mean()),
     )
 
 
 def _ask_first(paired: Paired, fit: ResponseFit, judgments: Sequence[Judgment]) -> tuple[UnsureResponse, ...]:
-    """Responses nobody rated, or all where everything was rated; the least certain first."""
+    """Return the unrated responses, or all where everything was rated, by falling entropy."""
     rated = set(paired.id.tolist())
     scored = [item for item in judgments if item.unscored is None]
     asked = [item for item in scored if item.id not in rated] or scored
     values = judged_values(asked, paired.scale, paired.probabilities is not None)
     probabilities = fit.choice.map.apply(values)
-    order = ask_first(probabilities, fit.thresholds)[:ASK_FIRST]
-    sets = prediction_sets(probabilities[order], fit.thresholds)
+    entropy = -(probabilities * np.log(np.maximum(probabilities, LEAST_PROBABILITY))).sum(axis=1)
     return tuple(
         UnsureResponse(
             id=asked[row].id,
             model=asked[row].model,
-            set=tuple(labels),
             probabilities=dict(zip(paired.scale, probabilities[row].tolist(), strict=True)),
         )
-        for row, labels in zip(order.tolist(), sets, strict=True)
+        for row in np.argsort(-entropy, kind="stable")[:ASK_FIRST].tolist()
     )
 
 
@@ -529,16 +496,14 @@ def _covered(paired: Paired, judgments: Sequence[Judgment]) -> Coverage | None:
 def make_calibration(
     judge: JudgeIdentity,
     paired: Paired,
-    response_fit: ResponseFit,
     model_fit: ModelFit,
     *,
     created: date,
     days: int,
-    figures: Mapping[str, Any] | None = None,
+    source: str = "",
     covers: Coverage | None = None,
 ) -> Calibration:
-    """Bind what was fitted to the judge and to the ratings it was fitted on."""
-    calibrated = model_fit.calibrated
+    """Bind the calibrated models to the judge and to the ratings."""
     # Who rated what and how, in whatever order.
     columns = (paired.id.tolist(), paired.rater.tolist(), paired.rating.tolist())
     rows = sorted(json.dumps(row) for row in zip(*columns, strict=True))
@@ -551,12 +516,8 @@ def make_calibration(
         days=days,
         count=len(paired),
         design_effect=model_fit.design_effect,
-        mapping=to_plain(response_fit.choice.map),
-        conformal=to_plain(response_fit.thresholds),
-        between={name: to_plain(column) for name, column in calibrated.items()},
-        lines={name: to_plain(line) for name, line in model_fit.lines.items()},
-        ranges={name: column.range for name, column in calibrated.items() if column.models},
-        figures=figures or {},
+        calibrated_models=model_fit.calibrated,
+        source=source,
         covers=covers,
         speaks_for=paired.speaks_for,
     )
@@ -580,7 +541,7 @@ class LeftOutLevel:
 def left_out_models(calibration: Calibration) -> dict[str, dict[str, LeftOutLevel]]:
     """Ask of each calibrated model whether the interval by the others' line holds the crowd's level."""
     columns: dict[str, dict[str, LeftOutLevel]] = {}
-    for name, line in zip(calibration.between, calibration.betweens(), strict=True):
+    for name, line in calibration.calibrated_models.items():
         for model, crowd, noise, level in zip(
             line.models, line.crowd, line.noise, left_out_levels(line), strict=True
         ):

@@ -231,7 +231,7 @@ def calibrate(
             say_next(f"see where judge and people part: open {folder / 'report.html'}")
         elif not runs[0].is_dir():  # another tool's table: we cannot ask that judge
             say_next(f"see where judge and people part: open {folder / 'report.html'}")
-        elif len(report.calibration.betweens()[-1].models) < LEAST_MODELS:
+        elif len(report.calibration.models) < LEAST_MODELS:
             words = ("compare", *runs[:-1], "--ratings", runs[-1], *reading_words(ctx))
             say_next("to see which model people find better", *words)
         else:
@@ -357,7 +357,6 @@ def calibrate_trials(
         identify(judge),
         created=date.today(),
         days=options.days,
-        seed=options.seed,
         leave_out=options.leave_out,
     )
     folder = out or getattr(judge, "folder", None)

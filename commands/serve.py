@@ -20,7 +20,7 @@ from data.errors import UserError
 @click.option(
     "--calibration",
     metavar="FILE|none",
-    help="Add prediction sets by this calibration, or by none.  [default: the one that came with the judge]",
+    help="Correct shares by this calibration, or by none.  [default: the one that came with the judge]",
 )
 @click.option(
     "--host", default="127.0.0.1", show_default=True, help="Where to listen; this machine only, if not told."
@@ -106,7 +106,7 @@ def serve(
         served = ServedJudge(judge, calibration, conversations=conversations)
 
         def say_ready() -> None:
-            about = f"{judge.name} {judge.version} at {url_of(listening)}; {served.calibration.says}"
+            about = f"{judge.name} {judge.version} at {url_of(listening)}; {served.calibration.note}"
             say(f"serving {about}", err=True)
             say_next(f"try it on a page: open {url_of(listening)}")
 

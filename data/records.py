@@ -98,7 +98,6 @@ class Judgment:
     label: str | None = None
     probabilities: Mapping[str, float] | None = None
     score: float | None = None
-    set: tuple[str, ...] | None = None
     rationale: str | None = None
     unscored: str | None = None
     usage: Mapping[str, float] | None = None

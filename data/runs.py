@@ -28,7 +28,6 @@ from typing import Any
 
 from data.errors import OperationalError, UserError
 from data.files import disk_errors, explain, locked, replacing, sync, without_links
-from data.places import Places
 from data.readers.strict_json import parse_line, read_lines
 from data.records import Exchange, Judgment
 from data.tables import BadRow, judgment_check, to_json, to_line, to_row
@@ -215,7 +214,7 @@ class Run:
                 os.close(self._stream)
 
     def _find(self, position: int, exchange: Exchange) -> int | None:
-        offset = self._earlier.pop(_key(exchange.id, exchange.content_digest))
+        offset = self._earlier.pop(_key(exchange.id, exchange.content_digest), None)
         if offset is not None:
             self._place(position, offset)
         return offset
@@ -326,12 +325,12 @@ def _check_plan(folder: Path, plan: Plan) -> None:
 
 def _take_up(
     journal: Path, judgments: Path, is_whole: Callable[[dict[str, Any]], bool]
-) -> tuple[Places, int]:
+) -> tuple[dict[str, int], int]:
     """Where each judgment of an earlier stretch starts, and where the journal ends."""
     if not journal.exists() and judgments.exists():
         os.replace(judgments, journal)  # a whole run that is asked for more: its judgments stay
         sync(journal.parent)
-    earlier, end = Places(), 0
+    earlier, end = dict[str, int](), 0
     if not journal.exists():
         return earlier, end
     with open(journal, "r+b", opener=without_links) as lines:
@@ -345,7 +344,7 @@ def _take_up(
                 row = parse_line(line)
                 key = _key(row["id"], row["content"])
                 if is_whole(row):
-                    earlier.put(key, end)
+                    earlier[key] = end
             except (ValueError, KeyError, TypeError, RecursionError):
                 pass  # spoilt by a power cut, or another version's: its exchange is simply asked again
             end += len(line)

@@ -9,16 +9,15 @@ from functools import cache
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final, TextIO, TypeVar
+from typing import Any, Final, NamedTuple, TextIO, TypeVar
 
 from data.errors import UserError
 from data.files import disk_errors, replacing
-from data.places import Places
 from data.readers.file_formats import BadRow as BadRow
 from data.readers.file_formats import Digests, load_parquet
 from data.readers.file_formats import OnBad as OnBad
 from data.readers.file_formats import Row as Row
-from data.readers.table_rows import PART_BITS, TableRows
+from data.readers.table_rows import TableRows
 from data.readers.table_rows import read_rows as read_rows
 from data.readers.table_rows import stop_at_bad_row as stop_at_bad_row
 from data.readers.whole_conversations import (
@@ -33,10 +32,6 @@ from data.storage import NONE_NAMED, Columns, Source, Table, digest_source, find
 from data.text import disarm
 
 WRITTEN: Final = (".jsonl", ".csv", ".parquet")
-# What ids are noted with, as one number: shard, model, and place in the table.
-PLACE_BITS: Final = 32 + PART_BITS
-MODEL_BITS: Final = 7
-MOST_MODELS: Final = 1 << MODEL_BITS
 JUDGMENT_FIELDS: Final = tuple(item.name for item in fields(Judgment))
 TAKE_FIELDS: Final = attrgetter(*JUDGMENT_FIELDS)
 SELDOM_GIVEN: Final = ("flag", "components", "decided_by", "shape", "curve")  # else left out
@@ -149,11 +144,12 @@ def notice_unit(source: Source) -> str:
 
 
 class Exchanges:
-    """Every valid exchange of a source, in order, and where the last that came stood: its shard and place.
+    """Every valid exchange of a source, in order, and the position of the last one: shard, line and part.
 
-    With `unit` a whole conversation, rows that belong to one are put together.
+    A row may hold several exchanges: `part` counts them. With `unit` a whole conversation, rows that belong
+    to one are joined.
 
-    Rows without an id are known by their line; where there are several shards, by name and line. An id that
+    The id of a row without one is its line; where there are several shards, name and line. An id that
     another model's response has already gets its own model's name behind it.
     """
 
@@ -166,7 +162,7 @@ class Exchanges:
         unit: str = REPLY,
     ) -> None:
         self.source, self._on_bad, self._digests, self._unit = source, on_bad, digests, unit
-        self.shard = self.place = 0
+        self.shard = self.line = self.part = 0
         self.is_renamed = False
         self.tables: list[TableRows] = []
 
@@ -174,32 +170,30 @@ class Exchanges:
         return join_conversations(self._rows()) if self._unit == CONVERSATION else self._rows()
 
     def _rows(self) -> Iterator[Exchange]:
-        shards, seen, models = shards_of(self.source), Places(), dict[str, int]()
+        shards, seen = shards_of(self.source), dict[str, _FirstSeen]()
         self.tables = []
         for shard, (name, _) in enumerate(shards):
             rows = TableRows(self.source, shard, on_bad=self._on_bad, digests=self._digests)
             rows.is_whole = self._unit == CONVERSATION
             self.tables.append(rows)
-            for place, exchange, raw in _exchanges(rows):
-                if (model := models.get(exchange.model)) is None:
-                    model = models[exchange.model] = min(len(models), MOST_MODELS - 1)
-                mark = (shard << MODEL_BITS | model) << PLACE_BITS | place
-                earlier = seen.note(exchange.id, mark)
-                is_renamed = earlier != mark and earlier >> PLACE_BITS & MOST_MODELS - 1 != model
+            for line, part, exchange, raw in _exchanges(rows):
+                here = _FirstSeen(exchange.model, shard, line)
+                earlier = seen.setdefault(exchange.id, here)
+                is_renamed = earlier.model != exchange.model
                 if is_renamed:
                     exchange = replace(exchange, id=f"{exchange.id}/{exchange.model}")
                     rows.has_renamed = True
-                    earlier = seen.note(exchange.id, mark)
-                if earlier == mark:
-                    self.shard, self.place, self.is_renamed = shard, place, is_renamed
+                    earlier = seen.setdefault(exchange.id, here)
+                if earlier is here:
+                    self.shard, self.line, self.part, self.is_renamed = shard, line, part, is_renamed
                     rows.count += 1
                     yield exchange
                     continue
-                there = f"line {(earlier & (1 << PLACE_BITS) - 1) >> PART_BITS}"
+                there = f"line {earlier.line}"
                 if name:
-                    there += f" of {shards[earlier >> PLACE_BITS + MODEL_BITS][0]}"
+                    there += f" of {shards[earlier.shard][0]}"
                 problem = f"id: {exchange.id!r} stands at {there} already"
-                rows.set_aside(place >> PART_BITS, f"{problem}; give each response its own id, or none", raw)
+                rows.set_aside(line, f"{problem}; give each response its own id, or none", raw)
 
     def said(self) -> list[str]:
         """How the tables were read that were iterated over, as far as that needs a word."""
@@ -219,15 +213,23 @@ class Exchanges:
         ]
 
 
-def _exchanges(rows: TableRows) -> Iterator[tuple[int, Exchange, Row]]:
-    """Every exchange of a table that is valid by itself, with its place and the row it comes from."""
+class _FirstSeen(NamedTuple):
+    """The model and position of the first exchange with some id."""
+
+    model: str
+    shard: int
+    line: int
+
+
+def _exchanges(rows: TableRows) -> Iterator[tuple[int, int, Exchange, Row]]:
+    """Yield every exchange of a table that is valid by itself, with its line and part and its row."""
     make, is_named = make_record(Exchange, rows.name, rows.model), bool(rows.model)
     is_ours = rows.fit is None
     for line, row in rows.replies():
         rows.read += 1
         try:
             if is_ours and not is_named:  # the plain path, which millions of rows take
-                yield line << PART_BITS, make(line, row), row
+                yield line, 0, make(line, row), row
                 continue
             parts = rows.parts(line, row)
         except UserError as problem:
@@ -242,7 +244,7 @@ def _exchanges(rows: TableRows) -> Iterator[tuple[int, Exchange, Row]]:
             except UserError as problem:
                 rows.set_aside(line, str(problem), row)
             else:
-                yield line << PART_BITS | number, exchange, row
+                yield line, number, exchange, row
 
 
 def read_ratings(path: Path, *, on_bad: OnBad = stop_at_bad_row) -> Iterator[Rating]:

@@ -14,7 +14,7 @@ KEY = "EMPATHY_JUDGE_KEY"
 MOST_EXCHANGES = 64  # a request; a server takes no more than its own limit
 MOST_CHARACTERS = 200_000
 EMPTY = "..."  # stands for a reply without a word, since every exchange needs one
-UNSAID = {"label": None, "probabilities": None, "score": None, "set": None, "unscored": "empty reply"}
+UNSAID = {"label": None, "probabilities": None, "score": None, "unscored": "empty reply"}
 COUNTED = ("id", "model", "content", "prompt_digest", "probabilities", "unscored", "flag", "shape")
 
 
@@ -22,9 +22,9 @@ COUNTED = ("id", "model", "content", "prompt_digest", "probabilities", "unscored
 class Judgment:
     """What the judge says of one reply: a label with probabilities, or `unscored` with the reason.
 
-    `score` is the rating it expects of a crowd, from 1 for Bad to 3 for Good; `labels` are those that a crowd
-    may well have given, where a calibration tells; `flag` names the danger the speaker may be in. `judge` is
-    the judge's name and version. `row` is all of it, as `score` writes it.
+    `score` is the rating it expects of a crowd, from 1 for Bad to 3 for Good; `flag` names the
+    danger the speaker may be in. `judge` is the judge's name and version. `row` is all of it, as
+    `score` writes it.
     """
 
     id: str
@@ -33,7 +33,6 @@ class Judgment:
     probabilities: Mapping[str, float] | None
     score: float | None
     unscored: str | None
-    labels: tuple[str, ...] | None
     flag: str | None
     judge: str
     row: Mapping[str, Any]
@@ -202,7 +201,6 @@ class Judge:
                 probabilities=own.get("probabilities"),
                 score=own.get("score"),
                 unscored=own.get("unscored"),
-                labels=tuple(own["set"]) if own.get("set") is not None else None,
                 flag=own.get("flag"),
                 judge=f"{name} {version}",
                 row=own,

@@ -53,7 +53,6 @@ class Memory:
 Item = TypeVar("Item")
 Said = TypeVar("Said")
 Ask = Callable[[Exchange], Judgment | Mapping[str, Any]]
-OnJudgment = Callable[[Judgment], Judgment]  # what is made of a judgment before it is kept
 
 
 def score_exchanges(
@@ -63,18 +62,13 @@ def score_exchanges(
     *,
     limit: int | None = None,
     on_progress: Callable[[], None] = lambda: None,
-    on_judgment: OnJudgment | None = None,
 ) -> int:
     """Judge every exchange that `run` does not hold yet; returns how many the judge was asked for."""
     in_bulk: Callable[..., int] | None = getattr(judge, "in_bulk", None)
     if in_bulk is not None:
-        return in_bulk(exchanges, run, limit=limit, on_progress=on_progress, on_judgment=on_judgment)
+        return in_bulk(exchanges, run, limit=limit, on_progress=on_progress)
 
-    def ask(exchange: Exchange) -> Judgment:
-        judgment = judge.judge(exchange)
-        return on_judgment(judgment) if on_judgment else judgment
-
-    return ask_all(judge, ask, exchanges, run, limit=limit, on_progress=on_progress)
+    return ask_all(judge, judge.judge, exchanges, run, limit=limit, on_progress=on_progress)
 
 
 def judge_all(

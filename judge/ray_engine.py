@@ -13,7 +13,7 @@ import os
 import sys
 import traceback
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from functools import cache, cached_property
@@ -24,14 +24,14 @@ from typing import Any, Final, NoReturn
 
 import data.errors
 from data.errors import UserError
-from data.readers.table_rows import PART_BITS, TableRows
+from data.readers.table_rows import TableRows
 from data.records import Exchange, Judgment
 from data.runs import Run
 from data.storage import Source, shards_of
 from data.tables import Exchanges, Row, make_record, to_json, to_row
 from judge.base import Judge, load_judge
 from judge.classifier.torch_backend import CUDA, DEVICE
-from judge.engine import Memory, OnJudgment, ask_all, call_optional, still_to_judge
+from judge.engine import Memory, ask_all, call_optional, still_to_judge
 from judge.llm.endpoint import endpoints_of
 
 FAILED: Final = -1  # the position of what is no judgment, but says why there is none
@@ -64,7 +64,9 @@ class Worker:
         kept, failures = Memory(), []
         try:
             judge = self.judge
-            coming = self.reader.take(int(batch["shard"][0]), batch["place"].tolist())
+            coming = self.reader.take(
+                int(batch["shard"][0]), zip(batch["line"].tolist(), batch["part"].tolist(), strict=True)
+            )
             if (judge_many := getattr(judge, "judge_many", None)) and self.device == CUDA:
                 kept.rows.update(enumerate(judge_many(list(coming))))
             else:
@@ -115,15 +117,15 @@ class Reader:
         self.rows: Iterator[tuple[int, Row]] = iter(())
         self.make: Callable[[int, Row], Exchange]
 
-    def take(self, shard: int, places: Sequence[int]) -> Iterator[Exchange]:
-        """The exchanges at these places, which rise."""
-        if shard != self.shard or places[0] >> PART_BITS < self.line:
+    def take(self, shard: int, positions: Iterable[tuple[int, int]]) -> Iterator[Exchange]:
+        """Yield the exchanges at these lines and parts, which rise."""
+        positions = list(positions)
+        if shard != self.shard or positions[0][0] < self.line:
             # Of bad rows the driver has said all there is to say.
             self.table = TableRows(self.source, shard, on_bad=lambda bad: None)
             self.shard, self.line, self.rows = shard, 0, self.table.rows()
             self.make = make_record(Exchange, self.table.name, self.table.model)
-        for place in places:
-            wanted, part = divmod(place, 1 << PART_BITS)
+        for wanted, part in positions:
             while self.line < wanted:
                 self.line, self.row = next(self.rows, (wanted + 1, {}))
             parts = self.table.parts(wanted, self.row) if self.line == wanted else []
@@ -154,7 +156,6 @@ def score_ray(
     workers: int,
     limit: int | None = None,
     on_progress: Callable[[], None] = lambda: None,
-    on_judgment: OnJudgment | None = None,
 ) -> int:
     """Judge what `run` does not hold yet, by `workers` that load the judge as it was `named`.
 
@@ -176,9 +177,7 @@ def score_ray(
         for batch in _judged(judge, exchanges.source, slices, named=named, workers=workers):
             said = dict(zip(batch["position"].tolist(), batch["json"].tolist(), strict=True))
             failure = said.pop(FAILED, None)
-            lines = [
-                _adapt(line, renamed.get(position), on_judgment).encode() for position, line in said.items()
-            ]
+            lines = [_adapt(line, renamed.get(position)).encode() for position, line in said.items()]
             run.keep_lines(list(said), lines)
             for _ in lines:
                 on_progress()
@@ -188,13 +187,10 @@ def score_ray(
     return count
 
 
-def _adapt(line: str, renamed: str | None, on_judgment: OnJudgment | None) -> str:
+def _adapt(line: str, renamed: str | None) -> str:
     """A worker's line as the journal has it: mostly as it came, since to read and write each takes time."""
-    if renamed is not None or on_judgment is not None:
-        judgment = Judgment(**json.loads(line))
-        if renamed is not None:  # a worker does not know which ids came before
-            judgment = replace(judgment, id=renamed)
-        line = to_json(to_row(on_judgment(judgment) if on_judgment else judgment))
+    if renamed is not None:  # a worker does not know which ids came before
+        line = to_json(to_row(replace(Judgment(**json.loads(line)), id=renamed)))
     return f"{line}\n"
 
 
@@ -219,20 +215,26 @@ def _cut(
     """Slices as Arrow tables: never of two shards, and none too large to be lost; notes what is `renamed`."""
     import pyarrow as arrow
 
-    shards, places, positions = array("q"), array("q"), array("q")
+    shards, lines, parts, positions = array("q"), array("q"), array("q"), array("q")
     for position, exchange in still_to_judge(exchanges, run, limit, on_progress):
         shards.append(exchanges.shard)
-        places.append(exchanges.place)
+        lines.append(exchanges.line)
+        parts.append(exchanges.part)
         positions.append(position)
         if exchanges.is_renamed:
             renamed[position] = exchange.id
     most = PAID_SLICE if is_paid else SLICE
-    size = max(1, min(most, len(places) // (SLICES_EACH * workers)))
+    size = max(1, min(most, len(lines) // (SLICES_EACH * workers)))
     slices, start = [], 0
-    for end in range(1, len(places) + 1):
-        if end == len(places) or end - start == size or shards[end] != shards[start]:
+    for end in range(1, len(lines) + 1):
+        if end == len(lines) or end - start == size or shards[end] != shards[start]:
             part = slice(start, end)
-            columns = {"shard": shards[part], "place": places[part], "position": positions[part]}
+            columns = {
+                "shard": shards[part],
+                "line": lines[part],
+                "part": parts[part],
+                "position": positions[part],
+            }
             slices.append(arrow.table({name: arrow.array(held) for name, held in columns.items()}))
             start = end
     return slices

@@ -2,7 +2,7 @@
 
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from difflib import get_close_matches
 from functools import partial
@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from calibration.artifact import Calibration, Found, find_calibration
+from calibration.artifact import CalibrationChoice, find_calibration
 from calibration.estimate import CONFIDENCE, Estimate, Interval
-from calibration.probabilities.conformal import prediction_sets
 from calibration.shares.correction import Refused, correct_shares
 from calibration.shares.tally import Tally, model_shares
 from data.coverage import Outside, say_outside
@@ -93,7 +92,7 @@ def score_file(
     *,
     judge: Judge,
     out: str | Path | None = None,
-    calibration: str | Path | Found | None = AUTO,
+    calibration: str | Path | CalibrationChoice | None = AUTO,
     limit: int | None = None,
     on_progress: OnProgress | None = None,
     skip_invalid: bool = False,
@@ -112,7 +111,7 @@ def score_file(
     source = path if isinstance(path, Shards | Remote) else find_sources([path])
     check_source(source)
     calibrated = calibration
-    if not isinstance(calibrated, Found):
+    if not isinstance(calibrated, CalibrationChoice):
         named = "none" if calibrated is None else None if calibrated == AUTO else str(calibrated)
         calibrated = find_calibration(judge, named, today=date.today())
     # All is read before the first response is judged: a bad row is found in seconds, not after hours.
@@ -127,8 +126,7 @@ def score_file(
 
     def ask(run: Run, count_one: Callable[[], None]) -> int:
         exchanges = Exchanges(source, on_bad=run.set_aside if skip_invalid else stop_at_bad_row, unit=unit)
-        on_judgment = PredictionSets(calibrated.calibration) if calibrated.calibration else None
-        return engine(judge, exchanges, run, limit=limit, on_progress=count_one, on_judgment=on_judgment)
+        return engine(judge, exchanges, run, limit=limit, on_progress=count_one)
 
     def conclude(run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
         judged = partial(read_judgments, run.judgments)
@@ -172,7 +170,7 @@ def score_file(
         folder=folder,
         manifest=finished.manifest,
         asked=finished.asked,
-        summary={**read_summary(folder), "calibration_note": calibrated.says},
+        summary={**read_summary(folder), "calibration_note": calibrated.note},
     )
 
 
@@ -198,44 +196,6 @@ def plan_run(
         input=digest or digest_source(responses),
         calibration=calibration,
     )
-
-
-def add_prediction_set(judgment: Judgment, calibration: Calibration) -> Judgment:
-    """Note with a judgment which labels a crowd may well have given; what the judge said stays as it was."""
-    return PredictionSets(calibration)(judgment)
-
-
-@dataclass(frozen=True, slots=True)
-class PredictionSets:
-    """The same for the judgments of a run, one by one or many at once."""
-
-    calibration: Calibration
-
-    def __call__(self, judgment: Judgment) -> Judgment:
-        return self.many([judgment])[0]
-
-    def many(self, judgments: Sequence[Judgment]) -> list[Judgment]:
-        """The same for many, in much less time each."""
-        scored = [item for item in judgments if item.probabilities is not None]
-        if not scored:
-            return list(judgments)
-        said = np.array([[(item.probabilities or {})[label] for label in LABELS] for item in scored])
-        mapped = self.calibration.label_map.apply(said)
-        sets = iter(prediction_sets(mapped, self.calibration.thresholds))
-        return [
-            item if item.probabilities is None else replace(item, set=_with_label(next(sets), item.label))
-            for item in judgments
-        ]
-
-
-def _with_label(found: tuple[str, ...], label: str | None) -> tuple[str, ...]:
-    """A set with the judge's own label in it, without gaps: more labels, so that coverage can only rise.
-
-    >>> _with_label(("Bad",), "Good"), _with_label(("Okay", "Good"), "Good")
-    (('Bad', 'Okay', 'Good'), ('Okay', 'Good'))
-    """
-    places = [LABELS.index(one) for one in (*found, label or found[0])]
-    return LABELS[min(places) : max(places) + 1]
 
 
 def _survey(responses: Source, *, limit: int | None, skip_invalid: bool, unit: str) -> Survey:
@@ -294,7 +254,7 @@ def explain_responses(exchanges: Sequence[Exchange], judge: Judge, folder: Path)
 class Counted:
     """What a summary rests on: judgments added up as they come by, in the order of the input."""
 
-    def __init__(self, judge: Judge, calibrated: Found) -> None:
+    def __init__(self, judge: Judge, calibrated: CalibrationChoice) -> None:
         self.tally, self.flags = Tally(), Flags()
         self.unlike = Outside(getattr(judge, "rated", None), calibrated.covers)
         self.cost = 0.0
@@ -311,7 +271,7 @@ class Counted:
 def summarise(
     read: Callable[[], Iterable[Judgment]],
     judge: Judge,
-    calibrated: Found,
+    calibrated: CalibrationChoice,
     *,
     seed: int,
     set_aside: int = 0,
@@ -340,7 +300,7 @@ def summarise(
         "version": judge.version,
         "rubric": judge.rubric.digest,
         "calibration": calibrated.digest,
-        "calibration_note": calibrated.says,
+        "calibration_note": calibrated.note,
         "confidence": CONFIDENCE,
         "draws": DRAWS,
         "seed": seed,

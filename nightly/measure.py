@@ -17,7 +17,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from calibration.artifact import NONE, Found, find_calibration
+from calibration.artifact import NONE, CalibrationChoice, find_calibration
 from data.errors import OperationalError, StaleCalibration, UserError
 from data.readers.whole_conversations import CONVERSATION, write_talk
 from data.records import LABELS, UNNAMED_MODEL, Judgment
@@ -63,7 +63,7 @@ class NightSetup:
     config: NightlyConfig
     night: str
     judge: Judge
-    correction: Found
+    correction: CalibrationChoice
     stale: str | None
     budget: Budget
     clock: Clock
@@ -102,10 +102,10 @@ def set_up_night(
     try:
         correction = find_calibration(judge, config.calibration, today=date_of(night, clock))
         if correction.calibration is None and config.calibration != NONE:
-            stale = f'{correction.says}; or write calibration = "none" into the config'
+            stale = f'{correction.note}; or write calibration = "none" into the config'
     except StaleCalibration as error:  # a night goes on without its calibration, and says so
         stale = str(error)
-        correction = Found(calibration=None, says=stale)
+        correction = CalibrationChoice(calibration=None, note=stale)
     return NightSetup(
         config=config,
         night=night,

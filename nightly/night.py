@@ -129,7 +129,7 @@ def make_record(history: History, setup: NightSetup) -> tuple[NightRecord, set[s
             "settings": config.digest,
             **({"unit": config.unit} if config.unit == CONVERSATION else {}),
             **({"dimension_note": note} if (note := setup.judge.rubric.note) else {}),
-            "calibration": setup.correction.says,
+            "calibration": setup.correction.note,
             "stale": setup.stale,
             "bridge": bridge.details or None,
             "judge_moved": next((model.moved for model in checked.values() if model.moved), None),

@@ -19,7 +19,7 @@ from data.text import MINUS, AnyEstimate, ends_of
 from reports.page import Figure
 
 if TYPE_CHECKING:
-    from calibration.probabilities.reliability import Bin
+    from calibration.probabilities.reliability import ReliabilityBin
 
 KEPT = frozenset("\n\t\u200c\u200d")  # joiners are inside emoji and words of many scripts, and turn nothing
 INSET = 2.5  # per cent of the width left free at both ends, so that no mark is cut off
@@ -335,7 +335,9 @@ def _whisker(x: float, low: float, high: float, look: str) -> str:
     return element("line", x1=_px(x), x2=_px(x), y1=_px(low), y2=_px(high), class_=f"whisker {look}")
 
 
-def reliability(curves: Mapping[Literal["before", "after"], Sequence["Bin"]], **about: Unpack[About]) -> str:
+def reliability(
+    curves: Mapping[Literal["before", "after"], Sequence["ReliabilityBin"]], **about: Unpack[About]
+) -> str:
     """Draw what the judge said against how often it was so; on the diagonal the two are the same."""
     field = RELIABILITY
     parts = []

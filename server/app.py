@@ -272,7 +272,7 @@ class JudgmentService:
             judgment = unscored(PROBE, str(nothing))
         else:
             self.check_length(exchange, "input")
-            task = Task(partial(served.ask, exchange), served.count_runs(exchange))
+            task = Task(partial(served.judge.judge, exchange), served.count_runs(exchange))
             (judgment,) = await self.run(request, [task])
         self.metrics.count_judgment(judgment.label)
         return judgment

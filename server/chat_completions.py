@@ -142,7 +142,6 @@ def write_completion(
             "label": judgment.label,
             "score": judgment.score,
             "probabilities": judgment.probabilities,
-            "set": judgment.set,
             "unscored": judgment.unscored,
         },
     }

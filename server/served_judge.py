@@ -6,7 +6,7 @@ from datetime import date
 from threading import Lock
 from typing import Any
 
-from calibration.artifact import Found, find_calibration
+from calibration.artifact import CalibrationChoice, find_calibration
 from data.coverage import Outside, say_outside
 from data.errors import StaleCalibration, UserError
 from data.readers.whole_conversations import CONVERSATION, NOUNS, REPLY, split_conversation
@@ -16,7 +16,7 @@ from judge.base import Judge, unit_of
 from judge.engine import call_optional
 from judge.explanation import count_judgments, explain
 from judge.llm.endpoint import endpoints_of
-from judge.scored_run import add_prediction_set, summarise
+from judge.scored_run import summarise
 
 PROBE = Exchange(id="", prompt="I lost my keys.", response="Oh no! Where did you see them last?")
 
@@ -79,7 +79,7 @@ class ServedJudge:
             call_optional(served.judge, how)
 
     @property
-    def calibration(self) -> Found:
+    def calibration(self) -> CalibrationChoice:
         """The calibration as of today."""
         with self._lock:
             if (day := self._today()) != self._day:
@@ -87,7 +87,9 @@ class ServedJudge:
                 try:
                     self._calibration = find_calibration(self.judge, self._wanted, today=day)
                 except StaleCalibration as error:
-                    self._calibration = Found(calibration=None, says=f"no calibration fits: {error}")
+                    self._calibration = CalibrationChoice(
+                        calibration=None, note=f"no calibration fits: {error}"
+                    )
             return self._calibration
 
     def about(self, rows: Iterable[Row] = ()) -> dict[str, Any]:
@@ -100,15 +102,9 @@ class ServedJudge:
         return {
             "judge": {"name": self.judge.name, "version": self.judge.version},
             "calibration": found.digest,
-            "note": found.says,
+            "note": found.note,
             "caveats": [*([caveat] if caveat else []), *say_outside(outside.as_dict())],
         }
-
-    def ask(self, exchange: Exchange) -> Judgment:
-        """The judgment with its set, the same as in a run."""
-        judgment = self.judge.judge(exchange)
-        calibration = self._calibration.calibration
-        return add_prediction_set(judgment, calibration) if calibration else judgment
 
     def count_runs(self, exchange: Exchange, *, is_explained: bool = False) -> int:
         """How many runs of a network the row of an exchange takes."""
@@ -117,7 +113,7 @@ class ServedJudge:
 
     def row(self, exchange: Exchange, *, is_explained: bool) -> Row:
         """The judgment as a row, on request with what each part of the reply does to the score."""
-        judgment = self.ask(exchange)
+        judgment = self.judge.judge(exchange)
         if not is_explained:
             return to_row(judgment)
         # One thread: the queue has enough of them.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from calibration.artifact import Calibration, JudgeIdentity
-from calibration.fit import fit_responses, make_calibration
+from calibration.fit import make_calibration
 from calibration.pairing import Paired, given_labels
 from calibration.shares.model_table import fit_models
 from calibration.shares.ppi import RatedModel, one_hot
@@ -26,10 +26,9 @@ def calibration_from_trials(
     *,
     created: date,
     days: int,
-    seed: int = 0,
     leave_out: Sequence[str] = (),
 ) -> Calibration:
-    """Fit map and sets to the predictions with raters apart, the line to those with models apart.
+    """Fit the line to the predictions with models apart, and bind it to the ratings with raters apart.
 
     A judge's own training ratings cannot calibrate it. With raters apart it meets new ratings of models it
     knows; with models apart, models it does not, and only there its level is what a new model's will be.
@@ -55,11 +54,10 @@ def calibration_from_trials(
     return make_calibration(
         judge,
         paired,
-        fit_responses(paired, seed=seed),
         fit_models(models, leave_out=leave_out),
         created=created,
         days=days,
-        figures={"source": "held-out predictions: map and sets with raters apart, line with models apart"},
+        source="held-out predictions with models apart",
     )
 
 

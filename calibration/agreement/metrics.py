@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.bootstrap import Draws, Statistic, mean_of, ratio, sum_draws, value_of
+from calibration.bootstrap import Draws, Statistic, ratio, sum_draws, value_of
 from calibration.cluster import LITTLE
 from calibration.estimate import UNDEFINED, Estimate, Floats, Integers
 
@@ -357,19 +357,6 @@ def spearman(first: ArrayLike, second: ArrayLike) -> float:
     """
     one, two = _floats(first), _floats(second)
     return value_of(spearman_of(one, two), len(one))
-
-
-def brier_error(ratings: ArrayLike, probabilities: ArrayLike) -> float:
-    """The mean squared distance between the probabilities and the rating as 0s and a 1; from 0 to 2.
-
-    Undefined without ratings.
-
-    >>> round(brier_error([1, 3], [[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]]), 3)
-    0.22
-    """
-    table = _floats(probabilities)
-    hits = np.asarray(ratings)[:, None] == np.arange(1, table.shape[-1] + 1) if table.size else table
-    return value_of(mean_of(((table - hits) ** 2).sum(axis=-1)), len(table))
 
 
 def calibration_error(positive: ArrayLike, probabilities: ArrayLike, bins: int = BINS) -> float:

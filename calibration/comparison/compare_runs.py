@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from calibration.agreement.choices import ChosenModels, compare_chosen
-from calibration.artifact import Found
+from calibration.artifact import CalibrationChoice
 from calibration.comparison.differences import Difference, differences
 from calibration.comparison.judged_models import (
     ComparisonSettings,
@@ -99,7 +99,7 @@ class ComparedRuns:
     """
 
     judge: Judged
-    corrector: Found
+    corrector: CalibrationChoice
     margin: float
     models: tuple[JudgedLevel, ...]
     letters: Mapping[str, str]
@@ -205,7 +205,7 @@ def compare_runs(question: Question, *, today: date) -> ComparedRuns:
     if corrector.calibration is not None:
         settings = replace(
             settings,
-            calibrated=corrector.calibration.betweens(),
+            calibrated=tuple(corrector.calibration.calibrated_models.values()),
             design_effect=corrector.calibration.design_effect or USUAL_DESIGN_EFFECT,
         )
     settings = replace(settings, **_siblings(question, settings))

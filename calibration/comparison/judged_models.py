@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from calibration.artifact import (
     CALIBRATION_FILE,
-    Found,
+    CalibrationChoice,
     JudgeIdentity,
     read_calibration,
     take_fitting,
@@ -329,7 +329,7 @@ def _judged_model(
 
 def find_corrector(
     runs: Sequence[JudgedRun], wanted: str | None, *, weights: Path | None, today: date
-) -> Found:
+) -> CalibrationChoice:
     """Find the calibration named, else the one the runs were scored with.
 
     That one lies with a run, or with the shipped judge of this name in the folder `weights`.
@@ -340,13 +340,13 @@ def find_corrector(
         return take_named(wanted, judge, today=today)
     digests = {run.calibration for run in runs}
     if digests == {None}:
-        return Found(calibration=None, says="the runs were scored without a calibration")
+        return CalibrationChoice(calibration=None, note="the runs were scored without a calibration")
     shipped = (weights / first.name / CALIBRATION_FILE,) if weights else ()
     for path in (*(run.folder / CALIBRATION_FILE for run in runs), *shipped):
         if path.is_file() and (calibration := read_calibration(path)).digest in digests:
             return take_fitting(calibration, judge, today=today)
     digest = next(filter(None, digests))
-    return Found(
+    return CalibrationChoice(
         calibration=None,
-        says=f"the runs were scored with the calibration {digest[:12]}, which is not at hand: --calibration",
+        note=f"the runs were scored with the calibration {digest[:12]}, which is not at hand: --calibration",
     )

@@ -1,1 +1,1 @@
-"""What a judge's probabilities are worth: maps, reliability, prediction sets."""
+"""What a judge's probabilities are worth: maps and reliability."""

@@ -292,7 +292,7 @@ class Refused:
 
 def correct_shares(tally: Tally, calibration: Calibration) -> dict[str, Mapping[str, Estimate] | Refused]:
     """Every model's shares by the calibrated line, with transport intervals, or why they are refused."""
-    lines = [CalibratedModels.from_dict(dict(calibration.between[label])) for label in LABELS]
+    lines = [calibration.calibrated_models[label] for label in LABELS]
     corrected: dict[str, Mapping[str, Estimate] | Refused] = {}
     for model, clusters in tally.sums.items():
         means, noises = _judged(np.array(list(clusters.values())).reshape(-1, len(LABELS) + 1))

@@ -9,7 +9,7 @@ as there are models less what the line uses; where it is large, noise is not tak
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import product
@@ -101,19 +101,6 @@ class CalibratedModels:
             for name in ("models", "judge", "crowd", "noise")
         }
         return replace(self, **columns)
-
-    @classmethod
-    def from_dict(cls, row: Mapping[str, Any]) -> "CalibratedModels":
-        """Read what a calibration keeps of the models."""
-        return cls(
-            models=tuple(str(name) for name in row["models"]),
-            judge=tuple(float(value) for value in row["judge"]),
-            crowd=tuple(float(value) for value in row["crowd"]),
-            noise=tuple(float(value) for value in row["noise"]),
-            bounds=(float(row["bounds"][0]), float(row["bounds"][1])),
-            shared=float(row.get("shared", 0.0)),
-            prompt_variance=row.get("prompt_variance"),
-        )
 
     def judged(self, mean: float, noise: float, prompts: int) -> Target:
         """A model as judged on so many prompts; few of them hardly show their own spread, so others' is lent.

@@ -114,7 +114,7 @@ def check_judge(name: str, *, today: date) -> Iterator[Check]:
     if fitted is not None and fitted.expires - today >= SOON:
         yield Check(label, "ok", f"{fitted.digest[:12]} fits until {fitted.expires}")
     else:
-        says = correction.says if fitted is None else f"expires soon, {fitted.expires}"
+        says = correction.note if fitted is None else f"expires soon, {fitted.expires}"
         yield Check(label, "warn", says, "make it anew: empathy-judge calibrate")
 
 

@@ -13,8 +13,7 @@ from data.readers.file_formats import READERS, BadRow, Digests, Header, OnBad, R
 from data.readers.shapes import FIRST_ROWS, OUR_OWN, Recognised, is_ours, recognise
 from data.storage import NONE_NAMED, Remote, Shards, Source, Table, check_table, shards_of, store_errors
 
-PART_BITS: Final = 8  # of a place in a table: the line, and below it which of its row's exchanges
-MOST_PARTS: Final = 1 << PART_BITS
+MOST_PARTS: Final = 256  # exchanges in one row
 
 
 def stop_at_bad_row(bad: BadRow) -> NoReturn:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from calibration.artifact import read_calibration
+from calibration.shares.transport import fit_line
 from data.text import show
 
 JUDGE: Final = Path(__file__).parents[2] / "judge" / "weights" / "classifier"
@@ -30,7 +31,8 @@ def figures() -> dict[str, str]:
     known, unknown = (evaluation(name)["chosen_models"] for name in ("raters-apart", "model-apart"))
     tfidf = evaluation("model-apart", who="TF-IDF")["chosen_models"]
     calibration = read_calibration(JUDGE / "calibration.json")
-    line, (low, high) = calibration.lines["Good"], calibration.ranges["Good"]
+    rated = calibration.calibrated_models["Good"]
+    line, (low, high) = fit_line(rated), rated.range
     return {
         "tau_known_all": _plain(evaluation("raters-apart")["all_models"]["tau"]),
         "tau_known": _plain(known["tau"]),
@@ -45,10 +47,10 @@ def figures() -> dict[str, str]:
         "width_known": f"{100 * Z * unknown['between_sd']:.0f}",
         "design_effect": f"{unknown['design_effect']:.1f}",
         "worth": f"{unknown['worth_in_ratings']:,.0f}",
-        "calibrated_models": str(len(line["residuals"])),
+        "calibrated_models": str(len(rated.models)),
         "calibrated_ratings": f"{calibration.count:,}",
-        "line": f"{100 * line['intercept']:.1f} + {line['slope']:.2f} \N{MULTIPLICATION SIGN} judge",
-        "line_spread": f"{100 * line['between_sd']:.1f}",
+        "line": f"{100 * line.intercept:.1f} + {line.slope:.2f} \N{MULTIPLICATION SIGN} judge",
+        "line_spread": f"{100 * line.between_sd:.1f}",
         "range_low": f"{100 * low:.0f}",
         "range_high": f"{100 * high:.0f}",
     }

@@ -39,7 +39,6 @@ MEANINGS: Final = {
     "Judgment.label": "the likeliest; where that is Good with 50 % or less, Okay",
     "Judgment.probabilities": "of each label",
     "Judgment.score": "the expected rating, 1 to 3",
-    "Judgment.set": "the labels that people may well have given; needs a calibration",
     "Judgment.rationale": "a prompted judge's reason, and what is to be known about how it judged",
     "Judgment.unscored": "why there is no judgment; then all above is empty",
     "Judgment.usage": "tokens and USD, where a server was asked",

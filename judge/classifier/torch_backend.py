@@ -22,7 +22,7 @@ from data.records import Exchange, Judgment
 from data.tables import to_line, to_row
 from judge.classifier.base_weights import MIXED, SCALE, TABLE, mix_inner
 from judge.classifier.preprocessing import PreparedReply, Tokeniser, judgments_of, prepare
-from judge.engine import OnJudgment, Store, count_cores, in_threads, still_to_judge
+from judge.engine import Store, count_cores, in_threads, still_to_judge
 
 if TYPE_CHECKING:
     from judge.classifier.judge import ClassifierJudge
@@ -162,7 +162,6 @@ def score_in_batches(
     *,
     limit: int | None = None,
     on_progress: Callable[[], None] = lambda: None,
-    on_judgment: OnJudgment | None = None,
 ) -> int:
     """Judge on the GPU every exchange that `run` does not hold yet; return their number.
 
@@ -182,14 +181,14 @@ def score_in_batches(
 
     if second is None:  # too few for a pool
         for chunk in filter(None, [first]):
-            keep(chunk, _format(judge.judge_many([exchange for _, exchange in chunk]), on_judgment))
+            keep(chunk, _format(judge.judge_many([exchange for _, exchange in chunk])))
         return count
 
     def ask(chunk: list[tuple[int, Exchange]]) -> list[bytes]:
         rows = [exchange for _, exchange in chunk]
         prepared: list[PreparedReply] = pool.submit(_prepare, rows).result()
         probabilities = networks.predict([item.ids for item in prepared if not item.reason])
-        return pool.submit(_judge, rows, prepared, probabilities, on_judgment).result()
+        return pool.submit(_judge, rows, prepared, probabilities).result()
 
     # A CUDA context does not survive a fork. Some threads wait for the GPU while others wait for the pool.
     spawn = multiprocessing.get_context("spawn")
@@ -220,10 +219,9 @@ def _judge(
     rows: Sequence[Exchange],
     prepared: Sequence[PreparedReply],
     probabilities: np.ndarray,
-    on_judgment: OnJudgment | None,
 ) -> list[bytes]:
-    return _format(judgments_of(rows, prepared, probabilities.tolist()), on_judgment)
+    return _format(judgments_of(rows, prepared, probabilities.tolist()))
 
 
-def _format(judgments: Iterable[Judgment], on_judgment: OnJudgment | None) -> list[bytes]:
-    return [to_line(to_row(on_judgment(item) if on_judgment else item)) for item in judgments]
+def _format(judgments: Iterable[Judgment]) -> list[bytes]:
+    return [to_line(to_row(item)) for item in judgments]

@@ -27,7 +27,7 @@ from data.runs import Run
 from data.storage import digest_file
 from data.text import printable
 from judge.base import Judge
-from judge.engine import OnJudgment, still_to_judge
+from judge.engine import still_to_judge
 from judge.llm.batch_files import Part, Transfer, write_parts
 from judge.llm.endpoint import RAW, SHORT, CallFailed, Endpoint, Reply, complaint
 from judge.llm.limits import read_tokens
@@ -174,7 +174,6 @@ def score_batch(
     *,
     limit: int | None = None,
     on_progress: Callable[[], None] = lambda: None,
-    on_judgment: OnJudgment | None = None,
     wait: bool = False,
     sleep: Callable[[float], object] | None = None,
 ) -> int:
@@ -188,7 +187,7 @@ def score_batch(
         raise UserError(
             f"--batch: the judge {judge.name!r} cannot ask in batches; prompted and decision judges can"
         )
-    batch = Batch(judge, run, on_progress, on_judgment, sleep)
+    batch = Batch(judge, run, on_progress, sleep)
     try:
         batch.take(exchanges, limit)
         while batch.has_work:
@@ -215,10 +214,9 @@ class Batch:
         judge: BatchJudge,
         run: Run,
         on_progress: Callable[[], None],
-        on_judgment: OnJudgment | None,
         sleep: Callable[[float], object] | None,
     ) -> None:
-        self.judge, self.run, self.on_progress, self.on_judgment = judge, run, on_progress, on_judgment
+        self.judge, self.run, self.on_progress = judge, run, on_progress
         self.state = read_state(run.folder) or State(base_url=judge.endpoint.base_url, mark=token_hex(8))
         if self.state.open and self.state.base_url != judge.endpoint.base_url:
             raise UserError(
@@ -291,7 +289,7 @@ class Batch:
         self.judge.endpoint.close()
 
     def _keep(self, position: int, judgment: Judgment) -> None:
-        self.run.keep(position, self.on_judgment(judgment) if self.on_judgment else judgment)
+        self.run.keep(position, judgment)
         del self.left[position]
         self.judged += 1
         self.on_progress()

@@ -15,6 +15,7 @@ from calibration.artifact import Calibration
 from calibration.estimate import Estimate
 from calibration.fit import CalibrationReport, left_out_models
 from calibration.pairing import OF_THESE_RATERS
+from calibration.shares.transport import fit_line
 from data.coverage import say_coverage
 from data.crisis import say_flags
 from data.readers.whole_conversations import speak_of
@@ -27,7 +28,7 @@ from reports.calibration.bias import ProbedJudge, bias_section, probes_section
 from reports.calibration.costs import planning_section, runs_section
 from reports.calibration.disagreements import disagreements_section, emotions_section, policy_section
 from reports.calibration.per_model import models_section
-from reports.calibration.probabilities import conformal_section, reliability_section
+from reports.calibration.probabilities import ask_first_section, reliability_section
 from reports.calibration.verdict import (
     ORDERED,
     count_people,
@@ -109,7 +110,7 @@ def make_page(
         disagreements_section(report),
         # What next.
         planning_section(report),
-        conformal_section(report),
+        ask_first_section(report),
         reliability_section(report),
         policy_section(report),
         runs_section(report),
@@ -306,7 +307,7 @@ def print_trial_calibration(calibration: Calibration, path: Path, *, as_json: bo
         rows = [{"model": model, "columns": to_plain(levels)} for model, levels in models.items()]
         print(json.dumps({"digest": calibration.digest, "file": str(path), "models": rows}, indent=2))
         return
-    grid = _grid("left out", *calibration.between, "inside")
+    grid = _grid("left out", *calibration.calibrated_models, "inside")
     for model, columns in models.items():
         levels = columns.values()
         cells = [
@@ -316,11 +317,10 @@ def print_trial_calibration(calibration: Calibration, path: Path, *, as_json: bo
         grid.add_row(_name(model), *cells, f"{sum(at.covered for at in levels)} of {len(levels)}")
     screen = open_screen()
     print_table(screen, grid)
-    spread = calibration.lines[list(calibration.between)[-1]]["between_sd"]
+    spread = fit_line([*calibration.calibrated_models.values()][-1]).between_sd
     notes = [
         f"judge {calibration.judge} {calibration.version}, {calibration.count:,} ratings",
-        f"map {calibration.mapping['kind']}; spread between models "
-        f"{'undefined' if spread is None else f'{100 * spread:.1f} points'}",
+        f"spread between models: {number(spread, 1, scale=100)} points",
         f"calibration {calibration.digest[:12]}, until {calibration.expires}",
         f"written {path}",
     ]

@@ -1,21 +1,18 @@
-"""How sure a judge may be: sections on what its probabilities mean, and on sets of labels."""
+"""Report sections on the reliability of probabilities and on the responses to have rated first."""
 
 from collections.abc import Callable
 from typing import Literal
 
 from calibration.fit import CalibrationReport, ReliabilityStage
 from data.records import to_plain
-from data.text import number, percent
-from reports.charts import Line, dot_plot, mark, percent_tick, reliability
+from data.text import number
+from reports.charts import reliability
 from reports.page import Figure, Section, Table, row, table_of
 
 MOST_ASKED = 10
 Stage = Literal["before", "after"]
 ERRORS: dict[str, Callable[[ReliabilityStage], float]] = {
     "expected calibration error": lambda stage: stage.ece,
-    "Brier error": lambda stage: stage.brier.brier,
-    "of it, reliability": lambda stage: stage.brier.reliability,
-    "of it, resolution (more is better)": lambda stage: stage.brier.resolution,
     "log-loss": lambda stage: stage.log_loss,
 }
 
@@ -83,57 +80,23 @@ def reliability_section(report: CalibrationReport) -> Section:
     )
 
 
-def conformal_section(report: CalibrationReport) -> Section:
-    """Sets of labels: whether they hold people's rating as often as promised."""
-    sets = report.sets
-    coverage = {
-        "all ratings": sets.coverage,
-        **{f"people say {key}": at for key, at in sets.by_label.items()},
-    }
+def ask_first_section(report: CalibrationReport) -> Section:
+    """The responses whose ratings would be most informative."""
     labels, asked = report.data.scale, report.ask_first
-    sizes = [
-        f"{100 * share:.0f} % name {size} label{'s' if size > 1 else ''}"
-        for size, share in enumerate(sets.sizes, 1)
-    ]
     return Section(
-        name="sets",
-        title="Sets of labels that keep a promise",
-        short="Sets",
-        text=(
-            "Instead of one label the judge can give a set that is to hold people's label "
-            f"{number(sets.wanted, 0, scale=100)} % of the time, whichever label that is. On ratings they "
-            f"were not made from, sets have {number(sets.mean_size)} labels on average"
-            f"{': ' + ', '.join(sizes) if sizes else ''}. Large sets are the responses to show to people.",
-        ),
-        key=(("judge", "ratings inside the set"), ("reference", "promised")),
-        figures=(
-            dot_plot(
-                "Coverage, per cent of ratings",
-                [
-                    Line(name=name, figure=percent(share), marks=(mark("judge", share),))
-                    for name, share in coverage.items()
-                ],
-                name="sets-figure",
-                title="How often a set holds people's label",
-                unit=" %",
-                tick=percent_tick,
-                reference=sets.wanted,
-            ),
-        ),
+        name="ask-first",
+        title="Responses to have rated first",
+        short="Ask first",
+        text=("The judge is least certain about these: their probabilities have the highest entropy.",),
         tables=(
             Table(
-                caption=f"Ask people about these first (all {len(asked)} are in report.json)",
-                head=("response", "model", "set", *labels),
+                caption=f"Have these rated first (all {len(asked)} are in report.json)",
+                head=("response", "model", *labels),
                 rows=tuple(
-                    row(
-                        item.id,
-                        item.model,
-                        ", ".join(item.set),
-                        *(number(item.probabilities[label]) for label in labels),
-                    )
+                    row(item.id, item.model, *(number(item.probabilities[label]) for label in labels))
                     for item in asked[:MOST_ASKED]
                 ),
-                words=frozenset({0, 1, 2}),
+                words=frozenset({0, 1}),
                 is_folded=True,
             ),
         ),

@@ -144,9 +144,7 @@ def _say_use(report: CalibrationReport) -> str:
         return "Not by itself: where people rated, go by their ratings."
     if report.data.speaks_for != "people":
         return f"{OF_THESE_RATERS[0].upper()}{OF_THESE_RATERS[1:]}."
-    sizes = report.sets.sizes
-    sure = f": it is sure of one label for {SHARES * sizes[0]:.0f} % of them" if sizes else ""
-    return f"For models, yes, once corrected. For single replies, no{sure}."
+    return "For models, yes, once corrected. For single replies, no."
 
 
 def _say_agreement(report: CalibrationReport) -> str:

@@ -47,11 +47,11 @@ def compared_runs_row(compared: ComparedRuns) -> dict[str, Any]:
             "digest": calibration.digest,
             "created": calibration.created.isoformat(),
             "expires": calibration.expires.isoformat(),
-            "models": list(calibration.betweens()[-1].models),
+            "models": list(calibration.models),
         }
         if calibration
         else None,
-        "says": compared.corrector.says,
+        "says": compared.corrector.note,
         "margin": compared.margin,
         "models": [
             {**to_plain(level), "letters": compared.letters[level.model]} for level in compared.models
@@ -132,11 +132,11 @@ def short_notes(compared: ComparedRuns) -> Iterator[str]:
     calibration = compared.corrector.calibration
     if calibration is None and {model.how for model in compared.models} - {"ratings"}:
         yield (
-            f"Not corrected ({compared.corrector.says}): these are the judge's own figures, and nothing says"
+            f"Not corrected ({compared.corrector.note}): these are the judge's own figures, and nothing says"
             " how far it strays from people."
         )
     elif any(model.how == "line" for model in compared.models):
-        count = len(calibration.betweens()[-1].models) if calibration else 0
+        count = len(calibration.models) if calibration else 0
         yield (
             f"Brackets hold the true share 95 times of 100: nobody rated these replies, and on the {count}"
             " models that people rated the judge was off by some points."
@@ -170,13 +170,13 @@ def _notes(compared: ComparedRuns) -> Iterator[str]:
     calibration = compared.corrector.calibration
     if calibration is None and {model.how for model in compared.models} - {"ratings"}:
         yield (
-            f"Not corrected ({compared.corrector.says}): intervals cover the choice of prompts only. Nothing"
+            f"Not corrected ({compared.corrector.note}): intervals cover the choice of prompts only. Nothing"
             " here says how far this judge strays from people on a model it has never met."
         )
     elif calibration is not None and compared.never_met:
         yield (
             f"Models the judge has never met: {_some(compared.never_met)}. Their levels rest on how far it"
-            f" strayed on {len(calibration.betweens()[-1].models)} models people rated; a model of a new kind"
+            f" strayed on {len(calibration.models)} models people rated; a model of a new kind"
             " may lie further off. Ratings of a few dozen of its replies narrow this: rate."
         )
     if calibration is not None:
@@ -299,7 +299,7 @@ def runs_page(compared: ComparedRuns) -> Page:
     page = Page(
         kind="Comparison",
         title=_title(compared),
-        subtitle=f"judge {compared.judge.name} {compared.judge.version}; {compared.corrector.says}",
+        subtitle=f"judge {compared.judge.name} {compared.judge.version}; {compared.corrector.note}",
         verdict=tuple(verdict_sentences(compared)),
         facts=tuple(_facts(compared)),
         sections=tuple(sections),

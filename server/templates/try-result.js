@@ -17,7 +17,6 @@ const apart = (text) => make("bdi", "", String(text));
 const figure = (value, places = 2) => value.toFixed(places).replace("-", "\u2212");
 const sentence = (text) => String(text).replace(/^\p{Ll}/u, (letter) => letter.toUpperCase()).replace(/(?<![.!?])$/, ".");
 const isFigure = (value) => typeof value === "number" && Number.isFinite(value);
-const or = (words) => new Intl.ListFormat("en", { type: "disjunction" }).format(words).replace(", or", " or");
 
 function show(asked, answer) {
   const names = asked.length > 1 ? ["Reply A", "Reply B"] : ["The reply"];
@@ -59,7 +58,7 @@ function card(name, exchange, judgment) {
   }
   const figures = make("div", "", make("p", "label", judgment.label),
     make("p", "score", "score ", make("strong", "", figure(judgment.score)), ", from 1 (Bad) to 3 (Good)"),
-    bars(judgment), ...notLikeliest(judgment), make("p", "set", setInWords(judgment.set)));
+    bars(judgment), ...notLikeliest(judgment));
   return make("article", "card whole", heading, figures, reply);
 }
 
@@ -77,12 +76,6 @@ function bars({ label, probabilities }) {
 function notLikeliest({ label, probabilities }) {
   const isLikeliest = Math.max(...Object.values(probabilities)) === probabilities[label];
   return isLikeliest ? [] : [make("p", "score", "This judge says Good only above 50\u00a0%, and Okay below.")];
-}
-
-function setInWords(labels) {
-  if (!labels) return "No calibration fits, so nothing can be said of what else a crowd may well have said.";
-  if (labels.length === LABELS.length) return "A crowd may well have said Bad, Okay or Good: this rules out none of them.";
-  return `A crowd may well have said ${or(labels)}.`;
 }
 
 function effectText(effect) {
@@ -161,9 +154,7 @@ function comparison(judgments) {
   const gap = Math.abs(a - b);
   const said = gap < 0.005 ? `Both replies score ${figure(a)}.`
     : `Reply ${a > b ? "A" : "B"} scores higher, ${figure(Math.max(a, b))} against ${figure(Math.min(a, b))}.`;
-  const both = LABELS.filter((label) => judgments.every(({ set }) => set && set.includes(label)));
-  const alike = both.length ? ` A crowd may well have said ${or(both)} of both.` : "";
-  return make("p", "winner", said, make("span", "", `${alike} One pair shows little about who or what writes the better replies.`));
+  return make("p", "winner", said, make("span", "", ` One pair shows little about who or what writes the better replies.`));
 }
 
 function trust(answer) {

@@ -12,11 +12,9 @@ import pytest
 
 from calibration.artifact import Calibration, write_calibration
 from calibration.comparison.compare_runs import ComparedRuns, Question, compare
-from calibration.probabilities.conformal import fit_thresholds
-from calibration.probabilities.maps import fit_map
-from calibration.shares.transport import CalibratedModels, fit_line
+from calibration.shares.transport import CalibratedModels
 from data.errors import StaleCalibration, UserError
-from data.records import LABELS, Exchange, Rating, judgment_of, to_plain, unscored
+from data.records import LABELS, Exchange, Rating, judgment_of, unscored
 from data.tables import write_rows
 from reports.comparison.comparison_page import compared_runs_row, runs_page
 from reports.markdown import as_markdown
@@ -84,11 +82,7 @@ def calibration(models: Sequence[str] = tuple("pqrstuvw"), spread: float = 0.01)
         days=90,
         count=2000,
         design_effect=1.5,
-        mapping=to_plain(fit_map("identity", np.zeros((0, 3)), [])),
-        conformal=to_plain(fit_thresholds(np.zeros((0, 3)), [])),
-        between={label: to_plain(line) for label, line in lines.items()},
-        lines={label: to_plain(fit_line(line)) for label, line in lines.items()},
-        ranges={label: line.range for label, line in lines.items()},
+        calibrated_models=lines,
     )
 
 

@@ -15,7 +15,7 @@ from calibration.cluster import contrast
 from calibration.pairing import Paired
 from calibration.shares.correction import calibrated_models, correct
 from calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
-from calibration.shares.transport import CalibratedModels, Target, refusal, transport
+from calibration.shares.transport import Target, refusal, transport
 
 NO_RATINGS = {
     "item": np.zeros(0, dtype=np.intp),
@@ -136,7 +136,6 @@ def test_raters_of_all_models_widen_what_is_said_of_a_new_one() -> None:
     wide, narrow = (transport(line, new).interval for line in (same[-1], replace(same[-1], shared=0.0)))
     assert wide is not None and narrow is not None
     assert wide.high - wide.low > narrow.high - narrow.low
-    assert CalibratedModels.from_dict({**vars(same[-1])}) == same[-1]
 
 
 def test_ratings_far_from_the_line_are_believed_and_said_to_be() -> None:

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,6 @@ from data.judgments import Judged, of_raters, parse_scale, read_judged, with_exc
 from data.records import LABELS, Exchange, Judgment, Rating, judgment_of, to_plain
 from data.tables import read_ratings, write_rows
 from judge.base import load_judge
-from judge.scored_run import add_prediction_set
 from reports.calibration.verdict import say_verdict
 
 DATA = Path(os.environ.get("EMPATHY_DATA", ROOT.parent / "shared" / "data"))
@@ -94,7 +92,6 @@ def test_an_honest_judge_is_left_alone() -> None:
     run, ratings, _ = world()
     report = calibrate_judged([run], ratings, options=QUICK)
     assert report.mapping.map.kind == "identity"
-    assert report.sets.coverage.value == pytest.approx(0.9, abs=0.03)
     assert report.reliability.before is not None and report.reliability.before.ece < 0.06
     assert report.agreement.means.tau.value == 1
     assert len(report.ask_first) == 20
@@ -230,19 +227,9 @@ def test_the_shipped_calibrations_cover_every_model_left_out(shipped: Calibratio
 def test_the_shipped_calibrations_are_of_the_shipped_judges(shipped: Calibration) -> None:
     judge = load_judge(shipped.judge)
     found = find_calibration(judge, None, today=shipped.created)
-    assert found.digest == shipped.digest, found.says
+    assert found.digest == shipped.digest, found.note
     late = find_calibration(judge, None, today=shipped.expires)
-    assert (late.digest, late.says) == (None, f"no calibration fits: expired on {shipped.expires}")
-
-
-def test_sets_leave_what_the_judge_said() -> None:
-    shipped = read_calibration(ROOT / "judge" / "weights" / "classifier" / "calibration.json")
-    plain = load_judge("majority").judge(Exchange(id="1", prompt="p", response="r"))
-    silent = replace(plain, label=None, probabilities=None, score=None, unscored="refused")
-    with_set = add_prediction_set(plain, shipped)
-    assert with_set.set and set(with_set.set) <= set(LABELS)
-    assert replace(with_set, set=None) == plain
-    assert add_prediction_set(silent, shipped) == silent
+    assert (late.digest, late.note) == (None, f"no calibration fits: expired on {shipped.expires}")
 
 
 def width(shares: Mapping[str, Estimate] | Refused) -> float:
@@ -274,14 +261,12 @@ def test_a_calibration_is_applied_without_scipy() -> None:
         "from calibration.shares.correction import correct_shares\n"
         "from calibration.shares.tally import Tally\n"
         "from data.records import Exchange, judgment_of\n"
-        "from judge.scored_run import add_prediction_set\n"
         "from pathlib import Path\n"
         "calibration = read_calibration(Path('judge/weights/classifier/calibration.json'))\n"
         "tally = Tally()\n"
         "for number in range(50):\n"
         "    exchange = Exchange(id=str(number), prompt=str(number), response='r', model='new')\n"
         "    judgment = judgment_of(exchange, {'Bad': 0.1, 'Okay': 0.3, 'Good': 0.6})\n"
-        "    assert add_prediction_set(judgment, calibration).set\n"
         "    tally.add(judgment)\n"
         "assert correct_shares(tally, calibration)['new']\n"
     )

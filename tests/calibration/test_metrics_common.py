@@ -17,7 +17,6 @@ from calibration.agreement.metrics import (
     TABLE_STATISTICS,
     Scaling,
     auc_of,
-    brier_error,
     calibration_error,
     calibration_error_of,
     cohen_kappa,
@@ -235,20 +234,6 @@ METRICS = {
         ),
         low=0,
         high=-math.log(LEAST_PROBABILITY),
-        perfect=0,
-        of_one_level=0,
-        is_nominal=True,
-    ),
-    "brier_error": Metric(
-        statistic=lambda rows: mean_of(
-            ((rows.probabilities - same(rows.levels, rows.rating).probabilities) ** 2).sum(axis=1)
-        ),
-        value=lambda rows: brier_error(rows.rating, rows.probabilities),
-        library=lambda rows: metrics.brier_score_loss(
-            rows.rating, rows.probabilities, labels=np.arange(1, rows.levels + 1), scale_by_half=False
-        ),
-        low=0,
-        high=2,
         perfect=0,
         of_one_level=0,
         is_nominal=True,

@@ -59,7 +59,7 @@ def test_a_run_and_its_ratings_meet(tmp_path: Path) -> None:
     assert paired.model.tolist() == ["ada", "ada", "ada", "bea"]
     assert paired.batch.tolist() == ["b1", "bob", "ann", "bob"], "without a batch, the rater's"
     assert paired.rating.tolist() == [3, 2, 1, 2]
-    assert paired.label.tolist() == [3, 3, 2, 3]
+    assert paired.label.tolist() == [3, 3, 2, 2]
     assert paired.score == pytest.approx([2.7, 2.7, 2.1, 2.4])
     assert paired.probabilities == pytest.approx(
         np.array([[0.1, 0.1, 0.8]] * 2 + [[0.1, 0.7, 0.2], [0.1, 0.4, 0.5]])

@@ -17,7 +17,6 @@ from calibration.shares.transport import (
     transport_difference,
 )
 from data.importers import import_source
-from data.records import to_plain
 
 JUDGES = ("gpt-4o", "claude-3.7-sonnet", "gemini-2.5-flash", "o4-mini")
 SCALE = (1.0, 5.0)
@@ -108,9 +107,8 @@ def test_exact_agreement_and_equal_models_do_not_crash() -> None:
     assert fit_line(models([0.4, 0.5, 0.6], [0.4, 0.5, 0.6])).between_sd > 0
 
 
-def test_it_is_the_same_after_json() -> None:
+def test_models_are_left_out_and_means_are_numbers() -> None:
     known = models([0.5, 0.6], [0.44, 0.5], noise=0.001)
-    assert CalibratedModels.from_dict(to_plain(known)) == known
     assert known.without("m0").models == ("m1",)
     with pytest.raises(ValueError, match="numbers"):
         models([0.5, math.nan], [0.4, 0.5])

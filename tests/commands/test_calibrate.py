@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 import cli
 from calibration.artifact import read_calibration, write_calibration
+from calibration.shares.transport import fit_line
 from data.records import LABELS
 from data.tables import write_rows
 from judge.base import load_judge
@@ -249,15 +250,12 @@ def test_score_corrects_by_a_calibration_and_refuses_what_leaves_its_range(fitte
     assert "No figure for terse (the judge alone: " in done.stdout
     assert ": below every model people rated." in " ".join(done.stdout.split())
     assert f"calibration {calibration.digest[:12]} fits" in done.stdout
-    sets = [json.loads(line)["set"] for line in Path("new/judgments.jsonl").read_text().splitlines()]
-    assert all(sets) and all(set(labels) <= set(LABELS) for labels in sets)
 
 
 def test_score_without_a_calibration_says_so_and_goes_on() -> None:
     done = score_new()
     assert done.exit_code == 0
     assert "no calibration came with this judge" in done.stdout
-    assert json.loads(Path("new/judgments.jsonl").read_text().splitlines()[0])["set"] is None
     assert "the shares are the judge's own" in score_new("--calibration", "none").stdout
 
 
@@ -309,12 +307,12 @@ def test_a_trained_judge_is_calibrated_by_its_trials() -> None:
     assert done.exit_code == 0, done.output
     calibration = read_calibration(Path("out/calibration.json"))
     assert (calibration.judge, calibration.count, calibration.days) == ("length", 960, 10)
-    line = calibration.lines["Good"]
-    assert line["slope"] == pytest.approx(1, abs=0.02)
-    assert line["intercept"] == pytest.approx(-0.04, abs=0.02), "the shift of models apart is taken off"
-    assert line["residuals"] == pytest.approx([0, 0, 0, 0], abs=0.02)
+    line = fit_line(calibration.calibrated_models["Good"])
+    assert line.slope == pytest.approx(1, abs=0.02)
+    assert line.intercept == pytest.approx(-0.04, abs=0.02), "the shift of models apart is taken off"
+    assert line.residuals == pytest.approx([0, 0, 0, 0], abs=0.02)
     assert done.stdout.count("3 of 3") == 4
-    assert list(calibration.between) == list(LABELS), "columns keep the order of the labels"
+    assert list(calibration.calibrated_models) == list(LABELS), "columns keep the order of the labels"
     wrong = calibrate("--trial", trials[0], "--judge", "length")
     assert wrong.exit_code == 2
     assert "one trial of each protocol" in wrong.stderr

@@ -178,6 +178,14 @@ def test_a_bad_row_names_its_place(tmp_path: Path, line: str, said: str) -> None
     assert len(bad) == 1
 
 
+def test_models_that_share_an_id_are_told_apart_however_many_there_are(tmp_path: Path) -> None:
+    rows = [{"id": f"{n // 2}", "model": f"m{n}", "prompt": "p", "response": f"r{n}"} for n in range(200)]
+    write_rows(tmp_path / "r.jsonl", rows)
+    read, bad = collect(tmp_path / "r.jsonl")
+    assert [item.id for item in read] == [f"{n // 2}/m{n}" if n % 2 else f"{n // 2}" for n in range(200)]
+    assert not bad
+
+
 def test_bytes_that_are_not_utf8_are_said(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     path.write_bytes(b'{"prompt": "\xff", "response": "r"}\n')

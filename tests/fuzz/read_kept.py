@@ -27,8 +27,6 @@ def sealed(data: bytes, name: str, seal: str, **canonical: Any) -> Path:
 
 def read_calibration(data: bytes) -> None:
     from calibration.artifact import read_calibration
-    from judge.base import load_judge
-    from judge.cascade import read_fitting
 
     written(data, "plain-calibration.json")
     for path in (
@@ -36,9 +34,7 @@ def read_calibration(data: bytes) -> None:
         sealed(data, "calibration.json", "digest", ensure_ascii=False, separators=(",", ":")),
     ):
         with suppress(UserError):
-            read_calibration(path).betweens()
-        with suppress(UserError):
-            read_fitting(path, load_judge("length"))
+            read_calibration(path)
 
 
 def read_program(data: bytes) -> None:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,8 @@ from click.testing import CliRunner, Result
 from servers import Answer, ScriptedServer, answer
 
 import cli
-from calibration.artifact import Calibration, write_calibration
-from calibration.probabilities.conformal import Thresholds, prediction_sets
-from calibration.probabilities.maps import LabelMap
 from data.errors import UserError
-from data.records import LABELS, Exchange, to_plain
+from data.records import Exchange
 from data.tables import read_judgments
 from judge.base import load_judge
 from judge.cascade import CascadeJudge
@@ -47,24 +43,6 @@ def score(*arguments: object) -> Result:
     return CliRunner().invoke(cli.main, ["score", *map(str, arguments)], terminal_width=100)
 
 
-def made_calibration(**options: Any) -> Calibration:
-    """For the length judge as it is."""
-    judge = load_judge("length")
-    thresholds = Thresholds(coverage=0.9, labels=LABELS, thresholds=(0.8, 0.6, 0.4), ratings=(9, 9, 9))
-    known: dict[str, Any] = {
-        "judge": judge.name,
-        "version": judge.version,
-        "rubric": judge.rubric.digest,
-        "ratings": "0" * 64,
-        "created": date(2026, 1, 1),
-        "days": 90,
-        "count": 27,
-        "mapping": to_plain(LabelMap(kind="identity", levels=3, parameters={})),
-        "conformal": to_plain(thresholds),
-    }
-    return Calibration(**{**known, **options})
-
-
 def test_only_where_the_first_is_unsure_the_second_is_asked() -> None:
     sure = load_judge("length").judge(LONG).probabilities
     unsure = load_judge("length").judge(SHORT).probabilities
@@ -81,26 +59,9 @@ def test_only_where_the_first_is_unsure_the_second_is_asked() -> None:
         assert len(server.calls) == 2
     assert quick.rationale == "decided by length" and quick.probabilities == sure and quick.usage is None
     assert (quick.decided_by, asked.decided_by, alone.decided_by) == ("length", "asked", None)
-    assert asked.rationale.startswith("decided by asked; left open by length: Bad, Okay, Good (Bad 0.")
+    assert asked.rationale.startswith("decided by asked; left open by length (Bad 0.")
     assert asked.probabilities == alone.probabilities and asked.usage == alone.usage
     assert asked.components == alone.components and quick.components is None
-
-
-def test_with_a_calibration_the_set_decides() -> None:
-    write_calibration(Path("calibration.json"), made_calibration())
-    with ScriptedServer(answer) as server:
-        write_second(server)
-        judge = load_judge(write_cascade(calibration="calibration.json"))
-        found = [judge.judge(exchange) for exchange in (SHORT, LONG)]
-        judge.close()
-    first = load_judge("length")
-    for judgment, exchange in zip(found, (SHORT, LONG), strict=True):
-        said = list(first.judge(exchange).probabilities.values())
-        thresholds = Thresholds(coverage=0.9, labels=LABELS, thresholds=(0.8, 0.6, 0.4), ratings=(9, 9, 9))
-        (labels,) = prediction_sets([said], thresholds)
-        assert judgment.set == labels
-        assert (judgment.decided_by == "asked") == (len(labels) > 1)
-    assert {len(judgment.set) for judgment in found} >= {1}
 
 
 def test_what_the_second_leaves_unscored_stays_so(write_responses: Write) -> None:
@@ -145,38 +106,23 @@ def _read(path: Path) -> list[Exchange]:
 def test_versions_follow_the_rule_and_the_judges() -> None:
     with ScriptedServer(answer) as server:
         write_second(server)
-        write_calibration(Path("calibration.json"), made_calibration())
         options: list[dict[str, Any]] = [
             {},
             {"ask_below": 0.7},
-            {"calibration": "calibration.json"},
             {"first": "majority"},
         ]
         versions = {load_judge(write_cascade(**option)).version for option in options}
-    assert len(versions) == 4
+    assert len(versions) == 3
 
 
 def test_what_is_no_cascade_is_refused() -> None:
     with ScriptedServer(answer) as server:
         write_second(server)
-        write_calibration(Path("other.json"), made_calibration(version="another"))
-        write_calibration(Path("rubric.json"), made_calibration(rubric="another"))
-        write_calibration(Path("none.json"), made_calibration(conformal={}))
-        write_calibration(Path("table.json"), made_calibration(mapping={"kind": "table", "parameters": {}}))
-        write_calibration(Path("changed.json"), made_calibration())
-        Path("changed.json").write_text(Path("changed.json").read_text().replace("0.8", "0.7"))
         for options, problem in [
             ({"second": ""}, "second: missing"),
             ({"ask_below": 1.5}, "no probability"),
             ({"second": "length"}, "the same judge"),
             ({"second": "cascade.toml"}, "part of itself"),
-            ({"calibration": "missing.json"}, "no calibration here"),
-            ({"calibration": "other.json"}, "calibrate that one"),
-            ({"calibration": "rubric.json"}, "another rubric"),
-            ({"calibration": "none.json"}, "no thresholds"),
-            ({"calibration": "table.json"}, "not for probabilities"),
-            ({"calibration": "changed.json"}, "changed since"),
-            ({"calibration": "asked.toml"}, "not JSON"),
         ]:
             with pytest.raises(UserError, match=problem):
                 load_judge(write_cascade(**options))

@@ -211,17 +211,15 @@ def test_without_a_calibration_there_is_no_set() -> None:
         told = ask(f"{url}/v1/score", json=exchanges("a")).json()
     assert told["calibration"] is None
     assert told["note"].startswith("no calibration came with this judge")
-    assert (told["judgments"][0]["set"], told["judgments"][0]["probabilities"]) == (None, EVEN)
+    assert told["judgments"][0]["probabilities"] == EVEN
 
 
 def test_a_calibration_that_expires_is_no_longer_applied() -> None:
     day = date.today()
     served = ServedJudge(load_judge(JUDGE), today=lambda: day)
-    exchange = Exchange(id="1", prompt="I won!", response="Lovely!")
-    assert served.about()["calibration"] and served.ask(exchange).set
+    assert served.about()["calibration"]
     day = date(2099, 1, 1)
     assert served.about()["calibration"] is None and "expired" in served.about()["note"]
-    assert served.ask(exchange).set is None
 
 
 @pytest.mark.parametrize(

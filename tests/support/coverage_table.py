@@ -26,7 +26,6 @@ from calibration.estimate import Estimate, Interval, estimate_of, independent_di
 from calibration.monitoring.confidence_sequence import Watch, interval, update
 from calibration.monitoring.drift import split_change
 from calibration.pairing import Paired
-from calibration.probabilities.conformal import fit_thresholds, prediction_sets
 from calibration.shares.correction import calibrated_models, correct, target_of
 from calibration.shares.ppi import RatedModel, ppi_estimate
 from calibration.shares.transport import CalibratedModels, Target, transport
@@ -286,22 +285,6 @@ def every_night(rng: np.random.Generator) -> Hits:
     return {"all nights": held}
 
 
-def conformal_sets(rng: np.random.Generator) -> Hits:
-    """The next response of each label is in its set."""
-
-    def rows(count: int) -> tuple[np.ndarray, np.ndarray]:
-        rating = rng.choice(3, size=count, p=[0.15, 0.3, 0.55])
-        logits = rng.normal(size=(count, 3)) + 1.0 * (rating[:, None] == np.arange(3))
-        odds = np.exp(logits)
-        return odds / odds.sum(axis=1, keepdims=True), rating + 1
-
-    thresholds = fit_thresholds(*rows(400))
-    said, rating = rows(200)
-    sets = prediction_sets(said, thresholds)
-    first = {label: int(np.flatnonzero(rating == at + 1)[0]) for at, label in enumerate(LABELS)}
-    return {label: label in sets[row] for label, row in first.items()}
-
-
 PROMISES = {
     "bootstrap, mean over prompts": Promise(draw=bootstrap_mean, low=0.92),
     "bootstrap, agreement over batches": Promise(draw=bootstrap_kappa, low=0.91, cost=4),
@@ -343,5 +326,4 @@ PROMISES = {
     "t, rewritings over prompts": Promise(draw=rewriting, high=0.985),
     "drift, judge's and model's part": Promise(draw=drift_parts),
     "confidence sequence, all nights at once": Promise(draw=every_night, low=0.95, high=1.0, cost=4),
-    "conformal sets, by label": Promise(draw=conformal_sets, low=0.89, high=1.0),
 }

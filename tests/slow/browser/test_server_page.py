@@ -29,7 +29,6 @@ def judgment(name: str, **changes: Any) -> dict[str, Any]:
         "label": "Good",
         "probabilities": {"Bad": 0.1, "Okay": 0.34, "Good": 0.56},
         "score": 2.46,
-        "set": ["Okay", "Good"],
         "rationale": None,
         "unscored": None,
         "parts": [
@@ -286,11 +285,9 @@ def test_a_part_whose_effect_does_not_hold_is_not_coloured_and_says_so(visit: An
 
 
 def test_two_replies_stand_side_by_side_with_a_word_on_the_pair(visit: Any, served: Served) -> None:
-    worse = judgment("b", label="Okay", score=1.95, set=["Bad", "Okay"])
-    same = judgment("b", set=None)
-    lost = judgment(
-        "b", label=None, probabilities=None, score=None, set=None, unscored="refused to answer", parts=[]
-    )
+    worse = judgment("b", label="Okay", score=1.95)
+    same = judgment("b")
+    lost = judgment("b", label=None, probabilities=None, score=None, unscored="refused to answer", parts=[])
     served.replies = [replied(answer(judgment("a"), other)) for other in (worse, same, lost)]
     page = visit()
     result = judge(page, other="Get over it.")
@@ -313,7 +310,7 @@ def test_two_replies_stand_side_by_side_with_a_word_on_the_pair(visit: Any, serv
 
 
 def test_without_a_calibration_or_an_explanation_that_is_said(visit: Any, served: Served) -> None:
-    plain = judgment("a", set=None, parts=[], rationale="It reads warm.")
+    plain = judgment("a", parts=[], rationale="It reads warm.")
     served.replies = [replied(answer(plain, calibration=None, note="no calibration fits", caveats=[]))]
     text = judge(visit()).inner_text()
     assert "No calibration fits, so" in text and "no calibration" in text and "It reads warm." in text
@@ -465,7 +462,7 @@ def test_axe_finds_no_barrier_and_nothing_sticks_out(
     visit: Any, served: Served, width: int, scheme: str
 ) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
-    lost = judgment("b", label=None, probabilities=None, score=None, set=None, unscored="refused", parts=[])
+    lost = judgment("b", label=None, probabilities=None, score=None, unscored="refused", parts=[])
     served.replies = [
         replied(answer(judgment("a", flag="suicide", rationale="It reads warm."), judgment("b"))),
         replied(answer(judgment("a"), lost)),

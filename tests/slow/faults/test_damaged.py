@@ -232,11 +232,8 @@ def test_runs_of_other_versions_are_refused_or_taken_up(write_responses: Write) 
         for name in ("manifest.json", "summary.json"):
             (run / name).unlink()
             assert again() == 0, name
-        older(run, lambda row: row.pop("set"), "judgments.jsonl")
-        assert score(*arguments).exit_code == 0
-        assert next(read_judgments(run / "judgments.jsonl")).set is None
         (run / "judgments.jsonl").rename(run / "journal.jsonl")  # under way, as a kill left it
-        older(run, lambda row: row.update(set=None, colour="blue"), "journal.jsonl")
+        older(run, lambda row: row.update(colour="blue"), "journal.jsonl")
         (run / "manifest.json").unlink()
         assert score(*arguments).exit_code == 0
         assert len(server.calls) == calls, "unknown keys do no harm"
