@@ -15,10 +15,10 @@ from data.judgments import Judged, of_raters, pool_runs, read_judged, texts_by_i
 from data.rating_files.ai_raters import PEOPLE, count_ai_ratings, name_ais
 from data.rating_files.pairwise_choices import Choice, are_choices, people_first, read_choices
 from data.rating_files.rating_sheet import Replies, SheetOptions, read_sheet, say_set_aside
+from data.readers.conversations import write_talk
 from data.readers.file_formats import BadRow
 from data.readers.table_rows import stop_at_bad_row
-from data.readers.whole_conversations import CONVERSATION, REPLY, write_talk
-from data.records import LABELS, Exchange, Rating
+from data.records import CONVERSATION, LABELS, REPLY, Exchange, Rating
 from data.tables import read_responses
 from data.text import listed
 

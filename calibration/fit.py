@@ -50,8 +50,7 @@ from data.files import disk_errors, replacing
 from data.judgments import Judged, with_exchanges
 from data.rating_files.ai_raters import name_ais
 from data.rating_files.rating_sheet import SheetOptions
-from data.readers.whole_conversations import REPLY
-from data.records import EMPATHY, LABELS, Exchange, Judgment, Rating, to_plain
+from data.records import EMPATHY, LABELS, REPLY, Exchange, Judgment, Rating, to_plain
 
 ASK_FIRST: Final = 20
 BASELINES: Final = {

@@ -235,7 +235,7 @@ def _write_conversations(html: Path, source: "Source", scored: "ScoredRun") -> N
 def _say_next(ctx: click.Context, scored: "ScoredRun") -> None:
     """What to do with these figures, or what keeps them from being told."""
     from calibration.shares.transport import LEAST_REPLIES
-    from data.readers.whole_conversations import NOUNS
+    from data.records import NOUNS
 
     models, folder, files = scored.summary["models"], scored.folder, ctx.params["responses"]
     judged, noun = [model["judged"] for model in models], NOUNS[scored.summary["unit"]]

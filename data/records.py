@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final
 
 from data.coverage import shape_of
 from data.crisis import danger_said
+from data.readers.chat_turns import is_answering
 
 LABELS: Final = ("Bad", "Okay", "Good")  # in order: a label's rating is its position + 1
 EMPATHY: Final = "empathy"  # the dimension that is rated where nobody says otherwise
@@ -24,9 +25,9 @@ POSITIVE_EMOTIONS: Final = frozenset(
 )
 UNNAMED_MODEL: Final = "unnamed"
 SCRIPTED: Final = "scripted"  # the value of `speaker` in a row where no person spoke
-ANSWERING: Final = frozenset(
-    {"listener", "assistant", "model", "bot", "ai", "system", "supporter", "therapist"}
-)
+REPLY, CONVERSATION = "reply", "conversation"  # what is judged as one: the unit
+UNITS: Final = (REPLY, CONVERSATION)
+NOUNS: Final = {REPLY: "replies", CONVERSATION: "conversations"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +170,7 @@ def danger_in(exchange: Exchange) -> str | None:
     """What danger the speaker of an exchange may be in, by their turns, the situation and the prompt."""
     if not exchange.dialogue and not exchange.situation:
         return danger_said(exchange.prompt)
-    texts = [turn.text for turn in exchange.dialogue if turn.speaker.strip().lower() not in ANSWERING]
+    texts = [turn.text for turn in exchange.dialogue if not is_answering(turn.speaker)]
     texts += [exchange.situation] if exchange.situation else []
     return danger_said("\n".join([*texts, exchange.prompt]))
 

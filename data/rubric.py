@@ -6,8 +6,7 @@ from pathlib import Path
 
 from data.errors import UserError
 from data.files import read_toml
-from data.readers.whole_conversations import REPLY, UNITS
-from data.records import EMPATHY, LABELS
+from data.records import EMPATHY, LABELS, REPLY, UNITS
 
 RUBRICS = Path(__file__).parent / "rubrics"
 

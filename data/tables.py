@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, TextIO, TypeVar
 
 from data.errors import UserError
 from data.files import disk_errors, replacing
+from data.readers.conversations import conversation_id, has_earlier_replies, join_conversations
 from data.readers.file_formats import BadRow as BadRow
 from data.readers.file_formats import Digests, load_parquet
 from data.readers.file_formats import OnBad as OnBad
@@ -20,14 +21,7 @@ from data.readers.file_formats import Row as Row
 from data.readers.table_rows import TableRows
 from data.readers.table_rows import read_rows as read_rows
 from data.readers.table_rows import stop_at_bad_row as stop_at_bad_row
-from data.readers.whole_conversations import (
-    CONVERSATION,
-    REPLY,
-    conversation_id,
-    has_earlier_replies,
-    join_conversations,
-)
-from data.records import LABELS, Exchange, Judgment, Rating
+from data.records import CONVERSATION, LABELS, REPLY, Exchange, Judgment, Rating
 from data.storage import NONE_NAMED, Columns, Source, Table, digest_source, find_sources, shards_of
 from data.text import disarm
 

@@ -11,8 +11,7 @@ from typing import Any, Protocol, get_type_hints, runtime_checkable
 
 from data.errors import UserError
 from data.files import read_toml
-from data.readers.whole_conversations import CONVERSATION, REPLY
-from data.records import Exchange, Judgment
+from data.records import CONVERSATION, REPLY, Exchange, Judgment
 from data.rubric import Rubric
 from data.tables import first_problem
 

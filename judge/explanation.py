@@ -8,8 +8,7 @@ from math import ceil
 from typing import Any
 
 from data.errors import UserError
-from data.readers.whole_conversations import REPLY
-from data.records import Exchange, Judgment
+from data.records import REPLY, Exchange, Judgment
 from judge.base import Judge, check_wanted, unit_of
 
 MOST_PARTS = 32  # a judgment each: a longer reply is explained in coarser parts

@@ -20,8 +20,7 @@ from calibration.shares.tally import Tally, model_shares
 from data.coverage import Outside, say_outside
 from data.crisis import READING_LIST, Flags
 from data.errors import UserError
-from data.readers.whole_conversations import CONVERSATION, REPLY
-from data.records import LABELS, Exchange, Judgment, to_plain
+from data.records import CONVERSATION, LABELS, REPLY, Exchange, Judgment, to_plain
 from data.runs import FinishedRun, OnProgress, Run, ScorePlan, read_summary, run_all
 from data.storage import Remote, Shards, Source, check_source, digest_source, find_sources
 from data.tables import (

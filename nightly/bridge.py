@@ -20,8 +20,7 @@ from typing import Any, Final
 from calibration.estimate import Estimate
 from calibration.monitoring.drift import paired_change
 from data.errors import OperationalError
-from data.readers.whole_conversations import CONVERSATION
-from data.records import LABELS, Exchange, to_plain
+from data.records import CONVERSATION, LABELS, Exchange, to_plain
 from data.storage import digest_file
 from data.tables import write_rows
 from data.text import points, slug

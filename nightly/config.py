@@ -54,7 +54,7 @@ from calibration.artifact import NONE
 from calibration.comparison.published_models import PREFIX, published
 from data.errors import UserError
 from data.files import read_toml
-from data.readers.whole_conversations import CONVERSATION, REPLY
+from data.records import CONVERSATION, REPLY
 from data.storage import check_table
 from data.tables import SAMPLE_PROMPTS, first_problem
 from judge.llm.answer_prompts import ModelConfig, make_model_config, read_model_config

@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from calibration.artifact import NONE, CalibrationChoice, find_calibration
 from data.errors import OperationalError, StaleCalibration, UserError
-from data.readers.whole_conversations import CONVERSATION, write_talk
-from data.records import LABELS, UNNAMED_MODEL, Judgment
+from data.readers.conversations import write_talk
+from data.records import CONVERSATION, LABELS, UNNAMED_MODEL, Judgment
 from data.runs import OnProgress, discard_run
 from data.storage import digest_file
 from data.tables import read_exchanges, read_judgments, write_rows

@@ -15,7 +15,8 @@ from calibration.artifact import CALIBRATION_FILE
 from calibration.comparison.compare_runs import Question, compare_runs
 from data.errors import OperationalError, UserError
 from data.files import locked
-from data.readers.whole_conversations import CONVERSATION, speak_of
+from data.readers.conversations import speak_of
+from data.records import CONVERSATION
 from judge.base import WEIGHTS
 from nightly.baseline import changes_of, check_baseline, floor_readings, read_earlier
 from nightly.changes import change_details

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from data.coverage import say_outside
 from data.crisis import LEFT_OUT, say_flags
-from data.readers.whole_conversations import REPLY, speak_of
+from data.readers.conversations import speak_of
+from data.records import REPLY
 from data.text import percent, points, printable
 from judge.llm.answer_prompts import say_counts
 from nightly.changes import baseline_nights, say_moods, say_nights

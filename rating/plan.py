@@ -18,7 +18,8 @@ from typing import Any, Final
 
 from data.errors import UserError
 from data.files import disk_errors, replacing
-from data.records import ANSWERING, Exchange, to_plain
+from data.readers.chat_turns import is_answering
+from data.records import Exchange, to_plain
 from data.tables import read_rows, validate, write_rows
 
 PLAN_FILE: Final = "plan.json"
@@ -206,7 +207,7 @@ def _order(mine: Sequence[str], anchors: Sequence[str], rng: random.Random) -> t
 
 def _is_answer(speaker: str, item: Exchange) -> bool:
     name = speaker.strip().casefold()
-    return name in ANSWERING or name == item.model.strip().casefold()
+    return is_answering(name) or name == item.model.strip().casefold()
 
 
 def blind_text(item: Exchange) -> dict[str, Any]:

@@ -4,13 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from data.readers.whole_conversations import (
-    CONVERSATION,
-    LISTENER,
-    all_turns,
-    split_conversation,
-)
-from data.records import LABELS, Exchange, Judgment
+from data.readers.chat_turns import LISTENER
+from data.readers.conversations import all_turns, split_conversation
+from data.records import CONVERSATION, LABELS, Exchange, Judgment
 from data.storage import Source
 from data.tables import Exchanges
 from data.text import UNDEFINED, ends_of, listed, number

@@ -12,8 +12,7 @@ from rich.console import Console
 from calibration.shares.transport import LEAST_REPLIES
 from data.coverage import say_outside
 from data.crisis import READING_LIST, say_flags
-from data.readers.whole_conversations import NOUNS
-from data.records import LABELS
+from data.records import LABELS, NOUNS
 from data.text import ends_of, interval, listed, number, percent
 from judge.explanation import Explanation
 from judge.scored_run import ScoredRun

@@ -9,8 +9,8 @@ from typing import Any
 from calibration.artifact import CalibrationChoice, find_calibration
 from data.coverage import Outside, say_outside
 from data.errors import StaleCalibration, UserError
-from data.readers.whole_conversations import CONVERSATION, NOUNS, REPLY, split_conversation
-from data.records import LABELS, Exchange, Judgment
+from data.readers.conversations import split_conversation
+from data.records import CONVERSATION, LABELS, NOUNS, REPLY, Exchange, Judgment
 from data.tables import Row, make_record, to_row
 from judge.base import Judge, unit_of
 from judge.engine import call_optional

@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 
 from data.rated_exchanges import RatedExchange
-from data.readers.whole_conversations import DISTINCTIVE_WORDS
+from data.readers.conversations import DISTINCTIVE_WORDS
 from data.records import Exchange
 from judge.classifier.preprocessing import normalise
 from judge.explanation import split_reply

@@ -13,8 +13,7 @@ import numpy as np
 from calibration.bootstrap import ratio, resample_clusters, sample
 from data.errors import UserError
 from data.files import disk_errors, replacing, without_links
-from data.readers.whole_conversations import CONVERSATION
-from data.records import LABELS, digest_json, to_plain
+from data.records import CONVERSATION, LABELS, digest_json, to_plain
 from judge.base import Judge, load_judge
 from judge.conversations.conversation_features import START, conversation_features
 from judge.conversations.conversation_judge import CARD, FORMAT, Weights, names_for

@@ -15,8 +15,8 @@ from data.errors import UserError
 from data.importers import import_source
 from data.importers.epitome import EPITOME_DIMENSIONS
 from data.importers.intake import Imported, SetAside
-from data.readers.whole_conversations import CONVERSATION, DISTINCTIVE_WORDS, REPLY, split_conversation
-from data.records import Exchange
+from data.readers.conversations import DISTINCTIVE_WORDS, split_conversation
+from data.records import CONVERSATION, REPLY, Exchange
 
 REVERSED: Final = frozenset({"advice_giving", "self_oriented", "dismissing_emotions"})
 

@@ -23,11 +23,11 @@ from data.importers.intake import (
     read_teq,
     read_text,
 )
-from data.readers.whole_conversations import LISTENER, SPEAKER
+from data.readers.chat_turns import LISTENER, SPEAKER, party_of
 from data.records import Exchange, Rating, Turn
 
-ROLES = {"Seeker": SPEAKER, "Supporter": LISTENER, "Speaker": SPEAKER, "Listener": LISTENER}
-TURN_START = re.compile(rf"\s*({'|'.join(ROLES)}):(.*)", re.DOTALL)
+PARTIES = ("Seeker", "Supporter", "Speaker", "Listener")
+TURN_START = re.compile(rf"\s*({'|'.join(PARTIES)}):(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +62,11 @@ def parse_transcript(text: str, column: str = "full_conversation") -> list[Turn]
     turns: list[tuple[str, list[str]]] = []
     for line in text.splitlines():
         if start := TURN_START.match(line):
-            turns.append((ROLES[start[1]], [start[2]]))
+            turns.append((party_of(start[1]) or "", [start[2]]))
         elif turns:
             turns[-1][1].append(line)
         elif line.strip():
-            raise BadCell(f"{column}: does not start with {':, '.join(ROLES)}:")
+            raise BadCell(f"{column}: does not start with {':, '.join(PARTIES)}:")
     return [Turn(speaker=speaker, text="\n".join(lines).strip()) for speaker, lines in turns]
 
 

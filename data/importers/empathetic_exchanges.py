@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from data.importers.intake import Imported, Intake, find_files, read_score, read_text
-from data.readers.whole_conversations import LISTENER, SPEAKER
+from data.readers.chat_turns import LISTENER, SPEAKER
 from data.records import Exchange, Rating, Turn
 
 FIVE = (1, 5)

@@ -8,13 +8,9 @@ from typing import Any, Final
 
 from data.importers.conversations import exchange_of
 from data.importers.intake import BadCell, Imported, Intake, find_files, read_objects, read_score, read_text
-from data.readers.whole_conversations import LISTENER, SPEAKER
+from data.readers.chat_turns import LISTENER, party_of
 from data.records import Rating, Turn
 
-PARTIES: Final = {
-    **dict.fromkeys(("speaker", "usr", "seeker"), SPEAKER),
-    **dict.fromkeys(("listener", "sys", "supporter"), LISTENER),
-}
 SURVEY: Final = ("empathy", "relevance", "initial_emotion_intensity", "final_emotion_intensity")
 
 
@@ -90,7 +86,7 @@ def _read_turns(intake: Intake, place: str, dialog: Any) -> tuple[list[Turn], li
     turns: list[Turn] = []
     stars: list[tuple[int, float]] = []
     for turn in dialog:
-        party = PARTIES.get(str(turn.get("speaker")))
+        party = party_of(str(turn.get("speaker")))
         if party is None:
             raise BadCell(f"speaker: {str(turn.get('speaker'))[:40]!r} is neither of the two parties")
         annotation = turn.get("annotation")

@@ -7,8 +7,9 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 USER, ASSISTANT, SYSTEM = "user", "assistant", "system"
+SPEAKER, LISTENER = "speaker", "listener"  # the same parties, as studies of conversations call them
 ROLES: Final = {
-    **dict.fromkeys(("user", "human", "prompter", "customer", "client", "seeker", "speaker", "usr"), USER),
+    **dict.fromkeys(("user", "human", "prompter", "customer", "client", "seeker", SPEAKER, "usr"), USER),
     **dict.fromkeys(
         (
             "assistant",
@@ -18,14 +19,16 @@ ROLES: Final = {
             "chatbot",
             "chatgpt",
             "model",
-            "listener",
+            LISTENER,
             "supporter",
             "therapist",
+            "sys",
         ),
         ASSISTANT,
     ),
     **dict.fromkeys(("system", "developer", "tool", "function", "observation", "function_call"), SYSTEM),
 }
+ANSWERING: Final = frozenset(name for name, role in ROLES.items() if role == ASSISTANT) | {"system"}
 # What a prompt and a reply are called, the surest name first; compared as `plain_name` gives them.
 PROMPTS: Final = (
     *("prompt", "question", "user_prompt", "user_message", "user_input", "user_query", "user", "human"),
@@ -50,8 +53,28 @@ CONVERSATIONS: Final = (
 DEEPEST: Final = 6  # as deep as messages are nested in what tools write
 
 
-class Said(NamedTuple):
-    """One turn: who, as one of three roles, and what."""
+def party_of(name: str) -> str | None:
+    """Return the party of a conversation that a name stands for, SPEAKER or LISTENER; None for others.
+
+    >>> party_of("Seeker"), party_of("assistant"), party_of("tool")
+    ('speaker', 'listener', None)
+    """
+    return {USER: SPEAKER, ASSISTANT: LISTENER}.get(ROLES.get(plain_name(name), ""))
+
+
+def is_answering(speaker: str) -> bool:
+    """Return whether a turn is by the party that is judged.
+
+    In a `dialogue` "system" is a dialogue system: instructions to a model are no turn of it.
+
+    >>> [name for name in ("Supporter", "user", "system", "Ann", "ChatGPT") if is_answering(name)]
+    ['Supporter', 'system', 'ChatGPT']
+    """
+    return speaker.strip().casefold() in ANSWERING
+
+
+class ChatTurn(NamedTuple):
+    """One turn: its role, and its text."""
 
     role: str
     text: str
@@ -111,11 +134,11 @@ def text_in(content: Any) -> str:
     return ""
 
 
-def turns_in(value: Any, depth: int = 0) -> list[Said]:
+def turns_in(value: Any, depth: int = 0) -> list[ChatTurn]:
     """The turns of a conversation in any of the forms tools write; none where it is no conversation.
 
     >>> turns_in([{"from": "human", "value": "I won!"}, {"from": "gpt", "value": "Lovely!"}])
-    [Said(role='user', text='I won!'), Said(role='assistant', text='Lovely!')]
+    [ChatTurn(role='user', text='I won!'), ChatTurn(role='assistant', text='Lovely!')]
     """
     value = parsed(value)
     if depth > DEEPEST:
@@ -135,7 +158,7 @@ def turns_in(value: Any, depth: int = 0) -> list[Said]:
     return []
 
 
-def _turn(message: Mapping[str, Any]) -> Said | None:
+def _turn(message: Mapping[str, Any]) -> ChatTurn | None:
     """One message; LangChain writes its class's name or its type in place of a role."""
     if isinstance(message.get("kwargs"), Mapping) and isinstance(message.get("id"), list):
         name = str(message["id"][-1]) if message["id"] else ""
@@ -152,16 +175,17 @@ def _turn(message: Mapping[str, Any]) -> Said | None:
         return None
     if (role := ROLES.get(who) or ROLES.get(plain_name(who))) is None:
         return None
-    return Said(role, text_in(held[0]))
+    return ChatTurn(role, text_in(held[0]))
 
 
-def _transcript(text: str) -> list[Said]:
+def _transcript(text: str) -> list[ChatTurn]:
     """Turns out of a text that marks them with "Human:" and "Assistant:", each after an empty line."""
     if not re.match(r"\s*(?:Human|User): ", text) or "\n\nAssistant:" not in text:
         return []
     pieces = re.split(r"(?:^\s*|\n\n)(Human|User|Assistant):", text)
     return [
-        Said(ROLES[who.lower()], said.strip()) for who, said in zip(pieces[1::2], pieces[2::2], strict=True)
+        ChatTurn(ROLES[who.lower()], said.strip())
+        for who, said in zip(pieces[1::2], pieces[2::2], strict=True)
     ]
 
 
@@ -189,7 +213,7 @@ def exchanged_in(value: Any) -> Exchanged | None:
     return asked._replace(response=turns[reply].text) if asked else None
 
 
-def _last_question(turns: Sequence[Said]) -> Exchanged | None:
+def _last_question(turns: Sequence[ChatTurn]) -> Exchanged | None:
     last = max((place for place, turn in enumerate(turns) if turn.role == USER), default=-1)
     dialogue = [{"speaker": turn.role, "text": turn.text} for turn in turns[: max(last, 0)]]
     return Exchanged(turns[last].text, dialogue) if last >= 0 else None

@@ -11,8 +11,17 @@ from typing import Any, Final, Self
 
 from calibration.artifact import own_version
 from data.errors import UserError
-from data.readers.whole_conversations import CONVERSATION, opening_digest, split_conversation
-from data.records import LABELS, Exchange, Judgment, digest_json, is_scripted, judgment_of, unscored
+from data.readers.conversations import opening_digest, split_conversation
+from data.records import (
+    CONVERSATION,
+    LABELS,
+    Exchange,
+    Judgment,
+    digest_json,
+    is_scripted,
+    judgment_of,
+    unscored,
+)
 from data.rubric import read_rubric
 from judge.base import WEIGHTS, Judge, load_judge, unit_of
 from judge.conversations.conversation_features import IN_WORDS, SPEAKER, START, conversation_features

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from data.errors import OperationalError, UserError
-from data.readers.whole_conversations import CONVERSATION
-from data.records import LABELS, Exchange, Judgment, digest_json, judgment_of, unscored
+from data.records import CONVERSATION, LABELS, Exchange, Judgment, digest_json, judgment_of, unscored
 from data.rubric import Rubric, read_rubric
 from judge.llm.endpoint import CallFailed, Endpoint, EndpointUser, Reply
 from judge.llm.fencing import Fenced, fence_exchange

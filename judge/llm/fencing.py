@@ -7,8 +7,8 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Final
 
-from data.readers.whole_conversations import CONVERSATION, all_turns
-from data.records import Exchange
+from data.readers.conversations import all_turns
+from data.records import CONVERSATION, Exchange
 
 ASKS_FOR_A_LABEL: Final = "asks for a label"
 IMITATES_THE_FENCE: Final = "imitates the fence"

@@ -11,8 +11,7 @@ from typing import Any, Final, Literal
 
 from data.errors import UserError, install_hint
 from data.files import disk_errors, replacing
-from data.readers.whole_conversations import CONVERSATION, REPLY
-from data.records import LABELS, Exchange, digest_json
+from data.records import CONVERSATION, LABELS, REPLY, Exchange, digest_json
 from data.rubric import Rubric
 from judge.llm.fencing import Fenced, fence_exchange
 

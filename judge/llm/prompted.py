@@ -8,8 +8,16 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from data.errors import UserError
-from data.readers.whole_conversations import CONVERSATION
-from data.records import LABELS, Exchange, Judgment, digest_json, judgment_of, label_of, unscored
+from data.records import (
+    CONVERSATION,
+    LABELS,
+    Exchange,
+    Judgment,
+    digest_json,
+    judgment_of,
+    label_of,
+    unscored,
+)
 from data.rubric import read_rubric
 from judge.llm.answers import OUT_OF_TOKENS, Answer, Unusable, read_answer, sample_probabilities, shorten
 from judge.llm.chat import PATH, TOP_LOGPROBS, Chat

@@ -18,7 +18,7 @@ from threading import Event, Lock
 from typing import Any, Final
 
 from data.errors import OperationalError, UserError
-from data.readers.whole_conversations import SCENARIO
+from data.readers.conversations import SCENARIO
 from data.records import SCRIPTED, Exchange, Turn, digest_json
 from data.runs import FinishedRun, OnProgress, Plan, Run, run_all
 from data.storage import digest_file

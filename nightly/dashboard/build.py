@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from data.errors import UserError
 from data.files import disk_errors, replacing
-from data.readers.whole_conversations import REPLY, speak_of
+from data.readers.conversations import speak_of
+from data.records import REPLY
 from data.text import money
 from nightly.dashboard.responses import ResponsePage, chances, marked, read_responses, snippet
 from nightly.dashboard.series import NightSeries, read_series, share_of

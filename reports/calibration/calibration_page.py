@@ -18,7 +18,7 @@ from calibration.pairing import OF_THESE_RATERS
 from calibration.shares.transport import fit_line
 from data.coverage import say_coverage
 from data.crisis import say_flags
-from data.readers.whole_conversations import speak_of
+from data.readers.conversations import speak_of
 from data.records import to_plain
 from data.text import AnyEstimate, ends_of, number, printable, show
 from judge.robustness.resistance import Resistance

@@ -8,8 +8,8 @@ from calibration.comparison.differences import LEAST_REPLIES, Difference
 from calibration.comparison.judged_models import GOOD, JudgedLevel
 from data.coverage import say_outside
 from data.crisis import LEFT_OUT, say_flags
-from data.readers.whole_conversations import CONVERSATION, REPLY, speak_of
-from data.records import LABELS, to_plain
+from data.readers.conversations import speak_of
+from data.records import CONVERSATION, LABELS, REPLY, to_plain
 from data.rubric import in_words
 from data.text import UNDEFINED, interval, listed, p_value, percent, points, signed
 from reports.charts import Line, Look, dot_plot, mark, percent_tick, signed_tick

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from calibration.comparison.compare_runs import ComparedRuns
 from calibration.comparison.judged_models import GOOD
-from data.readers.whole_conversations import NOUNS, REPLY
+from data.records import NOUNS, REPLY
 from data.text import percent, printable
 from reports.comparison.comparison_page import FEW, next_steps, short_notes, verdict_sentences, words_of
 from reports.terminal import axis, bar, open_screen, print_table, print_text

@@ -15,7 +15,7 @@ from data.importers import SOURCES, import_source
 from data.importers.conversations import exchange_of, parse_chat_log, parse_transcript
 from data.importers.dstc9 import PEOPLE
 from data.importers.intake import BadCell, Imported, SetAside
-from data.readers.whole_conversations import LISTENER, SPEAKER
+from data.readers.chat_turns import LISTENER, SPEAKER
 from data.records import LABELS, Turn
 from data.studies.label_counts import count_labels_by_model, read_study
 from data.tables import read_exchanges, read_ratings, write_rows

@@ -35,7 +35,8 @@ def read_any(path: Path) -> Any:
 
 def read_conversations(path: Path) -> None:
     """Whole conversations: rows put together, every id once, taken apart again and counted."""
-    from data.readers.whole_conversations import CONVERSATION, opening_digest, split_conversation
+    from data.readers.conversations import opening_digest, split_conversation
+    from data.records import CONVERSATION
     from data.storage import find_sources
     from data.tables import Exchanges
     from judge.conversations.conversation_features import conversation_features

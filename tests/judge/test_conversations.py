@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from cli import main
 from data.errors import UserError
-from data.readers.whole_conversations import split_conversation
+from data.readers.conversations import split_conversation
 from data.records import Exchange, Turn
 from judge.base import WEIGHTS, load_judge, unit_of
 from judge.conversations.conversation_features import START, conversation_features

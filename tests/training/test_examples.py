@@ -8,7 +8,7 @@ import pytest
 
 from data.errors import UserError
 from data.rated_exchanges import RatedExchange, join_ratings
-from data.readers.whole_conversations import split_conversation
+from data.readers.conversations import split_conversation
 from data.records import Exchange, Rating, Turn
 from training.examples import (
     MIDDLE,

@@ -8,7 +8,7 @@ from repository import SHARED
 
 from data.errors import UserError
 from data.importers import SOURCES
-from data.readers.whole_conversations import split_conversation
+from data.readers.conversations import split_conversation
 from data.records import Exchange, Turn
 from training.rated_sets import RATED_SETS, RatedItem, drop_shared, read_rated_set
 

@@ -11,11 +11,9 @@ from hashlib import sha256
 from itertools import groupby
 from typing import Any, Final
 
-from data.records import ANSWERING, Exchange, Turn
+from data.readers.chat_turns import LISTENER, SPEAKER, is_answering
+from data.records import CONVERSATION, REPLY, Exchange, Turn
 
-REPLY, CONVERSATION = "reply", "conversation"  # what is judged as one
-UNITS: Final = (REPLY, CONVERSATION)
-NOUNS: Final = {REPLY: "replies", CONVERSATION: "conversations"}
 _SPOKEN: Final = {
     "reply": "conversation",
     "replies": "conversations",
@@ -24,7 +22,6 @@ _SPOKEN: Final = {
     "prompt": "situation",
     "prompts": "situations",
 }
-SPEAKER, LISTENER = "speaker", "listener"
 IDS: Final = ("conversation", "conversation_id", "session_id", "thread_id")  # tell which rows are one talk
 ORDER: Final = ("turn", "turn_id", "turn_index")
 SCENARIO: Final = "scenario"  # names what the same speaker brought to several models
@@ -39,17 +36,16 @@ def all_turns(exchange: Exchange) -> list[Turn]:
     ['I fell.\\nToday.\\nOw.', 'Oh.']
     """
     parties = [
-        *((LISTENER if is_answer(turn) else SPEAKER, turn.text) for turn in exchange.dialogue if turn.text),
+        *(
+            (LISTENER if is_answering(turn.speaker) else SPEAKER, turn.text)
+            for turn in exchange.dialogue
+            if turn.text
+        ),
         (SPEAKER, exchange.prompt),
         (LISTENER, exchange.response),
     ]
     runs = groupby(parties, key=lambda party: party[0])
     return [Turn(speaker=who, text="\n".join(text for _, text in run)) for who, run in runs]
-
-
-def is_answer(turn: Turn) -> bool:
-    """Tell the words of who is judged from those of whom it answers."""
-    return turn.speaker.strip().casefold() in ANSWERING
 
 
 def split_conversation(exchange: Exchange) -> tuple[Exchange, ...]:
@@ -78,7 +74,7 @@ def split_conversation(exchange: Exchange) -> tuple[Exchange, ...]:
 
 def has_earlier_replies(exchange: Exchange) -> bool:
     """Whether a row holds more than one reply."""
-    return any(map(is_answer, exchange.dialogue))
+    return any(is_answering(turn.speaker) for turn in exchange.dialogue)
 
 
 def opening_digest(exchange: Exchange) -> str:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from data.readers.whole_conversations import (
+from data.readers.conversations import (
     has_earlier_replies,
     join_conversations,
     opening_digest,
