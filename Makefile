@@ -106,7 +106,7 @@ lock: .venv/.uv ## choose the newest versions and write the lock files (UPGRADE=
 audit: .venv/.python ## look the packages of the lock up among known vulnerabilities
 	$(BIN)/python -m venv --clear .venv/audit
 	.venv/audit/bin/python -m pip install -qq --disable-pip-version-check $(PIP_AUDIT)
-	.venv/audit/bin/python tests/trust/audit.py requirements.lock requirements-run.lock requirements-fast.lock
+	.venv/audit/bin/python tests/trust/trust.py --audit requirements.lock requirements-run.lock requirements-fast.lock
 
 clean: ## remove .venv and what the tools left; runs/ stays
 	rm -rf .venv build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner, Result
+from nightly_world import CURT, World, start_world
 from repository import ROOT
-from simulated import CURT, World, start_world
 
 import cli
 from nightly.config import read_config

@@ -11,8 +11,8 @@ from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner, Result
+from nightly_world import CURT, start_world
 from repository import SAMPLES
-from simulated import CURT, start_world
 
 import cli
 

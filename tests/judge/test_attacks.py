@@ -1,14 +1,12 @@
 """Attacks as they are sent: for each of them and each kind of request, nothing comes out of the fence."""
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from repository import ROOT
 from servers import Answer, Call, ScriptedServer, answer, answer_chat
 
 from data.records import LABELS, Judgment
@@ -20,9 +18,6 @@ from judge.robustness.attacks import Attack, Catalogue, dress_up, read_attacks
 from judge.robustness.probes import judge_texts
 from judge.robustness.replies import read_replies
 from judge.robustness.resistance import SUSPECTED, run_attacks
-
-sys.path.append(str(ROOT / "tests" / "trust"))
-from trust_llm_attacks import VARIANTS, presenting, without_fence
 
 ATTACKS = read_attacks().attacks
 INSULTS = [reply for reply in read_replies("test") if reply.kind == "insults"]
@@ -164,15 +159,3 @@ def test_a_gullible_model_behind_the_judge_is_found_out(kind: str) -> None:
         "fake verdict": 1,
         "headings": 0,
     }
-
-
-@pytest.mark.parametrize("present", dict.fromkeys(present for _, _, present in VARIANTS))
-def test_the_campaign_on_a_real_model_shows_what_it_says(present: Any) -> None:
-    with ScriptedServer(lambda call: say(call, "Bad")) as server:
-        judge = make_judge("prompted", server.base_url)
-        with presenting(present):
-            assert judge.judge(ONE).label == "Bad"
-        judge.close()
-    shown = server.calls[0].text
-    assert ONE.response in shown
-    assert (fence_exchange(ONE).text in shown) is (present is not without_fence)

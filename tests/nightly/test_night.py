@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from simulated import ANCHORS, CURT, GATES, NOW, PROMPTS, World, start_world
+from nightly_world import ANCHORS, CURT, GATES, NOW, PROMPTS, World, start_world
 
 import cli
 from calibration.monitoring.drift import paired_change

@@ -13,9 +13,9 @@ import pytest
 from batch_servers import BatchServer
 from faults import SEEDS, Campaign, Case, Nursery, open_nursery
 from histories import write_history
+from nightly_world import World
 from rating_plans import make_plan
 from servers import Answer, Call, ScriptedServer, answer, answer_chat
-from simulated import World
 
 from data.records import LABELS
 from emotionbench.questionnaires import read_questionnaire

@@ -14,8 +14,8 @@ from zoneinfo import ZoneInfo
 import pytest
 from click.testing import CliRunner, Result
 from faults import tally
+from nightly_world import CURT, PROMPTS, World, start_world
 from repository import ROOT
-from simulated import CURT, PROMPTS, World, start_world
 
 import cli
 from calibration.artifact import Calibration, JudgeIdentity, misfit
