@@ -35,6 +35,8 @@ class CalibratableJudge(Protocol):
     def version(self) -> str: ...
     @property
     def rubric(self) -> Rubric: ...
+    @property
+    def folder(self) -> Path | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,11 +194,10 @@ def find_calibration(judge: CalibratableJudge, wanted: str | None, *, today: dat
     identity = identify(judge)
     if wanted is not None:
         return take_named(wanted, identity, today=today)
-    folder = getattr(judge, "folder", None)
-    if folder is None or not (Path(folder) / CALIBRATION_FILE).exists():
+    if judge.folder is None or not (judge.folder / CALIBRATION_FILE).exists():
         return CalibrationChoice(calibration=None, note=NONE_CAME)
     try:
-        return take_fitting(read_calibration(Path(folder) / CALIBRATION_FILE), identity, today=today)
+        return take_fitting(read_calibration(judge.folder / CALIBRATION_FILE), identity, today=today)
     except UserError as error:
         return CalibrationChoice(calibration=None, note=f"no calibration fits: {error}")
 

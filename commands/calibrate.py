@@ -359,10 +359,10 @@ def calibrate_trials(
         days=options.days,
         leave_out=options.leave_out,
     )
-    folder = out or getattr(judge, "folder", None)
+    folder = out or judge.folder
     if folder is None:
         raise UserError(f"--judge: {judge_name} has no folder of weights; say with --out where to write")
-    path = Path(folder) / CALIBRATION_FILE
+    path = folder / CALIBRATION_FILE
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     write_calibration(path, calibration)

@@ -154,7 +154,7 @@ def score(
     """
     from data.storage import check_source, find_sources
     from data.tables import notice_unit
-    from judge.base import WEIGHTS, WEIGHTS_LICENCE, load_judge, unit_of
+    from judge.base import WEIGHTS, WEIGHTS_LICENCE, load_judge
     from judge.explanation import check_explainable
     from judge.llm.batch import BatchUnderWay
     from judge.llm.endpoint import limit_cost, spent_by
@@ -165,13 +165,13 @@ def score(
     source = find_sources(responses, reply_columns)
     check_source(source)  # before a judge is loaded, which may take seconds
     judge = load_judge(judge_name, unit=unit or notice_unit(source))
-    if unit == "reply" and unit_of(judge) != unit:
+    if unit == "reply" and judge.unit != unit:
         raise UserError(f"--unit reply: {judge_name} judges whole conversations; name a judge of replies")
     if explain:
         check_explainable(judge, "--explain")
-    if html and unit_of(judge) == "reply":
+    if html and judge.unit == "reply":
         raise UserError("--html shows whole conversations: give --unit conversation, or leave it out")
-    to_explain = find_responses(source, explain, limit=limit, skip_invalid=skip_invalid, unit=unit_of(judge))
+    to_explain = find_responses(source, explain, limit=limit, skip_invalid=skip_invalid, unit=judge.unit)
     limit_cost(judge, max_cost)
     chosen = _choose_engine(
         engine, judge, judge_name, workers=workers, max_cost=max_cost, batch=batch, wait=wait
@@ -207,7 +207,7 @@ def score(
     if as_json:
         return
     others = [plan for plan in scored.folder.parent.glob("*/plan.json") if plan.parent != scored.folder]
-    if scored.asked and not others and Path(getattr(judge, "folder", ".")).parent == WEIGHTS:
+    if scored.asked and not others and judge.folder and judge.folder.parent == WEIGHTS:
         say(f"The weights of {judge.name}: {WEIGHTS_LICENCE}.", err=True)
     if html:
         say_next(f"open {html}")
@@ -268,7 +268,6 @@ def _choose_engine(
     wait: bool,
 ) -> Callable[..., int]:
     """What takes the exchanges past the judge; options that do not go together are refused."""
-    from judge.base import unit_of
     from judge.engine import score_exchanges
     from judge.llm.batch import score_batch
     from judge.llm.endpoint import endpoints_of
@@ -277,7 +276,7 @@ def _choose_engine(
         raise UserError("--workers is for --engine ray; in one process a judge has its own threads")
     if engine == "plain":
         return partial(score_batch, wait=wait) if batch else score_exchanges
-    if unit_of(judge) == "conversation":
+    if judge.unit == "conversation":
         raise UserError("--engine ray judges replies; whole conversations are judged with --engine plain")
     if batch:
         raise UserError("--batch hands everything in at once, and --engine ray asks in parts; use one")

@@ -188,6 +188,12 @@ class Replayer:
         filled = read_sheet(answer, self.inquiry.questionnaire, blank.extra["order"])
         return _row(blank) | filled | {"said": answer}
 
+    def stop(self) -> None:
+        """Nothing is under way."""
+
+    def close(self) -> None:
+        """No connection is open."""
+
 
 def read_filled(
     body: Mapping[str, Any], questionnaire: Questionnaire, order: Sequence[int]

@@ -1,14 +1,16 @@
 """What a judge is, and how one is found: by name, or by a TOML file that sets its options."""
 
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from inspect import signature
 from pathlib import Path
-from typing import Any, Protocol, get_type_hints, runtime_checkable
+from typing import Any, ClassVar, Protocol, get_type_hints
 
+from data.coverage import Coverage
 from data.errors import UserError
 from data.files import read_toml
 from data.records import CONVERSATION, REPLY, Exchange, Judgment
@@ -50,16 +52,63 @@ def check_wanted() -> None:
         raise GivenUp
 
 
-class Judge(Protocol):
-    """Says what a crowd would have said of one exchange, or that it cannot, and why.
+class Judge(ABC):
+    """Estimates how people would rate one exchange, or says that it cannot, and why.
 
-    `version` changes whenever a judgment could. `judge` is called from `concurrency` threads at once. A judge
-    may also have a `caveat`, a line that is printed under every table of its shares; `report`, which takes a
-    run's judgments and gives lines to print there; and `rated`, the `Coverage` of what it learned from:
-    replies outside of it are counted there too. `unit` is "conversation" where it judges a row with all its
-    earlier turns as one. Its class may list in `files` which options name files: these are looked for beside
-    the TOML file first.
+    A subclass sets `name`, `version`, `rubric` and `concurrency` and defines `judge`; the rest has defaults.
+    `version` changes whenever a judgment could. `judge` is called from `concurrency` threads at once.
     """
+
+    name: str
+    version: str
+    rubric: Rubric
+    concurrency: int
+    files: ClassVar[tuple[str, ...]] = ()  # options that name files: looked for beside the TOML file first
+    unit: str = REPLY  # `CONVERSATION` where a row with all its earlier turns is judged as one
+    caveat: str = ""  # printed under every table of its shares
+    rated: Coverage | None = None  # the replies it learned from; others are counted as outside of these
+    folder: Path | None = None  # of its weights, where its calibration may lie
+    asked_judges: tuple["Judge", ...] = ()  # the judges of which this one is made
+    component_names: tuple[str, ...] = ()  # what its judgments have probabilities of beside the labels
+
+    @abstractmethod
+    def judge(self, exchange: Exchange) -> Judgment:
+        """Judge one exchange."""
+
+    def judge_many(self, exchanges: Sequence[Exchange]) -> list[Judgment]:
+        """Judge exchanges, in the order given."""
+        return [self.judge(exchange) for exchange in exchanges]
+
+    @property
+    def in_bulk(self) -> Callable[..., int] | None:
+        """What scores a whole input at once, where one reply at a time would be slow."""
+        return None
+
+    def count_runs(self, exchange: Exchange) -> int:
+        """Count the runs of a network, here or at a server, that a judgment takes at most."""
+        return sum(judge.count_runs(exchange) for judge in self.asked_judges) or 1
+
+    def report(self, judgments: Iterable[Judgment]) -> list[str]:
+        """Return lines to print under the table of a run."""
+        return []
+
+    def expect(self, count: int) -> None:
+        """Prepare for the number of replies to come, for example by choosing a device."""
+        return None
+
+    def stop(self) -> None:
+        """Finish the calls under way and make no more."""
+        for judge in self.asked_judges:
+            judge.stop()
+
+    def close(self) -> None:
+        """Close all connections; the next call opens them again."""
+        for judge in self.asked_judges:
+            judge.close()
+
+
+class MinimalJudge(Protocol):
+    """The least that a judge of another package has; one that subclasses `Judge` can have the rest too."""
 
     @property
     def name(self) -> str: ...
@@ -73,11 +122,21 @@ class Judge(Protocol):
     def judge(self, exchange: Exchange) -> Judgment: ...
 
 
-@runtime_checkable
-class SizedJudge(Protocol):
-    """A judge that prepares for the number of replies to come, for example by choosing a device."""
+class ExternalJudge(Judge):
+    """A judge of another package that has only the required members, with the defaults for the rest."""
 
-    def expect(self, count: int) -> None: ...
+    def __init__(self, judge: MinimalJudge) -> None:
+        self.name, self.version = judge.name, judge.version
+        self.rubric, self.concurrency = judge.rubric, judge.concurrency
+        self._judge = judge.judge
+
+    def judge(self, exchange: Exchange) -> Judgment:
+        return self._judge(exchange)
+
+
+def as_judge(judge: Judge | MinimalJudge) -> Judge:
+    """Give a judge that has only the required members the defaults for the rest."""
+    return judge if isinstance(judge, Judge) else ExternalJudge(judge)
 
 
 def load_judge(name: str, *, unit: str = REPLY) -> Judge:
@@ -113,18 +172,11 @@ def load_judge(name: str, *, unit: str = REPLY) -> Judge:
 def load_both_units(name: str) -> tuple[Judge, Judge]:
     """A judge as it is named, and the one of whole conversations that goes with it."""
     judge = load_judge(name)
-    if unit_of(judge) == CONVERSATION:
+    if judge.unit == CONVERSATION:
         return judge, judge
     if _reads_conversations(name) or name == DEFAULT:
         return judge, load_judge(name, unit=CONVERSATION)
-    from judge.conversations.conversation_judge import ConversationJudge
-
-    return judge, ConversationJudge.over(judge)
-
-
-def unit_of(judge: Judge) -> str:
-    """What a judge judges as one: a reply, or a whole conversation."""
-    return str(getattr(judge, "unit", REPLY))
+    return judge, _find_class(CONVERSATION, "--judge").over(judge)
 
 
 def _reads_conversations(name: str) -> bool:
@@ -176,9 +228,9 @@ def _make_judge(kind: str, options: Mapping[str, Any], *, place: str, folder: Pa
         except ValidationError as error:
             raise UserError(f"{place}: {key}: {first_problem(error)[1]}, not {value!r}") from error
     if folder is not None:
-        checked |= {key: _find(checked[key], folder) for key in getattr(make, "files", ()) if key in checked}
-    judge: Judge = make(**checked)
-    return judge
+        files = make.files if issubclass(make, Judge) else ()
+        checked |= {key: _find(checked[key], folder) for key in files if key in checked}
+    return as_judge(make(**checked))
 
 
 def _find(named: Any, folder: Path) -> Any:

@@ -9,11 +9,12 @@ from data.errors import UserError
 from data.records import LABELS, Exchange, Judgment, digest_json, judgment_of
 from data.rubric import read_rubric
 from data.studies.label_counts import count_labels, read_study
+from judge.base import Judge
 
 CARD = Path(__file__).parent / "weights" / "classifier" / "card.json"  # fitted when the classifier was
 
 
-class MajorityJudge:
+class MajorityJudge(Judge):
     """Says of every response what the crowd said on the whole, over all six arms of the study."""
 
     name = "majority"
@@ -28,7 +29,7 @@ class MajorityJudge:
         return judgment_of(exchange, self.shares)
 
 
-class LengthJudge:
+class LengthJudge(Judge):
     """Multinomial logistic regression on the logarithm of a response's word count, and on nothing else."""
 
     name = "length"

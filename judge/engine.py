@@ -12,10 +12,16 @@ from judge.base import Judge
 
 
 class Asked(Protocol):
-    """Whoever is asked: a judge, or a model that answers prompts."""
+    """Whoever is asked: a judge, or a model that answers prompts.
+
+    `stop` ends all waiting for a server, and `close` closes its connections.
+    """
 
     @property
     def concurrency(self) -> int: ...
+
+    def stop(self) -> None: ...
+    def close(self) -> None: ...
 
 
 class Store(Protocol):
@@ -64,9 +70,8 @@ def score_exchanges(
     on_progress: Callable[[], None] = lambda: None,
 ) -> int:
     """Judge every exchange that `run` does not hold yet; returns how many the judge was asked for."""
-    in_bulk: Callable[..., int] | None = getattr(judge, "in_bulk", None)
-    if in_bulk is not None:
-        return in_bulk(exchanges, run, limit=limit, on_progress=on_progress)
+    if judge.in_bulk is not None:
+        return judge.in_bulk(exchanges, run, limit=limit, on_progress=on_progress)
 
     return ask_all(judge, judge.judge, exchanges, run, limit=limit, on_progress=on_progress)
 
@@ -93,8 +98,7 @@ def ask_all(
 
     Each thread takes the next exchange only when it is done with its last, so no more of them are in memory
     than there are threads. Whatever ends this early (an interrupt, a bad row, a bug in the judge), the
-    judgments under way are finished and kept first; then it is raised. Who waits for a server has
-    `stop`, which ends the waiting, and `close`, which lets go of its connections.
+    judgments under way are finished and kept first; then it is raised.
     """
 
     def keep(item: tuple[int, Exchange], said: Judgment | Mapping[str, Any]) -> None:
@@ -108,10 +112,10 @@ def ask_all(
             coming,
             lambda item: ask(item[1]),
             keep,
-            on_failure=lambda: call_optional(asked, "stop"),
+            on_failure=asked.stop,
         )
     finally:
-        call_optional(asked, "close")
+        asked.close()
 
 
 def in_threads(
@@ -156,13 +160,6 @@ def count_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def call_optional(asked: Asked, name: str) -> None:
-    """Call `stop` or `close` where it is defined."""
-    method = getattr(asked, name, None)
-    if method is not None:
-        method()
 
 
 def still_to_judge(

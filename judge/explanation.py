@@ -1,6 +1,7 @@
 """What drove a reply's score: how far it moves without one part, or with a neutral sentence in its place."""
 
 import re
+from abc import abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
@@ -9,7 +10,7 @@ from typing import Any
 
 from data.errors import UserError
 from data.records import REPLY, Exchange, Judgment
-from judge.base import Judge, check_wanted, unit_of
+from judge.base import Judge, check_wanted
 
 MOST_PARTS = 32  # a judgment each: a longer reply is explained in coarser parts
 GROUP = 3  # words left out together where a reply has only one clause
@@ -82,9 +83,17 @@ class Explanation:
         return row | {"counted": counted} if counted else {key: row[key] for key in row if key != "counted"}
 
 
+class SelfExplaining(Judge):
+    """A judge that explains its judgments itself."""
+
+    @abstractmethod
+    def explain(self, exchange: Exchange, whole: Judgment) -> Explanation:
+        """Explain `whole`, its judgment of an exchange."""
+
+
 def check_explainable(judge: Judge, place: str) -> None:
     """Refuse where nobody can say what moved a score: a language model that read a whole conversation."""
-    if unit_of(judge) != REPLY and not hasattr(judge, "explain"):
+    if judge.unit != REPLY and not isinstance(judge, SelfExplaining):
         raise UserError(
             f"{place}: {judge.name} reads a conversation as one, and cannot say which reply moved it; the "
             "judge `conversation` can, or judge single replies with the unit reply"
@@ -102,9 +111,8 @@ def explain(
     on so many `threads`, or on as many as it takes.
     """
     whole = whole or judge.judge(exchange)
-    if own := getattr(judge, "explain", None):
-        explained: Explanation = own(exchange, whole)
-        return explained
+    if isinstance(judge, SelfExplaining):
+        return judge.explain(exchange, whole)
     texts = split_reply(exchange.response)
     changed = _changed(texts)
 

@@ -6,13 +6,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, median
 from threading import BoundedSemaphore
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
-from data.coverage import Coverage
 from data.errors import UserError
 from data.records import LABELS, Exchange, Judgment, digest_json, judgment_of, unscored
 from judge.base import Judge, check_wanted, load_judge
-from judge.engine import call_optional
 from judge.llm.endpoint import share_budget
 from judge.llm.limits import add_usage
 
@@ -59,43 +57,24 @@ def load_members(names: Sequence[str]) -> list[Member]:
     return members
 
 
-class CompositeJudge:
+class CompositeJudge(Judge):
     """A judge made of others: by their rubric, from one budget, on as many threads as one of them takes."""
 
-    name: str
-    caveats: tuple[str, ...] = ()
+    caveats: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, judges: Sequence[str]) -> None:
         self.members = load_members(judges)
         self.rubric = self.members[0].judge.rubric
-        self.concurrency = max(member.judge.concurrency for member in self.members)
-
-    @property
-    def caveat(self) -> str:
-        """What the members warn of, each warning once."""
-        warnings = [getattr(member.judge, "caveat", "") for member in self.members]
-        return " ".join(dict.fromkeys(filter(None, [*warnings, *self.caveats])))
-
-    @property
-    def rated(self) -> Coverage | None:
-        """What the first member that knows it learned from."""
-        known = (getattr(member.judge, "rated", None) for member in self.members)
-        return next((item for item in known if item is not None), None)
+        self.asked_judges = tuple(member.judge for member in self.members)
+        self.concurrency = max(judge.concurrency for judge in self.asked_judges)
+        warnings = [*(judge.caveat for judge in self.asked_judges), *self.caveats]
+        self.caveat = " ".join(dict.fromkeys(filter(None, warnings)))
+        self.rated = next((judge.rated for judge in self.asked_judges if judge.rated), None)
 
     def digest(self, *rule: object) -> str:
         """Name the version that follows from the members and the rule by which they judge together."""
         versions = [[member.judge.name, member.judge.version] for member in self.members]
         return digest_json([self.name, versions, *rule])[:12]
-
-    def stop(self) -> None:
-        """End all waiting of the members."""
-        for member in self.members:
-            call_optional(member.judge, "stop")
-
-    def close(self) -> None:
-        """Let go of all connections."""
-        for member in self.members:
-            call_optional(member.judge, "close")
 
 
 def split_rationale(rationale: str | None) -> tuple[list[str], str]:

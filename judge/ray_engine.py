@@ -31,7 +31,7 @@ from data.storage import Source, shards_of
 from data.tables import Exchanges, Row, make_record, to_json, to_row
 from judge.base import Judge, load_judge
 from judge.classifier.torch_backend import CUDA, DEVICE
-from judge.engine import Memory, ask_all, call_optional, still_to_judge
+from judge.engine import Memory, ask_all, still_to_judge
 from judge.llm.endpoint import endpoints_of
 
 FAILED: Final = -1  # the position of what is no judgment, but says why there is none
@@ -67,8 +67,8 @@ class Worker:
             coming = self.reader.take(
                 int(batch["shard"][0]), zip(batch["line"].tolist(), batch["part"].tolist(), strict=True)
             )
-            if (judge_many := getattr(judge, "judge_many", None)) and self.device == CUDA:
-                kept.rows.update(enumerate(judge_many(list(coming))))
+            if self.device == CUDA:
+                kept.rows.update(enumerate(judge.judge_many(list(coming))))
             else:
                 ask_all(self, judge.judge, coming, kept)
         except UserError as error:
@@ -82,11 +82,11 @@ class Worker:
 
     def stop(self) -> None:
         """Forward the engine's word to a judge that waits for a server."""
-        call_optional(self.judge, "stop")
+        self.judge.stop()
 
     def close(self) -> None:
         """Between two slices connections are let go of, and what `stop` stopped may go on."""
-        call_optional(self.judge, "close")
+        self.judge.close()
 
     @cached_property
     def judge(self) -> Judge:
@@ -173,7 +173,6 @@ def score_ray(
     count = 0
     # Ray says on stdout that a worker died; there stand results alone.
     with start_ray(workers), redirect_stdout(sys.stderr):
-        _prepare(judge, named)
         for batch in _judged(judge, exchanges.source, slices, named=named, workers=workers):
             said = dict(zip(batch["position"].tolist(), batch["json"].tolist(), strict=True))
             failure = said.pop(FAILED, None)
@@ -266,21 +265,6 @@ def _judged(
         num_gpus=1 if device == CUDA else None,
     )
     yield from judged.iter_batches(batch_size=None, prefetch_batches=0, batch_format="numpy")
-
-
-def _prepare(judge: Judge, named: str) -> None:
-    """Have a judge that must be merged first merged once, and by a worker: the driver has no use for it."""
-    if not hasattr(judge, "cache"):
-        return
-    import ray
-
-    def merge(named: str, folder: str) -> str:
-        from judge.base import load_judge
-
-        os.chdir(folder)
-        return str(getattr(load_judge(named), "merged", ""))
-
-    ray.get(ray.remote(merge).remote(named, os.getcwd()))
 
 
 @cache

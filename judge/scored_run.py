@@ -33,7 +33,7 @@ from data.tables import (
     to_row,
     write_rows,
 )
-from judge.base import Judge, SizedJudge, unit_of
+from judge.base import Judge
 from judge.engine import score_exchanges
 from judge.explanation import Explanation, explain
 
@@ -114,10 +114,10 @@ def score_file(
         named = "none" if calibrated is None else None if calibrated == AUTO else str(calibrated)
         calibrated = find_calibration(judge, named, today=date.today())
     # All is read before the first response is judged: a bad row is found in seconds, not after hours.
-    unit = unit_of(judge)
+    unit = judge.unit
     survey = _survey(source, limit=limit, skip_invalid=skip_invalid, unit=unit)
     on_read(survey.said)
-    if isinstance(judge, SizedJudge) and engine is score_exchanges:
+    if engine is score_exchanges:
         judge.expect(survey.count)
     plan = plan_run(source, judge, calibration=calibrated.digest, digest=survey.digest)
     folder = Path(out) if out is not None else plan.default_folder("runs", source.stem, plan.judge)
@@ -255,7 +255,7 @@ class Counted:
 
     def __init__(self, judge: Judge, calibrated: CalibrationChoice) -> None:
         self.tally, self.flags = Tally(), Flags()
-        self.unlike = Outside(getattr(judge, "rated", None), calibrated.covers)
+        self.unlike = Outside(judge.rated, calibrated.covers)
         self.cost = 0.0
 
     def add(self, judgment: Judgment) -> None:
@@ -280,18 +280,16 @@ def summarise(
     for judgment in read():
         counted.add(judgment)
     tally = counted.tally
-    unit = unit_of(judge)
+    unit = judge.unit
     models = model_shares(tally, rng=np.random.default_rng(seed), draws=DRAWS, widened=unit == CONVERSATION)
     corrected = correct_shares(tally, calibrated.calibration) if calibrated.calibration else {}
     outside = counted.unlike.as_dict()
-    own = getattr(judge, "caveat", None)
     caveats = [
         judge.rubric.note,
         CORRECTED if calibrated.calibration else CAVEAT[unit],
-        own,
+        judge.caveat,
         *say_outside(outside),
     ]
-    report = getattr(judge, "report", None)
     summary = {
         "unit": unit,
         **_part(judge),
@@ -309,7 +307,7 @@ def summarise(
             "set_aside": set_aside,
         },
         "flagged": counted.flags.as_dict(),
-        "rated": to_plain(getattr(judge, "rated", None)),
+        "rated": to_plain(judge.rated),
         "outside": outside,
         "models": [
             {
@@ -325,7 +323,7 @@ def summarise(
             for item in models
         ],
         "caveats": [caveat for caveat in caveats if caveat],
-        **({"report": report(read())} if report else {}),
+        **({"report": report} if (report := judge.report(read())) else {}),
     }
     return summary, round(counted.cost, 6)
 

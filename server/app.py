@@ -23,7 +23,6 @@ import reports
 from data.errors import UserError
 from data.records import EMOTIONS, Exchange, Judgment, unscored
 from data.tables import to_json
-from judge.base import unit_of
 from judge.explanation import check_explainable
 from server import chat_completions, decisions
 from server.http_errors import RequestRefused, send_refused
@@ -340,7 +339,7 @@ def _add_routes(app: FastAPI, service: JudgmentService) -> None:
             "owned_by": "empathy-judge",
             "version": model.judge.version,
             "calibration": model.calibration.digest,
-            "unit": unit_of(model.judge),
+            "unit": model.judge.unit,
         }
 
     @app.get("/", include_in_schema=False)

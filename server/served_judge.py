@@ -9,11 +9,9 @@ from typing import Any
 from calibration.artifact import CalibrationChoice, find_calibration
 from data.coverage import Outside, say_outside
 from data.errors import StaleCalibration, UserError
-from data.readers.conversations import split_conversation
 from data.records import CONVERSATION, LABELS, NOUNS, REPLY, Exchange, Judgment
 from data.tables import Row, make_record, to_row
-from judge.base import Judge, unit_of
-from judge.engine import call_optional
+from judge.base import Judge
 from judge.explanation import count_judgments, explain
 from judge.llm.endpoint import endpoints_of
 from judge.scored_run import summarise
@@ -23,21 +21,6 @@ PROBE = Exchange(id="", prompt="I lost my keys.", response="Oh no! Where did you
 
 class BadJudgment(UserError):
     """A judgment that came back is none that was given."""
-
-
-def count_runs(judge: Judge, exchange: Exchange = PROBE) -> int:
-    """How many runs of a network, here or at a server, a judgment takes; each reply of a conversation is one.
-
-    >>> from judge.base import load_judge
-    >>> count_runs(load_judge("length"))
-    1
-    """
-    if replies := getattr(judge, "replies", None):
-        return len(split_conversation(exchange)) * count_runs(replies)
-    if members := getattr(judge, "members", ()):
-        return sum(count_runs(member.judge) for member in members)
-    asked = getattr(judge, "samples", 1) * (1 + getattr(judge, "reask", 0))
-    return max(1, len(getattr(judge, "sessions", ())), asked)
 
 
 class ServedJudge:
@@ -55,7 +38,7 @@ class ServedJudge:
         today: Callable[[], date] = date.today,
         conversations: Judge | None = None,
     ) -> None:
-        self.judge, self.units, self.models = judge, {unit_of(judge): self}, {judge.name: self}
+        self.judge, self.units, self.models = judge, {judge.unit: self}, {judge.name: self}
         if conversations is not None and conversations is not judge:
             # A calibration that was named is one of replies.
             whole = ServedJudge(conversations, "none" if calibration == "none" else None, today=today)
@@ -70,13 +53,13 @@ class ServedJudge:
     def of_unit(self, unit: str | None) -> "ServedJudge":
         """The judge of replies or of conversations; without a word about it, the one that was named."""
         if unit and str(unit) not in self.units:
-            raise UserError(f"unit: {self.judge.name!r} judges {NOUNS[unit_of(self.judge)]} only")
+            raise UserError(f"unit: {self.judge.name!r} judges {NOUNS[self.judge.unit]} only")
         return self.units[unit] if unit else self
 
     def close(self, how: str = "close") -> None:
         """Close the judges, or `stop` their waiting."""
         for served in self.units.values():
-            call_optional(served.judge, how)
+            (served.judge.stop if how == "stop" else served.judge.close)()
 
     @property
     def calibration(self) -> CalibrationChoice:
@@ -95,8 +78,8 @@ class ServedJudge:
     def about(self, rows: Iterable[Row] = ()) -> dict[str, Any]:
         """What stands beside judgments, given as rows."""
         found = self.calibration
-        caveat = getattr(self.judge, "caveat", "")
-        outside = Outside(getattr(self.judge, "rated", None), found.covers)
+        caveat = self.judge.caveat
+        outside = Outside(self.judge.rated, found.covers)
         for row in rows:
             outside.add(None if row["unscored"] else row.get("shape"))
         return {
@@ -108,8 +91,8 @@ class ServedJudge:
 
     def count_runs(self, exchange: Exchange, *, is_explained: bool = False) -> int:
         """How many runs of a network the row of an exchange takes."""
-        times = count_judgments(exchange.response) if is_explained and unit_of(self.judge) == REPLY else 1
-        return times * count_runs(self.judge, exchange)
+        times = count_judgments(exchange.response) if is_explained and self.judge.unit == REPLY else 1
+        return times * self.judge.count_runs(exchange)
 
     def row(self, exchange: Exchange, *, is_explained: bool) -> Row:
         """The judgment as a row, on request with what each part of the reply does to the score."""
@@ -129,7 +112,7 @@ class ServedJudge:
     @property
     def component_names(self) -> tuple[str, ...]:
         """The components it can be asked for."""
-        return getattr(self.judge, "component_names", ())
+        return self.judge.component_names
 
 
 def _read_judgment(row: Row, place: str) -> Judgment:

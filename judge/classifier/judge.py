@@ -17,7 +17,7 @@ from data.records import Exchange, Judgment
 from data.rubric import read_rubric
 from data.storage import digest_file
 from data.tables import validate
-from judge.base import WEIGHTS, check_wanted
+from judge.base import WEIGHTS, Judge, check_wanted
 from judge.classifier.preprocessing import (
     PreparedReply,
     Tokeniser,
@@ -79,7 +79,7 @@ class ContextCache:
                 self.tokens -= len(dropped)
 
 
-class ClassifierJudge:
+class ClassifierJudge(Judge):
     """A fine-tuned judge of English replies.
 
     On the CPU every exchange goes through the network alone, so that a judgment does not depend on what else
@@ -88,6 +88,7 @@ class ClassifierJudge:
     """
 
     name = "classifier"
+    folder: Path
     shipped = WEIGHTS / "classifier"
 
     def __init__(self, *, weights: str = "", rubric: str = "crowd", device: str = "") -> None:
@@ -180,6 +181,10 @@ class ClassifierJudge:
     def in_bulk(self) -> Callable[..., int] | None:
         """The function that scores a whole input at once on a GPU; None on the CPU."""
         return partial(score_in_batches, self) if self.device == CUDA else None
+
+    def count_runs(self, exchange: Exchange) -> int:
+        """Count the networks whose probabilities are averaged."""
+        return len(self.sessions)
 
     def judge(self, exchange: Exchange) -> Judgment:
         return self.judge_many([exchange])[0]

@@ -23,10 +23,9 @@ from data.records import (
     unscored,
 )
 from data.rubric import read_rubric
-from judge.base import WEIGHTS, Judge, load_judge, unit_of
+from judge.base import WEIGHTS, Judge, load_judge
 from judge.conversations.conversation_features import IN_WORDS, SPEAKER, START, conversation_features
-from judge.engine import call_optional
-from judge.explanation import Explanation, Part
+from judge.explanation import Explanation, Part, SelfExplaining
 
 CARD: Final = "card.json"
 NAME: Final = "conversation"
@@ -75,7 +74,7 @@ def expected_score(probabilities: Mapping[str, float]) -> float:
     return sum(place * probabilities[label] for place, label in enumerate(LABELS, start=1))
 
 
-class ConversationJudge:
+class ConversationJudge(SelfExplaining):
     """Judges conversations by a judge of `replies`, and by what is fitted on rated conversations.
 
     What is fitted belongs to the judge of replies that is named on its card; of any other the mean over the
@@ -98,7 +97,8 @@ class ConversationJudge:
 
     def _set_up(self, judge: Judge, replies: str, weights: str) -> None:
         self.replies = judge
-        if unit_of(judge) == CONVERSATION:
+        self.asked_judges = (judge,)
+        if judge.unit == CONVERSATION:
             raise UserError(f"replies: {replies} judges whole conversations already; name a judge of replies")
         folder = Path(weights) if weights else WEIGHTS / NAME
         self.card = read_card(folder)
@@ -190,13 +190,9 @@ class ConversationJudge:
         weights = self.weights[who]
         return expected_score(weights.probabilities(weights.place(conversation_features(replies, scores))))
 
-    def stop(self) -> None:
-        """End the waiting of the judge of replies, where it waits for a server."""
-        call_optional(self.replies, "stop")
-
-    def close(self) -> None:
-        """Let go of its connections."""
-        call_optional(self.replies, "close")
+    def count_runs(self, exchange: Exchange) -> int:
+        """Count those for every reply of a conversation."""
+        return sum(map(self.replies.count_runs, split_conversation(exchange)))
 
 
 def read_card(folder: Path) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final
 
 from data.errors import BudgetSpent, OperationalError, UserError
 from data.files import disk_errors, replacing
@@ -29,7 +29,7 @@ from data.text import printable
 from judge.base import Judge
 from judge.engine import still_to_judge
 from judge.llm.batch_files import Part, Transfer, write_parts
-from judge.llm.endpoint import RAW, SHORT, CallFailed, Endpoint, Reply, complaint
+from judge.llm.endpoint import RAW, SHORT, CallFailed, Endpoint, LanguageModelJudge, Reply, complaint
 from judge.llm.limits import read_tokens
 
 FORMAT: Final = 1
@@ -44,19 +44,6 @@ class BatchUnderWay(UserError):
     """Nothing is wrong: the answers are not there yet."""
 
     exit_code = 3
-
-
-@runtime_checkable
-class BatchJudge(Judge, Protocol):
-    """A judge whose requests can be written now and whose replies can be read later."""
-
-    @property
-    def endpoint(self) -> Endpoint: ...
-    @property
-    def batch_path(self) -> str: ...
-
-    def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]: ...
-    def read_replies(self, exchange: Exchange, replies: Sequence[Reply | CallFailed]) -> Judgment: ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -94,7 +81,7 @@ def read_state(folder: Path) -> State | None:
 
 
 def collect_part(
-    judge: BatchJudge,
+    judge: LanguageModelJudge,
     part: Part,
     left: Mapping[int, Exchange],
     files: Sequence[Path],
@@ -183,7 +170,7 @@ def score_batch(
     once. The first of it is asked directly and at full price: so a wrong key or model is found at once, and
     it is learnt which parameters the server takes.
     """
-    if not isinstance(judge, BatchJudge):
+    if not isinstance(judge, LanguageModelJudge):
         raise UserError(
             f"--batch: the judge {judge.name!r} cannot ask in batches; prompted and decision judges can"
         )
@@ -211,7 +198,7 @@ class Batch:
 
     def __init__(
         self,
-        judge: BatchJudge,
+        judge: LanguageModelJudge,
         run: Run,
         on_progress: Callable[[], None],
         sleep: Callable[[float], object] | None,

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from data.errors import OperationalError, UserError
 from data.records import CONVERSATION, LABELS, Exchange, Judgment, digest_json, judgment_of, unscored
 from data.rubric import Rubric, read_rubric
-from judge.llm.endpoint import CallFailed, Endpoint, EndpointUser, Reply
+from judge.llm.endpoint import CallFailed, Endpoint, LanguageModelJudge, Reply
 from judge.llm.fencing import Fenced, fence_exchange
 from judge.llm.limits import add_usage, lasting_usage
 from judge.llm.program import RATED
@@ -26,7 +26,7 @@ class Unusable(Exception):
     """An answer that came and cannot be used, with the reason."""
 
 
-class DecisionJudge(EndpointUser):
+class DecisionJudge(LanguageModelJudge):
     """One call an exchange: a score over the three labels, and whether each component of empathy is there."""
 
     def __init__(
@@ -51,7 +51,8 @@ class DecisionJudge(EndpointUser):
                     f"the decision judge needs {option}: set it in a TOML file and name that file"
                 )
         self.rubric = read_rubric(rubric)
-        self.name = self.rubric.name_judge("decision")
+        self.name, self.unit = self.rubric.name_judge("decision"), self.rubric.unit
+        self.component_names = tuple(self.rubric.components)
         self.protocol, self.reask, self.concurrency = protocol, reask, concurrency
         self.endpoint = Endpoint(
             base_url=base_url,
@@ -76,18 +77,12 @@ class DecisionJudge(EndpointUser):
             judgment = replace(again, usage=add_usage([judgment.usage, again.usage]) or None)
         return judgment
 
-    @property
-    def unit(self) -> str:
-        """What its rubric rates as one."""
-        return self.rubric.unit
-
     def _fence(self, exchange: Exchange) -> Fenced:
         return fence_exchange(exchange, whole=self.unit == CONVERSATION)
 
-    @property
-    def component_names(self) -> tuple[str, ...]:
-        """The components that its judgments have probabilities of."""
-        return tuple(self.rubric.components)
+    def count_runs(self, exchange: Exchange) -> int:
+        """Count the calls that a judgment takes at most."""
+        return 1 + self.reask
 
     def write_request(self, fenced: Fenced) -> dict[str, Any]:
         """What is sent for one exchange."""

@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from data.errors import OperationalError, UserError, install_hint
+from data.records import Exchange, Judgment
 from data.text import duration, printable
 from judge.base import Judge, check_wanted
 from judge.llm.fencing import SURROGATE
@@ -540,12 +542,28 @@ class EndpointUser:
         self.endpoint.close()
 
 
+class LanguageModelJudge(EndpointUser, Judge):
+    """A judge whose requests can be written now and whose replies can be read later, as batches need it."""
+
+    @property
+    @abstractmethod
+    def batch_path(self) -> str:
+        """The path of the API to which a batch sends its requests."""
+
+    @abstractmethod
+    def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]:
+        """Write the requests that a judgment of an exchange takes."""
+
+    @abstractmethod
+    def read_replies(self, exchange: Exchange, replies: Sequence[Reply | CallFailed]) -> Judgment:
+        """Read the judgment from the replies to these requests."""
+
+
 def endpoints_of(judge: Judge) -> list[Endpoint]:
-    """List every endpoint that a judge or one of its members asks."""
-    endpoint = getattr(judge, "endpoint", None)
-    endpoints = [endpoint] if endpoint else []
-    for member in getattr(judge, "members", ()):
-        endpoints += endpoints_of(member.judge)
+    """List every endpoint that a judge, or a judge of which it is made, asks."""
+    endpoints = [judge.endpoint] if isinstance(judge, EndpointUser) else []
+    for asked in judge.asked_judges:
+        endpoints += endpoints_of(asked)
     return endpoints
 
 

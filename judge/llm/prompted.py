@@ -21,7 +21,7 @@ from data.records import (
 from data.rubric import read_rubric
 from judge.llm.answers import OUT_OF_TOKENS, Answer, Unusable, read_answer, sample_probabilities, shorten
 from judge.llm.chat import PATH, TOP_LOGPROBS, Chat
-from judge.llm.endpoint import CallFailed, Endpoint, EndpointUser, Reply
+from judge.llm.endpoint import CallFailed, Endpoint, LanguageModelJudge, Reply
 from judge.llm.fencing import Fenced
 from judge.llm.limits import add_usage, lasting_usage
 from judge.llm.program import REASON, Form, Mode, default_program, make_form, present, read_program
@@ -51,7 +51,7 @@ class Outcome:
     usage: Mapping[str, float] = field(default_factory=dict)
 
 
-class PromptedJudge(EndpointUser):
+class PromptedJudge(LanguageModelJudge):
     """Asks a chat model at any OpenAI-compatible server.
 
     `mode`: a reason and a label (direct), the rubric's components before the label (analytic), or one word
@@ -115,7 +115,7 @@ class PromptedJudge(EndpointUser):
         self.seed, self.reask, self.reason_characters = seed, reask, reason_characters
         self.model, self.concurrency = model, concurrency
         self.rubric = read_rubric(rubric)
-        self.name = self.rubric.name_judge("prompted")
+        self.name, self.unit = self.rubric.name_judge("prompted"), self.rubric.unit
         self.program = default_program(self.rubric, mode)
         if program:
             self.program = read_program(Path(program), self.rubric, mode)
@@ -151,11 +151,6 @@ class PromptedJudge(EndpointUser):
             extra_body=extra_body or {},
         )
 
-    @property
-    def unit(self) -> str:
-        """What its rubric rates as one."""
-        return self.rubric.unit
-
     def _present(self, exchange: Exchange) -> Fenced:
         return present(exchange, whole=self.unit == CONVERSATION)
 
@@ -165,11 +160,15 @@ class PromptedJudge(EndpointUser):
 
     @property
     def most_calls(self) -> int:
-        """How many answers one judgment may take."""
+        """The most calls that one judgment may take."""
         return self.samples * (1 + self.reask)
 
+    def count_runs(self, exchange: Exchange) -> int:
+        """Count the calls that a judgment takes at most."""
+        return self.most_calls
+
     @cached_property
-    def version(self) -> str:
+    def version(self) -> str:  # type: ignore[override]  # made late: a form takes long to load
         """A digest of all that decides a judgment; where the server stands does not."""
         probe = self._present(Exchange(id="", prompt="prompt", response="response")).text
         asked = [self.form.messages(probe), self.form.again, self.form.schema or self.chat.constraint]

@@ -13,7 +13,7 @@ import cli
 from data.errors import UserError
 from data.records import Exchange
 from data.rubric import RUBRICS, read_rubric
-from judge.base import load_judge, unit_of
+from judge.base import load_judge
 
 WORDS = ("day", "garden", "rain", "week", "long", "walk", "tea", "house", "letter", "light")
 NOTE = "These figures are of explorations, not of empathy as a whole. Good means: a particular feeling"
@@ -84,7 +84,7 @@ def test_every_part_has_a_rubric_that_reaches_the_prompt() -> None:
         (request,) = judge.write_requests(Exchange(id="1", prompt="I lost my keys.", response="Oh no!"))
         told = request["messages"][0]["content"]
         assert judge.rubric.question.strip() in told and judge.rubric.labels["Good"] in told
-        assert ("in a whole conversation" in told) == (unit_of(judge) == "conversation")
+        assert ("in a whole conversation" in told) == (judge.unit == "conversation")
     Path("odd.toml").write_text(
         (RUBRICS / "crowd.toml").read_text().replace("title", "dimension = 3\ntitle", 1)
     )

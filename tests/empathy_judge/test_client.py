@@ -144,7 +144,11 @@ def test_the_child_ends_with_its_parent(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_another_packages_judge_is_found_by_its_entry_point(tmp_path: Path) -> None:
     (tmp_path / "theirs.py").write_text(
-        "from judge.baselines import MajorityJudge\n\nclass Judge(MajorityJudge):\n    name = 'theirs'\n",
+        "from data.records import judgment_of\nfrom data.rubric import read_rubric\n\n"
+        "class Judge:  # the required members, and no more\n"
+        "    name, version, rubric, concurrency = 'theirs', '1', read_rubric('crowd'), 1\n\n"
+        "    def judge(self, exchange):\n"
+        "        return judgment_of(exchange, {'Bad': 0.2, 'Okay': 0.3, 'Good': 0.5})\n",
         encoding="utf-8",
     )
     about = tmp_path / "their_judges-1.dist-info"

@@ -10,7 +10,7 @@ from cli import main
 from data.errors import UserError
 from data.readers.conversations import split_conversation
 from data.records import Exchange, Turn
-from judge.base import WEIGHTS, load_judge, unit_of
+from judge.base import WEIGHTS, load_judge
 from judge.conversations.conversation_features import START, conversation_features
 from judge.conversations.conversation_judge import ConversationJudge, read_card, read_weights
 from judge.llm.fencing import fence_exchange
@@ -145,7 +145,7 @@ def test_a_language_model_is_shown_the_whole_conversation_turn_by_turn(tmp_path)
     judge = tmp_path / "judge.toml"
     judge.write_text('kind = "prompted"\nmodel = "m"\nbase_url = "http://127.0.0.1:9/v1"\nmode = "label"\n')
     asked = load_judge(str(judge), unit="conversation")
-    assert unit_of(asked) == "conversation"
+    assert asked.unit == "conversation"
     (request,) = asked.write_requests(talk(HEARD, STUCK))
     system, shown = (message["content"] for message in request["messages"])
     assert "the listener in a whole conversation" in system

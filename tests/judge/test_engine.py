@@ -10,14 +10,14 @@ from data.errors import UserError
 from data.records import LABELS, Exchange, Judgment, judgment_of
 from data.rubric import read_rubric
 from data.runs import ScorePlan, open_run
-from judge.base import JUDGES, load_judge
+from judge.base import JUDGES, Judge, load_judge
 from judge.engine import score_exchanges
 
 PLAN = ScorePlan(judge="test", version="1", rubric="r", input="i")
 EXCHANGES = [Exchange(id=f"e{n}", prompt="p", response=f"response {n}", model="m") for n in range(40)]
 
 
-class StubJudge:
+class StubJudge(Judge):
     """Remembers whom it was asked for, and how many at once; fails at `fails_at`."""
 
     name = "stub"

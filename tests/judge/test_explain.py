@@ -18,6 +18,7 @@ from commands.score import score
 from commands.shared.options import command_line
 from data.records import Exchange, Judgment, unscored
 from data.rubric import Rubric, read_rubric
+from judge.base import Judge
 from judge.explanation import MOST_PARTS, Explanation, Part, explain, split_reply
 from reports.highlight import as_html, print_explanations
 
@@ -25,7 +26,7 @@ Write = Callable[..., Path]
 WEIGHTS = {"sorry": 0.5, "hug": 0.25, "whatever": -0.5}
 
 
-class WordJudge:
+class WordJudge(Judge):
     """Every word has its weight, so leaving one out moves the score by exactly that."""
 
     name, version, concurrency = "words", "1", 2

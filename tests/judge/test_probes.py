@@ -13,6 +13,7 @@ from data.errors import UserError
 from data.records import POSITIVE_EMOTIONS, Exchange, Judgment, judgment_of, unscored
 from data.rubric import read_rubric
 from data.tables import read_exchanges
+from judge.base import Judge
 from judge.robustness.probes import (
     PROBES,
     Probe,
@@ -28,7 +29,7 @@ EXCHANGES = list(read_exchanges(SAMPLES))
 BY_NAME = {probe.name: probe for probe in read_probes()}
 
 
-class FormulaJudge:
+class FormulaJudge(Judge):
     """Gives Good the probability a formula says, else Bad; None is unscored."""
 
     name = "formula"

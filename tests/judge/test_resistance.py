@@ -17,6 +17,7 @@ from data.errors import BudgetSpent
 from data.records import LABELS, Exchange, Judgment, judgment_of, to_plain, unscored
 from data.rubric import read_rubric
 from data.tables import write_rows
+from judge.base import Judge
 from judge.robustness.attacks import dress_up, read_attacks
 from judge.robustness.replies import KIND, UNKIND, read_replies
 from judge.robustness.resistance import EACH, POOL, Resistance, run_attacks, run_rounds
@@ -33,7 +34,7 @@ CARING = re.compile(r"\b(sorry|here for you|understand|feel|love|care)\b", re.IG
 Says = str | float | None  # a label, the probability of Good beside that of Okay, or unscored
 
 
-class MadeJudge:
+class MadeJudge(Judge):
     """Says what a formula says."""
 
     name = "made"

@@ -64,7 +64,7 @@ def serving(
 
 
 @dataclass
-class WaitingJudge:
+class WaitingJudge(Judge):
     """Judges an exchange only when `let` allows one more; unscored, or raising, where the prompt says so."""
 
     name: str = "waiting"
