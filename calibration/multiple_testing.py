@@ -1,7 +1,6 @@
-"""Many tests at once: adjusted p-values, and the order of models with its ties."""
+"""P-values adjusted for the number of tests."""
 
-from collections.abc import Callable, Collection, Sequence
-from string import ascii_lowercase
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -41,27 +40,3 @@ def _adjust(p_values: ArrayLike, rule: Callable[[Floats, Integers], Floats]) -> 
     order = np.argsort(values, kind="stable")[: np.isfinite(values).sum()]  # nan sorts last
     adjusted[order] = np.minimum(rule(values[order], np.arange(1, len(order) + 1)), 1.0)
     return adjusted
-
-
-def tie_letters(names: Sequence[str], told_apart: Collection[frozenset[str]]) -> dict[str, str]:
-    """Letters for each name, best first: two that share a letter are not told apart.
-
-    `told_apart` are the pairs that are. Each letter stands for a largest set of names none of which is told
-    apart from another (Piepho 2004, insert and absorb).
-
-    >>> tie_letters(["a", "b", "c"], [frozenset("ac")])
-    {'a': 'a', 'b': 'ab', 'c': 'b'}
-    """
-    groups = [frozenset(names)]
-    for pair in told_apart:
-        split = [group - {name} for group in groups if pair <= group for name in pair]
-        groups = list(dict.fromkeys([*(group for group in groups if not pair <= group), *split]))
-        groups = [group for group in groups if not any(group < other for other in groups)]
-    place = {name: number for number, name in enumerate(names)}
-    groups.sort(key=lambda group: sorted(place[name] for name in group))
-    size = len(ascii_lowercase)
-    letters = [ascii_lowercase[at % size] + str(at // size or "") for at in range(len(groups))]
-    return {
-        name: "".join(letter for letter, group in zip(letters, groups, strict=True) if name in group)
-        for name in names
-    }

@@ -326,7 +326,7 @@ def status(folder: Path, files: tuple[Path, ...], margin: float, baseline: str |
         say(_standing_line(pair))
     if found and found[0].speaks_for == "these raters":
         say("fewer than four people rate: this is about them and claims nothing about others", err=True)
-    is_settled = len(models) > 1 and all(pair.verdict != "open" for pair in found)
+    is_settled = len(models) > 1 and all(pair.is_settled for pair in found)
     _say_after_status(folder, made, rated, is_settled=is_settled, files=files)
 
 

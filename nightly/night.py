@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from calibration.artifact import CALIBRATION_FILE
-from calibration.comparison.compare_runs import Question, compare_runs
+from calibration.comparison.compare_runs import ComparisonRequest, compare_runs
 from data.errors import OperationalError, UserError
 from data.files import locked
 from data.readers.conversations import speak_of
@@ -38,7 +38,7 @@ from nightly.measure import (
 )
 from nightly.output import FinishedNight, check_outcomes
 from nightly.schema import ModelResult, NightRecord
-from reports.comparison.pair_sentences import say_pair
+from reports.comparison.pair_sentences import describe_pair
 from reports.outputs import write_junit
 
 BUSY: Final = "another process is at this night; wait until it is done"
@@ -156,19 +156,19 @@ def compare_with_study(setup: NightSetup, measured: Sequence[MeasuredModel]) -> 
     if not measured or not setup.config.study or calibration is None:
         return []
     shipped = (setup.judge.folder or Path()) / CALIBRATION_FILE
-    question = Question(
+    request = ComparisonRequest(
         paths=tuple(item.folder for item in measured),
         baselines=setup.config.study,
         calibration=setup.config.calibration or str(shipped),
         weights=WEIGHTS,
     )
     # By the night's own date, so that one taken up again after midnight ends as it would have before.
-    compared = compare_runs(question, today=date_of(setup.night, setup.clock))
+    compared = compare_runs(request, today=date_of(setup.night, setup.clock))
     return [
         {
             "model": pair.one,
             "study": pair.other,
-            "sentence": say_pair(pair, compared.margin),
+            "sentence": describe_pair(pair, compared.margin, compared.judge.unit),
             "refused": "" if pair.shares else pair.reason or "",
         }
         for pair in compared.pairs

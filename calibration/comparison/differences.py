@@ -32,10 +32,10 @@ from calibration.comparison.judged_models import (
     judge_contrast,
     judged_level,
 )
-from calibration.comparison.needed_ratings import Needed, needed_ratings
+from calibration.comparison.needed_ratings import needed_ratings
 from calibration.comparison.prompt_wins import PromptWins, prompt_wins
 from calibration.comparison.rated_differences import RatedDifference, rated_difference
-from calibration.comparison.verdicts import Evidence, Verdict, decide, direction, p_of_interval
+from calibration.comparison.verdicts import SETTLED, Evidence, Verdict, decide, direction, p_of_interval
 from calibration.estimate import (
     CONFIDENCE,
     UNDEFINED,
@@ -47,9 +47,7 @@ from calibration.estimate import (
 from calibration.multiple_testing import holm
 from calibration.pairing import LEAST_RATERS
 from calibration.shares.correction import target_of
-from calibration.shares.planning import MANY
 from calibration.shares.transport import (
-    STRANGERS,
     CalibratedModels,
     Side,
     Target,
@@ -60,6 +58,7 @@ from calibration.shares.transport import (
 )
 from data.records import LABELS
 
+VARIANT_CORRELATION: Final = 0.5  # assumed, of the judge's errors on variants of one model
 LEAST_REPLIES: Final = 10  # of each model: fewer do not tell how much its replies differ
 TOO_FEW_PROMPTS: Final = "too few prompts to tell how much they differ"
 
@@ -134,12 +133,9 @@ def few_raters(*models: JudgedModel) -> str | None:
 
 
 def too_few_replies(*models: JudgedModel) -> str | None:
-    """Say which model has too few replies, if one has."""
+    """Say which model has too few scored replies or conversations, if one has."""
     name, least = min(((item.name, len(item.rated.judged)) for item in models), key=lambda item: item[1])
-    if least >= LEAST_REPLIES:
-        return None
-    replies = {0: "no reply", 1: "1 reply"}.get(least, f"{least} replies")
-    return f"{name} has {replies} the judge could score; at least {LEAST_REPLIES} are needed"
+    return None if least >= LEAST_REPLIES else f"{name}: {least} scored; at least {LEAST_REPLIES} are needed"
 
 
 def _by_line(
@@ -150,8 +146,7 @@ def _by_line(
     settings: ComparisonSettings,
 ) -> DifferenceEstimate:
     """Estimate by the calibrated line, with ratings of either where it has some; shared noise cancels."""
-    likeness = settings.likeness_of(one, other)
-    alike = likeness.weights if likeness else STRANGERS
+    correlation = VARIANT_CORRELATION if settings.are_variants else 0.0
     shares, extended = {}, {}
     beyond: dict[str, Side] = {}
     for column, label in enumerate(LABELS):
@@ -168,17 +163,16 @@ def _by_line(
             targets = [replace(target, judge_noise=alone[label].error ** 2 / 2) for target in targets]
         if gap is not None:
             targets = [replace(target, noise=float(gap.stated_variance[column]) / 2) for target in targets]
-        extended[label] = transport_difference(line, *targets, alike=alike)
+        extended[label] = transport_difference(line, *targets, correlation=correlation)
         shares[label] = extended[label]
         if any(sides):
             targets = [_unrated(target, item) for target, item in zip(targets, (one, other), strict=True)]
-            extended[label] = transport_difference(line, *targets, alike=alike)
+            extended[label] = transport_difference(line, *targets, correlation=correlation)
             at_ends = [_at_end(target, side, line) for target, side in zip(targets, sides, strict=True)]
-            shares[label] = transport_difference(line, *at_ends, alike=alike)
+            shares[label] = transport_difference(line, *at_ends, correlation=correlation)
         if label == GOOD:
             beyond = {item.name: side for item, side in zip((one, other), sides, strict=True) if side}
     freedom = settings.freedom(one.known_as, other.known_as)
-    correlation = likeness.mean if likeness else 0.0
     if beyond:
         return _beyond_rated(one, other, beyond, shares, extended, freedom, correlation)
     ends = shares[GOOD].interval
@@ -221,18 +215,31 @@ def _beyond_rated(
     bound: Bound | None = None
     if any(rises) != any(falls):
         bound = "at least" if any(rises) else "at most"
-    names = " and ".join(beyond)
-    side = "below" if "below" in beyond.values() else "above"
     return DifferenceEstimate(
         how="line" if bound else "refused",
         shares=shares if bound else {},
         freedom=freedom,
-        reason=f"the judge puts {names} {side} every model that people rated",
+        reason=describe_beyond(beyond),
         beyond=beyond,
         bound=bound,
         extended=extended,
         correlation=correlation,
     )
+
+
+def describe_beyond(sides: Mapping[str, Side]) -> str:
+    """Say on which side of the rated models the judge places each of these.
+
+    >>> describe_beyond({"a": "above", "b": "below"})
+    'the judge places a above and b below every model that people rated'
+    >>> describe_beyond({"a": "below", "b": "below"})
+    'the judge places a and b below every model that people rated'
+    """
+    by_side: dict[Side, list[str]] = {}
+    for name, side in sides.items():
+        by_side.setdefault(side, []).append(name)
+    places = " and ".join(f"{' and '.join(names)} {side}" for side, names in by_side.items())
+    return f"the judge places {places} every model that people rated"
 
 
 Unit = Literal["ratings", "prompts"]
@@ -245,10 +252,10 @@ class Difference:
 
     `judge` is what the judge alone makes of it, and `wins` on how many prompts. Where a model is `beyond` all
     that people rated, the difference is at least or at most (`bound`) what is said; 95 % is sure of one end.
-    `correlation` is that of siblings' strays, 0 for strangers. `extremes` is where the interval of Good could
-    end were all unscored responses of the one Bad and of the other Good, or the other way round. `detects` is
-    the least difference that would be found with 80 % power; `needed` is what would find several true gaps,
-    in `unit`s.
+    `correlation` is that assumed of the judge's errors on variants of one model, else 0. `extremes` is where
+    the interval of Good could end if all unscored responses of the one were Bad and of the other Good, or the
+    reverse. `detects` is the smallest difference that is found with 80% power; `needed` is how many more
+    `unit`s find one as large as the margin.
     """
 
     one: str
@@ -256,9 +263,9 @@ class Difference:
     how: How
     reason: str | None
     shared_prompts: int
-    needed: tuple[Needed, ...] = ()
+    needed: int | None = None
     unit: Unit
-    verdict: Verdict = "cannot say"
+    verdict: Verdict = "inconclusive"
     is_robust: bool = True  # the verdict holds whatever the unscored responses were
     p: float
     p_holm: float = math.nan
@@ -279,26 +286,11 @@ class Difference:
     def good(self) -> Estimate:
         return self.shares.get(GOOD, UNDEFINED)
 
-    @property
-    def same_replies_find(self) -> float:
-        """No gap below this is found by rating the same replies again, however often: they still differ.
-
-        By how the judge finds them to differ from prompt to prompt, which is the least they do.
-        """
-        ends = self.judge.interval
-        return (ends.high - ends.low) / 2 / NORMAL * reach(MANY) if ends else math.nan
-
 
 def differences(
-    pairs: Sequence[tuple[JudgedModel, JudgedModel | Published]],
-    settings: ComparisonSettings,
-    *,
-    is_planning: bool = True,
+    pairs: Sequence[tuple[JudgedModel, JudgedModel | Published]], settings: ComparisonSettings
 ) -> tuple[Difference, ...]:
-    """Every pair's difference, with Holm over all of them and a verdict each.
-
-    Where a pair is not told apart, `is_planning` finds how much more would do.
-    """
+    """Return every pair's difference and verdict, with Holm's adjustment over all pairs."""
     judged = {item.name: item for pair in pairs for item in pair if isinstance(item, JudgedModel)}
     levels = {name: judged_level(item, settings) for name, item in judged.items()}
     plain = [_difference(one, other, levels[one.name], settings) for one, other in pairs]
@@ -308,14 +300,13 @@ def differences(
         verdict = decide(_evidence(item), settings.margin)
         ends, holds = item.extremes, True
         is_lost = any(levels[model.name].unscored for model in (one, other) if model.name in levels)
-        is_shown = verdict in ("better", "worse") or (item.how == "judge" and verdict != "cannot say")
+        is_shown = verdict in ("better", "worse") or (item.how == "judge" and verdict != "inconclusive")
         if is_lost and is_shown and ends is not None:
             holds = ends[0] > 0 if verdict.endswith("better") else ends[1] < 0
         item = replace(item, verdict=verdict, is_robust=holds)
-        if is_planning and verdict not in ("better", "worse", "same"):
+        if verdict == "inconclusive" or (item.how != "judge" and verdict not in SETTLED):
             how = "refused" if item.beyond else item.how
-            needed = needed_ratings(one, other, how, item.good, item.error, settings)
-            item = replace(item, needed=needed)
+            item = replace(item, needed=needed_ratings(one, other, how, item.error, settings))
         decided.append(item)
     return tuple(decided)
 
@@ -433,7 +424,7 @@ def _beyond_study(
         how="line",
         shares=shares,
         freedom=freedom,
-        reason=f"the judge puts {one.name} {side} every model that people rated",
+        reason=describe_beyond({one.name: side}),
         beyond={one.name: side},
         bound="at least" if side == "above" else "at most",
         extended=extended,

@@ -25,7 +25,6 @@ from calibration.artifact import (
     take_named,
 )
 from calibration.cluster import UNDEFINED_CONTRAST, Contrast, contrast
-from calibration.comparison.siblings import Likeness, family_of
 from calibration.estimate import Estimate, Integers, Interval
 from calibration.pairing import chances_of
 from calibration.shares.correction import correct
@@ -87,20 +86,14 @@ class Published:
 class ComparisonSettings:
     """What corrections rest on: a calibration's models by label, or None, and its raters' design effect.
 
-    `margin` is the least difference of shares of Good worth telling. `likeness` is how alike the judge errs
-    on siblings, where that is known; models of one name are siblings, and all are where `are_siblings`.
+    `margin` is the smallest relevant difference of Good shares. `are_variants` says that all models compared
+    are variants of one.
     """
 
     calibrated: tuple[CalibratedModels, ...] | None = None
     design_effect: float = 1.0
     margin: float = MARGIN
-    likeness: Likeness | None = None
-    are_siblings: bool = False
-
-    def likeness_of(self, one: JudgedModel, other: JudgedModel) -> Likeness | None:
-        """How alike the judge errs on these two; None for strangers, and where nobody knows."""
-        same = family_of(one.known_as) == family_of(other.known_as) != UNNAMED_MODEL
-        return self.likeness if self.are_siblings or same else None
+    are_variants: bool = False
 
     def freedom(self, *names: str) -> float:
         """A line through k models leaves k - 2 degrees of freedom to tell how far models stray from it."""

@@ -19,16 +19,17 @@ import math
 from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import NormalDist
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.comparison.verdicts import SETTLED, Verdict
 from calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, Floats, estimate_of
 from calibration.monitoring.confidence_sequence import half_width
 from calibration.monitoring.night_variance import as_t
 from calibration.pairing import LEAST_RATERS, SpeaksFor
-from calibration.shares.planning import MANY, round_up
+from calibration.shares.planning import round_up
 
 ALPHA: Final = 1 - CONFIDENCE
 MARGIN: Final = 0.05  # the least difference of shares worth telling
@@ -37,8 +38,8 @@ RATING_VARIANCE: Final = 0.2  # taken for weights and first guesses: of one rati
 TUNED_AT: Final = 1 / 0.05**2  # the interval is narrowest where noise has a standard error of 5 points
 RATERS_PART: Final = 0.8  # of the error is the raters'; looks at the noise use up little of the whole
 LEAST_EFFECTIVE: Final = 1.5  # raters: one alone shows nothing of how they differ
+MANY: Final = 1e5  # degrees of freedom from which t is normal
 MOST_TIMES: Final = 20.0  # as many ratings as now: beyond it no number is told
-Verdict = Literal["better", "same", "open"]
 Mask = NDArray[np.bool_]
 
 
@@ -154,7 +155,7 @@ class CrossedRatings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """Where two models stand: how far `other` is above `one`, and whether that settles it.
+    """Where two models stand: how far `other` is above `one`, and the verdict on `other`.
 
     The interval holds at all looks at once, over all pairs of models that are looked at. While it is open,
     `more` ratings by the same people would settle it if the difference is as it looks, or `people` more who
@@ -174,16 +175,19 @@ class Standing:
 
     @property
     def better(self) -> str | None:
-        """The better model, once it is settled that one is."""
-        if self.verdict != "better":
-            return None
-        return self.other if self.difference.value > 0 else self.one
+        """The better model, once that is settled."""
+        return {"better": self.other, "worse": self.one}.get(self.verdict)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether more ratings would change nothing."""
+        return self.verdict in SETTLED
 
     def __str__(self) -> str:
-        if self.verdict == "better":
+        if self.better:
             return f"settled: {self.better} is better"
-        if self.verdict == "same":
-            return f"settled: same within {100 * self.margin:g}"
+        if self.verdict == "similar":
+            return f"settled: similar within {100 * self.margin:g}"
         if self.more is not None:
             return f"about {self.more} more"
         if self.people is not None:
@@ -204,7 +208,7 @@ def standing(
         raters=raters,
         difference=UNDEFINED,
         margin=margin,
-        verdict="open",
+        verdict="inconclusive",
         speaks_for=ratings.speaks_for,
     )
     if not rows.any():
@@ -215,7 +219,8 @@ def standing(
     is_better, is_same = is_settled(spread.value, half, margin)
     found = replace(found, difference=estimate_of(value, *ends))
     if is_better[0] or is_same[0]:
-        return replace(found, verdict="better" if is_better[0] else "same")
+        better: Verdict = "better" if value > 0 else "worse"
+        return replace(found, verdict=better if is_better[0] else "similar")
     times, people = (_needed(spread, value, alpha, margin, kind) for kind in ("times", "people"))
     if times is not None:
         return replace(found, more=round_up(max(1, found.ratings * (times - 1))))

@@ -1,20 +1,31 @@
-"""The verdict on two models: better, leans to one, the same within the margin, or cannot say.
+"""The verdict on one thing against another: better, probably better, similar, inconclusive, or the reverse.
 
-*Better* is people's view, tested at 5 % over all pairs. *Leans* is the judge's, sure on the same prompts,
-where people's view is not certain but points the same way: their share of Good and their share of Bad each
-with 88 %. By simulation a lean is wrong in fewer than 20 of 100 pairs that do not differ. The judge alone,
-without a calibration or ratings, can only lean.
+*Better* and *worse* are significant at the 5% level over all pairs, by human ratings or the calibrated judge.
+*Probably better* is significant for the judge on the same prompts, while the human shares of Good and of Bad
+each point the same way with 88% probability; by simulation it is wrong for fewer than 20 of 100 pairs that do
+not differ. *Similar* means that the whole interval lies within the margin. The judge alone, without a
+calibration or ratings, gives at most *probably better*.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from calibration.estimate import CONFIDENCE, Estimate, is_same_within
 
-Verdict = Literal["better", "worse", "leans better", "leans worse", "same", "cannot say"]
+Verdict = Literal["better", "probably better", "similar", "inconclusive", "probably worse", "worse"]
+SETTLED: Final[frozenset[Verdict]] = frozenset({"better", "similar", "worse"})
+REVERSED: Final[Mapping[Verdict, Verdict]] = {
+    "better": "worse",
+    "probably better": "probably worse",
+    "similar": "similar",
+    "inconclusive": "inconclusive",
+    "probably worse": "probably better",
+    "worse": "better",
+}
 ALPHA: Final = 0.05
-LEAN: Final = 0.12  # the chance left that people's view goes the other way
+LIKELY: Final = 0.12  # most probability left that the human shares point the other way
 SAME: Final = 1e-9  # shares no further apart are equal
 
 
@@ -38,24 +49,24 @@ class Evidence:
 
 
 def decide(evidence: Evidence, margin: float) -> Verdict:
-    """Give the verdict; what is shown to be no larger than the margin is the same, however sure its sign."""
+    """Return the verdict; a difference within the margin is similar, however certain its sign."""
     if not evidence.is_people:
         is_seen = evidence.p_holm < ALPHA and not is_same_within(evidence.judge, margin)
-        return _lean(evidence.judge.value) if is_seen else "cannot say"
+        return _probably(evidence.judge.value) if is_seen else "inconclusive"
     if not evidence.is_bound and is_same_within(evidence.good, margin):
-        return "same"
+        return "similar"
     if evidence.p_holm < ALPHA:
         return "better" if evidence.good.value > 0 else "worse"
     if math.isnan(evidence.judge_p):  # nothing on the same prompts: people's view alone must be surer
-        is_lean = evidence.doubt < LEAN / 2
+        is_likely = evidence.doubt < LIKELY / 2
     else:
         is_sure = evidence.judge_p < ALPHA and evidence.points * evidence.judge.value > 0
-        is_lean = is_sure and evidence.doubt < LEAN
-    return _lean(evidence.points) if is_lean and evidence.points else "cannot say"
+        is_likely = is_sure and evidence.doubt < LIKELY
+    return _probably(evidence.points) if is_likely and evidence.points else "inconclusive"
 
 
-def _lean(value: float) -> Verdict:
-    return "leans better" if value > 0 else "leans worse"
+def _probably(value: float) -> Verdict:
+    return "probably better" if value > 0 else "probably worse"
 
 
 def direction(good: Estimate, bad: Estimate, freedom: float) -> tuple[int, float]:

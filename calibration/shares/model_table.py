@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from calibration.bootstrap import ratio
 from calibration.cluster import NORMAL
 from calibration.estimate import Estimate, Floats, finite_or_none
 from calibration.pairing import Paired
@@ -106,10 +105,9 @@ class ModelFit:
     """The models corrected, the line through them by column, and what it is worth on a model nobody rated.
 
     `design_effect` is how many ratings of raters' batches count as one independent rating, over all models;
-    `spread` the mean variance of single ratings of one model and `correlation` that of ratings and judgments
-    within models, both in the last column. `worth_in_ratings` is by the line's spread, with how far these
-    models tell it; `as_exact_as` is how many ratings would give an interval as wide as that of a model left
-    out of the line.
+    `spread` the mean variance of single ratings of one model in the last column. `worth_in_ratings` is by the
+    line's spread, with how far these models tell it; `as_exact_as` is how many ratings would give an interval
+    as wide as that of a model left out of the line.
     """
 
     columns: tuple[str, ...]
@@ -119,7 +117,6 @@ class ModelFit:
     within_slope: float
     design_effect: float
     spread: float
-    correlation: float
     worth_in_ratings: Estimate
     as_exact_as: float | None
 
@@ -166,7 +163,6 @@ def fit_models(models: Mapping[str, RatedModel], *, leave_out: Sequence[str] = (
         within_slope=within_slope(models),
         design_effect=effect,
         spread=spread,
-        correlation=_correlation(models),
         worth_in_ratings=judge_worth(of_columns[-1], design_effect=effect, spread=spread),
         as_exact_as=finite_or_none(variance * (NORMAL / float(np.mean(halves))) ** 2) if halves else None,
     )
@@ -193,21 +189,6 @@ def plan_comparisons(fit: ModelFit, scale: Sequence[str]) -> tuple[RatingsPlan, 
             step,
             spread=fit.spread,
             design_effect=max(1.0, fit.design_effect),
-            correlation=fit.correlation,
-            line=fit.calibrated[fit.columns[-1]],
         )
         for step in steps
     )
-
-
-def _correlation(models: Mapping[str, RatedModel]) -> float:
-    """Pooled within-model correlation of ratings and judgments; 0 where it is undefined."""
-    both = of_judge = of_people = 0.0
-    for rated in models.values():
-        if len(rated.item):
-            judged, value = rated.judged[rated.item, -1], rated.value[:, -1]
-            both += float(((judged - judged.mean()) * (value - value.mean())).sum())
-            of_judge += float(((judged - judged.mean()) ** 2).sum())
-            of_people += float(((value - value.mean()) ** 2).sum())
-    correlation = float(ratio(np.array(both), np.array(np.sqrt(of_judge * of_people))))
-    return correlation if np.isfinite(correlation) else 0.0

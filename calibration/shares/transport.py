@@ -28,7 +28,6 @@ SLOPE, SLOPE_SD = 1.0, 0.4
 MARGIN = 0.25  # of the calibrated range, on either side
 LEAST_MODELS = 3  # through two a line fits exactly, and shows no spread
 NORMAL_END = 9.0  # standard deviations, beyond which a normal has nothing left
-STRANGERS = ((0.0, 1.0),)  # strays that know nothing of each other
 # A judge's errors on models are normal but for a few models it misjudges wholly, on which it strays so many
 # times as far. A rated model is taken for one with this chance at most: with all of it where its ratings are
 # exact, and with hardly any where they could not show it.
@@ -197,18 +196,14 @@ def disagreement(calibrated: CalibratedModels, target: Target) -> float:
 
 
 def transport_difference(
-    calibrated: CalibratedModels,
-    one: Target,
-    other: Target,
-    *,
-    alike: Sequence[tuple[float, float]] = STRANGERS,
+    calibrated: CalibratedModels, one: Target, other: Target, *, correlation: float = 0.0
 ) -> Estimate:
-    """one - other, each with its own stray from the line and both with the same line.
+    """Return one - other: each has its own deviation from the line, and both share the line.
 
-    `alike` are correlations of the two strays, each with its weight: the judge errs alike on siblings.
+    `correlation` is that of the two deviations, which is high for variants of one model.
     """
     width = calibrated.bounds[1] - calibrated.bounds[0]
-    return _estimate(calibrated, [one, other], np.array([1.0, -1.0]), (-width, width), alike)
+    return _estimate(calibrated, [one, other], np.array([1.0, -1.0]), (-width, width), correlation)
 
 
 def fit_line(calibrated: CalibratedModels) -> Line:
@@ -312,7 +307,7 @@ def _estimate(
     targets: Sequence[Target],
     contrast: Floats,
     bounds: tuple[float, float],
-    alike: Sequence[tuple[float, float]] = STRANGERS,
+    correlation: float = 0.0,
 ) -> Estimate:
     if len(calibrated.models) < LEAST_MODELS or not all(math.isfinite(target.judge) for target in targets):
         return Estimate(math.nan, None)
@@ -328,24 +323,23 @@ def _estimate(
         found = _posterior(calibrated, targets, far[is_rated].tolist())
         across = np.array([target.judge for target in targets]) - found.centre
         level = found.height[:, None] + found.slope[:, None] * across
-        for correlation, weight in alike:
-            strays = np.where(np.eye(size), 1.0, correlation) * np.outer(far, far)
-            strays = strays * found.spread[:, None, None] ** 2 + blur * found.slope[:, None, None] ** 2
-            # How far own ratings are believed, at each spread: all, where models stray far from the line.
-            trust = np.linalg.solve(np.eye(size) + strays * told, strays * told)
-            left = contrast @ (np.eye(size) - trust)
-            flat, rising = left.sum(axis=1), left @ across
-            line = flat**2 * found.height_variance + rising**2 * found.slope_variance
-            line += 2 * flat * rising * found.covariance
-            # The raters' common error, but for the part of it that is in own ratings' noise.
-            line += np.maximum(contrast.sum() ** 2 - (contrast.sum() - flat) ** 2, 0.0) * calibrated.shared
-            own = np.einsum("si,sij,j->s", left, strays, contrast)
-            means.append((left * level).sum(axis=1) + contrast @ trust @ rated)
-            variances.append(np.maximum(own, 0.0) + line)
-            stray = found.spread[:, None] ** 2
-            chance = FAR_CHANCE * (stray * told / (1 + stray * told))[:, is_rated] ** 2
-            chance = np.where(far[is_rated] > 1, chance, 1 - chance).prod(axis=1)
-            logs.append(found.log_weight + np.log(np.maximum(weight * chance, 1e-300)))
+        strays = np.where(np.eye(size), 1.0, correlation) * np.outer(far, far)
+        strays = strays * found.spread[:, None, None] ** 2 + blur * found.slope[:, None, None] ** 2
+        # How far own ratings are believed, at each spread: all, where models stray far from the line.
+        trust = np.linalg.solve(np.eye(size) + strays * told, strays * told)
+        left = contrast @ (np.eye(size) - trust)
+        flat, rising = left.sum(axis=1), left @ across
+        line = flat**2 * found.height_variance + rising**2 * found.slope_variance
+        line += 2 * flat * rising * found.covariance
+        # The raters' common error, but for the part of it that is in own ratings' noise.
+        line += np.maximum(contrast.sum() ** 2 - (contrast.sum() - flat) ** 2, 0.0) * calibrated.shared
+        own = np.einsum("si,sij,j->s", left, strays, contrast)
+        means.append((left * level).sum(axis=1) + contrast @ trust @ rated)
+        variances.append(np.maximum(own, 0.0) + line)
+        stray = found.spread[:, None] ** 2
+        chance = FAR_CHANCE * (stray * told / (1 + stray * told))[:, is_rated] ** 2
+        chance = np.where(far[is_rated] > 1, chance, 1 - chance).prod(axis=1)
+        logs.append(found.log_weight + np.log(np.maximum(chance, 1e-300)))
     weight = np.exp(np.concatenate(logs) - max(log.max() for log in logs))
     ends = _quantiles(weight / weight.sum(), np.concatenate(means), np.sqrt(np.concatenate(variances)))
     low, middle, high = (float(np.clip(value, *bounds)) for value in ends)

@@ -1,7 +1,6 @@
 """What it takes: sections on how many ratings settle a comparison, and on what agreement costs."""
 
 from collections.abc import Callable, Mapping
-from math import isfinite
 
 from calibration.fit import CalibrationReport, RunRow
 from calibration.shares.planning import RATINGS_EACH, RatingsPlan
@@ -15,21 +14,13 @@ COSTS = ("usd_per_1000", "seconds_per_1000")
 
 
 def planning_section(report: CalibrationReport) -> Section:
-    """How many ratings settle a comparison, with the judge and without."""
-    scale, digits, finer, unit = (100, 0, 1, " points") if report.data.has_shares else (1, 2, 2, "")
+    """Return the section on how many ratings settle a comparison."""
+    scale, digits, unit = (100, 0, " points") if report.data.has_shares else (1, 2, "")
     worth = count_worth(report)
     columns: dict[str, Callable[[RatingsPlan], str]] = {
         "difference": lambda plan: number(plan.difference, digits, scale=scale) + unit,
-        "power": lambda plan: f"{number(plan.power, 0, scale=100)} %",
-        "people only": lambda plan: number(plan.people_only, 0),
-        "judge and ratings": lambda plan: number(plan.with_judge, 0),
+        "ratings": lambda plan: number(plan.ratings, 0),
     }
-    has_line = any(isfinite(plan.line_detects) for plan in report.planning)
-    if has_line:
-        columns |= {
-            "and the line": lambda plan: number(plan.with_line, 0),
-            "line alone finds": lambda plan: number(plan.line_detects, finer, scale=scale) + unit,
-        }
     told = f"On a model nobody rated, this judge is as exact as {worth} of it would be."
     return Section(
         name="planning",
@@ -37,15 +28,9 @@ def planning_section(report: CalibrationReport) -> Section:
         short="Planning",
         text=(
             *([told] if worth is not None else []),
-            "Ratings of each of two models that are needed to find a difference between them, with 95 % "
-            "confidence and the power given: each of a new reply, by people who rate about "
-            f"{RATINGS_EACH} of a model. Rating the same replies again does less."
-            + (
-                " The last column is what the judge alone, by the line through models, would find with no "
-                "rating at all."
-                if has_line
-                else ""
-            ),
+            "Ratings of each of two models that detect a difference between them with 80% power, at 95%"
+            f" confidence. Each is of a new reply, by people who rate about {RATINGS_EACH} of a model; rating"
+            " the same replies again is less precise.",
         ),
         tables=(table_of(report.planning, columns, caption="Ratings of each model"),),
     )

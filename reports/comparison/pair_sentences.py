@@ -1,123 +1,129 @@
-"""Two models compared, in sentences: the verdict, the figures, the prompts won, and what would settle it."""
+"""Sentences about two compared models: the verdict, the difference, the prompts won, what would settle it."""
 
 import math
 
 from calibration.comparison.differences import Difference
-from calibration.comparison.needed_ratings import say_needed
 from calibration.comparison.published_models import is_published
-from calibration.comparison.verdicts import ALPHA
-from data.text import UNDEFINED, interval, listed, number, p_value, signed
+from calibration.comparison.verdicts import ALPHA, SETTLED
+from calibration.shares.planning import round_up
+from data.text import UNDEFINED, interval, listed, p_value, signed
 
-WORDS = {"better": "better", "worse": "worse", "leans better": "leans to", "leans worse": "leans to"}
-LEAST_TOLD = 0.0005  # a smaller share is printed as 0.0 points
+LEAST_SHOWN = 0.0005  # a smaller share is printed as 0.0 points
+PROMPTS = {"reply": "prompts", "conversation": "situations"}  # by the unit that is judged
+BASES = {
+    "line": "by the calibrated judge",
+    "ratings": "by human ratings",
+    "both": "by human ratings and the calibrated judge",
+    "judge": "by the judge alone, which was not compared with human ratings",
+}
 
 
-def say_pair(pair: Difference, margin: float) -> str:
-    """Say in one sentence how two models differ, and in another what would tell, where it is not known."""
-    undone = "" if pair.is_robust else " Unscored responses could undo this."
-    figures = say_figures(pair)
-    if pair.p == pair.p and not pair.bound:
-        figures += f", {_say_p(pair.p_holm)}"
+def describe_pair(pair: Difference, margin: float, unit: str) -> str:
+    """Return the verdict with its figures, and what would settle it where it is open."""
+    figures = describe_difference(pair)
+    if math.isfinite(pair.p) and not pair.bound:
+        figures += f", {_p(pair.p_holm)}"
         if pair.p < ALPHA <= pair.p_holm:
-            figures += f" ({_say_p(pair.p)} before Holm)"
-    return f"{headline(pair, margin)}: {figures}.{undone}{say_settling(pair)}"
+            figures += f" ({_p(pair.p)} before Holm's adjustment)"
+    sentences = [f"{headline(pair, margin)}: {figures}."]
+    if not pair.is_robust:
+        sentences.append("The unscored rows could change this verdict.")
+    return " ".join([*sentences, *filter(None, [describe_needed(pair, margin, unit)])])
 
 
 def headline(pair: Difference, margin: float) -> str:
-    """Say who wins, or that nobody does, without a figure or a full stop."""
+    """Return which model is better, without a figure or a full stop."""
     first, second = ranked(pair)
     if pair.verdict in ("better", "worse"):
         return f"{first} is better than {second}"
-    if pair.verdict in ("leans better", "leans worse"):
-        return f"It leans to {first} over {second}"
-    if pair.verdict == "same":
-        return f"{pair.one} and {pair.other} are the same within {100 * margin:g} points"
-    return f"Cannot say whether {pair.one} or {pair.other} is better"
+    if pair.verdict in ("probably better", "probably worse"):
+        return f"{first} is probably better than {second}"
+    if pair.verdict == "similar":
+        return f"{pair.one} and {pair.other} are similar, within {100 * margin:g} points"
+    return f"Inconclusive whether {pair.one} or {pair.other} is better"
 
 
 def ranked(pair: Difference) -> tuple[str, str]:
-    """The two models, the one the verdict favours first."""
+    """Return the two models, the one that the verdict favors first."""
     return (pair.other, pair.one) if pair.verdict.endswith("worse") else (pair.one, pair.other)
 
 
-def say_figures(pair: Difference) -> str:
-    """Say by how much, in points of Good, for the one the verdict favours."""
+def describe_difference(pair: Difference) -> str:
+    """Return the difference of the Good shares, from the model that the verdict favors."""
     if not pair.shares:
         return pair.reason or UNDEFINED
     turn = -1.0 if pair.verdict.endswith("worse") else 1.0
     value, ends = turn * pair.good.value, pair.good.interval
-    if pair.how == "judge":
-        whose = "by the judge alone, and nothing here says how people see it"
-    else:
-        people = "by people's ratings and the judge" if pair.how == "both" else "by people's ratings"
-        whose = "as people would see it" if pair.how == "line" else people
+    basis = BASES[pair.how]
     if pair.bound and ends and pair.verdict.endswith(("better", "worse")):
-        if value < LEAST_TOLD:  # both lie beyond the rated models: what is left of the gap tells nothing
-            return f"by how many points of Good cannot be said ({pair.reason})"
-        amount = f"by about {number(value, 1, scale=100)} points of Good or more"
+        if value < LEAST_SHOWN:
+            return f"the size of the difference is unknown ({pair.reason})"
         low = ends.low if turn > 0 else -ends.high
-        sure = f"; 95 % sure: by {number(low, 1, scale=100)} or more" if low > 0 else ""
-        return f"{amount}, {whose} ({pair.reason}{sure})"
-    text = f"Good {signed(value)} points"
+        limit = f"; 95% confidence: {signed(low)} or more" if low > 0 else ""
+        return f"Good share {signed(value)} points or more {basis} ({pair.reason}{limit})"
+    text = f"Good share {signed(value)} points"
     if ends:
         low, high = sorted((turn * ends.low, turn * ends.high))
-        text += f" {interval(low, high, 1, scale=100, sign=True)}"
-    return f"{text}, {whose}"
+        text += f", 95% CI {interval(low, high, 1, scale=100, sign=True)},"
+    return f"{text} {basis}"
 
 
-def say_wins(pair: Difference) -> str:
-    """Say on how many prompts the judge prefers which; empty where they share none."""
+def describe_wins(pair: Difference, unit: str) -> str:
+    """Return on how many prompts the judge prefers which model; empty where they share none."""
     if pair.wins is None:
         return ""
     first, second = ranked(pair)
     wins, losses = pair.wins.wins, pair.wins.losses
-    if first == pair.other or (pair.verdict in ("same", "cannot say") and losses > wins):
+    if first == pair.other or (pair.verdict in ("similar", "inconclusive") and losses > wins):
         first, second, wins, losses = pair.other, pair.one, losses, wins
-    prompts = "1 prompt" if pair.wins.prompts == 1 else f"{pair.wins.prompts:,} prompts"
     ties = pair.wins.prompts - wins - losses
-    even = f"; on {ties:,} there is little between them" if ties else ""
-    return f"The judge prefers {first} on {wins:,} of {prompts}, {second} on {losses:,}{even}."
+    tied = f", and {ties:,} are ties" if ties else ""
+    return (
+        f"The judge prefers {first} on {wins:,} of {pair.wins.prompts:,} {PROMPTS[unit]}"
+        f" and {second} on {losses:,}{tied}."
+    )
 
 
-def say_sureness(pair: Difference) -> str:
-    """Say how sure the verdict is, in plain words."""
+def describe_certainty(pair: Difference) -> str:
+    """Return how certain the verdict is; empty where it is inconclusive."""
     if pair.verdict in ("better", "worse"):
-        return "Sure: were they equal, chance alone would say this in fewer than 1 of 20 comparisons."
-    if pair.verdict == "same":
-        return "Sure: 95 % of what fits the evidence lies within that margin."
-    if pair.verdict == "cannot say":
+        return "Significant at the 5% level."
+    if pair.verdict == "similar":
+        return "The whole 95% confidence interval lies within that margin."
+    if pair.verdict == "inconclusive":
         return ""
     if pair.how == "judge":
-        return "Not sure: the judge is, but it was never held against people's ratings."
-    if pair.doubt != pair.doubt:
-        return "Likely, not sure."
-    chance = f"the chance that people see it the same way is about {100 * (1 - pair.doubt):.0f} %"
-    if pair.bound:
-        # The chance is by the line drawn on; a verdict must also hold for a model at its end (`_one_sided`).
-        least = math.floor(100 * (1 - pair.p))
-        worst = f"the chance may be as low as {least} %" if least >= 50 else "nothing is known"
-        return (
-            f"Likely, not sure: the judge is certain on these prompts, and {chance} if it is as right about"
-            f" {listed(list(pair.beyond))} as about models that people rated. If it is not, {worst}; to say"
-            " better takes 95 %."
-        )
-    return f"Likely, not sure: the judge is certain on these prompts, and {chance}."
+        return "The judge's difference is significant, but the judge was not compared with human ratings."
+    if math.isnan(pair.doubt):
+        return ""
+    chance = f"the probability that people agree is about {100 * (1 - pair.doubt):.0f}%"
+    if not pair.bound:
+        return f"The judge's difference is significant on these prompts, and {chance}."
+    # By the line extrapolated; the verdict must also hold for a model at the line's end (`_one_sided`).
+    least = math.floor(100 * (1 - pair.p))
+    worst = f"the probability may be as low as {least}%" if least >= 50 else "the probability is unknown"
+    return (
+        f"The judge's difference is significant on these prompts, and {chance} if the judge is as accurate"
+        f" for {listed(list(pair.beyond))} as for models that people rated. Otherwise {worst}; the verdict"
+        " *better* requires 95%."
+    )
 
 
-def say_settling(pair: Difference) -> str:
-    """What would tell, for several gaps; and why it must be new replies."""
+def describe_needed(pair: Difference, margin: float, unit: str) -> str:
+    """Return how much more data would detect a difference as large as the margin; empty where unknown."""
+    if pair.verdict in SETTLED or pair.needed is None:
+        return ""
     if pair.unit == "prompts":
-        told = say_needed(pair.needed, "prompts")
+        needed = PROMPTS[unit]
     else:
-        whose = pair.one if is_published(pair.other) else "each"
-        told = say_needed(pair.needed, f"ratings of {whose}")
-        if told:
-            told += ", each rating of a new reply"
-        if told and (least := pair.same_replies_find) > pair.needed[-1].gap:
-            told += f" (the same replies rated again cannot show a gap below {100 * least:.0f} points)"
-    return f" {told[0].upper()}{told[1:]}." if told else ""
+        whose = pair.one if is_published(pair.other) else "each model"
+        needed = f"ratings of {whose}, each of a new {unit},"
+    return (
+        f"About {round_up(pair.needed):,} more {needed} would detect a difference of {100 * margin:g} points"
+        " with 80% power."
+    )
 
 
-def _say_p(value: float) -> str:
+def _p(value: float) -> str:
     text = p_value(value)
     return f"p {text}" if text == UNDEFINED or text.startswith("<") else f"p = {text}"

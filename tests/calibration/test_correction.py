@@ -13,7 +13,6 @@ from calibration.comparison.rated_differences import rated_difference
 from calibration.shares.correction import MEAN, calibrated_models, correct, judge_worth, project, within_slope
 from calibration.shares.planning import plan_ratings
 from calibration.shares.ppi import RatedModel, judge_means, one_hot, ppi_estimate
-from calibration.shares.transport import CalibratedModels
 from data.records import LABELS, to_plain
 
 
@@ -252,22 +251,10 @@ def test_projected_shares_are_shares(values: list[float]) -> None:
 def test_planning_follows_the_textbook() -> None:
     # Two proportions near .5, 10 points apart, power .8: 392 a group by the usual formula, and what 40 raters
     # of each, ten ratings from each, add by their t.
-    assert plan_ratings(0.1, spread=0.25).people_only == 403
-    assert plan_ratings(0.1, spread=0.25, design_effect=2.0, correlation=0.5).with_judge == 599
+    assert plan_ratings(0.1, spread=0.25).ratings == 403
     many = 2 * 0.25 * (2.8016 / 0.02) ** 2
-    assert plan_ratings(0.02, spread=0.25).people_only == pytest.approx(many, rel=2e-3)
-    exact = CalibratedModels(
-        models=tuple("abcdefgh"),
-        judge=tuple(np.linspace(0.4, 0.7, 8)),
-        crowd=tuple(np.linspace(0.4, 0.7, 8) + 0.005 * np.array([1, -1, 1, 1, -1, 1, -1, -1])),
-        noise=(1e-6,) * 8,
-    )
-    plan = plan_ratings(0.1, spread=0.25, design_effect=2.0, line=exact)
-    assert plan.with_line == 0 and 0.015 < plan.line_detects < 0.05
-    near = plan_ratings(0.01, spread=0.25, line=exact)
-    assert 0 < near.with_line < near.with_judge
-    assert plan_ratings(0.0, spread=0.25).people_only == math.inf
-    assert plan_ratings(0.1, spread=0.25).line_detects == math.inf
+    assert plan_ratings(0.02, spread=0.25).ratings == pytest.approx(many, rel=2e-3)
+    assert plan_ratings(0.0, spread=0.25).ratings == math.inf
 
 
 def test_columns_that_do_not_match_are_refused() -> None:

@@ -1,4 +1,4 @@
-"""The crowd study's published figures, from its counts and, where at hand, from its ratings."""
+"""Models compared by human ratings: the crowd study's published figures, and the statistics themselves."""
 
 import math
 
@@ -10,23 +10,18 @@ from repository import SHARED
 from scipy import stats
 
 from calibration.comparison.published_models import DESIGN_EFFECTS, PAPER, published
-from calibration.comparison.rater_tests import (
-    chi_square,
-    cohen_h,
-    power_of_shares,
-    rater_clustering,
-    rater_test,
-)
-from calibration.comparison.ratings import (
-    Comparison,
-    GroupTable,
+from calibration.comparison.rated_models import (
+    RatedComparison,
+    RatedGroup,
     RatingColumns,
+    chi_square,
     compare_ratings,
     compare_sheet,
+    rater_test,
     rating_columns,
     read_people,
 )
-from calibration.multiple_testing import benjamini_hochberg, holm, tie_letters
+from calibration.multiple_testing import benjamini_hochberg, holm
 from data.errors import UserError
 from data.records import to_plain
 from data.studies.label_counts import read_study
@@ -35,42 +30,47 @@ RATINGS = SHARED / "empathy-study" / "ratings-without-texts.csv"
 LLAMA, GEMINI, MIXTRAL = PAPER[2:]
 
 
+def columns(model: list[str], rating: list[int], **given: list[str]) -> RatingColumns:
+    size = len(model)
+    return RatingColumns(
+        model=np.array(model),
+        rating=np.array(rating),
+        rater=np.array(given.get("rater", [f"r{at}" for at in range(size)])),
+        emotion=np.array(given.get("emotion", [""] * size)),
+    )
+
+
 @pytest.fixture(scope="module")
-def counted() -> Comparison:
-    """From the counts that come with the product: nothing is known of raters, so each rates once."""
-    cells = [cell for cell in read_study() if cell.model in PAPER]
+def study() -> RatingColumns:
+    """The study's counts, which come with the product: raters are unknown, so each rates once."""
     rows = [
         (cell.model, level, cell.emotion)
-        for cell in cells
+        for cell in read_study()
         for level, count in enumerate((cell.bad, cell.okay, cell.good), start=1)
         for _ in range(count)
     ]
-    columns = RatingColumns(
-        model=np.array([model for model, _, _ in rows]),
-        rater=np.arange(len(rows)).astype(str),
-        rating=np.array([level for _, level, _ in rows]),
-        emotion=np.array([emotion for _, _, emotion in rows]),
-    )
-    return compare_ratings(columns, baseline="human", models=PAPER)
+    models, levels, emotions = map(list, zip(*rows, strict=True))
+    return columns(models, levels, emotion=emotions)
 
 
 @pytest.fixture(scope="module")
-def rated() -> Comparison:
+def rated() -> RatedComparison:
     if not RATINGS.exists():
-        pytest.skip("the study's ratings are not at hand: set EMPATHY_DATA to a folder with empathy-study")
-    comparison, left_out = compare_sheet(read_people(RATINGS), RATINGS)
-    assert left_out == ("gpt-4-plain",)
-    return comparison
+        pytest.skip("the study's ratings are missing: set EMPATHY_DATA to a folder with empathy-study")
+    return compare_sheet(read_people(RATINGS), RATINGS, models=PAPER)
 
 
-@pytest.fixture(params=["counted", "rated"])
-def comparison(request: pytest.FixtureRequest) -> Comparison:
+@pytest.fixture(params=["study", "rated"])
+def comparison(request: pytest.FixtureRequest) -> RatedComparison:
     """What needs no raters comes out the same from counts as from ratings."""
-    found: Comparison = request.getfixturevalue(request.param)
+    found = request.getfixturevalue(request.param)
+    if isinstance(found, RatingColumns):
+        found = compare_ratings(found, baseline="human", models=PAPER)
+    assert isinstance(found, RatedComparison) and found.left_out == ("gpt-4-plain",)
     return found
 
 
-def group(comparison: Comparison, name: str) -> GroupTable:
+def group(comparison: RatedComparison, name: str) -> RatedGroup:
     return next(table for table in comparison.groups if table.group == name)
 
 
@@ -99,16 +99,15 @@ MEANS = dict(zip(PAPER, (2.322, 2.577, 2.523, 2.417, 2.494), strict=True))
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_the_tables_of_the_study(comparison: Comparison, name: str) -> None:
-    table = group(comparison, name)
-    rows = {row.model: row for row in table.rows}
+def test_the_tables_of_the_study(comparison: RatedComparison, name: str) -> None:
+    rows = {row.model: row for row in group(comparison, name).models}
     assert list(rows) == list(PAPER)
-    assert rows["human"].counts == HUMAN[name]
+    assert tuple(rows["human"].counts.values()) == HUMAN[name]
     assert rows["human"].yates is None and math.isnan(rows["human"].relative)
     for model, (counts, gain, points, yates, yates_p, full, full_p, phi) in PUBLISHED[name].items():
         row = rows[model]
         assert row.yates is not None and row.full is not None
-        assert row.counts == counts
+        assert tuple(row.counts.values()) == counts
         assert round(100 * row.relative, 2) == gain
         assert round(100 * row.points, 2) == points
         assert (round(row.yates.value, 2), round(row.full.value, 2)) == (yates, full)
@@ -116,15 +115,14 @@ def test_the_tables_of_the_study(comparison: Comparison, name: str) -> None:
         assert round(row.yates.effect, 3) == phi
 
 
-def test_the_overall_figures(comparison: Comparison) -> None:
+def test_the_overall_figures(comparison: RatedComparison) -> None:
     tables = {name: group(comparison, name) for name in PUBLISHED}
-    found = [round(tables[name].omnibus.value, 2) for name in PUBLISHED]
-    assert found == [173.89, 138.83, 67.04]
+    assert [round(tables[name].omnibus.value, 2) for name in PUBLISHED] == [173.89, 138.83, 67.04]
     assert {tables[name].omnibus.freedom for name in PUBLISHED} == {8}
     assert round(tables["all"].omnibus.effect, 3) == 0.093
     assert round(tables["all"].omnibus_good.value, 2) == 121.10
     assert tables["all"].omnibus_good.freedom == 4
-    for row in tables["all"].rows:
+    for row in tables["all"].models:
         assert row.mean == pytest.approx(MEANS[row.model], abs=0.00051)
 
 
@@ -142,11 +140,14 @@ PAIRS = [
 ]
 
 
-def test_every_two_models(comparison: Comparison) -> None:
+def test_every_two_models(study: RatingColumns) -> None:
+    """The study's tests of every two models, each with one of them as the baseline."""
     found = []
-    for at, pair in enumerate(comparison.groups[0].pairs):
-        values = [round(table.pairs[at].full.value, 2) for table in comparison.groups]
-        found.append((pair.one, pair.other, *values))
+    for at, one in enumerate(PAPER[:-1]):
+        compared = compare_ratings(study, baseline=one, models=PAPER[at + 1 :])
+        for row, *others in zip(*(table.models[1:] for table in compared.groups), strict=True):
+            values = [round(item.full.value, 2) for item in (row, *others) if item.full]
+            found.append((one, row.model, *values))
     assert found == PAIRS
 
 
@@ -162,103 +163,66 @@ proud gpt 32 48 7.70 .078|proud llama 32 46 5.69 .122|surprised gpt 24 43 10.33 
 surprised llama 24 41 8.14 .069"""
 
 
-def test_the_cells_of_single_emotions(comparison: Comparison) -> None:
-    """28 below .05 of 128, 4 after Benjamini-Hochberg, 1 after Holm, all in favour of the models."""
+def test_the_tests_of_single_emotions(comparison: RatedComparison) -> None:
+    """28 below 0.05 of 128, 4 after Benjamini-Hochberg, 1 after Holm, all in favor of the models."""
     wanted = {}
     for line in CELLS.replace("\n", "|").split("|"):
         emotion, model, *numbers = line.split()
         name = next(full for full in PAPER if full.startswith(model))
         wanted[emotion, name] = tuple(float(number) for number in numbers)
     found = {
-        (cell.emotion, cell.model): (
-            cell.baseline_good,
-            cell.good,
-            round(cell.yates.value, 2),
-            round(cell.q, 3),
+        (test.emotion, test.model): (
+            test.baseline_good,
+            test.good,
+            round(test.yates.value, 2),
+            round(test.q, 3),
         )
-        for cell in comparison.cells
-        if cell.yates.p < 0.05
+        for test in comparison.emotions
+        if test.yates.p < 0.05
     }
     assert found == wanted
-    assert len(comparison.cells) == 128
-    assert [comparison.count_cells(kind) for kind in ("p", "q", "p_holm")] == [28, 4, 1]
-    (last,) = [cell for cell in comparison.cells if cell.p_holm < 0.05]
+    assert len(comparison.emotions) == 128 and comparison.count_significant() == (28, 4, 1)
+    (last,) = [test for test in comparison.emotions if test.p_holm < 0.05]
     assert (last.emotion, last.model) == ("apprehensive", "gpt-4")
-    assert sum(cell.relative < 0 for cell in comparison.cells) == 17
-    assert comparison.cell_power["gpt-4"] == pytest.approx(0.42, abs=0.01)
+    assert sum(test.relative < 0 for test in comparison.emotions) == 17
 
 
-def test_raters_as_units(rated: Comparison) -> None:
-    """The study did not do this: with raters as units Gemini's p goes from .003 to .029.
-
-    d is t divided by 10, the root of half of 200 raters.
-    """
-    table = group(rated, "all")
-    found = {}
-    for row in table.rows[1:]:
-        assert row.raters is not None
-        found[row.model] = (round(row.raters.t, 2), float(f"{row.raters.p:.0e}"), round(row.raters.d, 2))
-    assert found == {
-        "gpt-4": (8.10, 8e-15, 0.81),
-        LLAMA: (5.65, 3e-8, 0.56),
-        GEMINI: (2.19, 0.03, 0.22),
-        MIXTRAL: (4.68, 4e-6, 0.47),
+def test_raters_as_units(rated: RatedComparison) -> None:
+    """With raters as units Gemini's p goes from 0.003 to 0.029."""
+    tests = {row.model: row.test for row in group(rated, "all").models if row.test}
+    assert {name: (round(test.t, 2), float(f"{test.p:.0e}")) for name, test in tests.items()} == {
+        "gpt-4": (8.10, 8e-15),
+        LLAMA: (5.65, 3e-8),
+        GEMINI: (2.19, 0.03),
+        MIXTRAL: (4.68, 4e-6),
     }
-    (gemini,) = [row for row in table.rows if row.model == GEMINI]
-    assert gemini.raters is not None
-    assert round(gemini.raters.p, 3) == 0.029
     by_group = {
-        name: [round(row.raters.t, 2) for row in group(rated, name).rows if row.raters]
+        name: [round(row.test.t, 2) for row in group(rated, name).models if row.test]
         for name in ("positive", "negative")
     }
     assert by_group == {"positive": [6.70, 5.28, 0.93, 4.17], "negative": [5.45, 3.52, 2.33, 3.38]}
-
-
-def test_how_ratings_cluster(rated: Comparison) -> None:
-    found = [rated.clusters[name] for name in PAPER]
-    assert [round(item.icc, 3) for item in found] == [0.018, 0.101, 0.150, 0.178, 0.201]
-    assert [round(item.design_effect, 2) for item in found] == [1.16, 1.91, 2.35, 2.60, 2.81]
-    assert [item.all_yes for item in found] == [1, 13, 17, 8, 18]
-    for row in rated.groups[0].rows:
-        plain = 1.96 * math.sqrt(row.counts[-1] * (2000 - row.counts[-1]) / 2000**3)
-        ends = row.shares["Good"].interval
-        assert ends is not None
-        # As wide as the design effect makes it; people's ratings of people hardly cluster.
-        assert (ends.high - ends.low) / (2 * plain) == pytest.approx(
-            math.sqrt(rated.clusters[row.model].design_effect), rel=0.06
-        )
-
-
-def test_ties_count_raters(rated: Comparison, counted: Comparison) -> None:
-    assert dict(group(rated, "all").letters) == {
-        "gpt-4": "a",
-        LLAMA: "a",
-        MIXTRAL: "ab",
-        GEMINI: "bc",
-        "human": "c",
-    }
-    assert group(counted, "all").letters["human"] == "d"  # as if ratings were independent
-
-
-@pytest.mark.slow
-def test_the_sisters_model_is_taken_in_when_asked_for() -> None:
-    if not RATINGS.exists():
-        pytest.skip("the study's ratings are not at hand")
-    comparison, left_out = compare_sheet(read_people(RATINGS), RATINGS, models=("all",))
-    assert left_out == () and len(comparison.cells) == 160
-    few, left_out = compare_sheet(
-        read_people(RATINGS), RATINGS, models=("gpt-4-plain",), baselines=("human",)
-    )
-    assert few.models == ("human", "gpt-4-plain") and len(left_out) == 4
+    effects = [row.design_effect for row in group(rated, "all").models]
+    assert effects == pytest.approx([DESIGN_EFFECTS[name][-1] for name in PAPER], rel=0.03)
 
 
 def test_published_design_effects_are_those_of_the_ratings() -> None:
+    """By ICC(1) within raters, of whom each gave ten ratings."""
     if not RATINGS.exists():
-        pytest.skip("the study's ratings are not at hand")
+        pytest.skip("the study's ratings are missing")
     ratings = rating_columns(read_people(RATINGS), RATINGS)
     for name, effects in DESIGN_EFFECTS.items():
         own = ratings.take(ratings.model == name)
-        found = [rater_clustering(own.rater, own.rating == level).design_effect for level in (1, 2, 3)]
+        number = np.unique(own.rater, return_inverse=True)[1]
+        sizes = np.bincount(number)
+        found = []
+        for level in (1, 2, 3):
+            means = np.bincount(number, own.rating == level) / sizes
+            share = (own.rating == level).mean()
+            between = (sizes * (means - share) ** 2).sum() / (len(sizes) - 1)
+            within = (sizes * means * (1 - means)).sum() / (sizes.sum() - len(sizes))
+            usual = (sizes.sum() - (sizes**2).sum() / sizes.sum()) / (len(sizes) - 1)
+            icc = (between - within) / (between + (usual - 1) * within)
+            found.append(1 + ((sizes**2).sum() / sizes.sum() - 1) * icc)
         assert found == pytest.approx(effects, abs=0.0006)
 
 
@@ -267,8 +231,6 @@ def test_a_published_model_has_intervals_that_count_raters() -> None:
     assert gemini.interval is not None
     half = (gemini.interval.high - gemini.interval.low) / 2
     assert half == pytest.approx(1.97 * math.sqrt(0.5405 * 0.4595 / 2000 * 2.603), rel=0.01)
-    with pytest.raises(UserError, match="known: study:human"):
-        published("study:gpt-9")
 
 
 # --- the statistics themselves
@@ -303,25 +265,16 @@ def test_adjusted_p_values(p_values: list[float]) -> None:
     ).all()
 
 
-def test_adjusting_nothing_gives_nothing() -> None:
-    assert holm([]).size == 0
-    assert np.isnan(benjamini_hochberg([math.nan])).all()
-
-
-def test_letters_of_models_all_apart_and_all_alike() -> None:
-    names = ["a", "b", "c"]
-    every = [frozenset(pair) for pair in ("ab", "ac", "bc")]
-    assert tie_letters(names, every) == {"a": "a", "b": "b", "c": "c"}
-    assert tie_letters(names, []) == {"a": "a", "b": "a", "c": "a"}
-    assert tie_letters([], []) == {}
+def yes_or_no(raters: np.ndarray, is_good: np.ndarray) -> RatingColumns:
+    return columns(["m"] * len(raters), np.where(is_good, 3, 1).tolist(), rater=raters.astype(str).tolist())
 
 
 def test_the_raters_test_is_welchs() -> None:
     rng = np.random.default_rng(3)
     one, other = np.repeat(np.arange(30), 8), np.repeat(np.arange(30, 55), 8)
-    yes, others = rng.random(240) < 0.6, rng.random(200) < 0.5
-    found = rater_test(one, yes, other, others)
-    wanted = stats.ttest_ind(yes.reshape(30, 8).mean(1), others.reshape(25, 8).mean(1), equal_var=False)
+    good, others = rng.random(240) < 0.6, rng.random(200) < 0.5
+    found = rater_test(yes_or_no(one, good), yes_or_no(other, others))
+    wanted = stats.ttest_ind(good.reshape(30, 8).mean(1), others.reshape(25, 8).mean(1), equal_var=False)
     assert (found.t, found.p, found.freedom) == pytest.approx((wanted.statistic, wanted.pvalue, wanted.df))
     ends = wanted.confidence_interval()
     assert found.difference.interval is not None
@@ -329,71 +282,45 @@ def test_the_raters_test_is_welchs() -> None:
 
 
 def test_raters_who_saw_both_models_are_paired() -> None:
-    """Severity that is a rater's own cancels: the paired test sees what Welch's cannot."""
+    """A rater's severity cancels: the paired test detects what Welch's cannot."""
     rng = np.random.default_rng(4)
     raters = np.repeat(np.arange(40), 10)
     severity = rng.normal(0, 2, 40)[raters]
-    yes = severity + rng.normal(0, 0.7, 400) > -0.5
+    good = severity + rng.normal(0, 0.7, 400) > -0.5
     others = severity + rng.normal(0, 0.7, 400) > 0.3
-    paired = rater_test(raters, yes, raters, others)
-    apart = rater_test(raters, yes, raters + 40, others)
+    paired = rater_test(yes_or_no(raters, good), yes_or_no(raters, others))
+    apart = rater_test(yes_or_no(raters, good), yes_or_no(raters + 40, others))
     assert paired.is_shared and not apart.is_shared
     assert paired.difference.value == pytest.approx(apart.difference.value)
     assert paired.p < 0.001 < apart.p
-    wanted = stats.ttest_rel(yes.reshape(40, 10).mean(1), others.reshape(40, 10).mean(1))
+    wanted = stats.ttest_rel(good.reshape(40, 10).mean(1), others.reshape(40, 10).mean(1))
     assert paired.t == pytest.approx(wanted.statistic, rel=0.02)
-
-
-def test_power_is_that_of_simulation() -> None:
-    rng = np.random.default_rng(5)
-    hits = 0
-    for _ in range(2000):
-        one, other = rng.binomial(62, 0.6475), rng.binomial(62, 0.493)
-        found = chi_square([[62 - one, one], [62 - other, other]])
-        hits += found.p < 0.05
-    assert power_of_shares(cohen_h(0.6475, 0.493), 62, 62) == pytest.approx(hits / 2000, abs=0.04)
 
 
 # --- degenerate ratings
 
 
-def columns(model: list[str], rating: list[int], **given: list[str]) -> RatingColumns:
-    size = len(model)
-    return RatingColumns(
-        model=np.array(model),
-        rating=np.array(rating),
-        rater=np.array(given.get("rater", [f"r{at}" for at in range(size)])),
-        emotion=np.array(given.get("emotion", [""] * size)),
-    )
-
-
 def test_ratings_that_are_all_alike_are_undefined_and_no_crash() -> None:
     found = compare_ratings(columns(["a", "a", "b", "b"], [3, 3, 3, 3]), baseline="a")
     (table,) = found.groups
-    row = table.rows[1]
+    row = table.models[1]
     assert row.yates is not None and math.isnan(row.yates.p)
-    assert row.raters is not None and math.isnan(row.raters.p)
-    assert row.relative == 0 and found.cells == ()
-    plain = to_plain(found)
-    assert plain["groups"][0]["models"][1]["yates"]["p"] is None
+    assert row.test is not None and math.isnan(row.test.p)
+    assert row.relative == 0 and found.emotions == ()
+    assert to_plain(found)["groups"][0]["models"][1]["yates"]["p"] is None
 
 
-def test_one_rating_each_and_no_baseline_good() -> None:
-    found = compare_ratings(columns(["a", "b"], [1, 3], emotion=["proud", "proud"]), baseline="a")
-    assert [table.group for table in found.groups] == ["all", "positive", "negative"]
-    assert math.isnan(found.groups[0].rows[1].relative)
-    assert found.groups[2].rows[0].counts == (0, 0, 0)
-    assert math.isnan(found.groups[2].rows[0].shares["Good"].value)
-    to_plain(found)
-
-
-def test_an_emotion_of_another_name_is_neither_positive_nor_negative() -> None:
+def test_one_rating_each_and_an_emotion_that_is_none_of_the_32() -> None:
     found = compare_ratings(
         columns(["a", "b", "a", "b"], [1, 3, 2, 2], emotion=["proud", "proud", "wistful", "wistful"]),
         baseline="a",
     )
-    assert {cell.emotion for cell in found.cells} == {"proud", "wistful"}
-    assert sum(sum(row.counts) for row in found.groups[1].rows + found.groups[2].rows) == 2
+    assert [table.group for table in found.groups] == ["all", "positive", "negative"]
+    assert math.isnan(found.groups[0].models[1].relative)
+    assert found.groups[2].models[0].ratings == 0
+    assert math.isnan(found.groups[2].models[0].shares["Good"].value)
+    assert {test.emotion for test in found.emotions} == {"proud", "wistful"}
+    to_plain(found)
 
 
 def test_an_unknown_model_is_refused() -> None:

@@ -31,9 +31,9 @@ def test_a_large_difference_is_settled_and_ratings_run_out_on_none() -> None:
     assert (str(found), found.better) == ("settled: B is better", "B")
     assert str(standing(ratings_of(replace(SMALL, gap=-0.5, taste=0.1)), "A", "B")) == "settled: A is better"
     wide = standing(ratings_of(replace(SMALL, taste=0.0)), "A", "B", margin=0.6)
-    assert str(wide) == "settled: same within 60"
+    assert str(wide) == "settled: similar within 60"
     early = standing(ratings_of(replace(SMALL, gap=0.3, taste=0.0), share=0.25), "A", "B")
-    assert early.verdict == "open" and early.more is not None
+    assert early.verdict == "inconclusive" and early.more is not None
     assert str(early) == f"about {early.more} more"
     assert early.difference.interval is not None
 
@@ -49,8 +49,8 @@ def test_few_people_who_differ_are_told_to_be_too_few() -> None:
 def test_one_rater_or_none_has_no_interval() -> None:
     ratings = ratings_of(replace(SMALL, raters=1, gap=0.5))
     found = standing(ratings, "A", "B")
-    assert found.difference.interval is None and found.verdict == "open"
-    assert standing(ratings, "A", "C").verdict == "open"
+    assert found.difference.interval is None and found.verdict == "inconclusive"
+    assert standing(ratings, "A", "C").verdict == "inconclusive"
     assert width_so_far(ratings, 100) is None
 
 

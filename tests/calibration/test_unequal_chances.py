@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calibration.comparison.ratings import compare_sheet, read_people
+from calibration.comparison.rated_models import compare_sheet, read_people
 from calibration.pairing import pair
 from calibration.shares.model_table import fit_models, rated_models
 from calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
@@ -85,17 +85,17 @@ def plan_rows(rng: np.random.Generator) -> list[dict[str, object]]:
 def test_compare_weighs_a_plans_ratings(tmp_path: Path) -> None:
     rows = plan_rows(np.random.default_rng(2))
     write_rows(tmp_path / "ratings.jsonl", rows)
-    found, _ = compare_sheet(
+    found = compare_sheet(
         read_people(tmp_path / "ratings.jsonl"), tmp_path / "ratings.jsonl", baselines=["A"]
     )
-    model = found.groups[0].rows[1]
-    assert abs(model.points) < 0.1 and model.raters is not None and model.raters.p > 0.05
-    assert model.raters.difference.value == pytest.approx(model.points)
+    model = found.groups[0].models[1]
+    assert abs(model.points) < 0.1 and model.test is not None and model.test.p > 0.05
+    assert model.test.difference.value == pytest.approx(model.points)
     assert model.shares["Good"].value == pytest.approx(0.5, abs=0.07)
     plain = [{name: value for name, value in row.items() if name != "chance"} for row in rows]
     write_rows(tmp_path / "plain.jsonl", plain)
-    found, _ = compare_sheet(read_people(tmp_path / "plain.jsonl"), tmp_path / "plain.jsonl", baselines=["A"])
-    assert found.groups[0].rows[1].points > 0.2
+    found = compare_sheet(read_people(tmp_path / "plain.jsonl"), tmp_path / "plain.jsonl", baselines=["A"])
+    assert found.groups[0].models[1].points > 0.2
 
 
 def test_calibrate_weighs_a_plans_ratings() -> None:

@@ -155,7 +155,7 @@ def test_score_compare_and_calibrate_speak_of_conversations() -> None:
     said.append(run("compare", *files[:2], "--judge", "length", "--html", "two.html"))
     said.append(run("compare", *files, "--judge", "length", "--out", "three"))
     said.append(run("compare", *many, "--judge", "length", "--html", "many.html"))
-    said.append(run("compare", "run", files[2], "--judge", "length", "--markdown"))
+    said.append(run("compare", "run", files[2], "--judge", "length", "--out", "four"))
     rng = random.Random(5)
     rows = [
         {
@@ -174,7 +174,7 @@ def test_score_compare_and_calibrate_speak_of_conversations() -> None:
     said.append(told)
     corrected = ("--judge", "length", "--calibration", "cal/calibration.json")
     said.append(run("score", *many, *corrected, "--verbose", "--out", "corrected"))
-    said.append(run("compare", files[0], *many[:2], *corrected, "--siblings", 0.5))
+    said.append(run("compare", files[0], *many[:2], *corrected, "--variants"))
     pages = [Path("two.html"), Path("many.html"), *Path("three").iterdir(), *Path("rated").iterdir()]
     found = [line for text in said for line in wrong(text)]
     found += wrong_on(*pages, Path("cal/report.html"), Path("cal/report.md"))

@@ -64,35 +64,28 @@ def compare(*arguments: str) -> Result:
     return CliRunner().invoke(cli.main, line)
 
 
-def test_a_comparison_is_told_to_ci_and_to_a_webhook(listener: Listener) -> None:
-    done = compare("--check", "--junit", "out/c.xml", "--github-summary", "--webhook", listener.url)
-    assert done.exit_code == 3, done.output  # a judge alone only leans
-    (body,) = listener.bodies
-    assert (body["kind"], body["outcome"], body["exit_code"]) == ("compare", "inconclusive", 3)
-    (sentence,) = body["sentences"]
-    assert sentence in body["text"]
-    shown = json.loads(compare("--json").stdout)
-    shares = {model["model"]: model["shares"]["Good"] for model in shown["models"]}
-    for model in body["models"]:
-        good = shares[model["model"]]
-        assert [model[key] for key in ("share", "low", "high")] == [good["value"], good["low"], good["high"]]
-    suites = ElementTree.parse("out/c.xml").getroot()
-    (skipped,) = suites.iter("skipped")
-    assert skipped.attrib["message"] == sentence
+def test_a_comparison_is_written_for_ci() -> None:
+    done = compare("--check", "--junit", "out/c.xml", "--github-summary")
+    assert done.exit_code == 3, done.output  # a judge alone is at most probable
+    (pair,) = json.loads(compare("--json").stdout)["pairs"]
+    (skipped,) = ElementTree.parse("out/c.xml").getroot().iter("skipped")
+    assert skipped.attrib["message"] == pair["sentence"]
     summary = Path("summary.md").read_text(encoding="utf-8")
     assert summary.startswith("# before\n# ") and "| demo-warm |" in summary.replace("\\", "")
     replies = [json.loads(row)["response"] for row in Path("warm.jsonl").read_text().splitlines()]
-    assert not any(reply in summary or reply in json.dumps(body) for reply in replies)
+    assert not any(reply in summary for reply in replies)
 
 
 @pytest.mark.slow
 def test_events_of_opentelemetry_reach_the_collector(
-    listener: Listener, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refused = compare("--otel")
-    assert refused.exit_code == 2 and "OTEL_EXPORTER_OTLP_ENDPOINT" in refused.stderr
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", listener.url)
-    assert compare("--otel").exit_code == 0
+    with start_world(tmp_path) as world:
+        line = ["nightly", str(world.write()), "--otel", "--night", "1"]
+        refused = CliRunner().invoke(cli.main, line)
+        assert refused.exit_code == 2 and "OTEL_EXPORTER_OTLP_ENDPOINT" in refused.stderr
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", listener.url)
+        assert CliRunner().invoke(cli.main, line).exit_code == 0
     (body,) = listener.bodies
     (resource,) = body["resourceLogs"]
     (scope,) = resource["scopeLogs"]
@@ -102,34 +95,16 @@ def test_events_of_opentelemetry_reach_the_collector(
     ]
     assert {record["eventName"] for record in scope["logRecords"]} == {"gen_ai.evaluation.result"}
     named = {(event["gen_ai.request.model"], event["gen_ai.evaluation.name"]) for event in events}
-    assert {("demo-warm", "empathy.good_share"), ("demo-curt", "empathy.good_share")} < named
+    assert ("bob", "empathy.good_share") in named
     *_, check = events
-    assert check["gen_ai.evaluation.score.label"] == "inconclusive"
-    shown = json.loads(compare("--json").stdout)
-    assert check["gen_ai.evaluation.explanation"] == shown["pairs"][0]["sentence"]
-
-
-@pytest.mark.parametrize(("status", "posts"), [(500, 2), (404, 1), (307, 1)])
-def test_a_webhook_that_fails_is_said_and_changes_no_verdict(
-    listener: Listener, status: int, posts: int
-) -> None:
-    listener.status = status
-    done = compare("--webhook", listener.url)
-    assert (done.exit_code, len(listener.bodies)) == (0, posts)
-    assert f"the webhook at 127.0.0.1 was not told: status {status}" in done.stderr
-    assert "secret-path" not in done.output
-
-
-def test_what_is_no_address_is_refused_before_any_work() -> None:
-    done = compare("--webhook", "hooks.example/secret")
-    assert done.exit_code == 2 and "https://host/path" in done.stderr and "secret" not in done.stderr
-    assert not Path("runs").exists()
+    assert check["gen_ai.evaluation.score.label"] == "pass"
 
 
 def test_mlflow_is_asked_for_by_name_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mlflow", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    done = compare("--mlflow")
+    Path("n.toml").write_text("")
+    done = CliRunner().invoke(cli.main, ["nightly", "n.toml", "--mlflow"])
     assert done.exit_code == 2 and "pip install mlflow" in done.stderr
     assert not Path("runs").exists()
 

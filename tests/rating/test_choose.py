@@ -152,7 +152,7 @@ def test_from_a_plan_to_a_verdict_by_the_commands(tmp_path: Path) -> None:
     said = run("rate", "status", folder)
     assert "blimtar-7b and quorvex-large: settled: blimtar-7b is better; +" in said.output
     told = json.loads(run("rate", "status", folder, "--json").stdout)
-    assert [pair["verdict"] for pair in told["pairs"]] == ["better"] and told["ratings"] == 480
+    assert [pair["verdict"] for pair in told["pairs"]] == ["worse"] and told["ratings"] == 480
     after = collected(folder)
     assert (
         before <= {(row["rater"], row["id"]) for row in after} and len({row["chance"] for row in after}) == 1

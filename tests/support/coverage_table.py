@@ -21,7 +21,7 @@ from calibration.cluster import clustered_share, contrast
 from calibration.comparison.differences import differences
 from calibration.comparison.judged_models import ComparisonSettings, JudgedModel, judged_level
 from calibration.comparison.rated_differences import rated_difference
-from calibration.comparison.rater_tests import rater_test
+from calibration.comparison.rated_models import RatingColumns, rater_test
 from calibration.estimate import Estimate, Interval, estimate_of, independent_difference
 from calibration.monitoring.confidence_sequence import Watch, interval, update
 from calibration.monitoring.drift import split_change
@@ -202,7 +202,7 @@ def compared(
     def draw(rng: np.random.Generator) -> Hits:
         pair = two_models(raters, prompts, rng, gap=gap, design=design, unrated=unrated)
         settings = calibrated(rng) if lines else ComparisonSettings()
-        (found,) = differences([pair], settings, is_planning=False)
+        (found,) = differences([pair], settings)
         # Where a judge strays so far that the line is refused, no interval is promised.
         return {"difference": found.how == "refused" or holds(found.good.interval, wanted)}
 
@@ -223,7 +223,7 @@ def by_the_line_alone(rng: np.random.Generator) -> Hits:
         )
         for item in two_models(4, 100, rng)
     )
-    (found,) = differences([(one, other)], calibrated(rng), is_planning=False)
+    (found,) = differences([(one, other)], calibrated(rng))
     return {"difference": found.how == "refused" or holds(found.good.interval, 0.0)}
 
 
@@ -243,7 +243,13 @@ def raters_as_units(rng: np.random.Generator) -> Hits:
     chance = rng.beta(2, 2, 60)
     one, other = rng.random(300) < chance[rater], rng.random(300) < chance[rater + 30]
     both = rng.random(300) < chance[rater]
-    apart, shared = rater_test(rater, one, rater + 30, other), rater_test(rater, one, rater, both)
+
+    def ratings(raters: np.ndarray, is_good: np.ndarray) -> RatingColumns:
+        names = np.full(len(raters), "")
+        return RatingColumns(model=names, rater=raters, rating=np.where(is_good, 3, 1), emotion=names)
+
+    apart = rater_test(ratings(rater, one), ratings(rater + 30, other))
+    shared = rater_test(ratings(rater, one), ratings(rater, both))
     return {"Welch": holds(apart.difference.interval, 0.0), "shared": holds(shared.difference.interval, 0.0)}
 
 

@@ -1,15 +1,11 @@
 """How often `compare` gives each verdict, on made data in which the true difference is known.
 
-    python tests/support/verdict_worlds.py           print the table of the docs: two minutes
-    python tests/support/verdict_worlds.py --draws 50
-
 People's view of a reply and the judge's are each a place on a scale that two cuts make into Bad, Okay and
 Good. On every model the judge strays, in where it puts the model (4 points of Good) and in where it cuts; the
 calibration has some models that people rated, each with an error of 1.6 points. Nobody rated the two that are
 compared.
 """
 
-import argparse
 import math
 from collections import Counter
 from dataclasses import dataclass
@@ -19,7 +15,6 @@ from scipy.special import ndtr, ndtri
 
 from calibration.comparison.differences import differences
 from calibration.comparison.judged_models import ComparisonSettings, JudgedModel
-from calibration.comparison.siblings import measure_likeness, stated
 from calibration.shares.ppi import RatedModel
 from calibration.shares.transport import CalibratedModels
 
@@ -27,23 +22,21 @@ CUTS = np.array([-1.1, 0.0])
 STRAY, CUT_STRAY = 0.1, 0.05  # on that scale: 4 points of Good, and 1 to 2 of Bad
 PROMPT, REPLY, CROWD = 0.3, 0.24, 0.016
 NONE = np.zeros(0, dtype=np.intp)
-LEANS = {"leans better", "leans worse"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """What is compared: `alike` is the true correlation of the two strays, `claimed` what the user says.
+    """What is compared: `alike` is the true correlation of the judge's errors on the two models.
 
-    `claimed` None is a comparison of strangers, "measured" one that takes it from the calibration's pairs.
-    `middle` is where the two lie, in people's share of Good: rated models go from `low` to `high`.
+    `are_variants` is what the user says of them. `middle` is where the two lie, in people's share of Good:
+    rated models go from `low` to `high`.
     """
 
     gap: float
     prompts: int = 64
     models: int = 5
-    pairs: int = 0
     alike: float = 0.0
-    claimed: float | str | None = None
+    are_variants: bool = False
     middle: float = 0.55
     low: float = 0.4
     high: float = 0.7
@@ -70,11 +63,10 @@ def strays(families: list[int], alike: float, rng: np.random.Generator) -> tuple
 
 
 def calibration(world: World, rng: np.random.Generator) -> tuple[CalibratedModels, ...]:
-    families = [number // 2 if number < 2 * world.pairs else number for number in range(world.models)]
-    names = tuple(f"m{family}@{number}" for number, family in enumerate(families))
+    names = tuple(f"m{number}" for number in range(world.models))
     places = np.array([place_of(good) for good in np.linspace(world.low, world.high, world.models)])
     places = rng.permutation(places)
-    off, cuts = strays(families, world.alike, rng)
+    off, cuts = strays(list(range(world.models)), world.alike, rng)
     judge = np.array([shares_at(place, CUTS + cut) for place, cut in zip(places + off, cuts, strict=True)])
     crowd = shares_at(places)
     noise = CROWD**2 * crowd * (1 - crowd) / 0.24
@@ -99,15 +91,8 @@ def verdict(world: World, rng: np.random.Generator) -> str:
         judged = np.stack([under[:, 0], under[:, 1] - under[:, 0], 1 - under[:, 1]], axis=1)
         rated = RatedModel(judged=judged, item=NONE, value=np.zeros((0, 3)), cluster=NONE, prompt=numbers)
         models.append(JudgedModel(name=name, rated=rated))
-    likeness = None
-    if world.claimed == "measured":
-        likeness = measure_likeness(calibrated[-1])
-    elif world.claimed is not None:
-        likeness = stated(float(world.claimed))
-    settings = ComparisonSettings(
-        calibrated=calibrated, likeness=likeness, are_siblings=world.claimed is not None
-    )
-    (found,) = differences([(models[0], models[1])], settings, is_planning=False)
+    settings = ComparisonSettings(calibrated=calibrated, are_variants=world.are_variants)
+    (found,) = differences([(models[0], models[1])], settings)
     return found.verdict
 
 
@@ -116,37 +101,3 @@ def rates(world: World, *, draws: int, seed: int = 0) -> dict[str, float]:
     rng = np.random.default_rng(seed)
     counts = Counter(verdict(world, rng) for _ in range(draws))
     return {name: count / draws for name, count in counts.items()}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--draws", type=int, default=200)
-    parser.add_argument("--models", type=int, default=5)
-    options = parser.parse_args()
-    kinds = {
-        "strangers": {},
-        "siblings, .8 stated": {"alike": 0.8, "claimed": 0.8},
-        "siblings, measured on 5 pairs": {"alike": 0.8, "claimed": "measured", "pairs": 5, "models": 12},
-    }
-    print("| models | prompts | true difference | better | leans | same | cannot say | the wrong way |")
-    print("|---|---:|---:|---:|---:|---:|---:|---:|")
-    for kind, given in kinds.items():
-        for prompts in (64, 160):
-            for gap in (0.0, 0.05, 0.1, 0.2):
-                world = World(gap=gap, prompts=prompts, **{"models": options.models, **given})
-                found = rates(world, draws=options.draws)
-                right = [found.get("better", 0), found.get("leans better", 0)]
-                wrong = [found.get("worse", 0), found.get("leans worse", 0)]
-                if not gap:
-                    right, wrong = [one + two for one, two in zip(right, wrong, strict=True)], [0.0, 0.0]
-                cells = [*right, found.get("same", 0), found.get("cannot say", 0), sum(wrong)]
-                print(
-                    f"| {kind} | {prompts} | {100 * gap:g} points |",
-                    " | ".join(f"{100 * cell:.0f} %" for cell in cells),
-                    "|",
-                    flush=True,
-                )
-
-
-if __name__ == "__main__":
-    main()

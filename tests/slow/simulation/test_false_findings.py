@@ -9,7 +9,7 @@ from calibration.shares.transport import CalibratedModels
 
 NONE = np.zeros(0, dtype=np.intp)
 APART = ("better", "worse")
-LEANS = ("leans better", "leans worse")  # all that the judge alone can say
+PROBABLY = ("probably better", "probably worse")  # all that the judge alone can say
 
 
 def shares_of(good: np.ndarray) -> np.ndarray:
@@ -50,8 +50,8 @@ def test_by_the_judge_alone_one_of_twenty() -> None:
                 judged("a", 0.0, rng, difficulty),
                 judged("b", 0.0, rng, others, first=0 if is_shared else 40),
             )
-            (difference,) = differences([pair], ComparisonSettings(), is_planning=False)
-            times += difference.verdict in LEANS
+            (difference,) = differences([pair], ComparisonSettings())
+            times += difference.verdict in PROBABLY
         assert 3 <= times <= 19, is_shared  # 10 are expected; chance leaves this range in 1 of 100
 
 
@@ -62,8 +62,8 @@ def test_among_four_models_any_pair_in_one_of_twenty() -> None:
     for _ in range(100):
         models = [judged(name, 0.0, rng, np.zeros(30)) for name in "abcd"]
         pairs = [(one, other) for at, one in enumerate(models) for other in models[at + 1 :]]
-        verdicts = [item.verdict for item in differences(pairs, ComparisonSettings(), is_planning=False)]
-        times += any(verdict in LEANS for verdict in verdicts)
+        verdicts = [item.verdict for item in differences(pairs, ComparisonSettings())]
+        times += any(verdict in PROBABLY for verdict in verdicts)
     assert times <= 11
 
 
@@ -76,9 +76,9 @@ def test_by_the_line_at_most_one_of_twenty() -> None:
         one, other = (
             judged(name, float(rng.normal(0, 0.03)), rng, rng.normal(0, 0.05, 100)) for name in "ab"
         )
-        (difference,) = differences([(one, other)], settings, is_planning=False)
+        (difference,) = differences([(one, other)], settings)
         corrected += difference.verdict in APART
-        (difference,) = differences([(one, other)], ComparisonSettings(), is_planning=False)
-        alone += difference.verdict in LEANS
+        (difference,) = differences([(one, other)], ComparisonSettings())
+        alone += difference.verdict in PROBABLY
     assert corrected <= 8
     assert alone > 15

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from plan_worlds import PLANS, Plan, tried
+from plan_worlds import PLANS, PlanWorld, tried
 
 DRAWS = 60  # of which a part tells at once, and needs no plan
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda plan: f"{plan.what}, {100 * plan.gap:g} points")
-def test_what_is_promised_is_found_about_as_often(plan: Plan) -> None:
+def test_what_is_promised_is_found_about_as_often(plan: PlanWorld) -> None:
     """The table of docs/explanation/verdicts.md; chance takes 13 plans from 80 % as low as 50 %."""
     found, _ = tried(replace(plan, draws=DRAWS))
     slack = 2.6 * np.sqrt(0.8 * 0.2 / len(found))

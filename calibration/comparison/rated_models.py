@@ -1,0 +1,478 @@
+"""Models compared by human ratings: shares, chi-square tests, and tests with raters as units.
+
+The chi-square tests count ratings as independent, as studies usually do: Good against the rest with Yates'
+correction, and all three labels. Ratings by one person are not independent, so beside them stand tests over
+raters, and the tests of single emotions are adjusted for their number.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibration.cluster import Contrast, contrast
+from calibration.comparison.published_models import is_published
+from calibration.comparison.verdicts import ALPHA
+from calibration.estimate import UNDEFINED, Estimate, Floats
+from calibration.multiple_testing import benjamini_hochberg, holm
+from calibration.pairing import chances_of
+from calibration.shares.ppi import PpiEstimate, RatedModel, one_hot, ppi_estimate
+from data.errors import UserError
+from data.judgments import Judged, texts_by_id
+from data.rating_files.ai_raters import count_ai_ratings, name_ais
+from data.rating_files.rating_sheet import RatingSheet, Replies, SheetOptions, read_sheet, say_set_aside
+from data.readers.file_formats import BadRow
+from data.readers.table_rows import stop_at_bad_row
+from data.records import EMOTIONS, LABELS, POSITIVE_EMOTIONS, UNNAMED_MODEL, Exchange, Judgment, Rating
+from data.tables import read_responses
+
+Group = Literal["all", "positive", "negative"]
+GROUPS: Final[tuple[Group, ...]] = ("all", "positive", "negative")
+GOOD: Final = len(LABELS) - 1
+Counts = tuple[int, int, int]  # by label
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RatingColumns:
+    """Ratings as columns, one row a rating: 1 to 3; the emotion is "" where unknown.
+
+    Ratings of a plan have the prompt, and the probability with which the reply was drawn.
+    """
+
+    model: NDArray[np.str_]
+    rater: NDArray[np.str_]
+    rating: NDArray[np.int64]
+    emotion: NDArray[np.str_]
+    prompt: NDArray[np.str_] | None = None
+    chance: Floats | None = None
+
+    @property
+    def weight(self) -> Floats:
+        """The weight of each rating, 1 on average."""
+        weight = np.ones(len(self.rating)) if self.chance is None else 1 / self.chance
+        return weight / weight.mean() if len(weight) else weight
+
+    @property
+    def is_good(self) -> NDArray[np.bool_]:
+        return self.rating == len(LABELS)
+
+    @property
+    def counts(self) -> Counts:
+        bad, okay, good = np.bincount(self.rating - 1, minlength=len(LABELS)).tolist()
+        return bad, okay, good
+
+    @property
+    def label_shares(self) -> Floats:
+        """Each label's share by weight; nan without ratings."""
+        weights = np.bincount(self.rating - 1, self.weight, len(LABELS)).astype(float)
+        return weights / weights.sum() if len(self.rating) else np.full(len(LABELS), np.nan)
+
+    def take(self, rows: NDArray[Any]) -> "RatingColumns":
+        """Return these rows only."""
+        columns: dict[str, Any] = {item.name: getattr(self, item.name) for item in fields(self)}
+        return RatingColumns(**{name: column[rows] for name, column in columns.items() if column is not None})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChiSquare:
+    """A test of one table; `effect` is Cramér's V, which for a 2x2 table is phi. All nan where undefined."""
+
+    value: float
+    freedom: int
+    p: float
+    effect: float
+
+
+UNDEFINED_TEST: Final = ChiSquare(value=math.nan, freedom=0, p=math.nan, effect=math.nan)
+
+
+def chi_square(table: ArrayLike, *, has_yates: bool = False) -> ChiSquare:
+    """Test the independence of rows and columns; with Yates' correction for 2x2 tables if asked for.
+
+    By hand, since scipy.stats takes seconds to load; the tests compare it with scipy's. Columns nobody used
+    are left out. The effect is that of the uncorrected statistic. Undefined with fewer than two rows or
+    columns in use, or with an empty row.
+
+    >>> found = chi_square([[1014, 986], [705, 1295]], has_yates=True)
+    >>> round(found.value, 2), round(found.effect, 3)
+    (96.77, 0.156)
+    """
+    from scipy.special import chdtrc
+
+    counts = np.asarray(table, dtype=float)
+    counts = counts[:, counts.sum(axis=0) > 0]
+    rows, columns = counts.shape
+    if rows < 2 or columns < 2 or not counts.sum(axis=1).all():
+        return UNDEFINED_TEST
+    total = float(counts.sum())
+    expected = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / total
+    residuals = np.abs(counts - expected)
+    plain = float((residuals**2 / expected).sum())
+    value = plain
+    if has_yates and (rows, columns) == (2, 2):
+        value = float(((residuals - np.minimum(0.5, residuals)) ** 2 / expected).sum())
+    freedom = (rows - 1) * (columns - 1)
+    return ChiSquare(
+        value=value,
+        freedom=freedom,
+        p=float(chdtrc(freedom, value)),
+        effect=math.sqrt(plain / (total * (min(rows, columns) - 1))),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaterTest:
+    """one - other over raters' own shares; `is_shared` where some rated both models. All nan if undefined.
+
+    `detectable` is the smallest difference that is found with 80% power.
+    """
+
+    difference: Estimate
+    t: float = math.nan
+    freedom: float = math.nan
+    p: float = math.nan
+    detectable: float = math.nan
+    is_shared: bool = False
+
+
+def rater_test(one: RatingColumns, other: RatingColumns) -> RaterTest:
+    """Test whether two models' shares of Good differ, with raters as the units.
+
+    Welch's t over raters' own shares where every rater saw one of the two; where some saw both, the
+    difference of shares with raters as clusters, so that a rater's severity cancels, and with prompts as
+    clusters too where they are known.
+    """
+    names, shares = _rater_shares(one)
+    other_names, others = _rater_shares(other)
+    if len(shares) < 2 or len(others) < 2:
+        return RaterTest(difference=UNDEFINED)
+    is_shared = bool(len(np.intersect1d(names, other_names)))
+    if is_shared:
+        both = (one, other)
+        size = len(one.rating) + len(other.rating)
+        prompts = None
+        if one.prompt is not None and other.prompt is not None:
+            prompts = np.unique(np.concatenate([one.prompt, other.prompt]), return_inverse=True)[1]
+        test = contrast(
+            np.concatenate([item.is_good for item in both]).astype(float),
+            np.repeat([1.0, 0.0], [len(item.rating) for item in both]),
+            np.unique(np.concatenate([item.rater for item in both]), return_inverse=True)[1],
+            strata=np.zeros(size, dtype=np.intp),
+            items=prompts,
+            weights=np.concatenate([item.weight for item in both]),
+        )
+        gap = float(one.label_shares[GOOD] - other.label_shares[GOOD])
+    else:
+        gap = float(shares.mean() - others.mean())
+        first, second = float(shares.var(ddof=1)) / len(shares), float(others.var(ddof=1)) / len(others)
+        below = first**2 / (len(shares) - 1) + second**2 / (len(others) - 1)
+        freedom = (first + second) ** 2 / below if below else math.nan
+        test = Contrast(effect=gap, error=math.sqrt(first + second), freedom=freedom)
+    if not test.is_defined or test.error == 0:
+        return RaterTest(difference=Estimate(gap, None), is_shared=is_shared)
+    return RaterTest(
+        difference=test.estimate(),
+        t=test.effect / test.error,
+        freedom=test.freedom,
+        p=test.p_value(),
+        detectable=test.detectable(),
+        is_shared=is_shared,
+    )
+
+
+def _rater_shares(ratings: RatingColumns) -> tuple[NDArray[Any], Floats]:
+    """Return the raters, and each one's share of Good."""
+    names, number = np.unique(ratings.rater, return_inverse=True)
+    good = np.bincount(number, ratings.is_good * ratings.weight, len(names))
+    return names, good / np.bincount(number, ratings.weight, len(names))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatedLevel:
+    """One model within a group of emotions, against the baseline; the baseline's own row has no tests.
+
+    Intervals of `shares` count raters. `relative` is the gain in the share of Good as a part of the
+    baseline's, `points` the difference. `yates` is the 2x2 test of Good, `full` the 2x3 one; both count
+    ratings. `p_holm` is of the raters' test, over all models of the group.
+    """
+
+    model: str
+    ratings: int
+    counts: Mapping[str, int]
+    shares: Mapping[str, Estimate]
+    mean: float
+    raters: int
+    design_effect: float
+    relative: float = math.nan
+    points: float = math.nan
+    yates: ChiSquare | None = None
+    full: ChiSquare | None = None
+    test: RaterTest | None = None
+    p_holm: float = math.nan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatedGroup:
+    """All models within a group of emotions, the baseline first."""
+
+    group: Group
+    models: tuple[RatedLevel, ...]
+    omnibus: ChiSquare  # models by labels
+    omnibus_good: ChiSquare  # models by Good or not
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmotionTest:
+    """One model on one emotion against the baseline; `q` is by Benjamini and Hochberg, over all tests."""
+
+    emotion: str
+    model: str
+    ratings: int
+    good: int
+    baseline_ratings: int
+    baseline_good: int
+    relative: float
+    yates: ChiSquare
+    q: float = math.nan
+    p_holm: float = math.nan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatedComparison:
+    """Models compared by their ratings; `left_out` are the models of the file that were not asked for.
+
+    `source` is the file, and `notes` say how it was read.
+    """
+
+    baseline: str
+    models: tuple[str, ...]
+    left_out: tuple[str, ...]
+    groups: tuple[RatedGroup, ...]
+    emotions: tuple[EmotionTest, ...]
+    source: str = ""
+    notes: tuple[str, ...] = ()
+
+    def count_significant(self) -> tuple[int, int, int]:
+        """Count the tests of single emotions below 0.05: unadjusted, after Benjamini-Hochberg, after Holm."""
+        alone = sum(item.yates.p < ALPHA for item in self.emotions)
+        after_bh = sum(item.q < ALPHA for item in self.emotions)
+        return alone, after_bh, sum(item.p_holm < ALPHA for item in self.emotions)
+
+
+def compare_ratings(ratings: RatingColumns, *, baseline: str, models: Sequence[str] = ()) -> RatedComparison:
+    """Compare every model with the baseline; `models` chooses some of them, in this order."""
+    rated = np.unique(ratings.model).tolist()
+    for name in (baseline, *models):
+        if name not in rated:
+            raise UserError(f"no ratings of the model {name!r}; rated are {', '.join(rated) or 'none'}")
+    by_model = {name: ratings.take(ratings.model == name) for name in rated}
+    chosen = list(dict.fromkeys(models)) or sorted(rated, key=lambda name: -by_model[name].is_good.mean())
+    names = (baseline, *(name for name in chosen if name != baseline))
+    by_model = {name: by_model[name] for name in names}
+    has_emotions = any(emotion in EMOTIONS for emotion in np.unique(ratings.emotion).tolist())
+    return RatedComparison(
+        baseline=baseline,
+        models=names,
+        left_out=tuple(name for name in rated if name not in names),
+        groups=tuple(_compare_group(group, by_model) for group in (GROUPS if has_emotions else GROUPS[:1])),
+        emotions=_compare_emotions(by_model),
+    )
+
+
+def is_in(emotion: str, group: Group) -> bool:
+    """Return whether an emotion belongs to a group; one that is none of the 32 is in neither half."""
+    if group == "all":
+        return True
+    return emotion in EMOTIONS and (emotion in POSITIVE_EMOTIONS) == (group == "positive")
+
+
+def _compare_group(group: Group, models: Mapping[str, RatingColumns]) -> RatedGroup:
+    inside = {
+        name: item.take(np.array([is_in(emotion, group) for emotion in item.emotion.tolist()], dtype=bool))
+        for name, item in models.items()
+    }
+    baseline = next(iter(inside))
+    levels = [_level(name, item) for name, item in inside.items()]
+    levels[1:] = [_against(level, inside[level.model], inside[baseline]) for level in levels[1:]]
+    adjusted = holm([level.test.p if level.test else math.nan for level in levels])
+    return RatedGroup(
+        group=group,
+        models=tuple(replace(item, p_holm=float(p)) for item, p in zip(levels, adjusted, strict=True)),
+        omnibus=chi_square([item.counts for item in inside.values()]),
+        omnibus_good=chi_square([_good_or_not(item) for item in inside.values()]),
+    )
+
+
+def _good_or_not(ratings: RatingColumns) -> tuple[int, int]:
+    good = int(ratings.is_good.sum())
+    return len(ratings.rating) - good, good
+
+
+def _level(model: str, ratings: RatingColumns) -> RatedLevel:
+    ppi = _ppi(ratings)
+    shares = ppi.estimates() if ppi else [UNDEFINED] * len(LABELS)
+    return RatedLevel(
+        model=model,
+        ratings=len(ratings.rating),
+        counts=dict(zip(LABELS, ratings.counts, strict=True)),
+        shares=dict(zip(LABELS, shares, strict=True)),
+        mean=float(ratings.label_shares @ np.arange(1, len(LABELS) + 1)),
+        raters=ppi.clusters if ppi else 0,
+        design_effect=float(ppi.design_effect[GOOD]) if ppi else math.nan,
+    )
+
+
+def _ppi(ratings: RatingColumns) -> PpiEstimate | None:
+    total = len(ratings.rating)
+    if not total:
+        return None
+    # Without a judge every row of judgments is the same, and only the ratings count.
+    rated = RatedModel(
+        judged=np.zeros((total, len(LABELS))),
+        item=np.arange(total),
+        value=one_hot(ratings.rating, len(LABELS)),
+        cluster=ratings.rater,
+        chance=ratings.chance,
+    )
+    return ppi_estimate(rated)
+
+
+def _against(level: RatedLevel, ratings: RatingColumns, baseline: RatingColumns) -> RatedLevel:
+    """Return a model's level with its tests against the baseline."""
+    share, base_share = float(ratings.label_shares[GOOD]), float(baseline.label_shares[GOOD])
+    return replace(
+        level,
+        relative=share / base_share - 1 if base_share else math.nan,
+        points=share - base_share,
+        yates=chi_square([_good_or_not(baseline), _good_or_not(ratings)], has_yates=True),
+        full=chi_square([baseline.counts, ratings.counts]),
+        test=rater_test(ratings, baseline),
+    )
+
+
+def _compare_emotions(models: Mapping[str, RatingColumns]) -> tuple[EmotionTest, ...]:
+    baseline, *others = (
+        {
+            emotion: _good_or_not(item.take(item.emotion == emotion))
+            for emotion in filter(None, np.unique(item.emotion).tolist())
+        }
+        for item in models.values()
+    )
+    names = list(models)[1:]
+    tests = []
+    for emotion, base in sorted(baseline.items()):
+        for name, cells in zip(names, others, strict=True):
+            if emotion not in cells:
+                continue
+            (bad, good), total, base_total = cells[emotion], sum(cells[emotion]), sum(base)
+            tests.append(
+                EmotionTest(
+                    emotion=emotion,
+                    model=name,
+                    ratings=total,
+                    good=good,
+                    baseline_ratings=base_total,
+                    baseline_good=base[1],
+                    relative=good / total / (base[1] / base_total) - 1 if base[1] else math.nan,
+                    yates=chi_square([base, (bad, good)], has_yates=True),
+                )
+            )
+    plain = [item.yates.p for item in tests]
+    both = zip(tests, benjamini_hochberg(plain), holm(plain), strict=True)
+    return tuple(replace(item, q=float(q), p_holm=float(p)) for item, q, p in both)
+
+
+def compare_sheet(
+    sheet: RatingSheet, path: Path, *, baselines: Sequence[str] = (), models: Sequence[str] = ()
+) -> RatedComparison:
+    """Compare the models of a file of ratings."""
+    ratings = rating_columns(sheet, path)
+    rated = np.unique(ratings.model).tolist()
+    if len(baselines) > 1 or any(is_published(name) for name in baselines):
+        raise UserError("--baseline: ratings are compared with one of their own models; name one")
+    baseline = baselines[0] if baselines else "human"
+    if baseline not in rated:
+        raise UserError(
+            f"no ratings of {baseline!r}; name the model to compare with: --baseline {' or '.join(rated[:6])}"
+        )
+    comparison = compare_ratings(ratings, baseline=baseline, models=models)
+    if len(comparison.models) < 2:
+        raise UserError(f"{path}: ratings of one model only, {baseline!r}; a comparison needs two")
+    return replace(comparison, source=path.name, notes=sheet.notes)
+
+
+def read_people(
+    path: Path,
+    reading: SheetOptions | None = None,
+    *,
+    judgments: Sequence[Judgment] = (),
+    exchanges: Sequence[Path] = (),
+) -> RatingSheet:
+    """Read the human ratings of a file; a row takes model and emotion from its exchange.
+
+    Ratings by AIs are set aside, and where there are no others the file is refused.
+    """
+    reading = reading or SheetOptions()
+    bad: list[BadRow] = []
+    on_bad = bad.append if reading.skip_invalid else stop_at_bad_row
+    sources = [read_responses([path], on_bad=on_bad) for path in exchanges]
+    texts = texts_by_id(chain.from_iterable(sources), [Judged(name="", judgments=tuple(judgments))])
+    replies = Replies(judgments, texts.values()) if judgments or texts else None
+    sheet = read_sheet(path, reading, replies=replies)
+    if sheet.by_ai and not sheet.people:
+        raise UserError(
+            f"{path}: all ratings are by {name_ais(sheet.ai_raters)}: not what people say, and models are"
+            " compared by people's."
+        )
+    if not sheet.people:
+        raise UserError(f"{path}: no ratings of empathy in it")
+    notes = [line for source in sources for line in source.said()]
+    notes += [*sheet.notes, *say_set_aside(bad)]
+    if sheet.by_ai:
+        notes.append(count_ai_ratings(sheet.ai_raters))
+    people = [_with_facts(item, texts.get(item.id)) for item in sheet.people]
+    return RatingSheet(people=tuple(people), notes=tuple(notes))
+
+
+def _with_facts(rating: Rating, exchange: Exchange | None) -> Rating:
+    if exchange is None:
+        return rating
+    facts = {"emotion": exchange.emotion, "model": exchange.model}
+    if exchange.model == UNNAMED_MODEL:
+        del facts["model"]
+    own = {key: value for key, value in rating.extra.items() if value}
+    return replace(rating, extra={**{key: value for key, value in facts.items() if value}, **own})
+
+
+def rating_columns(sheet: RatingSheet, path: Path) -> RatingColumns:
+    """Return ratings as columns; each must name its model."""
+    rows = sheet.people
+    (who, what), count = Counter((item.rater, item.id) for item in rows).most_common(1)[0]
+    if count > 1:
+        raise UserError(f"{path.name}: {who!r} rated {what!r} {count} times; keep one of them")
+    for item in rows:
+        if not item.extra.get("model"):
+            raise UserError(
+                f"{path.name}: the rating of {item.id!r} names no model; give a column `model` or `system`,"
+                " or the rated responses with --exchanges"
+            )
+        if item.rating not in (1, 2, 3):
+            raise UserError(
+                f"{path.name}: rating {item.rating:g} of {item.id!r}: expected 1 to 3, or Bad, Okay or Good"
+            )
+    return RatingColumns(
+        model=np.array([str(item.extra["model"]).strip() for item in rows]),
+        rater=np.array([item.rater for item in rows]),
+        rating=np.array([int(item.rating) for item in rows], dtype=np.int64),
+        emotion=np.array([str(item.extra.get("emotion") or "").strip().casefold() for item in rows]),
+        prompt=np.array([str(item.extra["prompt_key"]) for item in rows])
+        if all(item.extra.get("prompt_key") for item in rows)
+        else None,
+        chance=chances_of(rows),
+    )
