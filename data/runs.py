@@ -28,7 +28,7 @@ from typing import Any
 
 from data.errors import OperationalError, UserError
 from data.files import disk_errors, explain, locked, replacing, sync, without_links
-from data.readers.strict_json import parse_line, read_lines
+from data.readers.file_formats import parse_json, read_lines
 from data.records import Exchange, Judgment
 from data.tables import BadRow, judgment_check, to_json, to_line, to_row
 
@@ -341,7 +341,7 @@ def _take_up(
             if not line.endswith(b"\n"):
                 break
             try:
-                row = parse_line(line)
+                row = parse_json(line)
                 key = _key(row["id"], row["content"])
                 if is_whole(row):
                     earlier[key] = end

@@ -3,11 +3,11 @@
 import io
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from glob import glob
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
@@ -169,51 +169,15 @@ def check_table(path: Table) -> None:
         raise UserError(f"{path}: unknown kind of file; use one of {', '.join(SUFFIXES)}")
 
 
-class Digesting(io.RawIOBase):
-    """The bytes of a table, digested as they are read; what cannot be read is said with the place."""
-
-    def __init__(self, table: Table) -> None:
-        self._table, self._digest = table, sha256()
-        with self._errors():
-            self._stream = table.open("rb")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        with self._errors():
-            count: int = self._stream.readinto(buffer)  # type: ignore[attr-defined]
-        self._digest.update(memoryview(buffer)[:count])
-        return count
-
-    def close(self) -> None:
-        self._stream.close()
-        super().close()
-
-    def _errors(self) -> AbstractContextManager[None]:
-        return disk_errors(self._table) if isinstance(self._table, Path) else store_errors(self._table)
-
-    @property
-    def digest(self) -> str:
-        """The SHA-256 of what was read so far."""
-        return self._digest.hexdigest()
+def digest_file(table: Table) -> str:
+    """Return the SHA-256 of a file's bytes."""
+    with disk_errors(table) if isinstance(table, Path) else store_errors(table), table.open("rb") as stream:
+        return file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
-def digest_file(path: Table) -> str:
-    """The SHA-256 of a file's bytes."""
-    buffer = bytearray(BLOCK)
-    with Digesting(path) as stream:
-        while stream.readinto(buffer):
-            pass
-        return stream.digest
-
-
-def digest_source(source: Source, digests: Iterable[str] | None = None) -> str:
-    """The SHA-256 of a file, or of the names and contents of all shards, wherever they lie.
-
-    `digests` are those of the tables, where they are known already.
-    """
-    each = list(digests or (digest_file(table) for _, table in shards_of(source)))
+def digest_source(source: Source) -> str:
+    """Return the SHA-256 of a file, or of the names and contents of all shards, wherever they lie."""
+    each = [digest_file(table) for _, table in shards_of(source)]
     if not isinstance(source, Shards):
         return each[0]
     if len(each) == 1 and not source.tables[0][0] and not source.columns:

@@ -15,9 +15,9 @@ from data.errors import UserError
 from data.files import disk_errors, replacing
 from data.readers.conversations import conversation_id, has_earlier_replies, join_conversations
 from data.readers.file_formats import BadRow as BadRow
-from data.readers.file_formats import Digests, load_parquet
 from data.readers.file_formats import OnBad as OnBad
 from data.readers.file_formats import Row as Row
+from data.readers.file_formats import load_parquet
 from data.readers.table_rows import TableRows
 from data.readers.table_rows import read_rows as read_rows
 from data.readers.table_rows import stop_at_bad_row as stop_at_bad_row
@@ -114,10 +114,9 @@ def survey_exchanges(
     source: Source, *, limit: int | None = None, on_bad: OnBad = stop_at_bad_row, unit: str = REPLY
 ) -> Survey:
     """What a source holds, none counted beyond `limit`; reads it once."""
-    digests: list[str] | None = [] if limit is None else None
-    exchanges = Exchanges(source, on_bad=on_bad, digests=digests, unit=unit)
+    exchanges = Exchanges(source, on_bad=on_bad, unit=unit)
     count = sum(1 for _ in islice(exchanges, limit))
-    return Survey(digest_source(source, digests), count, tuple(exchanges.said()))
+    return Survey(digest_source(source), count, tuple(exchanges.said()))
 
 
 FIRST_ROWS: Final = 200  # by which a source is known to hold conversations
@@ -152,10 +151,9 @@ class Exchanges:
         source: Source,
         *,
         on_bad: OnBad = stop_at_bad_row,
-        digests: Digests = None,
         unit: str = REPLY,
     ) -> None:
-        self.source, self._on_bad, self._digests, self._unit = source, on_bad, digests, unit
+        self.source, self._on_bad, self._unit = source, on_bad, unit
         self.shard = self.line = self.part = 0
         self.is_renamed = False
         self.tables: list[TableRows] = []
@@ -167,7 +165,7 @@ class Exchanges:
         shards, seen = shards_of(self.source), dict[str, _FirstSeen]()
         self.tables = []
         for shard, (name, _) in enumerate(shards):
-            rows = TableRows(self.source, shard, on_bad=self._on_bad, digests=self._digests)
+            rows = TableRows(self.source, shard, on_bad=self._on_bad)
             rows.is_whole = self._unit == CONVERSATION
             self.tables.append(rows)
             for line, part, exchange, raw in _exchanges(rows):

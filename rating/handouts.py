@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from data.files import disk_errors, replacing
-from data.readers.strict_json import parse_json
+from data.readers.file_formats import parse_json
 from data.tables import write_text
 from rating.plan import Plan
 from rating.rating_page import rating_page

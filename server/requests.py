@@ -15,7 +15,7 @@ from data.errors import UserError
 from data.importers.conversations import exchange_of
 from data.importers.intake import BadCell
 from data.readers.chat_turns import LISTENER, PROMPTS, RESPONSES, SPEAKER
-from data.readers.strict_json import DECODER, parse_json
+from data.readers.file_formats import DECODER, parse_json
 from data.records import Exchange, Turn
 from data.tables import MAX_TEXT, read_exchange, to_row
 from judge.llm.fencing import EARLIER, FEELS, REPLY, SAID, SITUATION

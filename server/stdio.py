@@ -14,7 +14,7 @@ from threading import Lock
 from typing import Any, BinaryIO, Final
 
 from data.errors import UserError
-from data.readers.strict_json import parse_line
+from data.readers.file_formats import parse_json
 from data.tables import Row, read_exchange, to_json
 from judge.base import load_both_units
 from server.served_judge import ServedJudge
@@ -60,7 +60,7 @@ def _answer(
     identity = None
     try:
         try:
-            request = parse_line(line)
+            request = parse_json(line)
         except (ValueError, RecursionError) as error:
             why = "nested too deeply" if isinstance(error, RecursionError) else error
             raise UserError(f"not a line of JSON: {why}") from None

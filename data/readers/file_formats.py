@@ -3,9 +3,9 @@
 import csv
 import io
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import chain
@@ -13,12 +13,14 @@ from typing import IO, Any, Final
 
 from data.errors import UserError, install_hint
 from data.readers.chat_turns import PROMPTS, RESPONSES, plain_name
-from data.readers.strict_json import DECODER, LONGEST_LINE, BadValue, parse_json, parse_line, read_lines
 from data.readers.tool_exports import rows_of_document
-from data.storage import BLOCK, Digesting, Table, digest_file
+from data.storage import BLOCK, Table
 from data.text import printable, rearm
 
 Row = dict[str, Any]
+LONGEST_LINE: Final = 16 << 20  # bytes; a row of ours has a few thousand
+SKIP: Final = 1 << 20
+MOST_DIGITS: Final = 308  # as many as a number with a decimal point can have before it
 DELIMITERS: Final = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 # What Python makes of bytes that are not UTF-8, as Windows code page 1252 has them, if it does.
 WINDOWS: Final = {
@@ -43,7 +45,6 @@ class BadRow:
 
 
 OnBad = Callable[[BadRow], None]
-Digests = list[str] | None  # of the tables read so far, where they are asked for
 
 
 @dataclass(slots=True)
@@ -59,20 +60,66 @@ class Header:
             self.notes.append(text)
 
 
-@contextmanager
-def _open(path: Table, digests: Digests) -> Iterator[IO[bytes]]:
-    """The bytes of a table; once all are read, their digest is among `digests`."""
-    if digests is None:
-        with path.open("rb") as stream:
-            yield stream
-        return
-    with Digesting(path) as raw, io.BufferedReader(raw, BLOCK) as buffered:
-        yield buffered
-        digests.append(raw.digest)
+class BadValue(ValueError):
+    """JSON that parsers read in different ways."""
 
 
-def _read_jsonl(path: Table, on_bad: OnBad, digests: Digests, header: Header) -> Iterator[tuple[int, Row]]:
-    with _open(path, digests) as lines:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        seen = set[str]()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise BadValue(f"the key {twice[:40]!r} stands twice in one object")
+    return table
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        is_word = text.lstrip("-").isalpha()  # NaN or Infinity
+        raise BadValue(f"{text} is no number" if is_word else "a number is too large")
+    return number
+
+
+def _whole(text: str) -> int:
+    if len(text) > MOST_DIGITS:
+        raise BadValue("a number is too large")
+    return int(text)
+
+
+DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_unique_keys, parse_constant=_finite, parse_float=_finite, parse_int=_whole
+)
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON strictly; `ValueError` where it is none, or where two parsers could differ about it.
+
+    >>> parse_json('{"a": 1, "a": 2}')
+    Traceback (most recent call last):
+    data.readers.file_formats.BadValue: the key 'a' stands twice in one object
+    >>> parse_json(b'{"a": 1e999}')
+    Traceback (most recent call last):
+    data.readers.file_formats.BadValue: a number is too large
+    """
+    if isinstance(text, bytes):
+        text = text.strip().decode("utf-8", "surrogatepass")  # a lone surrogate is text too
+    return DECODER.decode(text)
+
+
+def read_lines(stream: IO[bytes], longest: int = LONGEST_LINE) -> Iterator[bytes | None]:
+    """Yield the lines of a file; None for one that is too long, of which no more than this is in memory."""
+    while line := stream.readline(longest + 1):
+        if len(line) <= longest:
+            yield line
+            continue
+        while line and not line.endswith(b"\n"):
+            line = stream.readline(SKIP)
+        yield None
+
+
+def _read_jsonl(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[int, Row]]:
+    with path.open("rb") as lines:
         for number, line in enumerate(read_lines(lines), start=1):
             if line is None:
                 on_bad(BadRow(path, number, TOO_LONG, None))
@@ -82,7 +129,7 @@ def _read_jsonl(path: Table, on_bad: OnBad, digests: Digests, header: Header) ->
             if not line.strip():
                 continue
             try:
-                row = parse_line(line)
+                row = parse_json(line)
             except (ValueError, RecursionError) as error:
                 problem = f"not JSON: {error}"
                 if isinstance(error, UnicodeDecodeError):
@@ -99,9 +146,9 @@ def _read_jsonl(path: Table, on_bad: OnBad, digests: Digests, header: Header) ->
                 on_bad(BadRow(path, number, f"a JSON object was expected, not {type(row).__name__}", row))
 
 
-def _read_json(path: Table, on_bad: OnBad, digests: Digests, header: Header) -> Iterator[tuple[int, Row]]:
+def _read_json(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[int, Row]]:
     """An array's items as they come; any other value is read whole, and its rows looked for in it."""
-    with _open(path, digests) as binary, io.TextIOWrapper(binary, encoding=_encoding(binary)) as stream:
+    with path.open("rb") as binary, io.TextIOWrapper(binary, encoding=_encoding(binary)) as stream:
         try:
             start = stream.read(BLOCK)
             if start.lstrip().startswith("["):
@@ -114,8 +161,6 @@ def _read_json(path: Table, on_bad: OnBad, digests: Digests, header: Header) -> 
                 else:
                     problem = f"a JSON object was expected, not {type(item).__name__}"
                     on_bad(BadRow(path, number, problem, item))
-            if digests is not None:
-                stream.read()  # to the end, for the digest
         except UnicodeDecodeError as error:
             raise UserError(f"{path}: not UTF-8 text; {SAVE_AS}") from error
         except (json.JSONDecodeError, BadValue, RecursionError) as error:
@@ -163,10 +208,10 @@ def _encoding(binary: IO[bytes]) -> str:
     return "utf-16" if start in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
 
 
-def _read_csv(path: Table, on_bad: OnBad, digests: Digests, header: Header) -> Iterator[tuple[int, Row]]:
+def _read_csv(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[int, Row]]:
     csv.field_size_limit(LONGEST_LINE)
     with (
-        _open(path, digests) as binary,
+        path.open("rb") as binary,
         io.TextIOWrapper(binary, encoding=_encoding(binary), errors="surrogateescape", newline="") as stream,
     ):
         lines, skipped = _windows_lines(iter(lambda: stream.readline(LONGEST_LINE), ""), path, header), 0
@@ -260,10 +305,8 @@ def load_parquet(path: Table) -> tuple[Any, Any]:
     return arrow, parquet
 
 
-def _read_parquet(path: Table, on_bad: OnBad, digests: Digests, header: Header) -> Iterator[tuple[int, Row]]:
+def _read_parquet(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[int, Row]]:
     arrow, parquet = load_parquet(path)
-    if digests is not None:
-        digests.append(digest_file(path))  # Parquet is not read from its start to its end
     try:
         with path.open("rb") as stream:
             number, file = 0, parquet.ParquetFile(stream)
@@ -291,15 +334,13 @@ def _rows_of(batch: Any, before: int, path: Table, on_bad: OnBad) -> Iterator[tu
             yield before + place + 1, row
 
 
-def _read_excel(path: Table, on_bad: OnBad, digests: Digests, header: Header) -> Iterator[tuple[int, Row]]:
+def _read_excel(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[int, Row]]:
     """The first sheet; its first row that is not empty has the columns' names."""
     try:
         import openpyxl
     except ImportError as error:
         hint = f"{install_hint('excel')}, or save the sheet as CSV UTF-8"
         raise UserError(f"{path}: reading .xlsx needs openpyxl: {hint}") from error
-    if digests is not None:
-        digests.append(digest_file(path))
     with path.open("rb") as stream:
         try:
             yield from _sheet_rows(openpyxl.load_workbook(stream, read_only=True, data_only=True), header)
@@ -331,7 +372,7 @@ def _as_text(value: Any) -> str:
     return value.isoformat() if isinstance(value, date) else str(value)
 
 
-def _read_inspect(path: Table, on_bad: OnBad, digests: Digests, header: Header) -> Iterator[tuple[int, Row]]:
+def _read_inspect(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[int, Row]]:
     """The samples of an Inspect log in its own format, through its own package."""
     try:
         from inspect_ai.log import read_eval_log, read_eval_log_samples
@@ -340,8 +381,6 @@ def _read_inspect(path: Table, on_bad: OnBad, digests: Digests, header: Header) 
         raise UserError(
             f"{path}: reading .eval needs inspect_ai: pip install inspect_ai, or write JSON: {dump}"
         ) from error
-    if digests is not None:
-        digests.append(digest_file(path))
     kept = {"id", "epoch", "input", "messages", "output"}
     try:
         above = {"eval": {"model": read_eval_log(str(path), header_only=True).eval.model}}

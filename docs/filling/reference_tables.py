@@ -8,7 +8,7 @@ from types import UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from data import errors
-from data.readers.shapes import SHAPES
+from data.readers.table_rows import SHAPES
 from data.records import Exchange, Judgment, Rating, Turn
 from data.text import show
 from filling.figures import card, evaluation

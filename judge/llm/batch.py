@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from data.errors import BudgetSpent, OperationalError, UserError
 from data.files import disk_errors, replacing
-from data.readers.strict_json import read_lines
+from data.readers.file_formats import read_lines
 from data.records import Exchange, Judgment
 from data.runs import Run
 from data.storage import digest_file

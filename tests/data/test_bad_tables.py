@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from data.errors import UserError
-from data.readers.strict_json import parse_json, parse_line
 from data.records import LABELS, Exchange
 from data.tables import BadRow, read_exchanges, read_ratings, read_rows, to_json, to_row, write_rows
 
@@ -178,26 +177,3 @@ def test_a_label_is_a_rating_however_it_is_written(
     path.write_text(json.dumps({"id": "1", "rater": "ann", "rating": space + spell(label) + space}) + "\n")
     ((rating,), bad) = read_all(path, read_ratings)
     assert rating.rating == LABELS.index(label) + 1 and not bad
-
-
-SIGNS = st.sampled_from(
-    [
-        *'{}[],:" \n\x0c',
-        *('"a"', '"b"', '"a": ', '"a\\"b"', '"\\ud800"', '"é"', '"\\u0022"', "true", "null"),
-        *("1", "-0", "1e400", "-1e999", "2.5", "NaN", "-Infinity", "9" * 310, "9" * 310 + ".5", "9" * 4301),
-    ]
-)
-LINE = st.lists(SIGNS, max_size=14).map("".join) | JSON.map(json.dumps)
-
-
-@given(LINE | LINE.map(lambda line: f'{{"id": "1", "prompt": "x", {line}}}') | LINE.map("[{}]".format))
-@settings(max_examples=400, deadline=None)
-def test_a_line_is_read_as_the_strict_parser_reads_it(line: str) -> None:
-    def outcome(parse: Any, raw: Any) -> str:
-        try:
-            return repr(parse(raw))
-        except (ValueError, RecursionError) as error:
-            return repr(error)
-
-    raw = line.encode()
-    assert outcome(parse_line, raw) == outcome(parse_json, raw.strip().decode())
