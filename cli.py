@@ -41,7 +41,7 @@ GROUPS = {
 }
 COMMANDS = {name: path for group in GROUPS.values() for name, path in group.items()}
 EXTRAS = {  # what each extra of pyproject.toml brings that a command may miss
-    "calibrate": ("sklearn", "krippendorff", "jinja2"),
+    "calibrate": ("jinja2",),
     "nightly": ("sqlalchemy", "openpyxl", "psycopg"),
     "prompted": ("dspy", "optuna", "gepa"),
     "serve": ("fastapi", "uvicorn", "prometheus_client"),

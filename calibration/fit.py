@@ -23,9 +23,7 @@ from calibration.bias.audits import Finding, audit, response_facts
 from calibration.bias.slices import (
     Disagreements,
     EmotionTable,
-    LabelPolicies,
     by_emotion,
-    label_policies,
     worst_disagreements,
 )
 from calibration.calibration_inputs import Material, Options, Paths, Run, read_material
@@ -161,9 +159,9 @@ class UnsureResponse:
 class CalibrationReport:
     """All that is said of one judge, and its `calibration`; `runs` also has those it was compared with.
 
-    `headline` is the metric of `agreement` to lead with. `policy` is None on other scales than Bad, Okay,
-    Good, `by_emotion` without exchanges; `flagged` counts speakers who may be in danger, None where there are
-    none. `ask_first` are the responses to ask people about.
+    `headline` is the metric of `agreement` to lead with. `by_emotion` is None without exchanges;
+    `flagged` counts speakers who may be in danger, None where there are none. `ask_first` are the
+    responses to ask people about.
     """
 
     headline: str
@@ -179,7 +177,6 @@ class CalibrationReport:
     ask_first: tuple[UnsureResponse, ...]
     models: ModelFit
     planning: tuple[RatingsPlan, ...]
-    policy: LabelPolicies | None
     by_emotion: EmotionTable | None
     findings: tuple[Finding, ...]
     disagreements: Disagreements
@@ -218,7 +215,6 @@ class CalibrationReport:
             "models": self.models.rows,
             "between": self.models,
             "planning": self.planning,
-            "policy": self.policy,
             "by_emotion": self.by_emotion,
             "bias": {"findings": self.findings},
             "disagreements": self.disagreements,
@@ -353,7 +349,6 @@ def calibrate_judged(
         ask_first=_ask_first(reference, response_fit, judged.judgments),
         models=model_fit,
         planning=plan_comparisons(model_fit, reference.scale),
-        policy=label_policies(reference, seed=options.seed, draws=options.draws),
         by_emotion=by_emotion(reference, texts),
         findings=audit(paired, words=words, emotion=emotion),
         disagreements=worst_disagreements(paired, {item.id: item for item in judged.judgments}, texts),
@@ -420,8 +415,7 @@ def _people_row(people: Ceiling) -> RunRow:
     """One person against the others; where that is not identifiable, what the given reliability implies."""
     metrics: Metrics = {"qwk": people.person_against_rest}
     note = "one person against the median of the others"
-    if people.not_identifiable is not None:
-        bound = people.bounds[0]
+    if (bound := people.bound) is not None:
         metrics = {name: Estimate(value, None) for name, value in asdict(bound.second_person).items()}
         note = f"not identifiable; a second person, were two to agree by kappa {bound.reliability:.2f}"
     return RunRow(

@@ -1,40 +1,28 @@
-"""How well a judge could agree with people at all: as well as people agree with each other.
+"""The ceiling of a judge's agreement with people: how well people agree with each other.
 
-That takes several ratings of one response. With one rating each, a disagreement may be the response's or the
-rater's, and nothing in the data tells which: the ceiling is *not identifiable*, and all there is is the bound
-that follows from a reliability known from elsewhere.
+It takes several ratings of one response. With one rating each, noise of the response and of the rater look
+the same: the ceiling is *not identifiable*, and only the bound from a known reliability is given.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import combinations
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from calibration.agreement.alt_test import EPSILON, AlternativeTest, alternative_test, shared_items
 from calibration.agreement.metrics import (
-    ALPHAS,
-    COEFFICIENTS,
-    Weights,
-    alpha,
     balanced_accuracy,
-    cohen_kappa,
     coincidences_of,
     exact,
-    gwet_ac,
-    gwet_many,
-    gwet_sums,
-    icc_one,
-    kappa,
-    krippendorff_alpha,
     level_counts,
-    one_way_sums,
+    ordinal_alpha,
+    qwk,
     refused_by_rarity,
     table_of,
     tables_of,
 )
-from calibration.bootstrap import Draws, Sampled, ratio, resample_clusters, sum_draws
+from calibration.bootstrap import Draws, Sampled, resample_clusters, sum_draws
 from calibration.cluster import cluster_sums
 from calibration.estimate import UNDEFINED, Estimate, Floats, Integers
 from calibration.pairing import Paired, SpeaksFor
@@ -65,17 +53,14 @@ class Bound:
     """
 
     reliability: float
-    weights: str
     shares: tuple[float, ...]
     correlation: float
     perfect: Reach
     second_person: Reach
 
 
-def reliability_bound(
-    shares: Sequence[float] | Floats, *, reliability: float = PILOT_KAPPA, weights: Weights = "quadratic"
-) -> Bound:
-    """The bound for ratings with these shares of levels, were two people to agree by this Cohen's kappa.
+def reliability_bound(shares: Sequence[float] | Floats, *, reliability: float = PILOT_KAPPA) -> Bound:
+    """Return the bound for ratings with these shares of levels, if two people agree by this weighted kappa.
 
     Every response has a quality, every rating is that quality plus the rater's own noise, both normal, cut
     into levels where the observed shares say. The noise is what makes two raters agree by the given kappa.
@@ -90,13 +75,12 @@ def reliability_bound(
     parts = np.asarray(shares, dtype=float) / np.sum(shares)
     known: dict[str, Any] = {
         "reliability": reliability,
-        "weights": weights or "none",
         "shares": tuple(float(part) for part in parts),
     }
     if (parts > 0).sum() < 2:
         nothing = Reach(exact=np.nan, balanced_accuracy=np.nan, qwk=np.nan, spearman=np.nan)
         return Bound(**known, correlation=np.nan, perfect=nothing, second_person=nothing)
-    correlation = _solve(parts, reliability, weights)
+    correlation = _solve(parts, reliability)
     given = _chances(parts, correlation)
     both = given.T @ given / GRID  # the table of two people
     return Bound(
@@ -106,7 +90,7 @@ def reliability_bound(
         second_person=Reach(
             exact=float(exact(both[None])[0]),
             balanced_accuracy=float(balanced_accuracy(both[None])[0]),
-            qwk=float(kappa(both[None], "quadratic")[0]),
+            qwk=float(qwk(both[None])[0]),
             spearman=_correlation(both, _ranks(both.sum(axis=0)), _ranks(both.sum(axis=0))),
         ),
     )
@@ -124,12 +108,12 @@ def _chances(shares: Floats, correlation: float) -> Floats:
     return chances
 
 
-def _solve(shares: Floats, reliability: float, weights: Weights) -> float:
+def _solve(shares: Floats, reliability: float) -> float:
     from scipy.optimize import brentq
 
     def excess(correlation: float) -> float:
         given = _chances(shares, correlation)
-        return float(kappa((given.T @ given)[None], weights)[0]) - reliability
+        return float(qwk((given.T @ given)[None])[0]) - reliability
 
     low, high = 1e-6, 1 - 1e-6
     # Outside only for a kappa so near 0 or 1 that the ends say as much.
@@ -148,7 +132,7 @@ def _perfect(shares: Floats, given: Floats) -> Reach:
     return Reach(
         exact=float(given.max(axis=1).mean()),
         balanced_accuracy=float(balanced),
-        qwk=float(kappa(table[None], "quadratic")[0]),
+        qwk=float(qwk(table[None])[0]),
         spearman=max(
             _correlation(given / GRID, _ranks(table.sum(axis=1)), place),
             # Where people agree almost always, their ties rank better than what tells all responses apart.
@@ -186,14 +170,12 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceiling:
-    """How far people agree, or why that is not known.
+    """The agreement of people with each other, or why it is not known.
 
-    `people`, over responses with two ratings or more: `pairwise_qwk`, the mean over pairs of people with
-    `MIN_SHARED` responses in common; the alphas; `ac1`, `ac2` (quadratic); `icc`, one-way, single rating.
-    `person_against_rest` and `judge_against_rest` are the QWKs with the median of the other people, each
-    person left out in turn and all turns counted in one table; `gap` is judge - person. `bounds` are there
-    where the ceiling is not identifiable, for quadratic weights and for linear. Intervals are over prompts:
-    the agreement of a small panel is that of these raters, not of people.
+    `alpha_ordinal` is Krippendorff's, over responses with two ratings or more. `person_against_rest` and
+    `judge_against_rest` are the QWKs with the median of the other people, each person left out in turn and
+    all turns counted in one table; `gap` is judge - person. `bound` is there where the ceiling is not
+    identifiable. Intervals are over prompts: the agreement of a small panel is that of these raters.
     """
 
     raters: int
@@ -201,13 +183,13 @@ class Ceiling:
     shared: int  # responses with two ratings or more
     not_identifiable: str | None = None
     speaks_for: SpeaksFor = "people"
-    people: Mapping[str, Estimate] = field(default_factory=dict)
+    alpha_ordinal: Estimate = UNDEFINED
     left_out: tuple[LeftOut, ...] = ()
     person_against_rest: Estimate = UNDEFINED
     judge_against_rest: Estimate = UNDEFINED
     gap: Estimate = UNDEFINED
     alternative: AlternativeTest | None = None
-    bounds: tuple[Bound, ...] = ()
+    bound: Bound | None = None
 
 
 def ceiling(
@@ -238,10 +220,7 @@ def ceiling(
         return Ceiling(
             **sizes,
             not_identifiable=f"not identifiable: {few}, so noise of raters and of the judge look the same",
-            bounds=tuple(
-                reliability_bound(shares, reliability=reliability, weights=weights)
-                for weights in ("quadratic", "linear")
-            ),
+            bound=reliability_bound(shares, reliability=reliability),
         )
     grid = RatingGrid.of(paired.take(ratings[codes] > 1))
     count = int(grid.clusters.max()) + 1
@@ -250,7 +229,7 @@ def ceiling(
     return Ceiling(
         **sizes,
         speaks_for="these raters" if sizes["raters"] < PANEL else "people",
-        people=_people(grid, drawn),
+        alpha_ordinal=_alpha(grid, drawn),
         left_out=turns,
         person_against_rest=person.estimate(),
         judge_against_rest=judge.estimate(),
@@ -292,42 +271,12 @@ class RatingGrid:
         )
 
 
-def _people(grid: RatingGrid, drawn: Draws) -> dict[str, Estimate]:
-    table, levels = grid.table, grid.levels
-    counts = level_counts(table, levels)
-
-    def draws_of(rows: Floats) -> Floats:
-        return sum_draws(cluster_sums(grid.clusters, rows, drawn.shape[1]), drawn)
-
-    tables = draws_of(coincidences_of(counts).reshape(len(counts), -1)).reshape(-1, levels, levels)
-    sampled = {"pairwise_qwk": _pairwise(grid, drawn)}
-    for name, scaling in ALPHAS.items():
-        value = krippendorff_alpha(table, scaling, levels=levels)
-        sampled[name] = Sampled(value, alpha(tables, scaling))
-    for name, weights in COEFFICIENTS.items():
-        value = gwet_ac(table, weights, levels=levels)
-        sampled[name] = Sampled(value, gwet_many(draws_of(gwet_sums(counts, weights)), weights))
-    sums = one_way_sums(table)
-    sampled["icc"] = Sampled(float(icc_one(sums.sum(axis=0)[None])[0]), icc_one(draws_of(sums)))
-    return refused_by_rarity({name: item.estimate() for name, item in sampled.items()}, table)
-
-
-def _pairwise(grid: RatingGrid, drawn: Draws) -> Sampled:
-    """The mean kappa over pairs of people; in a draw, over those that have one in it."""
-    here = np.isfinite(grid.table)
-    shared = here.astype(float) @ here.T.astype(float)
-    values, total, defined = [], np.zeros(len(drawn)), np.zeros(len(drawn))
-    for one, two in combinations(range(len(grid.raters)), 2):
-        if shared[one, two] < MIN_SHARED:
-            continue
-        items = here[one] & here[two]
-        first, second = grid.table[one, items], grid.table[two, items]
-        kappas = kappa(tables_of(first, second, grid.levels, grid.clusters[items], drawn), "quadratic")
-        values.append(cohen_kappa(first.astype(int), second.astype(int), "quadratic", levels=grid.levels))
-        total += np.nan_to_num(kappas)
-        defined += np.isfinite(kappas)
-    finite = [value for value in values if np.isfinite(value)]
-    return Sampled(float(np.mean(finite)) if finite else float("nan"), ratio(total, defined))
+def _alpha(grid: RatingGrid, drawn: Draws) -> Estimate:
+    pairs = coincidences_of(level_counts(grid.table, grid.levels)).reshape(grid.table.shape[1], -1)
+    each = sum_draws(cluster_sums(grid.clusters, pairs, drawn.shape[1]), drawn)
+    whole, tables = (sums.reshape(-1, grid.levels, grid.levels) for sums in (pairs.sum(axis=0), each))
+    alpha = Sampled(float(ordinal_alpha(whole)[0]), ordinal_alpha(tables)).estimate()
+    return refused_by_rarity({"alpha_ordinal": alpha}, grid.table)["alpha_ordinal"]
 
 
 def _leave_out(grid: RatingGrid, drawn: Draws) -> tuple[Sampled, Sampled, tuple[LeftOut, ...]]:
@@ -352,7 +301,7 @@ def _leave_out(grid: RatingGrid, drawn: Draws) -> tuple[Sampled, Sampled, tuple[
     person, judge = (
         Sampled(
             _qwk(labels, rest, grid.levels),
-            kappa(tables_of(labels, rest, grid.levels, grid.clusters[items], drawn), "quadratic"),
+            qwk(tables_of(labels, rest, grid.levels, grid.clusters[items], drawn)),
         )
         for labels in (people, grid.judge[items])
     )
@@ -360,4 +309,4 @@ def _leave_out(grid: RatingGrid, drawn: Draws) -> tuple[Sampled, Sampled, tuple[
 
 
 def _qwk(first: Floats, second: Floats, levels: int) -> float:
-    return float(kappa(table_of(first, second, levels)[None], "quadratic")[0])
+    return float(qwk(table_of(first, second, levels)[None])[0])

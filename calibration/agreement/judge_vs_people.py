@@ -1,21 +1,15 @@
-"""A judge beside people: every metric of agreement, with intervals over whole clusters of ratings.
-
-Values come from scikit-learn, krippendorff and scipy, draws from count tables.
-"""
+"""Agreement of a judge with people: every metric, with intervals over whole clusters of ratings."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from calibration.agreement.metrics import (
     TABLE_STATISTICS,
-    icc_sums,
-    icc_two,
-    kendall_of,
     matched_labels,
-    point_value,
     refused_by_rarity,
     spearman_of,
     table_of,
@@ -23,22 +17,10 @@ from calibration.agreement.metrics import (
     unseen_variance,
 )
 from calibration.agreement.model_levels import ModelLevel, ModelMeans, model_levels, model_means, tabulate
-from calibration.bootstrap import (
-    Draws,
-    Sampled,
-    Statistic,
-    leaves_one_out,
-    replicate_clusters,
-    sample,
-    sum_draws,
-)
-from calibration.cluster import cluster_sums
-from calibration.estimate import Estimate, Floats, Integers
+from calibration.bootstrap import Draws, Sampled, Statistic, leaves_one_out, replicate_clusters, sample
+from calibration.estimate import Estimate, Integers
 from calibration.pairing import Cluster, Paired, SpeaksFor
 from data.records import LABELS
-
-PARTS_OF_HITS: Final = {"exact", "balanced_accuracy", "macro_f1"}  # all other metrics are coefficients
-MAX_CELLS: Final = 512  # of distinct (rating, score): more of them than this, and rows are counted one by one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +51,10 @@ class Agreement:
 def agreement(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) -> Agreement:
     """Every metric of a judge against people, with intervals over whole batches.
 
-    Of the rating and the judge's label: `exact`, `balanced_accuracy`, `macro_f1`, Cohen's `kappa`,
-    `kappa_linear` and `qwk`, Krippendorff's `alpha_nominal`, `alpha_ordinal` and `alpha_interval`, Gwet's
-    `ac1` and (quadratic) `ac2`. `qwk_matched` takes, instead of the judge's label, its score cut so that
-    labels are as frequent as ratings: it asks for the order only. Of the rating and the score: `spearman`,
-    `kendall` (tau-b) and `icc`, which is ICC(A,1): two-way, absolute agreement, single rating.
+    Of the rating and the judge's label: `exact`, `balanced_accuracy`, `qwk` (Cohen's kappa with quadratic
+    weights) and Krippendorff's `alpha_ordinal`. `qwk_matched` takes, instead of the judge's label, its score
+    cut so that labels are as frequent as ratings: it measures the order only. Of the rating and the score:
+    `spearman`.
 
     With fewer than four raters the intervals are over prompts, and say nothing of people: `speaks_for`.
     Those that allow for chance are undefined where people or the judge hardly ever gave but one label.
@@ -103,66 +84,36 @@ def agreement(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) ->
 
 
 def _estimates(paired: Paired, codes: Integers, drawn: Draws) -> dict[str, Estimate]:
-    table = table_of(paired.rating, paired.label, paired.levels)
-    found = {
-        name: item.estimate(low=0.0, high=1.0, scale="logit", unseen=unseen_variance(name, table))
-        if name in PARTS_OF_HITS
+    unseen = {"exact": 0.0, "balanced_accuracy": unseen_variance(table_of(*_labels(paired)))}
+    estimates = {
+        name: item.estimate(low=0.0, high=1.0, scale="logit", unseen=unseen[name])
+        if name in unseen
         else item.estimate(high=1.0, scale="z")
         for name, item in _metrics(paired, codes, drawn).items()
     }
-    kept = refused_by_rarity(found, paired.rating, paired.label)
-    # What is cut as frequently as people rate is as rare as their labels.
-    return kept | refused_by_rarity(
-        {name: found[name] for name in found if name == "qwk_matched"}, paired.rating
-    )
+    checked = refused_by_rarity(estimates, paired.rating, paired.label)
+    # Matched labels are as rare as people's labels, whatever the judge gave.
+    matched = {name: item for name, item in estimates.items() if name == "qwk_matched"}
+    return checked | refused_by_rarity(matched, paired.rating)
+
+
+def _labels(paired: Paired) -> tuple[NDArray[Any], NDArray[Any], int]:
+    return paired.rating, paired.label, paired.levels
 
 
 def _metrics(paired: Paired, codes: Integers, drawn: Draws) -> dict[str, Sampled]:
-    levels, ratings, scores = paired.levels, paired.rating, paired.score
-    tables = tables_of(ratings, paired.label, levels, codes, drawn)
-    is_left_out = leaves_one_out(drawn)
-    metrics = {
-        name: Sampled(point_value(name, ratings, paired.label, levels), statistic(tables), is_left_out)
-        for name, statistic in TABLE_STATISTICS.items()
-    }
+    ratings, labels, levels = _labels(paired)
+    columns = dict.fromkeys(TABLE_STATISTICS, labels)
     if len(paired):
-        cut = matched_labels(ratings, scores, levels)
-        draws = TABLE_STATISTICS["qwk"](tables_of(ratings, cut, levels, codes, drawn))
-        metrics["qwk_matched"] = Sampled(point_value("qwk", ratings, cut, levels), draws, is_left_out)
-    metrics |= _ranked(ratings.astype(float), scores, codes, drawn)
-    sums = icc_sums(ratings.astype(float), scores, (levels + 1) / 2)
-    each = sum_draws(cluster_sums(codes, sums, drawn.shape[1]), drawn)
-    return metrics | {"icc": Sampled(float(icc_two(sums.sum(axis=0)[None])[0]), icc_two(each), is_left_out)}
-
-
-def _ranked(ratings: Floats, scores: Floats, codes: Integers, drawn: Draws) -> dict[str, Sampled]:
-    """Rank correlations, their values by scipy; where scores repeat, rows alike are counted together."""
-    cells, rows = np.unique(np.column_stack([ratings, scores]), axis=0, return_inverse=True)
-    if len(cells) > MAX_CELLS:
-        sampled = sample(_rank_statistics(ratings, scores), codes, drawn)
-    else:
-        kinds = drawn.shape[1]
-        counted = np.bincount(codes * len(cells) + rows.ravel(), minlength=kinds * len(cells))
-        clusters = counted.reshape(kinds, len(cells)).astype(float)
-        counts, whole = sum_draws(clusters, drawn), clusters.sum(axis=0)[None]
-        sampled = {
-            name: Sampled(float(statistic(whole)[0]), statistic(counts), leaves_one_out(drawn))
-            for name, statistic in _rank_statistics(cells[:, 0], cells[:, 1]).items()
-        }
-    from scipy import stats
-
-    library = {"spearman": stats.spearmanr, "kendall": stats.kendalltau}
-    # Asked only where there is an answer: scipy warns where there is none.
-    return {
-        name: replace(item, value=float(library[name](ratings, scores).statistic))
-        if np.isfinite(item.value)
-        else item
-        for name, item in sampled.items()
-    }
-
-
-def _rank_statistics(ratings: Floats, scores: Floats) -> dict[str, Statistic]:
-    return {"spearman": spearman_of(ratings, scores), "kendall": kendall_of(ratings, scores)}
+        columns["qwk_matched"] = matched_labels(ratings, paired.score, levels)
+    metrics = {}
+    for name, column in columns.items():
+        statistic = TABLE_STATISTICS[name.removesuffix("_matched")]
+        value = float(statistic(table_of(ratings, column, levels)[None])[0])
+        draws = statistic(tables_of(ratings, column, levels, codes, drawn))
+        metrics[name] = Sampled(value, draws, leaves_one_out(drawn))
+    ranks: dict[str, Statistic] = {"spearman": spearman_of(ratings.astype(float), paired.score)}
+    return metrics | sample(ranks, codes, drawn)
 
 
 def _shares(paired: Paired, codes: Integers, drawn: Draws) -> tuple[ModelLevel, ...] | None:

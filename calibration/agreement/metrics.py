@@ -1,15 +1,13 @@
 """Statistics of agreement: of a judge with people, and of people among themselves.
 
-Two parties give a table of how often the one said a while the other said b, (draws, k, k); a draw is a sum of
-its clusters' tables, so thousands of draws are one matrix product. The draws are by hand, since the libraries
-take one data set at a time; single values come from scikit-learn, krippendorff and scipy where they have
-them, and the tests hold the two together. `*_error`: smaller is better; of all else, more. Whatever is
-undefined is nan; nothing raises or warns on degenerate ratings.
+Two parties give a table of how often the one gave a while the other gave b, (draws, k, k); a draw is a sum of
+its clusters' tables, so thousands of draws are one matrix product. By hand, since libraries take one data set
+at a time; the tests compare the values with scikit-learn, krippendorff and scipy. Of `*_error` smaller is
+better; of all else, more. Undefined values are nan; nothing raises or warns on degenerate ratings.
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,11 +16,10 @@ from calibration.bootstrap import Draws, Statistic, ratio, sum_draws, value_of
 from calibration.cluster import LITTLE
 from calibration.estimate import UNDEFINED, Estimate, Floats, Integers
 
-Weights = Literal["quadratic", "linear"] | None
-Scaling = Literal["nominal", "ordinal", "interval"]
 TableStatistic = Callable[[Floats], Floats]  # (draws, k, k) -> (draws,)
 LEAST_PROBABILITY: Final = 1e-6  # judgments are written to six digits: a 0 may stand for anything below this
 BINS: Final = 10
+LEAST_MINORITY: Final = 5  # labels other than the commonest; with fewer a kappa is decided by a handful
 
 
 def tables_of(
@@ -72,101 +69,47 @@ def balanced_accuracy(tables: Floats) -> Floats:
     return ratio(np.nansum(recalls, axis=1), np.where(kinds > 1, kinds, 0.0))
 
 
-def macro_f1(tables: Floats) -> Floats:
-    """The mean over levels either gave of 2 hits / (given by the one + given by the other)."""
-    scores = ratio(2 * np.diagonal(tables, axis1=1, axis2=2), tables.sum(axis=2) + tables.sum(axis=1))
-    return ratio(np.nansum(scores, axis=1), np.isfinite(scores).sum(axis=1).astype(float))
+def unseen_variance(table: Floats) -> float:
+    """Return the variance of `balanced_accuracy` that levels never hit, (k, k), do not show.
 
-
-def unseen_variance(name: str, table: Floats) -> float:
-    """The variance of `balanced_accuracy` or `macro_f1` that levels never hit, (k, k), do not show.
-
-    Whichever cluster is left out such a level's part stays 0, as if it were known. It is taken to have the
-    variance of half a hit, as a share of nothing is. One who always says the same can hit no other level.
+    Whichever cluster is left out, the recall of such a level stays 0, as if it were known. It is taken to
+    have the variance of half a hit. A judge that always gives one label can hit no other level.
     """
-    given, said = table.sum(axis=1), table.sum(axis=0)
-    most = {"balanced_accuracy": given, "macro_f1": (given + said) / 2}.get(name)
-    if most is None or (said > 0).sum() < 2:
+    rated, judged = table.sum(axis=1), table.sum(axis=0)
+    if (judged > 0).sum() < 2:
         return 0.0
-    unseen = most[(np.diagonal(table) < LITTLE) & (most > 0)]
-    return float((LITTLE / unseen**2).sum() / (most > 0).sum() ** 2)
+    unseen = rated[(np.diagonal(table) < LITTLE) & (rated > 0)]
+    return float((LITTLE / unseen**2).sum() / (rated > 0).sum() ** 2)
 
 
-def kappa(tables: Floats, weights: Weights) -> Floats:
-    """Cohen's kappa: 1 - observed / expected disagreement; from -1 to 1, where 0 is chance.
+def qwk(tables: Floats) -> Floats:
+    """Return Cohen's kappa with quadratic weights, 1 - observed / expected disagreement; 0 is chance.
 
-    Levels x and y disagree by (x - y)^2 with quadratic `weights`, by |x - y| with linear ones, and by 1, if
-    they differ at all, with None; neighbouring levels are one apart, whether or not they occur. "Expected" is
-    over all pairs of one's ratings with the other's. Undefined when both gave one level throughout.
+    Neighboring levels are one apart, whether or not they occur. "Expected" is over all pairs of one's ratings
+    with the other's. Undefined when both gave one level throughout.
+
+    >>> qwk(table_of(np.array([1, 2, 5, 5]), np.array([1, 5, 5, 5]), 5)[None]).round(3).tolist()
+    [0.667]
     """
-    distance = distances(tables.shape[1], weights)
+    steps = np.arange(tables.shape[1])
+    distance = np.subtract.outer(steps, steps).astype(float) ** 2
     observed = (tables * distance).sum(axis=(1, 2)) * tables.sum(axis=(1, 2))
     expected = ((tables.sum(axis=2) @ distance) * tables.sum(axis=1)).sum(axis=1)
     return 1 - ratio(observed, expected)
 
 
-def alpha(coincidences: Floats, scaling: Scaling) -> Floats:
-    """Krippendorff's alpha from coincidence matrices, (draws, k, k); see `coincidences_of`."""
+def ordinal_alpha(coincidences: Floats) -> Floats:
+    """Return Krippendorff's ordinal alpha from coincidence matrices, (draws, k, k); see `coincidences_of`.
+
+    Undefined when no item has two ratings, or when all that have show one level.
+    """
     margins = coincidences.sum(axis=2)
-    if scaling == "ordinal":
-        # A level stands at the mean rank of its values, so the levels' distances differ from draw to draw.
-        ranks = margins.cumsum(axis=1) - margins / 2
-        distance = (ranks[:, :, None] - ranks[:, None, :]) ** 2
-    else:
-        kind: Weights = None if scaling == "nominal" else "quadratic"
-        distance = np.broadcast_to(distances(margins.shape[1], kind), coincidences.shape)
+    # A level stands at the mean rank of its values, so the levels' distances differ from draw to draw.
+    ranks = margins.cumsum(axis=1) - margins / 2
+    distance = (ranks[:, :, None] - ranks[:, None, :]) ** 2
     observed = (coincidences * distance).sum(axis=(1, 2)) * (margins.sum(axis=1) - 1)
     expected = (margins[:, :, None] * margins[:, None, :] * distance).sum(axis=(1, 2))
     return 1 - ratio(observed, expected)
-
-
-def gwet(tables: Floats, weights: Weights) -> Floats:
-    """Gwet's coefficient of two parties: AC1 without weights, AC2 with them, which can go below -1."""
-    total = tables.sum(axis=(1, 2))
-    similar = similarities(tables.shape[1], weights)
-    agreed = ratio((tables * similar).sum(axis=(1, 2)), total)
-    margins = ratio(tables.sum(axis=1) + tables.sum(axis=2), 2 * total[:, None])
-    return _gwet_coefficient(agreed, margins, similar)
-
-
-def gwet_sums(counts: Floats, weights: Weights) -> Floats:
-    """What `gwet_many` needs of each item, from its level counts, (items, k) -> (items, k + 3).
-
-    How often levels are used is a mean over rated items, agreement one over items with two ratings or more.
-    """
-    size = counts.sum(axis=1)
-    is_shared = size > 1
-    others = counts @ similarities(counts.shape[1], weights) - 1
-    agreed = (counts * others).sum(axis=1) / np.where(is_shared, size * (size - 1), 1.0)
-    used = counts / np.maximum(size, 1.0)[:, None]
-    return np.column_stack([np.where(is_shared, agreed, 0.0), is_shared, size > 0, used])
-
-
-def gwet_many(sums: Floats, weights: Weights) -> Floats:
-    """Gwet's coefficient of any number of people, (draws, k + 3) -> (draws,)."""
-    margins = ratio(sums[:, 3:], sums[:, 2:3])
-    agreed = ratio(sums[:, 0], sums[:, 1])
-    return _gwet_coefficient(agreed, margins, similarities(margins.shape[1], weights))
-
-
-def _gwet_coefficient(agreed: Floats, margins: Floats, similar: Floats) -> Floats:
-    """(agreed - chance) / (1 - chance), where chance follows from how often each level is used."""
-    levels = len(similar)
-    chance = similar.sum() / (levels * (levels - 1)) * (margins * (1 - margins)).sum(axis=1)
-    return ratio(agreed - chance, 1 - chance)
-
-
-def distances(levels: int, weights: Weights) -> Floats:
-    """How far apart two levels are, (k, k): their steps squared, their steps, or 1."""
-    steps = np.abs(np.subtract.outer(np.arange(levels), np.arange(levels))).astype(float)
-    return {"quadratic": steps**2, "linear": steps, None: (steps > 0).astype(float)}[weights]
-
-
-def similarities(levels: int, weights: Weights) -> Floats:
-    """1 on the diagonal, falling to 0 for the ends of the scale; without weights, 0 beside the diagonal."""
-    distance = distances(levels, weights)
-    similar: Floats = 1 - distance / distance.max()
-    return similar
 
 
 def coincidences_of(counts: Floats) -> Floats:
@@ -180,27 +123,18 @@ def coincidences_of(counts: Floats) -> Floats:
     return shared
 
 
-def _alpha_of_two(tables: Floats, scaling: Scaling) -> Floats:
-    return alpha(tables + tables.transpose(0, 2, 1), scaling)
+def level_counts(table: Floats, levels: int) -> Floats:
+    """Count how often each item was given each level, (raters, items) -> (items, k)."""
+    return np.stack([(table == level).sum(axis=0) for level in range(1, levels + 1)], axis=1).astype(float)
 
 
-KAPPAS: Final[dict[str, Weights]] = {"kappa": None, "kappa_linear": "linear", "qwk": "quadratic"}
-ALPHAS: Final[dict[str, Scaling]] = {
-    "alpha_nominal": "nominal",
-    "alpha_ordinal": "ordinal",
-    "alpha_interval": "interval",
-}
-COEFFICIENTS: Final[dict[str, Weights]] = {"ac1": None, "ac2": "quadratic"}
-CHANCE_CORRECTED: Final = {*KAPPAS, *ALPHAS, *COEFFICIENTS, "qwk_matched", "pairwise_qwk"}
-LEAST_MINORITY: Final = 5  # labels other than the commonest; with fewer a kappa is decided by a handful
 TABLE_STATISTICS: Final[dict[str, TableStatistic]] = {
     "exact": exact,
     "balanced_accuracy": balanced_accuracy,
-    "macro_f1": macro_f1,
-    **{name: partial(kappa, weights=weights) for name, weights in KAPPAS.items()},
-    **{name: partial(_alpha_of_two, scaling=scaling) for name, scaling in ALPHAS.items()},
-    **{name: partial(gwet, weights=weights) for name, weights in COEFFICIENTS.items()},
+    "qwk": qwk,
+    "alpha_ordinal": lambda tables: ordinal_alpha(tables + tables.transpose(0, 2, 1)),
 }
+CHANCE_CORRECTED: Final = {"qwk", "qwk_matched", "alpha_ordinal"}
 
 
 def auc_of(positive: NDArray[np.bool_], scores: Floats) -> Statistic:
@@ -240,68 +174,6 @@ def correlation(first: Floats, second: Floats, counts: Floats) -> Floats:
     two = second - ratio((counts * second).sum(axis=1), total)[:, None]
     squares = (counts * one**2).sum(axis=1) * (counts * two**2).sum(axis=1)
     return ratio((counts * one * two).sum(axis=1), np.sqrt(squares))
-
-
-def kendall_of(ratings: NDArray[Any], scores: Floats) -> Statistic:
-    """Tau-b of ratings on a few levels with scores of any kind."""
-    levels, ties = np.unique(ratings), _Ties(scores)
-
-    def kendall(counts: Floats) -> Floats:
-        total = counts.sum(axis=1)
-        surplus = np.zeros(len(counts))  # concordant - discordant
-        tied = np.zeros(len(counts))
-        for level in levels:
-            here = ties.sums(counts * (ratings == level))
-            lower = ties.sums(counts * (ratings < level))
-            under = lower.cumsum(axis=1) - lower
-            size = lower.sum(axis=1)
-            surplus += (here * (2 * under + lower)).sum(axis=1) - here.sum(axis=1) * size
-            tied += here.sum(axis=1) ** 2
-        same = (ties.sums(counts) ** 2).sum(axis=1)
-        # total^2 - ... counts every untied pair twice.
-        return ratio(2 * surplus, np.sqrt((total**2 - tied) * (total**2 - same)))
-
-    return kendall
-
-
-def icc_sums(first: Floats, second: Floats, centre: float) -> Floats:
-    """What `icc_two` needs of each row, (rows, 6)."""
-    x, y = first - centre, second - centre  # small numbers, or their squares would drown the differences
-    return np.column_stack([np.ones(len(x)), x, y, x * x, y * y, x * y])
-
-
-def icc_two(sums: Floats) -> Floats:
-    """ICC(A,1) of two parties: two-way, absolute agreement, single rating; (draws, 6) -> (draws,)."""
-    count, x, y, xx, yy, xy = sums.T
-    mean_square = ratio((x + y) ** 2, 2 * count)
-    total = xx + yy - mean_square
-    rows = (xx + yy + 2 * xy) / 2 - mean_square
-    parties = ratio((x - y) ** 2, 2 * count)
-    left = np.maximum(total - rows - parties, 0.0)
-    between, within = ratio(rows, count - 1), ratio(left, count - 1)
-    below = between + within + ratio(2 * (parties - within), count)
-    # All values alike: what is left of the sums is rounding.
-    return ratio(between - within, np.where(total > 1e-12 * (xx + yy + 1), below, 0.0))
-
-
-def one_way_sums(table: Floats) -> Floats:
-    """What `icc_one` needs of each item of a (raters, items) table with gaps, (items, 6)."""
-    here = np.isfinite(table)
-    centre = table[here].mean() if here.any() else 0.0
-    values = np.where(here, table - centre, 0.0)
-    size, total = here.sum(axis=0).astype(float), values.sum(axis=0)
-    squares = (values**2).sum(axis=0)
-    return np.column_stack([size > 0, size, total, squares, total**2 / np.maximum(size, 1.0), size**2])
-
-
-def icc_one(sums: Floats) -> Floats:
-    """ICC(1): one-way, single rating, each item rated by people of its own; (draws, 6) -> (draws,)."""
-    items, count, total, squares, groups, sizes = sums.T
-    between = ratio(groups - ratio(total**2, count), items - 1)
-    within = ratio(np.maximum(squares - groups, 0.0), count - items)
-    each = ratio(count - ratio(sizes, count), items - 1)  # ratings an item, where they differ in number
-    below = between + (each - 1) * within
-    return ratio(between - within, np.where(squares - ratio(total**2, count) > 1e-12 * squares, below, 0.0))
 
 
 def positions(values: Floats) -> Floats:
@@ -412,74 +284,3 @@ def minority(levels: NDArray[Any]) -> int:
     """
     counts = np.unique(levels[np.isfinite(levels)], return_counts=True)[1]
     return int(counts.sum() - counts.max()) if counts.size else 0
-
-
-def point_value(name: str, ratings: NDArray[Any], labels: NDArray[Any], levels: int) -> float:
-    """A metric of two columns of positions 1..k as its library gives it; nan where it is undefined."""
-    value = float(TABLE_STATISTICS[name](table_of(ratings, labels, levels)[None])[0])
-    if not np.isfinite(value):  # libraries warn or raise where there is no answer
-        return value
-    if name in KAPPAS:
-        return cohen_kappa(ratings, labels, KAPPAS[name], levels=levels)
-    if name in ALPHAS:
-        return krippendorff_alpha([ratings, labels], ALPHAS[name], levels=levels)
-    from sklearn import metrics
-
-    if name == "exact":
-        return float(metrics.accuracy_score(ratings, labels))
-    if name == "macro_f1":
-        return float(metrics.f1_score(ratings, labels, average="macro", zero_division=0.0))
-    # Not `balanced_accuracy`: scikit-learn's warns of labels that are in no rating, as a judge's may well be.
-    return value
-
-
-def cohen_kappa(first: ArrayLike, second: ArrayLike, weights: Weights, *, levels: int) -> float:
-    """Cohen's kappa by scikit-learn, over the whole scale from 1 to `levels`.
-
-    Left to itself scikit-learn, and many papers with it, takes levels out that nobody used, so that 3 and 5
-    become neighbours where there is no 4.
-
-    >>> round(cohen_kappa([1, 2, 5, 5], [1, 5, 5, 5], "quadratic", levels=5), 3)
-    0.667
-    """
-    one, two = np.asarray(first), np.asarray(second)
-    if not one.size or len(np.unique(np.concatenate([one, two]))) < 2:
-        return float("nan")
-    from sklearn.metrics import cohen_kappa_score
-
-    return float(cohen_kappa_score(one, two, weights=weights, labels=np.arange(1, levels + 1)))
-
-
-def krippendorff_alpha(table: ArrayLike, scaling: Scaling, *, levels: int) -> float:
-    """Krippendorff's alpha of a (raters, items) table of positions, nan where somebody did not rate.
-
-    By the library of that name. Undefined when no item has two ratings, or when all that have show one level.
-
-    >>> round(krippendorff_alpha([[1, 2, 3, 3], [1, 2, 2, np.nan]], "nominal", levels=3), 3)
-    0.545
-    """
-    rated = np.asarray(table, dtype=float)
-    counts = level_counts(rated, levels)
-    if not np.isfinite(alpha(coincidences_of(counts).sum(axis=0)[None], scaling)[0]):
-        return float("nan")
-    import krippendorff
-
-    domain = list(range(1, levels + 1))
-    return float(krippendorff.alpha(rated, value_domain=domain, level_of_measurement=scaling))
-
-
-def gwet_ac(table: ArrayLike, weights: Weights, *, levels: int) -> float:
-    """Gwet's AC1, or with `weights` AC2, of a (raters, items) table with gaps.
-
-    By hand: irrCAC, which has it, wants a numpy below 2. Undefined when no item has two ratings.
-
-    >>> round(gwet_ac([[1] * 118 + [1] * 5 + [2] * 2, [1] * 118 + [2] * 5 + [1] * 2], None, levels=2), 4)
-    0.9408
-    """
-    counts = level_counts(np.asarray(table, dtype=float), levels)
-    return float(gwet_many(gwet_sums(counts, weights).sum(axis=0)[None], weights)[0])
-
-
-def level_counts(table: Floats, levels: int) -> Floats:
-    """How often each item was given each level, (raters, items) -> (items, k)."""
-    return np.stack([(table == level).sum(axis=0) for level in range(1, levels + 1)], axis=1).astype(float)

@@ -1,21 +1,19 @@
-"""The same judgments seen in parts: by label policy, by emotion and model, and one by one."""
+"""Judge and people by emotion and model, and the worst disagreements one by one."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import numpy as np
 
-from calibration.agreement.judge_vs_people import agreement
 from calibration.agreement.metrics import log_losses
 from calibration.cluster import contrast
-from calibration.estimate import Estimate, Floats, finite_or_none
+from calibration.estimate import Floats, finite_or_none
 from calibration.pairing import Paired
 from data.judgments import first_number
 from data.records import LABELS, Exchange, Judgment, to_plain
 
 EXAMPLES: Final = 8  # of the worst disagreements, on either side
-POLICY_METRICS: Final = ("exact", "balanced_accuracy", "kappa", "spearman")
 
 
 def probabilities_of(paired: Paired) -> Floats:
@@ -25,72 +23,6 @@ def probabilities_of(paired: Paired) -> Floats:
     levels = np.arange(1, paired.levels + 1)
     certain: Floats = (paired.label[:, None] == levels).astype(float)
     return certain
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyShare:
-    """The part of a model's responses that count as good under one policy."""
-
-    model: str
-    crowd: float
-    judge: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
-    """The models, their order and the agreement where Okay is counted as `says` has it."""
-
-    says: str
-    models: tuple[PolicyShare, ...]
-    order_people: tuple[str, ...]
-    order_judge: tuple[str, ...]
-    agreement: Mapping[str, Estimate]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabelPolicies:
-    """Okay counted with Bad (`strict`) and with Good (`lenient`); whether the judge orders models alike."""
-
-    strict: Policy
-    lenient: Policy
-    same_order: bool
-
-
-def label_policies(paired: Paired, *, seed: int, draws: int) -> LabelPolicies | None:
-    """Shares, order of models and agreement under either policy; None on other scales."""
-    if paired.scale != LABELS:
-        return None
-    strict = _policy(paired, "Okay counts with Bad", lowest=3, seed=seed, draws=draws)
-    lenient = _policy(paired, "Okay counts with Good", lowest=2, seed=seed, draws=draws)
-    return LabelPolicies(strict=strict, lenient=lenient, same_order=strict.order_judge == lenient.order_judge)
-
-
-def _policy(paired: Paired, says: str, *, lowest: int, seed: int, draws: int) -> Policy:
-    """Count ratings from `lowest` up as good."""
-    is_good, chance = paired.rating >= lowest, probabilities_of(paired)[:, lowest - 1 :].sum(axis=1)
-    two_labels = replace(
-        paired,
-        rating=1 + is_good.astype(np.int64),
-        label=1 + (chance > 0.5).astype(np.int64),
-        score=np.clip(1 + chance, 1, 2),
-        probabilities=np.column_stack([1 - chance, chance]),
-        scale=("not", says),
-    )
-    metrics = agreement(two_labels, rng=np.random.default_rng(seed), draws=draws).metrics
-    shares = tuple(
-        PolicyShare(model=model, crowd=float(is_good[rows].mean()), judge=float(chance[rows].mean()))
-        for model in paired.models
-        for rows in [paired.model == model]
-    )
-    people = sorted(shares, key=lambda item: (-item.crowd, item.model))
-    judge = sorted(shares, key=lambda item: (-item.judge, item.model))
-    return Policy(
-        says=says,
-        models=shares,
-        order_people=tuple(item.model for item in people),
-        order_judge=tuple(item.model for item in judge),
-        agreement={name: metrics[name] for name in POLICY_METRICS},
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

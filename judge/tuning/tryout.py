@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeVar
 
 import numpy as np
 
-from calibration.agreement.metrics import kappa, table_of
+from calibration.agreement.metrics import qwk, table_of
 from data.errors import BudgetSpent, UserError
 from data.rated_exchanges import RatedExchange
 from data.records import LABELS, Exchange, digest_json, label_of
@@ -227,7 +227,7 @@ class Tryout:
             return sum(log(probability_of(outcome, rating)) for outcome, rating in pairs) / len(pairs)
         labels = np.array([rating_of(outcome, rating) for outcome, rating in pairs])
         table = table_of(labels, np.array([rating for _, rating in pairs]), len(LABELS))
-        return float(kappa(table[None], "quadratic")[0])
+        return float(qwk(table[None])[0])
 
 
 def rating_of(outcome: Outcome | None, rating: int) -> int:

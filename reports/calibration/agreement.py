@@ -17,17 +17,7 @@ METRIC_NAMES = {
     "spearman": "Spearman correlation",
     "balanced_accuracy": "Balanced accuracy",
     "exact": "Exact agreement",
-    "macro_f1": "Macro F1",
-    "kappa": "Cohen's kappa",
-    "kappa_linear": "Linear weighted kappa",
-    "kendall": "Kendall's tau-b",
-    "icc": "ICC(A,1)",
-    "alpha_nominal": "Krippendorff's alpha, nominal",
     "alpha_ordinal": "Krippendorff's alpha, ordinal",
-    "alpha_interval": "Krippendorff's alpha, interval",
-    "ac1": "Gwet's AC1",
-    "ac2": "Gwet's AC2",
-    "pairwise_qwk": "Weighted kappa of two people",
 }
 SHOWN = ("qwk_matched", "spearman", "qwk", "balanced_accuracy")  # of all metrics, those with a figure
 # Not by their own names: the judge may be `length` too.
@@ -107,12 +97,15 @@ def _parties(report: CalibrationReport) -> Iterator[Party]:
     yield report.judge.name, "judge", report.agreement.metrics
     for baseline in report.baselines:
         yield BASELINES.get(baseline.name, baseline.name), "rival", baseline.metrics
-    if ceiling.not_identifiable:
-        bound = ceiling.bounds[0]
+    if bound := ceiling.bound:
         yield "a second person, supposed", "people", as_matched(asdict(bound.second_person))
         yield "perfect knowledge, supposed", "bound", as_matched(asdict(bound.perfect))
     else:
-        yield "a person", "people", as_matched({"qwk": ceiling.person_against_rest, **ceiling.people})
+        yield (
+            "a person",
+            "people",
+            as_matched({"qwk": ceiling.person_against_rest, "alpha_ordinal": ceiling.alpha_ordinal}),
+        )
 
 
 def as_matched(metrics: Mapping[str, AnyEstimate]) -> Mapping[str, AnyEstimate]:
@@ -121,12 +114,12 @@ def as_matched(metrics: Mapping[str, AnyEstimate]) -> Mapping[str, AnyEstimate]:
 
 
 def _say_ceiling(ceiling: Ceiling) -> Iterator[str]:
-    if ceiling.not_identifiable:
+    if ceiling.not_identifiable and ceiling.bound:
         reason = ceiling.not_identifiable.removeprefix("not identifiable: ")
         yield f"How far people agree among themselves is not identifiable here: {reason}."
         yield (
             "The marks for people are therefore supposed, not measured: what a second person would reach "
-            f"if two people agreed by a weighted kappa of {number(ceiling.bounds[0].reliability)}, and what "
+            f"if two people agreed by a weighted kappa of {number(ceiling.bound.reliability)}, and what "
             "somebody would who knew every response's true quality."
         )
     else:

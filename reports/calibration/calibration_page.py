@@ -26,7 +26,7 @@ from reports.calibration.agreement import CLUSTERS, agreement_section, confusion
 from reports.calibration.attacks_page import attacks_section
 from reports.calibration.bias import ProbedJudge, bias_section, probes_section
 from reports.calibration.costs import planning_section, runs_section
-from reports.calibration.disagreements import disagreements_section, emotions_section, policy_section
+from reports.calibration.disagreements import disagreements_section, emotions_section
 from reports.calibration.per_model import models_section
 from reports.calibration.probabilities import ask_first_section, reliability_section
 from reports.calibration.verdict import (
@@ -112,7 +112,6 @@ def make_page(
         planning_section(report),
         ask_first_section(report),
         reliability_section(report),
-        policy_section(report),
         runs_section(report),
         Section(name="reading", title="How to read this", short="Reading", points=READING),
         Section(name="misuse", title="What it must not be used for", short="Not for", points=MISUSE),

@@ -1,9 +1,9 @@
-"""Where judge and people part: sections on emotions, label policy and the worst disagreements."""
+"""Report sections on emotions and on the worst disagreements."""
 
 from calibration.bias.slices import Disagreement, EmotionCell
 from calibration.fit import CalibrationReport
-from data.text import number, show_estimate
-from reports.page import Cell, Example, Section, Table, Tile, row, table_of
+from data.text import number
+from reports.page import Cell, Example, Section, Table, Tile, row
 
 FEWEST = 30  # ratings of an emotion below which its difference says nothing and stays grey
 # A difference's unit, scale and digits, and which has the full colour, the same in all reports.
@@ -86,50 +86,6 @@ def emotions_section(report: CalibrationReport) -> Section | None:
         )
         if enough
         else (),
-    )
-
-
-def policy_section(report: CalibrationReport) -> Section | None:
-    """The same judgments with Okay counted strictly or leniently."""
-    if report.policy is None:
-        return None
-    strict, lenient = report.policy.strict, report.policy.lenient
-    return Section(
-        name="policy",
-        title="Does it matter how Okay is counted?",
-        short="Label policy",
-        text=(
-            "The judge's order of models is the same either way."
-            if report.policy.same_order
-            else "The judge's order of models depends on it.",
-        ),
-        points=tuple(
-            f"{name.capitalize()}, {policy.says}: people's order is {', '.join(policy.order_people)}; "
-            f"the judge's is {', '.join(policy.order_judge)}."
-            for name, policy in (("strict", strict), ("lenient", lenient))
-        ),
-        tables=(
-            table_of(
-                zip(strict.models, lenient.models, strict=True),
-                {
-                    "model": lambda shares: shares[0].model,
-                    "strict, crowd": lambda shares: number(shares[0].crowd, 1, scale=100),
-                    "strict, judge": lambda shares: number(shares[0].judge, 1, scale=100),
-                    "lenient, crowd": lambda shares: number(shares[1].crowd, 1, scale=100),
-                    "lenient, judge": lambda shares: number(shares[1].judge, 1, scale=100),
-                },
-                caption="Per cent of responses that count as good",
-            ),
-            table_of(
-                strict.agreement,
-                {
-                    "statistic": lambda metric: metric.replace("_", " "),
-                    "strict": lambda metric: show_estimate(strict.agreement[metric]),
-                    "lenient": lambda metric: show_estimate(lenient.agreement[metric]),
-                },
-                caption="Agreement under either policy",
-            ),
-        ),
     )
 
 

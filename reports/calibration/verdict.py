@@ -87,7 +87,6 @@ def say_answers(report: CalibrationReport) -> list[tuple[str, str]]:
         "Where does it fail?": [
             _say_levels(report),
             _say_bias(report),
-            _say_policy(report),
             _say_missing(report),
         ],
         "What next?": _next_steps(report),
@@ -284,12 +283,6 @@ def _lean(finding: Finding) -> str:
 def _list(names: Sequence[str]) -> str:
     shown = ", ".join(names[:NAMED])
     return shown if len(names) <= NAMED else f"{shown} and {len(names) - NAMED} more"
-
-
-def _say_policy(report: CalibrationReport) -> str:
-    if not report.policy or report.policy.same_order:
-        return ""
-    return "The judge's order of models depends on whether Okay is counted with Good or with Bad."
 
 
 def _say_missing(report: CalibrationReport) -> str:

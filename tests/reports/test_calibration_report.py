@@ -34,7 +34,7 @@ from reports.html import TEMPLATES
 NASTY = "</p><script>alert('x')</script>\"'&\u202egnp\x00\x1b[2J\u2066 | **b** <b>\n# h\u2067"
 ORDER = (
     *("verdict", "agreement", "models", "bias", "emotions", "probes", "confusion", "disagreements"),
-    *("planning", "ask-first", "reliability", "policy", "runs", "reading", "misuse", "provenance"),
+    *("planning", "ask-first", "reliability", "runs", "reading", "misuse", "provenance"),
 )
 QUESTIONS = ("Can I use it?", "For which models?", "Where does it fail?", "What next?")
 VOID = {"meta", "link", "br", "img", "hr", "input"}
@@ -126,7 +126,7 @@ def test_every_drawing_can_be_read_out(page: str) -> None:
 
 def test_every_table_has_a_caption_and_named_rows_and_columns(page: str) -> None:
     outline = Outline(page)
-    assert len(outline.all("caption")) == len(outline.all("table")) >= 15
+    assert len(outline.all("caption")) == len(outline.all("table")) >= 10
     for item in outline.all("th"):
         assert item["at"]["scope"] in ("row", "col") and item["text"].strip()
     assert all("th" not in item["in"] for item in outline.all("td"))
@@ -227,9 +227,9 @@ def test_a_scale_of_means_is_told_in_its_own_numbers(tmp_path: Path) -> None:
     html, _, plain = write(on_five_levels(), tmp_path)
     level = plain["models"][0]["corrected"]["mean"]
     assert f"{level['value']:.2f} [{level['low']:.2f}, {level['high']:.2f}]" in html
-    assert "Corrected mean of each model" in html and plain["policy"] is None
+    assert "Corrected mean of each model" in html
     sections = [item["at"]["id"] for item in Outline(html).all("section")]
-    assert "policy" not in sections and "emotions" not in sections
+    assert "emotions" not in sections
 
 
 def test_what_is_undefined_is_said(tmp_path: Path) -> None:

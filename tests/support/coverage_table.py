@@ -87,7 +87,7 @@ def bootstrap_kappa(rng: np.random.Generator) -> Hits:
         label=1 + cells % 3,
     )
     found = agreement(paired, rng=rng, draws=300).metrics
-    names = ("exact", "qwk", "alpha_ordinal", "ac1")
+    names = ("exact", "qwk", "alpha_ordinal", "balanced_accuracy")
     truths = {name: float(TABLE_STATISTICS[name](1e9 * CONFUSION[None])[0]) for name in names}
     return {name: holds(found[name].interval, truths[name]) for name in names}
 

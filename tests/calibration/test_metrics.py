@@ -1,0 +1,252 @@
+"""Agreement metrics: the libraries' values, draws by counts, and silence on degenerate ratings."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import krippendorff
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+from sklearn import metrics
+
+from calibration.agreement.metrics import (
+    LEAST_PROBABILITY,
+    TABLE_STATISTICS,
+    auc_of,
+    calibration_error,
+    calibration_error_of,
+    coincidences_of,
+    from_table,
+    level_counts,
+    log_losses,
+    ordinal_alpha,
+    spearman_of,
+    table_of,
+)
+from calibration.agreement.model_levels import kendall
+from calibration.bootstrap import Statistic, mean_of, percentile_interval, value_of
+from calibration.estimate import Floats
+
+_ = np.nan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Ratings, and the labels, scores and probabilities of a mediocre judge."""
+
+    levels: int
+    rating: NDArray[Any]
+    label: NDArray[Any]
+    score: Floats
+    probabilities: Floats
+
+    def take(self, rows: NDArray[Any]) -> "Rows":
+        columns = ("rating", "label", "score", "probabilities")
+        return replace(self, **{name: getattr(self, name)[rows] for name in columns})
+
+
+def some_rows(seed: int, levels: int, rows: int = 60) -> Rows:
+    """Make random rows; every other seed has many ties."""
+    rng = np.random.default_rng(seed)
+    probabilities = rng.dirichlet(np.arange(1, levels + 1), size=rows)
+    if seed % 2:
+        probabilities = np.round(4 * probabilities) + 1
+        probabilities = probabilities / probabilities.sum(axis=1, keepdims=True)
+    rating = 1 + (rng.random(rows)[:, None] > probabilities.cumsum(axis=1)[:, :-1]).sum(axis=1)
+    label = np.where(rng.random(rows) < 0.5, rating, rng.integers(1, levels + 1, rows))
+    score = np.round(probabilities @ np.arange(1, levels + 1), 9)
+    return Rows(levels=levels, rating=rating, label=label, score=score, probabilities=probabilities)
+
+
+def worlds() -> Iterator[Rows]:
+    return (some_rows(seed, levels) for seed in range(4) for levels in (2, 3, 5))
+
+
+def same(values: list[int]) -> Rows:
+    """A judge that repeats people's ratings, 1 to 3."""
+    rating = np.asarray(values, dtype=np.int64)
+    sure = (rating[:, None] == np.arange(1, 4)).astype(float)
+    return Rows(levels=3, rating=rating, label=rating, score=rating.astype(float), probabilities=sure)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """A metric, the library's value of it, and its value with oneself and on ratings of one level."""
+
+    statistic: Callable[[Rows], Statistic]
+    library: Callable[[Rows], float]
+    perfect: float = 1.0
+    of_one_level: float = math.nan
+
+    def __call__(self, rows: Rows) -> float:
+        return value_of(self.statistic(rows), len(rows.rating))
+
+
+def top(rows: Rows) -> NDArray[np.bool_]:
+    return np.asarray(rows.rating == rows.levels)
+
+
+def of_table(name: str, library: Callable[[Rows], float], **facts: float) -> Metric:
+    return Metric(
+        statistic=lambda rows: from_table(TABLE_STATISTICS[name], rows.rating, rows.label, rows.levels),
+        library=library,
+        **facts,
+    )
+
+
+def scale_of(rows: Rows) -> list[int]:
+    return list(range(1, rows.levels + 1))
+
+
+METRICS = {
+    "exact": of_table("exact", lambda rows: metrics.accuracy_score(rows.rating, rows.label), of_one_level=1),
+    "balanced_accuracy": of_table(
+        "balanced_accuracy",
+        lambda rows: metrics.recall_score(
+            rows.rating, rows.label, labels=np.unique(rows.rating), average="macro", zero_division=0.0
+        ),
+    ),
+    "qwk": of_table(
+        "qwk",
+        lambda rows: metrics.cohen_kappa_score(
+            rows.rating, rows.label, weights="quadratic", labels=scale_of(rows)
+        ),
+    ),
+    "alpha_ordinal": of_table(
+        "alpha_ordinal",
+        lambda rows: krippendorff.alpha(
+            [rows.rating, rows.label], level_of_measurement="ordinal", value_domain=scale_of(rows)
+        ),
+    ),
+    "spearman": Metric(
+        statistic=lambda rows: spearman_of(rows.rating.astype(float), rows.score),
+        library=lambda rows: stats.spearmanr(rows.rating, rows.score).statistic,
+    ),
+    "auc": Metric(
+        statistic=lambda rows: auc_of(top(rows), rows.probabilities[:, -1]),
+        library=lambda rows: metrics.roc_auc_score(top(rows), rows.probabilities[:, -1]),
+    ),
+    "log_loss": Metric(
+        statistic=lambda rows: mean_of(log_losses(rows.rating, rows.probabilities)),
+        library=lambda rows: metrics.log_loss(
+            rows.rating, np.maximum(rows.probabilities, LEAST_PROBABILITY), labels=scale_of(rows)
+        ),
+        perfect=0,
+        of_one_level=0,
+    ),
+    "calibration_error": Metric(
+        statistic=lambda rows: calibration_error_of(top(rows), rows.probabilities[:, -1], 10),
+        library=lambda rows: calibration_error(top(rows), rows.probabilities[:, -1]),  # no library has it
+        perfect=0,
+        of_one_level=0,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_values_are_the_library_s_in_any_order_of_rows(name: str) -> None:
+    for rows in worlds():
+        shuffled = rows.take(np.random.default_rng(1).permutation(len(rows.rating)))
+        expected = METRICS[name].library(rows)
+        assert METRICS[name](rows) == pytest.approx(expected, abs=1e-9)
+        assert METRICS[name](shuffled) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_counting_a_row_twice_is_having_it_twice(name: str) -> None:
+    for rows in worlds():
+        counts = np.random.default_rng(3).integers(0, 4, size=(3, 60))
+        if name == "calibration_error":  # its bins are cut once, over all rows
+            counts = np.full((1, 60), 2)
+        drawn = METRICS[name].statistic(rows)(counts.astype(float))
+        copied = [METRICS[name](rows.take(np.arange(60).repeat(row))) for row in counts]
+        assert drawn == pytest.approx(copied, abs=1e-9, nan_ok=True)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_perfect_agreement_one_level_and_no_rows(name: str) -> None:
+    metric = METRICS[name]
+    for values in ([1, 3, 2, 2], [1, 3], [1, 1, 1, 3]):
+        assert metric(same(values)) == pytest.approx(metric.perfect), values
+    for values in ([3, 3, 3], [3]):
+        assert metric(same(values)) == pytest.approx(metric.of_one_level, nan_ok=True), values
+    assert math.isnan(metric(same([])))
+    assert np.isnan(metric.statistic(same([3, 3]))(np.zeros((1, 2)))).all(), "a draw without rows"
+
+
+def test_draws_that_miss_a_class_are_undefined_and_silent() -> None:
+    positive, scores = np.array([True, False, False]), np.array([0.9, 0.5, 0.1])
+    counts = np.array([[1.0, 1.0, 1.0], [0.0, 2.0, 1.0], [0.0, 3.0, 0.0], [0.0, 0.0, 0.0]])
+    assert np.isnan(auc_of(positive, scores)(counts)).tolist() == [False, True, True, True]
+    ranked = spearman_of(np.array([3.0, 1.0, 1.0]), scores)(counts)
+    assert np.isnan(ranked).tolist() == [False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("name", "ratings", "labels", "value"),
+    [
+        ("qwk", (3, 3, 1), (3, 3, 3), 0.0),
+        ("qwk", (3, 3), (2, 2), 0.0),
+        ("qwk", (1, 3), (3, 1), -1.0),
+        ("balanced_accuracy", (1, 2, 3), (3, 3, 3), 1 / 3),
+        ("balanced_accuracy", (1, 3), (2, 3), 0.5),
+    ],
+)
+def test_degenerate_labels_by_hand(
+    name: str, ratings: tuple[int, ...], labels: tuple[int, ...], value: float
+) -> None:
+    table = table_of(np.array(ratings), np.array(labels), 3)
+    assert TABLE_STATISTICS[name](table[None])[0] == pytest.approx(value)
+
+
+def test_models_are_ranked_as_scipy_ranks_them() -> None:
+    rng = np.random.default_rng(0)
+    people, judge = rng.integers(1, 6, size=(2, 30, 7)).astype(float)
+    theirs = [stats.kendalltau(one, two).statistic for one, two in zip(people, judge, strict=True)]
+    assert kendall(people, judge) == pytest.approx(theirs, nan_ok=True)
+    assert np.isnan(kendall(np.ones((1, 1)), np.ones((1, 1)))).all()
+
+
+def test_calibration_error_by_hand() -> None:
+    """Two bins of two: |.15 - 0| and |.8 - .5|. With ties, three .5s go to the bin of their middle."""
+    assert calibration_error([0, 0, 1, 0], [0.1, 0.2, 0.7, 0.9], bins=2) == pytest.approx((0.15 + 0.3) / 2)
+    tied = calibration_error([0, 1, 1, 1], [0.1, 0.5, 0.5, 0.5], bins=2)
+    assert tied == pytest.approx((0.1 + 3 * 0.5) / 4)
+    assert calibration_error([1, 1, 0, 0], [0.7] * 4) == pytest.approx(0.2), "a constant judge has one bin"
+
+
+def test_an_interval_of_mostly_undefined_draws_is_none() -> None:
+    assert percentile_interval(np.array([])) is None
+    assert percentile_interval(np.array([1.0, np.nan])) is None
+    interval = percentile_interval(np.arange(1001.0))
+    assert interval is not None
+    assert (interval.low, interval.high) == pytest.approx((25, 975))
+
+
+def alpha_of(table: Floats, levels: int) -> float:
+    pairs = coincidences_of(level_counts(table, levels)).sum(axis=0)
+    return float(ordinal_alpha(pairs[None])[0])
+
+
+def test_alpha_of_many_raters_with_gaps() -> None:
+    # Krippendorff, "Computing Krippendorff's Alpha-Reliability" (2011), section C: four observers.
+    published = np.array(
+        [
+            [1, 2, 3, 3, 2, 1, 4, 1, 2, _, _, _],
+            [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, _, 3],
+            [_, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, _],
+            [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, _],
+        ]
+    )
+    assert alpha_of(published, 5) == pytest.approx(0.815, abs=0.0005)
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        table = np.clip(rng.integers(1, 5, 40) + rng.integers(-1, 2, (6, 40)), 1, 4).astype(float)
+        table[rng.random(table.shape) < 0.4] = np.nan
+        theirs = krippendorff.alpha(table, level_of_measurement="ordinal", value_domain=[1, 2, 3, 4])
+        assert alpha_of(table, 4) == pytest.approx(theirs, abs=1e-9)
+    for table in ([[1.0], [_]], [[2.0, 2.0], [2.0, 2.0]], [[1.0, _], [_, 2.0]], np.full((3, 4), _)):
+        assert math.isnan(alpha_of(np.asarray(table), 2))
