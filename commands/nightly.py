@@ -100,7 +100,7 @@ def history() -> None:
 )
 @click.option(
     "--kind",
-    type=click.Choice(["results", "emotions", "anchors", "gates", "judgments"]),
+    type=click.Choice(["results", "changes", "emotions", "anchors", "gates", "judgments"]),
     default="results",
     show_default=True,
     help="Which rows.",

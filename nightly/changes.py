@@ -1,10 +1,10 @@
-"""A model tonight against an earlier night: what changed, whose change it is, and how far that is known.
+"""A model tonight against an earlier night: the change, and the judge's and the model's part in it.
 
 Responses are paired by prompt, and changes are of the judge's own probabilities: of a model's two nights the
 calibrated line's level cancels, and its slope is near 1 where a calibration is any good.
 
-Where the judge moved on the anchors, its part is taken off the model's change, and no gate may pass by what
-is left: the calibration and the baseline are of another judge.
+Where the judge moved on the anchors, its part is subtracted from the model's change, and no gate may pass by
+what is left: the calibration and the baseline are of another judge.
 """
 
 import math
@@ -15,56 +15,63 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from calibration.estimate import Estimate, Floats, Interval
-from calibration.monitoring.confidence_sequence import NIGHTS, Watch, alarm, current, moods, update
+from calibration.monitoring.confidence_sequence import (
+    NIGHTS,
+    RECENT,
+    NightVariance,
+    Watch,
+    night_variance,
+    recent_change,
+    update,
+)
 from calibration.monitoring.drift import Drift, EmotionChange, emotion_changes, paired_change, split_change
-from data.records import to_plain
-from data.text import listed
+from data.text import listed, points
 from nightly.history import storable
-from nightly.schema import AnchorResult, JudgedResponse, NightRecord
+from nightly.schema import Against, AnchorResult, ChangeResult, JudgedResponse, NightRecord
 
 Label = Literal["good", "bad"]
+# A drop is for the worse: Bad is watched by its negative.
 SIDES: Final[tuple[tuple[Label, float, Literal["down", "up"]], ...]] = (
     ("good", 1.0, "down"),
     ("bad", -1.0, "up"),
 )
 LISTED: Final = 3  # nights of a baseline that are named one by one
-# How far nights lie apart is told from so many nights on, and in a sentence from this spread on.
-TOLD_NIGHTS: Final = 7
-MOODY: Final = 0.005
+REPORTED_NIGHTS: Final = 7  # nights from which on night-to-night variation is reported
+REPORTED_SPREAD: Final = 0.005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class GateFigure:
     """A share, or the change of one (tonight - then), as a part of 1.
 
-    `interval` holds for tonight, `uniform` on all nights at once; without it `interval` stands for both. To
-    say what would tell: how many `prompts` it rests on, and, of a change that all nights are watched for, the
-    `watch` after tonight, in which a drop is for the worse, with how many `models` are watched.
+    The interval of `tonight` holds for tonight; `sustained` is the mean of so many `nights`, with an interval
+    that holds on all nights at once. Without it, `tonight` stands for both. It rests on so many `prompts`.
     """
 
-    value: float
-    interval: Interval | None
-    uniform: Interval | None = None
+    tonight: Estimate
+    sustained: Estimate | None = None
     prompts: float = 0
-    watch: Watch | None = None
-    models: int = 1
+    nights: int = 1
+
+    @property
+    def sure(self) -> Estimate:
+        """The estimate by which a gate fails."""
+        return self.sustained or self.tonight
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """A model's change since one night, by label: what gates look at, and whose change it is.
+class ModelChange:
+    """A model's change since one night, by label.
 
-    `moved` says in words that the judge moved, `suspected` that it may have. The split between judge and
-    model `is_rough` where the judge's shift depends on how good it found a response. `sums` are what a night
-    leaves for the watches of later ones.
+    `moved` describes how the judge moved, `suspected` how it may have. The split between judge and model
+    `is_rough` where the judge's shift depends on how good it found a response.
     """
 
-    readings: Mapping[Label, Reading]
+    figures: Mapping[Label, GateFigure]
     emotions: Mapping[Label, Sequence[EmotionChange]] = field(default_factory=dict)
-    night: str = ""
-    prompts: int = 0
     drifts: Mapping[Label, Drift] = field(default_factory=dict)
-    sums: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    sums: Mapping[Label, tuple[float, ...]] = field(default_factory=dict)
+    variance: NightVariance | None = None
     moved: str | None = None
     suspected: str | None = None
     is_rough: bool = False
@@ -78,17 +85,16 @@ class PairedResponses:
     emotions: tuple[str | None, ...]
 
     @property
-    def sums(self) -> dict[str, list[float]]:
-        """How many prompts, the total and the squares of their differences; a drop is for the worse."""
+    def sums(self) -> dict[Label, tuple[float, ...]]:
+        """The number of prompts, the total and the squares of their differences; a drop is for the worse."""
         nights = {label: update(Watch(), sign * self.differences[label]) for label, sign, _ in SIDES}
-        return {label: [one.prompts[0], one.totals[0], one.squares[0]] for label, one in nights.items()}
+        return {label: (one.prompts[0], one.totals[0], one.squares[0]) for label, one in nights.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JudgeShift:
-    """The judge's own move since a night: its anchors then and now, by label; see `Change`."""
+    """The judge's own shift since a night: its anchors then and now, by label; see `ModelChange`."""
 
-    night: str
     before: Mapping[Label, Floats]
     after: Mapping[Label, Floats]
     matters: float
@@ -102,7 +108,7 @@ class JudgeShift:
         return any(_is_beyond(slope.interval, 0.0) for slope in slopes)
 
     def split(self, differences: Floats, label: Label, *, looks: int = 1, widening: float = 1.0) -> Drift:
-        """A model's change, as the judge's part and its own."""
+        """Split a model's change into the judge's part and its own."""
         return split_change(
             differences,
             anchors_before=self.before[label],
@@ -128,13 +134,10 @@ def pair(tonight: Sequence[JudgedResponse], then: Sequence[JudgedResponse]) -> P
     )
 
 
-def judge_shift(
-    tonight: Sequence[AnchorResult], *, now: tuple[str, str], before: NightRecord, matters: float
-) -> JudgeShift:
-    """Whether the judge moved since a night, by its anchors; `now` is tonight's judge and its version.
+def judge_shift(tonight: Sequence[AnchorResult], *, before: NightRecord, matters: float) -> JudgeShift:
+    """Return whether the judge moved since a night, by its anchors.
 
-    The same judge moved where an interval that holds on all nights says so, and may have where tonight's
-    does. Another judge moved unless its anchors show that it did not.
+    It moved where an interval that holds on all nights shows it, and may have where tonight's does.
     """
     old = {(item.anchors, item.item): item for item in before.anchors if item.good is not None}
     both = [
@@ -143,92 +146,109 @@ def judge_shift(
         if item.good is not None and (item.anchors, item.item) in old
     ]
     shift = JudgeShift(
-        night=before.night,
         before={label: np.array([getattr(was, label) for _, was in both]) for label, _, _ in SIDES},
         after={label: np.array([getattr(new, label) for new, _ in both]) for label, _, _ in SIDES},
         matters=matters,
     )
-    is_another = now != (before.judge, before.judge_version)
-    who = f"{before.judge} {before.judge_version} judged then and {' '.join(now)} tonight"
     if len(both) < 2:
-        told = f"the judge is another than on {before.night} ({who}), and no anchors tell how far it moved"
-        return replace(shift, moved=told if is_another else None)
-    whose = f"({who})" if is_another else "under the same name and version"
-    since = f"on {len(both):,} anchors since {before.night}, {whose}"
+        return shift
     for looks in (NIGHTS, 1):
         changes = {
             label: paired_change(shift.after[label] - shift.before[label], looks=looks)
             for label, _, _ in SIDES
         }
-        by = " and ".join(f"{_points(change)} of {label.title()}" for label, change in changes.items())
         if any(_is_beyond(change.interval, matters) for change in changes.values()):
-            is_sure = looks > 1 or is_another
-            told = f"the judge {'moved' if is_sure else 'may have moved'} by {by} {since}"
-            return replace(shift, moved=told if is_sure else None, suspected=None if is_sure else told)
-    ends = [change.interval for change in changes.values()]
-    is_calm = all(end is not None and -matters <= end.low and end.high <= matters for end in ends)
-    is_moved = is_another and not (is_calm and not shift.is_tilted)
-    return replace(shift, moved=f"the judge moved by {by} {since}" if is_moved else None)
+            by = " and ".join(f"{points(change)} points {label}" for label, change in changes.items())
+            verb = "moved" if looks > 1 else "may have moved"
+            text = f"the judge {verb} by {by} on {len(both):,} anchors since {before.night}"
+            return replace(shift, moved=text) if looks > 1 else replace(shift, suspected=text)
+    return shift
 
 
 def change_since(
-    against: str,
+    against: Against,
     paired: PairedResponses,
     shift: JudgeShift,
     *,
     watches: Mapping[Label, Watch],
     models: int,
-) -> Change | None:
-    """The change, or None where no prompt is shared. `watches` are of the nights before tonight.
+) -> ModelChange | None:
+    """Return the change, or None where no prompt is shared; `watches` are of the nights before tonight.
 
-    Error is shared out among `models`.
+    The error rate is shared among `models`.
     """
     if not paired.emotions:
         return None
-    drifts, readings, emotions = {}, {}, {}
-    looks = NIGHTS * models
+    drifts, figures, emotions, variances = {}, {}, {}, {}
+    is_watched = against == "baseline" and not shift.moved
     for label, sign, worse in SIDES:
         differences, watch = paired.differences[label], watches[label]
-        if against == "baseline" and not shift.moved:
+        if is_watched:
             watch = update(watch, sign * differences)
-        widening = moods(watch, models=models).widening
-        drifts[label] = tonight = shift.split(differences, label, widening=widening)
-        always = shift.split(differences, label, looks=looks, widening=widening)
-        own, uniform = tonight.total, always.total
+        variances[label] = variance = night_variance(watch)
+        drifts[label] = tonight = shift.split(differences, label, widening=variance.widening)
+        always = shift.split(differences, label, looks=NIGHTS * models, widening=variance.widening)
+        own, sustained, nights = tonight.total, always.total, 1
         if shift.moved:
-            own, uniform = tonight.model, always.model
+            own, sustained = tonight.model, always.model
             judge = tonight.judge.value
             differences = differences - (judge if math.isfinite(judge) else 0.0)
-        elif against == "baseline":
-            watched = current(watch, models=models)
-            ends = watched.interval
-            turned = Interval(*sorted((sign * ends.low, sign * ends.high))) if ends else None
-            uniform = Estimate(sign * watched.value, turned)
-        readings[label] = Reading(
-            value=uniform.value if math.isfinite(uniform.value) else own.value,
-            interval=own.interval,
-            uniform=uniform.interval,
+        elif is_watched:
+            # A small drop shows in the mean of several nights, a large one on its first.
+            recent = _turned(recent_change(watch, models=models), sign)
+            if _harm(recent, sign) >= _harm(sustained, sign):
+                sustained, nights = recent, min(RECENT, variance.nights)
+        figures[label] = GateFigure(
+            tonight=own,
+            sustained=sustained if math.isfinite(sustained.value) else None,
             prompts=len(differences),
-            watch=watch if against == "baseline" and not shift.moved else None,
-            models=models,
+            nights=nights,
         )
         is_named = any(name is not None for name in paired.emotions)
         emotions[label] = emotion_changes(differences, paired.emotions, worse=worse) if is_named else ()
-    return Change(
-        night=shift.night,
-        prompts=len(paired.emotions),
+    return ModelChange(
         drifts=drifts,
-        readings=readings,
+        figures=figures,
         emotions=emotions,
         sums=paired.sums,
+        variance=variances["good"] if is_watched else None,
         moved=shift.moved,
         suspected=shift.suspected,
         is_rough=shift.is_tilted,
     )
 
 
+def change_result(model: str, against: Against, nights: Sequence[str], change: ModelChange) -> ChangeResult:
+    """Return the record of a change that the history stores."""
+    good, variance = change.drifts["good"], change.variance
+    variation: dict[str, Any] = {}
+    if variance is not None:
+        variation = {
+            "watched": variance.nights,
+            "spread": variance.spread,
+            "widening": variance.widening,
+            "is_overdispersed": variance.is_shown,
+        }
+    return ChangeResult(
+        model=model,
+        against=against,
+        nights=tuple(nights),
+        prompts=good.prompts,
+        total=good.total,
+        judge=good.judge,
+        own=good.model,
+        bad=change.drifts["bad"].total,
+        verdict=good.verdict,
+        sentence=good.sentence,
+        judge_moved=change.moved is not None,
+        good_sums=change.sums["good"],
+        bad_sums=change.sums["bad"],
+        **variation,
+    )
+
+
 def make_watch(sums: Sequence[Sequence[float]], *, baseline_nights: int = 1) -> Watch:
-    """A watch of nights in order, each given by its prompts, total and squares."""
+    """Return a watch of nights in order, each given by its prompts, total and squares."""
     return Watch(
         baseline_nights=baseline_nights,
         prompts=tuple(int(count) for count, _, _ in sums),
@@ -237,63 +257,26 @@ def make_watch(sums: Sequence[Sequence[float]], *, baseline_nights: int = 1) -> 
     )
 
 
-def change_details(
-    changes: Mapping[str, Change], watches: Mapping[Label, Watch], averaged: Sequence[str], *, models: int
-) -> dict[str, Any]:
-    """What the history keeps of a model's changes, and how the watch of Good is after tonight."""
-    details: dict[str, Any] = {
-        "changes": {
-            name: {"night": item.night, "prompts": item.prompts, **to_plain(item.drifts)}
-            for name, item in changes.items()
-        }
-    }
-    if change := changes.get("baseline"):
-        before = watches["good"]
-        nights = zip(before.prompts, before.totals, before.squares, strict=True)
-        watch = make_watch([*nights, change.sums["good"]], baseline_nights=before.baseline_nights)
-        details["watch"] = {
-            **to_plain(moods(watch, models=models)),
-            "alarm": to_plain(alarm(watch, models=models)),
-        }
-        details["since_baseline"] = {
-            "night": change.night,
-            "averaged": list(averaged),
-            "judge_moved": change.moved is not None,
-            "sums": change.sums,
-        }
-    return details
-
-
-def baseline_nights(details: Mapping[str, Any]) -> tuple[str, ...]:
-    """The nights a model's change since the baseline is held against, as its history kept it."""
-    averaged = details.get("since_baseline", {}).get("averaged")
-    return tuple(averaged or [details["changes"]["baseline"]["night"]])
-
-
-def say_nights(nights: Sequence[str]) -> str:
+def name_nights(nights: Sequence[str]) -> str:
     """Name nights, all of them where they are few.
 
-    >>> say_nights(["05-01", "05-02"]), say_nights(["05-01", "05-02", "05-03", "05-04"])
+    >>> name_nights(["05-01", "05-02"]), name_nights(["05-01", "05-02", "05-03", "05-04"])
     ('05-01 and 05-02', 'the 4 nights from 05-01 to 05-04')
     """
-    return (
-        listed(nights)
-        if len(nights) <= LISTED
-        else f"the {len(nights)} nights from {nights[0]} to {nights[-1]}"
-    )
+    if len(nights) <= LISTED:
+        return listed(nights)
+    return f"the {len(nights)} nights from {nights[0]} to {nights[-1]}"
 
 
-def say_moods(watch: Mapping[str, Any] | None) -> str | None:
-    """What is said of nights that differ by more than chance in single answers, as a model's watch found it.
-
-    >>> say_moods({"nights": 12, "is_shown": True, "spread": 0.012, "widening": 1.4})
-    'its nights lie about 1.2 points further apart than chance explains: intervals are 1.4 times as wide.'
-    """
-    if watch is None or watch["nights"] < TOLD_NIGHTS or not watch.get("is_shown") or watch["spread"] < MOODY:
+def describe_variation(change: ChangeResult | None) -> str | None:
+    """Return a sentence on nights that differ by more than sampling noise; None where they do not."""
+    if change is None or change.watched < REPORTED_NIGHTS or not change.is_overdispersed:
+        return None
+    if change.spread < REPORTED_SPREAD:
         return None
     return (
-        f"its nights lie about {100 * watch['spread']:.1f} points further apart than chance explains: "
-        f"intervals are {watch['widening']:.1f} times as wide."
+        f"Night-to-night variation exceeds sampling noise by {100 * change.spread:.1f} points, so intervals "
+        f"are {change.widening:.1f}x wider."
     )
 
 
@@ -301,16 +284,22 @@ def _by_prompt(judged: Sequence[JudgedResponse]) -> dict[str, list[JudgedRespons
     prompts: dict[str, list[JudgedResponse]] = {}
     for item in judged:
         if item.good is not None and item.bad is not None:
-            prompts.setdefault(storable(item.prompt), []).append(item)  # as the history gives it back
+            prompts.setdefault(storable(item.prompt), []).append(item)  # as the history returns it
     return prompts
+
+
+def _turned(estimate: Estimate, sign: float) -> Estimate:
+    ends = estimate.interval
+    turned = Interval(*sorted((sign * ends.low, sign * ends.high))) if ends else None
+    return Estimate(sign * estimate.value, turned)
+
+
+def _harm(estimate: Estimate, sign: float) -> float:
+    """Return the least harm that an interval leaves possible."""
+    ends = estimate.interval
+    return -math.inf if ends is None else min(-sign * ends.low, -sign * ends.high)
 
 
 def _is_beyond(interval: Interval | None, matters: float) -> bool:
     least = max(matters, 1e-9)
     return interval is not None and (interval.low > least or interval.high < -least)
-
-
-def _points(estimate: Estimate) -> str:
-    assert estimate.interval is not None
-    low, high = estimate.interval.low, estimate.interval.high
-    return f"{100 * estimate.value:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}]"

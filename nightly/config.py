@@ -11,7 +11,6 @@ anchors = "anchors.jsonl"           # judged every night; our 192 sample respons
 matters = 1                         # points: a judge that moved by less on the anchors did not move
 baseline = 2026-11-15               # the night to hold all others against; a model's first without a word
 baseline_nights = 3                 # average it over so many nights from then on; 1 without a word
-bridge_nights = 7                   # earlier nights that another judge, if free, judges again
 study = ["human", "gpt-4"]          # models of the crowd study to compare with
 history = "nights.sqlite"           # or postgresql+psycopg://...
 runs = "nights"                     # the folder of each night's responses and judgments
@@ -73,7 +72,6 @@ LEAST: Final = {  # of what is a number
     "turns": 2,
     "max_cost": 0,
     "baseline_nights": 1,
-    "bridge_nights": 0,
 }
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+-]{0,63}")
 
@@ -105,7 +103,6 @@ class NightlyConfig:
     matters: float
     baseline: str | None
     baseline_nights: int
-    bridge_nights: int
     study: tuple[str, ...]
     history: str
     runs: Path
@@ -142,7 +139,6 @@ class _Table:
     matters: float = 1.0
     baseline: date | str = ""
     baseline_nights: int = 1
-    bridge_nights: int = 7
     study: list[str] = field(default_factory=lambda: ["human"])
     history: str = "nights.sqlite"
     runs: str = "nights"
@@ -186,7 +182,6 @@ def read_config(path: Path) -> NightlyConfig:
         matters=table.matters / 100,
         baseline=check_name(baseline, f"{path}: baseline") if baseline else None,
         baseline_nights=table.baseline_nights,
-        bridge_nights=table.bridge_nights,
         study=tuple(PREFIX + name.removeprefix(PREFIX) for name in table.study),
         history=table.history if "://" in table.history else str(_beside(folder, table.history)),
         runs=_beside(folder, table.runs),

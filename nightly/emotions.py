@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from calibration.cluster import wilson_interval
-from calibration.estimate import Interval
+from calibration.estimate import Estimate, Interval
 from calibration.monitoring.confidence_sequence import ALPHA, NIGHTS
 from data.records import LABELS
 from nightly.schema import EmotionResult, JudgedResponse
@@ -46,8 +46,8 @@ class PooledShare:
         """Wilson's interval of as many prompts as one night has: one asked again is not a new one."""
         return self._wilson(self.prompts, 1 - ALPHA / 2, math.inf)
 
-    def floor_intervals(self, known: PromptSpread, *, floors: int) -> tuple[Interval, Interval]:
-        """Intervals for one night, and for all nights and so many floors at once.
+    def floor_estimates(self, known: PromptSpread, *, floors: int) -> tuple[Estimate, Estimate]:
+        """Return the share with an interval for one night, and for all nights and so many floors at once.
 
         Which prompts are asked is drawn once, however many nights they are asked on: only the chance in
         answers is looked at anew each night, and the two share the error between them.
@@ -57,7 +57,8 @@ class PooledShare:
         drawn = self._wilson(worth, 1 - ALPHA / (4 * floors), known.freedom)
         reach = _quantile(1 - ALPHA / (4 * floors * NIGHTS), math.inf)
         noise = reach * math.sqrt(known.night / (self.prompts * self.nights))
-        return tonight, Interval(max(0.0, drawn.low - noise), min(1.0, drawn.high + noise))
+        always = Interval(max(0.0, drawn.low - noise), min(1.0, drawn.high + noise))
+        return Estimate(self.share, tonight), Estimate(self.share, always)
 
     def _wilson(self, count: float, confidence: float, freedom: float) -> Interval:
         ends = wilson_interval(np.array(self.share), np.array(count), _quantile(confidence, freedom))

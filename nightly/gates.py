@@ -11,10 +11,10 @@ A configuration's `[gates]` table gives the limits:
     every = 30                                     # each emotion without a floor of its own
 
 A change has an interval, and a gate one limit. It fails, a *regression*, only where the interval lies wholly
-beyond the limit; it passes where the interval lies wholly within; else it is *inconclusive*, and says what it
-would take to tell. Failing needs the interval that holds on all nights at once
+beyond the limit; it passes where the interval lies wholly within; else it is *inconclusive*, and reports what
+would decide it. Failing needs the interval that holds on all nights at once
 (`calibration.monitoring.confidence_sequence`), so that a year of looks does not fail by chance; passing needs
-tonight's alone. Where the judge moved, only a regression that is left without its part is believed.
+tonight's alone. Where the judge moved, only a regression that is left without its part counts.
 """
 
 import math
@@ -22,16 +22,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from calibration.estimate import Interval, finite_or_none
-from calibration.monitoring.gate_power import nights_needed, prompts_needed, told_from
+from calibration.estimate import Estimate, Interval, finite_or_none
+from calibration.monitoring.drift import prompts_needed
 from calibration.shares.planning import round_up
 from data.errors import UserError
+from data.records import REPLY
 from judge.llm.answer_prompts import say_counts
-from nightly.changes import Change, Label, Reading
-from nightly.schema import GateResult, Kind, Outcome, name_gate
+from nightly.changes import GateFigure, Label, ModelChange
+from nightly.schema import NOUNS, Against, GateResult, Kind, Outcome, name_gate
 
 CHANGES: Final[tuple[Kind, ...]] = ("good_share_drop", "bad_share_rise")
-AGAINST: Final = {"baseline": "baseline", "last_night": "last night"}
+AGAINST: Final[Mapping[str, Against]] = {"baseline": "baseline", "last_night": "last night"}
 MOST: Final[Mapping[Kind, float]] = {"max_cost": math.inf, "max_unscored": 100}  # the largest limit
 EVERY: Final = "every"
 # 0 fine, 1 regression, 3 inconclusive, 4 calibration stale or missing, 5 operational failure.
@@ -45,7 +46,6 @@ EXIT_CODES: Final[Mapping[Outcome, int]] = {
     "regression": 1,
 }
 NAMED_EMOTIONS: Final = 3
-MANY_TIMES: Final = 10  # tonight's prompts, where a change lies too near its limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +63,11 @@ class Gate:
     def name(self) -> str:
         """The gate as in the configuration, with its subject."""
         return name_gate(self.kind, self.subject)
+
+    @property
+    def against(self) -> Against:
+        """The night that a change is measured against."""
+        return "last night" if self.subject == "last night" else "baseline"
 
     @property
     def label(self) -> Label:
@@ -95,8 +100,9 @@ def read_gates(table: Mapping[str, Any], *, place: str = "gates") -> tuple[Gate,
         where = f"{place}.floors.{emotion}"
         points = _limit(limit, where, most=100)
         if 0 < points < 1:
-            way_out = f"write {100 * points:g} for {points:g}"
-            raise UserError(f"{where}: floors are in points of a hundred; {way_out}")
+            raise UserError(
+                f"{where}: floors are in points of a hundred; write {100 * points:g} for {points:g}"
+            )
         gates.append(Gate(kind="floor", limit=points, subject=emotion))
     for kind, most in MOST.items():
         if kind in table:
@@ -114,15 +120,16 @@ def _limit(value: Any, place: str, *, most: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedModel:
-    """What gates look at in one model's night; what is not there is skipped.
+    """The figures of one model's night that gates check; a gate without its figure is skipped.
 
-    `shares` is the Good share by emotion, `reasons` counts what is unscored. `stale` says why the calibration
+    `shares` is the Good share by emotion, `reasons` counts unscored responses. `stale` is why the calibration
     cannot be used, `failure` why there is no night.
     """
 
     model: str
-    changes: Mapping[str, Change] = field(default_factory=dict)
-    shares: Mapping[str, Reading] = field(default_factory=dict)
+    unit: str = REPLY
+    changes: Mapping[Against, ModelChange] = field(default_factory=dict)
+    shares: Mapping[str, GateFigure] = field(default_factory=dict)
     cost: float | None = None
     responses: int = 0
     reasons: Mapping[str, int] = field(default_factory=dict)
@@ -172,18 +179,18 @@ def _check(gate: Gate, model: CheckedModel) -> GateResult:
     result = _check_figures(gate, model)
     # Of a floor, which looks at no change, the longest there is.
     longest = next(iter(model.changes.values()), None)
-    change = model.changes.get(gate.subject) if gate.kind in CHANGES else longest
+    change = model.changes.get(gate.against) if gate.kind in CHANGES else longest
     if change is None or model.stale or gate.kind not in (*CHANGES, "floor"):
         return result
     if change.moved:
         # A change that is the model's own by the anchors is believed, if the anchors tell that much.
         if result.outcome == "regression" and gate.kind in CHANGES and not change.is_rough:
             return result
-        way_out = "calibrate it anew, and pin a night it judged as the baseline"
-        return _result(gate, model, "stale", f"the calibration cannot be used: {model.moved}; {way_out}")
+        fix = "calibrate it again, and pin a night it judged as the baseline"
+        return _result(gate, model, "stale", f"the calibration cannot be used: {model.moved}; {fix}")
     if change.suspected and result.outcome == "pass":
-        told = result.sentence.removesuffix(".").replace(": pass:", ": inconclusive:", 1)
-        return replace(result, outcome="inconclusive", sentence=f"{told}; but {change.suspected}.")
+        sentence = result.sentence.removesuffix(".").replace(": pass:", ": inconclusive:", 1)
+        return replace(result, outcome="inconclusive", sentence=f"{sentence}; but {change.suspected}.")
     return result
 
 
@@ -194,12 +201,12 @@ def _check_figures(gate: Gate, model: CheckedModel) -> GateResult:
     if gate.kind == "max_cost":
         if model.cost is None:
             return _result(gate, model, "skipped", "the cost is not known, since the model has no price")
-        words = f"cost {model.cost:.4g} dollars, limit {gate.limit:g}"
         outcome: Outcome = "regression" if model.cost > gate.limit else "pass"
-        return _result(gate, model, outcome, words, value=model.cost)
+        text = f"cost {model.cost:.4g} dollars, limit {gate.limit:g}"
+        return _result(gate, model, outcome, text, value=model.cost)
     if gate.kind == "max_unscored":
         if not model.responses:
-            return _result(gate, model, "skipped", "there were no responses")
+            return _result(gate, model, "skipped", f"there were no {NOUNS[model.unit][0]}s")
         part = 100 * model.unscored / model.responses
         counted = f"{model.unscored:,} of {model.responses:,} unscored ({part:.1f} %), limit {gate.limit:g} %"
         if part <= gate.limit:
@@ -209,94 +216,74 @@ def _check_figures(gate: Gate, model: CheckedModel) -> GateResult:
     if model.stale:
         return _result(gate, model, "stale", f"the calibration cannot be used: {model.stale}")
     if gate.kind == "floor":
-        if (reading := model.shares.get(gate.subject)) is None:
-            return _result(gate, model, "skipped", f"no response for {gate.subject!r}")
-        return _weigh(gate, model, reading, f"Good share for {gate.subject}")
-    change = model.changes.get(gate.subject)
-    if change is None or gate.label not in change.readings:
+        if (figure := model.shares.get(gate.subject)) is None:
+            return _result(gate, model, "skipped", f"no {NOUNS[model.unit][0]} for {gate.subject!r}")
+        return _weigh(gate, model, figure, f"Good share for {gate.subject}")
+    change = model.changes.get(gate.against)
+    if change is None or gate.label not in change.figures:
         return _result(gate, model, "skipped", f"there is no {gate.subject} to compare with yet")
     what = "drop of the Good share" if gate.label == "good" else "rise of the Bad share"
     against = "the baseline" if gate.subject == "baseline" else gate.subject
-    return _weigh(gate, model, change.readings[gate.label], f"{what} against {against}")
+    return _weigh(gate, model, change.figures[gate.label], f"{what} against {against}")
 
 
-def _weigh(gate: Gate, model: CheckedModel, reading: Reading, what: str) -> GateResult:
-    """The rule itself. `sign` turns a reading into harm, of which there may be at most `limit`."""
+def _weigh(gate: Gate, model: CheckedModel, figure: GateFigure, what: str) -> GateResult:
+    """Apply the rule. `sign` turns a figure into harm, of which there may be at most `limit`."""
     sign = 1 if gate.kind == "bad_share_rise" else -1
     limit = -gate.limit if gate.kind == "floor" else gate.limit
-    harm, sure = _points(reading.interval, sign), _points(reading.uniform or reading.interval, sign)
+    tonight, sure = _points(figure.tonight, sign), _points(figure.sure, sign)
     outcome: Outcome = "inconclusive"
-    if sure is not None and sure.low > limit:
+    if sure.interval is not None and sure.interval.low > limit:
         outcome = "regression"
-    elif harm is not None and harm.high <= limit:
+    elif tonight.interval is not None and tonight.interval.high <= limit:
         outcome = "pass"
-    shown = 1 if gate.kind == "floor" else sign
-    told = reading.interval if outcome == "pass" else reading.uniform or reading.interval
-    value, interval = 100 * shown * reading.value, _points(told, shown)
+    shown = _points(figure.tonight if outcome == "pass" else figure.sure, 1 if gate.kind == "floor" else sign)
     # z: a change of nothing is 0.0, not -0.0.
-    words = f"{what} {value:z.1f} points" if math.isfinite(value) else f"{what} undefined"
-    if interval and math.isfinite(value):
-        words += f" [{interval.low:z.1f}, {interval.high:z.1f}]"
-    if (
-        outcome != "pass"
-        and reading.watch
-        and (watched := sum(count > 0 for count in reading.watch.prompts)) > 1
-    ):
-        words += f" (mean of {watched:,} nights)"
-    words += f", {'floor' if gate.kind == 'floor' else 'limit'} {gate.limit:g}"
-    nights = None
+    text = f"{what} {shown.value:z.1f} points" if math.isfinite(shown.value) else f"{what} undefined"
+    if shown.interval and math.isfinite(shown.value):
+        text += f" [{shown.interval.low:z.1f}, {shown.interval.high:z.1f}]"
+    if outcome != "pass" and figure.nights > 1:
+        text += f" (mean of {figure.nights:,} nights)"
+    text += f", {'floor' if gate.kind == 'floor' else 'limit'} {gate.limit:g}"
     emotions: tuple[str, ...] = ()
     if outcome == "inconclusive":
-        is_floor = gate.kind == "floor"
-        beyond = sign * reading.value - limit / 100
-        nights, what_would = _would_tell(reading, beyond, limit / 100, is_floor=is_floor, shown=gate.subject)
-        words += f"; {what_would}"
+        text += f"; {_what_decides(gate, model, figure, sure.value - limit)}"
     elif outcome == "regression":
         emotions, drivers = _drivers(gate, model)
-        words += drivers
+        text += drivers
     if model.unscored and model.responses:
         at_worst = 100 * model.unscored / model.responses
-        words += f"; {model.unscored:,} unscored could move it by {at_worst:.1f} points at worst"
-    ends = {"low": interval.low, "high": interval.high} if interval else {}
-    return _result(gate, model, outcome, words, value=value, **ends, nights=nights, emotions=emotions)
+        text += f"; {model.unscored:,} unscored could move it by {at_worst:.1f} points at worst"
+    ends = {"low": shown.interval.low, "high": shown.interval.high} if shown.interval else {}
+    return _result(gate, model, outcome, text, value=shown.value, **ends, emotions=emotions)
 
 
-def _would_tell(
-    reading: Reading, beyond: float, limit: float, *, is_floor: bool, shown: str
-) -> tuple[int | None, str]:
-    """How many more nights would tell, None where none is sure to, and in words what would."""
-    tonight, sure = reading.interval, reading.uniform or reading.interval
-    if tonight is None or sure is None or not reading.prompts or not math.isfinite(beyond):
-        return None, "what would tell is not known"
-    nights = nights_needed(reading.watch, limit, models=reading.models) if reading.watch else None
-    later = f"{nights:,} more such night{'s' if nights > 1 else ''}" if nights else ""
-    of = f" for {shown}" if is_floor else ""
-    watched: dict[str, Any] = {"watch": reading.watch, "models": reading.models}
-    if prompts := prompts_needed(beyond, tonight, reading.prompts, sure=sure, **watched):
-        more = f"{round_up(prompts):,} prompts a night{of} (tonight {reading.prompts:,.0f})"
-        return nights, f"{f'{later}, or ' if later else ''}{more}, would tell"
-    if nights:
-        return nights, f"{later} would tell"
-    now, then = (100 * told_from(tonight, sure=sure, more=times, **watched) for times in (1, MANY_TIMES))
-    points = f"{reading.prompts:,.0f} prompts{of} tell what is {now:.0f} points from it"
-    return None, f"too near to tell: {points}, {MANY_TIMES * reading.prompts:,.0f} what is {then:.0f}"
+def _what_decides(gate: Gate, model: CheckedModel, figure: GateFigure, beyond: float) -> str:
+    """Return how many prompts would decide an inconclusive gate, if that is known."""
+    tonight, sure = figure.tonight.interval, figure.sure.interval
+    if tonight is None or sure is None or not figure.prompts or not math.isfinite(beyond):
+        return "too little is known to say what would decide it"
+    noun = f"{NOUNS[model.unit][1]}s" + (f" for {gate.subject}" if gate.kind == "floor" else "")
+    if prompts := prompts_needed(beyond / 100, tonight, sure, figure.prompts):
+        return f"{round_up(prompts):,} {noun} a night would decide it (tonight {figure.prompts:,.0f})"
+    return f"too close to the limit to decide with {figure.prompts:,.0f} {noun} a night, or ten times as many"
 
 
 def _drivers(gate: Gate, model: CheckedModel) -> tuple[tuple[str, ...], str]:
     """The emotions a regression comes from, in words too; those shown by themselves, else the largest."""
     if gate.kind == "floor":
         return (gate.subject,), ""
-    emotions = model.changes[gate.subject].emotions.get(gate.label, ())
+    emotions = model.changes[gate.against].emotions.get(gate.label, ())
     if shown := tuple(item.emotion for item in emotions if item.is_shown):
         return shown, f"; shown for {', '.join(shown)}"
     worse = [item for item in emotions if item.change and (item.change < 0) == (gate.label == "good")]
     largest = tuple(item.emotion for item in worse[:NAMED_EMOTIONS])
-    words = f"; most in {', '.join(largest)}, none of which is shown by itself" if largest else ""
-    return largest, words
+    text = f"; most in {', '.join(largest)}, none of which is shown by itself" if largest else ""
+    return largest, text
 
 
 def _result(
-    gate: Gate, model: CheckedModel, outcome: Outcome, words: str, *, value: float | None = None, **more: Any
+    gate: Gate, model: CheckedModel, outcome: Outcome, text: str, *, value: float | None = None, **more: Any
 ) -> GateResult:
     """A gate's result; one without a figure says which gate it is of."""
     which = f"{gate.name}: " if value is None else ""
@@ -307,14 +294,14 @@ def _result(
         outcome=outcome,
         value=None if value is None else finite_or_none(value),
         limit=gate.limit,
-        sentence=f"{model.model}: {which}{outcome}: {words}.",
+        sentence=f"{model.model}: {which}{outcome}: {text}.",
         **more,
     )
 
 
-def _points(interval: Interval | None, sign: int) -> Interval | None:
-    """In points, turned round where the sign is negative; None where an end is undefined."""
-    if interval is None or not math.isfinite(interval.low + interval.high):
-        return None
-    low, high = sorted((100 * sign * interval.low, 100 * sign * interval.high))
-    return Interval(low, high)
+def _points(estimate: Estimate, sign: int) -> Estimate:
+    """Return an estimate in points, negated where the sign is negative."""
+    value, ends = 100 * sign * estimate.value, estimate.interval
+    if ends is None or not math.isfinite(ends.low + ends.high):
+        return Estimate(value, None)
+    return Estimate(value, Interval(*sorted((100 * sign * ends.low, 100 * sign * ends.high))))

@@ -9,11 +9,11 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, fields
+from dataclasses import fields
 from json import JSONDecodeError
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_origin
 
 from sqlalchemy import (
     ColumnElement,
@@ -32,29 +32,23 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, NoSuchModuleError
 from sqlalchemy.pool import NullPool
 
+from calibration.estimate import UNDEFINED, Estimate, Interval
 from data.errors import OperationalError, UserError, install_hint
 from data.files import disk_errors
 from nightly.schema import (
-    ANCHORS,
-    EMOTIONS,
     FINE,
-    GATES,
-    JUDGMENTS,
     METADATA,
-    MODELS,
     NIGHTS,
     SCHEMA,
-    SHARES,
+    TABLES,
     VERSION,
-    AnchorResult,
-    EmotionResult,
+    ChangeResult,
     GateResult,
-    JudgedResponse,
     ModelNight,
     ModelResult,
     Night,
     NightRecord,
-    ShareResult,
+    Shares,
 )
 
 BUSY_SECONDS: Final = 30.0  # how long another process may write before we give up
@@ -163,14 +157,7 @@ def _begin_sqlite(connection: Connection) -> None:
 
 KEPT_NIGHTS: Final = 30  # nights of a config whose judgments are kept for looking into
 LOCK_KEY: Final = 0x656D7061  # PostgreSQL's advisory lock while the tables are made
-# By what a night's record calls them; they are exported under the same names.
-CHILDREN: Final[Mapping[str, tuple[Table, type]]] = {
-    "emotions": (EMOTIONS, EmotionResult),
-    "anchors": (ANCHORS, AnchorResult),
-    "gates": (GATES, GateResult),
-    "judgments": (JUDGMENTS, JudgedResponse),
-}
-KINDS: Final = ("results", *CHILDREN)
+KINDS: Final = ("results", *(name for name in TABLES if name != "models"))
 Row = TypeVar("Row")
 
 
@@ -207,16 +194,9 @@ class History:
             night_id = connection.scalar(added.returning(NIGHTS.c.id))
             if night_id is None:
                 return False
-            shares = [
-                {"model": item.model, "kind": kind, "label": label, **_row(share)}
-                for item in record.models
-                for kind, by_label in (("raw", item.raw), ("corrected", item.corrected))
-                for label, share in by_label.items()
-            ]
-            tables = [(table, map(_row, getattr(record, name))) for name, (table, _) in CHILDREN.items()]
-            for table, rows in ((MODELS, map(_row, record.models)), (SHARES, shares), *tables):
-                if ready := [{"night_id": night_id, **row} for row in rows]:
-                    connection.execute(table.insert(), ready)
+            for name, (table, _) in TABLES.items():
+                if rows := [{"night_id": night_id, **_row(item)} for item in getattr(record, name)]:
+                    connection.execute(table.insert(), rows)
             _forget_judgments(connection, record.config, keep_judgments, pinned)
         return True
 
@@ -232,28 +212,40 @@ class History:
             row = connection.execute(asked).mappings().first()
             if row is None:
                 return None
-            nights = {row["id"]: _night(row)}
-            series = _read_results(connection, nights)
-            children: dict[str, Any] = {
+            about = _make(Night, dict(row))
+            nights = {row["id"]: about}
+            results: dict[str, Any] = {
                 name: tuple(_make(kind, row) for _, row in _read_rows(connection, table, nights))
-                for name, (table, kind) in CHILDREN.items()
+                for name, (table, kind) in TABLES.items()
             }
-        about = {item.name: getattr(nights[row["id"]], item.name) for item in fields(Night)}
-        models = tuple(point.result for points in series.values() for point in points)
-        return NightRecord(**about, models=models, **children)
+        return NightRecord(**{item.name: getattr(about, item.name) for item in fields(Night)}, **results)
 
     def all_series(
         self, *, config: str | None = None, last: int | None = None
     ) -> dict[str, list[ModelNight]]:
-        """The nights of every model, in one go."""
+        """Return the nights of every model."""
         with self.transaction() as connection:
-            return _read_results(connection, _read_nights(connection, config, last))
+            nights = _read_nights(connection, config, last)
+            changes = {
+                (night_id, row["model"]): _make(ChangeResult, row)
+                for night_id, row in _read_rows(connection, TABLES["changes"][0], nights)
+                if row["against"] == "baseline"
+            }
+            results: dict[int, list[ModelResult]] = defaultdict(list)
+            for night_id, row in _read_rows(connection, TABLES["models"][0], nights):
+                results[night_id].append(_make(ModelResult, row))
+        series: defaultdict[str, list[ModelNight]] = defaultdict(list)
+        for night_id, night in nights.items():  # by the night's name, which need not be the order of adding
+            for result in results.get(night_id, ()):
+                point = ModelNight(night=night, result=result, change=changes.get((night_id, result.model)))
+                series[result.model].append(point)
+        return dict(sorted(series.items()))
 
     def results(
         self, record: type[Row], *, config: str | None = None, last: int | None = None
     ) -> list[tuple[Night, list[Row]]]:
         """Each night's records of one kind, such as `EmotionResult`, oldest night first."""
-        table = next(table for table, kind in CHILDREN.values() if kind is record)
+        table = next(table for table, kind in TABLES.values() if kind is record)
         with self.transaction() as connection:
             nights = _read_nights(connection, config, last)
             rows: defaultdict[int, list[Row]] = defaultdict(list)
@@ -266,12 +258,13 @@ class History:
         newest = select(NIGHTS.c.id).order_by(NIGHTS.c.night.desc(), NIGHTS.c.id.desc()).limit(last)
         kept = newest.subquery()
         # The database picks them: with a floor for each emotion there are a million results in three years.
-        is_told = (GATES.c.outcome == "regression") | (
-            GATES.c.outcome.not_in(FINE) & GATES.c.night_id.in_(select(kept.c.id))
+        gates = TABLES["gates"][0]
+        is_wanted = (gates.c.outcome == "regression") | (
+            gates.c.outcome.not_in(FINE) & gates.c.night_id.in_(select(kept.c.id))
         )
         with self.transaction() as connection:
             nights = _read_nights(connection, None, None)
-            rows = _read_rows(connection, GATES, nights, is_told)
+            rows = _read_rows(connection, gates, nights, is_wanted)
             return [(nights[night_id], _make(GateResult, row)) for night_id, row in rows]
 
     def rows(
@@ -285,7 +278,7 @@ class History:
             return
         with self.transaction() as connection:
             nights = _read_nights(connection, config, last)
-            for night_id, row in _read_rows(connection, CHILDREN[kind][0], nights):
+            for night_id, row in _read_rows(connection, TABLES[kind][0], nights):
                 yield {"night": nights[night_id].night, "config": nights[night_id].config, **row}
 
     @contextmanager
@@ -325,11 +318,9 @@ def _make_tables(history: History) -> None:
     with history.transaction() as connection:
         version = _read_version(connection)
     if version not in (0, VERSION):
-        age = "a newer" if version > VERSION else "an older"
         raise UserError(
-            f"{history.place}: written by {age} version of this program (its tables are version {version}, "
-            f"and {VERSION} is known here); {'update the program, or ' if version > VERSION else ''}"
-            "name another history"
+            f"{history.place}: a history of format {version}, and this program has format {VERSION}; "
+            "name another history and run the nights again with `nightly --again`"
         )
     if version == 0:
         with history.transaction(writes=True) as connection:
@@ -348,10 +339,10 @@ def _read_version(connection: Connection) -> int:
 
 
 def _row(item: Any, record: type | None = None) -> dict[str, Any]:
-    """The values of an item as its table has them, or of that `record` of which it is an extension."""
+    """Return the values of an item as its table has them, or of the `record` that it extends."""
     # By hand, since `asdict` copies every value and would take longer than all the rest.
     names = (record or type(item)).__slots__  # type: ignore[attr-defined]
-    return {name: storable(getattr(item, name)) for name in names if name not in ("raw", "corrected")}
+    return {name: storable(getattr(item, name)) for name in names}
 
 
 def _forget_judgments(connection: Connection, config: str, keep: int, pinned: Collection[str]) -> None:
@@ -359,7 +350,8 @@ def _forget_judgments(connection: Connection, config: str, keep: int, pinned: Co
     newest = older.order_by(NIGHTS.c.night.desc()).limit(max(keep, 0))
     kept = newest.subquery()
     forgotten = older.where(NIGHTS.c.id.not_in(select(kept.c.id)), NIGHTS.c.night.not_in(list(pinned)))
-    connection.execute(delete(JUDGMENTS).where(JUDGMENTS.c.night_id.in_(forgotten)))
+    judgments = TABLES["judgments"][0]
+    connection.execute(delete(judgments).where(judgments.c.night_id.in_(forgotten)))
 
 
 def storable(value: Any) -> Any:
@@ -378,6 +370,8 @@ def storable(value: Any) -> Any:
     if isinstance(value, float):  # numpy's are floats as well, and no database knows them
         number = float(value)
         return number if number - number == 0 else None
+    if isinstance(value, Estimate):
+        return storable(value.as_dict())
     if isinstance(value, Mapping):
         return {str(storable(key)): storable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -389,17 +383,30 @@ def _read_nights(connection: Connection, config: str | None, last: int | None) -
     """Nights by their number, oldest first."""
     asked = select(NIGHTS).order_by(NIGHTS.c.night.desc(), NIGHTS.c.id.desc()).limit(last)
     rows = connection.execute(asked if config is None else asked.where(NIGHTS.c.config == config))
-    return {row["id"]: _night(row) for row in reversed(rows.mappings().all())}
-
-
-def _night(row: Any) -> Night:
-    return Night(**{item.name: row[item.name] for item in fields(Night)} | {"details": row["details"] or {}})
+    return {row["id"]: _make(Night, dict(row)) for row in reversed(rows.mappings().all())}
 
 
 def _make(record: type[Row], row: dict[str, Any]) -> Row:
-    if record is GateResult:
-        row["emotions"] = tuple(row["emotions"] or ())
-    return record(**row)
+    """Make a record of a row; JSON has lists for tuples and objects for estimates."""
+    values = {item.name: _decode(item.type, row[item.name]) for item in fields(record)}  # type: ignore[arg-type]
+    return record(**values)
+
+
+def _decode(kind: Any, value: Any) -> Any:
+    if kind is Estimate:
+        return _estimate(value)
+    if kind == Shares:
+        return {label: _estimate(share) for label, share in (value or {}).items()}
+    if get_origin(kind) is tuple:
+        return tuple(value or ())
+    return (value or {}) if get_origin(kind) is Mapping else value
+
+
+def _estimate(value: Mapping[str, float | None] | None) -> Estimate:
+    if value is None or value["value"] is None:
+        return UNDEFINED
+    low, high = value["low"], value["high"]
+    return Estimate(value["value"], None if low is None or high is None else Interval(low, high))
 
 
 def _read_rows(
@@ -415,31 +422,15 @@ def _read_rows(
             yield night_id, dict(zip(names, values, strict=True))
 
 
-def _read_results(connection: Connection, nights: dict[int, Night]) -> dict[str, list[ModelNight]]:
-    shares: defaultdict[tuple[int, str, str], dict[str, ShareResult]] = defaultdict(dict)
-    for night_id, row in _read_rows(connection, SHARES, nights):
-        model_name, kind, label = (row.pop(name) for name in ("model", "kind", "label"))
-        shares[night_id, model_name, kind][label] = ShareResult(**row)
-    results: dict[int, list[ModelResult]] = defaultdict(list)
-    for night_id, row in _read_rows(connection, MODELS, nights):
-        raw, corrected = (shares[night_id, row["model"], kind] for kind in ("raw", "corrected"))
-        counted = {"unscored": row["unscored"] or {}, "details": row["details"] or {}}
-        results[night_id].append(ModelResult(**row | counted, raw=raw, corrected=corrected))
-    series: defaultdict[str, list[ModelNight]] = defaultdict(list)
-    for night_id, night in nights.items():  # by the night's name, which need not be the order of adding
-        for result in results.get(night_id, ()):
-            series[result.model].append(ModelNight(night=night, result=result))
-    return dict(sorted(series.items()))
-
-
 def _flat(point: ModelNight) -> dict[str, Any]:
-    """One model's night as one row: a column for each figure."""
-    night, result = asdict(point.night), asdict(point.result)
-    night.pop("details")
-    row = {key: night.pop(key) for key in ("night", "config")}
-    row |= {key: result[key] for key in ("model", "served", "responses", "n")}
-    row |= {"unscored": sum(result["unscored"].values()), "reasons": result["unscored"]}
-    for kind in ("raw", "corrected"):
-        for label, share in result[kind].items():
-            row |= {f"{label.lower()}_{kind}_{name}": value for name, value in share.items()}
-    return row | {key: result[key] for key in ("cost", "seconds")} | night
+    """Return one model's night as one row: a column for each figure."""
+    night, result = point.night, point.result
+    row: dict[str, Any] = {"night": night.night, "config": night.config}
+    row |= {name: getattr(result, name) for name in ("model", "served", "responses", "n")}
+    row |= {"unscored": sum(result.unscored.values()), "reasons": dict(result.unscored)}
+    for kind, shares in (("raw", result.raw), ("corrected", result.corrected)):
+        for label, share in shares.items():
+            row |= {f"{label.lower()}_{kind}_{name}": value for name, value in share.as_dict().items()}
+    row |= {name: getattr(result, name) for name in ("cost", "seconds", "refused")}
+    names = ("started", "finished", "judge", "judge_version", "calibration", "status")
+    return row | {name: getattr(night, name) for name in names}

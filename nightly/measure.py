@@ -1,4 +1,4 @@
-"""What a night measures: every model's responses, made or taken, and what the judge says of them.
+"""The measurement of a night: every model's responses, made or read, and their judgments.
 
     runs/<night>/<model>/answers-<digest>/   what the model answered, as `respond` keeps it
     runs/<night>/<model>/talks-<digest>/     or the conversations it held, likewise
@@ -18,6 +18,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from calibration.artifact import NONE, CalibrationChoice, find_calibration
+from calibration.shares.correction import Refused
+from data.coverage import say_outside
+from data.crisis import LEFT_OUT, say_flags
 from data.errors import OperationalError, StaleCalibration, UserError
 from data.readers.conversations import write_talk
 from data.records import CONVERSATION, LABELS, UNNAMED_MODEL, Judgment
@@ -40,7 +43,7 @@ from judge.speakers.hold_conversations import (
     plan_conversations,
 )
 from nightly.config import NIGHT, ModelEntry, NightlyConfig
-from nightly.schema import AnchorResult, JudgedResponse, ModelResult, ShareResult
+from nightly.schema import AnchorResult, JudgedResponse, ModelResult
 
 ShowProgress = Callable[[str, str], AbstractContextManager[OnProgress]]
 Clock = Callable[[], datetime]
@@ -69,6 +72,11 @@ class NightSetup:
     clock: Clock
     show_progress: ShowProgress = no_progress
     again: bool = False
+
+    @property
+    def judge_key(self) -> tuple[str, str]:
+        """The judge's name and version."""
+        return self.judge.name, self.judge.version
 
     @property
     def folder(self) -> Path:
@@ -137,24 +145,25 @@ def measure(entry: ModelEntry, setup: NightSetup) -> MeasuredModel:
         responses, about = _ask(entry, setup, folder)
     run = score_responses(responses, setup, folder, entry.name)
     judged = tuple(_judged(entry.name, responses, run, setup))
-    row, cost = run.summary["models"][0], about["cost"]
+    scored, cost = run.models[0], about["cost"]
     if cost is None and entry.endpoint is not None and is_loopback(entry.endpoint.base_url):
         cost = 0.0  # our own machine charges nothing
-    flagged, outside = map(run.summary.get, ("flagged", "outside"))
-    raw, corrected = read_shares(run)
+    missing = {f"no response: {reason}": count for reason, count in about["reasons"].items()}
     result = ModelResult(
         model=entry.name,
         served=", ".join(about["served"]) or None,
         responses=digest_file(responses),
-        n=row["judged"],
-        unscored=row["reasons"] | {f"no response: {reason}": n for reason, n in about["reasons"].items()},
-        raw=raw,
-        corrected=corrected,
+        n=scored.judged,
+        unscored=run.summary["models"][0]["reasons"] | missing,
+        raw=scored.shares,
+        corrected=scored.corrected if isinstance(scored.corrected, Mapping) else {},
         cost=None if cost is None else round(cost + run.manifest["cost"], 6),
         seconds=max(0.0, (setup.clock() - started).total_seconds()),  # a clock may be put back
-        details=({"refused": row["refused"]} if row.get("refused") else {})
-        | ({"flagged": flagged} if flagged and flagged["count"] else {})
-        | ({"outside": outside} if outside else {}),
+        refused=scored.corrected.reason if isinstance(scored.corrected, Refused) else None,
+        notes=(
+            *say_outside(run.summary["outside"]),
+            *(f"{line}." for line in say_flags(run.summary["flagged"], LEFT_OUT)),
+        ),
     )
     return MeasuredModel(result=result, judged=judged, folder=run.folder)
 
@@ -228,15 +237,6 @@ def _ask(entry: ModelEntry, setup: NightSetup, folder: Path) -> tuple[Path, Mapp
         discard_run(done.folder)  # else the same night given again would not ask again
         raise OperationalError(f"no prompt was answered: {say_counts(done.manifest['reasons'])}")
     return done.folder / made, done.manifest
-
-
-def read_shares(run: ScoredRun) -> tuple[dict[str, ShareResult], dict[str, ShareResult]]:
-    """The shares of a run of one model, as judged and as corrected."""
-    row = run.summary["models"][0]
-    return (
-        {label: ShareResult(**share, how="judge") for label, share in row["shares"].items()},
-        {label: ShareResult(**share, how="line") for label, share in (row.get("corrected") or {}).items()},
-    )
 
 
 def score_responses(responses: Path, setup: NightSetup, folder: Path, who: str) -> ScoredRun:

@@ -1,22 +1,21 @@
-"""A finished night as a terminal table, JSON and GitHub annotations, and as other tools are told of it."""
+"""A finished night as a terminal table, JSON, GitHub annotations, and a record for other tools."""
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from data.coverage import say_outside
-from data.crisis import LEFT_OUT, say_flags
-from data.readers.conversations import speak_of
-from data.records import REPLY
+from calibration.estimate import UNDEFINED
+from data.records import REPLY, to_plain
 from data.text import percent, points, printable
 from judge.llm.answer_prompts import say_counts
-from nightly.changes import baseline_nights, say_moods, say_nights
+from nightly.changes import describe_variation, name_nights
 from nightly.config import NightlyConfig
-from nightly.gates import EXIT_CODES, gravest
+from nightly.gates import AGAINST, EXIT_CODES, gravest
 from nightly.history import read_url, show_url
-from nightly.schema import FINE, GateResult, ModelResult, NightRecord, Outcome
+from nightly.schema import FINE, NOUNS, GateResult, ModelResult, NightRecord, Outcome
 from reports.outputs import CheckOutcome, Evaluation, GoodShare, append_summary
 from reports.page import Cell, Page, Section, Table
 
@@ -26,8 +25,7 @@ COMMANDS: Final[dict[Outcome, str]] = {
     "stale": "warning",
     "inconclusive": "warning",
 }
-GATE_KEYS: Final = ("gate", "model", "subject", "outcome", "value", "limit", "sentence")
-FINDING_KEYS: Final = ("limit", "outcome", "sentence", "value", "low", "high", "nights", "emotions")
+FINDING_KEYS: Final = ("model", "limit", "outcome", "sentence", "value", "low", "high", "emotions")
 QUIET: Final = "neither shown"  # a change not worth a sentence
 
 
@@ -69,10 +67,16 @@ def check_outcomes(gates: Sequence[GateResult]) -> tuple[CheckOutcome, ...]:
 
 
 def _good_share(model: ModelResult) -> GoodShare:
-    good = (model.corrected or model.raw).get("Good")
-    share, low, high = (good.share, good.low, good.high) if good else (None, None, None)
+    good = (model.corrected or model.raw).get("Good", UNDEFINED).as_dict()
     unscored = sum(model.unscored.values())
-    return GoodShare(model=model.model, share=share, low=low, high=high, replies=model.n, unscored=unscored)
+    return GoodShare(
+        model=model.model,
+        share=good["value"],
+        low=good["low"],
+        high=good["high"],
+        replies=model.n,
+        unscored=unscored,
+    )
 
 
 def as_annotations(results: Iterable[GateResult]) -> list[str]:
@@ -106,23 +110,18 @@ def print_night(night: FinishedNight, config: NightlyConfig, *, as_json: bool) -
 
 
 def as_dict(night: FinishedNight) -> dict[str, Any]:
-    """The whole night but for its single judgments, ready for JSON."""
+    """Return the whole night without its single judgments, ready for JSON."""
     record = night.record
-    about = {
-        name: getattr(record, name)
-        for name in ("config", "night", "started", "finished", "judge", "judge_version", "calibration")
-    }
-    return {
-        **about,
-        "outcome": record.status,
+    plain = {item.name: to_plain(getattr(record, item.name)) for item in fields(record)}
+    for name in ("judgments", "anchors", "emotions"):
+        del plain[name]
+    return plain | {
+        "outcome": plain.pop("status"),
         "exit_code": night.exit_code,
         "is_new": night.is_new,
-        "sentences": sentences(night.record),
-        "models": [asdict(model) for model in record.models],
-        "gates": [{name: getattr(gate, name) for name in GATE_KEYS} for gate in record.gates],
-        **record.details,
+        "sentences": sentences(record),
         "findings": [
-            {"model": gate.model, "gate": gate.name, **{name: getattr(gate, name) for name in FINDING_KEYS}}
+            {"gate": gate.name} | {name: getattr(gate, name) for name in FINDING_KEYS}
             for gate in record.gates
             if gate.outcome not in FINE
         ],
@@ -130,18 +129,15 @@ def as_dict(night: FinishedNight) -> dict[str, Any]:
 
 
 def as_page(night: FinishedNight, config: NightlyConfig) -> Page:
-    """A compact table, and beneath it what one must know to read it."""
+    """Return a compact table, and beneath it the notes that are needed to read it."""
     record = night.record
     place = show_url(read_url(config.history)).removeprefix("sqlite:///")
-    notes = [record.details.get("calibration", ""), f"history {place}"]
+    notes = [record.calibration_note, f"history {place}"]
     refused: dict[str, list[str]] = {}
     for model in record.models:
-        if "refused" in model.details:
-            refused.setdefault(model.details["refused"], []).append(model.model)
-    notes += [
-        f"{', '.join(models)}: as the judge has it, since its level is refused ({reason})"
-        for reason, models in refused.items()
-    ]
+        if model.refused:
+            refused.setdefault(model.refused, []).append(model.model)
+    notes += [f"{', '.join(models)}: not corrected ({reason})" for reason, models in refused.items()]
     if config.dashboard is not None:
         notes.append(f"dashboard {config.dashboard / 'index.html'}")
     if not night.is_new:
@@ -163,89 +159,65 @@ def as_page(night: FinishedNight, config: NightlyConfig) -> Page:
 
 
 def sentences(record: NightRecord) -> list[str]:
-    """The outcome, what failed, who moved, what the gates said, and how models stand against the study."""
-    details, gates = record.details, record.gates
-    passed = sum(gate.outcome == "pass" for gate in gates)
-    moved, stale = details.get("judge_moved"), details.get("stale")
-    unchecked = sum(gate.outcome == "stale" for gate in gates)
-    skipped = dict.fromkeys(gate.name for gate in gates if gate.outcome == "skipped")
-    unheld = sum(gate.outcome == "skipped" for gate in gates)
-    also = f", {unheld} skipped" if unheld else ""  # a first night passes by none
-    lines = [f"Outcome: {record.status} ({passed} of {len(gates)} gates passed{also})."]
-    lines += [note] if (note := details.get("dimension_note")) else []
-    lines += [f"{model}: failed: {reason}." for model, reason in details.get("failed", {}).items()]
-    lines += [bridge["told"]] if (bridge := details.get("bridge")) else []
-    lines += [f"{moved[0].upper()}{moved[1:]}."] if moved else []
-    lines += [f"The calibration cannot be used: {stale}."] if stale else []
-    if unchecked and not stale:
-        lines.append(f"So {unchecked} gates tell nothing; calibrate anew and pin a night of this judge.")
-    # What is true of all gates was said once: a model that failed, a calibration that cannot be used.
+    """Return the outcome, failures, shifts of the judge, results of gates, and comparisons with the study."""
+    gates = record.gates
+    counts = Counter(gate.outcome for gate in gates)
+    skipped = f", {counts['skipped']} skipped" if counts["skipped"] else ""  # a first night passes by none
+    lines = [f"Outcome: {record.status} ({counts['pass']} of {len(gates)} gates passed{skipped})."]
+    lines += [note for note in (record.rubric_note, record.judge_note) if note]
+    lines += [f"{model}: failed: {reason}." for model, reason in record.failed.items()]
+    if moved := record.judge_moved:
+        lines.append(f"{moved[0].upper()}{moved[1:]}.")
+    if record.stale:
+        lines.append(f"The calibration cannot be used: {record.stale}.")
+    elif counts["stale"]:
+        lines.append(f"{counts['stale']} gates are stale; calibrate again and pin a night of this judge.")
+    # What holds for all gates was printed once: a model that failed, a calibration that cannot be used.
     for outcome in ("regression", "inconclusive"):
         lines += [gate.sentence for gate in gates if gate.outcome == outcome]
-    lines += [f"Skipped for want of something to hold against: {', '.join(skipped)}."] if skipped else []
-    lines += [line for model in record.models if (line := say_missing(model))]
+    if unheld := dict.fromkeys(gate.name for gate in gates if gate.outcome == "skipped"):
+        lines.append(f"Skipped, with nothing to compare with: {', '.join(unheld)}.")
     for model in record.models:
-        # Whose changes these are, where one is shown; once where both nights are the same.
-        by_night: dict[str, str] = {}
-        for against, change in model.details.get("changes", {}).items():
-            if change["good"]["verdict"] != QUIET:
-                nights = baseline_nights(model.details) if against == "baseline" else (change["night"],)
-                line = f"{model.model} since {against} ({say_nights(nights)}): {change['good']['sentence']}"
-                by_night.setdefault(change["night"], line)
-        lines += by_night.values()
-    lines += [
-        f"{model.model}: {line}" for model in record.models if (line := say_moods(model.details.get("watch")))
-    ]
-    for model in record.models:
-        lines += [f"{model.model}: {line}" for line in say_outside(model.details.get("outside"))]
-        lines += [f"{model.model}: {line}." for line in say_flags(model.details.get("flagged"), LEFT_OUT)]
-    return [words_of(record)(line) for line in (*lines, *_against_study(details.get("study", ())))]
+        lines += [line] if (line := describe_missing(model, record.unit)) else []
+        changes = {item.against: item for item in record.changes if item.model == model.model}
+        # Once where both changes are since the same night.
+        since: dict[tuple[str, ...], str] = {}
+        for against, change in changes.items():
+            if change.verdict != QUIET:
+                nights = name_nights(change.nights)
+                since.setdefault(
+                    change.nights, f"{model.model} since {against} ({nights}): {change.sentence}"
+                )
+        lines += since.values()
+        notes = (describe_variation(changes.get("baseline")), *model.notes)
+        lines += [f"{model.model}: {note}" for note in notes if note]
+    return [*lines, *record.study]
 
 
-def words_of(record: NightRecord) -> Callable[[str], str]:
-    """What makes sentences speak of conversations, where a night judged these."""
-    return speak_of(record.details.get("unit", REPLY), [model.model for model in record.models])
+def describe_missing(model: ModelResult, unit: str = REPLY) -> str | None:
+    """Return a sentence on responses that are missing: cut short, refused or not judged.
 
-
-def _against_study(pairs: Sequence[Mapping[str, str]]) -> list[str]:
-    """How models stand against the study's; where nothing can be said of several for one reason, once."""
-    lines: dict[tuple[str, str], list[str]] = {}
-    for pair in pairs:
-        refused = pair.get("refused", "")
-        lines.setdefault((pair["study"], refused) if refused else (pair["sentence"], ""), []).append(
-            pair["model"]
-        )
-    return [
-        f"Cannot say how {', '.join(sorted(models))} compare with {about}: {refused}." if refused else about
-        for (about, refused), models in lines.items()
-    ]
-
-
-def say_missing(model: ModelResult) -> str | None:
-    """How many replies are missing and why: cut short, refused or not judged, which is not to be worse.
-
-    >>> say_missing(ModelResult(model="m", n=30, unscored={"no response: cut short": 2}))
-    'm: 2 of 32 replies are missing, which is not counted as worse: no response: cut short (2).'
+    >>> describe_missing(ModelResult(model="m", n=30, unscored={"no response: cut short": 2}))
+    'm: 2 of 32 responses are missing, which is not counted as worse: no response: cut short (2).'
     """
     missing = sum(model.unscored.values())
     if not missing:
         return None
-    counted = f"{missing:,} of {model.n + missing:,} replies are missing"
+    counted = f"{missing:,} of {model.n + missing:,} {NOUNS[unit][0]}s are missing"
     return f"{model.model}: {counted}, which is not counted as worse: {say_counts(model.unscored)}."
 
 
 def _table(record: NightRecord) -> Table:
-    head = ["model", "Good", "Bad", "on last night", "on baseline", "n", "unscored", "gates"]
+    head = ["model", "Good", "Bad", "vs baseline", "vs last night", "n", "unscored", "gates"]
     rows = [_row(model, record) for model in record.models]
     if not any(sum(model.unscored.values()) for model in record.models):
         # A column of zeros is room that names of models need.
         at = head.index("unscored")
         for row in (head, *rows):
             del row[at]
-    noun = words_of(record)("responses")
-    kind = "corrected" if any(model.corrected for model in record.models) else "as the judge has them"
+    kind = "corrected" if any(model.corrected for model in record.models) else "as judged"
     return Table(
-        caption=f"Per cent of {noun}, {kind}; changes of Good in points, the judge's own; 95 % intervals",
+        caption=f"% of {NOUNS[record.unit][0]}s, {kind}; changes of Good in points, as judged; 95% CIs",
         head=tuple(head),
         rows=tuple(tuple(map(Cell, row)) for row in rows),
         words=frozenset({0, len(head) - 1}),
@@ -254,16 +226,13 @@ def _table(record: NightRecord) -> Table:
 
 def _row(model: ModelResult, record: NightRecord) -> list[str]:
     shares = model.corrected or model.raw
-    changes = model.details.get("changes", {})
+    changes = {item.against: item for item in record.changes if item.model == model.model}
     return [
         model.model,
+        *(percent(shares.get(label), glue="\n") for label in ("Good", "Bad")),
         *(
-            percent(asdict(shares[label]) if label in shares else None, glue="\n")
-            for label in ("Good", "Bad")
-        ),
-        *(
-            points(changes[night]["good"]["total"] if night in changes else None, glue="\n")
-            for night in ("last night", "baseline")
+            points(changes[night].total if night in changes else None, glue="\n")
+            for night in AGAINST.values()
         ),
         f"{model.n:,}",
         f"{sum(model.unscored.values()):,}",

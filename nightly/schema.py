@@ -1,4 +1,4 @@
-"""The tables of the history, and the records of a night that it keeps and gives back."""
+"""The records of a night, and the tables of the history that stores them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -18,16 +18,28 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql
 
+from calibration.estimate import UNDEFINED, Estimate
+from data.records import CONVERSATION, REPLY
+
 Kind = Literal["good_share_drop", "bad_share_rise", "floor", "max_cost", "max_unscored"]
 Outcome = Literal["pass", "skipped", "inconclusive", "stale", "failed", "regression"]
+Against = Literal["baseline", "last night"]
 FINE: Final[tuple[Outcome, ...]] = ("pass", "skipped")
+# The names of what is judged and of what it answers, by the unit of a night.
+NOUNS: Final[Mapping[str, tuple[str, str]]] = {
+    REPLY: ("response", "prompt"),
+    CONVERSATION: ("conversation", "situation"),
+}
+Shares = Mapping[str, Estimate]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Night:
-    """A night by its name, usually a date, and the digest of the config it ran under; times are ISO texts.
+    """A night by its name, usually a date, and the name of its config; times are ISO texts.
 
-    `status` is what the gates came to.
+    `status` is the gravest outcome of its gates, `settings` the digest of the config. `stale` is why the
+    calibration cannot be used and `judge_moved` how the judge moved, if so. `failed` are reasons by model,
+    `study` sentences that compare models with those of the crowd study.
     """
 
     config: str
@@ -38,30 +50,30 @@ class Night:
     judge_version: str
     calibration: str | None = None
     status: Outcome
-    details: Mapping[str, Any] = field(default_factory=dict)
+    settings: str = ""
+    unit: str = REPLY
+    calibration_note: str = ""
+    rubric_note: str | None = None
+    judge_note: str | None = None
+    stale: str | None = None
+    judge_moved: str | None = None
+    anchors_cost: float | None = None
+    failed: Mapping[str, str] = field(default_factory=dict)
+    study: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[str, str]:
-        """What it is known by in the history."""
+        """The key of the night in the history."""
         return self.config, self.night
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareResult:
-    """One label's share with its interval, and `how` they were come by; None where undefined."""
-
-    share: float | None
-    low: float | None = None
-    high: float | None = None
-    how: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelResult:
-    """A model's night: what was judged, and its shares by label, as judged and as corrected.
+    """A model's night: the counts, and its shares by label, as judged and as corrected.
 
-    `served` is the model's id as the server gave it, `responses` the digest of what was judged, and
-    `unscored` counts by reason, prompts that got no response among them.
+    `served` is the model's id as the server gave it, `responses` the digest of the judged file, and
+    `unscored` counts by reason, prompts without a response included. `refused` is why shares are not
+    corrected; `notes` are sentences on how to read them.
     """
 
     model: str
@@ -69,17 +81,52 @@ class ModelResult:
     responses: str | None = None
     n: int
     unscored: Mapping[str, int] = field(default_factory=dict)
-    raw: Mapping[str, ShareResult] = field(default_factory=dict)
-    corrected: Mapping[str, ShareResult] = field(default_factory=dict)
+    raw: Shares = field(default_factory=dict)
+    corrected: Shares = field(default_factory=dict)
     cost: float | None = None
     seconds: float | None = None
-    details: Mapping[str, Any] = field(default_factory=dict)
+    refused: str | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def unscored_share(self) -> float | None:
-        """The part of all that was to be judged that got no judgment."""
+        """The part of all responses that has no judgment."""
         missing = sum(self.unscored.values())
         return missing / (self.n + missing) if self.n + missing else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeResult:
+    """A model's change since its baseline or its last night, on the same prompts.
+
+    `total` is the change of the Good share, split by the anchors into the `judge`'s and the model's `own`
+    part, and `bad` that of the Bad share. `good_sums` and `bad_sums` hold the number of prompts, the sum of
+    differences and the sum of their squares. `watched` nights have a night-to-night standard deviation of
+    `spread` beyond decoding, which widens intervals by `widening`.
+    """
+
+    model: str
+    against: Against
+    nights: tuple[str, ...]
+    prompts: int
+    total: Estimate
+    judge: Estimate = UNDEFINED
+    own: Estimate = UNDEFINED
+    bad: Estimate = UNDEFINED
+    verdict: str = ""
+    sentence: str = ""
+    judge_moved: bool = False
+    good_sums: tuple[float, ...] = ()
+    bad_sums: tuple[float, ...] = ()
+    watched: int = 0
+    spread: float = 0.0
+    widening: float = 1.0
+    is_overdispersed: bool = False
+
+    @property
+    def shown(self) -> Estimate:
+        """The change to show: without the judge's part where the judge moved."""
+        return self.own if self.judge_moved else self.total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +143,7 @@ class EmotionResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnchorResult:
-    """What the night's judge said of one item of the anchor set, which is known by its digest."""
+    """The judgment of one item of the anchor set, which is known by its digest."""
 
     anchors: str
     item: str
@@ -108,12 +155,10 @@ class AnchorResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """What one gate said of one model, or of the whole night where `model` is empty.
+    """The outcome of one gate for one model, or for the whole night where `model` is empty.
 
-    `subject` is what a change is held against, or a floor's emotion. `value`, `low` and `high` are in the
-    gate's unit, and larger is worse except for a floor; None is undefined. So many more `nights` like this
-    one would tell with a power of 80 %; None where none is sure to. `emotions` are those a regression comes
-    from.
+    `subject` is the night that a change is compared with, or a floor's emotion. `value`, `low` and `high` are
+    in the gate's unit, and larger is worse except for a floor. `emotions` are those a regression comes from.
     """
 
     gate: Kind
@@ -125,7 +170,6 @@ class GateResult:
     sentence: str = ""
     low: float | None = None
     high: float | None = None
-    nights: int | None = None
     emotions: tuple[str, ...] = ()
 
     @property
@@ -135,7 +179,7 @@ class GateResult:
 
 
 def name_gate(kind: Kind, subject: str = "") -> str:
-    """A gate as in the configuration, with its subject.
+    """Return a gate as in the configuration, with its subject.
 
     >>> name_gate("good_share_drop", "last night"), name_gate("floor", "sad"), name_gate("max_cost")
     ('good_share_drop against last night', 'floor sad', 'max_cost')
@@ -147,7 +191,7 @@ def name_gate(kind: Kind, subject: str = "") -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedResponse:
-    """A response with its judgment, for looking into; `highlights` are plain values for the page to show."""
+    """A response with its judgment; `highlights` are [text, effect, ...] lists for the page."""
 
     model: str
     id: str
@@ -167,9 +211,10 @@ class JudgedResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightRecord(Night):
-    """A night with all its results; of older nights the judgments are no longer kept."""
+    """A night with all its results; the judgments of older nights are deleted."""
 
     models: tuple[ModelResult, ...] = ()
+    changes: tuple[ChangeResult, ...] = ()
     emotions: tuple[EmotionResult, ...] = ()
     anchors: tuple[AnchorResult, ...] = ()
     gates: tuple[GateResult, ...] = ()
@@ -178,27 +223,28 @@ class NightRecord(Night):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelNight:
-    """One point of a model's series."""
+    """One point of a model's series; `change` is that since its baseline."""
 
     night: Night
     result: ModelResult
+    change: ChangeResult | None = None
 
 
-VERSION: Final = 3  # raise when a table changes: a history of other tables is refused, not read wrongly
+VERSION: Final = 4  # raise when a table changes: a history of other tables is refused, not read wrongly
 PREFIX: Final = "empathy_"  # a PostgreSQL database may be shared with others
 METADATA: Final = MetaData()
-# Sorted as SQLite sorts, whatever language the server speaks.
+# Sorted as SQLite sorts, whatever the server's locale.
 TEXT: Final = Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
-REQUIRED: Final = (str, int, Kind, Outcome)  # a number may always be undefined
+REQUIRED: Final = (str, int, Kind, Outcome, Against)  # a number may always be undefined
 COLUMN_TYPES: Final[Mapping[Any, Any]] = {
-    **dict.fromkeys((str, str | None, Kind, Outcome), TEXT),
+    **dict.fromkeys((str, str | None, Kind, Outcome, Against), TEXT),
     **dict.fromkeys((int, int | None), Integer()),
     **dict.fromkeys((float, float | None), Double()),
 }
 
 
 def _columns(record: type, *keys: str) -> list[Column[Any]]:
-    """A column for each field but shares, which have a table; what is neither text nor number is JSON."""
+    """Return a column for each field; what is neither text nor number is JSON."""
     return [
         Column(
             item.name,
@@ -207,15 +253,14 @@ def _columns(record: type, *keys: str) -> list[Column[Any]]:
             nullable=item.type not in REQUIRED,
         )
         for item in fields(record)
-        if item.type != Mapping[str, ShareResult]
     ]
 
 
-def _table(name: str, *columns: Any) -> Table:
-    """A table whose rows belong to a night, and go with it."""
+def _table(name: str, record: type, *keys: str) -> Table:
+    """Return a table whose rows belong to a night and are deleted with it."""
     night = ForeignKey(f"{PREFIX}nights.id", ondelete="CASCADE")
     key = Column("night_id", Integer, night, primary_key=True, autoincrement=False)
-    return Table(PREFIX + name, METADATA, key, *columns)
+    return Table(PREFIX + name, METADATA, key, *_columns(record, *keys))
 
 
 SCHEMA: Final = Table(f"{PREFIX}schema", METADATA, Column("version", Integer, nullable=False))
@@ -226,15 +271,13 @@ NIGHTS: Final = Table(
     *_columns(Night),
     UniqueConstraint("config", "night"),
 )
-MODELS: Final = _table(
-    "models", *_columns(ModelResult, "model"), Index(f"{PREFIX}models_by_model", "model", "night_id")
-)
-SHARES: Final = _table(
-    "shares",
-    *(Column(name, TEXT, primary_key=True, nullable=False) for name in ("model", "kind", "label")),
-    *_columns(ShareResult),
-)
-EMOTIONS: Final = _table("emotions", *_columns(EmotionResult, "model", "emotion"))
-ANCHORS: Final = _table("anchors", *_columns(AnchorResult, "anchors", "item"))
-GATES: Final = _table("gates", *_columns(GateResult, "gate", "model", "subject"))
-JUDGMENTS: Final = _table("judgments", *_columns(JudgedResponse, "model", "id"))
+# By the name of the field of `NightRecord`; they are exported under the same names.
+TABLES: Final[Mapping[str, tuple[Table, type]]] = {
+    "models": (_table("models", ModelResult, "model"), ModelResult),
+    "changes": (_table("changes", ChangeResult, "model", "against"), ChangeResult),
+    "emotions": (_table("emotions", EmotionResult, "model", "emotion"), EmotionResult),
+    "anchors": (_table("anchors", AnchorResult, "anchors", "item"), AnchorResult),
+    "gates": (_table("gates", GateResult, "gate", "model", "subject"), GateResult),
+    "judgments": (_table("judgments", JudgedResponse, "model", "id"), JudgedResponse),
+}
+Index(f"{PREFIX}models_by_model", TABLES["models"][0].c.model, TABLES["models"][0].c.night_id)

@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 
 from calibration.comparison.verdicts import SETTLED, Verdict
 from calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, Floats, estimate_of
-from calibration.monitoring.confidence_sequence import half_width
-from calibration.monitoring.night_variance import as_t
+from calibration.monitoring.confidence_sequence import as_t, half_width
 from calibration.pairing import LEAST_RATERS, SpeaksFor
 from calibration.shares.planning import round_up
 

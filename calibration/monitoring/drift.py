@@ -1,4 +1,4 @@
-"""A change from one night to another: how much of it is the judge's, the model's, and which emotions'.
+"""A change from one night to another: the judge's part, the model's part, and the emotions it comes from.
 
 Anchors are responses that never change, judged every night: where their judgments move, the judge did. The
 model's own change is what is left when the judge's shift is taken off. That assumes the judge moved on the
@@ -17,12 +17,12 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.cluster import Contrast, joint_freedom
+from calibration.cluster import NORMAL, POWER, Contrast, joint_freedom
 from calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, Floats, Interval
 from calibration.multiple_testing import benjamini_hochberg
 from data.text import signed
 
-Verdict = Literal["the judge moved", "the model moved", "both", "neither shown", "not separable"]
+DriftSource = Literal["the judge moved", "the model moved", "both", "neither shown", "not separable"]
 ROUNDING: Final = 1e-9
 LEVEL: Final = 1 - CONFIDENCE
 
@@ -41,7 +41,7 @@ class Drift:
     slope: Estimate
     anchors: int
     prompts: int
-    verdict: Verdict
+    verdict: DriftSource
     sentence: str
 
 
@@ -187,7 +187,7 @@ def _slope(before: Floats, shift: Floats) -> Estimate:
     return Contrast(effect=slope, error=math.sqrt(variance), freedom=len(before) - 2.0).estimate()
 
 
-def _verdict(judge: Estimate, model: Estimate, matters: float) -> Verdict:
+def _verdict(judge: Estimate, model: Estimate, matters: float) -> DriftSource:
     if judge.interval is None or model.interval is None:
         return "not separable"
     moved = (_is_beyond(judge.interval, matters), _is_beyond(model.interval, matters))
@@ -201,12 +201,12 @@ def _is_beyond(interval: Interval, matters: float) -> bool:
     return interval.low > least or interval.high < -least
 
 
-def _say(verdict: Verdict, total: Estimate, judge: Estimate, model: Estimate, slope: Estimate) -> str:
+def _say(verdict: DriftSource, total: Estimate, judge: Estimate, model: Estimate, slope: Estimate) -> str:
     if verdict == "not separable":
         missing = "two anchors" if judge.interval is None else "two prompts"
         return (
-            f"The mean changed by {_points(total)}; whether the judge or the model moved cannot be told "
-            f"without at least {missing} judged both times."
+            f"The mean changed by {_points(total)}; at least {missing} judged on both nights are needed to "
+            "separate the judge's part from the model's."
         )
     opening = {
         "both": "Both moved",
@@ -214,14 +214,12 @@ def _say(verdict: Verdict, total: Estimate, judge: Estimate, model: Estimate, sl
         "the judge moved": "The judge moved, the model is not shown to have",
         "the model moved": "The model moved, the judge is not shown to have",
     }[verdict]
-    said = (
-        f"{opening}: of a change of {_points(total)}, {_points(judge)} is the judge's, by anchors that stay "
-        f"the same, and {_points(model)} the model's."
-    )
+    sentence = f"{opening}: of {_points(total)}, the judge's part is {_points(judge)} by the anchors"
+    sentence += f", and the model's {_points(model)}."
     if verdict in ("both", "the judge moved") and slope.interval and _is_beyond(slope.interval, 0.0):
         side = "better" if slope.value > 0 else "worse"
-        said += f" The split is rough: the judge's shift was more favourable the {side} it found a response."
-    return said
+        sentence += f" The split is rough: the judge moved further up the {side} it found a response."
+    return sentence
 
 
 def _points(estimate: Estimate) -> str:
@@ -231,3 +229,34 @@ def _points(estimate: Estimate) -> str:
     if estimate.interval is None:
         return text
     return f"{text} [{signed(estimate.interval.low)}, {signed(estimate.interval.high)}]"
+
+
+MOST_PROMPTS: Final = 20.0  # times tonight's: more is no advice
+
+
+def prompts_needed(beyond: float, tonight: Interval, sure: Interval, prompts: float) -> int | None:
+    """Return the prompts a night with which a gate decides with a power of 80%; None for too many.
+
+    `beyond` is how far the measured harm lies beyond the limit, negative for less; its true value may lie
+    anywhere about that. A gate passes by tonight's interval and fails by the `sure` one, which holds on all
+    nights; both shrink with the root of the number of prompts.
+
+    >>> prompts_needed(-0.04, Interval(-0.05, 0.05), Interval(-0.08, 0.08), 100)
+    810
+    >>> prompts_needed(0.0, Interval(-0.05, 0.05), Interval(-0.08, 0.08), 100) is None
+    True
+    """
+    from scipy.special import ndtr
+
+    error = (tonight.high - tonight.low) / 2 / NORMAL
+    if not error > 0 or not prompts > 0 or not math.isfinite(beyond):
+        return None
+    # In standard errors of tonight: where the truth may lie, and how likely.
+    truth = beyond / error + np.linspace(-4, 4, 161)
+    weight = np.exp(-((truth - beyond / error) ** 2) / 2)
+    needed = np.where(truth > 0, (sure.high - sure.low) / 2 / error, NORMAL)
+    for factor in np.geomspace(1.0, MOST_PROMPTS, 64):
+        power = ndtr(math.sqrt(factor) * np.abs(truth) - needed)
+        if float(weight @ power) / float(weight.sum()) >= POWER:
+            return round(prompts * factor)
+    return None

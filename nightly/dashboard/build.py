@@ -5,19 +5,19 @@ Charts are SVG in the pages themselves; a small script sorts and filters tables.
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
 from data.errors import UserError
 from data.files import disk_errors, replacing
-from data.readers.conversations import speak_of
-from data.records import REPLY
-from data.text import money
-from nightly.dashboard.responses import ResponsePage, chances, marked, read_responses, snippet
-from nightly.dashboard.series import NightSeries, read_series, share_of
-from nightly.dashboard.since_baseline import change_figure, models_tonight, say_tonight, say_unknown
+from data.records import LABELS, REPLY
+from data.text import money, percent, points, slug
+from judge.explanation import Explanation, Part
+from nightly.dashboard.headline import change_figure, describe_missing_changes, headline, models_tonight
+from nightly.dashboard.series import ModelSeries, NightSeries, read_series, share_of
 from nightly.dashboard.views import (
     describe_health,
     emotion_table,
@@ -27,22 +27,36 @@ from nightly.dashboard.views import (
     latest_facts,
     log_rows,
     model_figures,
+    model_notes,
     night_rows,
     per_cent,
-    say_figures_rest,
-    share_text,
     sparkline,
     trend_figures,
-    unlike_rated,
 )
 from nightly.history import History
+from nightly.schema import NOUNS, JudgedResponse, Night
 from reports.charts import visible
+from reports.highlight import as_html
 from reports.html import TEMPLATES as REPORT_TEMPLATES
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 LIST: Final = "dashboard-files.json"  # what we wrote, so that the next build takes its own leavings away
 FACTS_NIGHTS: Final = 14  # nights in the table of nights
 OURS: Final = re.compile(r"(?:index|judge|model-[\w.-]+|responses-[\w.-]+)\.html")
+
+NEWEST: Final = 3  # nights whose responses have pages of their own
+REGRESSED: Final = 14  # nights with a regression of which the models that had it have pages too
+SNIPPET: Final = 110
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponsePage:
+    """All responses of a model's night."""
+
+    night: Night
+    model: ModelSeries
+    name: str
+    responses: tuple[JudgedResponse, ...]
 
 
 def build_dashboard(history: History, folder: Path, *, nights: int | None = None) -> list[Path]:
@@ -97,9 +111,8 @@ def _files(series: NightSeries, responses: list[ResponsePage]) -> Iterator[tuple
     yield "dashboard.css", "\n".join(path.read_text(encoding="utf-8") for path in styles)
     yield "dashboard.js", (TEMPLATES / "dashboard.js").read_text(encoding="utf-8")
     models, nights = series.models, series.nights
-    unit = nights[-1].details.get("unit", REPLY) if nights else REPLY
-    say = speak_of(unit, [model.name for model in models])
-    render = _renderer(say)
+    noun, prompt = NOUNS[nights[-1].unit if nights else REPLY]
+    render = _renderer(nouns=f"{noun}s", prompts=f"{prompt}s")
     links: dict[str, dict[str, str]] = {}
     for page in responses:
         links.setdefault(page.model.name, {})[page.night.night] = page.name
@@ -112,7 +125,7 @@ def _files(series: NightSeries, responses: list[ResponsePage]) -> Iterator[tuple
                 "model",
                 model=model,
                 facts=latest_facts(series, model),
-                unlike=list(map(say, say_figures_rest(model.newest))),
+                notes=model_notes(model),
                 log=log_rows(series, model),
                 rows=night_rows(series, model),
                 links=links.get(model.name, {}),
@@ -141,12 +154,12 @@ def _files(series: NightSeries, responses: list[ResponsePage]) -> Iterator[tuple
             "index",
             series=series,
             findings=findings_tonight(series),
-            unlike=[(name, say(sentence)) for name, sentence in unlike_rated(series)],
-            facts=[(say(name), *rest) for name, *rest in facts_tonight(series)],
+            notes=[(model.name, note) for model in models for note in model_notes(model)],
+            facts=facts_tonight(series),
             tonight=tonight,
-            headline=say(say_tonight(series, tonight)) if nights else "",
+            headline=headline(series, tonight) if nights else "",
             figure=change_figure(tonight),
-            unknown=say(say_unknown(tonight)),
+            unknown=describe_missing_changes(tonight),
             trends=trend_figures(series, ordered),
             emotions=emotion_table(series, ordered),
             nights=[
@@ -161,7 +174,7 @@ def _files(series: NightSeries, responses: list[ResponsePage]) -> Iterator[tuple
     )
 
 
-def _renderer(say: Callable[[str], str]) -> Any:
+def _renderer(**names: str) -> Any:
     import jinja2
 
     environment = jinja2.Environment(
@@ -172,10 +185,55 @@ def _renderer(say: Callable[[str], str]) -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    used = (chances, marked, money, per_cent, share_of, share_text, snippet, sparkline)
-    environment.globals.update({function.__name__: function for function in used}, say=say)
+    used = (chances, marked, money, per_cent, share_of, percent, points, snippet, sparkline)
+    environment.globals.update({function.__name__: function for function in used}, **names)
 
     def render(name: str, **context: Any) -> str:
         return environment.get_template(f"dashboard-{name}.html.j2").render(**context) + "\n"
 
     return render
+
+
+def read_responses(history: History, series: NightSeries) -> list[ResponsePage]:
+    """Pages for the newest nights and for the newest regressions, newest night first."""
+    regressed = sorted({at for model in series.models for at in model.regressions})[-REGRESSED:]
+    newest = range(len(series.nights))[-NEWEST:]
+    pages = []
+    for at in sorted({*regressed, *newest}, reverse=True):
+        night = series.nights[at]
+        record = history.night(*night.key)
+        judged = record.judgments if record else ()
+        for model in series.models:
+            items = [item for item in judged if item.model == model.name]
+            if items and (at in newest or at in model.regressions):
+                items.sort(key=lambda item: (item.score is not None, item.score or 0.0, item.id))
+                name = f"responses-{slug(model.name)}-{slug(night.night)}.html"
+                pages.append(ResponsePage(night=night, model=model, name=name, responses=tuple(items)))
+    return pages
+
+
+def snippet(text: str) -> str:
+    """The start of a text, on one line."""
+    text = " ".join(visible(text).split())
+    return text if len(text) <= SNIPPET else text[: SNIPPET - 1].rstrip() + "\N{HORIZONTAL ELLIPSIS}"
+
+
+def chances(item: JudgedResponse) -> str:
+    """Each label's probability in words."""
+    values = zip(LABELS, (item.bad, item.okay, item.good), strict=True)
+    return ", ".join(f"{label} {100 * value:.0f}%" for label, value in values if value is not None)
+
+
+def marked(item: JudgedResponse) -> str | None:
+    """The response with what drove its score, as markup; None where what is kept is not of this response."""
+    pairs = item.highlights if isinstance(item.highlights, list) else []
+    # Marks of another text (an edited history) would put words into the model's mouth.
+    if not all(isinstance(pair, list) and len(pair) in (2, 3) and isinstance(pair[0], str) for pair in pairs):
+        return None
+    if not pairs or "".join(text for text, *_ in pairs).split() != item.response.split():
+        return None
+    parts = tuple(
+        Part(visible(text), *(float(value) if isinstance(value, int | float) else None for value in effects))
+        for text, *effects in pairs
+    )
+    return as_html(Explanation(id=item.id, model=item.model, score=item.score, parts=parts))

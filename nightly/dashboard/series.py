@@ -1,30 +1,31 @@
-"""What the history says, gathered for the dashboard: models' nights, what gates found, the judge's health."""
+"""The history as the dashboard shows it: models' nights, results of gates, the judge's health."""
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
-from calibration.estimate import Estimate
+from calibration.estimate import UNDEFINED, Estimate
 from calibration.monitoring.drift import paired_change
 from data.text import slug
-from nightly.bridge import restate
 from nightly.emotions import POOLED_NIGHTS, PooledShare, pool
 from nightly.history import History
-from nightly.schema import AnchorResult, EmotionResult, GateResult, ModelResult, Night, ShareResult
+from nightly.schema import AnchorResult, ChangeResult, EmotionResult, GateResult, ModelResult, Night
 
-Kind = Literal["corrected", "raw"]
-FOUND_NIGHTS: Final = 60  # nights of which more than regressions is told
+ShareKind = Literal["corrected", "raw"]
+FOUND_NIGHTS: Final = 60  # nights of which more than regressions is shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
-    """A model over the nights; `points` has one place for each night, None where it took no part."""
+class ModelSeries:
+    """A model over the nights; `points` and `changes` have one place for each night, None without it."""
 
     name: str
-    kind: Kind
+    kind: ShareKind
     points: tuple[ModelResult | None, ...]
+    changes: tuple[ChangeResult | None, ...]
     findings: Mapping[int, Sequence[GateResult]]
 
     @property
@@ -75,18 +76,16 @@ class NightHealth:
 class NightSeries:
     """The nights that belong together, oldest first; `left_out` are nights of other configs beside them.
 
-    `tonight` is what gates said on the newest night, `emotions` pools the newest `pooled` nights, and
-    `restated` says how levels of an earlier judge became the newest one's, if they did.
+    `tonight` are the gates of the newest night, and `emotions` pools the newest `pooled` nights.
     """
 
     nights: tuple[Night, ...]
     left_out: int
-    models: tuple[Model, ...]
+    models: tuple[ModelSeries, ...]
     tonight: tuple[GateResult, ...]
     emotions: Mapping[tuple[str, str], PooledShare]
     pooled: int
     health: tuple[NightHealth, ...]
-    restated: str = ""
 
 
 def read_series(history: History, *, last: int | None = None) -> NightSeries:
@@ -100,19 +99,23 @@ def read_series(history: History, *, last: int | None = None) -> NightSeries:
         if at is not None:
             findings[gate.model].setdefault(at, []).append(gate)
     models = []
-    bridge = newest_bridge(nights)
-    levels = bridge.get("levels", {})
     for name, points in history.all_series(last=last).items():
-        results = {
-            places.get(point.night.key): restate(point.night.night, point.result, levels) for point in points
-        }
-        row = tuple(map(results.get, range(len(nights))))
+        by_place = {places.get(point.night.key): point for point in points}
+        series = [by_place.get(at) for at in range(len(nights))]
+        row = tuple(point.result if point else None for point in series)
         newest = next((result for result in reversed(row) if result is not None), None)
         if newest is not None:
             # One kind for the whole line: a step from corrected to raw would look like a change of the model.
-            kind: Kind = "raw" if share_of(newest, "corrected").share is None else "corrected"
-            listed = dict(sorted(findings[name].items()))
-            models.append(Model(name=name, kind=kind, points=row, findings=listed))
+            kind: ShareKind = "corrected" if is_known(share_of(newest, "corrected")) else "raw"
+            models.append(
+                ModelSeries(
+                    name=name,
+                    kind=kind,
+                    points=row,
+                    changes=tuple(point.change if point else None for point in series),
+                    findings=dict(sorted(findings[name].items())),
+                )
+            )
     record = history.night(*nights[-1].key) if nights else None
     # Nights of other configs may stand between ours.
     recent = history.results(EmotionResult, last=2 * POOLED_NIGHTS)
@@ -130,17 +133,7 @@ def read_series(history: History, *, last: int | None = None) -> NightSeries:
         emotions={key: pooled for key, rows in held.items() if (pooled := pool(rows)) is not None},
         pooled=len(counted),
         health=tuple(_health(models, at, shift) for at, shift in enumerate(shifts)),
-        restated=bridge.get("told", ""),
     )
-
-
-def newest_bridge(nights: Sequence[Night]) -> Mapping[str, Any]:
-    """What the newest judge's first night restated of those before; empty where it judged them all."""
-    found: Mapping[str, Any] = {}
-    for night in nights:
-        found = night.details.get("bridge") or found
-    newest = [nights[-1].judge, nights[-1].judge_version] if nights else []
-    return found if found.get("judge") == newest else {}
 
 
 def succession(nights: Sequence[Night]) -> tuple[Night, ...]:
@@ -160,13 +153,18 @@ def succession(nights: Sequence[Night]) -> tuple[Night, ...]:
     return tuple(night for night in nights if night.config in kept)
 
 
-def share_of(result: ModelResult | None, kind: Kind, label: str = "Good") -> ShareResult:
-    """A label's share; that of a night without one has no value."""
+def share_of(result: ModelResult | None, kind: ShareKind, label: str = "Good") -> Estimate:
+    """Return a label's share, undefined on a night without one."""
     shares = {} if result is None else result.corrected if kind == "corrected" else result.raw
-    return shares.get(label, ShareResult(share=None))
+    return shares.get(label, UNDEFINED)
 
 
-def changes(nights: Sequence[Night]) -> dict[int, str]:
+def is_known(estimate: Estimate) -> bool:
+    """Whether an estimate has a value."""
+    return math.isfinite(estimate.value)
+
+
+def new_instruments(nights: Sequence[Night]) -> dict[int, str]:
     """Return the places of nights from which on another judge, calibration or config was used."""
     marks = {}
     for at, (before, night) in enumerate(pairwise(nights), start=1):
@@ -182,7 +180,7 @@ def changes(nights: Sequence[Night]) -> dict[int, str]:
     return marks
 
 
-def _health(models: Sequence[Model], at: int, shift: AnchorShift | None) -> NightHealth:
+def _health(models: Sequence[ModelSeries], at: int, shift: AnchorShift | None) -> NightHealth:
     results = [result for model in models if (result := model.points[at]) is not None]
     reasons: Counter[str] = Counter()
     for result in results:

@@ -7,16 +7,15 @@ from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from calibration.estimate import UNDEFINED as NO_ESTIMATE
-from calibration.estimate import Estimate, estimate_of
-from data.coverage import say_outside
+from calibration.estimate import Estimate
 from data.records import LABELS, POSITIVE_EMOTIONS
 from data.text import UNDEFINED, interval, listed, money, number, percent, points, signed, slug
-from nightly.changes import TOLD_NIGHTS, say_moods
-from nightly.dashboard.series import FOUND_NIGHTS, Model, NightSeries, changes, share_of
-from nightly.dashboard.since_baseline import NAMED, change_of
+from nightly.changes import REPORTED_NIGHTS, describe_variation, name_nights
+from nightly.dashboard.headline import NAMED
+from nightly.dashboard.series import FOUND_NIGHTS, ModelSeries, NightSeries, new_instruments, share_of
 from nightly.emotions import PooledShare
 from nightly.gates import gravest, severity
-from nightly.schema import FINE, GateResult, ModelResult, Outcome, ShareResult
+from nightly.schema import FINE, NOUNS, GateResult, ModelResult, Outcome
 from reports.charts import element, line_chart, percent_tick, signed_tick, span
 from reports.page import Figure
 
@@ -37,7 +36,7 @@ LOGGED: Final = 100  # findings listed for a model
 SPARK_NIGHTS: Final = 30
 
 
-def trend_figures(series: NightSeries, models: Sequence[Model]) -> list[Figure]:
+def trend_figures(series: NightSeries, models: Sequence[ModelSeries]) -> list[Figure]:
     """Return a chart for each of the first few models: its change from the baseline, or its Good share."""
     return [
         _change_figure(series, model) or _share_figure(series, model, "Good", caption=model.name)
@@ -45,7 +44,7 @@ def trend_figures(series: NightSeries, models: Sequence[Model]) -> list[Figure]:
     ]
 
 
-def model_figures(series: NightSeries, model: Model) -> list[Figure]:
+def model_figures(series: NightSeries, model: ModelSeries) -> list[Figure]:
     """Return the charts of a model: the change from its baseline, and each label's share."""
     change = _change_figure(series, model)
     return [
@@ -115,20 +114,13 @@ def describe_health(series: NightSeries) -> str:
     )
 
 
-def _change_figure(series: NightSeries, model: Model) -> Figure | None:
+def _change_figure(series: NightSeries, model: ModelSeries) -> Figure | None:
     """Return the chart of a model's change from its baseline, which itself is at 0; None without changes."""
-    changes = [change_of(point) for point in model.points]
-    if not any(changes):
+    if not any(model.changes):
         return None
-    baselines = {night for item in changes if item for night in item.nights}
-    values = [
-        estimate_of(item.value, item.low, item.high)
-        if item
-        else Estimate(0.0, None)
-        if night.night in baselines
-        else NO_ESTIMATE
-        for item, night in zip(changes, series.nights, strict=True)
-    ]
+    baselines = {night for item in model.changes if item for night in item.nights}
+    starts = [Estimate(0.0, None) if night.night in baselines else NO_ESTIMATE for night in series.nights]
+    values = [item.shown if item else start for item, start in zip(model.changes, starts, strict=True)]
     return _nightly_chart(
         series,
         values,
@@ -139,18 +131,18 @@ def _change_figure(series: NightSeries, model: Model) -> Figure | None:
     )
 
 
-def _share_figure(series: NightSeries, model: Model, label: str, *, caption: str) -> Figure:
+def _share_figure(series: NightSeries, model: ModelSeries, label: str, *, caption: str) -> Figure:
     """Return the chart of one label's share, corrected where it can be, with the judge's own behind."""
     shares = [share_of(point, model.kind, label) for point in model.points]
-    judged = [share_of(point, "raw", label).share for point in model.points]
+    judged = [share_of(point, "raw", label).value for point in model.points]
     return _nightly_chart(
         series,
-        [_estimate(item) for item in shares],
+        shares,
         caption=caption if model.kind == "raw" else f"{caption} (dashed: as judged)",
         name=f"{label.lower()}-{slug(model.name)}",
         model=model if label == "Good" else None,
         look=LOOKS[label],
-        behind=[math.nan if share is None else share for share in judged] if model.kind != "raw" else [],
+        behind=judged if model.kind == "corrected" else [],
         tick=percent_tick,
         show=percent,
     )
@@ -161,7 +153,7 @@ def _nightly_chart(
     values: Sequence[Estimate],
     *,
     caption: str,
-    model: Model | None = None,
+    model: ModelSeries | None = None,
     behind: Sequence[float] = (),
     notes: Mapping[int, str] = MappingProxyType({}),
     flagged: Collection[int] = (),
@@ -180,12 +172,12 @@ def _nightly_chart(
         behind=behind[start:],
         notes={at - start: text for at, text in notes.items()},
         flagged={at - start for at in flagged},
-        rules={at - start: text for at, text in changes(series.nights).items() if at >= start},
+        rules={at - start: text for at, text in new_instruments(series.nights).items() if at >= start},
         **how,
     )
 
 
-def _regression_text(model: Model, at: int) -> str:
+def _regression_text(model: ModelSeries, at: int) -> str:
     found = [item for item in model.findings[at] if item.outcome == "regression"]
     return " ".join(item.sentence or item.gate for item in found)
 
@@ -194,36 +186,31 @@ def _exact(value: float | None) -> Estimate:
     return NO_ESTIMATE if value is None else Estimate(value, None)
 
 
-def _estimate(share: ShareResult) -> Estimate:
-    if share.share is None or share.low is None or share.high is None:
-        return _exact(share.share)
-    return estimate_of(share.share, share.low, share.high)
-
-
 def findings_tonight(series: NightSeries) -> list[tuple[Outcome, str]]:
     """What gates found on the newest night, the gravest first; what is true of many gates is said once."""
     if not series.nights:
         return []
     found = sorted((item for item in series.tonight if item.outcome not in FINE), key=_gravest_first)
-    failed: dict[str, str] = dict(series.nights[-1].details.get("failed") or {})
-    said: list[tuple[Outcome, str]] = [
+    failed = series.nights[-1].failed
+    findings: list[tuple[Outcome, str]] = [
         ("failed", f"{model} could not be measured: {reason}.") for model, reason in failed.items()
     ]
-    said += [
+    findings += [
         (item.outcome, item.sentence or item.name)
         for item in found
         if item.outcome == "regression" or (item.outcome == "failed" and item.model not in failed)
     ]
-    said.sort(key=lambda item: -severity(item[0]))
+    findings.sort(key=lambda item: -severity(item[0]))
     if stale := [item for item in found if item.outcome == "stale"]:
-        more = f" So it is with {len(stale) - 1:,} more gates." if len(stale) > 1 else ""
-        said.append(("stale", f"{stale[0].sentence or stale[0].name}{more}"))
+        more = f" {len(stale) - 1:,} more gates are stale too." if len(stale) > 1 else ""
+        findings.append(("stale", f"{stale[0].sentence or stale[0].name}{more}"))
     if unsure := [item for item in found if item.outcome == "inconclusive"]:
         names = list(dict.fromkeys(item.model for item in unsure))
         of = listed(names) if len(names) <= NAMED else f"{len(names)} models"
-        gates = "1 gate cannot" if len(unsure) == 1 else f"{len(unsure):,} gates cannot"
-        said.append(("inconclusive", f"{gates} tell yet, of {of}; each model's page says what would."))
-    return said
+        gates = "1 gate is" if len(unsure) == 1 else f"{len(unsure):,} gates are"
+        text = f"{gates} inconclusive, for {of}; each model's page shows what would decide."
+        findings.append(("inconclusive", text))
+    return findings
 
 
 def facts_tonight(series: NightSeries) -> list[tuple[str, str, str]]:
@@ -238,7 +225,7 @@ def facts_tonight(series: NightSeries) -> list[tuple[str, str, str]]:
     return [
         ("Models", f"{len(results):,}", f"of {len(series.models):,} ever seen"),
         (
-            "Responses judged",
+            f"{NOUNS[series.nights[-1].unit][0].capitalize()}s judged",
             f"{sum(result.n for result in results):,}",
             "" if health.unscored is None else f"{per_cent(health.unscored)} unscored",
         ),
@@ -258,24 +245,10 @@ def facts_tonight(series: NightSeries) -> list[tuple[str, str, str]]:
     ]
 
 
-def unlike_rated(series: NightSeries) -> list[tuple[str, str]]:
-    """What is to be said of what models' newest figures rest on, where it is unlike what people rated."""
-    return [
-        (model.name, sentence)
-        for model in series.models
-        if (result := model.points[-1]) is not None
-        for sentence in say_figures_rest(result)
-    ]
-
-
-def say_figures_rest(result: ModelResult) -> list[str]:
-    """What a model's figures of a night rest on, as far as that needs a word."""
-    details = result.details
-    moods = say_moods(details.get("watch"))
-    return [
-        *([moods] if moods else []),
-        *say_outside(details.get("outside")),
-    ]
+def model_notes(model: ModelSeries) -> list[str]:
+    """Return sentences on how to read a model's newest figures."""
+    notes = (describe_variation(model.changes[-1]), *(model.points[-1].notes if model.points[-1] else ()))
+    return [note for note in notes if note]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,12 +263,12 @@ class EmotionTile:
 class EmotionTable:
     """Good shares by emotion and model, unpleasant emotions first, the hardest of each kind first."""
 
-    models: tuple[Model, ...]
+    models: tuple[ModelSeries, ...]
     rows: tuple[tuple[str, tuple[EmotionTile | None, ...]], ...]
     nights: int
 
 
-def emotion_table(series: NightSeries, models: Sequence[Model]) -> EmotionTable:
+def emotion_table(series: NightSeries, models: Sequence[ModelSeries]) -> EmotionTable:
     """Return the pooled Good shares of all models that have any."""
     cells = series.emotions
     models = [model for model in models if any(name == model.name for name, _ in cells)]
@@ -307,7 +280,7 @@ def emotion_table(series: NightSeries, models: Sequence[Model]) -> EmotionTable:
         held = [cell.share for (_, name), cell in cells.items() if name == emotion]
         return sum(held) / len(held)
 
-    def tile(model: Model, emotion: str) -> EmotionTile | None:
+    def tile(model: ModelSeries, emotion: str) -> EmotionTile | None:
         cell = cells.get((model.name, emotion))
         if cell is None:
             return None
@@ -320,32 +293,32 @@ def emotion_table(series: NightSeries, models: Sequence[Model]) -> EmotionTable:
     return EmotionTable(models=tuple(models), rows=rows, nights=series.pooled)
 
 
-def latest_facts(series: NightSeries, model: Model) -> list[tuple[str, str, str]]:
+def latest_facts(series: NightSeries, model: ModelSeries) -> list[tuple[str, str, str]]:
     """The figures at the top of a model's page, of its newest night."""
     shown, how = model.newest, "corrected" if model.kind == "corrected" else "as judged"
     shares = [(label, share_of(shown, model.kind, label)) for label in reversed(LABELS)]
     count = len(model.regressions)
     when = f"last on {series.nights[model.regressions[-1]].night}" if count else "so far"
-    change = change_of(shown)
     moved = []
-    if change is not None:
-        ends = interval(change.low, change.high, 1, scale=100, sign=True)
-        moved = [("Change of Good", signed(change.value), f"{ends} points since {change.since}, as judged")]
-    if (watch := shown.details.get("watch")) and watch["nights"] >= TOLD_NIGHTS:
-        is_told = say_moods(watch) is not None
-        apart = (f"{100 * watch['spread']:.1f} points", "more") if is_told else ("no further", "")
-        beyond = f"{apart[1]} than chance in answers explains, over {watch['nights']:,} nights".strip()
-        moved.append(("Nights lie apart", apart[0], beyond))
+    change = next((item for item in reversed(model.changes) if item is not None), None)
+    if change is not None and change.shown.interval is not None:
+        ends = change.shown.interval
+        text = interval(ends.low, ends.high, 1, scale=100, sign=True)
+        since = f"{text} points since {name_nights(change.nights)}, as judged"
+        moved.append(("Change of Good", signed(change.shown.value), since))
+    if change is not None and change.watched >= REPORTED_NIGHTS:
+        spread = f"{100 * change.spread:.1f} points" if describe_variation(change) else "none shown"
+        moved.append(("Night-to-night variation", spread, f"beyond sampling, {change.watched:,} nights"))
     return [
         *moved,
-        *((f"{label} share", per_cent(share.share), f"{_ends(share)} {how}") for label, share in shares),
+        *((f"{label} share", per_cent(share.value), f"{_ends(share)} {how}") for label, share in shares),
         ("Judged", f"{shown.n:,}", f"{per_cent(shown.unscored_share)} unscored"),
         ("Cost", money(shown.cost), "that night"),
         ("Nights with a regression", f"{count:,}", when),
     ]
 
 
-def night_rows(series: NightSeries, model: Model) -> list[tuple[str, ModelResult, Outcome | None]]:
+def night_rows(series: NightSeries, model: ModelSeries) -> list[tuple[str, ModelResult, Outcome | None]]:
     """A model's newest nights, newest first, and the gravest that gates found on each."""
     newest = list(enumerate(model.points))[: -TABLE_NIGHTS - 1 : -1]
     return [
@@ -355,7 +328,7 @@ def night_rows(series: NightSeries, model: Model) -> list[tuple[str, ModelResult
     ]
 
 
-def log_rows(series: NightSeries, model: Model) -> list[tuple[str, GateResult]]:
+def log_rows(series: NightSeries, model: ModelSeries) -> list[tuple[str, GateResult]]:
     """What gates found on a model, newest first."""
     rows = [
         (series.nights[at].night, item)
@@ -367,10 +340,10 @@ def log_rows(series: NightSeries, model: Model) -> list[tuple[str, GateResult]]:
     return rows[:LOGGED]
 
 
-def sparkline(model: Model) -> str:
+def sparkline(model: ModelSeries) -> str:
     """The newest nights' Good share as a small drawing; the figures stand beside it."""
-    values = [share_of(point, model.kind).share for point in model.points[-SPARK_NIGHTS:]]
-    known = [(at, value) for at, value in enumerate(values) if value is not None]
+    values = [share_of(point, model.kind).value for point in model.points[-SPARK_NIGHTS:]]
+    known = [(at, value) for at, value in enumerate(values) if math.isfinite(value)]
     low, high = span([value for _, value in known], least=0.1)
     width, height = 96.0, 26.0
     reach = max(1, len(values) - 1)
@@ -393,30 +366,20 @@ def sparkline(model: Model) -> str:
     )
 
 
-def share_text(share: ShareResult) -> str:
-    """A share in per cent with its interval.
-
-    >>> share_text(ShareResult(share=0.613, low=0.55, high=0.67)), share_text(ShareResult(share=None))
-    ('61.3 [55.0, 67.0]', 'undefined')
-    """
-    return UNDEFINED if share.share is None else f"{percent(share.share)} {_ends(share)}"
-
-
 def per_cent(part: float | None) -> str:
-    """A part of a whole, with its unit."""
-    return UNDEFINED if part is None else f"{percent(part)} %"
+    """Return a part of a whole in percent."""
+    return UNDEFINED if part is None or math.isnan(part) else f"{percent(part)}%"
 
 
-def _ends(share: ShareResult) -> str:
-    if share.low is None or share.high is None:
-        return "no interval"
-    return interval(share.low, share.high, 1, scale=100)
+def _ends(share: Estimate) -> str:
+    ends = share.interval
+    return interval(ends.low, ends.high, 1, scale=100) if ends else "no interval"
 
 
 def _cell_text(cell: PooledShare) -> str:
     ends = cell.interval()
     shown = f"{number(cell.share, 0, scale=100)} {interval(ends.low, ends.high, 0, scale=100)}"
-    return f"{shown}, {cell.prompts:.0f} prompts"
+    return f"{shown}, n = {cell.prompts:.0f}"
 
 
 def _gravest_first(item: GateResult) -> tuple[int, str]:

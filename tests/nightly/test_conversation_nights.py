@@ -43,8 +43,8 @@ def test_two_nights_are_paired_by_situation_and_a_fall_is_found() -> None:
         said["reply"] = "Okay then."
         second = run(path, "--night", "2026-12-02", "--json")
     told = json.loads(second.stdout)
-    change = told["models"][0]["details"]["changes"]["baseline"]
-    assert change["prompts"] == 12 and change["good"]["total"]["high"] < 0, second.output
+    change = told["changes"][0]
+    assert change["prompts"] == 12 and change["total"]["high"] < 0, second.output
     page = next(Path("dashboard").glob("responses*.html")).read_text()
     assert "Model: " in page and "Speaker: " in page
 

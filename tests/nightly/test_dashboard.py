@@ -15,14 +15,15 @@ from histories import (
     JUDGE_CHANGE,
     MODELS,
     SAID,
+    estimates,
+    make_change,
     name_of,
     write_history,
 )
 
 import cli
 from data.text import slug
-from nightly.dashboard.build import LIST, build_dashboard
-from nightly.dashboard.responses import marked
+from nightly.dashboard.build import LIST, build_dashboard, marked
 from nightly.dashboard.series import judge_shifts, read_series, succession
 from nightly.history import open_history
 from nightly.schema import (
@@ -33,7 +34,6 @@ from nightly.schema import (
     ModelResult,
     Night,
     NightRecord,
-    ShareResult,
 )
 
 NIGHTS = 40
@@ -71,7 +71,7 @@ def read_tags(page: Path) -> list[tuple[str, dict[str, str | None]]]:
 
 
 def make_result(model: str = "m", **more: Any) -> ModelResult:
-    return ModelResult(model=model, n=10, raw={"Good": ShareResult(share=0.5, low=0.4, high=0.6)}, **more)
+    return ModelResult(model=model, n=10, raw=estimates({"Good": 0.5}, 0.1), **more)
 
 
 def make_bare(night: str, config: str = "c1", **more: Any) -> NightRecord:
@@ -124,7 +124,7 @@ def test_charts_have_every_night_its_interval_and_the_planted_regression(site: P
 def test_the_first_page_leads_with_the_change_and_names_all_the_worst_first(site: Path) -> None:
     text = (site / "index.html").read_text(encoding="utf-8")
     assert re.search(
-        r"<p><bdi>bea-large got worse: \d\.\d \[.*\] points of Good less than on 2024-01-01", text
+        r"<p><bdi>bea-large got worse: \N{MINUS SIGN}\d\.\d \[.*\] points Good since 2024-01-01", text
     )
     assert "The other 3 models are not shown to have." in text
     chart = text[text.index('<figure class="changes">') : text.index("</figure>")]
@@ -138,20 +138,18 @@ def test_the_first_page_leads_with_the_change_and_names_all_the_worst_first(site
 def test_the_first_page_says_what_the_gates_said(site: Path) -> None:
     text = (site / "index.html").read_text(encoding="utf-8")
     assert text.count(SAID) == 1 + 3, "as a sentence, and in the tooltips of three nights"
-    assert "1 gate cannot tell yet, of cyd; each model&#39;s page says what would." in text
+    assert "1 gate is inconclusive, for cyd; each model&#39;s page shows what would decide." in text
     assert "cyd: not known" in (site / f"model-{slug('cyd')}.html").read_text(encoding="utf-8")
 
 
-def tonight(**changes: tuple[float, float] | None) -> tuple[ModelResult, ...]:
+def tonight(**changes: tuple[float, float] | None) -> dict[str, Any]:
     """Models by their change since the night `first`, and half its interval."""
-    return tuple(
-        make_result(name, details=kept_change(*change) if change else {}) for name, change in changes.items()
-    )
-
-
-def kept_change(value: float, half: float) -> dict[str, Any]:
-    total = {"value": value, "low": value - half, "high": value + half}
-    return {"changes": {"baseline": {"night": "first", "prompts": 50, "good": {"total": total}}}}
+    return {
+        "models": tuple(map(make_result, changes)),
+        "changes": tuple(
+            make_change(name, *change, night="first") for name, change in changes.items() if change
+        ),
+    }
 
 
 @pytest.mark.parametrize(
@@ -159,22 +157,20 @@ def kept_change(value: float, half: float) -> dict[str, Any]:
     [
         (
             tonight(a=(-0.05, 0.02), b=(0.01, 0.02)),
-            "a may have got worse: 5.0 [3.0, 7.0] points of Good less",
+            "a may have got worse: \N{MINUS SIGN}5.0 [\N{MINUS SIGN}7.0, ",
         ),
         (
             tonight(a=(-0.01, 0.02), b=(0.03, 0.02)),
             "No model is shown to be worse than on first: the lowest, a,",
         ),
-        (tonight(a=None, b=None), "Nothing to compare with yet: Good shares are a 50.0 % and b 50.0 %."),
-        ((), "No model could be measured on second."),
+        (tonight(a=None, b=None), "Nothing to compare with yet: Good shares are a 50.0% and b 50.0%."),
+        ({}, "No model could be measured on second."),
     ],
 )
-def test_what_is_said_where_no_gate_failed(
-    tmp_path: Path, models: tuple[ModelResult, ...], said: str
-) -> None:
+def test_what_is_said_where_no_gate_failed(tmp_path: Path, models: dict[str, Any], said: str) -> None:
     with open_history(tmp_path / "history.db") as history:
-        history.add_night(make_bare("first", models=tonight(a=None, b=None)))
-        history.add_night(make_bare("second", models=models))
+        history.add_night(make_bare("first", **tonight(a=None, b=None)))
+        history.add_night(make_bare("second", **models))
         build_dashboard(history, tmp_path / "site")
     assert f"<p><bdi>{said}" in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
 
@@ -185,8 +181,8 @@ def test_a_model_that_failed_is_told_once_however_many_gates_there_are(tmp_path:
         for kind in ("good_share_drop", "bad_share_rise", "max_cost")
     ]
     with open_history(tmp_path / "history.db") as history:
-        history.add_night(make_bare("first", models=tonight(a=None)))
-        more = {"gates": tuple(failed), "details": {"failed": {"a": "no such file"}}, "status": "failed"}
+        history.add_night(make_bare("first", **tonight(a=None)))
+        more = {"gates": tuple(failed), "failed": {"a": "no such file"}, "status": "failed"}
         history.add_night(make_bare("second", **more))
         build_dashboard(history, tmp_path / "site")
     text = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")

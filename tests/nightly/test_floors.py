@@ -30,7 +30,7 @@ def upper_ends(rng: np.random.Generator, level: float, prompts: int, nights: int
             ]
             known = prompt_spread(judged, rows)
             pooled = [pool(held[-POOLED_NIGHTS:]) for held in rows]
-            ends = [one.floor_intervals(known, floors=EMOTIONS)[1].high for one in pooled if one]
+            ends = [one.floor_estimates(known, floors=EMOTIONS)[1].interval.high for one in pooled if one]
             found.append(ends)
     return np.array(found)
 
@@ -53,6 +53,8 @@ def test_probabilities_all_alike_do_not_make_a_floor_certain() -> None:
         JudgedResponse(model="m", id="", prompt=str(n), response="", emotion="sad", good=0.5)
         for n in range(5)
     ]
-    tonight, uniform = PooledShare(0.5, 5).floor_intervals(prompt_spread(judged, []), floors=1)
+    both = PooledShare(0.5, 5).floor_estimates(prompt_spread(judged, []), floors=1)
+    tonight, uniform = (estimate.interval for estimate in both)
+    assert tonight is not None and uniform is not None
     assert 0.45 < tonight.low < 0.5 and uniform.low < tonight.low
     assert PooledShare(0.5, 5).interval().low < 0.25

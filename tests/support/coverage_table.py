@@ -23,7 +23,7 @@ from calibration.comparison.judged_models import ComparisonSettings, JudgedModel
 from calibration.comparison.rated_differences import rated_difference
 from calibration.comparison.rated_models import RatingColumns, rater_test
 from calibration.estimate import Estimate, Interval, estimate_of, independent_difference
-from calibration.monitoring.confidence_sequence import Watch, interval, update
+from calibration.monitoring.confidence_sequence import Watch, recent_change, update
 from calibration.monitoring.drift import split_change
 from calibration.pairing import Paired
 from calibration.shares.correction import calibrated_models, correct, target_of
@@ -287,7 +287,7 @@ def every_night(rng: np.random.Generator) -> Hits:
     watch, held = Watch(), True
     for _ in range(60):
         watch = update(watch, spread * rng.standard_normal(120) - baseline)
-        held &= holds(interval(watch).interval, 0.0)
+        held &= holds(recent_change(watch).interval, 0.0)
     return {"all nights": held}
 
 

@@ -1,27 +1,27 @@
 """Nights of which every figure is known, and a history with a planted regression and a changed judge."""
 
 import os
-import sqlite3
 import subprocess
 import sys
-from dataclasses import replace
 from datetime import date, timedelta
 from itertools import count
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from repository import ROOT
 
+from calibration.estimate import Estimate, Interval
 from data.records import EMOTIONS, LABELS
 from nightly.history import open_history
 from nightly.schema import (
     AnchorResult,
+    ChangeResult,
     EmotionResult,
     GateResult,
     JudgedResponse,
     ModelResult,
     NightRecord,
-    ShareResult,
 )
 
 EVIL = "<script>document.title='taken'</script>"
@@ -39,8 +39,8 @@ def name_of(number: int) -> str:
 def make_night(number: int = 0, *, config: str = "c1", models: int = 2, responses: int = 3) -> NightRecord:
     """A night of which every figure is known."""
     names = [f"model-{n}" for n in range(models)]
-    shares = {label: ShareResult(share=0.1 * n, low=0.0, high=0.5) for n, label in enumerate(LABELS)}
-    corrected = {"Good": ShareResult(share=0.25, low=None, high=None, how="refused")}
+    shares = {label: Estimate(0.1 * n, Interval(0.0, 0.5)) for n, label in enumerate(LABELS)}
+    corrected = {"Good": Estimate(0.25, None)}
     return NightRecord(
         config=config,
         night=name_of(number),
@@ -50,7 +50,7 @@ def make_night(number: int = 0, *, config: str = "c1", models: int = 2, response
         judge_version="v1",
         calibration="abc",
         status="pass",
-        details={"judge_moved": 0.01},
+        judge_moved="by a little",
         models=tuple(
             ModelResult(
                 model=name,
@@ -62,10 +62,11 @@ def make_night(number: int = 0, *, config: str = "c1", models: int = 2, response
                 corrected=corrected,
                 cost=0.01,
                 seconds=3.5,
-                details={"words": 28.4},
+                notes=("Read it with care.",),
             )
             for name in names
         ),
+        changes=tuple(make_change(name, -0.01, good_sums=(3.0, 0.1, 0.2)) for name in names),
         emotions=tuple(
             EmotionResult(model=name, emotion=emotion, n=5, bad=1.0, okay=1.5, good=2.5)
             for name in names
@@ -112,13 +113,14 @@ def simulate_night(
 ) -> NightRecord:
     from_end = number - nights
     is_new_judge = from_end >= JUDGE_CHANGE
-    results, emotions, judgments, gates = [], [], [], []
+    results, changes, emotions, judgments, gates = [], [], [], [], []
     for model, level in levels.items():
         is_down = model == REGRESSED[0] and from_end >= REGRESSED[1]
         good = level + chance.gauss(0, 0.012) - (0.06 if is_down else 0) + (0.02 if is_new_judge else 0)
         result = _result(model, good, chance, has_cost=from_end < -1 or model != "cyd")
         change = Random(f"{model} {number}").gauss(0, 0.008) - (0.06 if is_down else 0)
-        results.append(replace(result, details=_details(change)) if number else result)
+        results.append(result)
+        changes += [make_change(model, change)] if number else []
         emotions += [_emotion(model, emotion, good, chance) for emotion in EMOTIONS]
         judgments += [_judged(model, at, good, chance) for at in range(responses)]
         gates.append(
@@ -151,6 +153,7 @@ def simulate_night(
         calibration="c0ffee1234",
         status="regression" if from_end >= REGRESSED[1] else "pass",
         models=tuple(results),
+        changes=tuple(changes),
         emotions=tuple(emotions),
         anchors=tuple(
             AnchorResult(
@@ -163,11 +166,15 @@ def simulate_night(
     )
 
 
-def _details(change: float) -> dict[str, object]:
-    """A change since the first night, as a night keeps it; of the judge nothing is known to have moved."""
-    total = {"value": change, "low": change - 0.019, "high": change + 0.019}
-    drift = {"total": total, "model": total, "verdict": "neither shown", "sentence": "No change is shown."}
-    return {"changes": {"baseline": {"night": name_of(0), "prompts": 158, "good": drift, "bad": drift}}}
+def make_change(model: str, value: float, half: float = 0.019, **more: Any) -> ChangeResult:
+    """A change since a night, of a judge that did not move."""
+    total = Estimate(value, Interval(value - half, value + half))
+    about = {"nights": (more.pop("night", name_of(0)),), "own": total, "verdict": "neither shown"}
+    return ChangeResult(model=model, against="baseline", prompts=158, total=total, **about | more)
+
+
+def estimates(shares: dict[str, float], half: float) -> dict[str, Estimate]:
+    return {label: Estimate(value, Interval(value - half, value + half)) for label, value in shares.items()}
 
 
 def _result(model: str, good: float, chance: Random, *, has_cost: bool) -> ModelResult:
@@ -179,16 +186,8 @@ def _result(model: str, good: float, chance: Random, *, has_cost: bool) -> Model
         served=f"{model}-0613",
         n=158,
         unscored={"timed out": chance.randrange(4), "no label": chance.randrange(2)},
-        raw={
-            label: ShareResult(share=value, low=value - 0.03, high=value + 0.03)
-            for label, value in raw.items()
-        },
-        corrected={}
-        if model == "cyd"
-        else {
-            label: ShareResult(share=value, low=value - 0.05, high=value + 0.05)
-            for label, value in corrected.items()
-        },
+        raw=estimates(raw, 0.03),
+        corrected={} if model == "cyd" else estimates(corrected, 0.05),
         cost=0.01 + 0.002 * chance.random() if has_cost else None,
         seconds=30.0,
     )
@@ -225,122 +224,6 @@ def _judged(model: str, at: int, good: float, chance: Random) -> JudgedResponse:
         if is_evil
         else [[text, effect] for text, effect in zip(sentences, (0.31, 0.18, -0.22), strict=True)],
     )
-
-
-def fill_large(
-    path: Path, *, nights: int = 1000, models: int = 20, kept: int = 30, prompts: int = 160
-) -> Path:
-    """Straight into the tables, which takes seconds instead of minutes."""
-    with open_history(path):
-        pass
-    chance = Random(1)
-    names = [f"model-{at:02}" for at in range(models)]
-    labels = [(kind, label) for kind in ("raw", "corrected") for label in ("Bad", "Okay", "Good")]
-    base = sqlite3.connect(path)
-    with base:
-        for at in range(1, nights + 1):
-            night = name_of(at)
-            row = (at, "c1", night, night, night, "prompted", f"v{at // 400}", "cal", "pass", "{}")
-            base.execute(f"INSERT INTO empathy_nights ({NIGHT}) VALUES (?,?,?,?,?,?,?,?,?,?)", row)
-            base.executemany(
-                f"INSERT INTO empathy_models ({MODEL}) VALUES (?,?,?,?,?,?)",
-                [(at, name, 158, '{"timed out": 2}', 0.01, 30.0) for name in names],
-            )
-            levels = [0.5 + 0.01 * number + chance.gauss(0, 0.01) for number in range(models)]
-            base.executemany(
-                f"INSERT INTO empathy_shares ({SHARE}) VALUES (?,?,?,?,?,?,?,?)",
-                [
-                    (at, name, *kind, good, good - 0.04, good + 0.04, "rectified")
-                    for name, good in zip(names, levels, strict=True)
-                    for kind in labels
-                ],
-            )
-            base.executemany(
-                f"INSERT INTO empathy_emotions ({EMOTION}) VALUES (?,?,?,?,?,?,?)",
-                [
-                    (at, name, emotion, 5, 1.0, 1.5, 5 * good)
-                    for name, good in zip(names, levels, strict=True)
-                    for emotion in EMOTIONS
-                ],
-            )
-            base.executemany(
-                f"INSERT INTO empathy_anchors ({ANCHOR}) VALUES (?,?,?,?,?,?,?)",
-                [(at, "set", f"i{item}", 2.0, 0.2, 0.3, 0.5 + chance.gauss(0, 0.01)) for item in range(60)],
-            )
-            base.executemany(
-                f"INSERT INTO empathy_gates ({GATE}) VALUES (?,?,?,?,?,?,?,?)",
-                [
-                    (
-                        at,
-                        gate,
-                        name,
-                        "",
-                        outcome(gate, chance),
-                        1.0,
-                        3.0,
-                        f"{name}: {gate}: told.",
-                    )
-                    for name in names
-                    for gate in GATES
-                ],
-            )
-            if at > nights - kept:
-                base.executemany(
-                    f"INSERT INTO empathy_judgments ({JUDGMENT}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-                    [
-                        (
-                            at,
-                            name,
-                            f"r{n}",
-                            "My week was long and nobody asked. " * 2,
-                            SENTENCES,
-                            EMOTIONS[n % 32],
-                            "After work",
-                            "Good",
-                            2.5,
-                            0.1,
-                            0.3,
-                            0.6,
-                            "It names the feeling and stays with it. " * 2,
-                            None,
-                            MARKS,
-                        )
-                        for name in names
-                        for n in range(prompts)
-                    ],
-                )
-    base.close()
-    return path
-
-
-def outcome(gate: str, chance: Random) -> str:
-    if gate.startswith("floor."):
-        return "inconclusive"
-    return "regression" if chance.random() < 0.002 else "pass"
-
-
-GATES = (
-    "good_share_drop",
-    "bad_share_rise",
-    "max_cost",
-    "max_unscored",
-    *(f"floor.{name}" for name in EMOTIONS),
-)
-NIGHT = "id, config, night, started, finished, judge, judge_version, calibration, status, details"
-MODEL = "night_id, model, n, unscored, cost, seconds"
-SHARE = "night_id, model, kind, label, share, low, high, how"
-EMOTION = "night_id, model, emotion, n, bad, okay, good"
-ANCHOR = "night_id, anchors, item, score, bad, okay, good"
-GATE = 'night_id, gate, model, subject, outcome, value, "limit", sentence'
-JUDGMENT = (
-    "night_id, model, id, prompt, response, emotion, situation, label, score, bad, okay, good, rationale, "
-    "unscored, highlights"
-)
-SENTENCES = "That sounds exhausting. No wonder you are upset. What would help most right now?"
-MARKS = (
-    '[["That sounds exhausting. ", 0.31], ["No wonder you are upset. ", 0.18], '
-    '["What would help most right now?", -0.05]]'
-)
 
 
 def main() -> None:

@@ -1,28 +1,14 @@
-"""Years of nights, with and without a change, and when the alarm is raised."""
+"""Years of nights, with and without a change, as a watch has them."""
 
 import math
 
 import numpy as np
 
 from calibration.estimate import Floats
-from calibration.monitoring.confidence_sequence import (
-    ALPHA,
-    DROP,
-    NIGHTS,
-    Nights,
-    Watch,
-    changes,
-    log_evidence,
-    log_ratios,
-)
+from calibration.monitoring.confidence_sequence import NIGHTS, Watch, recent_change
 
 PROMPTS = 160
-
-
 SPREAD = 0.2  # over prompts, of the difference of two nights' Good probabilities
-
-
-LIMIT = math.log(NIGHTS / ALPHA)
 
 
 def answers(rng: np.random.Generator, kind: str, base: Floats, nights: int) -> Floats:
@@ -39,49 +25,38 @@ def answers(rng: np.random.Generator, kind: str, base: Floats, nights: int) -> F
     return base - 0.9 * base * (rng.random(shape) < 0.06)
 
 
-def years(
-    seed: int,
+def year(
+    rng: np.random.Generator,
     kind: str,
     *,
-    histories: int,
     nights: int = NIGHTS,
-    prompts: int = PROMPTS,
     drop_at: int | None = None,
     drop: float = 0.05,
     baseline_nights: int = 1,
-    mood: float = 0.0,
+    variation: float = 0.0,
     memory: float = 0.0,
-    asked: float = 1.0,
-) -> Nights:
-    """Simulated histories, each with prompts and a baseline of its own.
+) -> Watch:
+    """A simulated history with prompts and a baseline of its own.
 
-    `mood` is the spread of what all answers of a night have in common, `memory` its correlation from night to
-    night, and `asked` the part of the prompts that a night has, another part each night.
+    `variation` is the spread of what all answers of a night have in common, `memory` its correlation from
+    night to night.
     """
-    rng = np.random.default_rng(seed)
-    totals, squares = np.empty((histories, nights)), np.empty((histories, nights))
-    for row in range(histories):
-        base = rng.beta(3, 2, size=prompts)
-        baseline = answers(rng, kind, base, baseline_nights).mean(axis=0)
-        apart = answers(rng, kind, base, nights) - baseline
-        if mood:
-            shared = moods(rng, baseline_nights + nights, mood, memory)
-            apart += (shared[baseline_nights:] - shared[:baseline_nights].mean())[:, None]
-        if asked < 1:
-            keys = rng.random(apart.shape)
-            apart = np.take_along_axis(apart, keys.argsort(axis=1), axis=1)[:, : round(asked * prompts)]
-        if drop_at is not None:
-            apart[drop_at:] -= drop
-        totals[row], squares[row] = apart.sum(axis=1), (apart**2).sum(axis=1)
-    return Nights(
-        prompts=np.full(nights, float(round(asked * prompts))),
-        totals=totals,
-        squares=squares,
+    base = rng.beta(3, 2, size=PROMPTS)
+    apart = answers(rng, kind, base, nights) - answers(rng, kind, base, baseline_nights).mean(axis=0)
+    if variation:
+        shared = common_parts(rng, baseline_nights + nights, variation, memory)
+        apart += (shared[baseline_nights:] - shared[:baseline_nights].mean())[:, None]
+    if drop_at is not None:
+        apart[drop_at:] -= drop
+    return Watch(
         baseline_nights=baseline_nights,
+        prompts=(PROMPTS,) * nights,
+        totals=tuple(apart.sum(axis=1).tolist()),
+        squares=tuple((apart**2).sum(axis=1).tolist()),
     )
 
 
-def moods(rng: np.random.Generator, nights: int, spread: float, memory: float) -> Floats:
+def common_parts(rng: np.random.Generator, nights: int, spread: float, memory: float) -> Floats:
     """What the answers of each night have in common: an autoregression of the first order."""
     steps, found = rng.standard_normal(nights), np.empty(nights)
     found[0] = steps[0]
@@ -90,36 +65,19 @@ def moods(rng: np.random.Generator, nights: int, spread: float, memory: float) -
     return spread * found
 
 
-def watch_of(nights: Nights, row: int = 0, until: int | None = None) -> Watch:
+def first_alarm(watch: Watch, *, start: int = 1, limit: float = 0.0) -> float:
+    """The first night on which a drop beyond the limit is shown; infinite for never."""
+    for night in range(start, watch.nights + 1):
+        ends = recent_change(until(watch, night)).interval
+        if ends is not None and ends.high < -limit:
+            return night
+    return math.inf
+
+
+def until(watch: Watch, night: int) -> Watch:
     return Watch(
-        baseline_nights=nights.baseline_nights,
-        prompts=tuple(int(count) for count in nights.prompts[:until]),
-        totals=tuple(nights.totals[row, :until].tolist()),
-        squares=tuple(nights.squares[row, :until].tolist()),
+        baseline_nights=watch.baseline_nights,
+        prompts=watch.prompts[:night],
+        totals=watch.totals[:night],
+        squares=watch.squares[:night],
     )
-
-
-def evidence_by_night(nights: Nights) -> Floats:
-    """The log evidence as it was on each night, (histories, nights)."""
-    found = np.zeros(nights.totals.shape)
-    for night in range(1, len(nights.prompts) + 1):
-        until = Nights(
-            prompts=nights.prompts[:night],
-            totals=nights.totals[:, :night],
-            squares=nights.squares[:, :night],
-            baseline_nights=nights.baseline_nights,
-        )
-        found[:, night - 1] = log_evidence(log_ratios(changes(until), drop=DROP))
-    return found
-
-
-def false_alarms(nights: Nights, *, models: int = 1) -> float:
-    top = evidence_by_night(nights).max(axis=1)
-    return float(np.mean(top >= LIMIT + math.log(models)))
-
-
-def delays(nights: Nights, drop_at: int) -> Floats:
-    """Nights from the drop to the alarm, infinite for never; histories that alarmed before are left out."""
-    raised = evidence_by_night(nights) >= LIMIT
-    raised = raised[~raised[:, :drop_at].any(axis=1), drop_at:]
-    return np.where(raised.any(axis=1), raised.argmax(axis=1) + 1.0, np.inf)
