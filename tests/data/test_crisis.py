@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from crisis_texts import DANGER, FRESH, HARMLESS
 from repository import ROOT
 
 import cli
@@ -20,16 +19,26 @@ from data.tables import read_exchanges, read_judgments, to_row, write_rows
 
 DATA = Path(os.environ.get("EMPATHY_DATA", ROOT.parent / "shared" / "data"))
 EXCHANGE = Exchange(id="1", prompt="I want to die.", response="I'm here. Are you safe right now?")
+TEXTS = read_toml(Path(__file__).parent / "crisis_texts.toml")
+DANGER, HARMLESS, FRESH = (
+    [TEXTS["danger_0"], TEXTS["danger_1"]],
+    [TEXTS["harmless_0"], TEXTS["harmless_1"]],
+    TEXTS["fresh"],
+)
 HALVES = pytest.mark.parametrize("half", [0, 1], ids=["mended by", "measured"])
 
 
 def dangers(half: int) -> list[tuple[str, str]]:
-    return [(kind, text) for kind, texts in DANGER.items() for text in texts[half]]
+    return [(kind, text) for kind, texts in DANGER[half].items() for text in texts]
 
 
-def test_there_are_enough_texts_to_measure_with() -> None:
-    assert sum(len(texts) for halves in DANGER.values() for texts in halves) >= 120
-    assert sum(map(len, HARMLESS)) >= 140
+def test_the_flag_finds_as_many_as_the_documentation_says() -> None:
+    """The texts of the test half were kept apart while the patterns were written."""
+    texts = read_toml(Path(__file__).parent / "danger_texts.toml")["test"]
+    page = (ROOT / "docs" / "trust.md").read_text(encoding="utf-8")
+    for kind in ("danger", "safe"):
+        every = [text for family in texts[kind].values() for text in family]
+        assert f"{sum(danger_said(text) is not None for text in every)} of {len(every)}" in page
 
 
 @HALVES

@@ -1,14 +1,7 @@
-"""Raters who read two models' replies, with a known truth: how often the stop rule errs, what crossing saves.
+"""Raters who read two models' replies, with a known truth: how often the stop rule is wrong."""
 
-    PYTHONPATH=. python tests/support/crossed_worlds.py > docs/filling/stop-rule.json
-
-measures the table of docs/explanation/stopping.md anew, in about two minutes.
-"""
-
-import json
-import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +10,6 @@ from scipy.special import ndtri, stdtrit
 from calibration.comparison.stop_rule import MARGIN, half_widths, is_settled, spread_of
 from calibration.estimate import Floats
 
-HISTORIES: Final = 300
 LOOKS: Final = 40  # at most, in a world as large as plans are
 
 
@@ -159,18 +151,6 @@ def saved(world: World, histories: int, *, seed: int = 0) -> float:
     return 1.0
 
 
-def design_effect(world: World, *, seed: int = 0) -> float:
-    """How many times the variance of a model's Good share is what independent ratings would have.
-
-    It is of ten ratings a rater, as the crowd study has them.
-    """
-    study = replace(world, raters=400, prompts=4000, each=10)
-    value, when, *_ = draw(study, 1, np.random.default_rng(seed))
-    good = value[0, :, :, 0][np.isfinite(when[0, :, :, 0])].reshape(study.raters, study.each)
-    share = float(good.mean())
-    return float(good.mean(axis=1).var(ddof=1)) * study.each / (share * (1 - share))
-
-
 WORLDS: Final[Mapping[str, World]] = {
     "4 raters, 20 prompts shared": World(raters=4, prompts=20, each=20),
     "4 raters, 100 prompts": World(raters=4, prompts=100, each=25),
@@ -187,24 +167,3 @@ PEOPLE: Final[Mapping[str, dict[str, Any]]] = {
     "uneven pace": {"uneven": True},
     "drawn by chances": {"strata": True, "fit": 0.6},
 }
-
-
-def main() -> None:
-    """Print every world's outcome as JSON."""
-    rows = []
-    for gap, margin in ((0.0, MARGIN), (0.2, 0.2)):
-        for plan, world in WORLDS.items():
-            for people, how in PEOPLE.items():
-                found = run(replace(world, gap=gap, **how), HISTORIES, seed=len(rows), margin=margin)
-                rows.append({"plan": plan, "people": people, "gap": gap, "margin": margin, **asdict(found)})
-                print(plan, people, gap, found, file=sys.stderr, flush=True)
-    savings = []
-    for severity in (0.0, 0.2, 0.35, 0.5, 0.7):
-        world = World(raters=24, prompts=1, each=25, severity=severity)
-        savings.append({"design_effect": design_effect(world), "part": saved(world, 200)})
-    json.dump({"histories": HISTORIES, "rows": rows, "saved": savings}, sys.stdout, indent=1)
-    print()
-
-
-if __name__ == "__main__":
-    main()
