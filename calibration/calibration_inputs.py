@@ -1,6 +1,5 @@
 """Inputs of a calibration: judges, human ratings or choices, and the texts."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -12,9 +11,8 @@ from calibration.agreement.alt_test import EPSILON
 from calibration.agreement.ceiling import PILOT_KAPPA
 from data.errors import UserError
 from data.judgments import Judged, of_raters, pool_runs, read_judged, texts_by_id
-from data.rating_files.ai_raters import PEOPLE, count_ai_ratings, name_ais
-from data.rating_files.pairwise_choices import Choice, are_choices, people_first, read_choices
-from data.rating_files.rating_sheet import Replies, SheetOptions, read_sheet, say_set_aside
+from data.rating_files.pairwise_choices import Choice, are_choices, read_choices
+from data.rating_files.sheet import Replies, SheetOptions, read_sheet, say_set_aside
 from data.readers.conversations import write_talk
 from data.readers.file_formats import BadRow
 from data.readers.table_rows import stop_at_bad_row
@@ -58,7 +56,7 @@ class Material:
     """Judges, human ratings, texts by id, and notes on how the files were read.
 
     Runs of one judge are one judge here. `options` have the scale that judges and ratings are on. A file of
-    choices between two replies has `choices` instead of ratings, by people or else by AIs.
+    choices between two replies has `choices` instead of ratings.
     """
 
     judges: tuple[Judged, ...]
@@ -66,9 +64,7 @@ class Material:
     exchanges: Mapping[str, Exchange]
     options: Options
     notes: tuple[str, ...]
-    ai_raters: tuple[str, ...] = ()
     choices: tuple[Choice, ...] = ()
-    chosen_by: str = PEOPLE
 
 
 def _unit_of(judged: Sequence[Judged]) -> str:
@@ -127,29 +123,24 @@ def read_material(
         f"{listed(item.source.split('+'))}: runs of one judge, pooled" for item in judged if item not in every
     ]
     if are_choices(Path(ratings), reading.columns):
-        sides = people_first(read_choices(Path(ratings), reading, replies=replies), raters=raters)
+        sheet_of_choices = read_choices(Path(ratings), reading, replies=replies)
+        choices = tuple(item for item in sheet_of_choices.choices if not raters or item.rater in raters)
+        if not choices:
+            raise UserError(f"choices: none by {', '.join(raters) or 'anyone'}")
         return Material(
             judges=tuple(judged),
             people=(),
-            choices=sides.people or sides.by_ai,
-            chosen_by=PEOPLE if sides.people else name_ais(sides.ai_raters),
+            choices=choices,
             exchanges=texts,
             options=options,
-            notes=(*pooled, *told, *sides.notes, *say_set_aside(bad)),
+            notes=(*pooled, *told, *sheet_of_choices.notes, *say_set_aside(bad)),
         )
     sheet = read_sheet(Path(ratings), reading, replies=replies, target=options.scale)
     names = [item.name for item in judged]
-    chosen = of_raters((*sheet.people, *sheet.by_ai), raters=raters, judges=names)
-    by_ai = Counter(item.rater for item in chosen if item.rater in sheet.ai_raters)
-    people = [item for item in chosen if item.rater not in sheet.ai_raters]
-    notes = [*pooled, *told, *sheet.notes, *say_set_aside(bad)]
-    if people and by_ai:
-        notes.append(count_ai_ratings(by_ai))
     return Material(
         judges=tuple(judged),
-        people=tuple(people),
-        ai_raters=tuple(by_ai),
+        people=tuple(of_raters(sheet.ratings, raters=raters, judges=names)),
         exchanges=texts,
         options=options,
-        notes=tuple(notes),
+        notes=(*pooled, *told, *sheet.notes, *say_set_aside(bad)),
     )

@@ -43,11 +43,9 @@ from calibration.shares.planning import RatingsPlan
 from calibration.shares.transport import left_out_levels
 from data.coverage import Coverage, coverage_of
 from data.crisis import find_flags
-from data.errors import UserError
 from data.files import disk_errors, replacing
 from data.judgments import Judged, with_exchanges
-from data.rating_files.ai_raters import name_ais
-from data.rating_files.rating_sheet import SheetOptions
+from data.rating_files.sheet import SheetOptions
 from data.records import EMPATHY, LABELS, REPLY, Exchange, Judgment, Rating, to_plain
 
 ASK_FIRST: Final = 20
@@ -258,12 +256,7 @@ def calibrate(
 
 
 def calibrate_material(material: Material) -> CalibrationReport:
-    """Calibrate the first judge of what was read; ratings by AIs alone are refused."""
-    if not material.people:
-        raise UserError(
-            f"all ratings are by {name_ais(material.ai_raters)}: a judge is calibrated against human ratings "
-            "only; have people rate some of these replies (rate plan RESPONSES.jsonl)"
-        )
+    """Calibrate the first judge of what was read."""
     report = calibrate_judged(
         material.judges, material.people, exchanges=material.exchanges, options=material.options
     )

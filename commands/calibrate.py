@@ -256,8 +256,8 @@ def agree_with_choices(material: "Material", *, out: Path | None, as_json: bool)
     from reports.calibration.choices_page import choice_agreement_page, plain_choices
 
     found = [choices.agree_with_choices(judged, material.choices) for judged in material.judges]
-    page = choice_agreement_page(found, chosen_by=material.chosen_by, notes=material.notes)
-    plain = plain_choices(found, chosen_by=material.chosen_by, notes=material.notes)
+    page = choice_agreement_page(found, notes=material.notes)
+    plain = plain_choices(found, notes=material.notes)
     _show_agreement(page, plain, out or _folder_of(material), as_json=as_json)
     if not as_json:
         say_next("to calibrate, have people rate single replies", "rate", "plan", "RESPONSES.jsonl")

@@ -181,8 +181,8 @@ def compare(
     elif check or html or are_variants or junit:
         raise UserError("--check, --html, --junit and --variants are for judged replies, not for ratings")
     elif isinstance(compared, ComparedChoices):
-        result = plain_choices(compared.pairs, chosen_by=compared.chosen_by, notes=compared.notes)
-        page = chosen_models_page(compared.pairs, chosen_by=compared.chosen_by, source=compared.source)
+        result = plain_choices(compared.pairs, notes=compared.notes)
+        page = chosen_models_page(compared.pairs, source=compared.source)
     else:
         result = {"kind": "ratings", **to_plain(compared)}
         page = rated_models_page(compared)
@@ -299,7 +299,7 @@ def _score_files(
 
 def _are_ratings(path: Path) -> bool:
     """Return whether a table holds ratings rather than replies, by its first row."""
-    from data.rating_files.rating_columns import bare_name, find_columns, find_sides
+    from data.rating_files.columns import bare_name, find_columns, find_sides
     from data.tables import read_rows
 
     _, row = next(iter(read_rows(path)), (0, {}))

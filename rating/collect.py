@@ -10,7 +10,7 @@ from typing import Any, Final
 from data.errors import UserError
 from data.files import disk_errors, replacing
 from data.judgments import position_on
-from data.rating_files.rating_words import as_label
+from data.rating_files.scales import as_label
 from data.records import LABELS, to_plain
 from data.storage import SUFFIXES
 from data.tables import BadRow, read_rows, write_rows

@@ -31,9 +31,8 @@ from data.coverage import find_outside
 from data.crisis import find_flags
 from data.errors import UserError
 from data.judgments import Judged
-from data.rating_files.ai_raters import PEOPLE, name_ais
-from data.rating_files.pairwise_choices import are_choices, people_first, read_choices
-from data.rating_files.rating_sheet import RatingSheet, Replies, SheetOptions
+from data.rating_files.pairwise_choices import are_choices, read_choices
+from data.rating_files.sheet import RatingSheet, Replies, SheetOptions
 from data.records import UNNAMED_MODEL, Exchange
 from data.storage import Source
 from data.tables import read_responses
@@ -113,10 +112,9 @@ class ComparedRuns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedChoices:
-    """Models by choices between their replies, of people, or of the AIs that `chosen_by` names."""
+    """Models by choices between their replies."""
 
     pairs: tuple[ChosenModels, ...]
-    chosen_by: str
     source: str
     notes: tuple[str, ...]
 
@@ -142,15 +140,14 @@ def _compare_choices(request: ComparisonRequest) -> ComparedChoices:
     path, replies = request.paths[0], None
     if request.exchanges:
         replies = Replies(exchanges=read_responses(request.exchanges))
-    sheet = people_first(read_choices(path, request.reading, replies=replies))
-    choices = sheet.people or sheet.by_ai
+    sheet = read_choices(path, request.reading, replies=replies)
+    choices = sheet.choices
     if wanted := {*request.models, *request.baselines}:
         choices = tuple(item for item in choices if set(item.models) <= wanted)
         if not choices:
             raise UserError(f"{path}: no choice between {listed(sorted(wanted))}")
     return ComparedChoices(
         pairs=compare_chosen(choices),
-        chosen_by=PEOPLE if sheet.people else name_ais(sheet.ai_raters),
         source=path.name,
         notes=sheet.notes,
     )
@@ -159,13 +156,13 @@ def _compare_choices(request: ComparisonRequest) -> ComparedChoices:
 def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:
     """Compare judged models with each other, or with the baselines alone where there are any."""
     runs = read_runs(request.paths, request.labels)
-    sheet = RatingSheet(people=())
+    sheet = RatingSheet(ratings=())
     if request.ratings:
         runs = runs_to_rate(runs)
         judgments = [item for run in runs for item in run.judged.judgments]
         reading = replace(request.reading or SheetOptions(), dimension=runs[0].judged.dimension)
         sheet = read_people(request.ratings, reading, judgments=judgments, exchanges=request.exchanges)
-    everyone = judged_models(runs, sheet.people)
+    everyone = judged_models(runs, sheet.ratings)
     models, baselines = _choose(everyone, request)
     corrector = find_corrector(runs, request.calibration, weights=request.weights, today=today)
     settings = ComparisonSettings(

@@ -25,8 +25,7 @@ from calibration.pairing import chances_of
 from calibration.shares.ppi import PpiEstimate, RatedModel, one_hot, ppi_estimate
 from data.errors import UserError
 from data.judgments import Judged, texts_by_id
-from data.rating_files.ai_raters import count_ai_ratings, name_ais
-from data.rating_files.rating_sheet import RatingSheet, Replies, SheetOptions, read_sheet, say_set_aside
+from data.rating_files.sheet import RatingSheet, Replies, SheetOptions, read_sheet, say_set_aside
 from data.readers.file_formats import BadRow
 from data.readers.table_rows import stop_at_bad_row
 from data.records import EMOTIONS, LABELS, POSITIVE_EMOTIONS, UNNAMED_MODEL, Exchange, Judgment, Rating
@@ -425,19 +424,12 @@ def read_people(
     texts = texts_by_id(chain.from_iterable(sources), [Judged(name="", judgments=tuple(judgments))])
     replies = Replies(judgments, texts.values()) if judgments or texts else None
     sheet = read_sheet(path, reading, replies=replies)
-    if sheet.by_ai and not sheet.people:
-        raise UserError(
-            f"{path}: all ratings are by {name_ais(sheet.ai_raters)}: not what people say, and models are"
-            " compared by people's."
-        )
-    if not sheet.people:
+    if not sheet.ratings:
         raise UserError(f"{path}: no ratings of empathy in it")
     notes = [line for source in sources for line in source.said()]
     notes += [*sheet.notes, *say_set_aside(bad)]
-    if sheet.by_ai:
-        notes.append(count_ai_ratings(sheet.ai_raters))
-    people = [_with_facts(item, texts.get(item.id)) for item in sheet.people]
-    return RatingSheet(people=tuple(people), notes=tuple(notes))
+    people = [_with_facts(item, texts.get(item.id)) for item in sheet.ratings]
+    return RatingSheet(ratings=tuple(people), notes=tuple(notes))
 
 
 def _with_facts(rating: Rating, exchange: Exchange | None) -> Rating:
@@ -452,7 +444,7 @@ def _with_facts(rating: Rating, exchange: Exchange | None) -> Rating:
 
 def rating_columns(sheet: RatingSheet, path: Path) -> RatingColumns:
     """Return ratings as columns; each must name its model."""
-    rows = sheet.people
+    rows = sheet.ratings
     (who, what), count = Counter((item.rater, item.id) for item in rows).most_common(1)[0]
     if count > 1:
         raise UserError(f"{path.name}: {who!r} rated {what!r} {count} times; keep one of them")

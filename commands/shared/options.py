@@ -16,7 +16,7 @@ from data.errors import Interrupted
 from data.storage import Columns
 
 if TYPE_CHECKING:
-    from data.rating_files.rating_sheet import SheetOptions
+    from data.rating_files.sheet import SheetOptions
     from reports.outputs import Evaluation
     from reports.page import Page
 
@@ -83,8 +83,8 @@ def sheet_options(
 ) -> "SheetOptions":
     """What `ratings_options` were given, as the reader takes it."""
     from data.judgments import parse_scale
-    from data.rating_files.rating_columns import parse_stated
-    from data.rating_files.rating_sheet import SheetOptions
+    from data.rating_files.columns import parse_stated
+    from data.rating_files.sheet import SheetOptions
 
     return SheetOptions(
         scale=parse_scale(scale) if scale is not None else None,

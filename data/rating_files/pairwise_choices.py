@@ -4,22 +4,21 @@ A choice says which reply is better and not how good either is. So it can tell h
 which model is chosen; it cannot calibrate a judge's levels.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from data.errors import UserError
-from data.rating_files.ai_raters import count_ai_ratings, is_ai
-from data.rating_files.rating_columns import SIDES, bare_name, find_columns, find_sides
-from data.rating_files.rating_sheet import (
+from data.rating_files.columns import SIDES, bare_name, find_columns, find_sides
+from data.rating_files.sheet import (
     ONE_RATER,
     Replies,
-    Sheet,
     SheetOptions,
+    is_ai,
     name_text,
     say_set_aside,
+    set_ai_aside,
 )
 from data.readers.file_formats import BadRow, Header, OnBad, Row
 from data.readers.table_rows import read_rows, stop_at_bad_row
@@ -60,7 +59,12 @@ class Choice:
     prompt: str
 
 
-ChoiceSheet = Sheet[Choice]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceSheet:
+    """The human choices of a file, and sentences about how it was read."""
+
+    choices: tuple[Choice, ...]
+    notes: tuple[str, ...] = ()
 
 
 def are_choices(path: Path, columns: Mapping[str, str] | None = None) -> bool:
@@ -88,8 +92,7 @@ def read_choices(
             on_bad(BadRow(path, line, str(problem), row))
             continue
         choices.append(made)
-        kind = row.get(columns.get("rater_kind", ""))
-        if is_ai(made.rater, str(kind) if kind is not None else None, declared=options.ai_raters):
+        if is_ai(made.rater, row.get(columns.get("rater_kind", "")), options):
             ais.add(made.rater)
     how = f"of column {sides['winner']!r}" if "winner" in sides else "chosen before rejected"
     notes = [f"{path.name}: {note}" for note in (*header.notes, f"choices between two replies, {how}")]
@@ -98,25 +101,8 @@ def read_choices(
             f"{path.name}: warning: no column tells who chose, so all choices count as one person's, and"
             " figures hold for that person only; add a column `rater`, or --column rater=NAME"
         )
-    return ChoiceSheet(
-        people=tuple(item for item in choices if item.rater not in ais),
-        by_ai=tuple(item for item in choices if item.rater in ais),
-        notes=(*notes, *say_set_aside(bad)),
-    )
-
-
-def people_first(sheet: ChoiceSheet, *, raters: Sequence[str] = ()) -> ChoiceSheet:
-    """The choices by these raters, or all; AIs' are set aside where people chose too, and it is told."""
-    people, by_ai = (
-        tuple(item for item in choices if not raters or item.rater in raters)
-        for choices in (sheet.people, sheet.by_ai)
-    )
-    if not people and not by_ai:
-        raise UserError(f"choices: none by {', '.join(raters) or 'anyone'}")
-    if not people or not by_ai:
-        return replace(sheet, people=people, by_ai=by_ai)
-    told = count_ai_ratings(Counter(item.rater for item in by_ai), "choice")
-    return replace(sheet, people=people, by_ai=(), notes=(*sheet.notes, told))
+    people, about_ai = set_ai_aside(choices, ais, path, "choice")
+    return ChoiceSheet(choices=people, notes=(*notes, *say_set_aside(bad), *about_ai))
 
 
 def _read_choice(

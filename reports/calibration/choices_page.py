@@ -17,10 +17,8 @@ NO_LEVELS = (
 FEW = f"fewer than {LEAST_RATERS} chose: the figures are theirs only and claim nothing about people"
 
 
-def choice_agreement_page(
-    found: Sequence[ChoiceAgreement], *, chosen_by: str, notes: Sequence[str] = ()
-) -> Page:
-    """How far each judge agrees with the choices of `chosen_by`, people or an AI."""
+def choice_agreement_page(found: Sequence[ChoiceAgreement], *, notes: Sequence[str] = ()) -> Page:
+    """Return the page on how far each judge agrees with the choices."""
     table = table_of(
         found,
         {
@@ -34,31 +32,30 @@ def choice_agreement_page(
     )
     return Page(
         kind="Agreement with choices",
-        title=f"How far {found[0].judge} agrees with choices by {chosen_by}",
-        subtitle=f"{found[0].decided:,} choices by {_who(found[0].raters, chosen_by)}",
-        verdict=(*(say_choice_agreement(item, chosen_by) for item in found), NO_LEVELS),
+        title=f"How far {found[0].judge} agrees with human choices",
+        subtitle=f"{found[0].decided:,} choices by {count_people(found[0].raters)}",
+        verdict=(*(say_choice_agreement(item) for item in found), NO_LEVELS),
         sections=(Section(name="choices", title="Choices", short="Choices", tables=(table,)),),
         foot="; ".join(notes),
     )
 
 
-def say_choice_agreement(found: ChoiceAgreement, chosen_by: str) -> str:
+def say_choice_agreement(found: ChoiceAgreement) -> str:
     """In what part of the choices the judge agrees, beside chance and the longer reply."""
     beside = "by chance it would be 50"
     if found.longer is not None:
         beside += f", the longer reply reaches {percent(found.longer.value)}"
     said = (
         f"{found.judge} scores the chosen reply higher in {percent(found.agreement)} % of"
-        f" {found.decided:,} choices by {chosen_by}; {beside}."
+        f" {found.decided:,} choices by people; {beside}."
     )
     left = [f"{found.ties:,} ties"] if found.ties else []
     left += [f"{found.unscored:,} with a reply that was not scored"] if found.unscored else []
     said += f" Left out: {' and '.join(left)}." if left else ""
-    is_ai = chosen_by != "people"
-    return said + (f" {FEW.capitalize()}." if found.speaks_for != "people" and not is_ai else "")
+    return said + (f" {FEW.capitalize()}." if found.speaks_for != "people" else "")
 
 
-def chosen_models_page(found: Sequence[ChosenModels], *, chosen_by: str, source: str) -> Page:
+def chosen_models_page(found: Sequence[ChosenModels], *, source: str) -> Page:
     """Which model is chosen over which."""
     table = table_of(
         found,
@@ -77,36 +74,32 @@ def chosen_models_page(found: Sequence[ChosenModels], *, chosen_by: str, source:
     ]
     if len(found) > 1:
         notes.append("Each interval holds by itself; of twenty that compare equals, one misses 50 by chance.")
-    if any(item.speaks_for != "people" for item in found) and chosen_by == "people":
+    if any(item.speaks_for != "people" for item in found):
         notes.append(f"{FEW.capitalize()}.")
     return Page(
         kind="Choices",
-        title=f"Which model is chosen, by {chosen_by}",
+        title="Which model is chosen, by people",
         subtitle=source,
-        verdict=tuple(say_chosen(item, chosen_by) for item in found),
+        verdict=tuple(say_chosen(item) for item in found),
         sections=(
             Section(name="pairs", title="Models", short="Models", tables=(table,), notes=tuple(notes)),
         ),
     )
 
 
-def say_chosen(found: ChosenModels, chosen_by: str) -> str:
+def say_chosen(found: ChosenModels) -> str:
     """Which of two models is chosen more often, if that can be told."""
     share = percent(found.share)
     total = found.wins + found.ties + found.losses
     if found.is_told_apart:
-        return f"{found.one} is chosen over {found.other} by {chosen_by}: in {share} % of {total:,} choices."
+        return f"{found.one} is chosen over {found.other} by people: in {share} % of {total:,} choices."
     return (
         f"{found.one} and {found.other} are not told apart: {share} % of {total:,} choices for {found.one}."
     )
 
 
 def plain_choices(
-    found: Sequence[ChoiceAgreement] | Sequence[ChosenModels], *, chosen_by: str, notes: Sequence[str] = ()
+    found: Sequence[ChoiceAgreement] | Sequence[ChosenModels], *, notes: Sequence[str] = ()
 ) -> dict[str, Any]:
     """The figures as JSON has them."""
-    return {"kind": "choices", "chosen_by": chosen_by, "notes": list(notes), "results": to_plain(list(found))}
-
-
-def _who(raters: int, chosen_by: str) -> str:
-    return count_people(raters) if chosen_by == "people" else chosen_by
+    return {"kind": "choices", "notes": list(notes), "results": to_plain(list(found))}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from data.errors import UserError
 from data.judgments import parse_scale
-from data.rating_files.rating_sheet import RatingSheet, Replies, SheetOptions, read_sheet
+from data.rating_files.sheet import RatingSheet, Replies, SheetOptions, read_sheet
 from data.records import Exchange
 
 NAMES = ("Bad", "Okay", "Good")
@@ -50,7 +50,7 @@ def read(path: Path, rows: Iterable[Mapping[str, Any]], **stated: Any) -> Rating
 
 
 def as_tuples(sheet: RatingSheet) -> list[tuple[str, str, float]]:
-    return [(item.id, item.rater, item.rating) for item in sheet.people]
+    return [(item.id, item.rater, item.rating) for item in sheet.ratings]
 
 
 SPELLED: dict[str, tuple[Callable[[Row], Row], str]] = {
@@ -128,7 +128,7 @@ def test_other_scales_are_read_by_a_map_that_is_said(tmp_path: Path, case: str, 
     sheet = read(tmp_path / f"sheet{suffix}", rows, **stated)
     assert said in " ".join(sheet.notes)
     levels = {1: 1, 2: 3 if case == "a stated cut" else 1, 3: 3} if "up" in said else {1: 1, 2: 2, 3: 3}
-    assert [item.rating for item in sheet.people] == [levels[row["rating"]] for row in RATED]
+    assert [item.rating for item in sheet.ratings] == [levels[row["rating"]] for row in RATED]
 
 
 @pytest.mark.parametrize("scale", ["0-2", "0-100", "1-7", "1-2"])
@@ -148,7 +148,7 @@ def test_numbers_of_an_unstated_scale_are_never_guessed(tmp_path: Path, scale: s
     for skip in (False, True):
         with pytest.raises(UserError, match="say what scale they are on, such as --scale"):
             read(path, rows, skip_invalid=skip)
-    assert len(read(path, rows, scale=levels).people) == len(rows)
+    assert len(read(path, rows, scale=levels).ratings) == len(rows)
 
 
 def test_replies_with_the_same_words_are_told_by_their_model(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_replies_with_the_same_words_are_told_by_their_model(tmp_path: Path) -> 
     with pytest.raises(UserError, match="'ada', 'bea' have this prompt and response; add a column `id`"):
         read_sheet(path, replies=Replies(exchanges=twins))
     path.write_text(json.dumps({**row, "Model": "bea"}) + "\n")
-    assert [item.id for item in read_sheet(path, replies=Replies(exchanges=twins)).people] == ["bea"]
+    assert [item.id for item in read_sheet(path, replies=Replies(exchanges=twins)).ratings] == ["bea"]
 
 
 @pytest.mark.slow
@@ -189,4 +189,4 @@ def test_any_rows_are_ratings_or_refused_in_words(tmp_path: Path, rows: list[Row
         except UserError as refused:
             assert str(path) in str(refused)
         else:
-            assert all(item.rating in (1, 2, 3) or 1 < item.rating < 3 for item in sheet.people + sheet.by_ai)
+            assert all(item.rating in (1, 2, 3) or 1 < item.rating < 3 for item in sheet.ratings)

@@ -1,19 +1,19 @@
-"""A file of ratings read: whatever its headers and scale, by people or AIs, of replies known by id or text.
+"""Human ratings of a file with any headers and scale, of replies known by id or by their texts.
 
-What was understood is told in sentences for the person who brought the file: `RatingSheet.notes`.
+`RatingSheet.notes` are sentences about how the file was read. Ratings by AIs are left out.
 """
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from data.errors import UserError
 from data.judgments import first_number, plain_id
-from data.rating_files.ai_raters import is_ai
-from data.rating_files.rating_columns import find_columns, find_sides, known_row, say_missing
-from data.rating_files.rating_words import Cut, RatingScale, cut_of, find_scale
+from data.rating_files.columns import find_columns, find_sides, known_row, say_missing
+from data.rating_files.scales import Cut, RatingScale, cut_of, find_scale
 from data.readers.file_formats import BadRow, Header, OnBad, Row
 from data.readers.table_rows import read_rows, stop_at_bad_row
 from data.records import LABELS, UNNAMED_MODEL, Exchange, Judgment, Rating
@@ -21,6 +21,21 @@ from data.tables import make_record
 
 ONE_RATER: Final = "one rater"
 SHOWN: Final = 3  # of the rows set aside
+ALL: Final = "all"
+AI_KINDS: Final = frozenset({"ai", "model", "llm", "machine", "bot", "judge", "synthetic", "automatic"})
+HUMAN_KINDS: Final = frozenset({"human", "person", "people", "crowd", "expert", "annotator", "user"})
+# Bare first names (Claude, Gemma) are people's: a family's name needs a number or a known word behind it.
+MODEL_NAME: Final = re.compile(
+    r"(?:[\w.-]+[/:])?"  # a maker before the name
+    r"(?:(?:chat)?gpt[-_ ]?\d|chatgpt\b|text-davinci|o[134](?:-mini|-preview|-pro)?$"
+    r"|claude[-_ ]?(?:\d|v\d|opus|sonnet|haiku|instant|fable|mythos)|gemini[-_ ]?(?:\d|pro|flash|ultra|nano)"
+    r"|gemma[-_ ]?\d|palm[-_ ]?2|(?:meta[-_ ])?(?:code[-_ ]?)?llama[-_ ]?\d|vicuna|alpaca[-_ ]\d"
+    r"|(?:open-)?mi[sx]tral(?:[-_ ]|$)|ministral|magistral|qwen|qwq|deepseek|grok[-_ ]?\d|phi[-_ ]\d"
+    r"|command[-_ ](?:r|a|light|nightly|xlarge)\b|yi[-_ ]\d|falcon[-_ ]?\d|glm[-_ ]?\d|chatglm|kimi[-_ ]"
+    r"|nova[-_ ](?:pro|lite|micro|premier)|olmo|zephyr[-_ ]\d|solar[-_ ]\d|granite[-_ ]?\d|minimax"
+    r"|gpt[-_ ]?(?:neo|oss|j)|prometheus[-_ ]?\d|nemotron|internlm|baichuan|dbrx|jamba)",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,31 +56,22 @@ class SheetOptions:
     skip_invalid: bool = False
 
 
-class Given(Protocol):
-    """What somebody gave: a rating, or a choice."""
+class HasRater(Protocol):
+    """A rating, or a choice."""
 
     @property
     def rater(self) -> str: ...
 
 
-Item = TypeVar("Item", bound=Given)
+Item = TypeVar("Item", bound=HasRater)
 
 
-@dataclass(frozen=True, kw_only=True)  # without slots: in Python 3.11 they do not go with Generic
-class Sheet(Generic[Item]):
-    """What people gave, what AIs gave apart, and what to tell of how the file was read."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatingSheet:
+    """The human ratings of a file, and sentences about how it was read."""
 
-    people: tuple[Item, ...]
-    by_ai: tuple[Item, ...] = ()
+    ratings: tuple[Rating, ...]
     notes: tuple[str, ...] = ()
-
-    @property
-    def ai_raters(self) -> dict[str, int]:
-        """How much each AI gave."""
-        return dict(Counter(item.rater for item in self.by_ai))
-
-
-RatingSheet = Sheet[Rating]
 
 
 class Replies:
@@ -166,14 +172,41 @@ def read_sheet(
         raise UserError(f"{path}: {say_missing('the rating', headers, option='rating')}")
     reader = _SheetReader(path, columns, headers, options, replies, target, on_bad)
     ratings = reader.read(rows)
-    ai = {
-        rating.rater for rating in ratings if is_ai(rating.rater, _kind(rating), declared=options.ai_raters)
-    }
-    return RatingSheet(
-        people=tuple(rating for rating in ratings if rating.rater not in ai),
-        by_ai=tuple(rating for rating in ratings if rating.rater in ai),
-        notes=(*(f"{path.name}: {note}" for note in header.notes), *reader.notes, *say_set_aside(bad)),
-    )
+    ai = {item.rater for item in ratings if is_ai(item.rater, item.extra.get("rater_kind"), options)}
+    people, about_ai = set_ai_aside(ratings, ai, path)
+    notes = [f"{path.name}: {note}" for note in header.notes]
+    return RatingSheet(ratings=people, notes=(*notes, *reader.notes, *say_set_aside(bad), *about_ai))
+
+
+def is_ai(rater: str, kind: object, options: SheetOptions) -> bool:
+    """Return whether a rater is an AI: by the command's options, else by the file, else by the name.
+
+    >>> options = SheetOptions(ai_raters=("grader",))
+    >>> names = ("grader", "gpt-4o", "Claude", "claude-3-opus", "meta-llama/Llama-3-8B", "Gemma", "r07")
+    >>> [name for name in names if is_ai(name, None, options)]
+    ['grader', 'gpt-4o', 'claude-3-opus', 'meta-llama/Llama-3-8B']
+    """
+    if ALL in options.ai_raters or rater in options.ai_raters:
+        return True
+    stated = str(kind or "").strip().casefold()
+    if stated in AI_KINDS or stated in HUMAN_KINDS:
+        return stated in AI_KINDS
+    return MODEL_NAME.match(rater.strip()) is not None
+
+
+def set_ai_aside(
+    items: Sequence[Item], ai: Collection[str], path: Path, what: str = "rating"
+) -> tuple[tuple[Item, ...], list[str]]:
+    """Return what people gave, and a note about what AIs gave; refused where there is nothing else."""
+    people = tuple(item for item in items if item.rater not in ai)
+    if items and not people:
+        raise UserError(
+            f"{path}: all {what}s are by AI raters ({', '.join(sorted(ai))}); only human {what}s are used."
+            " Have people rate some of these replies: rate plan RESPONSES.jsonl"
+        )
+    count = len(items) - len(people)
+    plural = "s" if count != 1 else ""
+    return people, [f"{count:,} {what}{plural} by AI raters ({', '.join(sorted(ai))}) left out"] if ai else []
 
 
 class _SheetReader:
@@ -316,11 +349,6 @@ def name_text(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return "" if value is None else str(value).strip()
-
-
-def _kind(rating: Rating) -> str | None:
-    kind = rating.extra.get("rater_kind")
-    return str(kind) if kind is not None else None
 
 
 def _contents(row: Mapping[str, Any]) -> Iterable[str]:

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from data.errors import UserError
 from data.judgments import first_number, nearest_level, position_on
-from data.rating_files.rating_columns import bare_name
+from data.rating_files.columns import bare_name
 from data.records import LABELS
 
 THUMBS: Final = ("down", "up")
