@@ -1,20 +1,28 @@
 """The commands `nightly`, `history` and `dashboard`."""
 
+import os
 from pathlib import Path
 
 import click
 
 from commands.shared.next_step import say, say_next
-from commands.shared.options import FILE, device_option, interruptible, tell_others, telling_options
+from commands.shared.options import FILE, device_option, interruptible, say_notes
 
 
 @click.command()
 @click.argument("config", type=FILE)
 @click.option("--night", metavar="NAME", help="The night's name.  [default: today's date]")
-@click.option("--again", is_flag=True, help="Judge a night that is in the history anew, in its place.")
+@click.option("--again", is_flag=True, help="Judge a night that is in the history again, and replace it.")
 @device_option
-@telling_options
-@click.option("--now", metavar="TIME", hidden=True, help="The time to write down, such as 2026-11-15T02:00.")
+@click.option(
+    "--otel",
+    is_flag=True,
+    help="Send figures and outcomes as OpenTelemetry events to the collector in OTEL_EXPORTER_OTLP_ENDPOINT.",
+)
+@click.option(
+    "--mlflow", is_flag=True, help="Log them and the report as a run of MLflow, at MLFLOW_TRACKING_URI."
+)
+@click.option("--now", metavar="TIME", hidden=True, help="The time to record, such as 2026-11-15T02:00.")
 @click.option("--json", "as_json", is_flag=True, help="Print the night as JSON.")
 @click.pass_context
 def nightly(
@@ -22,20 +30,18 @@ def nightly(
     config: Path,
     night: str | None,
     again: bool,
-    webhook: str | None,
     otel: bool,
     mlflow: bool,
     now: str | None,
     as_json: bool,
 ) -> None:
-    """Judge models every night, and say if one got worse.
+    """Judge models every night, and report regressions.
 
-    Models answer, the judge scores, and the result is held to what you asked for (the gates); all nights are
-    kept in a history and shown on a dashboard. CONFIG is a TOML file that names models, judge and gates;
-    nightly/config.py lists its keys. The same
-    command takes an interrupted night up again, and a night that is in the history is asked for nothing. The
-    exit code is 1 for a regression, 3 where it cannot be told, 4 for a calibration that cannot be used, and 5
-    where a model or the judge could not be asked.
+    Models answer, the judge scores, and gates check the result; all nights are stored in a history and shown
+    on a dashboard. CONFIG is a TOML file of models, judge and gates; nightly/config.py lists its keys.
+    Run the command again to resume an interrupted night. A night that is in the history is not asked for
+    again. The exit code is 1 for a regression, 3 for an inconclusive gate, 4 for a calibration that cannot be
+    used, and 5 where a model or the judge could not be reached.
 
     \b
     Examples:
@@ -48,8 +54,13 @@ def nightly(
     from nightly.config import check_name, read_config
     from nightly.night import run_night
     from nightly.output import as_evaluation, as_page, print_night
+    from reports.outputs import check_mlflow, collector_url, log_mlflow, send_events
     from reports.progress import progress
 
+    if otel:
+        collector_url(os.environ)  # refuses before hours of work
+    if mlflow:
+        check_mlflow()
     fixed = datetime.fromisoformat(now) if now else None
     began, start = datetime.now().astimezone(), monotonic()  # so that no clock put back makes a time negative
     settings = read_config(config)
@@ -63,8 +74,11 @@ def nightly(
             again=again,
         )
     print_night(finished, settings, as_json=as_json)
-    told, page = as_evaluation(finished), as_page(finished, settings)
-    tell_others(told, page, webhook=webhook, otel=otel, mlflow=mlflow)
+    # A tool that cannot be reached changes no exit code.
+    if otel and (problem := send_events(as_evaluation(finished), os.environ)):
+        say_notes([problem])
+    if mlflow:
+        say_notes([log_mlflow(as_evaluation(finished), as_page(finished, settings))])
     if not as_json and settings.dashboard:
         say_next(f"see the nights: open {Path(settings.dashboard) / 'index.html'}")
     elif not as_json:

@@ -16,7 +16,7 @@ from nightly.config import NightlyConfig
 from nightly.gates import AGAINST, EXIT_CODES, gravest
 from nightly.history import read_url, show_url
 from nightly.schema import FINE, NOUNS, GateResult, ModelResult, NightRecord, Outcome
-from reports.outputs import CheckOutcome, Evaluation, GoodShare, append_summary
+from reports.outputs import CheckOutcome, EvaluatedModel, Evaluation, append_summary
 from reports.page import Cell, Page, Section, Table
 
 COMMANDS: Final[dict[Outcome, str]] = {
@@ -43,39 +43,33 @@ class FinishedNight:
 
 
 def as_evaluation(night: FinishedNight) -> Evaluation:
-    """The night as other tools are told of it."""
+    """Return the night for OpenTelemetry and MLflow."""
     record = night.record
     return Evaluation(
-        kind="nightly",
         name=f"{record.config}, night {record.night}",
         outcome=record.status,
         exit_code=night.exit_code,
         sentences=tuple(sentences(record)),
         judge=record.judge,
         judge_version=record.judge_version,
-        models=tuple(map(_good_share, record.models)),
+        models=tuple(
+            EvaluatedModel(
+                model=model.model,
+                good=(model.corrected or model.raw).get("Good", UNDEFINED),
+                responses=model.n,
+                unscored=sum(model.unscored.values()),
+            )
+            for model in record.models
+        ),
         checks=check_outcomes(record.gates),
     )
 
 
 def check_outcomes(gates: Sequence[GateResult]) -> tuple[CheckOutcome, ...]:
-    """The gates as checks of JUnit and webhooks."""
+    """Return the gates as checks of JUnit."""
     return tuple(
         CheckOutcome(model=gate.model, name=gate.name, outcome=gate.outcome, sentence=gate.sentence)
         for gate in gates
-    )
-
-
-def _good_share(model: ModelResult) -> GoodShare:
-    good = (model.corrected or model.raw).get("Good", UNDEFINED).as_dict()
-    unscored = sum(model.unscored.values())
-    return GoodShare(
-        model=model.model,
-        share=good["value"],
-        low=good["low"],
-        high=good["high"],
-        replies=model.n,
-        unscored=unscored,
     )
 
 

@@ -1,4 +1,4 @@
-"""A finished comparison or night for other tools: JUnit, GitHub's summary, webhook, OpenTelemetry, MLflow."""
+"""A finished comparison or night for other tools: JUnit, GitHub's summary, OpenTelemetry, MLflow."""
 
 import json
 import os
@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from time import time_ns
@@ -14,16 +14,17 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 from xml.etree import ElementTree
 
+from calibration.estimate import Estimate
 from data.errors import UserError
 from data.files import disk_errors, replacing
+from data.records import to_plain
 from reports.html import as_page
 from reports.markdown import as_markdown
 from reports.page import Page
 
 SUMMARY: Final = "GITHUB_STEP_SUMMARY"  # the variable that names the file, in a job of GitHub
 MOST_SUMMARY: Final = 900_000  # bytes; GitHub shows none of a step's summary that has more than 1 MiB
-MOST_CHECKS: Final = 200  # in a webhook
-WAIT: Final = 10.0  # seconds for a webhook to answer
+WAIT: Final = 10.0  # seconds for a collector to answer
 # XML 1.0 has no place for these, escaped or not; a model's name may hold anything.
 NOT_IN_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 TAGS: Final = {
@@ -37,7 +38,7 @@ TAGS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOutcome:
-    """What was held against a limit or another model; the outcome is `pass` or one of TAGS."""
+    """A comparison with a limit or another model; the outcome is `pass` or one of TAGS."""
 
     model: str
     name: str
@@ -46,29 +47,26 @@ class CheckOutcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GoodShare:
-    """A model's share of Good with its 95 % interval, as parts of 1; None where undefined."""
+class EvaluatedModel:
+    """A model's share of Good, and how many responses it rests on."""
 
     model: str
-    share: float | None
-    low: float | None
-    high: float | None
-    replies: int
+    good: Estimate
+    responses: int
     unscored: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """What other tools are told of a comparison or a night: figures and sentences, and nobody's texts."""
+    """A night for other tools: figures and sentences, without prompts and responses."""
 
-    kind: str
     name: str
     outcome: str
     exit_code: int
     sentences: tuple[str, ...]
     judge: str
     judge_version: str
-    models: tuple[GoodShare, ...]
+    models: tuple[EvaluatedModel, ...]
     checks: tuple[CheckOutcome, ...]
 
 
@@ -131,61 +129,8 @@ def _without_examples(page: Page) -> Page:
     return replace(page, sections=tuple(replace(section, examples=()) for section in page.sections))
 
 
-def check_webhook(url: str) -> str:
-    """Refuse what is no web address before hours of work end at it.
-
-    >>> check_webhook("https://hooks.example/T0/secret")
-    'https://hooks.example/T0/secret'
-    """
-    try:
-        parts = urlsplit(url)
-        is_fine = parts.scheme in ("http", "https") and bool(parts.hostname)
-    except ValueError:
-        is_fine = False
-    if not is_fine:
-        raise UserError("the webhook is no address; write it as https://host/path")
-    return url
-
-
-def send_webhook(url: str, evaluation: Evaluation) -> str | None:
-    """Post an evaluation as JSON; returns what went wrong, as a verdict must not be lost with a message."""
-    return _post("webhook", url, webhook_body(evaluation), {})
-
-
-def _post(what: str, url: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> str | None:
-    """Two tries at most. The address may hold a secret, so only its host is ever named."""
-    import httpx
-
-    # Escaped: a model's name may hold what is no text in UTF-8.
-    content = json.dumps(body).encode()
-    headers = {"Content-Type": "application/json", **headers}
-    host, problem = urlsplit(url).hostname, ""
-    for _ in range(2):
-        try:
-            # No redirects: what is sent goes to the host that was named.
-            answer = httpx.post(url, content=content, headers=headers, timeout=WAIT, follow_redirects=False)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            problem = type(error).__name__
-            continue
-        if answer.is_success:
-            return None
-        problem = f"status {answer.status_code}"
-        if answer.status_code < 500:
-            break
-    return f"the {what} at {host} was not told: {problem}"
-
-
-def webhook_body(evaluation: Evaluation) -> dict[str, Any]:
-    """What a webhook gets: first the checks that did not pass, where there are too many."""
-    checks = sorted(evaluation.checks, key=lambda check: check.outcome == "pass")[:MOST_CHECKS]
-    return {
-        "text": f"{evaluation.name}: {evaluation.outcome}\n" + "\n".join(evaluation.sentences[:10]),
-        **asdict(replace(evaluation, checks=tuple(checks))),
-    }
-
-
 def collector_url(environment: Mapping[str, str]) -> str:
-    """Where OpenTelemetry's variables say that events go.
+    """Return the address of the collector from OpenTelemetry's variables.
 
     >>> collector_url({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318/"})
     'http://127.0.0.1:4318/v1/logs'
@@ -200,27 +145,41 @@ def collector_url(environment: Mapping[str, str]) -> str:
 
 
 def send_events(evaluation: Evaluation, environment: Mapping[str, str]) -> str | None:
-    """Send `gen_ai.evaluation.result` events to a collector, as OTLP's JSON; returns what went wrong."""
-    said = environment.get("OTEL_EXPORTER_OTLP_HEADERS", "")
-    pairs = (part.partition("=") for part in said.split(",") if "=" in part)
-    headers = {name.strip(): unquote(value.strip()) for name, _, value in pairs}
+    """Send `gen_ai.evaluation.result` events to a collector as OTLP JSON; return the problem, if any.
+
+    Only the host is named in a problem, since an address may hold a secret.
+    """
+    import httpx
+
+    url = collector_url(environment)
+    pairs = (part.partition("=") for part in environment.get("OTEL_EXPORTER_OTLP_HEADERS", "").split(","))
+    headers = {name.strip(): unquote(value.strip()) for name, equals, value in pairs if equals}
     body = events_body(evaluation, service=environment.get("OTEL_SERVICE_NAME") or "empathy-judge")
-    return _post("collector", collector_url(environment), body, headers)
+    try:
+        # json.dumps escapes: a model's name may hold what is no text in UTF-8. No redirects.
+        answer = httpx.post(
+            url,
+            content=json.dumps(body).encode(),
+            headers={"Content-Type": "application/json", **headers},
+            timeout=WAIT,
+            follow_redirects=False,
+        )
+        problem = "" if answer.is_success else f"status {answer.status_code}"
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        problem = type(error).__name__
+    return f"events were not sent to {urlsplit(url).hostname}: {problem}" if problem else None
 
 
 def events_body(evaluation: Evaluation, *, service: str) -> dict[str, Any]:
     """One event for each model's share of Good, and one for each check."""
-    name, label, value, told = (
-        f"gen_ai.evaluation.{key}" for key in ("name", "score.label", "score.value", "explanation")
-    )
     rows: list[dict[str, Any]] = [
         {
             "gen_ai.request.model": model.model,
-            name: "empathy.good_share",
-            value: model.share,
-            "empathy_judge.low": model.low,
-            "empathy_judge.high": model.high,
-            "empathy_judge.replies": model.replies,
+            "gen_ai.evaluation.name": "empathy.good_share",
+            "gen_ai.evaluation.score.value": model.good.as_dict()["value"],
+            "empathy_judge.low": model.good.as_dict()["low"],
+            "empathy_judge.high": model.good.as_dict()["high"],
+            "empathy_judge.replies": model.responses,
             "empathy_judge.unscored": model.unscored,
         }
         for model in evaluation.models
@@ -228,9 +187,9 @@ def events_body(evaluation: Evaluation, *, service: str) -> dict[str, Any]:
     rows += [
         {
             "gen_ai.request.model": check.model,
-            name: f"empathy.{check.name}",
-            label: check.outcome,
-            told: check.sentence,
+            "gen_ai.evaluation.name": f"empathy.{check.name}",
+            "gen_ai.evaluation.score.label": check.outcome,
+            "gen_ai.evaluation.explanation": check.sentence,
         }
         for check in evaluation.checks
     ]
@@ -268,7 +227,7 @@ def check_mlflow() -> None:
 
 
 def log_mlflow(evaluation: Evaluation, page: Page) -> str:
-    """Log an evaluation as a run of MLflow, where MLflow's own variables say; returns what there is to tell.
+    """Log an evaluation as a run of MLflow, at the place that MLflow's variables set; return a note on it.
 
     A night that was logged before goes into the same run.
     """
@@ -276,41 +235,39 @@ def log_mlflow(evaluation: Evaluation, page: Page) -> str:
         os.environ.setdefault(f"MLFLOW_HTTP_REQUEST_{name}", value)
     import mlflow
 
-    about = {"kind": evaluation.kind, "name": evaluation.name, "outcome": evaluation.outcome}
-    about |= {"judge": evaluation.judge, "judge_version": evaluation.judge_version}
-    tags = {f"empathy_judge.{key}": value for key, value in about.items()}
+    names = ("name", "outcome", "judge", "judge_version")
+    tags = {f"empathy_judge.{name}": getattr(evaluation, name) for name in names}
     try:
         with redirect_stdout(sys.stderr):  # MLflow prints where the run can be seen; our output may be JSON
-            before: list[Any] = []
-            if evaluation.kind == "nightly":
-                found = f"tags.`empathy_judge.name` = '{evaluation.name}'"
-                before = mlflow.search_runs(filter_string=found, max_results=1, output_format="list")
+            same = f"tags.`empathy_judge.name` = '{evaluation.name}'"
+            before: list[Any] = mlflow.search_runs(filter_string=same, max_results=1, output_format="list")
             again = {"run_id": before[0].info.run_id} if before else {}
             with mlflow.start_run(run_name=evaluation.name, tags=tags, **again) as run:
                 mlflow.log_metrics(mlflow_metrics(evaluation.models))
                 mlflow.log_text(as_markdown(_without_examples(page)), "report.md")
                 mlflow.log_text(as_page(_without_examples(page)), "report.html")
                 # Escaped: a model's name may hold what is no text in UTF-8.
-                mlflow.log_text(json.dumps(asdict(evaluation), indent=2), "evaluation.json")
+                mlflow.log_text(json.dumps(to_plain(evaluation), indent=2), "evaluation.json")
     except Exception as error:  # whatever it is, the verdict must not be lost with it
-        told = re.sub(r"//[^/@\s]*@", "//", f"{type(error).__name__}: {error}".splitlines()[0])
-        return f"MLflow was not told: {told[:160]}"
+        problem = re.sub(r"//[^/@\s]*@", "//", f"{type(error).__name__}: {error}".splitlines()[0])
+        return f"MLflow: nothing was logged: {problem[:160]}"
     return f"MLflow: run {run.info.run_id} in experiment {run.info.experiment_id}"
 
 
-def mlflow_metrics(models: Sequence[GoodShare]) -> dict[str, float]:
-    """Each model's share of Good, its interval's ends and its counts, under a name that MLflow takes.
+def mlflow_metrics(models: Sequence[EvaluatedModel]) -> dict[str, float]:
+    """Return each model's share of Good, its interval and its counts, under names that MLflow accepts.
 
-    >>> share = GoodShare(model="meta/llama-3.1", share=0.5, low=0.4, high=None, replies=20, unscored=0)
-    >>> list(mlflow_metrics([share]))
-    ['meta_llama-3.1/good', 'meta_llama-3.1/good_low', 'meta_llama-3.1/replies', 'meta_llama-3.1/unscored']
+    >>> model = EvaluatedModel(model="meta/llama-3.1", good=Estimate(0.5, None), responses=20, unscored=0)
+    >>> mlflow_metrics([model])
+    {'meta_llama-3.1/good': 0.5, 'meta_llama-3.1/replies': 20, 'meta_llama-3.1/unscored': 0}
     """
     metrics: dict[str, float] = {}
     for model in models:
         name = re.sub(r"^\.|[^\w.: -]", "_", model.model)[:200]
         if f"{name}/replies" in metrics:
             name += f"_{len(metrics)}"
-        figures = {"good": model.share, "good_low": model.low, "good_high": model.high}
-        figures |= {"replies": model.replies, "unscored": model.unscored}
-        metrics |= {f"{name}/{key}": value for key, value in figures.items() if value is not None}
+        value, low, high = model.good.as_dict().values()
+        figures = {"good": value, "good_low": low, "good_high": high}
+        figures |= {"replies": model.responses, "unscored": model.unscored}
+        metrics |= {f"{name}/{key}": figure for key, figure in figures.items() if figure is not None}
     return metrics

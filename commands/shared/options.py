@@ -1,6 +1,5 @@
 """What every command line shares."""
 
-import os
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -17,8 +16,6 @@ from data.storage import Columns
 
 if TYPE_CHECKING:
     from data.rating_files.sheet import SheetOptions
-    from reports.outputs import Evaluation
-    from reports.page import Page
 
 FILE: Final = click.Path(path_type=Path)
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
@@ -99,65 +96,6 @@ def say_notes(notes: Iterable[str]) -> None:
     """Say how files were read: on stderr, so that pipes and files hold results only."""
     for note in notes:
         say(note, err=True)
-
-
-def telling_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that name who else is told the result; `tell_others` does."""
-
-    def check_url(ctx: click.Context, option: click.Parameter, url: str | None) -> str | None:
-        from reports.outputs import check_webhook
-
-        return check_webhook(url) if url else None
-
-    def check_collector(ctx: click.Context, option: click.Parameter, is_asked: bool) -> bool:
-        if is_asked:
-            from reports.outputs import collector_url
-
-            collector_url(os.environ)
-        return is_asked
-
-    def check_package(ctx: click.Context, option: click.Parameter, is_asked: bool) -> bool:
-        if is_asked:
-            from reports.outputs import check_mlflow
-
-            check_mlflow()
-        return is_asked
-
-    options: list[Decorator] = [
-        click.option(
-            "--webhook",
-            metavar="URL",
-            envvar="EMPATHY_JUDGE_WEBHOOK",
-            show_envvar=True,
-            callback=check_url,
-            help="Post figures and verdicts as JSON to this address; no prompt and no reply is sent.",
-        ),
-        click.option(
-            "--otel",
-            is_flag=True,
-            callback=check_collector,
-            help="Send them as OpenTelemetry events to the collector in OTEL_EXPORTER_OTLP_ENDPOINT.",
-        ),
-        click.option(
-            "--mlflow",
-            is_flag=True,
-            callback=check_package,
-            help="Log them and the report as a run of MLflow, at MLFLOW_TRACKING_URI.",
-        ),
-    ]
-    return reduce(lambda made, option: option(made), reversed(options), command)
-
-
-def tell_others(told: "Evaluation", page: "Page", *, webhook: str | None, otel: bool, mlflow: bool) -> None:
-    """Tell whoever is to be told; one that cannot be reached is said, and changes no exit code."""
-    from reports.outputs import log_mlflow, send_events, send_webhook
-
-    if webhook:
-        say_notes(filter(None, [send_webhook(webhook, told)]))
-    if otel:
-        say_notes(filter(None, [send_events(told, os.environ)]))
-    if mlflow:
-        say_notes([log_mlflow(told, page)])
 
 
 def column_options(command: Callable[..., None]) -> Callable[..., None]:
