@@ -142,7 +142,7 @@ def device_option(command: Callable[..., None]) -> Callable[..., None]:
         type=click.Choice(["auto", "cpu", "cuda"]),
         callback=choose,
         expose_value=False,
-        help="Device of classifiers; cuda needs torch, transformers and onnx.  "
+        help="Device of classifiers; cuda needs torch and onnx.  "
         "[default: auto, a GPU where it is faster for the number of replies]",
     )
     return option(command)

@@ -1,4 +1,4 @@
-"""Decoder judges on a GPU: `transformers` models, length-sorted batches, and a process pool beside them."""
+"""Decoder judges on a GPU: length-sorted batches, and a process pool that prepares them."""
 
 import ctypes
 import multiprocessing
@@ -25,6 +25,8 @@ from judge.classifier.preprocessing import PreparedReply, Tokeniser, judgments_o
 from judge.engine import Store, count_cores, in_threads, still_to_judge
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from judge.classifier.judge import ClassifierJudge
 
 AUTO, CPU, CUDA = "auto", "cpu", "cuda"
@@ -32,6 +34,7 @@ DEVICES: Final = (AUTO, CPU, CUDA)
 # The device of judges that name none; a command's --device sets it.
 DEVICE: ContextVar[str] = ContextVar("DEVICE", default=AUTO)
 REPLIES_PER_CORE: Final = 200  # `auto` takes the GPU from so many replies a core on; see docs/performance.md
+MAX_TOKENS: Final = 1_024  # of a context and a reply; both are cut to fewer
 BATCH_TOKENS: Final = 65_536  # of one batch, padding included
 CHUNK: Final = 4_096  # replies that are prepared, sorted by length and judged together
 
@@ -58,7 +61,7 @@ def choose_device(device: str, judge: str, *, is_decoder: bool, count: int) -> s
 @cache
 def why_no_gpu() -> str:
     """Return why no GPU can be used, or an empty text; torch is imported only where a driver exists."""
-    missing = [name for name in ("onnx", "torch", "transformers") if find_spec(name) is None]
+    missing = [name for name in ("onnx", "torch") if find_spec(name) is None]
     if missing:
         return f"packages are missing: pip install {' '.join(missing)}"
     try:
@@ -75,60 +78,107 @@ def _warn_once(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+class Decoder:
+    """A Llama decoder with a classification head on the last token of each reply.
+
+    Not `transformers.LlamaModel`: importing it takes 8 s, most of the time that one reply may take.
+    """
+
+    def __init__(self, weights: Mapping[str, np.ndarray], config: Mapping[str, Any], device: str) -> None:
+        import torch
+
+        dtype = torch.bfloat16 if device == CUDA else torch.float32
+        self.weights = {name: torch.tensor(value).to(device, dtype) for name, value in weights.items()}
+        self.head, self.bias = (self.weights[f"head.{part}"].float() for part in ("weight", "bias"))
+        self.layers, self.epsilon = range(config["num_hidden_layers"]), config["rms_norm_eps"]
+        self.head_width = config["hidden_size"] // config["num_attention_heads"]
+        steps = torch.arange(0, self.head_width, 2, device=device) / self.head_width
+        angles = torch.outer(
+            torch.arange(MAX_TOKENS, device=device), config["rope_parameters"]["rope_theta"] ** -steps
+        )
+        self.cos, self.sin = angles.cos().to(dtype), angles.sin().to(dtype)
+
+    def __call__(self, ids: "Tensor", last: "Tensor") -> "Tensor":
+        """Return probabilities [replies, 3] for token ids [replies, tokens], read at positions `last`.
+
+        Padding stands behind a reply, where causal attention does not see it, so no mask is needed.
+        """
+        import torch
+        from torch.nn.functional import linear, scaled_dot_product_attention, silu
+
+        weights = self.weights
+        cos, sin = self.cos[: ids.shape[1]], self.sin[: ids.shape[1]]
+        state = weights[TABLE][ids.int()]
+        for layer in self.layers:
+            part = f"base.layers.{layer}"
+            normed = self._norm(state, f"{part}.input_layernorm")
+            query, key, value = (
+                linear(normed, weights[f"{part}.self_attn.{name}_proj.weight"])
+                .view(*ids.shape, -1, self.head_width)
+                .transpose(1, 2)
+                for name in "qkv"
+            )
+            query, key = _rotate(query, cos, sin), _rotate(key, cos, sin)
+            mixed = scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
+            mixed = mixed.transpose(1, 2).flatten(2)
+            state = state + linear(mixed, weights[f"{part}.self_attn.o_proj.weight"])
+            normed = self._norm(state, f"{part}.post_attention_layernorm")
+            gate, up = (linear(normed, weights[f"{part}.mlp.{name}_proj.weight"]) for name in ("gate", "up"))
+            state = state + linear(silu(gate) * up, weights[f"{part}.mlp.down_proj.weight"])
+        state = state[torch.arange(len(ids), device=ids.device), last]
+        return linear(self._norm(state, "base.norm").float(), self.head, self.bias).softmax(dim=-1)
+
+    def _norm(self, state: "Tensor", name: str) -> "Tensor":
+        from torch.nn.functional import rms_norm
+
+        return rms_norm(state, state.shape[-1:], self.weights[f"{name}.weight"], self.epsilon)
+
+
+def _rotate(state: "Tensor", cos: "Tensor", sin: "Tensor") -> "Tensor":
+    """Apply rotary position embeddings (RoPE)."""
+    import torch
+
+    left, right = state.chunk(2, dim=-1)
+    return torch.cat([left * cos - right * sin, right * cos + left * sin], dim=-1)
+
+
 class TorchNetworks:
-    """The networks of a decoder judge on a device; their probabilities are averaged."""
+    """The decoders of a judge on a device; their probabilities are averaged."""
 
     def __init__(
-        self, states: Sequence[Mapping[str, np.ndarray]], config: Mapping[str, Any], device: str
+        self, networks: Sequence[Mapping[str, np.ndarray]], config: Mapping[str, Any], device: str
     ) -> None:
-        import torch
-        from transformers import LlamaConfig, LlamaModel
-
         self._device, self._lock = device, Lock()
-        dtype = torch.bfloat16 if device == CUDA else torch.float32
-        self._networks = []
-        for state in states:
-            with torch.device("meta"):
-                base = LlamaModel(LlamaConfig(**config))
-            tensors = {name: torch.tensor(value) for name, value in state.items()}
-            head, bias = (tensors.pop(f"head.{part}").to(device) for part in ("weight", "bias"))
-            values = {name.removeprefix("base."): value.to(device, dtype) for name, value in tensors.items()}
-            base.load_state_dict(values, assign=True)
-            base.rotary_emb = type(base.rotary_emb)(base.config).to(device)
-            self._networks.append((base.train(False), head, bias))
+        self._decoders = [Decoder(weights, config, device) for weights in networks]
 
     def predict(self, replies: Sequence[Sequence[int]]) -> np.ndarray:
         """Return probabilities of Bad, Okay and Good, [replies, 3], in the order given; threads take turns.
 
-        Replies of similar length share a batch. Padding stands behind a reply, where causal attention does
-        not see it, so no mask is needed.
+        Replies of similar length share a batch.
         """
         import torch
 
-        lengths = np.array([len(ids) for ids in replies])
-        order = np.argsort(-lengths, kind="stable")
-        results, start = [], 0
-        with self._lock, torch.inference_mode():
-            while start < len(order):
-                batch = order[start : start + max(1, BATCH_TOKENS // lengths[order[start]])]
-                padded = np.zeros((len(batch), lengths[batch[0]]), dtype=np.int64)
-                for row, index in enumerate(batch):
-                    padded[row, : lengths[index]] = replies[index]
-                results.append(self._forward(torch.from_numpy(padded), torch.from_numpy(lengths[batch] - 1)))
-                start += len(batch)
-            probabilities = np.empty((len(replies), 3), dtype=np.float32)
-            probabilities[order] = torch.cat(results).cpu().numpy() if results else probabilities
+        lengths = np.array([len(ids) for ids in replies], dtype=np.int64)
+        order, start, batches = np.argsort(-lengths, kind="stable"), 0, []
+        while start < len(order):
+            batch = order[start : start + max(1, BATCH_TOKENS // lengths[order[start]])]
+            padded = np.zeros((len(batch), lengths[batch[0]]), dtype=np.int64)
+            for row, index in enumerate(batch):
+                padded[row, : lengths[index]] = replies[index]
+            batches.append((torch.from_numpy(padded), torch.from_numpy(lengths[batch] - 1)))
+            start += len(batch)
+        probabilities = np.empty((len(replies), 3), dtype=np.float32)
+        if batches:
+            with self._lock, torch.inference_mode():
+                results = [self._forward(*batch) for batch in batches]
+                probabilities[order] = torch.cat(results).cpu().numpy()
         return probabilities
 
-    def _forward(self, ids: Any, last: Any) -> Any:
+    def _forward(self, ids: "Tensor", last: "Tensor") -> "Tensor":
         import torch
 
-        ids, last = (item.to(self._device, non_blocking=True) for item in (ids, last))
-        rows, every = torch.arange(len(ids), device=ids.device), []
-        for base, head, bias in self._networks:
-            states = base(input_ids=ids, use_cache=False).last_hidden_state[rows, last].float()
-            every.append(torch.nn.functional.linear(states, head, bias).softmax(dim=-1))
-        return torch.stack(every).mean(dim=0)
+        ids, last = ids.to(self._device), last.to(self._device)
+        return torch.stack([decoder(ids, last) for decoder in self._decoders]).mean(dim=0)
 
 
 def read_weights(model: Path) -> dict[str, np.ndarray]:
@@ -143,7 +193,7 @@ def read_weights(model: Path) -> dict[str, np.ndarray]:
 
 
 def dequantize(stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the weights of a `LlamaModel` that int8 values and their scales stand for."""
+    """Return the weights that int8 values and their scales stand for."""
     weights = {}
     for name, value in stored.items():
         if name.endswith(SCALE):
@@ -207,6 +257,7 @@ _TOKENIZER: Tokeniser  # of a process of the pool
 
 def _open_tokenizer(path: Path) -> None:
     global _TOKENIZER
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # every core has a process already
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent process
     _TOKENIZER = Tokeniser.read(path, is_decoder=True)
 
