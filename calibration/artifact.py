@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Final, Protocol
 
 from calibration.pairing import OF_THESE_RATERS, SpeaksFor
 from calibration.shares.transport import CalibratedModels
-from data.coverage import Coverage
 from data.errors import StaleCalibration, UserError
 from data.files import disk_errors, replacing
+from data.rated_range import RatedRange
 from data.records import LABELS, to_plain
 from data.rubric import Rubric
 from data.tables import first_problem
@@ -74,7 +74,7 @@ class Calibration:
     count: int
     calibrated_models: Mapping[str, CalibratedModels]
     design_effect: float | None = None
-    covers: Coverage | None = None
+    covers: RatedRange | None = None
     speaks_for: SpeaksFor = "people"  # fewer than four raters speak for themselves only
     source: str = ""
 
@@ -181,7 +181,7 @@ class CalibrationChoice:
         return self.calibration.digest if self.calibration else None
 
     @property
-    def covers(self) -> Coverage | None:
+    def covers(self) -> RatedRange | None:
         """The description of the rated replies, where it is known."""
         return self.calibration.covers if self.calibration else None
 

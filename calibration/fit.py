@@ -41,10 +41,10 @@ from calibration.shares.model_table import (
 )
 from calibration.shares.planning import RatingsPlan
 from calibration.shares.transport import left_out_levels
-from data.coverage import Coverage, coverage_of
 from data.crisis import find_flags
 from data.files import disk_errors, replacing
 from data.judgments import Judged, with_exchanges
+from data.rated_range import RatedRange, rated_range_of
 from data.rating_files.sheet import SheetOptions
 from data.records import EMPATHY, LABELS, REPLY, Exchange, Judgment, Rating, to_plain
 
@@ -474,9 +474,9 @@ def _ask_first(paired: Paired, fit: ResponseFit, judgments: Sequence[Judgment]) 
     )
 
 
-def _covered(paired: Paired, judgments: Sequence[Judgment]) -> Coverage | None:
+def _covered(paired: Paired, judgments: Sequence[Judgment]) -> RatedRange | None:
     rated = set(paired.id.tolist())
-    return coverage_of(item.shape for item in judgments if item.id in rated and item.shape)
+    return rated_range_of(item.shape for item in judgments if item.id in rated and item.shape)
 
 
 def make_calibration(
@@ -487,7 +487,7 @@ def make_calibration(
     created: date,
     days: int,
     source: str = "",
-    covers: Coverage | None = None,
+    covers: RatedRange | None = None,
 ) -> Calibration:
     """Bind the calibrated models to the judge and to the ratings."""
     # Who rated what and how, in whatever order.

@@ -12,9 +12,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
-from data.coverage import shape_of
 from data.errors import UserError
-from data.records import EMPATHY, LABELS, REPLY, UNNAMED_MODEL, Exchange, Judgment, Rating, label_of
+from data.records import EMPATHY, LABELS, REPLY, UNNAMED_MODEL, Exchange, Judgment, Rating, label_of, shape_of
 from data.runs import read_object, read_summary
 from data.tables import BadRow, read_judgments, read_ratings, read_rows, stop_at_bad_row
 from data.text import listed

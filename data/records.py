@@ -1,6 +1,7 @@
 """The records every room speaks of; frozen, and checked once when a file is read."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import date
@@ -8,7 +9,6 @@ from hashlib import sha256
 from math import isfinite
 from typing import Any, ClassVar, Final
 
-from data.coverage import shape_of
 from data.crisis import danger_said
 from data.readers.chat_turns import is_answering
 
@@ -28,6 +28,10 @@ SCRIPTED: Final = "scripted"  # the value of `speaker` in a row where no person 
 REPLY, CONVERSATION = "reply", "conversation"  # what is judged as one: the unit
 UNITS: Final = (REPLY, CONVERSATION)
 NOUNS: Final = {REPLY: "replies", CONVERSATION: "conversations"}
+
+
+# A heading, an item of a list, a fence or bold words, at least two of them: one dash makes no list.
+_MARKDOWN: Final = re.compile(r"^ {0,3}(?:#{1,6} |[-*+•] |\d{1,2}[.)] |```)|\*\*[^*\n]+\*\*", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +90,7 @@ class Judgment:
 
     `flag` names the danger that the speaker may be in: people should read that response, whatever its label.
     `components` are probabilities of the rubric's components, from a judge that gives them; `decided_by` is
-    the judge of a cascade whose word this is. `shape` counts what the reply is like: see `data.coverage`.
+    the judge of a cascade whose word this is. `shape` counts what the reply is like: see `shape_of`.
     Of a whole conversation `curve` has the score of every reply in order, null where a reply has none, and
     """
 
@@ -107,6 +111,20 @@ class Judgment:
     decided_by: str | None = None
     shape: Mapping[str, int] | None = None
     curve: tuple[float | None, ...] | None = None
+
+
+def shape_of(exchange: Exchange) -> dict[str, int]:
+    """Count the words of a reply and the turns before it; 1 or 0 for a situation and for Markdown.
+
+    >>> shape_of(Exchange(id="1", prompt="I won!", response="**Well done!** Here is a plan:\\n- rest"))
+    {'words': 8, 'turns': 0, 'situation': 0, 'markdown': 1}
+    """
+    return {
+        "words": len(exchange.response.split()),
+        "turns": len(exchange.dialogue),
+        "situation": int(bool(exchange.situation)),
+        "markdown": int(len(_MARKDOWN.findall(exchange.response)) > 1),
+    }
 
 
 def label_of(probabilities: Mapping[str, float]) -> str:

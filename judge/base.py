@@ -10,9 +10,9 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, get_type_hints
 
-from data.coverage import Coverage
 from data.errors import UserError
 from data.files import read_toml
+from data.rated_range import RatedRange
 from data.records import CONVERSATION, REPLY, Exchange, Judgment
 from data.rubric import Rubric
 from data.tables import first_problem
@@ -66,7 +66,7 @@ class Judge(ABC):
     files: ClassVar[tuple[str, ...]] = ()  # options that name files: looked for beside the TOML file first
     unit: str = REPLY  # `CONVERSATION` where a row with all its earlier turns is judged as one
     caveat: str = ""  # printed under every table of its shares
-    rated: Coverage | None = None  # the replies it learned from; others are counted as outside of these
+    rated: RatedRange | None = None  # the replies it learned from; others are counted as outside of these
     folder: Path | None = None  # of its weights, where its calibration may lie
     asked_judges: tuple["Judge", ...] = ()  # the judges of which this one is made
     component_names: tuple[str, ...] = ()  # what its judgments have probabilities of beside the labels

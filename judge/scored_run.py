@@ -17,9 +17,9 @@ from calibration.artifact import CalibrationChoice, find_calibration
 from calibration.estimate import CONFIDENCE, Estimate, Interval
 from calibration.shares.correction import Refused, correct_shares
 from calibration.shares.tally import Tally, model_shares
-from data.coverage import Outside, say_outside
 from data.crisis import READING_LIST, Flags
 from data.errors import UserError
+from data.rated_range import OutsideCount, say_outside
 from data.records import CONVERSATION, LABELS, REPLY, Exchange, Judgment, to_plain
 from data.runs import FinishedRun, OnProgress, Run, ScorePlan, read_summary, run_all
 from data.storage import Remote, Shards, Source, check_source, digest_source, find_sources
@@ -255,14 +255,14 @@ class Counted:
 
     def __init__(self, judge: Judge, calibrated: CalibrationChoice) -> None:
         self.tally, self.flags = Tally(), Flags()
-        self.unlike = Outside(judge.rated, calibrated.covers)
+        self.unlike = OutsideCount(judge.rated, calibrated.covers)
         self.cost = 0.0
 
     def add(self, judgment: Judgment) -> None:
         """Count a judgment in."""
         self.tally.add(judgment)
         self.flags.add(judgment)
-        self.unlike.add(None if judgment.unscored else judgment.shape)
+        self.unlike.add(judgment.shape if judgment.unscored is None else None)
         if judgment.usage:
             self.cost += judgment.usage.get("cost", 0.0)
 
@@ -288,7 +288,7 @@ def summarise(
         judge.rubric.note,
         CORRECTED if calibrated.calibration else CAVEAT[unit],
         judge.caveat,
-        *say_outside(outside),
+        *say_outside(outside, unit),
     ]
     summary = {
         "unit": unit,

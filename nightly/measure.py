@@ -19,9 +19,9 @@ from typing import Any, Final
 
 from calibration.artifact import NONE, CalibrationChoice, find_calibration
 from calibration.shares.correction import Refused
-from data.coverage import say_outside
 from data.crisis import LEFT_OUT, say_flags
 from data.errors import OperationalError, StaleCalibration, UserError
+from data.rated_range import say_outside
 from data.readers.conversations import write_talk
 from data.records import CONVERSATION, LABELS, UNNAMED_MODEL, Judgment
 from data.runs import OnProgress, discard_run

@@ -10,8 +10,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from calibration.shares.transport import LEAST_REPLIES
-from data.coverage import say_outside
 from data.crisis import READING_LIST, say_flags
+from data.rated_range import say_outside
 from data.records import LABELS, NOUNS
 from data.text import ends_of, interval, listed, number, percent
 from judge.explanation import Explanation

@@ -7,8 +7,8 @@ from threading import Lock
 from typing import Any
 
 from calibration.artifact import CalibrationChoice, find_calibration
-from data.coverage import Outside, say_outside
 from data.errors import StaleCalibration, UserError
+from data.rated_range import OutsideCount, say_outside
 from data.records import CONVERSATION, LABELS, NOUNS, REPLY, Exchange, Judgment
 from data.tables import Row, make_record, to_row
 from judge.base import Judge
@@ -79,14 +79,14 @@ class ServedJudge:
         """What stands beside judgments, given as rows."""
         found = self.calibration
         caveat = self.judge.caveat
-        outside = Outside(self.judge.rated, found.covers)
+        outside = OutsideCount(self.judge.rated, found.covers)
         for row in rows:
             outside.add(None if row["unscored"] else row.get("shape"))
         return {
             "judge": {"name": self.judge.name, "version": self.judge.version},
             "calibration": found.digest,
             "note": found.note,
-            "caveats": [*([caveat] if caveat else []), *say_outside(outside.as_dict())],
+            "caveats": [*([caveat] if caveat else []), *say_outside(outside.as_dict(), self.judge.unit)],
         }
 
     def count_runs(self, exchange: Exchange, *, is_explained: bool = False) -> int:

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from calibration.agreement.model_levels import say_worth
-from data.coverage import coverage_of, shape_of
 from data.errors import UserError
 from data.files import disk_errors, read_toml, replacing
 from data.rated_exchanges import join_ratings
-from data.records import LABELS, Exchange, to_plain
+from data.rated_range import rated_range_of
+from data.records import LABELS, Exchange, shape_of, to_plain
 from data.storage import digest_file
 from data.tables import read_exchanges, read_ratings
 from data.text import percent, show
@@ -75,7 +75,7 @@ def make_judge(
         **exported,
         **about,
         "trained_on": describe(corpus),
-        "rated": to_plain(coverage_of(shape_of(exchange) for exchange in corpus.exchanges())),
+        "rated": to_plain(rated_range_of(shape_of(exchange) for exchange in corpus.exchanges())),
         "length": fit_length(examples),
         "evidence": dict(evidence),
     }

@@ -27,10 +27,10 @@ from calibration.comparison.prompt_wins import PromptGap, find_texts
 from calibration.comparison.published_models import USUAL_DESIGN_EFFECT, is_published, published
 from calibration.comparison.rated_models import RatedComparison, compare_sheet, read_people
 from calibration.comparison.verdicts import REVERSED, Verdict
-from data.coverage import find_outside
 from data.crisis import find_flags
 from data.errors import UserError
 from data.judgments import Judged
+from data.rated_range import find_outside
 from data.rating_files.pairwise_choices import are_choices, read_choices
 from data.rating_files.sheet import RatingSheet, Replies, SheetOptions
 from data.records import UNNAMED_MODEL, Exchange

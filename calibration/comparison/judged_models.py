@@ -30,9 +30,9 @@ from calibration.pairing import chances_of
 from calibration.shares.correction import correct
 from calibration.shares.ppi import PpiEstimate, RatedModel, one_hot, ppi_estimate
 from calibration.shares.transport import CalibratedModels
-from data.coverage import Coverage
 from data.errors import UserError
 from data.judgments import Judged, read_judged, tell_ids_apart
+from data.rated_range import RatedRange
 from data.records import LABELS, UNNAMED_MODEL, Judgment, Rating
 from data.runs import read_summary
 from data.tables import validate
@@ -212,7 +212,7 @@ class JudgedRun:
     label: str
     judged: Judged
     calibration: str | None
-    rated: Coverage | None
+    rated: RatedRange | None
 
 
 def read_runs(folders: Sequence[Path], labels: Mapping[Path, str] | None = None) -> list[JudgedRun]:
@@ -225,7 +225,7 @@ def read_runs(folders: Sequence[Path], labels: Mapping[Path, str] | None = None)
         (judged,) = read_judged(folder, scale=LABELS)
         summary = read_summary(folder)
         told = summary.get("rated")
-        rated = validate(Coverage, told, f"{folder / 'summary.json'}: rated") if told else None
+        rated = validate(RatedRange, told, f"{folder / 'summary.json'}: rated") if told else None
         runs.append(
             JudgedRun(
                 folder=folder,

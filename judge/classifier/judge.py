@@ -11,8 +11,8 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from data.coverage import Coverage
 from data.errors import UserError
+from data.rated_range import RatedRange
 from data.records import Exchange, Judgment
 from data.rubric import read_rubric
 from data.storage import digest_file
@@ -48,7 +48,7 @@ MODEL, TOKENIZER, CARD = "model.onnx", "tokenizer.json", "card.json"
 NETWORK, MEANS = "network-{}.safetensors", "means.safetensors"
 CACHED_TOKENS = 1024  # of contexts: a dozen or two; replies to one prompt mostly stand together
 # The crowd study's replies: what a judge learned from whose card does not tell.
-STUDY = Coverage(replies=8000, words=(19, 62, 84), long=77, late=0, situation=1.0, markdown=0.0)
+STUDY = RatedRange(replies=8000, words=(19, 62, 84), long=77, late=0, situation=1.0, markdown=0.0)
 
 
 class ContextCache:
@@ -99,7 +99,7 @@ class ClassifierJudge(Judge):
             raise UserError(f"{self.folder}: no {MODEL} on its card, so it is no {self.name}")
         self.version = version_of(check_files(self.folder, self.card["files"]))
         self.caveat = self.card["caveat"]
-        self.rated = read_coverage(self.card["rated"], self.folder) if "rated" in self.card else STUDY
+        self.rated = read_rated_range(self.card["rated"], self.folder) if "rated" in self.card else STUDY
         # An encoder's file holds all of it; a decoder's weights lie beside the graph.
         self.is_decoder = any(name.endswith((".bin", ".safetensors")) for name in self.card["files"])
         self.requested_device = check_device(device)
@@ -321,9 +321,9 @@ def read_card(folder: Path) -> dict[str, Any]:
     return card
 
 
-def read_coverage(told: Any, folder: Path) -> Coverage:
+def read_rated_range(told: Any, folder: Path) -> RatedRange:
     """What a card tells of the replies that a judge learned from."""
-    return validate(Coverage, told, f"{folder / CARD}: rated")
+    return validate(RatedRange, told, f"{folder / CARD}: rated")
 
 
 def check_files(folder: Path, stated: dict[str, str]) -> str:

@@ -16,8 +16,8 @@ from calibration.estimate import Estimate
 from calibration.fit import CalibrationReport, left_out_models
 from calibration.pairing import OF_THESE_RATERS
 from calibration.shares.transport import fit_line
-from data.coverage import say_coverage
 from data.crisis import say_flags
+from data.rated_range import say_rated_range
 from data.readers.conversations import speak_of
 from data.records import to_plain
 from data.text import AnyEstimate, ends_of, number, printable, show
@@ -218,7 +218,7 @@ def print_report(
         f"{_say_data(report)}; 95 % intervals, over {data.cluster_count:,} {CLUSTERS[data.clusters]}",
         *(item.warning for item in report.models.rows if item.warning),
         f"calibration {about.digest[:12]}, until {about.expires}",
-        *say_coverage(about.covers),
+        *say_rated_range(about.covers),
     ]
     notes = [
         *(details if is_verbose else []),

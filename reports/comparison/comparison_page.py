@@ -7,8 +7,8 @@ from calibration.comparison.compare_runs import ComparedRuns
 from calibration.comparison.differences import LEAST_REPLIES, VARIANT_CORRELATION, Difference
 from calibration.comparison.judged_models import GOOD, JudgedLevel
 from calibration.comparison.verdicts import SETTLED
-from data.coverage import say_outside
 from data.crisis import LEFT_OUT, say_flags
+from data.rated_range import say_outside
 from data.readers.conversations import speak_of
 from data.records import CONVERSATION, LABELS, NOUNS, to_plain
 from data.rubric import in_words

@@ -1,0 +1,164 @@
+"""The range of replies that people rated, and replies outside of it: longer, in Markdown, or later in a talk.
+
+The shape of a reply is part of its judgment (`data.records.shape_of`). The replies that a judge was trained
+on, and those that a calibration was fitted on, are described by the same figures.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from data.records import NOUNS, REPLY, Judgment
+
+ENOUGH: Final = 30  # rated replies that make a length, a turn or a format known; of few replies a 50th
+WORTH: Final = 0.05  # of a file's replies: fewer hardly move its shares, and rated replies have such too
+ReplyShape = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatedRange:
+    """A description of the rated `replies`.
+
+    `words` are the 5th and 95th percentile and the longest. At least 30 of the replies, or a 50th of few, had
+    `long` words or more, and `late` turns or more before them; `situation` and `markdown` are shares.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    replies: int
+    words: tuple[int, int, int]
+    long: int
+    late: int
+    situation: float
+    markdown: float
+
+
+def rated_range_of(shapes: Iterable[ReplyShape]) -> RatedRange | None:
+    """Return the range of rated replies; None where there are none.
+
+    >>> rated_range_of({"words": n, "turns": 0, "situation": 1, "markdown": 0} for n in range(1, 101))
+    RatedRange(replies=100, words=(6, 96, 100), long=99, late=0, situation=1.0, markdown=0.0)
+    """
+    known = list(shapes)
+    if not known:
+        return None
+    count = len(known)
+    words, turns = (sorted(shape[name] for shape in known) for name in ("words", "turns"))
+    situation, markdown = (
+        round(sum(shape[name] for shape in known) / count, 4) for name in ("situation", "markdown")
+    )
+    enough = _enough(count)
+    return RatedRange(
+        replies=count,
+        words=(words[5 * count // 100], words[95 * count // 100], words[-1]),
+        long=words[-enough],
+        late=turns[-enough],
+        situation=situation,
+        markdown=markdown,
+    )
+
+
+def _enough(replies: int) -> int:
+    return max(1, min(ENOUGH, replies // 50))
+
+
+class OutsideCount:
+    """A count of replies outside the rated range.
+
+    `judge` is the range of its training replies, `calibration` that of the replies it was fitted on; where
+    neither is known, nothing is outside.
+    """
+
+    def __init__(self, judge: RatedRange | None, calibration: RatedRange | None) -> None:
+        known = [item for item in (judge, calibration) if item is not None]
+        self.is_known = bool(known)
+        self.long = max((item.long for item in known), default=0)
+        self.late = max((item.late for item in known), default=0)
+        self.knows_markdown = any(item.markdown * item.replies >= _enough(item.replies) for item in known)
+        # A judge trained on both has one level for each; a calibration fitted without situations decides.
+        self.needs_situation = (
+            calibration.situation > 0.5 if calibration else judge is not None and judge.situation > 0
+        )
+        self.replies = self.outside = self.longer = self.later = self.markdown = self.bare = 0
+
+    def add(self, shape: ReplyShape | None) -> None:
+        """Count the shape of a reply that has a label."""
+        if not shape or not self.is_known:
+            return
+        longer, later = shape["words"] > self.long, shape["turns"] > self.late
+        markdown = bool(shape["markdown"]) and not self.knows_markdown
+        self.replies += 1
+        self.longer += longer
+        self.later += later
+        self.markdown += markdown
+        self.outside += longer or later or markdown
+        self.bare += self.needs_situation and not shape["situation"]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the counts and their bounds; empty where too few are outside to matter."""
+        if max(self.outside, self.bare) < max(1, WORTH * self.replies):
+            return {}
+        return {
+            "replies": self.replies,
+            "outside": self.outside,
+            "longer": {"count": self.longer, "than": self.long},
+            "later": {"count": self.later, "than": self.late},
+            "markdown": self.markdown,
+            "without_situation": self.bare,
+        }
+
+
+def find_outside(
+    judgments: Iterable[Judgment], judge: RatedRange | None, calibration: RatedRange | None
+) -> dict[str, Any]:
+    """Return the counts for these judgments."""
+    outside = OutsideCount(judge, calibration)
+    for judgment in judgments:
+        outside.add(judgment.shape if judgment.unscored is None else None)
+    return outside.as_dict()
+
+
+def say_outside(counts: Mapping[str, Any] | None, unit: str = REPLY) -> list[str]:
+    """Return a sentence about replies outside the rated range, and one about missing situations.
+
+    >>> counts = {"replies": 40, "outside": 9, "longer": {"count": 9, "than": 84}, "markdown": 0}
+    >>> say_outside(counts | {"later": {"count": 0, "than": 9}, "without_situation": 0})
+    ['9 of 40 replies are longer than nearly all that people rated (84 words): read their shares with care.']
+    >>> say_outside({})
+    []
+    """
+    if not counts:
+        return []
+    total, noun, lines = counts["replies"], NOUNS[unit], []
+    least = max(1, WORTH * total)
+    longer, later = counts["longer"], counts["later"]
+    if counts["outside"] >= least:
+        kinds = {
+            f"longer than nearly all that people rated ({longer['than']:,} words)": longer["count"],
+            "in Markdown, which raters rarely saw": counts["markdown"],
+            f"later in a conversation than rated ones ({later['than']:,} turns)": later["count"],
+        }
+        met = {kind: count for kind, count in kinds.items() if count}
+        if len(met) == 1:
+            how = f"are {next(iter(met))}"
+        else:
+            listed = ", ".join(f"{count:,} {kind}" for kind, count in met.items())
+            how = f"are outside the range that people rated ({listed})"
+        lines.append(f"{counts['outside']:,} of {total:,} {noun} {how}: read their shares with care.")
+    if counts["without_situation"] >= least:
+        bare = f"{counts['without_situation']:,} of {total:,} {noun} come without `situation`"
+        lines.append(f"{bare}, which the people who rated had read: levels can shift by several points.")
+    return lines
+
+
+def say_rated_range(rated: RatedRange | None) -> list[str]:
+    """Return a line about the replies that people rated; none where they are not known.
+
+    >>> say_rated_range(RatedRange(replies=64, words=(5, 40, 61), long=40, late=0, situation=1, markdown=0))
+    ['rated replies have 5 to 40 words (61 at most), 100% of them with a situation']
+    """
+    if rated is None:
+        return []
+    low, high, most = rated.words
+    words = f"rated replies have {low:,} to {high:,} words ({most:,} at most)"
+    return [f"{words}, {100 * rated.situation:.0f}% of them with a situation"]
