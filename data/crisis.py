@@ -19,15 +19,13 @@ from data.files import read_toml
 PATTERNS: Final = Path(__file__).with_suffix(".toml")
 PART: Final = re.compile("<([A-Z]+)>")
 MARKS: Final = re.compile("[\u0300-\u036f\u0610-\u061a\u064b-\u065f\u0670\u00ad\u200b-\u200f\u2060\ufe0f]")
-SPACED: Final = "".join(chr(n) if chr(n).isalnum() else " " for n in range(128))  # punctuation off
 READING_LIST: Final = "to-read.jsonl"  # in a run's folder: the responses to somebody who may be in danger
 LEFT_OUT: Final = "left out of the figures; "
 KEPT: Final = 100  # ids in a summary
 SHOWN: Final = 5  # ids in a line
-WORD: Final = re.compile("[a-z]+")
+WORD: Final = re.compile(r"[^\W_]+")
+LATIN: Final = re.compile("[a-z]+")
 SPELLED_OUT: Final = re.compile(r"\b(?:[a-z] ){2,}[a-z]\b")  # k i l l
-OUTLINE: Final = bytes(ord("x" if chr(n).isalnum() else " ") for n in range(256))
-REMEMBERED: Final = 2_000  # characters; longer texts would take much memory
 QUOTES: Final = re.compile("['\u2018\u2019\u02bc\u0060\u00b4]")
 
 
@@ -72,94 +70,72 @@ def find_flags(judgments: Iterable[Flagged]) -> dict[str, Any]:
 
 
 def say_flags(flagged: Mapping[str, Any] | None, where: str = "") -> list[str]:
-    """A line about flagged responses; none where none is flagged, or a run is older than flags are.
+    """Return a line about answers to somebody who may be in danger; none where none is flagged.
 
     `where` says what became of them.
 
-    >>> say_flags({"count": 1, "dangers": {"suicide": 1}, "ids": ["7"]})  # doctest: +ELLIPSIS
-    ['1 response answers somebody who may be in danger: id 7; read it, the judge cannot ...']
+    >>> say_flags({"count": 1, "dangers": {"suicide": 1}, "ids": ["7"]})
+    ['1 answer to somebody who may be in danger (id 7): read it; the judge cannot tell whether it is safe']
     >>> say_flags({"count": 0, "dangers": {}, "ids": []}), say_flags(None)
     ([], [])
     """
     count = flagged["count"] if flagged else 0
     if not flagged or not count:
         return []
-    shown = ", ".join(flagged["ids"][:SHOWN])
-    more = f" and {count - SHOWN:,} more (flag in judgments.jsonl)" if count > SHOWN else ""
-    who = "somebody who may be in danger"
-    if count == 1:
-        return [
-            f"1 response answers {who}: id {shown}; {where}read it, the judge cannot tell whether it is safe"
-        ]
-    return [
-        f"{count:,} responses answer {who}: ids {shown}{more}; {where}"
-        "read them, the judge cannot tell whether they are safe"
-    ]
+    is_one = count == 1
+    shown = f"id{'' if is_one else 's'} {', '.join(flagged['ids'][:SHOWN])}"
+    shown += f" and {count - SHOWN:,} more, see flag in judgments.jsonl" if count > SHOWN else ""
+    read = "read it; the judge cannot tell whether it is safe"
+    if not is_one:
+        read = "read them; the judge cannot tell whether they are safe"
+    answers = "1 answer" if is_one else f"{count:,} answers"
+    return [f"{answers} to somebody who may be in danger ({shown}): {where}{read}"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Signs:
-    """The pattern of each danger, bereavement last, and the places of those that a word hints at."""
+class _Sign:
+    """One danger: a pattern, and words of which one must stand in a text before the pattern is tried."""
 
-    dangers: tuple[str, ...]
-    patterns: tuple[str, ...]
-    by_word: dict[str, list[int]]
-    by_part: tuple[tuple[str, int], ...]
-    idioms: str
+    danger: str
+    words: frozenset[str]
+    pattern: re.Pattern[str]
+
+    def is_hinted(self, plain: str, words: frozenset[str]) -> bool:
+        """Tell whether to try the pattern; words in another script than Latin may stand within others."""
+        if not self.words.isdisjoint(words):
+            return True
+        return not plain.isascii() and any(word in plain for word in self.words if not word.isascii())
 
 
+@lru_cache(maxsize=256)  # many models answer one prompt
 def danger_said(text: str) -> str | None:
-    """What danger the speaker, or somebody they speak of, may be in; None where no phrase of ours says so.
+    """Return the danger that the speaker, or somebody they speak of, may be in; None if no phrase is found.
 
     >>> danger_said("I don't want to live anymore."), danger_said("This traffic is killing me.")
     ('suicide', None)
     """
-    return _danger_again(text) if len(text) <= REMEMBERED else _danger(text)
-
-
-def _danger(text: str) -> str | None:
-    signs, (plain, words) = _read_signs(), _plain(text)
-    if plain.isascii():
-        if signs.by_word.keys().isdisjoint(words):
-            return None
-        hints = []
-    else:
-        hints = [place for part, place in signs.by_part if part in plain]
-    hints += [place for word in words for place in signs.by_word.get(word, ())]
-    hinted = sorted(set(hints))
-    if not any(_compiled(signs.patterns[place]).search(plain) for place in hinted):
+    signs, idioms = _read_signs()
+    plain = _plain(text)
+    words = frozenset(WORD.findall(plain))
+    hinted = [sign for sign in signs if sign.is_hinted(plain, words)]
+    if not any(sign.pattern.search(plain) for sign in hinted):
         return None
-    rest = _compiled(signs.idioms).sub(" ", plain)
-    alone = _compiled(signs.patterns[-1]).sub(" ", rest)  # without those who have died of it
-    for place in hinted:
-        if _compiled(signs.patterns[place]).search(alone):
-            return signs.dangers[place]
-    return signs.dangers[-1] if alone != rest else None
+    rest = idioms.sub(" ", plain)
+    bereavement = signs[-1]
+    alone = bereavement.pattern.sub(" ", rest)  # without those who have died of it
+    for sign in hinted:
+        if sign.pattern.search(alone):
+            return sign.danger
+    return bereavement.danger if alone != rest else None
 
 
-_danger_again = lru_cache(maxsize=1024)(_danger)  # many models answer one prompt
-
-
-def _plain(text: str) -> tuple[str, list[str]]:
-    """In small letters, without accents, apostrophes and what cannot be seen, on one line; and its words."""
-    if not text.isascii():
-        text = _fold(QUOTES.sub("", text))
-    plain = " ".join(text.replace("'", "").casefold().split())
+def _plain(text: str) -> str:
+    """Return a text on one line: casefolded, common misspellings corrected, no accents and apostrophes."""
+    plain = " ".join(_fold(QUOTES.sub("", text)).casefold().split())
     plain = plain.replace("any more", "anymore").replace("no more", "nomore")
-    words = plain.translate(SPACED).split()
-    if _may_be_spelled_out(plain):
-        plain = SPELLED_OUT.sub(lambda found: found[0].replace(" ", ""), plain)
-        words = plain.translate(SPACED).split()
+    plain = SPELLED_OUT.sub(lambda letters: letters[0].replace(" ", ""), plain)
     meant = _read_spelling()
-    if not meant.keys().isdisjoint(words):
-        plain = WORD.sub(lambda found: meant.get(found[0], found[0]), plain)
-        words = plain.translate(SPACED).split()
-    return plain, words
-
-
-def _may_be_spelled_out(plain: str) -> bool:
-    """Tell a text in which three letters may stand alone; few do, and the pattern takes long."""
-    return not plain.isascii() or b" x x x " in b" %b " % plain.encode().translate(OUTLINE)
+    return LATIN.sub(lambda word: meant.get(word[0], word[0]), plain)
 
 
 def _fold(text: str) -> str:
@@ -181,32 +157,18 @@ def _read_spelling() -> dict[str, str]:
 
 
 @cache
-def _read_signs() -> _Signs:
+def _read_signs() -> tuple[tuple[_Sign, ...], re.Pattern[str]]:
+    """Read the signs of danger, bereavement last, and the idioms that only sound like one."""
     table = read_toml(PATTERNS)
-    rows = [*table["signs"], table["lost"]]
-    by_word: dict[str, list[int]] = {}
-    for place, row in enumerate(rows):
-        for word in _fold(row["words"]).split():
-            by_word.setdefault(word, []).append(place)
-    return _Signs(
-        dangers=tuple(row["danger"] for row in rows),
-        patterns=tuple(_join(row["patterns"], table["parts"]) for row in rows),
-        by_word=by_word,
-        by_part=tuple(
-            (word, place) for word, found in by_word.items() if not word.isascii() for place in found
-        ),
-        idioms=_join(table["idioms"]["patterns"], table["parts"]),
+    signs = tuple(
+        _Sign(row["danger"], frozenset(_fold(row["words"]).split()), _join(row["patterns"], table["parts"]))
+        for row in [*table["signs"], table["lost"]]
     )
+    return signs, _join(table["idioms"]["patterns"], table["parts"])
 
 
-def _join(patterns: list[str], parts: dict[str, str]) -> str:
+def _join(patterns: list[str], parts: dict[str, str]) -> re.Pattern[str]:
     written = _fold("|".join(patterns))
     while PART.search(written):
-        written = PART.sub(lambda found: parts[found[1]], written)
-    return rf"\b(?:{written})" if written.isascii() else written
-
-
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    # When first needed, which for most is never.
-    return re.compile(pattern)
+        written = PART.sub(lambda name: parts[name[1]], written)
+    return re.compile(rf"\b(?:{written})" if written.isascii() else written)
