@@ -15,7 +15,7 @@ import numpy as np
 
 from calibration.artifact import CalibrationChoice, find_calibration
 from calibration.estimate import CONFIDENCE, Estimate, Interval
-from calibration.shares.correction import Refused, correct_shares
+from calibration.shares.correction import RefusedShares, correct_shares
 from calibration.shares.tally import Tally, model_shares
 from data.crisis import READING_LIST, Flags
 from data.errors import UserError
@@ -60,12 +60,12 @@ class ScoredModel:
     judged: int
     unscored: int
     shares: Mapping[str, Estimate]
-    corrected: Mapping[str, Estimate] | Refused | None
+    corrected: Mapping[str, Estimate] | RefusedShares | None
 
     @property
-    def good(self) -> Estimate | Refused:
+    def good(self) -> Estimate | RefusedShares:
         """The share of Good: corrected, or refused with a reason, where the run has a calibration."""
-        if isinstance(self.corrected, Refused):
+        if isinstance(self.corrected, RefusedShares):
             return self.corrected
         return (self.corrected or self.shares).get(LABELS[-1], Estimate(float("nan"), None))
 
@@ -316,7 +316,7 @@ def summarise(
                 "unscored": sum(item.unscored.values()),
                 "reasons": dict(sorted(item.unscored.items())),
                 "shares": {
-                    label: _share_row(share.share, share.interval) for label, share in item.shares.items()
+                    label: _share_row(share.value, share.interval) for label, share in item.shares.items()
                 },
                 **_correction_row(corrected.get(item.model)),
             }
@@ -340,10 +340,10 @@ def _share_row(share: float, interval: Interval | None) -> dict[str, float | Non
     return {"share": round(share, 6), "low": low, "high": high}
 
 
-def _correction_row(corrected: Mapping[str, Estimate] | Refused | None) -> dict[str, Any]:
+def _correction_row(corrected: Mapping[str, Estimate] | RefusedShares | None) -> dict[str, Any]:
     if corrected is None:
         return {}
-    if isinstance(corrected, Refused):
+    if isinstance(corrected, RefusedShares):
         return {"corrected": None, "refused": corrected.reason}
     rows = {label: _share_row(item.value, item.interval) for label, item in corrected.items()}
     return {"corrected": rows, "refused": None}
@@ -357,7 +357,7 @@ def _model_of(row: Mapping[str, Any]) -> ScoredModel:
         judged=row["judged"],
         unscored=row["unscored"],
         shares=_estimates(row["shares"]),
-        corrected=Refused(refused) if refused else _estimates(corrected) if corrected else None,
+        corrected=RefusedShares(refused) if refused else _estimates(corrected) if corrected else None,
     )
 
 

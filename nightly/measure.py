@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from calibration.artifact import NONE, CalibrationChoice, find_calibration
-from calibration.shares.correction import Refused
+from calibration.shares.correction import RefusedShares
 from data.crisis import LEFT_OUT, say_flags
 from data.errors import OperationalError, StaleCalibration, UserError
 from data.rated_range import say_outside
@@ -159,7 +159,7 @@ def measure(entry: ModelEntry, setup: NightSetup) -> MeasuredModel:
         corrected=scored.corrected if isinstance(scored.corrected, Mapping) else {},
         cost=None if cost is None else round(cost + run.manifest["cost"], 6),
         seconds=max(0.0, (setup.clock() - started).total_seconds()),  # a clock may be put back
-        refused=scored.corrected.reason if isinstance(scored.corrected, Refused) else None,
+        refused=scored.corrected.reason if isinstance(scored.corrected, RefusedShares) else None,
         notes=(
             *say_outside(run.summary["outside"]),
             *(f"{line}." for line in say_flags(run.summary["flagged"], LEFT_OUT)),

@@ -50,7 +50,7 @@ from calibration.shares.correction import target_of
 from calibration.shares.transport import (
     CalibratedModels,
     Side,
-    Target,
+    TargetModel,
     no_line,
     side_beyond,
     transport,
@@ -190,12 +190,12 @@ def _by_line(
     )
 
 
-def _at_end(target: Target, side: Side | None, line: CalibratedModels) -> Target:
+def _at_end(target: TargetModel, side: Side | None, line: CalibratedModels) -> TargetModel:
     """The model as if the judge had put it at the end of the calibrated range that it lies beyond."""
     return target if side is None else replace(target, judge=line.range[side == "above"])
 
 
-def _unrated(target: Target, item: JudgedModel) -> Target:
+def _unrated(target: TargetModel, item: JudgedModel) -> TargetModel:
     """Without its ratings, where they are by too few people to stand in for the line."""
     return replace(target, crowd=math.nan, noise=math.inf) if few_raters(item) else target
 

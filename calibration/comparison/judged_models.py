@@ -38,8 +38,6 @@ from data.runs import read_summary
 from data.tables import validate
 
 How = Literal["ratings", "line", "both", "judge", "refused"]
-# What a correction calls its way, and a comparison.
-HOW: Final[Mapping[str, How]] = {"ratings": "ratings", "judge": "line", "both": "both"}
 MARGIN: Final = 0.05  # the least difference of shares worth telling
 GOOD: Final = LABELS[-1]
 UNCALIBRATED: Final = tuple(CalibratedModels(models=(), judge=(), crowd=(), noise=()) for _ in LABELS)
@@ -132,7 +130,7 @@ class JudgedLevel:
 def judged_level(model: JudgedModel, settings: ComparisonSettings) -> JudgedLevel:
     """The model's shares: corrected, or the judge's own where nothing can correct them."""
     corrected = correct({model.known_as: model.rated}, calibrated=settings.calibrated or UNCALIBRATED)[0]
-    how = HOW.get(corrected.how, "judge")
+    how: How = "judge" if corrected.how == "refused" else corrected.how
     shares, reason = corrected.corrected, corrected.reason if settings.calibrated else None
     if how == "judge":
         shares = judge_shares(model.rated)

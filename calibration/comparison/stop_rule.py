@@ -43,7 +43,7 @@ Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Spread:
+class DifferenceSpread:
     """A difference and the variances it has, in many histories at once: arrays are (histories,).
 
     `noise` counts prompts and single ratings, `by_raters` how far raters' own differences lie apart, of which
@@ -59,7 +59,7 @@ class Spread:
     pairs: Floats
 
 
-def spread_of(value: Floats, seen: Mask, weight: Floats | float = 1.0) -> Spread:
+def spread_of(value: Floats, seen: Mask, weight: Floats | float = 1.0) -> DifferenceSpread:
     """The second model less the first; `value` and `seen` are (histories, raters, prompts, 2).
 
     A rater counts once two replies of each model are rated. As if one pair more had gone either way, so that
@@ -81,7 +81,7 @@ def spread_of(value: Floats, seen: Mask, weight: Floats | float = 1.0) -> Spread
         cells = (influence**2).sum(axis=(1, 2))
         by_prompt = (influence.sum(axis=1) ** 2).sum(axis=1)
         pairs = np.where(is_in, 2 / rarity, 0.0).sum(axis=1)
-        return Spread(
+        return DifferenceSpread(
             value=np.where(is_in.sum(axis=1) > 0, difference, np.nan),
             noise=np.maximum(by_prompt, cells) + 2 / (pairs + 2) ** 2,
             by_raters=(part**2 * (own - difference[:, None]) ** 2 / (1 - part)).sum(axis=1),
@@ -92,7 +92,9 @@ def spread_of(value: Floats, seen: Mask, weight: Floats | float = 1.0) -> Spread
         )
 
 
-def half_widths(spread: Spread, *, alpha: float = ALPHA, times: float = 1.0, people: float = 1.0) -> Floats:
+def half_widths(
+    spread: DifferenceSpread, *, alpha: float = ALPHA, times: float = 1.0, people: float = 1.0
+) -> Floats:
     """Half the interval in every history; nan with fewer than two raters.
 
     `times` is how it would be with so many times the ratings by the same raters, `people` with so many times
@@ -125,7 +127,7 @@ class CrossedRatings:
     chance: Floats
     speaks_for: SpeaksFor = "people"
 
-    def spread(self, one: str, other: str) -> Spread:
+    def spread(self, one: str, other: str) -> DifferenceSpread:
         """The difference `other` - `one`; of a rater's several replies to one prompt the mean counts."""
         rows = (self.model == one) | (self.model == other)
         raters, rater = np.unique(self.rater[rows], return_inverse=True)
@@ -240,7 +242,7 @@ def is_settled(value: Floats, half: Floats, margin: float) -> tuple[Mask, Mask]:
     return np.abs(value) > half, np.abs(value) + half < margin
 
 
-def _needed(spread: Spread, value: float, alpha: float, margin: float, kind: str) -> float | None:
+def _needed(spread: DifferenceSpread, value: float, alpha: float, margin: float, kind: str) -> float | None:
     """How many times the ratings, or the raters, would settle it; None where none of them would."""
     steps = np.geomspace(1.0, MOST_TIMES, 120)
     halves = np.array([half_widths(spread, alpha=alpha, **{kind: step})[0] for step in steps])

@@ -7,7 +7,7 @@ shrinks as ratings arrive. Where the line does not reach, the level is refused a
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Final, Literal
 
@@ -23,7 +23,7 @@ from calibration.shares.tally import Tally
 from calibration.shares.transport import (
     DISAGREE,
     CalibratedModels,
-    Target,
+    TargetModel,
     disagreement,
     fit_line,
     refusal,
@@ -32,7 +32,7 @@ from calibration.shares.transport import (
 )
 from data.records import LABELS
 
-How = Literal["ratings", "judge", "both", "refused"]
+How = Literal["ratings", "line", "both", "refused"]
 MEAN = ("mean",)
 UNCALIBRATED: Final = CalibratedModels(models=(), judge=(), crowd=(), noise=())
 
@@ -46,6 +46,8 @@ class ModelCorrection:
     own ratings stand alone. `worth_in_ratings` is how many ratings tell as much as the line does about the
     last column, Good. `disagreement` is by how many standard errors the ratings lie above the line, in the
     column where that is most; nan without either. Where it is beyond `DISAGREE`, one of them is in doubt.
+    `left_out` is what the line through the other models says of a rated model, had nobody rated it, and
+    `covered` whether its interval holds the crowd's level; `fit_models` adds them.
     """
 
     model: str
@@ -61,6 +63,8 @@ class ModelCorrection:
     design_effect: float
     worth_in_ratings: Estimate
     disagreement: float = math.nan
+    left_out: Mapping[str, Estimate] = field(default_factory=dict)
+    covered: Mapping[str, bool | None] = field(default_factory=dict)
 
     @property
     def warning(self) -> str | None:
@@ -161,7 +165,7 @@ def correct(
         lines = [line.without(model) for line in calibrated]
         targets = [target_of(rated, ppi, column, line) for column, line in enumerate(lines)]
         reason = _refusal(names, lines, targets)
-        how: How = "judge"
+        how: How = "line"
         if reason:
             how = "refused" if ppi is None else "ratings"
         elif all(target.is_rated for target in targets):
@@ -198,7 +202,7 @@ def correct(
 
 
 def _refusal(
-    names: Sequence[str], lines: Sequence[CalibratedModels], targets: Sequence[Target]
+    names: Sequence[str], lines: Sequence[CalibratedModels], targets: Sequence[TargetModel]
 ) -> str | None:
     """Say why the lines say nothing of a model, if so: Good's reason where it has one, which is the last."""
     for name, line, target in reversed(list(zip(names, lines, targets, strict=True))):
@@ -225,13 +229,13 @@ def judge_worth(
     return estimate_of(*(variance / sd**2 for sd in (between_sd, ends.high, ends.low)))
 
 
-def _most_apart(lines: Sequence[CalibratedModels], targets: Sequence[Target]) -> float:
+def _most_apart(lines: Sequence[CalibratedModels], targets: Sequence[TargetModel]) -> float:
     return max(map(disagreement, lines, targets), key=abs)
 
 
 def target_of(
     sample: RatedModel, ppi: PpiEstimate | None, column: int, line: CalibratedModels | None = None
-) -> Target:
+) -> TargetModel:
     """A model as the line takes it, with its own ratings if they say how exact they are."""
     mean, noise = judge_means(sample)
     judge = (line or UNCALIBRATED).judged(float(mean[column]), float(noise[column]), prompt_count(sample))
@@ -281,8 +285,8 @@ def within_slope(models: Mapping[str, RatedModel]) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """Stands where a model's level would be, and says why there is none."""
+class RefusedShares:
+    """The reason why a model's shares are not corrected."""
 
     reason: str
 
@@ -290,10 +294,12 @@ class Refused:
         return f"refused ({self.reason})"
 
 
-def correct_shares(tally: Tally, calibration: Calibration) -> dict[str, Mapping[str, Estimate] | Refused]:
+def correct_shares(
+    tally: Tally, calibration: Calibration
+) -> dict[str, Mapping[str, Estimate] | RefusedShares]:
     """Every model's shares by the calibrated line, with transport intervals, or why they are refused."""
     lines = [calibration.calibrated_models[label] for label in LABELS]
-    corrected: dict[str, Mapping[str, Estimate] | Refused] = {}
+    corrected: dict[str, Mapping[str, Estimate] | RefusedShares] = {}
     for model, clusters in tally.sums.items():
         means, noises = _judged(np.array(list(clusters.values())).reshape(-1, len(LABELS) + 1))
         # What was rated under this name then need not be what is judged now.
@@ -303,7 +309,7 @@ def correct_shares(tally: Tally, calibration: Calibration) -> dict[str, Mapping[
             for line, mean, noise in zip(others, means, noises, strict=True)
         ]
         if reason := _refusal(LABELS, others, targets):
-            corrected[model] = Refused(reason)
+            corrected[model] = RefusedShares(reason)
         else:
             estimates = on_simplex([transport(*pair) for pair in zip(others, targets, strict=True)])
             corrected[model] = dict(zip(LABELS, estimates, strict=True))

@@ -1,7 +1,7 @@
 """Each model's level: by people, by the judge, corrected; the line through models, and what it is worth."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +22,7 @@ from calibration.shares.planning import RatingsPlan, plan_ratings
 from calibration.shares.ppi import RatedModel, judge_means, one_hot
 from calibration.shares.transport import (
     CalibratedModels,
-    Line,
+    FittedLine,
     fit_line,
     left_out_levels,
     transport,
@@ -89,18 +89,6 @@ def rated_models(paired: Paired, judgments: Sequence[Judgment]) -> dict[str, Rat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelRow(ModelCorrection):
-    """A model's level by column: the judge's own, the crowd's and the corrected one.
-
-    `left_out` is what the line through the other models says of a rated model, had nobody rated it, and
-    `covered` whether its interval holds the crowd's level.
-    """
-
-    left_out: Mapping[str, Estimate]
-    covered: Mapping[str, bool | None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFit:
     """The models corrected, the line through them by column, and what it is worth on a model nobody rated.
 
@@ -112,8 +100,8 @@ class ModelFit:
 
     columns: tuple[str, ...]
     calibrated: Mapping[str, CalibratedModels]
-    lines: Mapping[str, Line]
-    rows: tuple[ModelRow, ...]
+    lines: Mapping[str, FittedLine]
+    rows: tuple[ModelCorrection, ...]
     within_slope: float
     design_effect: float
     spread: float
@@ -159,7 +147,7 @@ def fit_models(models: Mapping[str, RatedModel], *, leave_out: Sequence[str] = (
         columns=columns,
         calibrated=calibrated,
         lines={name: fit_line(column) for name, column in calibrated.items()},
-        rows=tuple(_row(item, models[item.model], calibrated) for item in corrections),
+        rows=tuple(_with_left_out(item, models[item.model], calibrated) for item in corrections),
         within_slope=within_slope(models),
         design_effect=effect,
         spread=spread,
@@ -168,7 +156,9 @@ def fit_models(models: Mapping[str, RatedModel], *, leave_out: Sequence[str] = (
     )
 
 
-def _row(correction: ModelCorrection, rated: RatedModel, columns: Mapping[str, CalibratedModels]) -> ModelRow:
+def _with_left_out(
+    correction: ModelCorrection, rated: RatedModel, columns: Mapping[str, CalibratedModels]
+) -> ModelCorrection:
     left_out, covered = {}, {}
     if len(rated.item) and len(rated.judged):
         means, noises = judge_means(rated)
@@ -177,8 +167,7 @@ def _row(correction: ModelCorrection, rated: RatedModel, columns: Mapping[str, C
             left_out[name] = transport(others, others.judged(float(mean), float(noise), prompt_count(rated)))
             ends, level = left_out[name].interval, correction.crowd[name]
             covered[name] = None if ends is None or level is None else ends.low <= level <= ends.high
-    corrected = {item.name: getattr(correction, item.name) for item in fields(correction)}
-    return ModelRow(**corrected, left_out=left_out, covered=covered)
+    return replace(correction, left_out=left_out, covered=covered)
 
 
 def plan_comparisons(fit: ModelFit, scale: Sequence[str]) -> tuple[RatingsPlan, ...]:

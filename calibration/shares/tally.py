@@ -14,7 +14,7 @@ import numpy as np
 
 from calibration.bootstrap import mean_intervals, resample_clusters
 from calibration.cluster import NORMAL, t_quantile
-from calibration.estimate import Interval
+from calibration.estimate import Estimate, Interval
 from data.records import LABELS, Judgment
 
 MAX_CLUSTERS = 5000
@@ -22,21 +22,16 @@ BLOCKS = 2500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
-    """A label's share of a model's responses; no interval when all of them answer one prompt."""
+class JudgedShares:
+    """The judge's own shares of one model; empty when none of its responses was scored.
 
-    share: float
-    interval: Interval | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelShares:
-    """What a judge found of one model; `shares` is empty when none of its responses was scored."""
+    A share has no interval when all responses answer one prompt.
+    """
 
     model: str
     scored: int
-    unscored: Mapping[str, int]
-    shares: Mapping[str, Share]
+    unscored: Mapping[str, int]  # by reason
+    shares: Mapping[str, Estimate]
 
 
 @dataclass(slots=True)
@@ -85,8 +80,8 @@ class Tally:
 
 def model_shares(
     tally: Tally, *, rng: np.random.Generator, draws: int = 2000, widened: bool = False
-) -> list[ModelShares]:
-    """The shares of every model, the one with the most Good responses first.
+) -> list[JudgedShares]:
+    """Return the shares of every model, the one with the most Good responses first.
 
     Percentiles of draws from few clusters lie too close together; `widened`, they lie as far apart as
     Student's t would have them. Files of conversations are that small.
@@ -97,22 +92,23 @@ def model_shares(
     for model, clusters in tally.sums.items():
         values = np.array(list(clusters.values())).reshape(-1, len(LABELS) + 1)
         sums, counts = values[:, :-1], values[:, -1]
-        shares: dict[str, Share] = {}
+        shares: dict[str, Estimate] = {}
         if counts.size:
             means = (sums.sum(axis=0) / counts.sum()).tolist()
             intervals = mean_intervals(sums, counts, weights[:, [order[cluster] for cluster in clusters]])
             for label, mean, interval in zip(LABELS, means, intervals or (None,) * len(LABELS), strict=True):
-                told = _widen(interval, mean, len(clusters)) if widened and interval else interval
-                shares[label] = Share(share=mean, interval=told)
+                if widened and interval:
+                    interval = _widen(interval, mean, len(clusters))
+                shares[label] = Estimate(mean, interval)
         models.append(
-            ModelShares(
+            JudgedShares(
                 model=model,
                 scored=int(counts.sum()),
                 unscored=dict(tally.unscored[model]),
                 shares=shares,
             )
         )
-    return sorted(models, key=lambda item: (-item.shares["Good"].share if item.shares else 1.0, item.model))
+    return sorted(models, key=lambda item: (-item.shares["Good"].value if item.shares else 1.0, item.model))
 
 
 def _widen(interval: Interval, mean: float, clusters: int) -> Interval:

@@ -11,7 +11,7 @@ as there are models less what the line uses; where it is large, noise is not tak
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import product
 from typing import Any, Literal
 
@@ -27,7 +27,7 @@ from calibration.estimate import CONFIDENCE, Estimate, Floats, Interval
 SLOPE, SLOPE_SD = 1.0, 0.4
 MARGIN = 0.25  # of the calibrated range, on either side
 LEAST_MODELS = 3  # through two a line fits exactly, and shows no spread
-NORMAL_END = 9.0  # standard deviations, beyond which a normal has nothing left
+NORMAL_END = 9.0  # standard deviations, beyond which the normal density is 0
 # A judge's errors on models are normal but for a few models it misjudges wholly, on which it strays so many
 # times as far. A rated model is taken for one with this chance at most: with all of it where its ratings are
 # exact, and with hardly any where they could not show it.
@@ -40,7 +40,7 @@ SPREADS = 120  # steps of the grid over spreads, three decades to either side of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class TargetModel:
     """A model to find the level of: the judge's mean and its sampling variance, and its own ratings' if any.
 
     `crowd` is nan and `noise` infinite for a model nobody rated. `prompts` is how many its replies answer,
@@ -101,7 +101,7 @@ class CalibratedModels:
         }
         return replace(self, **columns)
 
-    def judged(self, mean: float, noise: float, prompts: int) -> Target:
+    def judged(self, mean: float, noise: float, prompts: int) -> TargetModel:
         """A model as judged on so many prompts; few of them hardly show their own spread, so others' is lent.
 
         Without a calibration's spread, few prompts tell their own by Student's t.
@@ -111,11 +111,11 @@ class CalibratedModels:
             own = (PROMPTS_KNOWN * self.prompt_variance + (prompts - 1) * own) / (PROMPTS_KNOWN + prompts - 1)
         elif 1 < prompts < FEW_PROMPTS:
             own *= 1 + 3 / (prompts - 1)  # as t's 95 % are to the normal's
-        return Target(judge=mean, judge_noise=own / max(1, prompts), prompts=prompts)
+        return TargetModel(judge=mean, judge_noise=own / max(1, prompts), prompts=prompts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class FittedLine:
     """What `fit_line` found: crowd = intercept + slope * judge, give or take `between_sd` a model.
 
     `residuals` are crowd - line with the model left out. `between_sd` is the median of what the models allow,
@@ -131,7 +131,7 @@ class Line:
 Side = Literal["below", "above"]
 
 
-def side_beyond(calibrated: CalibratedModels, target: Target) -> Side | None:
+def side_beyond(calibrated: CalibratedModels, target: TargetModel) -> Side | None:
     """On which side of the calibrated range the judge puts a model; its mean may err by two errors."""
     low, high = calibrated.range
     slack = 2 * math.sqrt(target.judge_noise)
@@ -140,7 +140,7 @@ def side_beyond(calibrated: CalibratedModels, target: Target) -> Side | None:
     return "below" if target.judge < low else "above"
 
 
-def refusal(calibrated: CalibratedModels, target: Target) -> str | None:
+def refusal(calibrated: CalibratedModels, target: TargetModel) -> str | None:
     """Say why the line says nothing of this model, if so."""
     if reason := no_line(calibrated, target):
         return reason
@@ -150,7 +150,7 @@ def refusal(calibrated: CalibratedModels, target: Target) -> str | None:
     return f"the judge's mean {target.judge:.3f} is {side} the calibrated range, {low:.3f} to {high:.3f}"
 
 
-def no_line(calibrated: CalibratedModels, target: Target) -> str | None:
+def no_line(calibrated: CalibratedModels, target: TargetModel) -> str | None:
     """Say why there is no line to put this model on, not even beyond its ends."""
     if len(calibrated.models) < LEAST_MODELS:
         return (
@@ -164,28 +164,28 @@ def no_line(calibrated: CalibratedModels, target: Target) -> str | None:
     return None
 
 
-def transport(calibrated: CalibratedModels, target: Target) -> Estimate:
+def transport(calibrated: CalibratedModels, target: TargetModel) -> Estimate:
     """The level of a model: from the line alone, or from line and own ratings, each as it is exact.
 
     Says nothing of refusal: `refusal` does. Undefined with fewer than `LEAST_MODELS` calibrated models.
 
     >>> judge, crowd = (0.5, 0.6, 0.7), (0.4, 0.52, 0.6)
     >>> known = CalibratedModels(models=("a", "b", "c"), judge=judge, crowd=crowd, noise=(0.0, 0.0, 0.0))
-    >>> alone = transport(known, Target(judge=0.65))
-    >>> rated = transport(known, Target(judge=0.65, crowd=0.5, noise=0.001))
+    >>> alone = transport(known, TargetModel(judge=0.65))
+    >>> rated = transport(known, TargetModel(judge=0.65, crowd=0.5, noise=0.001))
     >>> round(alone.value, 2), alone.interval.high > rated.interval.high
     (0.56, True)
     """
     return _estimate(calibrated, [target], np.ones(1), calibrated.bounds)
 
 
-def disagreement(calibrated: CalibratedModels, target: Target) -> float:
+def disagreement(calibrated: CalibratedModels, target: TargetModel) -> float:
     """By how many standard errors a model's own ratings lie above the line; nan where either is none.
 
     >>> known = CalibratedModels(
     ...     models=("a", "b", "c"), judge=(0.5, 0.6, 0.7), crowd=(0.4, 0.52, 0.6), noise=(0.0, 0.0, 0.0)
     ... )
-    >>> round(disagreement(known, Target(judge=0.65, crowd=0.9, noise=0.0)))
+    >>> round(disagreement(known, TargetModel(judge=0.65, crowd=0.9, noise=0.0)))
     7
     """
     alone = transport(calibrated, replace(target, crowd=math.nan, noise=math.inf))
@@ -196,7 +196,7 @@ def disagreement(calibrated: CalibratedModels, target: Target) -> float:
 
 
 def transport_difference(
-    calibrated: CalibratedModels, one: Target, other: Target, *, correlation: float = 0.0
+    calibrated: CalibratedModels, one: TargetModel, other: TargetModel, *, correlation: float = 0.0
 ) -> Estimate:
     """Return one - other: each has its own deviation from the line, and both share the line.
 
@@ -206,15 +206,15 @@ def transport_difference(
     return _estimate(calibrated, [one, other], np.array([1.0, -1.0]), (-width, width), correlation)
 
 
-def fit_line(calibrated: CalibratedModels) -> Line:
+def fit_line(calibrated: CalibratedModels) -> FittedLine:
     """The line, its spread and its left-out residuals; nan with fewer than `LEAST_MODELS` models."""
     if len(calibrated.models) < LEAST_MODELS:
         unknown = (math.nan,) * len(calibrated.models)
-        return Line(intercept=math.nan, slope=math.nan, between_sd=math.nan, residuals=unknown)
+        return FittedLine(intercept=math.nan, slope=math.nan, between_sd=math.nan, residuals=unknown)
     posterior = _posterior(calibrated, [])
     slope = float(posterior.weight @ posterior.slope)
     left_out = left_out_levels(calibrated)
-    return Line(
+    return FittedLine(
         intercept=float(posterior.weight @ posterior.height) - slope * posterior.centre,
         slope=slope,
         between_sd=float(np.interp(0.5, np.cumsum(posterior.weight), posterior.spread)),
@@ -235,7 +235,7 @@ def spread_range(calibrated: CalibratedModels) -> Interval | None:
 def left_out_levels(calibrated: CalibratedModels) -> tuple[Estimate, ...]:
     """Every calibrated model's level as the others' line has it: what a new model may expect."""
     return tuple(
-        transport(calibrated.without(name), Target(judge=judge))
+        transport(calibrated.without(name), TargetModel(judge=judge))
         for name, judge in zip(calibrated.models, calibrated.judge, strict=True)
     )
 
@@ -261,7 +261,7 @@ class _Posterior:
 
 
 def _posterior(
-    calibrated: CalibratedModels, targets: Sequence[Target], far: Sequence[float] = ()
+    calibrated: CalibratedModels, targets: Sequence[TargetModel], far: Sequence[float] = ()
 ) -> _Posterior:
     """The line at every spread, given that each rated target strays `far` times as far as the others."""
     rated = [target for target in targets if target.is_rated]
@@ -304,7 +304,7 @@ def _posterior(
 
 def _estimate(
     calibrated: CalibratedModels,
-    targets: Sequence[Target],
+    targets: Sequence[TargetModel],
     contrast: Floats,
     bounds: tuple[float, float],
     correlation: float = 0.0,
@@ -347,7 +347,9 @@ def _estimate(
 
 
 def _quantiles(weight: Floats, mean: Floats, sd: Floats) -> Floats:
-    """The ends and the median of a mixture of normals, by bisection."""
+    """Return the ends and the median of a mixture of normals, by bisection."""
+    from scipy.special import ndtr
+
     tail = (1 - CONFIDENCE) / 2
     wanted = np.array([tail, 0.5, 1 - tail])
     kept = weight > 1e-12
@@ -355,27 +357,7 @@ def _quantiles(weight: Floats, mean: Floats, sd: Floats) -> Floats:
     low, high = np.full(3, (mean - NORMAL_END * sd).min()), np.full(3, (mean + NORMAL_END * sd).max())
     for _ in range(40):
         middle = (low + high) / 2
-        under = normal_below((middle[:, None] - mean) / sd) @ weight < wanted
+        under = ndtr((middle[:, None] - mean) / sd) @ weight < wanted
         low, high = np.where(under, middle, low), np.where(under, high, middle)
     quantiles: Floats = (low + high) / 2
     return quantiles
-
-
-def normal_below(values: Floats) -> Floats:
-    """The standard normal's distribution function to 1e-7; by hand: `score` runs without scipy.
-
-    >>> normal_below(np.array([-1.96, 0.0, 1.96])).round(4).tolist()
-    [0.025, 0.5, 0.975]
-    """
-    table = _normal_table()
-    place = np.clip((values + NORMAL_END) * (len(table) - 1) / (2 * NORMAL_END), 0, len(table) - 2)
-    under = place.astype(np.intp)
-    low = table[under]
-    below: Floats = low + (place - under) * (table[under + 1] - low)
-    return below
-
-
-@cache
-def _normal_table() -> Floats:
-    places = np.linspace(-NORMAL_END, NORMAL_END, 10_001)
-    return np.array([math.erfc(-place / math.sqrt(2)) / 2 for place in places.tolist()])

@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import isfinite
 
 from calibration.fit import CalibrationReport
-from calibration.shares.model_table import ModelRow
+from calibration.shares.correction import ModelCorrection
 from data.text import UNDEFINED, listed, number, show, show_estimate
 from reports.charts import Line, dot_plot, mark, percent_tick
 from reports.page import Figure, Section, Table, row, table_of
@@ -13,7 +13,7 @@ from reports.page import Figure, Section, Table, row, table_of
 REACH = 1.96  # standard errors to either side in a 95 % interval
 HOW = {
     "ratings": "its own ratings",
-    "judge": "the judge alone, by the other models' line",
+    "line": "the judge alone, by the other models' line",
     "both": "ratings and judge",
     "refused": "refused",
 }
@@ -104,7 +104,7 @@ def _model_tables(report: CalibrationReport) -> Iterator[Table]:
         ),
         words=frozenset({0, len(columns) + 1}),
     )
-    told: dict[str, Callable[[ModelRow], str]] = {
+    told: dict[str, Callable[[ModelCorrection], str]] = {
         "model": lambda item: item.model,
         "crowd": lambda item: number(item.crowd[column], digits, scale=scale),
         "judge alone": lambda item: number(item.judge.get(column), digits, scale=scale),

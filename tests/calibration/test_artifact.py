@@ -14,7 +14,7 @@ from calibration.artifact import (
     read_calibration,
     write_calibration,
 )
-from calibration.shares.transport import CalibratedModels, Target, transport
+from calibration.shares.transport import CalibratedModels, TargetModel, transport
 from data.errors import UserError
 from data.records import LABELS
 
@@ -42,7 +42,7 @@ def test_it_is_the_same_after_writing_and_reading(tmp_path) -> None:
     assert found == MADE and found.digest == MADE.digest
     assert json.loads(path.read_text(encoding="utf-8"))["digest"] == MADE.digest
     good = found.calibrated_models["Good"]
-    assert transport(good, Target(judge=0.6)) == transport(GOOD, Target(judge=0.6))
+    assert transport(good, TargetModel(judge=0.6)) == transport(GOOD, TargetModel(judge=0.6))
     assert [item.name for item in tmp_path.iterdir()] == ["calibration.json"]
 
 

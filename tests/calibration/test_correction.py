@@ -181,7 +181,7 @@ def test_ratings_shrink_the_interval_of_a_model_and_shares_stay_shares() -> None
             cluster=own.cluster[:ratings],
         )
         (found,) = correct({"model 0": few}, calibrated=between)
-        assert found.how == ("both" if ratings else "judge")
+        assert found.how == ("both" if ratings else "line")
         assert sum(level.value for level in found.corrected.values()) == pytest.approx(1)
         for label, share in zip(LABELS, truth[0], strict=True):
             interval = found.corrected[label].interval

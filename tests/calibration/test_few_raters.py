@@ -15,7 +15,7 @@ from calibration.cluster import contrast
 from calibration.pairing import Paired
 from calibration.shares.correction import calibrated_models, correct
 from calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
-from calibration.shares.transport import Target, refusal, transport
+from calibration.shares.transport import TargetModel, refusal, transport
 
 NO_RATINGS = {
     "item": np.zeros(0, dtype=np.intp),
@@ -130,7 +130,7 @@ def test_raters_of_all_models_widen_what_is_said_of_a_new_one() -> None:
         {name: replace(rated, value=severe, cluster=np.arange(96) % 8) for name, rated in models.items()}
     )
     assert same[-1].shared > 0
-    new = Target(judge=float(np.mean(same[-1].judge)))
+    new = TargetModel(judge=float(np.mean(same[-1].judge)))
     wide, narrow = (transport(line, new).interval for line in (same[-1], replace(same[-1], shared=0.0)))
     assert wide is not None and narrow is not None
     assert wide.high - wide.low > narrow.high - narrow.low
@@ -157,7 +157,7 @@ def test_below_ten_replies_no_level_is_given_and_above_the_spread_is_the_calibra
         assert (row.how, row.corrected) == ("refused", {})
         assert "too few to tell of a model" in str(row.reason)
         return
-    assert row.how == "judge"
+    assert row.how == "line"
     target = lines[-1].judged(float(alike.judged[0, -1]), 0.0, replies)
     assert target.judge_noise == pytest.approx(20 * (lines[-1].prompt_variance or 0) / 39 / replies)
     assert refusal(lines[-1], target) is None

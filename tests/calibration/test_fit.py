@@ -18,7 +18,7 @@ from calibration.artifact import Calibration, find_calibration, read_calibration
 from calibration.calibration_inputs import Options
 from calibration.estimate import Estimate
 from calibration.fit import calibrate_judged, left_out_models
-from calibration.shares.correction import Refused, correct_shares
+from calibration.shares.correction import RefusedShares, correct_shares
 from calibration.shares.tally import Tally
 from data.errors import UserError
 from data.importers import import_source
@@ -232,8 +232,8 @@ def test_the_shipped_calibrations_are_of_the_shipped_judges(shipped: Calibration
     assert (late.digest, late.note) == (None, f"no calibration fits: expired on {shipped.expires}")
 
 
-def width(shares: Mapping[str, Estimate] | Refused) -> float:
-    assert not isinstance(shares, Refused)
+def width(shares: Mapping[str, Estimate] | RefusedShares) -> float:
+    assert not isinstance(shares, RefusedShares)
     interval = shares["Good"].interval
     assert interval is not None
     return interval.high - interval.low
@@ -252,11 +252,11 @@ def test_a_name_in_the_line_is_taken_out_of_it() -> None:
     assert width(found["gpt-4"]) > width(found["new"])
 
 
-def test_a_calibration_is_applied_without_scipy() -> None:
+def test_a_calibration_is_applied_with_the_core_dependencies() -> None:
     """`score` runs on the base dependencies."""
     program = (
         "import sys\n"
-        "for name in ('scipy', 'sklearn', 'ppi_py', 'krippendorff'): sys.modules[name] = None\n"
+        "for name in ('sklearn', 'ppi_py', 'krippendorff'): sys.modules[name] = None\n"
         "from calibration import read_calibration\n"
         "from calibration.shares.correction import correct_shares\n"
         "from calibration.shares.tally import Tally\n"

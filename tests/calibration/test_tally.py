@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from calibration.bootstrap import mean_intervals, resample_clusters
-from calibration.shares.tally import BLOCKS, MAX_CLUSTERS, ModelShares, Tally, model_shares
+from calibration.shares.tally import BLOCKS, MAX_CLUSTERS, JudgedShares, Tally, model_shares
 from data.records import LABELS, Judgment
 
 
@@ -23,14 +23,14 @@ def judgment(model: str, prompt: object, good: float | None, reason: str | None 
     )
 
 
-def shares_of(judgments: list[Judgment], seed: int = 0, draws: int = 2000) -> list[ModelShares]:
+def shares_of(judgments: list[Judgment], seed: int = 0, draws: int = 2000) -> list[JudgedShares]:
     tally = Tally()
     for item in judgments:
         tally.add(item)
     return model_shares(tally, rng=np.random.default_rng(seed), draws=draws)
 
 
-def bounds(found: ModelShares, label: str = "Good") -> tuple[float, float]:
+def bounds(found: JudgedShares, label: str = "Good") -> tuple[float, float]:
     interval = found.shares[label].interval
     assert interval is not None
     return interval.low, interval.high
@@ -38,8 +38,8 @@ def bounds(found: ModelShares, label: str = "Good") -> tuple[float, float]:
 
 def test_a_share_is_the_mean_probability_and_not_a_count_of_likeliest_labels() -> None:
     (found,) = shares_of([judgment("m", prompt, 0.6) for prompt in range(10)])
-    assert found.shares["Good"].share == pytest.approx(0.6)
-    assert found.shares["Bad"].share == pytest.approx(0.4)
+    assert found.shares["Good"].value == pytest.approx(0.6)
+    assert found.shares["Bad"].value == pytest.approx(0.4)
     assert found.scored == 10
 
 
@@ -70,7 +70,7 @@ def test_models_that_answer_the_same_prompts_are_resampled_together() -> None:
 
 def test_one_prompt_has_a_share_and_no_interval() -> None:
     (found,) = shares_of([judgment("m", "only", 0.3), judgment("m", "only", 0.5)])
-    assert found.shares["Good"].share == pytest.approx(0.4)
+    assert found.shares["Good"].value == pytest.approx(0.4)
     assert found.shares["Good"].interval is None
 
 
@@ -85,7 +85,7 @@ def test_unscored_is_counted_by_reason_and_is_no_share() -> None:
     ]
     found, silent = shares_of(rows)
     assert (found.scored, found.unscored) == (2, {"not on the scale": 2, "refused": 1})
-    assert found.shares["Good"].share == 0.5
+    assert found.shares["Good"].value == 0.5
     assert (silent.scored, silent.unscored, silent.shares) == (0, {"refused": 1}, {})
 
 
@@ -113,11 +113,11 @@ def test_many_prompts_are_thrown_into_blocks_that_say_the_same() -> None:
     assert sum(map(len, tally.sums.values())) <= BLOCKS
     (found,) = model_shares(tally, rng=rng)
     assert found.scored == prompts
-    assert found.shares["Good"].share == pytest.approx(good.mean())
+    assert found.shares["Good"].value == pytest.approx(good.mean())
     low, high = bounds(found)
     assert high - low == pytest.approx(2 * 1.96 * good.std() / np.sqrt(prompts), rel=0.1)
 
 
 def test_shares_sum_to_one() -> None:
     (found,) = shares_of([judgment("m", n, n / 7) for n in range(7)])
-    assert sum(found.shares[label].share for label in LABELS) == pytest.approx(1)
+    assert sum(found.shares[label].value for label in LABELS) == pytest.approx(1)

@@ -9,7 +9,7 @@ from repository import SHARED
 
 from calibration.shares.transport import (
     CalibratedModels,
-    Target,
+    TargetModel,
     fit_line,
     left_out_levels,
     refusal,
@@ -39,7 +39,7 @@ def width(estimate) -> float:
 def test_without_noise_it_is_student_t_around_a_shift() -> None:
     """All judged alike: no slope to find, so a new model is one more draw with m - 1 degrees of freedom."""
     crowd = np.array([0.42, 0.47, 0.5, 0.55, 0.51])
-    found = transport(models([0.6] * 5, crowd), Target(judge=0.6))
+    found = transport(models([0.6] * 5, crowd), TargetModel(judge=0.6))
     half = 2.776445 * crowd.std(ddof=1) * math.sqrt(1 + 1 / 5)
     assert found.value == pytest.approx(crowd.mean(), abs=1e-4)
     assert found.interval.low == pytest.approx(crowd.mean() - half, rel=0.01)
@@ -59,21 +59,21 @@ def test_noise_of_the_crowd_is_not_taken_for_error_of_the_judge() -> None:
     crowd = judge - 0.1 + 0.04 * rng.standard_normal(12)
     noisy, exact = models(judge, crowd, noise=0.04**2), models(judge, crowd)
     assert fit_line(noisy).between_sd < 0.75 * fit_line(exact).between_sd
-    assert width(transport(noisy, Target(judge=0.55))) < width(transport(exact, Target(judge=0.55)))
+    assert width(transport(noisy, TargetModel(judge=0.55))) < width(transport(exact, TargetModel(judge=0.55)))
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_two_models_tell_nothing_of_a_third(number: int) -> None:
     few = models([0.5, 0.6][:number], [0.44, 0.5][:number])
-    assert math.isnan(transport(few, Target(judge=0.55)).value)
-    assert math.isnan(fit_line(few).slope) and "at least 3" in (refusal(few, Target(judge=0.5)) or "")
+    assert math.isnan(transport(few, TargetModel(judge=0.55)).value)
+    assert math.isnan(fit_line(few).slope) and "at least 3" in (refusal(few, TargetModel(judge=0.5)) or "")
 
 
 def test_own_ratings_take_over_as_they_come() -> None:
     known = models([0.5, 0.6, 0.55, 0.65, 0.52], [0.44, 0.5, 0.48, 0.6, 0.4])
-    previous = transport(known, Target(judge=0.55))
+    previous = transport(known, TargetModel(judge=0.55))
     for ratings in (20, 100, 1000, 100_000):
-        found = transport(known, Target(judge=0.55, crowd=0.5, noise=0.24 / ratings))
+        found = transport(known, TargetModel(judge=0.55, crowd=0.5, noise=0.24 / ratings))
         assert width(found) < width(previous)
         assert abs(found.value - 0.5) < abs(previous.value - 0.5)
         previous = found
@@ -82,27 +82,27 @@ def test_own_ratings_take_over_as_they_come() -> None:
 
 def test_an_uncertain_judged_mean_widens_the_interval_and_the_range() -> None:
     known = models([0.5, 0.6, 0.55, 0.65, 0.52], [0.44, 0.54, 0.48, 0.6, 0.45])
-    sure, unsure = Target(judge=0.70), Target(judge=0.70, judge_noise=0.05**2)
+    sure, unsure = TargetModel(judge=0.70), TargetModel(judge=0.70, judge_noise=0.05**2)
     assert width(transport(known, unsure)) > width(transport(known, sure))
     assert "above the calibrated range, 0.463 to 0.688" in (refusal(known, sure) or "")
     assert refusal(known, unsure) is None
-    assert "below" in (refusal(known, Target(judge=0.3)) or "")
-    assert "no response" in (refusal(known, Target(judge=math.nan)) or "")
+    assert "below" in (refusal(known, TargetModel(judge=0.3)) or "")
+    assert "no response" in (refusal(known, TargetModel(judge=math.nan)) or "")
 
 
 def test_a_difference_has_both_strays_but_one_line() -> None:
     known = models([0.5, 0.6, 0.55, 0.65, 0.52], [0.44, 0.5, 0.48, 0.6, 0.4])
-    same = transport_difference(known, Target(judge=0.55), Target(judge=0.55))
+    same = transport_difference(known, TargetModel(judge=0.55), TargetModel(judge=0.55))
     assert same.value == pytest.approx(0, abs=1e-6)
     assert same.interval.low == pytest.approx(-same.interval.high, abs=1e-6)
-    assert width(same) < 2 * width(transport(known, Target(judge=0.55)))
-    apart = transport_difference(known, Target(judge=0.65), Target(judge=0.5))
+    assert width(same) < 2 * width(transport(known, TargetModel(judge=0.55)))
+    apart = transport_difference(known, TargetModel(judge=0.65), TargetModel(judge=0.5))
     assert apart.value > 0.05
 
 
 def test_exact_agreement_and_equal_models_do_not_crash() -> None:
     for crowd in ([0.5, 0.5, 0.5], [0.4, 0.5, 0.6]):
-        found = transport(models([0.4, 0.5, 0.6], crowd), Target(judge=0.5))
+        found = transport(models([0.4, 0.5, 0.6], crowd), TargetModel(judge=0.5))
         assert found.value == pytest.approx(0.5, abs=0.02)
     assert fit_line(models([0.4, 0.5, 0.6], [0.4, 0.5, 0.6])).between_sd > 0
 
@@ -177,7 +177,7 @@ def test_transport_intervals_cover_left_out_systems_of_recorded_judges(recorded)
                 between.models, between.judge, between.crowd, left_out_levels(between), strict=True
             ):
                 held.append(level.interval.low <= crowd <= level.interval.high)
-                if refusal(between.without(name), Target(judge=judged)) is None:
+                if refusal(between.without(name), TargetModel(judge=judged)) is None:
                     offered.append(held[-1])
     assert len(held) == 240
     assert 0.90 <= np.mean(held) <= 1.0

@@ -15,13 +15,13 @@ from repository import ROOT, SAMPLES
 
 import cli
 import data.runs
-from calibration.shares.tally import ModelShares, Tally
+from calibration.shares.tally import JudgedShares, Tally
 from data.records import Exchange, Judgment
 from judge.scored_run import ScoredRun
 
 pytestmark = pytest.mark.slow  # every call is traced
 
-HOLDERS = (Exchange, Judgment, Tally, ModelShares, ScoredRun)
+HOLDERS = (Exchange, Judgment, Tally, JudgedShares, ScoredRun)
 
 
 class Trace:

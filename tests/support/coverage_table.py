@@ -28,7 +28,7 @@ from calibration.monitoring.drift import split_change
 from calibration.pairing import Paired
 from calibration.shares.correction import calibrated_models, correct, target_of
 from calibration.shares.ppi import RatedModel, ppi_estimate
-from calibration.shares.transport import CalibratedModels, Target, transport
+from calibration.shares.transport import CalibratedModels, TargetModel, transport
 from data.records import LABELS
 
 Hits = Mapping[str, bool]
@@ -161,7 +161,7 @@ def line(rng: np.random.Generator) -> Hits:
     name, sample = next(iter(models.items()))
     good = calibrated_models(models)[-1].without(name)
     target = target_of(sample, ppi_estimate(sample), -1, good)
-    alone = transport(good, Target(judge=target.judge, judge_noise=target.judge_noise))
+    alone = transport(good, TargetModel(judge=target.judge, judge_noise=target.judge_noise))
     return {
         "unrated": holds(alone.interval, shares[0, -1]),
         "with ratings": holds(transport(good, target).interval, shares[0, -1]),
@@ -182,7 +182,7 @@ def line_of_few(count: int, noise: float) -> Callable[[np.random.Generator], Hit
             noise=(noise**2,) * count,
             bounds=(-9.0, 9.0),
         )
-        return {"level": holds(transport(known, Target(judge=float(judge[0]))).interval, level[0])}
+        return {"level": holds(transport(known, TargetModel(judge=float(judge[0]))).interval, level[0])}
 
     return draw
 
