@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from inspect import signature
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, get_type_hints
 
@@ -218,19 +218,30 @@ def _make_judge(kind: str, options: Mapping[str, Any], *, place: str, folder: Pa
     # A judge's options are the arguments of its class: their names and types are checked here, once.
     from pydantic import TypeAdapter, ValidationError
 
-    names, hints = sorted(signature(make).parameters), get_type_hints(make.__init__)
-    checked = {}
+    types, checked = option_types(make), {}
     for key, value in options.items():
-        if key not in names:
-            raise UserError(f"{place}: {key}: unknown; this kind knows {', '.join(['kind', *names])}")
+        if key not in types:
+            raise UserError(f"{place}: {key}: unknown; this kind knows {', '.join(['kind', *sorted(types)])}")
         try:
-            checked[key] = TypeAdapter(hints[key]).validate_python(value)
+            checked[key] = TypeAdapter(types[key]).validate_python(value)
         except ValidationError as error:
             raise UserError(f"{place}: {key}: {first_problem(error)[1]}, not {value!r}") from error
     if folder is not None:
         files = make.files if issubclass(make, Judge) else ()
         checked |= {key: _find(checked[key], folder) for key in files if key in checked}
     return as_judge(make(**checked))
+
+
+def option_types(make: Any) -> dict[str, Any]:
+    """Return the types of a judge's options: its class's arguments, with those of an unpacked record."""
+    hints = get_type_hints(make.__init__)
+    types: dict[str, Any] = {}
+    for name, parameter in signature(make).parameters.items():
+        if parameter.kind is Parameter.VAR_KEYWORD:  # **options: Unpack[SomeOptions]
+            types |= get_type_hints(hints[name].__args__[0])
+        else:
+            types[name] = hints[name]
+    return types
 
 
 def _find(named: Any, folder: Path) -> Any:

@@ -272,19 +272,15 @@ def check_judge_file(name: str) -> Iterator[Check]:
 
 def check_endpoint(endpoint: Endpoint) -> Check:
     """Whether the key is set, and the server answers when it is asked for its models, which costs nothing."""
-    from judge.llm.endpoint import Connections
-    from judge.llm.keys import Key
-
     name = f"{endpoint.base_url}, model {endpoint.model}"
     try:
-        key, seconds = Key(endpoint.key_env), min(SECONDS, endpoint.timeout)
-        connections = Connections(base_url=endpoint.base_url, key=key, timeout=seconds)
+        client = endpoint.open_client(timeout=min(SECONDS, endpoint.timeout), retries=0)
     except UserError as error:
         return Check(name, "fail", str(error))
     try:
-        answer = connections.send(lambda client: client.models.with_raw_response.list())
+        answer = client.ask(lambda openai: openai.models.with_raw_response.list())
     finally:
-        connections.close()
+        client.close()
     if answer.is_unreachable or not answer.status:
         return Check(name, "fail", answer.problem, "is the server running, and the address right?")
     if answer.status in (401, 403):

@@ -12,7 +12,8 @@ from data.readers.table_rows import SHAPES
 from data.records import Exchange, Judgment, Rating, Turn
 from data.text import show
 from filling.figures import card, evaluation
-from judge.base import JUDGES
+from judge.base import JUDGES, option_types
+from judge.llm.endpoint import Endpoint
 
 # What the records' docstrings leave to the field's name; a field without a word here stops the build.
 MEANINGS: Final = {
@@ -102,10 +103,10 @@ def judge_options() -> str:
     for kind, path in sorted(JUDGES.items()):
         module, _, name = path.partition(":")
         make = getattr(import_module(module), name)
-        hints = get_type_hints(make.__init__)
+        own, shared = signature(make).parameters, signature(Endpoint).parameters
         rows = [
-            (f"`{option}`", _type(hints[option]), _option_default(parameter))
-            for option, parameter in signature(make).parameters.items()
+            (f"`{option}`", _type(kind), _option_default(own.get(option) or shared[option]))
+            for option, kind in option_types(make).items()
         ]
         options = table(("option", "type", "default"), rows) if rows else "No options."
         parts.append(f'## `kind = "{kind}"`\n\n{cleandoc(make.__doc__ or "")}\n\n{options}')

@@ -27,7 +27,7 @@ from data.tables import MAX_TEXT, Prompts, first_problem, read_prompts, read_row
 from judge.engine import ask_all
 from judge.llm.answers import OUT_OF_TOKENS, read_message, shorten, strip_thoughts
 from judge.llm.chat import Chat
-from judge.llm.endpoint import CallFailed, Endpoint, EndpointUser, Reply
+from judge.llm.endpoint import CallFailed, Endpoint, EndpointOptions, EndpointUser, Reply
 from judge.llm.limits import lasting_usage
 
 ANSWERS, RESPONSES = "answers", "responses.jsonl"
@@ -82,19 +82,8 @@ class ModelConfig:
     extra_body: dict[str, Any] | None = None
 
     def open_endpoint(self) -> Endpoint:
-        """Where this model is asked."""
-        return Endpoint(
-            base_url=self.base_url,
-            model=self.model,
-            key_env=self.key_env,
-            timeout=self.timeout,
-            retries=self.retries,
-            concurrency=self.concurrency,
-            requests_per_minute=self.requests_per_minute,
-            tokens_per_minute=self.tokens_per_minute,
-            prices=self.prices,
-            seed=self.seed,
-        )
+        """Return the model's server."""
+        return Endpoint(**{name: getattr(self, name) for name in EndpointOptions.__annotations__})
 
 
 def read_model_config(path: Path, **instead: Any) -> ModelConfig:

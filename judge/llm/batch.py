@@ -1,22 +1,22 @@
-"""Asks in batches: requests go up as files, cost half, and their answers are fetched hours later.
+"""The Batch API: requests are uploaded as files, cost half, and their answers are downloaded hours later.
 
-Kept in the run's folder, so that any command given again goes on, whatever ended the last one:
+The run's folder holds what a command needs to resume:
 
-    batch.json         the parts and how far each has come; written before every step that could be lost
+    batch.json         the parts and the state of each; written before every step that could be lost
     batch-1.jsonl      a part's requests, until it is collected
-    batch-1-*.jsonl    its answers, as the server gave them, until they are judgments
+    batch-1-*.jsonl    its answers, as the server sent them, until they are judgments
 
-Nothing is submitted twice: a part's digest goes with it, and before a part is submitted the server's own list
-of batches is searched for that digest.
+Nothing is submitted twice: a part's digest is in its metadata, and before a part is submitted the server's
+list of batches is searched for that digest.
 """
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from dataclasses import asdict, dataclass, field, fields
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
+from time import sleep
 from typing import Any, Final
 
 from data.errors import BudgetSpent, OperationalError, UserError
@@ -28,40 +28,74 @@ from data.storage import digest_file
 from data.text import printable
 from judge.base import Judge
 from judge.engine import still_to_judge
-from judge.llm.batch_files import Part, Transfer, write_parts
-from judge.llm.endpoint import RAW, SHORT, CallFailed, Endpoint, LanguageModelJudge, Reply, complaint
-from judge.llm.limits import read_tokens
+from judge.llm.endpoint import RAW, CallFailed, Endpoint, LanguageModelJudge, Reply
+from judge.llm.keys import Key
+from judge.llm.limits import guess_tokens, read_tokens
 
 FORMAT: Final = 1
 FILE: Final = "batch.json"
 DISCOUNT: Final = 0.5
 POLL_SECONDS: Final = 30.0
+MOST_REQUESTS: Final = 50_000  # in one file, by the limits of the API
+MOST_FILE_BYTES: Final = 200 * 10**6
 MARK: Final = "empathy-judge"  # the key of our digest in a batch's metadata
 ENDED: Final = frozenset({"completed", "expired", "cancelled", "failed"})
 
 
 class BatchUnderWay(UserError):
-    """Nothing is wrong: the answers are not there yet."""
+    """The answers are not there yet."""
 
     exit_code = 3
 
 
 @dataclass(slots=True, kw_only=True)
-class State:
-    """All batches of a run, at which server they are, and the run's own mark."""
+class BatchPart:
+    """One batch: the requests about exchanges at positions `first` to `last` that were not judged yet."""
+
+    number: int
+    first: int
+    last: int
+    requests: int = 0
+    cost_at_most: float = 0.0
+    digest: str = ""
+    file_id: str = ""
+    batch_id: str = ""
+    status: str = ""
+    done: int = 0
+    output_digest: str = ""  # of the downloaded files
+    error_digest: str = ""
+    is_collected: bool = False
+
+    def file(self, folder: Path, kind: str = "") -> Path:
+        """Return the file of its requests, or of the server's answers of `kind`."""
+        return folder / f"batch-{self.number}{'-' if kind else ''}{kind}.jsonl"
+
+    def __post_init__(self) -> None:
+        """Check the types and signs of values that may come from a damaged file."""
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if type(value) is not item.type and not (item.type is float and type(value) is int):
+                raise TypeError(f"{item.name}: {value!r}")
+            if isinstance(value, int | float) and not value >= 0:
+                raise ValueError(f"{item.name}: {value!r}")
+
+
+@dataclass(slots=True, kw_only=True)
+class BatchState:
+    """All batches of a run, their server, and the run's own mark."""
 
     base_url: str
     mark: str
-    parts: list[Part] = field(default_factory=list)
+    parts: list[BatchPart] = field(default_factory=list)
 
     @property
-    def open(self) -> list[Part]:
-        """Those not collected yet."""
+    def open(self) -> list[BatchPart]:
+        """The parts not collected yet."""
         return [part for part in self.parts if not part.is_collected]
 
 
-def read_state(folder: Path) -> State | None:
-    """The state an earlier command left, or None."""
+def read_state(folder: Path) -> BatchState | None:
+    """Read the state that an earlier command left, or None."""
     path = folder / FILE
     with disk_errors(path):
         if not path.exists():
@@ -71,38 +105,76 @@ def read_state(folder: Path) -> State | None:
         row: dict[str, Any] = json.loads(text)
         if row["format"] != FORMAT:
             raise ValueError(f"format {row['format']!r}")
-        parts = [Part(**part) for part in row["parts"]]
-        return State(base_url=str(row["base_url"]), mark=str(row["mark"]), parts=parts)
+        parts = [BatchPart(**part) for part in row["parts"]]
+        return BatchState(base_url=str(row["base_url"]), mark=str(row["mark"]), parts=parts)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(
-            f"{path}: damaged ({error!r}); without it nobody knows what was submitted: mend it, or name "
-            "another folder with --out and submit all of it again"
+            f"{path}: damaged ({error!r}); it records what was submitted: restore it, or name "
+            "another folder with --out and submit everything again"
         ) from error
+
+
+def write_parts(
+    judge: LanguageModelJudge, to_ask: Mapping[int, Exchange], folder: Path, *, mark: str, start: int
+) -> list[BatchPart]:
+    """Write the requests about exchanges, by position, in parts numbered from `start`.
+
+    The requests about one exchange stay in one part. `mark` distinguishes two runs over the same exchanges.
+    """
+    parts: list[BatchPart] = []
+    prices, content, size = judge.endpoint.prices, list[bytes](), 0
+
+    def write_last() -> None:
+        part, data = parts[-1], b"".join(content)
+        part.digest = sha256(mark.encode() + data).hexdigest()
+        path = part.file(folder)
+        with disk_errors(path), replacing(path) as partial:
+            partial.write_bytes(data)
+
+    for position, exchange in to_ask.items():
+        lines, cost = list[bytes](), 0.0
+        for number, body in enumerate(judge.write_requests(exchange)):
+            identity = f"{position}-{exchange.content_digest}-{number}"
+            row = {"custom_id": identity, "method": "POST", "url": f"/v1{judge.batch_path}", "body": body}
+            line = f"{json.dumps(row)}\n".encode()  # in ASCII: a lone surrogate goes as its escape
+            lines.append(line)
+            cost += DISCOUNT * prices.cost(guess_tokens(body, len(line))) if prices else 0.0
+        size += sum(map(len, lines))
+        if not parts or len(content) + len(lines) > MOST_REQUESTS or size > MOST_FILE_BYTES:
+            if parts:
+                write_last()
+            parts.append(BatchPart(number=start + len(parts), first=position, last=position))
+            content, size = [], sum(map(len, lines))
+        content += lines
+        parts[-1].last = position
+        parts[-1].requests += len(lines)
+        parts[-1].cost_at_most += cost
+    if parts:
+        write_last()
+    return parts
 
 
 def collect_part(
     judge: LanguageModelJudge,
-    part: Part,
+    part: BatchPart,
     left: Mapping[int, Exchange],
     files: Sequence[Path],
     *,
-    hide: Callable[[Any], Any],
-    discount: float,
+    key: Key,
 ) -> Iterator[tuple[int, Judgment]]:
-    """The judgments of a part, with their positions; `left` loses what the caller has kept meanwhile.
+    """Yield the judgments of a part with their positions; the caller removes them from `left`.
 
-    Files may be large (log-probabilities are), so they are read line by line, and only replies whose fellows
-    have not come yet are kept in memory. Lines that are spoilt, that come twice or that nobody asked for are
-    passed over; where that leaves a request without a reply, it has none.
+    Files may be large, so they are read line by line, and only the replies of incomplete exchanges are in
+    memory. Damaged, duplicate and unknown lines are skipped; a request without a line has no reply.
     """
     expected = sorted(position for position in left if part.first <= position <= part.last)
     wanted = len(judge.write_requests(left[expected[0]])) if expected else 0  # the same for all
     waiting: dict[int, dict[int, Reply | CallFailed]] = {}
     missing = CallFailed(f"batch {part.status}: this request is in none of its files")
     for path in files:
-        for position, number, row in _answered(path, part, left, hide):
+        for position, number, row in _answered(path, part, left, key):
             replies = waiting.setdefault(position, {})
-            replies.setdefault(number, _reply(row, judge.endpoint, discount))
+            replies.setdefault(number, _reply(row, judge.endpoint))
             if len(replies) >= wanted:
                 del waiting[position]
                 in_order = [replies[number] for number in sorted(replies)]
@@ -115,13 +187,13 @@ def collect_part(
 
 
 def _answered(
-    path: Path, part: Part, left: Mapping[int, Exchange], hide: Callable[[Any], Any]
+    path: Path, part: BatchPart, left: Mapping[int, Exchange], key: Key
 ) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """Lines that were asked for and whose exchange is still the same, with its position and the sample."""
+    """Yield the requested lines whose exchange is unchanged, with its position and the sample's number."""
     with disk_errors(path), path.open("rb") as lines:
         for line in filter(None, read_lines(lines)):
             try:
-                row = hide(json.loads(line))
+                row = key.redact_in(json.loads(line))
                 first, digest, last = str(row["custom_id"]).split("-")
                 position, number = int(first), int(last)
             except (ValueError, KeyError, TypeError, RecursionError):
@@ -131,17 +203,19 @@ def _answered(
                 yield position, number, row
 
 
-def _reply(row: Mapping[str, Any], endpoint: Endpoint, discount: float) -> Reply | CallFailed:
+def _reply(row: Mapping[str, Any], endpoint: Endpoint) -> Reply | CallFailed:
+    from judge.llm.http_client import SHORT, error_message
+
     response, error = row.get("response"), row.get("error")
     raw = json.dumps(row, ensure_ascii=False)[:RAW]
     if isinstance(error, dict) and error:
-        said = printable(f"{error.get('code')}: {error.get('message') or ''}"[:SHORT])
-        return CallFailed(f"batch: {said}", raw)
+        problem = printable(f"{error.get('code')}: {error.get('message') or ''}"[:SHORT])
+        return CallFailed(f"batch: {problem}", raw)
     if not isinstance(response, dict):
         return CallFailed("batch: a line without an answer", raw)
     body, status = response.get("body"), response.get("status_code")
     if status != 200:
-        message = printable(complaint(body)[:SHORT])
+        message = printable(error_message(body)[:SHORT])
         return CallFailed(f"HTTP {status}: {message}" if message else f"HTTP {status}", raw)
     if not isinstance(body, dict):
         return CallFailed("not JSON: a line without an object", raw)
@@ -150,7 +224,7 @@ def _reply(row: Mapping[str, Any], endpoint: Endpoint, discount: float) -> Reply
     if used is not None:
         usage = {"input_tokens": used.input, "output_tokens": used.output}
         if endpoint.prices:
-            usage["cost"] = round(discount * endpoint.prices.cost(used), 9)
+            usage["cost"] = round(DISCOUNT * endpoint.prices.cost(used), 9)
     return Reply(body, usage)
 
 
@@ -162,19 +236,17 @@ def score_batch(
     limit: int | None = None,
     on_progress: Callable[[], None] = lambda: None,
     wait: bool = False,
-    sleep: Callable[[float], object] | None = None,
 ) -> int:
-    """Judge by batch what `run` does not hold yet; returns how many were judged now.
+    """Judge by batch what `run` does not hold yet; return how many were judged now.
 
-    Raises `BatchUnderWay` while answers are missing, unless `wait`. All that is left to judge is in memory at
-    once. The first of it is asked directly and at full price: so a wrong key or model is found at once, and
-    it is learnt which parameters the server takes.
+    Raise `BatchUnderWay` while answers are missing, unless `wait`. The first exchange is judged directly and
+    at full price: this finds a wrong key or model at once, and which parameters the server accepts.
     """
     if not isinstance(judge, LanguageModelJudge):
         raise UserError(
             f"--batch: the judge {judge.name!r} cannot ask in batches; prompted and decision judges can"
         )
-    batch = Batch(judge, run, on_progress, sleep)
+    batch = BatchRun(judge, run, on_progress)
     try:
         batch.take(exchanges, limit)
         while batch.has_work:
@@ -184,27 +256,88 @@ def score_batch(
                 done = sum(part.done for part in batch.state.open)
                 requests = sum(part.requests for part in batch.state.open)
                 raise BatchUnderWay(
-                    f"submitted: {done:,} of {requests:,} requests done; the same command collects them"
+                    f"submitted: {done:,} of {requests:,} requests done; run the command again later"
                 )
             if batch.state.open:
-                batch.transfer.sleep(POLL_SECONDS)
+                sleep(POLL_SECONDS)
     finally:
         batch.close()
     return batch.judged
 
 
-class Batch:
-    """A run's batches, taken up where they stand."""
+class BatchClient:
+    """Files and batches at the server of an endpoint; OpenAI's client retries what can be sent again."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.base_url = endpoint.base_url
+        self._client = endpoint.open_client()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def list_batches(self, after: str) -> dict[str, Any]:
+        """Return one page of the server's batches, behind the batch `after`."""
+        page = {"limit": 100} | ({"after": after} if after else {})
+        return self._ask("/batches", lambda client: client.batches.with_raw_response.list(**page))
+
+    def retrieve_batch(self, batch_id: str) -> dict[str, Any]:
+        """Return the state of a batch."""
+        path = f"/batches/{batch_id}"
+        return self._ask(path, lambda client: client.batches.with_raw_response.retrieve(batch_id))
+
+    def create_batch(self, **options: Any) -> dict[str, Any]:
+        """Submit a batch without retries: after a time-out the server may have accepted it."""
+        return self._ask(
+            "/batches",
+            lambda client: client.with_options(max_retries=0).batches.with_raw_response.create(**options),
+        )
+
+    def upload(self, path: Path) -> dict[str, Any]:
+        """Upload a file of requests."""
+
+        def send(client: Any) -> Any:
+            with disk_errors(path), path.open("rb") as stream:
+                file = (path.name, stream, "application/jsonl")
+                return client.files.with_raw_response.create(file=file, purpose="batch")
+
+        return self._ask("/files", send)
+
+    def download(self, file_id: str, to: Path) -> None:
+        """Download a file completely or not at all."""
+
+        def send(client: Any) -> None:
+            with (
+                disk_errors(to),
+                replacing(to) as unfinished,
+                unfinished.open("wb") as out,
+                client.files.with_streaming_response.content(file_id) as response,
+            ):
+                for part in response.iter_bytes():
+                    out.write(part)
+
+        self._ask(f"/files/{file_id}/content", send)
+
+    def _ask(self, path: str, send: Callable[[Any], Any]) -> dict[str, Any]:
+        answer = self._client.ask(send)
+        if answer.body is None:
+            raise OperationalError(
+                f"{self.base_url}{path}: {answer.problem}; progress is saved: run the command again to resume"
+            )
+        return answer.body
+
+
+class BatchRun:
+    """A run's batches, resumed where they stand."""
 
     def __init__(
         self,
         judge: LanguageModelJudge,
         run: Run,
         on_progress: Callable[[], None],
-        sleep: Callable[[float], object] | None,
     ) -> None:
         self.judge, self.run, self.on_progress = judge, run, on_progress
-        self.state = read_state(run.folder) or State(base_url=judge.endpoint.base_url, mark=token_hex(8))
+        self.state = read_state(run.folder) or BatchState(base_url=judge.endpoint.base_url, mark=token_hex(8))
         if self.state.open and self.state.base_url != judge.endpoint.base_url:
             raise UserError(
                 f"{run.folder}: its batches are at {self.state.base_url}, not at {judge.endpoint.base_url}; "
@@ -212,55 +345,53 @@ class Batch:
             )
         self.state.base_url = judge.endpoint.base_url
         for part in self.state.parts:
-            if part.is_collected:  # killed before it could clear up
+            if part.is_collected:  # a command was killed before it could delete the files
                 self._clear(part)
-        self.transfer = Transfer(judge.endpoint, sleep=sleep)
+        self.client, self.key = BatchClient(judge.endpoint), Key(judge.endpoint.key_env)
         self.left: dict[int, Exchange] = {}  # by position in the input
         self.limit: int | None = None
         self.judged = 0
 
     @property
     def has_work(self) -> bool:
-        """Tell whether anything is under way or still to be asked; the latter is written down here."""
+        """Write the parts still to submit; return whether any part is open."""
         wanted = [place for place in self.left if self.limit is None or place < self.limit]
         if wanted and not self.state.open:
             first, *rest = wanted
-            self.judge.write_requests(self.left[first])  # refused here, before anything is paid for
+            self.judge.write_requests(self.left[first])  # raises before anything is paid for
             self._keep(first, self.judge.judge(self.left[first]))
             to_ask, start = {place: self.left[place] for place in rest}, len(self.state.parts) + 1
             # The files first, then the state that names them.
             self.state.parts += write_parts(
-                self.judge, to_ask, self.run.folder, mark=self.state.mark, start=start, discount=DISCOUNT
+                self.judge, to_ask, self.run.folder, mark=self.state.mark, start=start
             )
             if rest:
                 self._save()
         return bool(self.state.open)
 
     def take(self, exchanges: Iterable[Exchange], limit: int | None) -> None:
-        """Read what is left to judge, beyond the limit too where an earlier command submitted more."""
+        """Read what is left to judge, also beyond the limit where an earlier command submitted more."""
         reach = limit
         if limit is not None:
             reach = max([limit, *(part.last + 1 for part in self.state.open)])
         self.left, self.limit = dict(still_to_judge(exchanges, self.run, reach, self.on_progress)), limit
 
     def submit_all(self) -> None:
-        """Submit what is not submitted yet, each part once."""
+        """Submit the parts that are not submitted yet."""
         budget, waiting = self.judge.endpoint.budget, [part for part in self.state.open if not part.batch_id]
         cost = sum(part.cost_at_most for part in waiting)
         if budget.most is not None and budget.spent + cost > budget.most:
             raise BudgetSpent(
                 f"the batch may cost as much as USD {cost:.4f}, and of --max-cost USD {budget.most:g} "
-                f"USD {budget.spent:.4f} is spent; nothing was submitted. The same command with a larger "
-                "--max-cost submits it"
+                f"USD {budget.spent:.4f} is spent; nothing was submitted. Raise --max-cost"
             )
         for part in waiting:
-            # After a time-out it may have come all the same, and not be in the list yet.
-            self.transfer.try_again(partial(self._submit, part), unless_it_came=True)
+            self._submit(part)
 
     def collect_all(self) -> None:
-        """Look how far each part is, and fetch the answers of those that have ended."""
+        """Update the state of each part, and download the answers of those that have ended."""
         for part in self.state.open:
-            batch = self.transfer.retrieve_batch(part.batch_id)
+            batch = self.client.retrieve_batch(part.batch_id)
             part.status = str(batch.get("status"))
             counts = batch.get("request_counts") or {}
             part.done = int(counts.get("completed") or 0) + int(counts.get("failed") or 0)
@@ -271,8 +402,8 @@ class Batch:
                 self._collect(part, batch)
 
     def close(self) -> None:
-        """Let go of all connections."""
-        self.transfer.close()
+        """Close all connections."""
+        self.client.close()
         self.judge.endpoint.close()
 
     def _keep(self, position: int, judgment: Judgment) -> None:
@@ -281,14 +412,14 @@ class Batch:
         self.judged += 1
         self.on_progress()
 
-    def _submit(self, part: Part) -> None:
+    def _submit(self, part: BatchPart) -> None:
         batch = self._find(part)
         if batch is None:
             if not part.file_id:
                 self._check_requests(part)
-                part.file_id = _identity(self.transfer.upload(part.file(self.run.folder)))
+                part.file_id = _identity(self.client.upload(part.file(self.run.folder)))
                 self._save()
-            batch = self.transfer.create_batch(
+            batch = self.client.create_batch(
                 input_file_id=part.file_id,
                 endpoint=f"/v1{self.judge.batch_path}",
                 completion_window="24h",
@@ -297,24 +428,23 @@ class Batch:
         part.batch_id, part.status = _identity(batch), str(batch.get("status"))
         self._save()
 
-    def _check_requests(self, part: Part) -> None:
-        """Refuse requests that are not as they were written: what is missing of them would stay unscored."""
+    def _check_requests(self, part: BatchPart) -> None:
+        """Refuse a damaged file: the missing requests would stay unscored."""
         path = part.file(self.run.folder)
         with disk_errors(path):
             content = path.read_bytes() if path.exists() else b""
         if sha256(self.state.mark.encode() + content).hexdigest() != part.digest:
-            part.is_collected = True  # nothing of it was submitted, so nothing is to be collected
+            part.is_collected = True  # nothing of it was submitted
             self._save()
             raise OperationalError(
-                f"{path}: damaged since it was written, and not submitted; "
-                "the same command given again writes it anew"
+                f"{path}: damaged, and not submitted; run the command again to write it anew"
             )
 
-    def _find(self, part: Part) -> dict[str, Any] | None:
-        """The batch with the part's digest, if the server has one that did not fail."""
+    def _find(self, part: BatchPart) -> dict[str, Any] | None:
+        """Return the server's batch with the part's digest, if there is one that did not fail."""
         after = ""
         while True:
-            page = self.transfer.list_batches(after)
+            page = self.client.list_batches(after)
             rows = [row for row in page.get("data") or () if isinstance(row, dict)]
             for row in rows:
                 is_ours = (row.get("metadata") or {}).get(MARK) == part.digest
@@ -324,20 +454,19 @@ class Batch:
                 return None
             after = _identity(rows[-1])
 
-    def _start_over(self, part: Part, batch: Mapping[str, Any]) -> None:
-        """The server would not run any of it: nothing is judged, and the part can be submitted again."""
+    def _start_over(self, part: BatchPart, batch: Mapping[str, Any]) -> None:
+        """Reset a part that the server failed as a whole, and raise."""
         batch_id = part.batch_id
         part.batch_id = part.file_id = ""
         part.done = 0
         self._save()
         errors = (batch.get("errors") or {}).get("data") or [{}]
-        message = self.transfer.key.hide_quoted(str(errors[0].get("message") or "no reason given"))[:300]
+        message = self.key.redact(str(errors[0].get("message") or "no reason given"))[:300]
         raise OperationalError(
-            f"{self.state.base_url}: the batch {batch_id} failed: {message}; none of it was asked. "
-            "The same command submits it again"
+            f"{self.state.base_url}: the batch {batch_id} failed: {message}; run the command again"
         )
 
-    def _collect(self, part: Part, batch: Mapping[str, Any]) -> None:
+    def _collect(self, part: BatchPart, batch: Mapping[str, Any]) -> None:
         files: list[Path] = []
         for kind in ("output", "error"):
             identity = batch.get(f"{kind}_file_id")
@@ -347,19 +476,17 @@ class Batch:
             files.append(path)
             digest = getattr(part, f"{kind}_digest")
             if digest and path.exists() and digest_file(path) == digest:
-                continue  # fetched by an earlier command, and unharmed
-            self.transfer.download(str(identity), path)
+                continue  # downloaded by an earlier command
+            self.client.download(str(identity), path)
             setattr(part, f"{kind}_digest", digest_file(path))
             self._save()
-        for position, judgment in collect_part(
-            self.judge, part, self.left, files, hide=self.transfer.key.hide_in, discount=DISCOUNT
-        ):
+        for position, judgment in collect_part(self.judge, part, self.left, files, key=self.key):
             self._keep(position, judgment)
         part.is_collected = True
         self._save()
         self._clear(part)
 
-    def _clear(self, part: Part) -> None:
+    def _clear(self, part: BatchPart) -> None:
         with disk_errors(self.run.folder):
             for kind in ("", "output", "error"):
                 part.file(self.run.folder, kind).unlink(missing_ok=True)
@@ -373,5 +500,5 @@ class Batch:
 
 def _identity(answer: Mapping[str, Any]) -> str:
     if not isinstance(answer.get("id"), str) or not answer["id"]:
-        raise OperationalError("the server's answer has no id: it does not speak the Batch API")
+        raise OperationalError("the server's answer has no id: it does not support the Batch API")
     return str(answer["id"])

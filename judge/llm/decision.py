@@ -3,12 +3,12 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from data.errors import OperationalError, UserError
 from data.records import CONVERSATION, LABELS, Exchange, Judgment, digest_json, judgment_of, unscored
 from data.rubric import Rubric, read_rubric
-from judge.llm.endpoint import CallFailed, Endpoint, LanguageModelJudge, Reply
+from judge.llm.endpoint import CallFailed, Endpoint, EndpointOptions, LanguageModelJudge, Reply
 from judge.llm.fencing import Fenced, fence_exchange
 from judge.llm.limits import add_usage, lasting_usage
 from judge.llm.program import RATED
@@ -32,40 +32,22 @@ class DecisionJudge(LanguageModelJudge):
     def __init__(
         self,
         *,
-        base_url: str = "",
-        model: str = "",
-        key_env: str = "",
         protocol: ProtocolName = "decisions",
         rubric: str = "crowd",
-        concurrency: int = 32,
-        timeout: float = 60.0,
-        retries: int = 5,
-        requests_per_minute: float = 0,
-        tokens_per_minute: float = 0,
-        prices: dict[str, float] | None = None,
         reask: bool = False,
+        **endpoint: Unpack[EndpointOptions],
     ) -> None:
-        for option, value in (("base_url", base_url), ("model", model)):
-            if not value:
+        for option in ("base_url", "model"):
+            if not endpoint.get(option):
                 raise UserError(
                     f"the decision judge needs {option}: set it in a TOML file and name that file"
                 )
         self.rubric = read_rubric(rubric)
         self.name, self.unit = self.rubric.name_judge("decision"), self.rubric.unit
         self.component_names = tuple(self.rubric.components)
-        self.protocol, self.reask, self.concurrency = protocol, reask, concurrency
-        self.endpoint = Endpoint(
-            base_url=base_url,
-            model=model,
-            key_env=key_env,
-            timeout=timeout,
-            retries=retries,
-            concurrency=concurrency,
-            requests_per_minute=requests_per_minute,
-            tokens_per_minute=tokens_per_minute,
-            prices=prices,
-            price_kind="decision",
-        )
+        self.protocol, self.reask = protocol, reask
+        self.endpoint = Endpoint(**endpoint, price_kind="decision")
+        self.concurrency = self.endpoint.concurrency
         told = [self.name, protocol, self.reask, READING, self.write_request(self._fence(PROBE))]
         self.version = digest_json(told)[:12]
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Unpack
 
 from data.errors import UserError
 from data.records import (
@@ -21,7 +21,7 @@ from data.records import (
 from data.rubric import read_rubric
 from judge.llm.answers import OUT_OF_TOKENS, Answer, Unusable, read_answer, sample_probabilities, shorten
 from judge.llm.chat import PATH, TOP_LOGPROBS, Chat
-from judge.llm.endpoint import CallFailed, Endpoint, LanguageModelJudge, Reply
+from judge.llm.endpoint import CallFailed, Endpoint, EndpointOptions, LanguageModelJudge, Reply
 from judge.llm.fencing import Fenced
 from judge.llm.limits import add_usage, lasting_usage
 from judge.llm.program import REASON, Form, Mode, default_program, make_form, present, read_program
@@ -74,9 +74,6 @@ class PromptedJudge(LanguageModelJudge):
     def __init__(
         self,
         *,
-        model: str = "",
-        base_url: str = "https://api.openai.com/v1",
-        key_env: str = "",
         mode: Mode = "direct",
         samples: int = 1,
         probabilities: Literal["auto", "logprobs", "samples", "none"] = "auto",
@@ -89,15 +86,10 @@ class PromptedJudge(LanguageModelJudge):
         rubric: str = "crowd",
         json_schema: Literal["auto", "always", "never"] = "auto",
         reason_characters: int = 0,
-        concurrency: int = 32,
-        timeout: float = 60.0,
-        retries: int = 5,
-        requests_per_minute: float = 0,
-        tokens_per_minute: float = 0,
-        prices: dict[str, float] | None = None,
         extra_body: dict[str, Any] | None = None,
+        **endpoint: Unpack[EndpointOptions],
     ) -> None:
-        if not model:
+        if not endpoint.get("model"):
             raise UserError('model: missing; name one in a TOML file: kind = "prompted", model = "..."')
         if samples < 1 or (probabilities == "samples" and samples < 2):
             raise UserError(f"samples: {samples} is too few; probabilities from samples need two at least")
@@ -113,24 +105,13 @@ class PromptedJudge(LanguageModelJudge):
             raise UserError(f'{option}: not with mode = "label", which asks for a word; see constraint')
         self.mode, self.samples, self.probabilities = mode, samples, probabilities
         self.seed, self.reask, self.reason_characters = seed, reask, reason_characters
-        self.model, self.concurrency = model, concurrency
+        self.endpoint = Endpoint(**endpoint)
+        self.model, self.concurrency = self.endpoint.model, self.endpoint.concurrency
         self.rubric = read_rubric(rubric)
         self.name, self.unit = self.rubric.name_judge("prompted"), self.rubric.unit
         self.program = default_program(self.rubric, mode)
         if program:
             self.program = read_program(Path(program), self.rubric, mode)
-        self.endpoint = Endpoint(
-            base_url=base_url,
-            model=model,
-            key_env=key_env,
-            timeout=timeout,
-            retries=retries,
-            concurrency=concurrency,
-            requests_per_minute=requests_per_minute,
-            tokens_per_minute=tokens_per_minute,
-            prices=prices,
-            seed=seed,
-        )
         given = {
             "temperature": temperature is not None,
             "logprobs": probabilities == "logprobs",
@@ -140,7 +121,7 @@ class PromptedJudge(LanguageModelJudge):
         left_out = {name for name, is_given in given.items() if not is_given}
         self.chat = Chat(
             endpoint=self.endpoint,
-            model=model,
+            model=self.model,
             max_tokens=max_tokens or (WORD_TOKENS if is_word else FORM_TOKENS),
             temperature=temperature if temperature is not None else float(samples > 1),
             logprobs=probabilities == "logprobs" or (probabilities == "auto" and samples == 1),

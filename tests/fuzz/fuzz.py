@@ -242,7 +242,8 @@ def read_answer(kind: str, data: bytes) -> None:
     from data.errors import UserError
     from data.records import LABELS, Exchange
     from data.tables import to_json, to_row
-    from judge.llm.endpoint import Reply, read_attempt
+    from judge.llm.endpoint import Reply
+    from judge.llm.http_client import read_answer_body
     from judge.llm.keys import Key
 
     key = Key("")
@@ -250,7 +251,7 @@ def read_answer(kind: str, data: bytes) -> None:
     text = data.decode("utf-8", "replace")
     if kind == "text":
         text, kind = json.dumps({"choices": [{"message": {"content": text}}]}), "prompted"
-    answer = read_attempt(200, text, key)
+    answer = read_answer_body(200, text, key)
     assert KEY not in answer.text + answer.problem + json.dumps(answer.body)
     if answer.body is None:
         raise UserError(answer.problem)

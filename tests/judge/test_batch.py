@@ -16,7 +16,7 @@ from data.records import Judgment
 from data.runs import open_run
 from data.tables import read_exchanges, read_judgments
 from judge.base import load_judge
-from judge.llm import batch_files as requests
+from judge.llm import batch as requests
 from judge.llm.batch import BatchUnderWay, score_batch
 from judge.scored_run import plan_run
 
@@ -64,7 +64,7 @@ def test_submitted_then_collected_as_if_asked_directly(
     write_judge(server, kind)
     first = score(path, "--batch", "--out", "run")
     assert first.exit_code == 3 and "\nNext, in an hour or more: " in first.stderr
-    assert first.stdout == "submitted: 0 of 39 requests done; the same command collects them\n"
+    assert first.stdout == "submitted: 0 of 39 requests done; run the command again later\n"
     assert not Path("run/manifest.json").exists()
     again = score(path, "--batch", "--out", "run", "--json")
     assert again.exit_code == 3 and "0 of 39" in json.loads(again.stdout)["batch"]
@@ -197,7 +197,7 @@ def test_parts_are_no_larger_than_a_server_takes(
     assert len(judged()) == 36
     lines = [line for item in server.batches for line in server.files[item["input_file_id"]].splitlines()]
     assert len({json.loads(line)["custom_id"] for line in lines}) == 35
-    monkeypatch.setattr(requests, "MOST_BYTES", 3 * len(lines[0]))
+    monkeypatch.setattr(requests, "MOST_FILE_BYTES", 3 * len(lines[0]))
     assert score(path, "--batch", "--wait", "--out", "small").exit_code == 0
     sizes = [len(server.files[item["input_file_id"]]) for item in server.batches[4:]]
     assert len(sizes) > 10 and max(sizes) <= 3 * len(lines[0])
@@ -215,41 +215,37 @@ def test_a_limit_moved_meanwhile_loses_nothing(server: BatchServer, write_respon
     assert server.batches[1]["request_counts"]["total"] == 19, "and one asked directly"
 
 
-def test_refusals_that_pass_are_tried_again_and_others_are_not(
-    server: BatchServer, write_responses: Write
+def test_what_can_be_sent_again_is_retried_and_a_submission_is_not(
+    server: BatchServer, write_responses: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("openai._base_client.SyncAPIClient._sleep_for_retry", lambda *_, **__: None)
     path = write_responses(6)
     write_judge(server)
-    judge = load_judge("judge.toml")
-    rests: list[float] = []
-
-    def run_it() -> int:
-        with open_run(Path("run"), plan_run(path, judge)) as run:
-            return score_batch(judge, read_exchanges(path), run, wait=True, sleep=rests.append)
-
-    server.fail = {"upload": [503], "submit": [429, 500], "poll": [502], "download": [503], "list": [500]}
     server.is_done = True
-    assert run_it() == 6
-    assert len(server.batches) == 1 and len(rests) == 6
     server.fail = {"upload": [400]}
-    with open_run(Path("other"), plan_run(path, judge)) as run, pytest.raises(OperationalError, match="400"):
-        score_batch(judge, read_exchanges(path), run, sleep=rests.append)
-    assert len(server.batches) == 1
+    refused = score(path, "--batch", "--out", "run")
+    assert refused.exit_code == 5 and "HTTP 400" in refused.stderr and not server.batches
+    server.fail = {"upload": [503], "submit": [500], "poll": [502], "download": [503], "list": [500]}
+    failed = score(path, "--batch", "--out", "run")
+    assert failed.exit_code == 5 and "run the command again to resume" in failed.stderr
+    assert score(path, "--batch", "--out", "run").exit_code == 0
+    assert len(server.batches) == 1 and len(judged()) == 6
 
 
-def test_waiting_looks_again_until_all_is_there(server: BatchServer, write_responses: Write) -> None:
+def test_waiting_polls_until_all_is_there(
+    server: BatchServer, write_responses: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write_responses(5)
     write_judge(server)
-    judge = load_judge("judge.toml")
     rests: list[float] = []
 
     def rest(seconds: float) -> None:
         rests.append(seconds)
         server.is_done = len(rests) == 3
 
-    with open_run(Path("run"), plan_run(path, judge)) as run:
-        assert score_batch(judge, read_exchanges(path), run, wait=True, sleep=rest) == 5
-    assert rests == [30.0] * 3
+    monkeypatch.setattr("judge.llm.batch.sleep", rest)
+    assert score(path, "--batch", "--wait", "--out", "run").exit_code == 0
+    assert rests == [30.0] * 3 and len(judged()) == 5
 
 
 def test_a_failed_batch_judges_nothing_and_can_be_submitted_again(

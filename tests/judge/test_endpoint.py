@@ -1,13 +1,10 @@
-"""The network seam against a server that fails in every way there is; time is a number that tests turn."""
+"""Calls to a server that fails in every way; the waits between tries are skipped."""
 
 import json
 import logging
 import socket
-import threading
-from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +14,7 @@ from servers import Answer, Call, Script, ScriptedServer, answer_chat
 from data.errors import BudgetSpent, OperationalError, UserError
 from judge.llm import limits
 from judge.llm.endpoint import GIVE_UP_AFTER, CallFailed, Endpoint, Reply
-from judge.llm.keys import HIDDEN
-from judge.llm.limits import Budget, Concurrency, Pace
+from judge.llm.limits import Budget, Pace
 
 SECRET = "sk-test-7f3a9c1e5b2d8f60"
 # An answer takes 200 and 5 tokens, which is USD 0.025; before it comes, some USD 0.03 are reserved.
@@ -26,38 +22,17 @@ BODY = {"model": "m", "messages": [{"role": "user", "content": "hello " * 90}], 
 PRICES = {"input": 100.0, "output": 1000.0}
 
 
-class Clock:
-    """Time that passes only while somebody sleeps."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.slept: list[float] = []
-        self.lock = threading.Lock()
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        with self.lock:
-            self.now += seconds
-            self.slept.append(seconds)
-
-
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def ask(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def ask(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Starts a server with a script; gives it and an endpoint for it."""
     monkeypatch.setenv("TEST_KEY", SECRET)
+    monkeypatch.setattr("openai._base_client.SyncAPIClient._sleep_for_retry", lambda *_, **__: None)
     opened: list[Any] = []
 
     def start(script: Script, **options: Any) -> tuple[ScriptedServer, Endpoint]:
         server = ScriptedServer(script).__enter__()
-        given = {"base_url": server.base_url, "model": "m", "key_env": "TEST_KEY", "timeout": 20.0}
-        endpoint = Endpoint(**{**given, "clock": clock, "sleep": clock.sleep, **options})
+        defaults = {"base_url": server.base_url, "model": "m", "key_env": "TEST_KEY", "timeout": 20.0}
+        endpoint = Endpoint(**{**defaults, **options})
         opened.append((server, endpoint))
         return server, endpoint
 
@@ -89,13 +64,9 @@ def test_a_call_sends_its_body_and_key_and_counts_what_it_took(ask: Any) -> None
     server, endpoint = ask(answer_chat, prices=PRICES)
     reply = endpoint.post("/chat/completions", BODY)
     assert reply.body["choices"][0]["message"]["content"] == "Good"
-    assert reply.usage == {
-        "input_tokens": 200,
-        "output_tokens": 5,
-        "cost": 0.025,
-        "seconds": 0.0,
-        "calls": 1,
-    }
+    assert reply.usage["seconds"] >= 0
+    taken = {name: value for name, value in reply.usage.items() if name != "seconds"}
+    assert taken == {"input_tokens": 200, "output_tokens": 5, "cost": 0.025, "calls": 1}
     [call] = server.calls
     assert (call.path, call.body) == ("/v1/chat/completions", BODY)
     assert call.headers["authorization"] == f"Bearer {SECRET}"
@@ -195,80 +166,20 @@ def test_connections_are_opened_again_after_a_close(ask: Any) -> None:
 # Failures that pass.
 
 
-@pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 529])
-def test_a_passing_failure_is_tried_again(ask: Any, clock: Clock, status: int) -> None:
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 529])
+def test_a_passing_failure_is_tried_again(ask: Any, status: int) -> None:
     server, endpoint = ask(fail_first(2, Answer(status=status, body="busy")))
     assert endpoint.post("/x", BODY).usage["calls"] == 3
-    assert len(server.calls) == 3
-    assert 0 < clock.slept[0] < 1
-    assert 0 < clock.slept[1] < 2
+    assert len(server.calls) == endpoint.calls == 3
 
 
-def test_waits_grow_and_the_last_failure_is_told(ask: Any, clock: Clock) -> None:
+def test_the_last_failure_and_the_number_of_tries_are_reported(ask: Any) -> None:
     server, endpoint = ask(lambda call: Answer(status=500, body={"error": {"message": "out of\nmemory"}}))
     with pytest.raises(CallFailed) as caught:
         endpoint.post("/x", BODY)
     assert caught.value.reason == "HTTP 500 after 6 tries: out of memory"
     assert "out of" in caught.value.raw
     assert len(server.calls) == 6
-    assert all(0 <= wait <= 2**number for number, wait in enumerate(clock.slept))
-    assert len(set(clock.slept)) == 5, "no two waits alike: a herd must not come back together"
-
-
-def test_the_waits_are_drawn_from_the_seed(ask: Any, clock: Clock) -> None:
-    for _ in range(2):
-        _, endpoint = ask(fail_first(5, Answer(status=500)), seed=7)
-        endpoint.post("/x", BODY)
-    assert clock.slept[:5] == clock.slept[5:]
-
-
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({"Retry-After": "7"}, 7),
-        ({"retry-after-ms": "2500", "Retry-After": "3"}, 2.5),
-        (
-            {
-                "Retry-After": "Sun, 15 Nov 2026 10:00:30 GMT",
-                "Date": "Sun, 15 Nov 2026 10:00:10 GMT",
-            },
-            20,
-        ),
-        ({"Retry-After": "86400"}, 120),
-    ],
-)
-def test_retry_after_is_honoured(ask: Any, clock: Clock, headers: dict[str, str], seconds: float) -> None:
-    _, endpoint = ask(fail_first(1, Answer(status=429, headers=headers)))
-    endpoint.post("/x", BODY)
-    assert seconds <= clock.now <= seconds + 1
-
-
-def test_a_storm_of_429_is_sat_out_by_all_threads(ask: Any, clock: Clock) -> None:
-    """The server refuses until its time has come, and asks for two seconds each time."""
-
-    def script(call: Call) -> Answer:
-        if clock.now < 10:
-            return Answer(status=429, headers={"Retry-After": "2"}, body="too many")
-        return answer_chat(call)
-
-    server, endpoint = ask(script, concurrency=8)
-    outcomes = post_all(endpoint, 50)
-    assert all(isinstance(item, Reply) for item in outcomes)
-    assert len(server.calls) < 50 + 30, "while the server asks for quiet, nobody knocks"
-
-
-def test_a_server_cannot_have_us_wait_without_end(ask: Any, clock: Clock) -> None:
-    """It answers each call at last, after it has asked for an hour four times."""
-
-    def script(call: Call) -> Answer:
-        hour = Answer(status=429, headers={"Retry-After": "3600"}, body="later")
-        return answer_chat(call) if call.number % 5 == 4 else hour
-
-    _, endpoint = ask(script)
-    with pytest.raises(OperationalError, match=r"asked us to wait for more than .* in all"):
-        for _ in range(1000):
-            endpoint.post("/x", BODY)
-    assert clock.now < 1200
 
 
 @pytest.mark.parametrize(
@@ -276,28 +187,19 @@ def test_a_server_cannot_have_us_wait_without_end(ask: Any, clock: Clock) -> Non
     [
         (Answer(hang=True), "timed out"),
         (Answer(body={"slow": "x" * 100}, drip=0.02), "timed out"),
-        (Answer(body={"slow": "x" * 100}, drip=0.02, drip_head=True), "timed out"),
-        (Answer(body={"long": "x" * 100}, cut=True), "answer cut short"),
-        (Answer(raw=b""), "answer cut short"),
+        (Answer(body={"long": "x" * 100}, cut=True), "incomplete answer"),
+        (Answer(raw=b""), "incomplete answer"),
+        (Answer(raw=b"SSH-2.0-OpenSSH_9.6\r\n\r\n"), "incomplete answer"),
     ],
-    ids=["hang", "drip", "drip in the headers", "cut", "nothing at all"],
+    ids=["hang", "drip", "cut", "nothing at all", "not HTTP"],
 )
 def test_a_broken_answer_is_tried_again(ask: Any, failure: Answer, reason: str) -> None:
-    server, endpoint = ask(fail_first(1, failure), timeout=0.4)
+    server, endpoint = ask(fail_first(1, failure), timeout=0.4, retries=1)
     assert endpoint.post("/x", BODY).usage["calls"] == 2
     server.script = lambda call: failure
-    endpoint.retries = 1
     with pytest.raises(CallFailed) as caught:
         endpoint.post("/x", BODY)
     assert caught.value.reason == f"{reason} after 2 tries"
-
-
-def test_a_failure_that_does_not_pass_is_told_without_the_tries_before_it(ask: Any) -> None:
-    """So that a run's table counts the same failure under the same words."""
-    _, endpoint = ask(lambda call: Answer(status=500) if call.number < 2 else Answer(body="<html>"))
-    with pytest.raises(CallFailed) as caught:
-        endpoint.post("/x", BODY)
-    assert caught.value.reason == "not JSON: <html>"
 
 
 def test_what_may_have_been_charged_is_counted(ask: Any) -> None:
@@ -305,14 +207,17 @@ def test_what_may_have_been_charged_is_counted(ask: Any) -> None:
     with pytest.raises(CallFailed) as caught:
         endpoint.post("/x", BODY)
     assert caught.value.usage["cost"] == pytest.approx(endpoint.budget.spent)
-    assert endpoint.budget.spent > 0.02
+    assert endpoint.budget.spent > 0.05, "for both tries"
+    _, endpoint = ask(lambda call: Answer(body="x" * 100, cut=True), prices=PRICES, max_cost=0.05)
+    with pytest.raises(BudgetSpent):
+        endpoint.post("/x", BODY)
+    assert endpoint.calls == 1, "a retry that the budget does not cover is not sent"
 
 
-def test_a_status_inside_a_good_answer_counts(ask: Any) -> None:
-    failure = Answer(body={"error": {"code": 429, "message": "slow down"}})
-    server, endpoint = ask(fail_first(2, failure))
-    assert endpoint.post("/x", BODY).usage["calls"] == 3
-    assert len(server.calls) == 3
+def test_a_status_inside_a_good_answer_is_a_failure(ask: Any) -> None:
+    _, endpoint = ask(lambda call: Answer(body={"error": {"code": 429, "message": "slow down"}}))
+    with pytest.raises(CallFailed, match="HTTP 429: slow down"):
+        endpoint.post("/x", BODY)
 
 
 # Failures that do not pass.
@@ -331,7 +236,6 @@ def test_a_status_inside_a_good_answer_counts(ask: Any) -> None:
         (Answer(body="[" * 100_000), "not JSON: " + "[" * 156 + " ..."),
         (Answer(body=b"\xff\xfe\x00"), "not JSON: \ufffd\ufffd\ufffd"),
         (Answer(body="x" * (9 << 20)), "answer larger than 8 MB"),
-        (Answer(raw=b"SSH-2.0-OpenSSH_9.6\r\n\r\n"), "not HTTP"),
     ],
 )
 def test_other_failures_are_told_at_once(ask: Any, failure: Answer, reason: str) -> None:
@@ -379,24 +283,22 @@ def test_a_403_after_good_answers_is_about_one_text(ask: Any) -> None:
         endpoint.post("/x", BODY)
 
 
-def test_a_server_that_is_not_there_stops_the_run(ask: Any, clock: Clock) -> None:
+def test_a_server_that_is_not_there_stops_the_run(ask: Any) -> None:
     server, _ = ask(answer_chat)
     server.__exit__()
-    endpoint = Endpoint(base_url=server.base_url, model="m", clock=clock, sleep=clock.sleep)
+    endpoint = Endpoint(base_url=server.base_url, model="m")
     with pytest.raises(OperationalError, match=r"no connection: .*refused; is the server running"):
         endpoint.post("/x", BODY)
     endpoint.close()
-    assert clock.slept == []
+    assert endpoint.calls == 1
 
 
-def test_a_server_that_goes_away_is_waited_for_and_then_stops_the_run(ask: Any, clock: Clock) -> None:
+def test_a_server_that_goes_away_is_waited_for_and_then_stops_the_run(ask: Any) -> None:
     server, endpoint = ask(lambda call: Answer(body={"fine": True}, headers={"Connection": "close"}))
     endpoint.post("/x", BODY)
     server.__exit__()
-    endpoint.close()
-    with pytest.raises(OperationalError, match="no connection"):
+    with pytest.raises(OperationalError, match="no connection after 6 tries"):
         endpoint.post("/x", BODY)
-    assert len(clock.slept) == 5
 
 
 def test_a_server_that_fails_again_and_again_stops_the_run(ask: Any) -> None:
@@ -414,20 +316,20 @@ def test_refused_requests_do_not_stop_the_run(ask: Any) -> None:
     assert all(isinstance(item, CallFailed) for item in outcomes)
 
 
-def test_stop_ends_the_waiting_at_once(ask: Any) -> None:
-    """With the real clock: the server asks for a minute, and nobody waits that long."""
-    server, endpoint = ask(
-        lambda call: Answer(status=429, headers={"Retry-After": "60"}), sleep=None, concurrency=2
-    )
-    with ThreadPoolExecutor(4) as pool:
-        under_way = [pool.submit(endpoint.post, "/x", BODY) for _ in range(4)]
-        try:
-            server.wait_for_calls(1)  # the first answer silences whoever has not called yet
-        finally:
-            endpoint.stop()
-        for future in under_way:
-            with pytest.raises(OperationalError, match="stopped"):
-                future.result(timeout=20)
+def test_after_a_stop_nothing_is_tried_again(ask: Any) -> None:
+    server, endpoint = ask(lambda call: Answer(status=429))
+
+    def stop_and_fail(call: Call) -> Answer:
+        endpoint.stop()
+        return Answer(status=429)
+
+    server.script = stop_and_fail
+    with pytest.raises(OperationalError, match="stopped"):
+        endpoint.post("/x", BODY)
+    assert len(server.calls) == 1
+    endpoint.close()
+    server.script = answer_chat
+    endpoint.post("/x", BODY)
 
 
 # The key.
@@ -465,9 +367,7 @@ def test_an_echoed_key_is_never_shown(ask: Any, caplog: pytest.LogCaptureFixture
         assert SECRET not in said
         assert SECRET[:12] not in said
         assert escaped not in said
-    assert SECRET not in repr(endpoint) + repr(endpoint._connections) + repr(vars(endpoint)) + repr(
-        vars(endpoint._connections)
-    )
+    assert SECRET not in repr(endpoint) + repr(vars(endpoint)) + repr(vars(endpoint._client))
     assert SECRET not in caplog.text
 
 
@@ -479,40 +379,12 @@ def test_an_echoed_key_is_hidden_in_good_answers(ask: Any) -> None:
     assert endpoint.post("/x", BODY).body == {"echo": ["Bearer [key]", {"[key]": "x"}]}
 
 
-def test_a_quoted_part_of_a_key_is_hidden(ask: Any) -> None:
-    message = "Incorrect API key provided: sk-test-********8f60. You can find it."
-    _, endpoint = ask(lambda call: Answer(status=401, body={"error": {"message": message}}))
-    with pytest.raises(OperationalError, match=r"provided: \[key\] You can find it") as caught:
+def test_a_url_encoded_key_is_hidden(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_KEY", "sk/with+signs=8f60")
+    _, endpoint = ask(lambda call: Answer(status=400, body={"error": "at ?key=sk%2Fwith%2Bsigns%3D8f60"}))
+    with pytest.raises(CallFailed) as caught:
         endpoint.post("/x", BODY)
-    assert "8f60" not in str(caught.value)
-
-
-def test_a_key_is_hidden_however_it_is_written(ask: Any) -> None:
-    header = f"Bearer {SECRET}"
-    written = [
-        *(
-            SECRET.upper(),
-            SECRET[::-1],
-            SECRET.encode().hex(),
-            SECRET.encode().hex().upper(),
-            SECRET[::-1].upper(),
-        ),
-        *(b64encode(f"{before}{header}".encode()).decode() for before in ("", "x", "xy", "Authorization: ")),
-        *(urlsafe_b64encode(f"{before}{SECRET}".encode()).decode() for before in ("", "x", "xy")),
-    ]
-    for status in (200, 400):
-        _, endpoint = ask(
-            lambda call, status=status: Answer(status=status, body={"error": written}), retries=0
-        )
-        try:
-            said = str(endpoint.post("/x", BODY))
-        except CallFailed as failure:
-            said = everything_said(failure)
-        assert HIDDEN in said
-        for form in written:
-            assert form[-16:-4] not in said, form
-    _, endpoint = ask(lambda call: Answer(body={"text": "Good, as 736b would be"}))
-    assert endpoint.post("/x", BODY).body["text"] == "Good, as 736b would be"
+    assert "8f60" not in everything_said(caught.value) and "[key]" in caught.value.reason
 
 
 def test_a_key_goes_over_plain_http_to_this_machine_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -521,7 +393,7 @@ def test_a_key_goes_over_plain_http_to_this_machine_only(monkeypatch: pytest.Mon
     monkeypatch.setattr(socket, "getaddrinfo", lambda *words, **_: asked.append(words) or [])
     for host in ("judge.example", "10.0.0.7", "127.0.0.1.example"):
         endpoint = Endpoint(base_url=f"http://{host}/v1", model="m", key_env="TEST_KEY")
-        with pytest.raises(UserError, match="would be sent for all to read; use https"):
+        with pytest.raises(UserError, match="would be sent unencrypted; use https"):
             endpoint.post("/x", BODY)
     assert asked == [], "not even the name was looked up"
 
@@ -554,7 +426,11 @@ def test_the_key_does_not_follow_a_redirect(ask: Any) -> None:
 
 def test_a_key_that_is_not_there_or_no_key_is_refused(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     server, endpoint = ask(answer_chat)
-    for value, said in (("", "not set"), ("sk-two\nlines-of-it", "line breaks"), ("schlüssel-1", "letters")):
+    for value, said in (
+        ("", "not set"),
+        ("sk-two\nlines-of-it", "line breaks"),
+        ("schlüssel-1", "non-ASCII"),
+    ):
         monkeypatch.setenv("TEST_KEY", value)
         with pytest.raises(UserError, match=f"TEST_KEY: .*{said}") as caught:
             endpoint.post("/x", BODY)
@@ -608,83 +484,24 @@ def test_options_are_checked(options: dict[str, Any], said: str) -> None:
 # Limits.
 
 
-def test_calls_are_spread_over_the_minute(ask: Any, clock: Clock) -> None:
-    times: list[float] = []
-
-    def script(call: Call) -> Answer:
-        times.append(clock.now)
-        return answer_chat(call)
-
-    _, endpoint = ask(script, requests_per_minute=30)
-    for _ in range(5):
-        endpoint.post("/x", BODY)
-    assert times == pytest.approx([0, 2, 4, 6, 8])
-
-
-def test_tokens_are_counted_as_they_were_and_not_as_they_were_guessed(ask: Any, clock: Clock) -> None:
-    times: list[float] = []
-
-    def script(call: Call) -> Answer:
-        times.append(clock.now)
-        return answer_chat(call)  # 205 tokens each
-
-    _, endpoint = ask(script, tokens_per_minute=2050)
-    for _ in range(4):
-        endpoint.post("/x", BODY)
-    assert [later - earlier for earlier, later in pairwise(times)] == pytest.approx([6, 6, 6])
-
-
-def test_the_pace_takes_slots_in_turn() -> None:
-    pace = Pace(requests_per_minute=60, tokens_per_minute=0)
-    assert [pace.take(0.0, tokens=5) for _ in range(3)] == [0, 1, 2]
-    assert pace.take(100.0, tokens=5) == 0
-    pace.pause(110.0)
-    assert (pace.rest(104.0), pace.rest(111.0)) == (6, 0)
+def test_calls_and_tokens_are_spread_over_the_minute() -> None:
+    calls = Pace(requests_per_minute=60, tokens_per_minute=0)
+    assert [calls.take(0.0, tokens=5) for _ in range(3)] == [0, 1, 2]
+    assert calls.take(100.0, tokens=5) == 0
+    calls.share(2)
+    assert [calls.take(200.0, tokens=5) for _ in range(2)] == [0, 2], "two processes: half the rate each"
+    tokens = Pace(requests_per_minute=0, tokens_per_minute=60)
+    assert tokens.take(0.0, tokens=5) == 0
+    tokens.correct(tokens=2)
+    assert tokens.take(0.0, tokens=5) == 7
     free = Pace(requests_per_minute=0, tokens_per_minute=0)
     assert [free.take(0.0, tokens=1e9) for _ in range(3)] == [0, 0, 0]
-
-
-def test_an_overload_halves_the_calls_in_flight_once_and_answers_raise_them_slowly() -> None:
-    gate = Concurrency(32)
-    tickets = [gate.enter() for _ in range(32)]
-    for ticket in tickets:  # all refused at once: one overload
-        gate.leave(ticket, was_answered=False, was_overloaded=True)
-    assert gate.limit == 16
-    gate.leave(gate.enter(), was_answered=False, was_overloaded=True)
-    assert gate.limit == 8
-    for _ in range(8):
-        gate.leave(gate.enter(), was_answered=True, was_overloaded=False)
-    assert 8.9 < gate.limit < 9.1, "a round of answers: one more"
-    for _ in range(10):
-        gate.leave(gate.enter(), was_answered=False, was_overloaded=True)
-    assert gate.limit == 1
-    for _ in range(2000):
-        gate.leave(gate.enter(), was_answered=True, was_overloaded=False)
-    assert gate.limit == 32
 
 
 def test_no_more_calls_are_in_flight_than_allowed(ask: Any) -> None:
     server, endpoint = ask(lambda call: Answer(body={"n": call.number}, delay=0.01), concurrency=3)
     assert all(isinstance(item, Reply) for item in post_all(endpoint, 24, threads=12))
     assert server.most_in_flight == 3
-
-
-def test_a_server_that_takes_four_at_a_time_is_found_out(ask: Any) -> None:
-    """It refuses the fifth; we settle near four and everything is answered."""
-    busy = threading.Semaphore(4)
-
-    def script(call: Call) -> Answer:
-        if not busy.acquire(blocking=False):
-            return Answer(status=503, body="too many at once")
-        threading.Event().wait(0.005)
-        busy.release()
-        return answer_chat(call)
-
-    server, endpoint = ask(script, concurrency=32, retries=50)
-    outcomes = post_all(endpoint, 200, threads=32)
-    assert all(isinstance(item, Reply) for item in outcomes)
-    assert endpoint.in_flight.limit < 16
-    assert len(server.calls) < 2 * 200
 
 
 # Money.

@@ -160,7 +160,7 @@ def test_too_little_money_stops_with_code_5_and_goes_on_later(write_responses: W
         write_priced("asked.toml", server, concurrency=2)
         path = write_responses(20)
         done = score(path, "--judge", "asked.toml", "--out", "run", "--max-cost", "0.105")
-        assert done.exit_code == 5 and "the same command goes on" in done.stderr
+        assert done.exit_code == 5 and "Run the command again" in done.stderr
         kept = Path("run/journal.jsonl").read_text().count("\n")
         assert 5 <= kept <= 10
         assert score(path, "--judge", "asked.toml", "--out", "run").exit_code == 0

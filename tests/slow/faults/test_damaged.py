@@ -177,7 +177,7 @@ def test_requests_and_answers_of_a_batch_that_are_spoilt_on_disk(write_responses
         requests = Path("run/batch-1.jsonl")
         requests.write_bytes(requests.read_bytes()[:-30])
         tally("batch", "damaged")
-        assert_said(score(*arguments), requests, "damaged", "same command")
+        assert_said(score(*arguments), requests, "damaged", "run the command again")
         assert score(*arguments).exit_code == 3, "written anew and submitted"
         server.is_done = True
         assert score(*arguments).exit_code == 0
