@@ -1,7 +1,6 @@
 """Killed at any step, every long command given again ends as if nothing had been."""
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -273,28 +272,3 @@ def test_killed_or_without_a_disk_a_command_given_again_ends_as_an_undisturbed_o
         for kind in KINDS if SEEDS else KINDS[:1] if name in SLOW else (KINDS[0], turn):
             for seed in range(max(1, SEEDS // 4)):
                 campaign.fail(seed, kind)
-
-
-def test_the_last_steps_of_a_run_and_of_a_batch_are_killed_one_by_one(
-    nursery: Nursery, tmp_path: Path
-) -> None:
-    """Where files get their names and leavings are cleared: a kill at random seldom falls there."""
-    for name in ("score", "score --batch"):
-        with ExitStack() as stack:
-            campaign = Campaign(CASES[name][0](stack), nursery, tmp_path / name)
-            for step in range(campaign.steps - 8, campaign.steps):
-                folder, before = campaign.new_folder(), campaign.case.calls()
-                ended = campaign.run(folder, {"kind": "kill", "at": step})
-                campaign.finish(folder, "kill", [ended.last], before=before, spare=campaign.case.in_flight)
-
-
-def test_a_schedule_of_kills_reaches_every_kind_of_step(nursery: Nursery, tmp_path: Path) -> None:
-    with ExitStack() as stack:
-        campaign = Campaign(CASES["score"][0](stack), nursery, tmp_path)
-        met: Counter[str] = Counter()
-        for step in range(0, campaign.steps, 5):
-            folder = campaign.new_folder()
-            ended = campaign.run(folder, {"kind": "kill", "at": step})
-            assert ended.is_killed
-            met[ended.last.split()[1]] += 1
-    assert {"open", "write", "fsync"} <= set(met)

@@ -22,20 +22,18 @@ from repository import ROOT, SAMPLES
 
 import cli
 
-PACKAGES = (
-    *("calibration", "commands", "data", "emotionbench", "empathy_judge"),
-    *("judge", "nightly", "rating", "reports", "server"),
-)
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = SETTINGS["project"]
+PACKAGES = sorted({name.partition(".")[0] for name in SETTINGS["tool"]["setuptools"]["packages"]})
 # What other builds of torch bring; the lock leaves them to the build.
 ACCELERATOR = re.compile(r"(nvidia|cuda|triton)\b")
-SKIPPED = re.compile(r"__pycache__|/\.")  # hidden files are nobody's data
+# Hidden files, and the data that judges were trained on.
+SKIPPED = re.compile(r"__pycache__|/\.|^training/recipes/grade")
 
 
 def named_in_pyproject() -> list[Requirement]:
     """What the project asks for, with and without extras."""
-    # The fuzzer is for one platform, and in no lock.
-    extras = [names for extra, names in PROJECT["optional-dependencies"].items() if extra != "fuzz"]
+    extras = PROJECT["optional-dependencies"].values()
     return [Requirement(text) for group in (PROJECT["dependencies"], *extras) for text in group]
 
 

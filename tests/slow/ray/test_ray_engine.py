@@ -3,13 +3,12 @@
 import json
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
-import numpy as np
 import psutil
 import pytest
 from click.testing import CliRunner
@@ -17,13 +16,9 @@ from rows import make_rows, write_many, write_shards
 
 import cli
 from data.errors import OperationalError, UserError
-from data.records import Judgment
-from data.runs import ScorePlan, open_run
-from data.storage import Source, find_source, find_sources
-from data.tables import Exchanges
+from data.storage import find_source, find_sources
 from judge import ray_engine as engine
-from judge.base import Judge, load_judge
-from judge.engine import score_exchanges
+from judge.base import load_judge
 from judge.ray_engine import score_ray, start_ray
 from judge.scored_run import ScoredRun, score_file
 
@@ -73,21 +68,6 @@ class Killing:
             victim = workers_of()[0]
             victim.kill()
             self.killed = victim.pid
-
-
-@pytest.mark.usefixtures("ray")
-def test_files_of_other_shapes_whose_ids_repeat(tmp_path: Path) -> None:
-    rows = [f"{number},I lost cat {number}.,So sorry about {number}!,Noted." for number in range(120)]
-    wide, long = tmp_path / "wide.csv", tmp_path / "long.csv"
-    wide.write_text("\n".join(["id,question,gpt-4o,claude", *rows]))
-    long.write_text("\n".join(["id,prompt,response,more", *rows, *rows[:3]]))
-    (tmp_path / "again.csv").write_text("\n".join(["id,prompt,response,more", *rows]))
-    places = [wide, long, tmp_path / "again.csv"]
-    score(places, tmp_path / "one", skip_invalid=True)
-    score(places, tmp_path / "several", skip_invalid=True, workers=2)
-    assert_same(tmp_path / "one", tmp_path / "several", "set_aside.jsonl")
-    ids = [json.loads(line)["id"] for line in (tmp_path / "one/judgments.jsonl").read_text().splitlines()]
-    assert len(ids) == len(set(ids)) == 480
 
 
 @pytest.mark.usefixtures("ray")
@@ -179,56 +159,6 @@ def test_ray_listens_on_the_loopback_alone() -> None:
     assert {ip.removeprefix("::ffff:") for ip in listening} == {"127.0.0.1"}
 
 
-def test_a_slice_is_of_one_shard_and_small(tmp_path: Path) -> None:
-    """Seen without Ray: which lines a worker is given."""
-    folder = write_shards(tmp_path / "night", {"a.jsonl": 50, "b.jsonl": 7})
-    with open_run(tmp_path / "run", ScorePlan(judge="j", version="1", rubric="r", input="i")) as run:
-        source = find_source(str(folder))
-        slices = engine._cut(Exchanges(source), run, None, lambda: None, {}, is_paid=False, workers=1)
-    cut = [part.to_pydict() for part in slices]
-    assert all(len(set(part["shard"])) == 1 for part in cut)
-    assert max(len(part["line"]) for part in cut) == 57 // engine.SLICES_EACH
-    # A place is a line and which of its replies: in plain rows there is one.
-    places = [place for part in cut for place in part["line"]]
-    step = places[0]
-    assert places == [*range(step, 51 * step, step), *range(step, 8 * step, step)]
-    assert [position for part in cut for position in part["position"]] == list(range(57))
-
-
-def test_a_line_is_read_again_only_where_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seen without Ray: of a million lines the driver must not take each apart."""
-    path, judge, read = write_many(tmp_path / "rows.jsonl", 58), load_judge("length"), []
-    with path.open("a") as out:
-        out.writelines(
-            json.dumps({**row, "model": "other"}) + "\n" for row in make_rows(2)
-        )  # ids that repeat
-    source, plan = find_source(str(path)), ScorePlan(judge="j", version="1", rubric="r", input="i")
-
-    def judged(judge: Judge, source: Source, slices: list[Any], **about: Any) -> Iterator[dict[str, Any]]:
-        worker = engine.Worker(
-            **about, version=judge.version, device="cpu", source=source, folder=".", threads=1
-        )
-        for part in slices:
-            said = worker({name: part[name].to_numpy() for name in part.column_names})
-            yield {name: np.array(values, dtype=object) for name, values in said.items()}
-
-    def count(**fields: Any) -> Judgment:
-        read.append(fields["id"])
-        return Judgment(**fields)
-
-    monkeypatch.setattr(engine, "_judged", judged)
-    monkeypatch.setattr(engine, "Judgment", count)
-    monkeypatch.setattr(engine, "start_ray", lambda workers: nullcontext())
-    score_by_ray = partial(score_ray, named="length", workers=2)
-    for name, score_all in (("one", score_exchanges), ("many", score_by_ray)):
-        with open_run(tmp_path / name, plan) as run:
-            assert score_all(judge, Exchanges(source), run) == 60
-            run.write_judgments()
-    judgments = [(tmp_path / name / "judgments.jsonl").read_bytes() for name in ("one", "many")]
-    assert judgments[0] == judgments[1]
-    assert len(read) == 2
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -255,17 +185,6 @@ def test_a_store_in_memory_is_refused(tmp_path: Path) -> None:
         out.write(json.dumps(next(make_rows(1))))
     with pytest.raises(UserError, match="lies in this process alone"):
         score("memory://rows/a.jsonl", tmp_path / "run", workers=1)
-
-
-@pytest.mark.campaign
-@pytest.mark.usefixtures("ray")
-def test_a_hundred_thousand_with_a_worker_killed(tmp_path: Path) -> None:
-    path = write_many(tmp_path / "rows.jsonl", 100_000)
-    score(path, tmp_path / "one")
-    killing = Killing(40_000)
-    assert score(path, tmp_path / "many", workers=2, on_progress=killing).asked == 100_000
-    assert killing.killed
-    assert_same(tmp_path / "one", tmp_path / "many")
 
 
 @pytest.mark.campaign

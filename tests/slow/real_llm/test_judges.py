@@ -1,34 +1,22 @@
 """A real model, on this machine, as judge and as the one who answers; a tiny one speaks System One."""
 
-import json
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from click.testing import CliRunner
-from real_servers import find_smollm2, start_llama_server, start_systemone_server
+from real_servers import find_smollm2, start_llama_server
 from repository import ROOT
 
-import cli
 from data.rated_exchanges import join_ratings
 from data.records import Exchange, Judgment, Rating
 from data.runs import ScorePlan, open_run
 from data.tables import SAMPLE_PROMPTS, read_exchanges, read_judgments
 from judge.engine import score_exchanges
 from judge.llm.answer_prompts import ModelConfig, Responder, plan_responses, respond_to
-from judge.llm.decision import DecisionJudge
-from judge.llm.fencing import fence_exchange
 from judge.llm.program import write_program
 from judge.llm.prompted import PromptedJudge
-from judge.robustness.attacks import read_attacks
-from judge.robustness.replies import read_replies
-from judge.robustness.resistance import run_attacks
-from judge.scored_run import score_file
 from judge.tuning.optimize import measure_rows, optimize
 from judge.tuning.tryout import Settings
 
@@ -102,45 +90,6 @@ def test_a_words_probabilities_are_those_of_sampling(
     assert (told.usage or {})["output_tokens"] <= 4
 
 
-def test_a_part_of_empathy_is_judged_and_refused_below_its_floor(
-    llama: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """People who rate by length alone: no judge that reads the replies is shown to beat counting words."""
-    monkeypatch.chdir(tmp_path)
-    said = ("He was a good dog and it shows. " * (1 + number // 2) for number in range(12))
-    rows = [
-        {"id": str(number), "model": "m", "prompt": "My dog died.", "response": f"{text}Was he old?"}
-        for number, text in enumerate(said)
-    ]
-    ratings = [
-        {
-            "id": str(number),
-            "rater": f"p{rater}",
-            "dimension": "explorations",
-            "rating": min(2, (number + rater) // 5),
-        }
-        for number in range(12)
-        for rater in range(4)
-    ]
-    for file, given in (("replies.jsonl", rows), ("ratings.jsonl", ratings)):
-        Path(file).write_text("".join(json.dumps(row) + "\n" for row in given), encoding="utf-8")
-    Path("judge.toml").write_text(
-        f'kind = "prompted"\nmodel = "smollm2"\nbase_url = "{llama}"\nrubric = "explorations"\n'
-        'mode = "label"\nconstraint = "llama.cpp"\nconcurrency = 1\ntimeout = 300\n',
-        encoding="utf-8",
-    )
-    scored = CliRunner().invoke(cli.main, ["score", "replies.jsonl", "--judge", "judge.toml", "--out", "run"])
-    assert scored.exit_code == 0, scored.output
-    assert "These figures are of explorations" in scored.stdout
-    judged = list(read_judgments(Path("run/judgments.jsonl")))
-    assert [item.unscored for item in judged] == [None] * len(rows)
-    words = ["ratings.jsonl", "--scale", "0-2", "--exchanges", "replies.jsonl", "--out", "cal"]
-    told = CliRunner().invoke(cli.main, ["calibrate", "run", *words])
-    assert told.exit_code == 3, told.output
-    assert "Explorations is refused" in told.stdout
-    assert not Path("cal/calibration.json").exists()
-
-
 def score(judge: PromptedJudge, folder: Path, count: int) -> tuple[list[Judgment], int]:
     exchanges = [
         replace(exchange, situation=None, emotion=None, response=exchange.response[:60])
@@ -162,21 +111,6 @@ def test_a_run_finishes_and_a_second_one_asks_nothing(
     assert any(judgment.label for judgment in judgments)
     # Nothing listens there: a single call would end the run with an error.
     assert score(make_prompted(**short), tmp_path / "run", 2) == (judgments, 0)
-
-
-@pytest.mark.campaign
-def test_fifty_samples_finish_from_the_command_line(llama: str, tmp_path: Path) -> None:
-    path = tmp_path / "judge.toml"
-    path.write_text(
-        f'kind = "prompted"\nmodel = "smollm2"\nbase_url = "{llama}"\nconcurrency = 2\ntimeout = 300\n'
-        "max_tokens = 60\nreason_characters = 60\n"
-    )
-    options = ["--judge", str(path), "--limit", "50", "--out", str(tmp_path / "run"), "--json"]
-    done = CliRunner().invoke(cli.main, ["score", str(SAMPLES), *options])
-    assert done.exit_code == 0, done.output
-    counts = json.loads(done.stdout)["counts"]
-    assert counts["judged"] + counts["unscored"] == 50
-    assert counts["judged"] >= 45
 
 
 def test_tuning_ends_within_its_budget_and_loads(
@@ -211,42 +145,3 @@ def test_a_real_model_answers_or_runs_out_of_tokens(tmp_path: Path, llama: str) 
     for exchange in read_exchanges(done.folder / "responses.jsonl"):
         assert exchange.emotion == "afraid"
         assert exchange.situation
-
-
-@pytest.mark.campaign
-def test_a_real_model_is_attacked_through_its_server(make_prompted: Make, llama: str) -> None:
-    """So small a model knows nothing of empathy: what counts is that every attack is answered for."""
-    judge = make_prompted(llama, concurrency=2, timeout=300, max_tokens=60)
-    catalogue = read_attacks()
-    chosen = [item for item in catalogue.attacks if item.family in ("fake verdict", "headings")]
-    used = replace(catalogue, attacks=(chosen[0], chosen[-1]))
-    insults = [reply for reply in read_replies("test") if reply.kind == "insults"][:3]
-    found = run_attacks(judge, replies=insults, catalogue=used)
-    assert sum(found.plain[0].labels.values()) == 3
-    assert found.overall.unkind.pairs == 2 * 3
-
-
-@pytest.mark.skipif(
-    not (find_spec("transformers") and find_spec("fastapi") and find_spec("uvicorn")),
-    reason="transformers[serving] is not installed",
-)
-def test_a_server_of_system_one_judges_fifty_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    shutil.copy(SAMPLES, "responses.jsonl")
-    path = Path("responses.jsonl")
-    with start_systemone_server() as (base_url, model):
-        judge = DecisionJudge(base_url=base_url, model=model, protocol="systemone", concurrency=4)
-        scored = score_file(path, judge=judge, out="run", calibration=None, limit=50)
-        request = judge.write_request(fence_exchange(EXCHANGE))
-        body = httpx.post(f"{base_url}/systemone", json=request, timeout=60, trust_env=False).json()
-        judgment = judge.judge(EXCHANGE)
-        judge.close()
-    assert scored.summary["counts"] == {"judged": 50, "unscored": 0, "set_aside": 0}
-    levels = body["answers"]["empathy"]["probabilities"]
-    assert judgment.probabilities is not None
-    assert list(judgment.probabilities.values()) == pytest.approx(list(levels.values()), abs=1e-4)
-    judgments = list(read_judgments(Path("run/judgments.jsonl")))
-    assert len({item.score for item in judgments}) > 1
-    assert all((item.usage or {})["input_tokens"] > 100 for item in judgments)
-    # The server is gone: a second run over the same file needs none.
-    assert score_file(path, judge=judge, out="run", calibration=None, limit=50).asked == 0

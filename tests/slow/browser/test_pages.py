@@ -1,0 +1,128 @@
+"""The pages that commands write, in a real browser: nothing fetched or cut off, no barrier found by axe."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from calibrated import calibrate_world, make_world, probed, single_rating
+from click.testing import CliRunner
+from repository import SAMPLES
+
+import cli
+from judge.speakers.scripted_speaker import OURS, next_words, read_situations
+from reports import write_report
+
+PHONE, SMALL, DESK = 390, 320, 1180
+OPEN_ALL = "document.querySelectorAll('details').forEach(item => { item.open = true })"
+REPLIES = ("How awful. What happened then?", "Okay.", "You should try to sleep.", "That sounds so very hard.")
+PAGES = ("calibrate", "calibrate, few ratings", "compare", "score")
+
+
+def write_conversations(path: Path) -> None:
+    rows = []
+    for number, item in enumerate(read_situations(OURS)[:12]):
+        texts: list[str] = []
+        for turn in range(8):
+            texts.append(next_words(item, texts[1::2], is_last=turn == 7))
+            texts.append(REPLIES[(number + turn) % 4])
+        roles = ("user", "assistant")
+        messages = [{"role": roles[place % 2], "content": text} for place, text in enumerate(texts)]
+        rows.append({"id": item.id, "model": "bot", "situation": item.situation, "messages": messages})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Write every page; the first with long names and texts that would break a page if they could."""
+    folder = tmp_path_factory.mktemp("pages")
+    beside = "-Instruct-Turbo-with-a-very-long-name<script>fetch('/x')</script>\u202e"
+    hostile = calibrate_world(make_world(beside=beside, long="unbroken" * 60))
+    write_conversations(folder / "talks.jsonl")
+    compare = ["compare", str(SAMPLES / "responses.jsonl"), "--models", "demo-warm,demo-plain"]
+    score = ["score", "talks.jsonl", "--judge", "length"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for words in (compare, score):
+            result = CliRunner().invoke(cli.main, [*words, "--html", f"{words[0]}.html"])
+            assert result.exit_code == 0, result.output
+    paths = (
+        write_report(hostile, folder / "calibrate", probes=probed())[0],
+        write_report(single_rating(), folder / "few")[0],
+        folder / "compare.html",
+        folder / "score.html",
+    )
+    return dict(zip(PAGES, paths, strict=True))
+
+
+@pytest.fixture
+def visit(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
+    """Open a page; afterwards nothing else may have been fetched, and no error logged."""
+    contexts, fetched, logged = [], [], []
+
+    def visit(name: str, *, width: int = DESK, scheme: str = "light") -> Any:
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("request", lambda request: fetched.append(request.url))
+        page.on("console", lambda message: logged.append(message.text))
+        page.on("pageerror", lambda error: logged.append(str(error)))
+        page.goto(pages[name].as_uri())
+        return page
+
+    yield visit
+    for context in contexts:
+        context.close()
+    assert logged == []
+    assert set(fetched) <= {path.as_uri() for path in pages.values()}
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(DESK, "light"), (PHONE, "dark")])
+@pytest.mark.parametrize("name", PAGES)
+def test_axe_finds_no_barrier(visit: Any, name: str, width: int, scheme: str) -> None:
+    axe: Any = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
+    page = visit(name, width=width, scheme=scheme)
+    page.evaluate(OPEN_ALL)
+    found = axe.Axe().run(page).response["violations"]
+    assert [(item["id"], [node["html"][:200] for node in item["nodes"]][:3]) for item in found] == []
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert ground == {"light": "rgb(251, 250, 247)", "dark": "rgb(20, 23, 28)"}[scheme]
+
+
+@pytest.mark.parametrize("width", [SMALL, PHONE, DESK])
+@pytest.mark.parametrize("name", PAGES)
+def test_nothing_sticks_out_sideways(visit: Any, name: str, width: int) -> None:
+    page = visit(name, width=width)
+    page.evaluate(OPEN_ALL)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    beyond = page.evaluate(
+        """[...document.querySelectorAll('p, h2, li, figure, .example, .scroll, svg.strips, svg text')]
+        .filter(item => !item.closest('table, nav h2') && item.getBoundingClientRect().right > innerWidth + 1)
+        .map(item => item.textContent.slice(0, 40))"""
+    )
+    assert beyond == []
+
+
+def test_the_keyboard_reaches_links_and_folds_and_shows_where_it_is(visit: Any) -> None:
+    page = visit("calibrate")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.getAttribute('href')") == "#verdict"
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    page.locator("#agreement summary").first.focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.querySelector('#agreement details').open")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_print_shows_what_is_folded_on_screen(visit: Any, name: str) -> None:
+    page = visit(name, scheme="dark")
+    page.emulate_media(media="print")
+    heights = page.evaluate(
+        "[...document.querySelectorAll('details table')].map(item => item.getBoundingClientRect().height)"
+    )
+    assert all(height > 20 for height in heights)
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.pdf(format="A4").startswith(b"%PDF")
