@@ -26,9 +26,9 @@ from calibration.bias.slices import (
     by_emotion,
     worst_disagreements,
 )
-from calibration.calibration_inputs import Material, Options, Paths, Run, read_material
 from calibration.estimate import Estimate, Floats
-from calibration.pairing import Paired, SpeaksFor, given_labels, median_ratings, pair
+from calibration.inputs import CalibrationInputs, CalibrationOptions, Paths, Run, read_inputs
+from calibration.pairing import Paired, SpeaksFor, given_labels, pair
 from calibration.probabilities.maps import MapChoice, choose_map, folds_of, held_out
 from calibration.probabilities.reliability import ReliabilityBin, reliability_curve
 from calibration.shares.model_table import (
@@ -40,7 +40,6 @@ from calibration.shares.model_table import (
     rated_models,
 )
 from calibration.shares.planning import RatingsPlan
-from calibration.shares.transport import left_out_levels
 from data.crisis import find_flags
 from data.files import disk_errors, replacing
 from data.judgments import Judged, with_exchanges
@@ -95,7 +94,6 @@ class RatedData:
     scale: tuple[str, ...]
     columns: tuple[str, ...]
     dimension: str
-    reference: Literal["median", "each rating"]
     shares: Mapping[str, float]
     clusters: str
     cluster_count: int
@@ -240,7 +238,7 @@ def calibrate(
     exchanges: Paths | None = None,
     judges: Sequence[str] = (),
     raters: Sequence[str] = (),
-    options: Options | None = None,
+    options: CalibrationOptions | None = None,
     reading: SheetOptions | None = None,
 ) -> CalibrationReport:
     """Calibrate the judge of a run against people's ratings; of several judges the first, beside the others.
@@ -249,18 +247,18 @@ def calibrate(
     a table that has several. `ratings` is a table of ratings, of which `raters` picks some; `reading` says
     how to read it. `exchanges` are the texts, for length, emotions, examples and ratings without ids.
     """
-    material = read_material(
+    inputs = read_inputs(
         runs, ratings, exchanges=exchanges, judges=judges, raters=raters, options=options, reading=reading
     )
-    return calibrate_material(material)
+    return calibrate_inputs(inputs)
 
 
-def calibrate_material(material: Material) -> CalibrationReport:
+def calibrate_inputs(inputs: CalibrationInputs) -> CalibrationReport:
     """Calibrate the first judge of what was read."""
     report = calibrate_judged(
-        material.judges, material.people, exchanges=material.exchanges, options=material.options
+        inputs.judges, inputs.people, exchanges=inputs.exchanges, options=inputs.options
     )
-    return replace(report, data=replace(report.data, notes=material.notes))
+    return replace(report, data=replace(report.data, notes=inputs.notes))
 
 
 def calibrate_judged(
@@ -268,11 +266,11 @@ def calibrate_judged(
     ratings: Sequence[Rating],
     *,
     exchanges: Mapping[str, Exchange] | None = None,
-    options: Options | None = None,
+    options: CalibrationOptions | None = None,
     today: date | None = None,
 ) -> CalibrationReport:
     """Calibrate the first of several judges that were read already."""
-    options = options or Options()
+    options = options or CalibrationOptions()
     texts = exchanges or {}
     judges = [with_exchanges(run, texts) for run in runs]
     pairs = [
@@ -281,14 +279,11 @@ def calibrate_judged(
             ratings,
             scale=options.scale,
             dimension=options.dimension,
-            is_rounding=options.is_rounding,
         )
         for item in judges
     ]
-    references = list(map(median_ratings, pairs)) if options.is_median else pairs
-    judged, paired, reference = judges[0], pairs[0], references[0]
-    response_fit = fit_responses(reference, seed=options.seed)
-    # Levels rest on every single rating: a median would hide how far raters differ.
+    judged, paired = judges[0], pairs[0]
+    response_fit = fit_responses(paired, seed=options.seed)
     model_fit = fit_models(rated_models(paired, judged.judgments), leave_out=options.leave_out)
     calibration = make_calibration(
         JudgeIdentity(name=judged.name, version=judged.version, rubric=judged.rubric),
@@ -298,19 +293,18 @@ def calibrate_judged(
         days=options.days,
         covers=_covered(paired, judged.judgments),
     )
-    agreements = [_agree(item, options) for item in references]
+    agreements = [_agree(item, options) for item in pairs]
     people = ceiling(
         paired,
         rng=np.random.default_rng(options.seed),
         draws=options.draws,
         reliability=options.reliability,
-        epsilon=options.epsilon,
     )
     words, emotion = response_facts(texts.values())
     return CalibrationReport(
         # Of a judge that gives probabilities the order counts: kappa by label depends on the rule that makes
         # labels of them, and is near 0 for the likeliest however well it ranks.
-        headline="qwk" if reference.probabilities is None else "qwk_matched",
+        headline="qwk" if paired.probabilities is None else "qwk_matched",
         judge=CalibratedJudge(**{item.name: getattr(judged, item.name) for item in fields(CalibratedJudge)}),
         flagged=find_flags(judged.judgments).get("flagged"),
         calibration=calibration,
@@ -330,25 +324,25 @@ def calibrate_judged(
                 )
                 for item, agreed in zip(judges, agreements, strict=True)
             ),
-            *baseline_rows(reference, texts, options),
+            *baseline_rows(paired, texts, options),
             _people_row(people),
         ),
         reliability=Reliability(
-            label=reference.scale[-1],
-            before=_stage(reference, given) if (given := reference.probabilities) is not None else None,
-            after=_stage(reference, response_fit.held_out),
+            label=paired.scale[-1],
+            before=_stage(paired, given) if (given := paired.probabilities) is not None else None,
+            after=_stage(paired, response_fit.held_out),
         ),
         mapping=response_fit.choice,
-        ask_first=_ask_first(reference, response_fit, judged.judgments),
+        ask_first=_ask_first(paired, response_fit, judged.judgments),
         models=model_fit,
-        planning=plan_comparisons(model_fit, reference.scale),
-        by_emotion=by_emotion(reference, texts),
+        planning=plan_comparisons(model_fit, paired.scale),
+        by_emotion=by_emotion(paired, texts),
         findings=audit(paired, words=words, emotion=emotion),
         disagreements=worst_disagreements(paired, {item.id: item for item in judged.judgments}, texts),
     )
 
 
-def _data(paired: Paired, agreed: Agreement, options: Options) -> RatedData:
+def _data(paired: Paired, agreed: Agreement, options: CalibrationOptions) -> RatedData:
     counts = np.bincount(paired.rating, minlength=paired.levels + 1)[1:]
     return RatedData(
         ratings=len(paired),
@@ -359,7 +353,6 @@ def _data(paired: Paired, agreed: Agreement, options: Options) -> RatedData:
         scale=paired.scale,
         columns=columns_of(paired.scale),
         dimension=options.dimension,
-        reference="median" if options.is_median else "each rating",
         shares=dict(zip(paired.scale, (counts / len(paired)).tolist(), strict=True)),
         clusters=agreed.clusters,
         speaks_for=paired.speaks_for,
@@ -372,14 +365,16 @@ def _data(paired: Paired, agreed: Agreement, options: Options) -> RatedData:
     )
 
 
-def _agree(paired: Paired, options: Options) -> Agreement:
+def _agree(paired: Paired, options: CalibrationOptions) -> Agreement:
     return agreement(paired, rng=np.random.default_rng(options.seed), draws=options.draws)
 
 
 # Baselines, and everybody as a row of one table.
 
 
-def baseline_rows(paired: Paired, exchanges: Mapping[str, Exchange], options: Options) -> Iterator[RunRow]:
+def baseline_rows(
+    paired: Paired, exchanges: Mapping[str, Exchange], options: CalibrationOptions
+) -> Iterator[RunRow]:
     """Judge by the commonest label and by length: they ask nobody and take no time worth a digit."""
     shares = np.bincount(paired.rating, minlength=paired.levels + 1)[1:] / max(1, len(paired))
     tables = {"majority": np.tile(shares, (len(paired), 1))}
@@ -507,35 +502,3 @@ def make_calibration(
         covers=covers,
         speaks_for=paired.speaks_for,
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOutLevel:
-    """A calibrated model's level as the others' line has it, and the crowd's with its standard error."""
-
-    level: Estimate
-    crowd: float
-    crowd_error: float
-    covered: bool
-
-    def as_dict(self) -> dict[str, Any]:
-        """Put the crowd's figures beside the level's."""
-        beside = {"crowd": self.crowd, "crowd_error": self.crowd_error, "covered": self.covered}
-        return {**to_plain(self.level), **beside}
-
-
-def left_out_models(calibration: Calibration) -> dict[str, dict[str, LeftOutLevel]]:
-    """Ask of each calibrated model whether the interval by the others' line holds the crowd's level."""
-    columns: dict[str, dict[str, LeftOutLevel]] = {}
-    for name, line in calibration.calibrated_models.items():
-        for model, crowd, noise, level in zip(
-            line.models, line.crowd, line.noise, left_out_levels(line), strict=True
-        ):
-            ends = level.interval
-            columns.setdefault(model, {})[name] = LeftOutLevel(
-                level=level,
-                crowd=crowd,
-                crowd_error=noise**0.5,
-                covered=ends is not None and ends.low <= crowd <= ends.high,
-            )
-    return columns

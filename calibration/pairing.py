@@ -19,7 +19,6 @@ LEAST_RATERS: Final = 4  # fewer show nothing of how much people differ
 OF_THESE_RATERS: Final = (
     "fewer than four people rated: the figures are of these raters only and claim nothing about people"
 )
-MEDIAN: Final = "median"  # the rater of a median over people
 COLUMNS = ("id", "model", "rater", "batch", "prompt", "rating", "score", "label")
 NAMED_AT_MOST = 5  # of several mistakes alike, an error names this many
 
@@ -87,7 +86,7 @@ class Paired:
         holds for these raters only: see `speaks_for`.
         """
         counts = {kind: len(np.unique(getattr(self, kind))) for kind in ("batch", "rater")}
-        if counts["rater"] < LEAST_RATERS and not (self.rater == MEDIAN).all():
+        if counts["rater"] < LEAST_RATERS:
             return self.item_kind
         enough: list[Cluster] = [kind for kind in ("batch", "rater") if counts[kind] >= LEAST_RATERS]
         return min(enough, key=lambda kind: counts[kind], default=self.item_kind)
@@ -125,18 +124,17 @@ def pair(
     *,
     scale: Sequence[str] = LABELS,
     dimension: str = "empathy",
-    is_rounding: bool = False,
 ) -> Paired:
     """Every rating of `dimension` with the judgment of its response.
 
     Ratings are positions on the scale, or its numbers where the levels are numbers. One between two levels
-    (a mean over people) is refused unless `is_rounding`, which takes it to the nearest.
+    (a mean over people) is refused.
     """
     judged: dict[str, Judgment] = {}
     if twice := [item.id for item in judgments if judged.setdefault(item.id, item) is not item]:
         raise UserError(f"judgments: {_name(twice)} judged more than once; give one judge's, once each")
     rated = _check([rating for rating in ratings if rating.dimension == dimension], dimension)
-    positions = _rating_positions(rated, scale, is_rounding)
+    positions = _rating_positions(rated, scale)
     scored = {key: found for key, item in judged.items() if (found := _score(item, scale)) is not None}
     rows = [
         (rating, judged[rating.id], place, *scored[rating.id])
@@ -192,21 +190,6 @@ def chances_of(ratings: Sequence[Rating]) -> Floats | None:
     return np.array(found)
 
 
-def median_ratings(paired: Paired) -> Paired:
-    """One row a response, with the median of its ratings, rounded; the rater is called `MEDIAN`.
-
-    The batch is the response's first; with one rating a response all stays as it was but the rater's name.
-    """
-    _, first, codes = np.unique(paired.id, return_index=True, return_inverse=True)
-    order = np.lexsort((paired.rating, codes))
-    sizes = np.bincount(codes)
-    starts = np.cumsum(sizes) - sizes
-    ordered = paired.rating[order]
-    middle = (ordered[starts + (sizes - 1) // 2] + ordered[starts + sizes // 2]) / 2
-    kept = paired.take(first)
-    return replace(kept, rating=np.rint(middle).astype(np.int64), rater=np.full(len(first), MEDIAN))
-
-
 def _check(ratings: list[Rating], dimension: str) -> list[Rating]:
     if not ratings:
         raise UserError(f"ratings: none of the dimension {dimension!r}")
@@ -219,7 +202,7 @@ def _check(ratings: list[Rating], dimension: str) -> list[Rating]:
     return ratings
 
 
-def _rating_positions(ratings: Sequence[Rating], scale: Sequence[str], is_rounding: bool) -> list[int]:
+def _rating_positions(ratings: Sequence[Rating], scale: Sequence[str]) -> list[int]:
     low = first_number(scale)
     places = []
     for rating in ratings:
@@ -227,10 +210,10 @@ def _rating_positions(ratings: Sequence[Rating], scale: Sequence[str], is_roundi
         if position is None:
             ends = f"{low} to {low + len(scale) - 1}"
             raise UserError(f"rating {rating.rating:g} of {rating.id!r} is not on the scale from {ends}")
-        if position != int(position) and not is_rounding:
+        if position != int(position):
             raise UserError(
                 f"rating {rating.rating:g} of {rating.id!r} lies between two levels; give each person's own"
-                " rating, or ask for rounding"
+                " rating"
             )
         places.append(nearest_level(position))
     return places

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,7 @@ from commands.shared.options import (
 from data.errors import UserError
 
 if TYPE_CHECKING:
-    from calibration.calibration_inputs import Material, Options
+    from calibration.inputs import CalibrationInputs
     from data.records import Exchange
     from judge.robustness.resistance import Resistance
     from reports.calibration.bias import ProbedJudge
@@ -47,27 +46,6 @@ INCONCLUSIVE, FAILED = 3, 1
 )
 @click.option(
     "--rater", "raters", multiple=True, metavar="NAME", help="Count these raters only; may be repeated."
-)
-@click.option("--median", "is_median", is_flag=True, help="Hold the judge against the median rating.")
-@click.option(
-    "--rounding", "is_rounding", is_flag=True, help="Take ratings between two levels to the nearest."
-)
-@click.option(
-    "--reliability",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    default=0.2817,
-    show_default=True,
-    help="How far two people agree (kappa), where the ratings cannot tell it.",
-)
-@click.option(
-    "--epsilon",
-    type=click.FloatRange(0, 1),
-    default=0.1,
-    show_default=True,
-    help="How much worse than a person a judge may be and still replace one (alternative-annotator test).",
-)
-@click.option(
-    "--leave-out", multiple=True, metavar="MODEL", help="Learn nothing from this model; may be repeated."
 )
 @click.option(
     "--probe",
@@ -97,29 +75,6 @@ INCONCLUSIVE, FAILED = 3, 1
 @click.option(
     "--out", type=FILE, help="Where calibration.json and report.* go.  [default: calibrations/<run>]"
 )
-@click.option(
-    "--valid-days",
-    "days",
-    type=click.IntRange(min=1),
-    default=90,
-    show_default=True,
-    help="For how many days it holds.",
-)
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all chance.")
-@click.option(
-    "--draws",
-    type=click.IntRange(min=2),
-    default=2000,
-    show_default=True,
-    help="Bootstrap draws behind the intervals.",
-)
-@click.option(
-    "--trial",
-    "trials",
-    type=FILE,
-    multiple=True,
-    help="A folder of `train --protocol` in place of RUN and RATINGS; one of each protocol.",
-)
 @click.option("--verbose", "-v", is_flag=True, help="Show tables of judges, models and biases too.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
 @click.pass_context
@@ -141,12 +96,9 @@ def calibrate(
     sample: int | None,
     max_cost: float | None,
     out: Path | None,
-    seed: int,
-    draws: int,
-    trials: tuple[Path, ...],
     verbose: bool,
     as_json: bool,
-    **settings: Any,
+    dimension: str | None,
 ) -> None:
     """Hold a judge against people's ratings, and learn to correct it.
 
@@ -166,7 +118,7 @@ def calibrate(
     """
     from calibration import fit
     from calibration.artifact import CALIBRATION_FILE, write_calibration
-    from calibration.calibration_inputs import Options, read_material
+    from calibration.inputs import CalibrationOptions, read_inputs
     from calibration.shares.transport import LEAST_MODELS
     from data.files import disk_errors
     from data.judgments import judged_dimension
@@ -178,26 +130,20 @@ def calibrate(
         raise UserError("--sample and --max-cost belong to --attack JUDGE")
     if sample and attack_all:
         raise UserError("--sample tries a part of the forms, and --attack-all every one; give one of them")
-    try_out = partial(_attack, seed=seed, every=attack_all, sample=sample, max_cost=max_cost)
-    if attack and not runs and not trials:
+    try_out = partial(_attack, every=attack_all, sample=sample, max_cost=max_cost)
+    if attack and not runs:
         ctx.exit(attack_judge(attack, try_out, out=out, as_json=as_json))
     reading = sheet_options(
         scale=scale, cut=cut, columns=columns, ai_raters=ai_raters, skip_invalid=skip_invalid
     )
-    settings["dimension"] = settings["dimension"] or judged_dimension(runs[:-1])
-    options = Options(scale=reading.scale or LABELS, seed=seed, draws=draws, **settings)
-    if trials:
-        if len(judges) != 1 or runs:
-            raise UserError(
-                "--trial: name the trained judge with one --judge, and give no RUN and no RATINGS"
-            )
-        calibrate_trials(trials, judge_name=judges[0], options=options, out=out, as_json=as_json)
-        return
+    options = CalibrationOptions(
+        scale=reading.scale or LABELS, dimension=dimension or judged_dimension(runs[:-1])
+    )
     if len(runs) < 2:
         raise UserError("calibrate: give one or more runs and then the ratings: calibrate RUN... RATINGS")
     if probe and not exchanges:
         raise UserError("--probe: rewrites responses, and so needs their texts: add --exchanges FILE")
-    material = read_material(
+    inputs = read_inputs(
         runs[:-1],
         runs[-1],
         exchanges=exchanges,
@@ -206,11 +152,11 @@ def calibrate(
         options=options,
         reading=reading,
     )
-    say_notes(material.notes)
-    if material.choices:
-        ctx.exit(0 if agree_with_choices(material, out=out, as_json=as_json) else INCONCLUSIVE)
-    report = fit.calibrate_material(material)
-    probes = _probe(probe, list(material.exchanges.values()), seed) if probe else None
+    say_notes(inputs.notes)
+    if inputs.choices:
+        ctx.exit(0 if agree_with_choices(inputs, out=out, as_json=as_json) else INCONCLUSIVE)
+    report = fit.calibrate_inputs(inputs)
+    probes = _probe(probe, list(inputs.exchanges.values())) if probe else None
     attacks = try_out(attack) if attack else None
     name = report.judge.name
     folder = out or _default_folder(name, report.judge.source)
@@ -225,7 +171,7 @@ def calibrate(
         print(json.dumps(plain, indent=2, allow_nan=False))
     else:
         files = [*([] if refused else [folder / CALIBRATION_FILE]), *written]
-        print_report(report, files, is_verbose=verbose, has_rivals=len(material.judges) > 1)
+        print_report(report, files, is_verbose=verbose, has_rivals=len(inputs.judges) > 1)
         if refused:
             say(f"{refused[0].upper()}{refused[1:]}")
             say_next(f"see where judge and people part: open {folder / 'report.html'}")
@@ -250,22 +196,22 @@ def _default_folder(judge: str, source: str) -> Path:
     return Path("calibrations") / (stem if judge == stem else f"{stem}-{judge}".replace("/", "-"))
 
 
-def agree_with_choices(material: "Material", *, out: Path | None, as_json: bool) -> bool:
+def agree_with_choices(inputs: "CalibrationInputs", *, out: Path | None, as_json: bool) -> bool:
     """Say how far the judges agree with choices, which calibrate nothing; return if it can be told."""
     from calibration.agreement import choices
     from reports.calibration.choices_page import choice_agreement_page, plain_choices
 
-    found = [choices.agree_with_choices(judged, material.choices) for judged in material.judges]
-    page = choice_agreement_page(found, notes=material.notes)
-    plain = plain_choices(found, notes=material.notes)
-    _show_agreement(page, plain, out or _folder_of(material), as_json=as_json)
+    found = [choices.agree_with_choices(judged, inputs.choices) for judged in inputs.judges]
+    page = choice_agreement_page(found, notes=inputs.notes)
+    plain = plain_choices(found, notes=inputs.notes)
+    _show_agreement(page, plain, out or _folder_of(inputs), as_json=as_json)
     if not as_json:
         say_next("to calibrate, have people rate single replies", "rate", "plan", "RESPONSES.jsonl")
     return found[0].agreement.interval is not None
 
 
-def _folder_of(material: "Material") -> Path:
-    return _default_folder(material.judges[0].name, material.judges[0].source)
+def _folder_of(inputs: "CalibrationInputs") -> Path:
+    return _default_folder(inputs.judges[0].name, inputs.judges[0].source)
 
 
 def _show_agreement(page: "Page", plain: Mapping[str, Any], folder: Path, *, as_json: bool) -> None:
@@ -284,13 +230,13 @@ def _show_agreement(page: "Page", plain: Mapping[str, Any], folder: Path, *, as_
     print_lines([f"written {path}" for path in written], open_screen())
 
 
-def _probe(name: str, exchanges: Sequence["Exchange"], seed: int) -> "ProbedJudge":
+def _probe(name: str, exchanges: Sequence["Exchange"]) -> "ProbedJudge":
     from judge.base import load_judge
     from judge.robustness.probes import run_probes
     from reports.calibration.bias import ProbedJudge
 
     judge = load_judge(name)
-    results = run_probes(judge, exchanges, seed=seed)
+    results = run_probes(judge, exchanges)
     return ProbedJudge(judge=judge.name, version=judge.version, results=tuple(results))
 
 
@@ -319,7 +265,7 @@ def attack_judge(
     return {"met": 0, "not met": FAILED}.get(found.result, INCONCLUSIVE)
 
 
-def _attack(name: str, *, seed: int, every: bool, sample: int | None, max_cost: float | None) -> "Resistance":
+def _attack(name: str, *, every: bool, sample: int | None, max_cost: float | None) -> "Resistance":
     """Try the judge; what it costs to ask is kept, so that the same command goes on where it stopped."""
     from judge.base import load_judge
     from judge.llm.endpoint import endpoints_of, limit_cost, spent_by
@@ -337,35 +283,5 @@ def _attack(name: str, *, seed: int, every: bool, sample: int | None, max_cost: 
         ) as on_progress,
     ):
         if is_kept:
-            return attack_kept(judge, sample=sample, whole=whole, seed=seed, on_progress=on_progress)
-        return run_rounds(judge, whole=whole, seed=seed, on_progress=on_progress)
-
-
-def calibrate_trials(
-    trials: Sequence[Path], *, judge_name: str, options: "Options", out: Path | None, as_json: bool
-) -> None:
-    """Write a trained judge's calibration from its held-out predictions, beside its weights."""
-    from calibration.artifact import CALIBRATION_FILE, identify, write_calibration
-    from data.files import disk_errors
-    from judge.base import load_judge
-    from reports.calibration.calibration_page import print_trial_calibration
-    from training.calibration_from_trials import calibration_from_trials
-
-    judge = load_judge(judge_name)
-    calibration = calibration_from_trials(
-        trials,
-        identify(judge),
-        created=date.today(),
-        days=options.days,
-        leave_out=options.leave_out,
-    )
-    folder = out or judge.folder
-    if folder is None:
-        raise UserError(f"--judge: {judge_name} has no folder of weights; say with --out where to write")
-    path = folder / CALIBRATION_FILE
-    with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    write_calibration(path, calibration)
-    print_trial_calibration(calibration, path, as_json=as_json)
-    if not as_json:
-        say_next("to judge replies with it", "score", "RESPONSES.jsonl", "--judge", judge_name)
+            return attack_kept(judge, sample=sample, whole=whole, on_progress=on_progress)
+        return run_rounds(judge, whole=whole, on_progress=on_progress)

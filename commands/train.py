@@ -90,8 +90,10 @@ def train(
         if evidence:
             raise UserError("--evidence: not with --unit conversation, which is tried each time it is made")
         return _train_conversations(sets, out, next(iter(protocols), None), as_json=as_json)
+    from calibration.artifact import CALIBRATION_FILE
     from reports.progress import steps
     from reports.training_tables import print_trial
+    from training.calibration_from_trials import calibrate_trained
     from training.make import Materials, make, try_out, write_card
 
     if (exchanges is None) != (ratings is None):
@@ -115,6 +117,7 @@ def train(
             else [make(materials, out, evidence=evidence, about=about, on_step=on_step)]
         )
     (result, *others) = results
+    is_calibrated = not protocols and calibrate_trained(out, evidence)
     if as_json:
         click.echo(json.dumps(results if others else result, indent=2))
     elif protocols:
@@ -129,6 +132,8 @@ def train(
         say_next("to make the judge", "train", *files, *given, "--out", "my-judge")
     else:
         say(write_card(result))
+        if is_calibrated:
+            say(f"calibrated by its trials: {out / CALIBRATION_FILE}")
         say_next(
             f'to judge with it, write kind = "{result["name"]}" and weights = "{out}" into my-judge.toml',
             "score",

@@ -8,37 +8,45 @@ from typing import Any
 
 import numpy as np
 
-from calibration.artifact import Calibration, JudgeIdentity
+from calibration.artifact import (
+    CALIBRATION_FILE,
+    Calibration,
+    JudgeIdentity,
+    identify,
+    write_calibration,
+)
 from calibration.fit import make_calibration
 from calibration.pairing import Paired, given_labels
 from calibration.shares.model_table import fit_models
 from calibration.shares.ppi import RatedModel, one_hot
 from data.errors import UserError
 from data.records import LABELS
+from judge.classifier.judge import ClassifierJudge
 
 RATERS_APART, MODEL_APART = "raters-apart", "model-apart"
+DAYS = 1825  # a trained judge does not change
 JUDGE = "judge"  # among the predictors of a trial
 
 
+def calibrate_trained(folder: Path, trials: Sequence[Path]) -> bool:
+    """Write the calibration beside a judge's weights if its trials have both protocols; return whether."""
+    read = read_trials(trials)
+    if not {RATERS_APART, MODEL_APART} <= set(read):
+        return False
+    judge = identify(ClassifierJudge(weights=str(folder)))
+    calibration = calibration_from_trials(read, judge, created=date.today(), days=DAYS)
+    write_calibration(folder / CALIBRATION_FILE, calibration)
+    return True
+
+
 def calibration_from_trials(
-    folders: Sequence[Path],
-    judge: JudgeIdentity,
-    *,
-    created: date,
-    days: int,
-    leave_out: Sequence[str] = (),
+    trials: Mapping[str, Sequence[Mapping[str, Any]]], judge: JudgeIdentity, *, created: date, days: int
 ) -> Calibration:
     """Fit the line to the predictions with models apart, and bind it to the ratings with raters apart.
 
     A judge's own training ratings cannot calibrate it. With raters apart it meets new ratings of models it
     knows; with models apart, models it does not, and only there its level is what a new model's will be.
     """
-    trials = dict(_read_trial(folder) for folder in folders)
-    if set(trials) != {RATERS_APART, MODEL_APART}:
-        raise UserError(
-            f"--trial: give one trial of each protocol, {RATERS_APART} and {MODEL_APART}; "
-            f"found: {', '.join(sorted(trials)) or 'none'}"
-        )
     paired = _pair(trials[RATERS_APART])
     models = {  # each as predicted by the judge that never met it
         name: RatedModel(
@@ -54,11 +62,16 @@ def calibration_from_trials(
     return make_calibration(
         judge,
         paired,
-        fit_models(models, leave_out=leave_out),
+        fit_models(models),
         created=created,
         days=days,
         source="held-out predictions with models apart",
     )
+
+
+def read_trials(folders: Sequence[Path]) -> dict[str, list[dict[str, Any]]]:
+    """Read the predictions of finished trials by protocol."""
+    return dict(map(_read_trial, folders))
 
 
 def _read_trial(folder: Path) -> tuple[str, list[dict[str, Any]]]:

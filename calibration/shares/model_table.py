@@ -128,10 +128,10 @@ def fit_models(models: Mapping[str, RatedModel], *, leave_out: Sequence[str] = (
     tells how it follows a lower level.
     """
     if unknown := sorted(set(leave_out) - set(models)):
-        raise UserError(f"--leave-out: no model {unknown[0]!r}; known: {', '.join(sorted(models))}")
+        raise UserError(f"leave_out: no model {unknown[0]!r}; known: {', '.join(sorted(models))}")
     in_line = {name: rated for name, rated in models.items() if name not in leave_out}
     if not in_line:
-        raise UserError("--leave-out: no model is left to draw the line through")
+        raise UserError("leave_out: no model is left to draw the line through")
     of_columns = calibrated_models(in_line)
     columns = LABELS if len(of_columns) == len(LABELS) else MEAN
     calibrated = dict(zip(columns, of_columns, strict=True))

@@ -52,7 +52,6 @@ class SheetOptions:
     columns: Mapping[str, str] = field(default_factory=dict)
     ai_raters: tuple[str, ...] = ()
     dimension: str = "empathy"
-    is_rounding: bool = False
     skip_invalid: bool = False
 
 
@@ -335,7 +334,7 @@ class _SheetReader:
             raise UserError(f"rating: {str(value)[:40]!r} is not on the scale {ends}{options}")
         if cut is None:
             return position + first_number(scale.levels) - 1
-        if position != int(position) and not self.options.is_rounding:
+        if position != int(position):
             raise UserError(f"rating: {str(value)[:40]!r} lies between two levels; give each person's own")
         return cut.rating(position)
 

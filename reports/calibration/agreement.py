@@ -1,11 +1,11 @@
-"""How far a judge agrees with people: sections on agreement with ceiling and baselines, and on confusion."""
+"""Report sections on agreement with people, beside ceiling, baselines and costs, and on confusion."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Final
 
 from calibration.agreement.ceiling import Ceiling
-from calibration.fit import CalibrationReport
+from calibration.fit import CalibrationReport, RunRow
 from calibration.pairing import OF_THESE_RATERS
 from data.text import AnyEstimate, number, show_estimate
 from reports.charts import Line, Look, dot_plot, mark
@@ -172,3 +172,38 @@ def confusion_section(report: CalibrationReport) -> Section:
             ),
         ),
     )
+
+
+def runs_section(report: CalibrationReport) -> Section | None:
+    """Return judges, baselines and people in one table, by agreement, cost and time."""
+    runs = report.runs
+    judges = [run for run in runs if run.kind == "judge"]
+    has_costs = any(run.usd_per_1000 is not None or run.seconds_per_1000 is not None for run in judges)
+    if len(judges) < 2 and not has_costs:
+        return None
+    shown = [name for name in SHOWN if any(name in run.metrics for run in runs)]
+    table = Table(
+        caption="Agreement with people, and cost per 1,000 responses",
+        head=("who", *(METRIC_NAMES[name] for name in shown), "US dollars", "seconds", "ratings"),
+        rows=tuple(
+            row(
+                f"{run.name} (baseline)" if run.kind == "baseline" else run.name,
+                *(show_estimate(_metrics_of(run).get(name)) for name in shown),
+                number(run.usd_per_1000),
+                number(run.seconds_per_1000, 1),
+                run.n or "none",
+            )
+            for run in runs
+        ),
+    )
+    return Section(
+        name="runs",
+        title="Agreement and cost",
+        short="Costs",
+        tables=(table,),
+        notes=tuple(f"{run.name}: {run.note}." for run in runs if run.note),
+    )
+
+
+def _metrics_of(run: RunRow) -> Mapping[str, AnyEstimate]:
+    return as_matched(run.metrics) if run.kind == "people" else run.metrics

@@ -1,33 +1,27 @@
-"""A calibration's report: as a page, written to files, and as the tables a terminal shows."""
+"""The report of a calibration: as a page, as JSON, and on the terminal."""
 
-import json
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from math import isfinite
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from rich.table import Table as Grid
 from rich.text import Text
 
-from calibration.artifact import Calibration
 from calibration.estimate import Estimate
-from calibration.fit import CalibrationReport, left_out_models
+from calibration.fit import CalibrationReport
 from calibration.pairing import OF_THESE_RATERS
-from calibration.shares.transport import fit_line
 from data.crisis import say_flags
 from data.rated_range import say_rated_range
 from data.readers.conversations import speak_of
 from data.records import to_plain
-from data.text import AnyEstimate, ends_of, number, printable, show
+from data.text import ends_of, number, printable
 from judge.robustness.resistance import Resistance
-from reports.calibration.agreement import CLUSTERS, agreement_section, confusion_section
+from reports.calibration.agreement import agreement_section, confusion_section, runs_section
 from reports.calibration.attacks_page import attacks_section
 from reports.calibration.bias import ProbedJudge, bias_section, probes_section
-from reports.calibration.costs import planning_section, runs_section
 from reports.calibration.disagreements import disagreements_section, emotions_section
-from reports.calibration.per_model import models_section
+from reports.calibration.per_model import models_section, planning_section
 from reports.calibration.probabilities import ask_first_section, reliability_section
 from reports.calibration.verdict import (
     ORDERED,
@@ -41,16 +35,8 @@ from reports.calibration.verdict import (
 )
 from reports.html import write_page
 from reports.page import Page, Section, Table, row, say_page
-from reports.terminal import open_screen, print_lines, print_table
+from reports.terminal import open_screen, print_lines, print_tables, print_text
 
-METRICS: Final = {
-    "qwk": "QWK",
-    "qwk_matched": "QWK matched",
-    "spearman": "Spearman",
-    "balanced_accuracy": "bal. acc.",
-    "exact": "exact",
-}
-WIDEST_NAME: Final = 24  # letters, as many as a column of a table of six can hold
 READING = (
     "An interval in brackets holds the true figure 95 times of 100 if ratings come as these did; another "
     "crowd, rubric or kind of model is another question.",
@@ -80,7 +66,7 @@ def write_report(
     probes: ProbedJudge | None = None,
     attacks: Resistance | None = None,
 ) -> list[Path]:
-    """Write report.html, report.md and report.json; what was probed or attacked is told with the rest."""
+    """Write report.html, report.md and report.json."""
     page = make_page(report, probes=probes, attacks=attacks)
     return write_page(page, plain_report(report, probes=probes, attacks=attacks), Path(folder))
 
@@ -203,124 +189,22 @@ def _flat(facts: Mapping[str, Any], name: str) -> dict[str, str]:
 def print_report(
     report: CalibrationReport, written: Sequence[Path], *, is_verbose: bool = False, has_rivals: bool = False
 ) -> None:
-    """Print the verdict, with rivals all runs beside each other; on demand all tables."""
-    console, say = open_screen(), _words_of(report)
+    """Print the verdict, with several judges the table of all; if verbose, every table of the page."""
+    screen, say = open_screen(), _words_of(report)
     for sentence in map(say, say_verdict(report)):
-        lines = textwrap.wrap(printable(sentence), max(40, min(console.width, 100) - 2))
-        console.print(Text("\n  ".join([f"- {lines[0]}", *lines[1:]])), soft_wrap=True)
-    tables = {_runs: is_verbose or has_rivals, _models: is_verbose, _audits: is_verbose}
-    for grid in (table(report) for table, is_shown in tables.items() if is_shown):
-        if grid.row_count:
-            console.print()
-            print_table(console, grid)
-    data, about = report.data, report.calibration
-    details = [
-        f"{_say_data(report)}; 95 % intervals, over {data.cluster_count:,} {CLUSTERS[data.clusters]}",
-        *(item.warning for item in report.models.rows if item.warning),
-        f"calibration {about.digest[:12]}, until {about.expires}",
-        *say_rated_range(about.covers),
-    ]
+        lines = textwrap.wrap(printable(sentence), max(40, min(screen.width, 100) - 2))
+        screen.print(Text("\n  ".join([f"- {lines[0]}", *lines[1:]])), soft_wrap=True)
+    sections = make_page(report).sections if is_verbose or has_rivals else ()
+    for section in sections:
+        if section.tables and (is_verbose or section.name == "runs"):
+            screen.print()
+            print_text(screen, section.title, "bold")
+            print_tables(section.tables, screen)
     notes = [
-        *(details if is_verbose else []),
-        *([OF_THESE_RATERS] if data.speaks_for != "people" else []),
+        *([f"{_say_data(report)}", *say_rated_range(report.calibration.covers)] if is_verbose else []),
+        *([OF_THESE_RATERS] if report.data.speaks_for != "people" else []),
         *filter(None, [report.judge.dimension_note]),
         *say_flags(report.flagged),
         *(f"written {path}" for path in written),
     ]
-    print_lines(list(map(say, notes)), console)
-
-
-def _grid(*head: str) -> Grid:
-    grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for place, name in enumerate(head):
-        grid.add_column(name, justify="right" if place else "left", overflow="fold")
-    return grid
-
-
-def _runs(report: CalibrationReport) -> Grid:
-    has_costs = any(run.usd_per_1000 or run.seconds_per_1000 for run in report.runs)
-    grid = _grid("", *METRICS.values(), *(["USD/1,000", "s/1,000"] if has_costs else []))
-    for run in report.runs:
-        cells = [_short(run.metrics.get(name), has_interval=not has_costs) for name in METRICS]
-        costs = [_cost(run.usd_per_1000), _cost(run.seconds_per_1000)]
-        grid.add_row(_name(run.name), *cells, *(costs if has_costs else []))
-    return grid
-
-
-def _models(report: CalibrationReport) -> Grid:
-    """The last column, Good or the mean."""
-    column = report.data.columns[-1]
-    scale, digits = (100, 1) if report.data.has_shares else (1, 2)
-
-    def level(value: AnyEstimate, missing: str = "-") -> str:
-        return missing if value is None else show(value, scale=scale, digits=digits, glue="\n")
-
-    grid = _grid(f"model ({column})", "people", "judge", "corrected", "by", "had nobody rated it", "n")
-    for item in report.models.rows:
-        grid.add_row(
-            _name(item.model),
-            level(item.crowd[column]),
-            level(item.judge.get(column)),
-            level(item.corrected.get(column), missing="refused"),
-            item.how,
-            level(item.left_out.get(column)) + (" missed" if item.covered.get(column) is False else ""),
-            f"{item.ratings:,}",
-        )
-    return grid
-
-
-def _audits(report: CalibrationReport) -> Grid:
-    """The general audits, and of single models and emotions those that found something."""
-    grid = _grid("bias", "effect, in points", "could find", "verdict")
-    for item in report.findings:
-        if not item.about or item.verdict == "found":
-            grid.add_row(
-                _name(f"{item.audit} ({item.about})" if item.about else item.audit),
-                _short(item.effect, has_interval=True),
-                f"{item.detectable:.2f}" if isfinite(item.detectable) else "-",
-                item.verdict,
-            )
-    return grid
-
-
-def _short(estimate: Estimate | None, *, has_interval: bool) -> str:
-    if estimate is None or not isfinite(estimate.value):
-        return "-"
-    return show(estimate if has_interval else estimate.value, digits=2, zero=False, glue="\n")
-
-
-def _cost(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}" if value < 100 else f"{value:,.0f}"
-
-
-def _name(name: str) -> Text:
-    clean = printable(name)
-    short = clean if len(clean) <= WIDEST_NAME else f"{clean[: WIDEST_NAME - 1]}\N{HORIZONTAL ELLIPSIS}"
-    return Text(short)
-
-
-def print_trial_calibration(calibration: Calibration, path: Path, *, as_json: bool) -> None:
-    """Print what a calibration from trials would have said of each model, had that model been new."""
-    models = left_out_models(calibration)
-    if as_json:
-        rows = [{"model": model, "columns": to_plain(levels)} for model, levels in models.items()]
-        print(json.dumps({"digest": calibration.digest, "file": str(path), "models": rows}, indent=2))
-        return
-    grid = _grid("left out", *calibration.calibrated_models, "inside")
-    for model, columns in models.items():
-        levels = columns.values()
-        cells = [
-            f"{show(at.level, scale=100, digits=1, glue=chr(10))}\ncrowd {100 * at.crowd:.1f}"
-            for at in levels
-        ]
-        grid.add_row(_name(model), *cells, f"{sum(at.covered for at in levels)} of {len(levels)}")
-    screen = open_screen()
-    print_table(screen, grid)
-    spread = fit_line([*calibration.calibrated_models.values()][-1]).between_sd
-    notes = [
-        f"judge {calibration.judge} {calibration.version}, {calibration.count:,} ratings",
-        f"spread between models: {number(spread, 1, scale=100)} points",
-        f"calibration {calibration.digest[:12]}, until {calibration.expires}",
-        f"written {path}",
-    ]
-    print_lines(notes, screen)
+    print_lines(list(map(say, notes)), screen)

@@ -1,4 +1,4 @@
-"""Report section on the corrected levels of each model."""
+"""Report sections on the corrected levels of each model, and on how many ratings compare two."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -6,7 +6,9 @@ from math import isfinite
 
 from calibration.fit import CalibrationReport
 from calibration.shares.correction import ModelCorrection
+from calibration.shares.planning import RATINGS_EACH, RatingsPlan
 from data.text import UNDEFINED, listed, number, show, show_estimate
+from reports.calibration.verdict import count_worth
 from reports.charts import Line, dot_plot, mark, percent_tick
 from reports.page import Figure, Section, Table, row, table_of
 
@@ -132,4 +134,27 @@ def _model_tables(report: CalibrationReport) -> Iterator[Table]:
         },
         caption="The line from the judge's level to the crowd's, through models",
         is_folded=True,
+    )
+
+
+def planning_section(report: CalibrationReport) -> Section:
+    """Return how many ratings detect a difference between two models."""
+    scale, digits, unit = (100, 0, " points") if report.data.has_shares else (1, 2, "")
+    worth = count_worth(report)
+    columns: dict[str, Callable[[RatingsPlan], str]] = {
+        "difference": lambda plan: number(plan.difference, digits, scale=scale) + unit,
+        "ratings": lambda plan: number(plan.ratings, 0),
+    }
+    alone = f"On a model nobody rated, this judge is as exact as {worth} of it would be."
+    return Section(
+        name="planning",
+        title="How many ratings settle a comparison",
+        short="Planning",
+        text=(
+            *([alone] if worth is not None else []),
+            "Ratings of each of two models that detect a difference between them with 80% power, at 95%"
+            f" confidence. Each is of a new reply, by people who rate about {RATINGS_EACH} of a model; rating"
+            " the same replies again is less precise.",
+        ),
+        tables=(table_of(report.planning, columns, caption="Ratings of each model"),),
     )

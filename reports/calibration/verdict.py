@@ -148,10 +148,9 @@ def _say_use(report: CalibrationReport) -> str:
 
 def _say_agreement(report: CalibrationReport) -> str:
     kappa = report.agreement.metrics[report.headline]
-    words = "the median rating" if report.data.reference == "median" else "single ratings"
     if not isfinite(kappa.value):
         return ""
-    said = f"It agrees with {words} by a weighted kappa of {_plain(kappa)}"
+    said = f"It agrees with single ratings by a weighted kappa of {_plain(kappa)}"
     others = [f"{name} reaches {_plain(Estimate(estimate.value, None))}" for name, estimate in rivals(report)]
     return f"{said}, where {', '.join(others)} (1 is perfect, 0 is chance)."
 

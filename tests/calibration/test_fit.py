@@ -7,7 +7,6 @@ import sys
 from collections.abc import Mapping
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,21 +14,21 @@ from repository import ROOT
 
 import calibration
 from calibration.artifact import Calibration, find_calibration, read_calibration
-from calibration.calibration_inputs import Options
 from calibration.estimate import Estimate
-from calibration.fit import calibrate_judged, left_out_models
+from calibration.fit import calibrate_judged
+from calibration.inputs import CalibrationOptions
 from calibration.shares.correction import RefusedShares, correct_shares
 from calibration.shares.tally import Tally
+from calibration.shares.transport import left_out_levels
 from data.errors import UserError
-from data.importers import import_source
-from data.judgments import Judged, of_raters, parse_scale, read_judged, with_exchanges
+from data.judgments import Judged, of_raters, read_judged, with_exchanges
 from data.records import LABELS, Exchange, Judgment, Rating, judgment_of, to_plain
 from data.tables import read_ratings, write_rows
 from judge.base import load_judge
 from reports.calibration.verdict import say_verdict
 
 DATA = Path(os.environ.get("EMPATHY_DATA", ROOT.parent / "shared" / "data"))
-QUICK = Options(draws=40)
+QUICK = CalibrationOptions(draws=40)
 
 
 def judged(name: str, said: dict[str, tuple[str, list[float]]]) -> Judged:
@@ -101,11 +100,11 @@ def test_an_honest_judge_is_left_alone() -> None:
 @pytest.mark.slow
 def test_a_model_left_out_of_the_line_is_judged_by_the_others() -> None:
     run, ratings, _ = world()
-    report = calibrate_judged([run], ratings, options=Options(draws=40, leave_out=("m0",)))
+    report = calibrate_judged([run], ratings, options=CalibrationOptions(draws=40, leave_out=("m0",)))
     assert "m0" not in report.models.calibrated["Good"].models
     row = next(row for row in report.models.rows if row.model == "m0")
     assert row.ratings == 200, "its own ratings count all the same"
-    everyone = Options(draws=40, leave_out=tuple(f"m{number}" for number in range(6)))
+    everyone = CalibrationOptions(draws=40, leave_out=tuple(f"m{number}" for number in range(6)))
     with pytest.raises(UserError, match="no model is left"):
         calibrate_judged([run], ratings, options=everyone)
 
@@ -170,58 +169,19 @@ def test_models_and_prompts_are_learnt_from_exchanges() -> None:
     assert (known.model, known.prompt_digest) == ("ada", exchange.prompt_digest)
 
 
-# Kumar et al.'s language models against the median expert, as `protocols.md` C3 has them.
-EXPERTS = {
-    ("empathy", "1-5"): (0.23, 0.22, 0.34),
-    ("level_interpretations", "0-2"): (0.14, 0.41, 0.59),
-    ("encouraging_elaboration", "1-5"): (0.72, 0.81, 0.86),
-    ("m_practical", "1-7"): (0.70, 0.70, 0.74),
-}
-
-
-@pytest.fixture(scope="module")
-def experts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
-    if not (DATA / "judging-empathy").exists():
-        pytest.skip("the judging-empathy data are not here")
-    imported = import_source("judging-empathy", DATA / "judging-empathy")
-    path = tmp_path_factory.mktemp("experts") / "ratings.jsonl"
-    write_rows(path, imported.ratings)
-    return path, imported
-
-
-@pytest.mark.parametrize(("dimension", "scale"), EXPERTS)
-def test_recorded_language_models_meet_the_experts(
-    experts: tuple[Path, Any], dimension: str, scale: str
-) -> None:
-    path, imported = experts
-    levels = parse_scale(scale)
-    names = ("gpt-4o", "claude-3.7-sonnet", "gemini-2.5-pro")
-    runs = read_judged(path, scale=levels, judges=names, dimension=dimension)
-    people = of_raters(imported.ratings, raters=("expert1", "expert2", "expert3"))
-    options = Options(scale=levels, dimension=dimension, is_median=True, draws=20)
-    report = calibrate_judged(runs, people, options=options)
-    found = tuple(round(row.metrics["qwk"].value, 2) for row in report.runs[:3])
-    assert found == EXPERTS[dimension, scale]
-    assert report.ceiling.not_identifiable is None
-    assert report.ceiling.alternative is not None and report.ceiling.alternative.is_passed is not None
-
-
 @pytest.fixture(params=["classifier", "classifier-large"])
 def shipped(request: pytest.FixtureRequest) -> Calibration:
     return read_calibration(ROOT / "judge" / "weights" / request.param / "calibration.json")
 
 
 def test_the_shipped_calibrations_cover_every_model_left_out(shipped: Calibration) -> None:
-    rows = left_out_models(shipped)
-    assert {"gpt-4", "gpt-4-plain", "llama-2-70b-chat", "gemini-1.0-pro"} <= set(rows)
-    for model, columns in rows.items():
-        assert list(columns) == list(LABELS)
-        for label, cell in columns.items():
-            assert cell.covered, (model, label)
-            assert 0 < cell.crowd_error < 0.03, "the crowd's own error is told"
-        interval = columns["Good"].level.interval
-        assert interval is not None and interval.high - interval.low < 0.45
-    assert shipped.count == 8000
+    assert shipped.count == 8000 and list(shipped.calibrated_models) == list(LABELS)
+    for label, rated in shipped.calibrated_models.items():
+        assert {"gpt-4", "gpt-4-plain", "llama-2-70b-chat", "gemini-1.0-pro"} <= set(rated.models)
+        for model, crowd, level in zip(rated.models, rated.crowd, left_out_levels(rated), strict=True):
+            assert holds(level, crowd), (model, label)
+            assert level.interval is not None and level.interval.high - level.interval.low < 0.45
+        assert all(0 < noise < 0.03**2 for noise in rated.noise), "the crowd's own error"
 
 
 def test_the_shipped_calibrations_are_of_the_shipped_judges(shipped: Calibration) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from sklearn import metrics
 from calibration.agreement.judge_vs_people import agreement
 from calibration.agreement.metrics import matched_labels, qwk, table_of
 from calibration.agreement.model_levels import tabulate
-from calibration.pairing import Paired, median_ratings, pair
+from calibration.pairing import Paired, pair
 from data.importers import import_source
 from data.importers.intake import Imported
 from data.judgments import judgments_by, parse_scale
@@ -173,6 +174,13 @@ def judging_empathy() -> Imported:
     if not folder.exists():
         pytest.skip("public dataset not at hand: set EMPATHY_DATA to a folder with judging-empathy")
     return import_source("judging-empathy", folder)
+
+
+def median_ratings(paired: Paired) -> Paired:
+    """One row a response, with the rounded median of its ratings, as published."""
+    names, first = np.unique(paired.id, return_index=True)
+    medians = [np.rint(np.median(paired.rating[paired.id == name])) for name in names]
+    return replace(paired.take(first), rating=np.array(medians).astype(np.int64))
 
 
 def expert_pair(ratings: list[Rating], one: str, two: str) -> list[list[int]]:

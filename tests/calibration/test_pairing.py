@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from repository import SHARED
 
-from calibration.pairing import Paired, median_ratings, pair
+from calibration.pairing import Paired, pair
 from data.errors import UserError
 from data.importers import import_source
 from data.judgments import judgments_by, parse_scale, position_on, read_recorded
@@ -83,15 +83,6 @@ def test_slices_keep_the_columns_together() -> None:
     assert len(paired.clusters("prompt")) == 3
 
 
-def test_a_median_takes_the_place_of_several_ratings() -> None:
-    judgments = [judged(1, 0.8), judged(2, 0.2)]
-    ratings = [rated("1/ada", value, who) for who, value in (("a", 3), ("b", 1), ("c", 3))]
-    ratings += [rated("2/ada", value, who) for who, value in (("a", 1), ("b", 2))]
-    medians = median_ratings(pair(judgments, ratings))
-    assert dict(zip(medians.id.tolist(), medians.rating.tolist(), strict=True)) == {"1/ada": 3, "2/ada": 2}
-    assert set(medians.rater) == {"median"}
-
-
 @pytest.mark.parametrize(
     ("ratings", "said"),
     [
@@ -116,13 +107,6 @@ def test_two_judgments_of_one_response_are_refused() -> None:
 def test_labels_of_another_scale_are_refused() -> None:
     with pytest.raises(UserError, match="label 'Good' is none of 1, 2, 3, 4, 5"):
         pair([judged(1, 0.8)], [rated("1/ada", 3)], scale=FIVE)
-
-
-def test_means_over_people_are_rounded_when_asked_for() -> None:
-    paired = pair(
-        [judged(n, 0.5) for n in (1, 2)], [rated("1/ada", 2.6), rated("2/ada", 1.5)], is_rounding=True
-    )
-    assert paired.rating.tolist() == [3, 2]
 
 
 def test_another_tool_s_table_on_another_scale(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from click.testing import CliRunner, Result
 
 import cli
 from calibration.artifact import read_calibration, write_calibration
-from calibration.shares.transport import fit_line
 from data.records import LABELS
 from data.tables import write_rows
 from judge.base import load_judge
@@ -31,7 +30,7 @@ def run(*arguments: object) -> Result:
 
 
 def calibrate(*arguments: object) -> Result:
-    return run("calibrate", *arguments, "--draws", 40, "--out", "out")
+    return run("calibrate", *arguments, "--out", "out")
 
 
 def rated_rows() -> list[dict[str, Any]]:
@@ -151,11 +150,8 @@ BAD_CALLS = {
     "a missing file": (["none.csv", "ratings.csv"], "none.csv: no such file"),
     "an unknown judge": (["theirs.csv", "ratings.csv", "--judge", "x"], "no row by 'x'"),
     "a judge of a run": (["folder", "ratings.csv", "--judge", "x"], "a run has one judge"),
-    "an unknown model": (["theirs.csv", "ratings.csv", "--leave-out", "eve"], "no model 'eve'"),
     "nobody's ratings": (["theirs.csv", "ratings.csv", "--rater", "eve"], "none by eve"),
     "probes without texts": (["theirs.csv", "ratings.csv", "--probe", "length"], "add --exchanges FILE"),
-    "a trial without a judge": (["--trial", "folder"], "name the trained judge"),
-    "an unfinished trial": (["--trial", "folder", "--judge", "length"], "no finished trial here"),
 }
 
 
@@ -204,7 +200,7 @@ def test_runs_carry_what_they_cost() -> None:
         row for row in json.loads(Path("out/report.json").read_text())["runs"] if row["kind"] == "judge"
     ]
     assert (row["usd_per_1000"], row["seconds_per_1000"]) == (2.0, 100.0)
-    assert "USD/1,000" in done.stdout
+    assert "US dollars" in done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -273,44 +269,3 @@ def test_a_calibration_that_expired_or_is_another_judge_s_is_refused_with_code_4
         assert not Path("new").exists()
     path.write_text("{")
     assert score_new("--calibration", path).exit_code == 2
-
-
-def write_trial(name: str, protocol: str, shift: float) -> Path:
-    """A trial's folder in which the judge says what people said, but for a shift towards Good."""
-    folder = Path(name)
-    folder.mkdir()
-    (folder / "plan.json").write_text(json.dumps({"protocol": protocol}))
-    (folder / "evaluation.json").write_text("{}")
-    rows = []
-    for row in rated_rows():
-        bad, okay, good = (count / 20 for count in LEVELS[row["model"]])
-        said = [bad - shift / 2, okay - shift / 2, good + shift]
-        rows.append(
-            {
-                "id": row["id"],
-                "model": row["model"],
-                "batch": row["batch"][3:],
-                "split": "all",
-                "rating": LABELS[row["rating"] - 1],
-                "predictions": {"judge": said},
-            }
-        )
-    write_rows(folder / "all.jsonl", rows)
-    return folder
-
-
-def test_a_trained_judge_is_calibrated_by_its_trials() -> None:
-    trials = [write_trial("r", "raters-apart", 0.0), write_trial("m", "model-apart", 0.04)]
-    done = calibrate("--trial", trials[0], "--trial", trials[1], "--judge", "length", "--valid-days", 10)
-    assert done.exit_code == 0, done.output
-    calibration = read_calibration(Path("out/calibration.json"))
-    assert (calibration.judge, calibration.count, calibration.days) == ("length", 960, 10)
-    line = fit_line(calibration.calibrated_models["Good"])
-    assert line.slope == pytest.approx(1, abs=0.02)
-    assert line.intercept == pytest.approx(-0.04, abs=0.02), "the shift of models apart is taken off"
-    assert line.residuals == pytest.approx([0, 0, 0, 0], abs=0.02)
-    assert done.stdout.count("3 of 3") == 4
-    assert list(calibration.calibrated_models) == list(LABELS), "columns keep the order of the labels"
-    wrong = calibrate("--trial", trials[0], "--judge", "length")
-    assert wrong.exit_code == 2
-    assert "one trial of each protocol" in wrong.stderr

@@ -128,7 +128,7 @@ def test_ratings_by_the_id_of_a_conversation_calibrate_its_judge() -> None:
     Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     Path("ratings.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ratings))
     run("score", "rows.jsonl", "--judge", "length", "--out", "run")
-    words = ("ratings.jsonl", "--exchanges", "rows.jsonl", "--out", "cal", "--draws", 200, "--json")
+    words = ("ratings.jsonl", "--exchanges", "rows.jsonl", "--out", "cal", "--json")
     report = json.loads(CliRunner().invoke(cli.main, ["calibrate", "run", *map(str, words)]).stdout)
     assert report["judge"]["unit"] == "conversation"
     assert (report["data"]["responses"], report["data"]["unjudged"]) == (36, 0)
@@ -168,7 +168,7 @@ def test_score_compare_and_calibrate_speak_of_conversations() -> None:
         for rater in range(4)
     ]
     Path("ratings.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    options = ("--draws", 200, *(word for file in (*files, *many[:2]) for word in ("--exchanges", file)))
+    options = [word for file in (*files, *many[:2]) for word in ("--exchanges", file)]
     said.append(run("calibrate", "run", "ratings.jsonl", "--out", "cal", "--verbose", *options))
     told = run("compare", *files[:2], "--judge", "length", "--ratings", "ratings.jsonl", "--out", "rated")
     said.append(told)

@@ -72,7 +72,7 @@ def server() -> Iterator[ScriptedServer]:
 
 
 def calibrate(run_folder: str = "run") -> Result:
-    options = ("--scale", "0-2", "--exchanges", "replies.jsonl", "--draws", 200, "--out", "cal")
+    options = ("--scale", "0-2", "--exchanges", "replies.jsonl", "--out", "cal")
     return run("calibrate", run_folder, "ratings.jsonl", *options)
 
 
@@ -147,7 +147,7 @@ def test_ratings_that_rise_with_what_is_bad_are_read_backwards(server: ScriptedS
     Path("ratings.jsonl").write_text("".join(json.dumps(row) + "\n" for row in turned))
     judge = write_judge(server.base_url)
     run("score", "replies.jsonl", "--judge", judge, "--out", "run")
-    options = ("--exchanges", "replies.jsonl", "--draws", 200, "--out", "cal", "--json")
+    options = ("--exchanges", "replies.jsonl", "--out", "cal", "--json")
     told = run("calibrate", "run", "ratings.jsonl", "--scale", "5,4,3,2,1", *options)
     assert told.exit_code == 0, told.output
     assert json.loads(told.stdout)["agreement"]["spearman"]["low"] > 0.3

@@ -96,7 +96,7 @@ def test_the_next_command_is_one_that_works() -> None:
     assert words[:2] == ["rate", "plan"]
     assert " rate open rating-plan" in next_of(run(*words))
     (folder,) = Path("runs").iterdir()
-    calibrated = next_of(run("calibrate", folder, SAMPLES / "ratings.jsonl", "--draws", 50))
+    calibrated = next_of(run("calibrate", folder, SAMPLES / "ratings.jsonl"))
     words = shlex.split(calibrated.partition(": empathy-judge ")[2])
     assert words[0] == "compare"
     run(*words)

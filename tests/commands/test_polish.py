@@ -316,7 +316,7 @@ def test_a_command_that_keeps_nothing_says_so(monkeypatch: pytest.MonkeyPatch) -
     def interrupt(*paths: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("calibration.calibration_inputs.read_material", interrupt)
+    monkeypatch.setattr("calibration.inputs.read_inputs", interrupt)
     done = run("calibrate", "run", "ratings.jsonl")
     assert done.exit_code == 130
     assert done.stderr == "error: interrupted; no file is left half written. Give the command again\n"

@@ -31,7 +31,7 @@ def run(*arguments: object) -> Result:
 
 
 def calibrate(*arguments: object) -> Result:
-    return run("calibrate", *arguments, "--draws", 40, "--out", "out")
+    return run("calibrate", *arguments, "--out", "out")
 
 
 def report() -> dict[str, Any]:

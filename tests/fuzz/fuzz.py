@@ -131,14 +131,14 @@ def _change(value: Any, chance: Random) -> Any:
 FILE: Final = "FILE"
 SCORE: Final = ("score", FILE, "--judge", "length", "--calibration", "none", "--skip-invalid")
 RATINGS: Final = ("calibrate", "own-scores.jsonl", FILE, "--exchanges", "replies.jsonl", "--skip-invalid")
-OWN_SCORES: Final = ("calibrate", FILE, "ratings.jsonl", "--draws", 5)
+OWN_SCORES: Final = ("calibrate", FILE, "ratings.jsonl")
 COMMANDS: Final[dict[str, tuple[object, ...]]] = {
     **dict.fromkeys(("exchanges.jsonl", "exchanges.csv", "exchanges.parquet"), SCORE),
     **{f"any.{suffix}": SCORE for suffix in ("jsonl", "json", "csv", "tsv", "parquet", "xlsx")},
     **{f"conversations.{suffix}": (*SCORE, "--unit", "conversation") for suffix in ("jsonl", "json")},
-    **{f"ratings.{suffix}": (*RATINGS, "--draws", 5) for suffix in ("jsonl", "csv")},
-    **{f"rating-sheet.{suffix}": (*RATINGS, "--draws", 5) for suffix in ("jsonl", "csv", "xlsx")},
-    **{f"choices.{suffix}": (*RATINGS, "--draws", 5) for suffix in ("jsonl", "csv")},
+    **{f"ratings.{suffix}": RATINGS for suffix in ("jsonl", "csv")},
+    **{f"rating-sheet.{suffix}": RATINGS for suffix in ("jsonl", "csv", "xlsx")},
+    **{f"choices.{suffix}": RATINGS for suffix in ("jsonl", "csv")},
     **{f"recorded.{suffix}": OWN_SCORES for suffix in ("jsonl", "csv")},
     "calibration.json": ("score", "replies.jsonl", "--judge", "length", "--calibration", FILE),
     "judgments.jsonl": ("compare", "run"),

@@ -225,7 +225,7 @@ def walk_calibrate() -> Iterator[tuple[str, Facts]]:
         for row in report["models"]
     }
     yield "calibrate", {"exit code": code} | facts
-    five = ("own-scores.csv", "five-ratings.csv", "--scale", "1-5", "--draws", 100)
+    five = ("own-scores.csv", "five-ratings.csv", "--scale", "1-5")
     code, _ = run("calibrate", *five, "--out", "five")
     report = read_json("five/report.json")
     yield "calibrate-own-scores", {"exit code": code} | agreement_facts(report, "spearman")

@@ -281,7 +281,7 @@ def test_a_calibration_may_attack_a_judge_too(tmp_path: Path) -> None:
     theirs, ratings, out = tmp_path / "theirs.csv", tmp_path / "ratings.csv", tmp_path / "out"
     write_rows(theirs, ({"id": name, "model": model, "rating": level} for name, model, level in rated))
     write_rows(ratings, ({"id": name, "rater": name, "rating": level} for name, _, level in rated))
-    arguments = ["calibrate", theirs, ratings, "--attack", "length", "--draws", 20, "--out", out]
+    arguments = ["calibrate", theirs, ratings, "--attack", "length", "--out", out]
     done = CliRunner().invoke(cli.main, [str(item) for item in arguments])
     assert done.exit_code in (0, 3), done.output
     assert json.loads((out / "report.json").read_text())["attacks"]["judge"] == "length"

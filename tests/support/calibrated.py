@@ -4,8 +4,8 @@ from functools import cache
 
 import numpy as np
 
-from calibration.calibration_inputs import Options
 from calibration.fit import CalibrationReport, calibrate_judged
+from calibration.inputs import CalibrationOptions
 from data.judgments import Judged, recorded_judgment
 from data.records import EMOTIONS, LABELS, Exchange, Judgment, Rating, judgment_of
 from judge.base import load_judge
@@ -78,7 +78,7 @@ def _unscored(judgment: Judgment, reason: str) -> Judgment:
 def calibrate_world(world: World) -> CalibrationReport:
     """Calibrate the first judge of a world, with few draws."""
     judges, ratings, exchanges = world
-    return calibrate_judged(judges, ratings, exchanges=exchanges, options=Options(draws=40))
+    return calibrate_judged(judges, ratings, exchanges=exchanges, options=CalibrationOptions(draws=40))
 
 
 @cache
@@ -103,7 +103,7 @@ def on_five_levels() -> CalibrationReport:
         recorded_judgment(item.id, item.model, item.prompt, said=1 + len(item.response) % 5, scale=scale)
         for item in exchanges.values()
     )
-    options = Options(scale=scale, draws=40)
+    options = CalibrationOptions(scale=scale, draws=40)
     return calibrate_judged([Judged(name="tool", judgments=judgments)], ratings, options=options)
 
 
@@ -113,7 +113,7 @@ def single_rating() -> CalibrationReport:
     judges, ratings, _ = make_world()
     one = Judged(name="tiny", judgments=judges[0].judgments[1:2])
     rated = [item for item in ratings if item.id == one.judgments[0].id]
-    return calibrate_judged([one], rated, options=Options(draws=40))
+    return calibrate_judged([one], rated, options=CalibrationOptions(draws=40))
 
 
 @cache

@@ -240,7 +240,7 @@ CASES: dict[str, tuple[Make, int]] = {  # and how many kills in `make check`
     "align run": (asking("align run", ALIGN, script=fill_in), 2),
     "nightly": (night, 1),
     "calibrate": (
-        simple("calibrate", "calibrate theirs.jsonl ratings.jsonl --draws 20 --out out", "out", write_rated),
+        simple("calibrate", "calibrate theirs.jsonl ratings.jsonl --out out", "out", write_rated),
         1,
     ),
     "compare": (simple("compare", "compare run --calibration none --out out", "out", score_length), 1),

@@ -7,7 +7,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Final, Protocol
 
-from calibration.agreement.alt_test import EPSILON
 from calibration.agreement.ceiling import PILOT_KAPPA
 from data.errors import UserError
 from data.judgments import Judged, of_raters, pool_runs, read_judged, texts_by_id
@@ -25,16 +24,17 @@ DAYS: Final = 90
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """How to calibrate; `is_median` holds the judge against the median of a response's ratings."""
+class CalibrationOptions:
+    """Settings of a calibration.
+
+    `reliability` is the weighted kappa of two people where the ratings do not tell it. `leave_out` names
+    models that the line is not drawn through. It expires after `days`.
+    """
 
     scale: tuple[str, ...] = LABELS
     dimension: str = "empathy"
-    is_median: bool = False
-    is_rounding: bool = False
     reliability: float = PILOT_KAPPA
-    epsilon: float = EPSILON
-    leave_out: tuple[str, ...] = ()  # models that are not to be in the line
+    leave_out: tuple[str, ...] = ()
     days: int = DAYS
     seed: int = 0
     draws: int = DRAWS
@@ -52,7 +52,7 @@ Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Material:
+class CalibrationInputs:
     """Judges, human ratings, texts by id, and notes on how the files were read.
 
     Runs of one judge are one judge here. `options` have the scale that judges and ratings are on. A file of
@@ -62,7 +62,7 @@ class Material:
     judges: tuple[Judged, ...]
     people: tuple[Rating, ...]
     exchanges: Mapping[str, Exchange]
-    options: Options
+    options: CalibrationOptions
     notes: tuple[str, ...]
     choices: tuple[Choice, ...] = ()
 
@@ -76,22 +76,21 @@ def _unit_of(judged: Sequence[Judged]) -> str:
     return units.pop() if units else REPLY
 
 
-def read_material(
+def read_inputs(
     runs: Run | Sequence[Run],
     ratings: str | PathLike[str],
     *,
     exchanges: Paths | None = None,
     judges: Sequence[str] = (),
     raters: Sequence[str] = (),
-    options: Options | None = None,
+    options: CalibrationOptions | None = None,
     reading: SheetOptions | None = None,
-) -> Material:
-    """Read what a calibration starts from; see `calibrate`."""
-    options = options or Options()
+) -> CalibrationInputs:
+    """Read the inputs of a calibration; see `calibrate`."""
+    options = options or CalibrationOptions()
     reading = replace(
         reading or SheetOptions(scale=None if options.scale == LABELS else options.scale),
         dimension=options.dimension,
-        is_rounding=options.is_rounding,
     )
     several = runs if isinstance(runs, Sequence) and not isinstance(runs, str) else [runs]
     paths = [Path(run if isinstance(run, str | PathLike) else run.folder) for run in several]
@@ -127,7 +126,7 @@ def read_material(
         choices = tuple(item for item in sheet_of_choices.choices if not raters or item.rater in raters)
         if not choices:
             raise UserError(f"choices: none by {', '.join(raters) or 'anyone'}")
-        return Material(
+        return CalibrationInputs(
             judges=tuple(judged),
             people=(),
             choices=choices,
@@ -137,7 +136,7 @@ def read_material(
         )
     sheet = read_sheet(Path(ratings), reading, replies=replies, target=options.scale)
     names = [item.name for item in judged]
-    return Material(
+    return CalibrationInputs(
         judges=tuple(judged),
         people=tuple(of_raters(sheet.ratings, raters=raters, judges=names)),
         exchanges=texts,

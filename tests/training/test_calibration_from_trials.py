@@ -1,0 +1,65 @@
+"""A trained judge's calibration from the held-out predictions of its trials."""
+
+import json
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from calibration.artifact import JudgeIdentity
+from calibration.shares.transport import fit_line
+from data.errors import UserError
+from data.records import LABELS
+from data.tables import write_rows
+from training.calibration_from_trials import calibrate_trained, calibration_from_trials, read_trials
+
+LEVELS = {"ada": (2, 6, 12), "bea": (4, 6, 10), "cyd": (6, 6, 8), "dot": (8, 6, 6)}  # of 20 ratings
+
+
+def write_trial(folder: Path, protocol: str, shift: float) -> Path:
+    """Write a trial in which the judge repeats people's shares, but for a shift towards Good."""
+    folder.mkdir()
+    (folder / "plan.json").write_text(json.dumps({"protocol": protocol}))
+    (folder / "evaluation.json").write_text("{}")
+    rows = []
+    for model, counts in LEVELS.items():
+        bad, okay, good = (count / 20 for count in counts)
+        predicted = [bad - shift / 2, okay - shift / 2, good + shift]
+        labels = [label for label, count in zip(LABELS, counts, strict=True) for _ in range(count)]
+        rows += [
+            {
+                "id": f"{batch}-{number}/{model}",
+                "model": model,
+                "batch": batch,
+                "rating": label,
+                "predictions": {"judge": predicted},
+            }
+            for batch in range(12)
+            for number, label in enumerate(labels)
+        ]
+    write_rows(folder / "all.jsonl", rows)
+    return folder
+
+
+def test_a_trained_judge_is_calibrated_by_its_trials(tmp_path: Path) -> None:
+    trials = [
+        write_trial(tmp_path / "r", "raters-apart", 0.0),
+        write_trial(tmp_path / "m", "model-apart", 0.04),
+    ]
+    judge = JudgeIdentity(name="length", version="1", rubric="r")
+    calibration = calibration_from_trials(read_trials(trials), judge, created=date(2026, 1, 1), days=10)
+    assert (calibration.judge, calibration.count, calibration.days) == ("length", 960, 10)
+    assert list(calibration.calibrated_models) == list(LABELS), "columns keep the order of the labels"
+    line = fit_line(calibration.calibrated_models["Good"])
+    assert line.slope == pytest.approx(1, abs=0.02)
+    assert line.intercept == pytest.approx(-0.04, abs=0.02), "the shift of models apart is taken off"
+    assert line.residuals == pytest.approx([0, 0, 0, 0], abs=0.02)
+
+
+def test_without_both_protocols_nothing_is_written(tmp_path: Path) -> None:
+    trial = write_trial(tmp_path / "r", "raters-apart", 0.0)
+    assert not calibrate_trained(tmp_path, [trial])
+    assert not (tmp_path / "calibration.json").exists()
+    (trial / "evaluation.json").unlink()
+    with pytest.raises(UserError, match="the trial is not finished"):
+        calibrate_trained(tmp_path, [trial])
