@@ -30,7 +30,7 @@ from data.errors import OperationalError, UserError
 from data.files import disk_errors, explain, locked, replacing, sync, without_links
 from data.readers.file_formats import parse_json, read_lines
 from data.records import Exchange, Judgment
-from data.tables import BadRow, judgment_check, to_json, to_line, to_row
+from data.tables import BadRow, is_judgment, to_json, to_line, to_row
 
 SYNC_SECONDS = 1.0  # a power cut costs this much work at most; a killed process costs none
 BUSY = "process {process} is at work in this folder; wait until it is done, or name another folder with --out"
@@ -105,7 +105,7 @@ class Run:
         self.judgments = folder / f"{name}.jsonl"
         self.set_aside_count = 0
         self._journal = folder / "journal.jsonl"
-        is_whole = judgment_check() if name == "judgments" else lambda row: True
+        is_whole = is_judgment if name == "judgments" else lambda row: True
         self._earlier, self._end = _take_up(self._journal, self.judgments, is_whole)
         # 8 bytes a row are all that grows here with the input: where the judgment of each position lies.
         self._offsets = array("q")
@@ -146,10 +146,7 @@ class Run:
 
         A plain row does as well, if it bears the `id` and `content` of its exchange.
         """
-        line = to_line(to_row(judgment))
-        self._append(line)
-        self._place(position, self._end)
-        self._end += len(line)
+        self.keep_lines([position], [to_line(to_row(judgment))])
 
     def keep_lines(self, positions: Sequence[int], lines: Sequence[bytes]) -> None:
         """Append judgments that are written out already, each to its position."""

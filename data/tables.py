@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from itertools import islice
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO, TypeVar
 
@@ -26,8 +25,6 @@ from data.storage import NONE_NAMED, Columns, Source, Table, digest_source, find
 from data.text import disarm
 
 WRITTEN: Final = (".jsonl", ".csv", ".parquet")
-JUDGMENT_FIELDS: Final = tuple(item.name for item in fields(Judgment))
-TAKE_FIELDS: Final = attrgetter(*JUDGMENT_FIELDS)
 SELDOM_GIVEN: Final = ("flag", "components", "decided_by", "shape", "curve")  # else left out
 TO_JSON = json.JSONEncoder(ensure_ascii=False, default=str).encode  # made once: there are many lines
 
@@ -215,21 +212,16 @@ class _FirstSeen(NamedTuple):
 
 def _exchanges(rows: TableRows) -> Iterator[tuple[int, int, Exchange, Row]]:
     """Yield every exchange of a table that is valid by itself, with its line and part and its row."""
-    make, is_named = make_record(Exchange, rows.name, rows.model), bool(rows.model)
-    is_ours = rows.fit is None
+    make = make_record(Exchange, rows.name, rows.model)
     for line, row in rows.replies():
         rows.read += 1
         try:
-            if is_ours and not is_named:  # the plain path, which millions of rows take
-                yield line, 0, make(line, row), row
-                continue
             parts = rows.parts(line, row)
         except UserError as problem:
-            how = "" if is_ours else f" (the file is read as {rows.recognised.says})"
-            rows.set_aside(line, f"{problem}{how}", row)
+            rows.set_aside(line, f"{problem} (the file is read as {rows.recognised.says})", row)
             continue
         for number, part in enumerate(parts):
-            if is_named and part.get("model") is None:
+            if rows.model and part.get("model") is None:
                 rows.lacks_model = True
             try:
                 exchange = make(line, part)
@@ -258,18 +250,13 @@ def _stop_at_bad_judgment(bad: BadRow) -> None:
     )
 
 
-def judgment_check() -> Callable[[Row], bool]:
-    """Tells rows that are judgments from those that are not, such as an older version's."""
-    make = make_record(Judgment)
-
-    def is_judgment(row: Row) -> bool:
-        try:
-            make(0, row)
-        except UserError:
-            return False
-        return True
-
-    return is_judgment
+def is_judgment(row: Row) -> bool:
+    """Tell a row that is a judgment from one that is not, such as an older version's."""
+    try:
+        make_record(Judgment)(0, row)
+    except UserError:
+        return False
+    return True
 
 
 def write_rows(path: Path, rows: Iterable[Any]) -> int:
@@ -291,16 +278,11 @@ def write_rows(path: Path, rows: Iterable[Any]) -> int:
 
 def to_row(record: Any) -> Row:
     """A record as a flat row: empty optional fields left out, unknown keys back in their place."""
-    # By hand, since `asdict` copies every value and would take longer than a quick judge.
-    if isinstance(record, Judgment):
-        row = dict(zip(JUDGMENT_FIELDS, TAKE_FIELDS(record), strict=True))
-        for name in SELDOM_GIVEN:
-            if row[name] is None:
-                del row[name]
-        return row
     if isinstance(record, Mapping):
         return dict(record)
     row = {name: getattr(record, name) for name in record.__slots__}
+    if isinstance(record, Judgment):
+        return {name: value for name, value in row.items() if value is not None or name not in SELDOM_GIVEN}
     extra = row.pop("extra")
     if "dialogue" in row:
         row["dialogue"] = [asdict(turn) for turn in record.dialogue]
@@ -326,20 +308,8 @@ def make_record(kind: type[Record], shard: str = "", model: str = "") -> Callabl
     validate = _adapter(kind).validator.validate_python
     names = {item.name for item in fields(kind)} - {"extra"}
 
-    needed = {"id", "model"} if model else {"id"}
-    is_judgment, is_exchange = issubclass(kind, Judgment), issubclass(kind, Exchange)
-
     def make(line: int, row: Row) -> Record:
         record: Record
-        if is_judgment or (is_exchange and needed <= row.keys() <= names):  # no need to shape it
-            try:
-                record = validate(row)
-                if not isinstance(record, Exchange) or (
-                    _is_text(record.prompt) and _is_text(record.response)
-                ):
-                    return record
-            except ValidationError:
-                pass  # what is wrong is found below, or set right
         try:
             shaped = _shape(row, kind, names, f"{shard}:{line}" if shard else line)
             if model:
@@ -361,18 +331,9 @@ def make_record(kind: type[Record], shard: str = "", model: str = "") -> Callabl
     return make
 
 
-def _is_text(text: str) -> bool:
-    return 0 < len(text) <= MAX_TEXT and not text.isspace()
-
-
-@cache
-def _make_exchange() -> Callable[[int, Row], Exchange]:
-    return make_record(Exchange)  # once: making it takes longer than reading a row
-
-
 def read_exchange(row: Row, *, line: int) -> Exchange:
-    """One exchange that came otherwise than in a file; `UserError` starts with the field that is wrong."""
-    return _make_exchange()(line, row)
+    """Return one exchange that came otherwise than in a file; `UserError` starts with the wrong field."""
+    return make_record(Exchange)(line, row)
 
 
 def _shape(row: Row, kind: type, names: set[str], line: int | str) -> Row:
@@ -407,16 +368,11 @@ def first_problem(error: Any) -> tuple[str, str]:
     return field, f"{first['msg'][0].lower()}{first['msg'][1:]}"
 
 
-_ADAPTERS: Final[dict[type[Any], Any]] = {}
-
-
+@cache
 def _adapter(kind: type[Any]) -> Any:
-    """Made once for each kind of record: making it takes milliseconds."""
     from pydantic import TypeAdapter
 
-    if kind not in _ADAPTERS:
-        _ADAPTERS[kind] = TypeAdapter(kind)
-    return _ADAPTERS[kind]
+    return TypeAdapter(kind)
 
 
 def validate(kind: type[Kind], table: Any, place: str, **named: str | int) -> Kind:
