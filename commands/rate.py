@@ -127,8 +127,8 @@ def open_page(folder: Path, host: str, port: int) -> None:
       empathy-judge rate open rating-plan --host 0.0.0.0
     """
     from rating.plan import read_plan
-    from rating.rating_server import make_rating_app
-    from rating.so_far import count_rated
+    from rating.rating_app import make_rating_app
+    from rating.rating_progress import count_rated
     from server.middleware import own_hosts
     from server.process import make_server, open_socket
 
@@ -147,8 +147,7 @@ def open_page(folder: Path, host: str, port: int) -> None:
             sockets=[listening]
         )
     done = count_rated(folder, made)
-    total = sum(len(rater.order) for rater in made.raters.values())
-    say(f"{sum(done.values())} of {total} rated", err=True)
+    say(f"{sum(done.values())} of {made.count_places()} rated", err=True)
     say_next("to join what was rated", "rate", "collect", folder)
 
 
@@ -306,10 +305,10 @@ def status(folder: Path, files: tuple[Path, ...], margin: float, baseline: str |
     from calibration.comparison.stop_rule import standings
     from data.records import to_plain
     from rating.plan import read_plan
-    from rating.so_far import read_so_far
+    from rating.rating_progress import read_all_ratings
 
     made = read_plan(folder)
-    ratings = read_so_far(folder, made, files)
+    ratings = read_all_ratings(folder, made, files)
     models = sorted(set(ratings.model.tolist()))
     if baseline is not None and baseline not in models:
         raise UserError(
@@ -349,11 +348,11 @@ def _standing_line(pair: "Standing") -> str:
 def _say_after_status(
     folder: Path, made: "Plan", rated: int, *, is_settled: bool, files: tuple[Path, ...]
 ) -> None:
-    from rating.collect import RATINGS_FILE, count_collected
+    from rating.collect import RATINGS_FILE, read_collected
 
     if not rated:
         say_next("to rate on a page", "rate", "open", folder)
-    elif is_settled and not files and count_collected(folder) == rated:
+    elif is_settled and not files and len(read_collected(folder)) == rated:
         _say_verdict(made, folder / RATINGS_FILE)
     elif is_settled:
         say_next("to join what was rated", "rate", "collect", folder, *files)
@@ -405,8 +404,8 @@ def next_replies(
     from data.judgments import read_judged
     from data.records import LABELS
     from data.tables import read_responses
-    from rating.choose import choose_next
     from rating.journal import lock_plan
+    from rating.next_draw import draw_next
     from rating.plan import read_plan, read_texts, replace_plan
 
     with lock_plan(folder):
@@ -415,15 +414,20 @@ def next_replies(
             item for run in runs for judged in read_judged(run, scale=LABELS) for item in judged.judgments
         ]
         replies = read_responses(files, reply_columns)
-        chosen = choose_next(made, list(replies), judgments, each=each)
+        chosen = draw_next(made, list(replies), judgments, each=each)
         replace_plan(chosen.plan, {**texts, **chosen.texts}, folder)
-    before, after = (sum(len(rater.order) for rater in plan.raters.values()) for plan in (made, chosen.plan))
+    before, after = (plan.count_places() for plan in (made, chosen.plan))
     if as_json:
-        about = {"plan": str(folder), "ratings": after - before, "drawn": chosen.says, "notes": chosen.notes}
+        about = {
+            "plan": str(folder),
+            "ratings": after - before,
+            "drawn": chosen.summary,
+            "notes": chosen.notes,
+        }
         click.echo(json.dumps(about, indent=2))
         return
     say(f"{folder}: {after - before} more to rate by {made.people} people")
-    say(chosen.says)
+    say(chosen.summary)
     say_notes(replies.said())
     for note in chosen.notes:
         say(f"note: {note}", err=True)

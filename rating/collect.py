@@ -1,8 +1,8 @@
-"""What comes back of a plan, checked and joined: ratings, and how far each rater agrees with himself."""
+"""The ratings of a plan, checked and joined, and the consistency of each rater."""
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +24,7 @@ CONSISTENCY_FILE: Final = "consistency.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaterConsistency:
-    """What one rater said of the replies that came twice, and of those that everybody got, by their ids."""
+    """One rater's labels of the replies that came twice, and of those that everybody got, by their ids."""
 
     rated: int
     planned: int
@@ -45,7 +45,7 @@ class RaterConsistency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """All ratings of a plan so far; `problems` name what was set aside, `again` counts what came twice."""
+    """All ratings of a plan; `problems` are files and rows set aside, `again` counts duplicates."""
 
     rows: Sequence[Mapping[str, Any]]
     consistency: Mapping[str, RaterConsistency]
@@ -81,8 +81,8 @@ class _Returned:
             kept = before if before.at and entry.at and entry.at < before.at else entry
             self.found[token][entry.place] = kept
             who, number = self.plan.raters[token].name, entry.place + 1
-            said = f"{before.label} and {entry.label}; {kept.label} is kept, the later one"
-            self.changed.append(f"{where}: {who} rated number {number} {said}")
+            labels = f"{before.label} and {entry.label}; {kept.label} counts, the later one"
+            self.changed.append(f"{where}: {who} rated number {number} {labels}")
 
 
 def collect(folder: Path, files: Sequence[Path] = ()) -> Collected:
@@ -96,7 +96,12 @@ def collect(folder: Path, files: Sequence[Path] = ()) -> Collected:
             returned.found[token][entry.place] = entry
     for path in files:
         _read_file(path, texts, returned)
-    rows = [rating_row(plan, token, entry) for token, entry in _kept(returned)]
+    rows = [
+        rating_row(plan, token, entry)
+        for token in plan.raters
+        for place, entry in sorted(returned.found.get(token, {}).items())
+        if not plan.is_check(token, place)
+    ]
     consistency = {
         rater.name: _consistency(plan, token, returned.found.get(token, {}))
         for token, rater in plan.raters.items()
@@ -108,15 +113,6 @@ def collect(folder: Path, files: Sequence[Path] = ()) -> Collected:
         again=returned.again,
         changed=returned.changed,
     )
-
-
-def _kept(returned: _Returned) -> Iterator[tuple[str, Entry]]:
-    """The ratings that count: not those of anchors and repeats, by rater and place."""
-    plan = returned.plan
-    for token, rater in plan.raters.items():
-        for place, entry in sorted(returned.found.get(token, {}).items()):
-            if rater.order[place] not in plan.anchors and not plan.is_repeat(token, place):
-                yield token, entry
 
 
 def rating_row(plan: Plan, token: str, entry: Entry) -> dict[str, Any]:
@@ -199,13 +195,13 @@ def _read_sheet(path: Path, texts: Mapping[str, Mapping[str, Any]], returned: _R
         if edited:
             returned.problems.append(f"{here}: {edited[0]}: edited: not the text that was to be rated")
             continue
-        said = row.get(ANSWERS[0])
-        if said is None or not str(said).strip():
+        rating = row.get(ANSWERS[0])
+        if rating is None or not str(rating).strip():
             continue  # not rated yet
-        position = position_on(as_label(said), LABELS)
+        position = position_on(as_label(rating), LABELS)
         if position is None or position != int(position):
             returned.problems.append(
-                f"{here}: rating: {str(said)[:40]!r} is none of {', '.join(LABELS)} or 1 to 3"
+                f"{here}: rating: {str(rating)[:40]!r} is none of {', '.join(LABELS)} or 1 to 3"
             )
             continue
         reason = str(row.get(ANSWERS[1]) or "").strip()
@@ -221,18 +217,17 @@ def _is_same(one: Any, other: str) -> bool:
     return str(one).lstrip("'").split() == other.lstrip("'").split()
 
 
-def count_collected(folder: Path) -> int:
-    """How many ratings were joined and written already."""
+def read_collected(folder: Path) -> list[dict[str, Any]]:
+    """Return the rows of an earlier collection."""
     place = folder / RATINGS_FILE
-    return sum(1 for _ in read_rows(place)) if place.exists() else 0
+    return [row for _, row in read_rows(place)] if place.exists() else []
 
 
 def find_missing(collected: Collected, folder: Path) -> list[str]:
-    """The raters of an earlier collection of whom nothing is in this one: writing it would lose theirs."""
-    place = folder / RATINGS_FILE
-    before = (str(row.get("rater", "")) for _, row in read_rows(place)) if place.exists() else ()
-    here = {row["rater"] for row in collected.rows}
-    return [name for name in dict.fromkeys(before) if name not in here]
+    """Return the raters of an earlier collection without a rating in this one: writing it would lose theirs."""
+    present = {row["rater"] for row in collected.rows}
+    before = dict.fromkeys(str(row.get("rater", "")) for row in read_collected(folder))
+    return [name for name in before if name not in present]
 
 
 def write_collected(collected: Collected, folder: Path) -> tuple[Path, Path]:

@@ -70,8 +70,16 @@ class Plan:
         order = self.raters[token].order
         return order[place] in order[:place]
 
+    def is_check(self, token: str, place: int) -> bool:
+        """Whether the reply at this place only shows how consistent the rater is."""
+        return self.raters[token].order[place] in self.anchors or self.is_repeat(token, place)
+
+    def count_places(self) -> int:
+        """Return the number of ratings that the plan asks for, checks included."""
+        return sum(len(rater.order) for rater in self.raters.values())
+
     def count_design(self) -> int:
-        """How many ratings the plan asks for, without those that only tell how consistent people are."""
+        """Return the number of ratings that the plan asks for, without checks of consistency."""
         return sum(len(set(rater.order) - set(self.anchors)) for rater in self.raters.values())
 
 
@@ -116,14 +124,7 @@ def draw_plan(
         people=people,
         each=each,
         items={
-            keys[id(item)]: Item(
-                id=item.id,
-                model=item.model,
-                prompt_key=item.prompt_digest,
-                chance=chances[id(item)],
-                content_digest=item.content_digest,
-            )
-            for item in rng.sample(taken, len(taken))
+            keys[id(item)]: item_of(item, chance=chances[id(item)]) for item in rng.sample(taken, len(taken))
         },
         raters={
             secrets.token_hex(16): Rater(name=f"rater-{number}", order=_order(mine, shown, rng))
@@ -139,6 +140,17 @@ def draw_plan(
             f"{len(pool) - size} of {len(pool)} replies are left out: not all models answered their prompts"
         )
     return Drawn(plan=plan, texts={key: blind_text(by_key[key]) for key in plan.items}, notes=tuple(notes))
+
+
+def item_of(exchange: Exchange, *, chance: float = 1.0) -> Item:
+    """Return the item of a plan for a reply."""
+    return Item(
+        id=exchange.id,
+        model=exchange.model,
+        prompt_key=exchange.prompt_digest,
+        chance=chance,
+        content_digest=exchange.content_digest,
+    )
 
 
 def columns_of_models(pool: Sequence[Exchange], each: int, rng: random.Random) -> tuple[Columns, list[str]]:

@@ -192,7 +192,7 @@ function tellSaved() {
 }
 
 function tellBought(state) {
-  $("bought").textContent = state.bought || "";
+  $("interval").textContent = state.progress || "";
 }
 
 function draw() {

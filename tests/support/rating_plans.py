@@ -9,7 +9,7 @@ import httpx
 
 from data.records import Exchange, Turn
 from rating.plan import Plan, draw_plan, write_plan
-from rating.rating_server import make_rating_app
+from rating.rating_app import make_rating_app
 from server.middleware import own_hosts
 from server.process import make_server, open_socket, url_of
 

@@ -1,4 +1,4 @@
-"""Which replies to rate next: drawn with known chances, so that weights of 1 / chance leave no bias.
+"""The next replies to rate, drawn with known chances, so that weights of 1 / chance leave no bias.
 
 Models that nobody rated yet come first: each rater gets their replies to prompts that he or she has read
 already, so that all models are seen on the same prompts. Else further prompts are drawn, all models' replies
@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from data.errors import UserError
 from data.records import LABELS, Exchange, Judgment
-from rating.plan import Item, Plan, Rater, blind_text, columns_of_models, named_models
+from rating.plan import Item, Plan, Rater, blind_text, columns_of_models, item_of, named_models
 
 STRATA: Final = 3
 LEAST_IN_STRATUM: Final = 4  # prompts; of fewer no strata are made
@@ -27,25 +27,25 @@ Row = tuple[Exchange, ...]  # all models' replies to one prompt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
-    """The plan with more to rate, the texts that are new, and what was drawn, in a sentence."""
+class NextDraw:
+    """The plan with more to rate, the new texts, and a `summary` of what was drawn."""
 
     plan: Plan
     texts: Mapping[str, Mapping[str, Any]]
-    says: str
+    summary: str
     notes: tuple[str, ...]
 
 
-def choose_next(
+def draw_next(
     plan: Plan, pool: Sequence[Exchange], judgments: Sequence[Judgment] = (), *, each: int
-) -> Chosen:
+) -> NextDraw:
     """Give every rater about `each` replies more; `pool` is what the plan was drawn from, and new models'."""
     known = {item.id for item in plan.items.values()}
     pool = _under_known_ids(plan, pool)
     if not known & {item.id for item in pool}:
         raise UserError("rate next: none of these replies is in the plan; give the files it was drawn from")
     # As many draws as there were seed the next.
-    rng = random.Random(f"{plan.seed}-{sum(len(rater.order) for rater in plan.raters.values())}")
+    rng = random.Random(f"{plan.seed}-{plan.count_places()}")
     models = {item.model for item in plan.items.values()}
     unrated = {item.model for item in pool} - models
     if unrated:
@@ -124,7 +124,7 @@ def _strata(rows: Sequence[Row], good: Mapping[str, float] | None) -> list[Strat
 
 def _add_prompts(
     plan: Plan, rows: Sequence[Row], strata: Sequence[Stratum], each: int, rng: random.Random
-) -> Chosen:
+) -> NextDraw:
     taken = {item.id for item in plan.items.values()}
     models = len(rows[0]) if rows else 1
     wanted = max(len(strata), round(plan.people * each / models))
@@ -137,7 +137,7 @@ def _add_prompts(
     new = [row for part, count in zip(free, counts, strict=True) for row in rng.sample(part, count)]
     rng.shuffle(new)
     keys = {item.id: secrets.token_hex(6) for row in new for item in row}
-    items = dict(plan.items) | {keys[item.id]: _item(item) for row in new for item in row}
+    items = dict(plan.items) | {keys[item.id]: item_of(item) for row in new for item in row}
     drawn = taken | set(keys)
     chances: dict[str, float] = {}
     for part in strata:
@@ -150,10 +150,10 @@ def _add_prompts(
         token: [keys[item.id] for row in new[number :: plan.people] for item in row]
         for number, token in enumerate(plan.raters)
     }
-    told = sorted({round(chances[identity], 2) for identity in drawn if identity in chances})
-    spread = f"{told[0]:g}" if len(told) == 1 else f"{told[0]:g} to {told[-1]:g}"
+    shown = sorted({round(chances[identity], 2) for identity in drawn if identity in chances})
+    spread = f"{shown[0]:g}" if len(shown) == 1 else f"{shown[0]:g} to {shown[-1]:g}"
     by_judge = f", from {len(strata)} strata of the judge's score" if len(strata) > 1 else ""
-    return _chosen(
+    return _extend(
         plan,
         items,
         added,
@@ -198,7 +198,7 @@ def _check_chances(plan: Plan, part: Stratum) -> None:
 
 def _add_models(
     plan: Plan, pool: Sequence[Exchange], unrated: set[str], each: int, rng: random.Random
-) -> Chosen:
+) -> NextDraw:
     """New models' replies to prompts that a rater has read already, by as many as `each` allows."""
     replies: dict[str, dict[str, Exchange]] = {}
     for item in rng.sample(pool, len(pool)):
@@ -225,47 +225,37 @@ def _add_models(
     keys = {item.id: secrets.token_hex(6) for item in new}
     items = dict(plan.items)
     for item in new:
-        items[keys[item.id]] = replace(_item(item), chance=share * chance[item.prompt_digest])
+        items[keys[item.id]] = item_of(item, chance=share * chance[item.prompt_digest])
     added = {
         token: [keys[item.id] for prompt in prompts if prompt in kept for item in replies[prompt].values()]
         for token, prompts in read.items()
     }
     names = ", ".join(sorted(unrated))
-    return _chosen(
+    return _extend(
         plan, items, added, new, keys, f"{names}: on {len(kept)} prompts that are in the plan", rng
     )
 
 
-def _item(item: Exchange) -> Item:
-    return Item(
-        id=item.id,
-        model=item.model,
-        prompt_key=item.prompt_digest,
-        chance=1.0,
-        content_digest=item.content_digest,
-    )
-
-
-def _chosen(
+def _extend(
     plan: Plan,
     items: Mapping[str, Item],
     added: Mapping[str, list[str]],
     new: Sequence[Exchange],
     keys: Mapping[str, str],
-    says: str,
+    summary: str,
     rng: random.Random,
     notes: tuple[str, ...] = (),
-) -> Chosen:
+) -> NextDraw:
     raters = {
         token: Rater(name=rater.name, order=(*rater.order, *rng.sample(added[token], len(added[token]))))
         for token, rater in plan.raters.items()
     }
     models = {item.model for item in items.values()}
-    return Chosen(
+    return NextDraw(
         plan=replace(
             plan, items=items, raters=raters, each=max(len(rater.order) for rater in raters.values())
         ),
         texts={keys[item.id]: blind_text(item) for item in new},
-        says=says,
+        summary=summary,
         notes=(*notes, *named_models(new, models)),
     )

@@ -14,10 +14,10 @@ from starlette.responses import HTMLResponse, Response
 
 from data.records import LABELS
 from data.tables import to_json
+from rating.handouts import rating_page
 from rating.journal import LONGEST_REASON, Conflict, Entry, Journal, lock_plan
 from rating.plan import read_plan, read_texts
-from rating.rating_page import rating_page
-from rating.so_far import width_so_far
+from rating.rating_progress import interval_width
 from server.http_errors import RequestRefused, send_refused
 from server.middleware import RequestChecks
 from server.requests import StrictModel, StrictRoute
@@ -41,7 +41,7 @@ ASK_FOR_LINK: Final = """<!doctype html>
 
 
 class Act(StrictModel):
-    """What a page sends: the `n`-th act at a place, a label or, to take one back, none."""
+    """A message of the page: the `n`-th act at a place, a label or, to undo one, none."""
 
     place: int = Field(ge=0)
     key: str
@@ -56,20 +56,20 @@ class RatingService:
     def __init__(self, folder: Path) -> None:
         self.plan, self.texts = read_plan(folder), read_texts(folder)
         self.journal = Journal(folder, self.plan)
-        self._bought: tuple[int, str] = (-1, "")
+        self._progress: tuple[int, str] = (-1, "")
 
     def state(self, token: str) -> dict[str, Any]:
-        """What a page needs to start or to go on: the rater's replies in order, and what became of each."""
+        """Return the state of a page: the rater's replies in order, and the acts on each."""
         order = self.plan.raters[token].order
         acts = [
             {"place": place, "n": count, "label": last.label, "reason": last.reason}
             for place, (count, last) in sorted(self.journal.acts_of(token).items())
         ]
         items = [{"key": key, **self.texts[key]} for key in order]
-        return {"items": items, "acts": acts, "bought": self.bought()}
+        return {"items": items, "acts": acts, "progress": self.progress()}
 
     def record(self, token: str, act: Act) -> None:
-        """Check an act and put it on the disk."""
+        """Check an act and write it to the disk."""
         order = self.plan.raters[token].order
         if act.place >= len(order) or order[act.place] != act.key:
             raise RequestRefused(400, "place: no such reply in this plan; load the page again", param="place")
@@ -77,20 +77,19 @@ class RatingService:
             raise RequestRefused(400, f"label: one of {', '.join(LABELS)}", param="label")
         self.journal.record(token, act.key, act.n, Entry(place=act.place, label=act.label, reason=act.reason))
 
-    def bought(self) -> str:
-        """Say how wide the interval is by all ratings so far; anew only once some have come."""
+    def progress(self) -> str:
+        """Return the number of ratings and the width of the interval, computed again after every few."""
         ratings = self.journal.ratings()
-        known, says = self._bought
+        known, text = self._progress
         if known < 0 or abs(len(ratings) - known) >= max(1, self.plan.count_design() // 50):
-            width = width_so_far(self.plan, ratings)
-            total = sum(len(rater.order) for rater in self.plan.raters.values())
-            says = ""
+            width, total, text = interval_width(self.plan, ratings), self.plan.count_places(), ""
             if width is not None:
-                now, at_end = 100 * width.now, 100 * width.at_end
-                says = f"All together: {len(ratings)} of {total}; the interval is now ±{now:.0f} points, "
-                says += f"at {total} about ±{at_end:.0f}."
-            self._bought = len(ratings), says
-        return says
+                text = (
+                    f"All together: {len(ratings)} of {total}; the interval is now "
+                    f"±{100 * width.now:.0f} points, at {total} about ±{100 * width.at_end:.0f}."
+                )
+            self._progress = len(ratings), text
+        return text
 
 
 def make_rating_app(
@@ -142,6 +141,6 @@ def make_rating_app(
             service.record(token, act)
         except Conflict:
             return Response(to_json(service.state(token)), 409, media_type="application/json")
-        return Response(to_json({"bought": service.bought()}), media_type="application/json")
+        return Response(to_json({"progress": service.progress()}), media_type="application/json")
 
     return app

@@ -19,7 +19,7 @@ from data.records import LABELS
 from rating.collect import collect
 from rating.journal import JOURNAL_FILE, Entry, Journal, lock_plan
 from rating.plan import Plan, draw_plan
-from rating.so_far import count_rated, width_so_far
+from rating.rating_progress import count_rated, interval_width
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def test_many_raters_at_once_lose_and_double_nothing(
     with ThreadPoolExecutor(8) as pool:
         assert set(pool.map(send, jobs)) == {200}
     assert sorted((row["token"], row["place"], row["label"]) for row in lines(tmp_path)) == sorted(set(jobs))
-    said = client.get(f"/r/{next(iter(plan.raters))}/state").json()["bought"]
+    said = client.get(f"/r/{next(iter(plan.raters))}/state").json()["progress"]
     assert said.startswith("All together: 80 of 80; the interval is now ±")
 
 
@@ -172,16 +172,16 @@ def test_the_interval_narrows_as_ratings_come_and_ends_where_it_was_said_to() ->
     ratings = [
         (token, Entry(place=place, label=rng.choice(LABELS))) for place in range(50) for token in plan.raters
     ]
-    assert width_so_far(plan, ratings[:8]) is None
-    widths = [width_so_far(plan, ratings[:count]) for count in (120, 240, 400)]
+    assert interval_width(plan, ratings[:8]) is None
+    widths = [interval_width(plan, ratings[:count]) for count in (120, 240, 400)]
     assert all(width is not None for width in widths)
     now = [width.now for width in widths if width]
     assert now[0] > now[1] > now[2] and 0.05 < now[2] < 0.25
     middle = widths[1]
     assert middle is not None and middle.at_end == pytest.approx(now[2], rel=0.35)
     few = [(token, entry) for token, entry in ratings if token in list(plan.raters)[:3]]
-    assert width_so_far(plan, few) is None, "three people of eight show nothing of how people differ"
+    assert interval_width(plan, few) is None, "three people of eight show nothing of how people differ"
     alone = draw_plan(made_replies(80, NAMES[:1]), people=1, each=50, seed=0).plan
     mine = [(next(iter(alone.raters)), entry) for _, entry in ratings[::8]]
-    width = width_so_far(alone, mine)
+    width = interval_width(alone, mine)
     assert width is not None and 0.08 < width.now < 0.3

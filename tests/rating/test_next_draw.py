@@ -15,8 +15,8 @@ import cli
 from data.errors import UserError
 from data.records import Exchange, Judgment, judgment_of
 from data.tables import read_rows, write_rows
-from rating.choose import choose_next
 from rating.journal import Entry, Journal
+from rating.next_draw import draw_next
 from rating.plan import Plan, draw_plan, read_plan, read_texts
 
 PAIR = ("quorvex-large", "blimtar-7b")
@@ -56,12 +56,14 @@ def rate_all(folder: Path, plan: Plan, good: dict[str, float], *, share: float =
 def test_more_is_drawn_where_the_judge_is_unsure_and_the_chances_say_so() -> None:
     replies = made_replies(120, PAIR)
     plan = draw_plan(replies, people=4, each=13, seed=3).plan
-    chosen = choose_next(plan, replies, judged(replies), each=20)
+    chosen = draw_next(plan, replies, judged(replies), each=20)
     old, new = set(plan.items), set(chosen.plan.items) - set(plan.items)
     assert len(new) == 80 and set(chosen.texts) == new
     sure = [key for key in new if int(chosen.plan.items[key].id.split("/")[1]) < 40]
     assert 2 * len(sure) < len(new) / 2, "a third of the prompts, and less than a quarter of the draws"
-    assert chosen.says.startswith("40 more prompts, from 3 strata of the judge's score; chances are now 0.3")
+    assert chosen.summary.startswith(
+        "40 more prompts, from 3 strata of the judge's score; chances are now 0.3"
+    )
     for token, rater in plan.raters.items():
         after = chosen.plan.raters[token].order
         assert after[: len(rater.order)] == rater.order and len(after) == len(rater.order) + 20
@@ -73,14 +75,14 @@ def test_more_is_drawn_where_the_judge_is_unsure_and_the_chances_say_so() -> Non
     assert sum(1 / value for value in chances.values()) == pytest.approx(2 * 119)
     # Rows without an id are called after their file once another file is read beside it.
     renamed = [replace(item, id=f"{item.model}.csv:{item.id}") for item in replies]
-    assert len(choose_next(plan, renamed, judged(renamed), each=20).plan.items) == len(chosen.plan.items)
-    again = choose_next(chosen.plan, replies, judged(replies), each=20)
+    assert len(draw_next(plan, renamed, judged(renamed), each=20).plan.items) == len(chosen.plan.items)
+    again = draw_next(chosen.plan, replies, judged(replies), each=20)
     assert len(again.plan.items) == len(chosen.plan.items) + 80
-    rest = choose_next(chosen.plan, replies, judged(replies), each=100)
+    rest = draw_next(chosen.plan, replies, judged(replies), each=100)
     assert rest.notes == ("fewer than 100 for each person: no more prompts are left",)
     assert {item.chance for key, item in rest.plan.items.items() if key not in plan.anchors} == {1.0}
     with pytest.raises(UserError, match="another --run"):
-        choose_next(chosen.plan, replies, each=20)
+        draw_next(chosen.plan, replies, each=20)
 
 
 def test_over_many_draws_a_reply_comes_as_often_as_its_chance_says() -> None:
@@ -90,7 +92,7 @@ def test_over_many_draws_a_reply_comes_as_often_as_its_chance_says() -> None:
     inverse: Counter[str] = Counter()
     for seed in range(100):
         plan = draw_plan(replies, people=4, each=9, seed=seed).plan
-        chosen = choose_next(plan, replies, scores, each=6).plan
+        chosen = draw_next(plan, replies, scores, each=6).plan
         for key, item in chosen.items.items():
             if key not in plan.anchors:
                 times[item.id] += 1
@@ -105,7 +107,7 @@ def test_over_many_draws_a_reply_comes_as_often_as_its_chance_says() -> None:
 def test_a_new_model_comes_first_on_prompts_that_people_have_read() -> None:
     replies, third = made_replies(60, PAIR), made_replies(60, ("zendolo-mini",))
     plan = draw_plan(replies, people=4, each=13, seed=3).plan
-    chosen = choose_next(plan, [*replies, *third], each=5).plan
+    chosen = draw_next(plan, [*replies, *third], each=5).plan
     new = {key: item for key, item in chosen.items.items() if key not in plan.items}
     assert new and {item.model for item in new.values()} == {"zendolo-mini"}
     assert all(0 < item.chance <= 1 for item in new.values())
@@ -118,12 +120,12 @@ def test_what_cannot_be_drawn_names_the_way_out() -> None:
     replies = made_replies(12, PAIR)
     plan = draw_plan(replies, people=4, each=20, seed=0).plan
     with pytest.raises(UserError, match="every reply is in the plan"):
-        choose_next(plan, replies, each=5)
+        draw_next(plan, replies, each=5)
     with pytest.raises(UserError, match="files it was drawn from"):
-        choose_next(plan, [replace(item, id=f"x{item.id}", response="x") for item in replies], each=5)
+        draw_next(plan, [replace(item, id=f"x{item.id}", response="x") for item in replies], each=5)
     other = [replace(item, response="other") for item in replies]
     with pytest.raises(UserError, match="it judged 0 of these 24"):
-        choose_next(plan, replies, judged(other), each=5)
+        draw_next(plan, replies, judged(other), each=5)
 
 
 def rows_of(replies: list[Exchange]) -> list[dict[str, Any]]:
