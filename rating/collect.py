@@ -224,7 +224,7 @@ def read_collected(folder: Path) -> list[dict[str, Any]]:
 
 
 def find_missing(collected: Collected, folder: Path) -> list[str]:
-    """Return the raters of an earlier collection without a rating in this one: writing it would lose theirs."""
+    """Return raters of an earlier collection that are not in this one: writing it would lose theirs."""
     present = {row["rater"] for row in collected.rows}
     before = dict.fromkeys(str(row.get("rater", "")) for row in read_collected(folder))
     return [name for name in before if name not in present]
