@@ -1,8 +1,8 @@
 """The command `compare`: which model is better, by a judge or by human ratings."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -28,9 +28,9 @@ from data.storage import Columns
 
 if TYPE_CHECKING:
     from calibration.comparison.compare_runs import ComparedRuns
+    from data.records import Exchange
     from data.storage import Source
-
-JUDGE: Final = "classifier"
+    from judge.score_files import ScoredFiles
 
 
 @click.command()
@@ -155,7 +155,7 @@ def compare(
     )
     files = _score_files(runs, reply_columns, judge_name, calibration, skip_invalid=skip_invalid)
     request = ComparisonRequest(
-        paths=files.paths,
+        paths=files.runs if files else runs,
         baselines=baselines,
         models=tuple(name.strip() for names in models for name in names.split(",") if name.strip()),
         ratings=ratings,
@@ -163,8 +163,7 @@ def compare(
         calibration=calibration,
         margin=margin / 100,
         weights=WEIGHTS,
-        labels=files.labels,
-        sources=(*files.sources, *exchanges),
+        labels=files.labels if files else {},
         are_variants=are_variants,
         reading=reading,
     )
@@ -175,7 +174,8 @@ def compare(
     if isinstance(compared, ComparedRuns):
         code = compared.exit_code if check else 0
         result = compared_runs_row(compared)
-        page = runs_page(compared)
+        examples = _find_examples(compared, (*(files.sources if files else ()), *exchanges))
+        page = runs_page(compared, examples)
         if junit:
             write_junit(junit_checks(compared), junit, name="compare")
     elif check or html or are_variants or junit:
@@ -189,7 +189,7 @@ def compare(
     if as_json:
         print(json.dumps(result, indent=2, allow_nan=False))
     elif isinstance(compared, ComparedRuns):
-        print_compared(compared)
+        print_compared(compared, examples)
     else:
         print_page(page)
     if out is not None:
@@ -226,15 +226,6 @@ def _say_after_runs(ctx: click.Context, compared: "ComparedRuns", runs: Sequence
     say_next("see it as a page", "compare", *runs, *options, "--html", "compared.html")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedFiles:
-    """The runs to compare, every file of replies as its run; `labels` are the files' names."""
-
-    paths: tuple[Path, ...]
-    labels: Mapping[Path, str]
-    sources: tuple["Source", ...]
-
-
 def _score_files(
     paths: Sequence[Path],
     columns: Columns,
@@ -242,70 +233,49 @@ def _score_files(
     calibration: str | None,
     *,
     skip_invalid: bool,
-) -> ComparedFiles:
-    """Score the files of replies among the arguments, with the judge of the runs beside them."""
-    files = [path for path in paths if not path.is_dir()]
-    if not files or (len(paths) == 1 and _are_ratings(files[0])):
-        return ComparedFiles(paths=tuple(paths), labels={}, sources=())
-    from data.runs import read_summary
-    from data.storage import Shards, find_sources, tell_apart
-    from data.tables import notice_unit
-    from judge.base import load_judge
+) -> "ScoredFiles | None":
+    """Score the files of replies among the arguments; None where there are none."""
+    from data.rating_files.sheet import is_rating_table
+    from data.runs import OnProgress
+    from judge.base import Judge
     from judge.llm.endpoint import spent_by
-    from judge.scored_run import AUTO, score_file
+    from judge.score_files import score_files
     from reports.progress import progress
 
-    for path in files:
-        if _are_ratings(path):
-            raise UserError(f"{path}: ratings, and the others are not; give them with --ratings")
-    folders = [path for path in paths if path.is_dir()]
-    scored: dict[Path, Path] = {}
-    names = dict(zip(files, tell_apart([str(path) for path in files]), strict=True))
-    sources: dict[Path, Shards] = {
-        path: replace(find_sources([path], columns), models=(names[path],)) for path in files
-    }
-    units = {notice_unit(source) for source in sources.values()}
-    units |= {read_summary(folder).get("unit", "reply") for folder in folders}
-    if len(units) > 1:
-        raise UserError(
-            "some of these hold whole conversations and some single replies; score them with the same"
-            " --unit first, and compare the runs"
-        )
-    judge = load_judge(
-        judge_name or (read_summary(folders[0])["judge"] if folders else JUDGE), unit=units.pop()
-    )
-    for path in files:
+    files = [path for path in paths if not path.is_dir()]
+    tables = [path for path in files if is_rating_table(path)]
+    if not files or (len(paths) == 1 and tables):
+        return None
+    if tables:
+        raise UserError(f"{tables[0]}: ratings, and the others are not; give them with --ratings")
+
+    @contextmanager
+    def watch(path: Path, judge: Judge) -> Iterator[OnProgress]:
         with (
             interruptible("finished judgments are saved"),
             progress(f"scoring {path.name}", spent=partial(spent_by, judge)) as on_progress,
         ):
-            run = score_file(
-                sources[path],
-                judge=judge,
-                calibration=calibration or AUTO,
-                on_progress=on_progress,
-                skip_invalid=skip_invalid,
-                on_read=say_notes,
-            )
-            scored[path] = run.folder
-    if len(set(scored.values())) < len(files):
-        raise UserError("the same replies are given twice; name each file once")
-    return ComparedFiles(
-        paths=tuple(scored.get(path, path) for path in paths),
-        labels={folder: names[path] for path, folder in scored.items()},
-        sources=tuple(sources.values()),
+            yield on_progress
+
+    return score_files(
+        paths,
+        judge_name=judge_name,
+        columns=columns,
+        calibration=calibration,
+        skip_invalid=skip_invalid,
+        watch=watch,
+        on_read=say_notes,
     )
 
 
-def _are_ratings(path: Path) -> bool:
-    """Return whether a table holds ratings rather than replies, by its first row."""
-    from data.rating_files.columns import bare_name, find_columns, find_sides
-    from data.tables import read_rows
+def _find_examples(compared: "ComparedRuns", sources: "Sequence[Source]") -> "dict[str, Exchange]":
+    """Find the replies with the largest differences in the files they came from."""
+    from data.tables import read_exchanges
 
-    _, row = next(iter(read_rows(path)), (0, {}))
-    columns, names = find_columns(row), {bare_name(name) for name in row}
-    if "winner" in find_sides(row):  # choices between two replies
-        return True
-    if "response" in columns:  # replies may have a rating too; ratings with texts also say whose they are
-        return {"rating", "rater"} <= names
-    return "rating" in columns and ("rater" in columns or bool(names & {"rating", "stars", "thumbs"}))
+    wanted = compared.example_digests
+    return {
+        exchange.content_digest: exchange
+        for source in sources
+        for exchange in read_exchanges(source, on_bad=lambda bad: None)
+        if exchange.content_digest in wanted
+    }

@@ -1,7 +1,7 @@
 """Models compared: by a judge's runs or by people's ratings; `reports` makes sentences and pages of it."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 from itertools import combinations
@@ -23,7 +23,6 @@ from calibration.comparison.judged_models import (
     read_runs,
     runs_to_rate,
 )
-from calibration.comparison.prompt_wins import PromptGap, find_texts
 from calibration.comparison.published_models import USUAL_DESIGN_EFFECT, is_published, published
 from calibration.comparison.rated_models import RatedComparison, compare_sheet, read_people
 from calibration.comparison.verdicts import REVERSED, Verdict
@@ -33,8 +32,7 @@ from data.judgments import Judged
 from data.rated_range import find_outside
 from data.rating_files.pairwise_choices import are_choices, read_choices
 from data.rating_files.sheet import RatingSheet, Replies, SheetOptions
-from data.records import UNNAMED_MODEL, Exchange
-from data.storage import Source
+from data.records import UNNAMED_MODEL
 from data.tables import read_responses
 from data.text import listed
 
@@ -47,8 +45,8 @@ class ComparisonRequest:
     """What to compare: runs or one file of ratings, with what, and how.
 
     `weights` is the folder of the shipped judges: the calibration a run was scored with may lie there.
-    `labels` are names of runs, and `sources` the files of replies that they judged. `are_variants` says that
-    all are variants of one model. `reading` says how ratings are read.
+    `labels` are names of runs. `are_variants` says that all are variants of one model. `reading` says how
+    ratings are read.
     """
 
     paths: tuple[Path, ...]
@@ -60,7 +58,6 @@ class ComparisonRequest:
     margin: float = ComparisonSettings().margin
     weights: Path | None = None
     labels: Mapping[Path, str] = field(default_factory=dict)
-    sources: tuple[Source, ...] = ()
     are_variants: bool = False
     reading: SheetOptions | None = None
 
@@ -93,6 +90,12 @@ class ComparedRuns:
     def tests(self) -> int:
         """How many differences Holm's adjustment counted."""
         return sum(1 for pair in self.pairs if pair.p == pair.p)
+
+    @property
+    def example_digests(self) -> set[str]:
+        """The replies to the prompts with the largest differences."""
+        wins = [pair.wins for pair in self.pairs[:MOST_SHOWN] if pair.wins]
+        return {content for item in wins for gap in item.most for content in gap.contents}
 
     @property
     def exit_code(self) -> int:
@@ -192,7 +195,7 @@ def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:
         margin=request.margin,
         models=tuple(levels),
         baselines=tuple(item for item in baselines if isinstance(item, Published)),
-        pairs=with_texts(differences(pairs, settings), request.sources),
+        pairs=differences(pairs, settings),
         has_baseline=bool(baselines),
         never_met=tuple(
             name
@@ -206,26 +209,6 @@ def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:
         outside=find_outside(judgments, runs[0].rated, corrector.covers),
         notes=sheet.notes,
     )
-
-
-def with_texts(pairs: Sequence[Difference], sources: Sequence[Source]) -> tuple[Difference, ...]:
-    """The pairs, with both replies to each of the prompts on which they differ most, as far as at hand."""
-    gaps = [gap for pair in pairs[:MOST_SHOWN] if pair.wins for gap in pair.wins.most]
-    texts = find_texts(sources, {content for gap in gaps for content in gap.contents})
-    if not texts:
-        return tuple(pairs)
-    told = []
-    for pair in pairs:
-        if pair.wins:
-            most = tuple(_told(gap, texts) for gap in pair.wins.most)
-            pair = replace(pair, wins=replace(pair.wins, most=most))
-        told.append(pair)
-    return tuple(told)
-
-
-def _told(gap: PromptGap, texts: Mapping[str, Exchange]) -> PromptGap:
-    one, other = map(texts.get, gap.contents)
-    return replace(gap, exchanges=(one, other)) if one and other else gap
 
 
 def _choose(

@@ -1,6 +1,6 @@
 """Wins and losses by prompt: on how many prompts the judge prefers which model, and where most."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,9 +8,6 @@ import numpy as np
 
 from calibration.estimate import Floats
 from calibration.shares.ppi import RatedModel
-from data.records import Exchange
-from data.storage import Source
-from data.tables import read_exchanges
 
 TIE: Final = 0.05  # on the scale from 1 to 3: what the judge finds no further apart is a tie
 MOST: Final = 10  # prompts kept of a pair
@@ -20,12 +17,11 @@ MOST: Final = 10  # prompts kept of a pair
 class PromptGap:
     """One prompt on which two models differ: what the judge gives each of them, from 1 to 3.
 
-    `contents` are the digests of the two replies; `exchanges` the replies themselves, where they are at hand.
+    `contents` are the digests of the two replies.
     """
 
     scores: tuple[float, float]
     contents: tuple[str, str]
-    exchanges: tuple[Exchange, Exchange] | None = None
 
     @property
     def gap(self) -> float:
@@ -80,13 +76,3 @@ def _by_prompt(model: RatedModel) -> tuple[dict[str, float], dict[str, int]]:
     means = np.bincount(number, scores) / np.bincount(number) if len(scores) else scores
     names = prompts.astype(str).tolist()
     return dict(zip(names, means.tolist(), strict=True)), dict(zip(names, first.tolist(), strict=True))
-
-
-def find_texts(sources: Iterable[Source], wanted: set[str]) -> Mapping[str, Exchange]:
-    """The exchanges with these digests of their content, from files of replies."""
-    found: dict[str, Exchange] = {}
-    for source in sources:
-        for exchange in read_exchanges(source, on_bad=lambda bad: None):
-            if exchange.content_digest in wanted:
-                found.setdefault(exchange.content_digest, exchange)
-    return found

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from data.errors import UserError
 from data.judgments import first_number, plain_id
-from data.rating_files.columns import find_columns, find_sides, known_row, say_missing
+from data.rating_files.columns import bare_name, find_columns, find_sides, known_row, say_missing
 from data.rating_files.scales import Cut, RatingScale, cut_of, find_scale
 from data.readers.file_formats import BadRow, Header, OnBad, Row
 from data.readers.table_rows import read_rows, stop_at_bad_row
@@ -138,6 +138,17 @@ class Replies:
                 " add a column `id` or `model`"
             )
         return named[0]
+
+
+def is_rating_table(path: Path) -> bool:
+    """Return whether a table holds ratings or choices rather than replies, by its first row."""
+    _, row = next(iter(read_rows(path)), (0, {}))
+    columns, names = find_columns(row), {bare_name(name) for name in row}
+    if "winner" in find_sides(row):  # choices between two replies
+        return True
+    if "response" in columns:  # replies may have a rating too; ratings with texts also name the rater
+        return {"rating", "rater"} <= names
+    return "rating" in columns and ("rater" in columns or bool(names & {"rating", "stars", "thumbs"}))
 
 
 def read_sheet(

@@ -1,6 +1,6 @@
 """The page of a comparison of judged models, its JSON values and its JUnit checks."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from calibration.comparison.compare_runs import ComparedRuns
@@ -10,7 +10,7 @@ from calibration.comparison.verdicts import SETTLED
 from data.crisis import LEFT_OUT, say_flags
 from data.rated_range import say_outside
 from data.readers.conversations import speak_of
-from data.records import CONVERSATION, LABELS, NOUNS, to_plain
+from data.records import CONVERSATION, LABELS, NOUNS, Exchange, to_plain
 from data.rubric import in_words
 from data.text import UNDEFINED, interval, listed, p_value, percent, points, signed
 from reports.charts import Line, Look, dot_plot, mark, percent_tick, signed_tick
@@ -170,8 +170,11 @@ def _some(names: Sequence[str]) -> str:
     return f"{', '.join(names[:MOST_NAMED])} and {len(names) - MOST_NAMED} more"
 
 
-def runs_page(compared: ComparedRuns) -> Page:
-    """Return the page: the verdict, the differences, where they are largest, and what to do next."""
+def runs_page(compared: ComparedRuns, texts: Mapping[str, Exchange] | None = None) -> Page:
+    """Return the page: the verdict, the differences, where they are largest, and what to do next.
+
+    `texts` are replies by the digest of their content, to show examples of.
+    """
     is_many = _is_many(compared)
     unit = compared.judge.unit
     sections = [
@@ -185,7 +188,7 @@ def runs_page(compared: ComparedRuns) -> Page:
             notes=("The differences of every two models are in the JSON.",) if is_many else (),
         )
     ]
-    if examples := tuple(_examples(compared)):
+    if examples := tuple(_examples(compared, texts or {})):
         ending = "" if unit != CONVERSATION else " Shown is how each conversation ended."
         sections.append(
             Section(
@@ -351,14 +354,14 @@ def _good(level: JudgedLevel) -> str:
     return f"{percent(good.value)} (judge)" if level.how == "judge" else percent(good)
 
 
-def _examples(compared: ComparedRuns) -> Iterator[Example]:
+def _examples(compared: ComparedRuns, texts: Mapping[str, Exchange]) -> Iterator[Example]:
     pairs = [pair for pair in compared.pairs if pair.wins and len(compared.models) <= FEW]
     most = MOST_EXAMPLES.get(len(pairs), 3)
     for pair in pairs:
         for gap in pair.wins.most[:most] if pair.wins else ():
-            if gap.exchanges is None:
+            one, other = map(texts.get, gap.contents)
+            if one is None or other is None:
                 continue
-            one, other = gap.exchanges
             yield Example(
                 title=f"{pair.one if gap.gap > 0 else pair.other} ahead by {abs(gap.gap):.2f}",
                 facts=(),

@@ -1,5 +1,7 @@
 """A comparison on a terminal: the verdict, shares as bars, notes, three examples, and the next steps."""
 
+from collections.abc import Mapping
+
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table as Grid
@@ -7,7 +9,7 @@ from rich.text import Text
 
 from calibration.comparison.compare_runs import ComparedRuns
 from calibration.comparison.judged_models import GOOD
-from data.records import NOUNS, REPLY
+from data.records import NOUNS, REPLY, Exchange
 from data.text import percent, printable
 from reports.comparison.comparison_page import next_steps, notes, verdict_sentences
 from reports.terminal import axis, bar, open_screen, print_table, print_text
@@ -17,9 +19,9 @@ LETTERS = 150  # of a reply
 BAR = 25  # columns
 
 
-def print_compared(compared: ComparedRuns, screen: Console | None = None) -> None:
+def print_compared(compared: ComparedRuns, texts: Mapping[str, Exchange]) -> None:
     """Print the most important figures; the page and the JSON have the rest."""
-    screen = screen or open_screen()
+    screen = open_screen()
     first, *others = verdict_sentences(compared)
     print_text(screen, first, "bold")
     for sentence in others:
@@ -29,7 +31,7 @@ def print_compared(compared: ComparedRuns, screen: Console | None = None) -> Non
     for note in notes(compared):
         print_text(screen, note, "dim")
     if len(compared.pairs) == 1:
-        _print_prompts(compared, screen)
+        _print_prompts(compared, texts, screen)
     screen.print()
     print_text(screen, "Next steps", "bold")
     for step in next_steps(compared):
@@ -56,28 +58,25 @@ def _print_levels(compared: ComparedRuns, screen: Console) -> None:
     print_table(screen, grid)
 
 
-def _print_prompts(compared: ComparedRuns, screen: Console) -> None:
+def _print_prompts(compared: ComparedRuns, texts: Mapping[str, Exchange], screen: Console) -> None:
     """Print both replies to the prompts with the largest differences."""
     (pair,) = compared.pairs
-    examples = [(gap, gap.exchanges) for gap in pair.wins.most if gap.exchanges] if pair.wins else []
-    if not examples:
+    gaps = [gap for gap in (pair.wins.most if pair.wins else ()) if texts.keys() >= set(gap.contents)]
+    if not gaps:
         return
     screen.print()
     unit = compared.judge.unit
-    shown = "" if unit == REPLY else "; shown is how each ended"
-    print_text(screen, f"Largest differences (score of a {unit}, 1 to 3{shown})", "bold")
-    for number, (gap, (one, other)) in enumerate(examples[:SHOWN], start=1):
-        print_text(screen, f"{number}. {_short(one.prompt)}", "dim")
-        for name, score, text in zip(
-            (pair.one, pair.other), gap.scores, (one.response, other.response), strict=True
-        ):
-            screen.print(Padding(Text(printable(f"{name} {score:.1f}: {_short(text)}")), (0, 0, 0, 3)))
+    ending = "" if unit == REPLY else "; shown is how each ended"
+    print_text(screen, f"Largest differences (score of a {unit}, 1 to 3{ending})", "bold")
+    for number, gap in enumerate(gaps[:SHOWN], start=1):
+        print_text(screen, f"{number}. {_short(texts[gap.contents[0]].prompt)}", "dim")
+        for name, score, content in zip((pair.one, pair.other), gap.scores, gap.contents, strict=True):
+            reply = printable(f"{name} {score:.1f}: {_short(texts[content].response)}")
+            screen.print(Padding(Text(reply), (0, 0, 0, 3)))
 
 
 def _short(text: str) -> str:
     words = " ".join(text.split())
-    return (
-        words
-        if len(words) <= LETTERS
-        else f"{words[: LETTERS - 1].rsplit(' ', 1)[0]} \N{HORIZONTAL ELLIPSIS}"
-    )
+    if len(words) <= LETTERS:
+        return words
+    return f"{words[: LETTERS - 1].rsplit(' ', 1)[0]} \N{HORIZONTAL ELLIPSIS}"
