@@ -1,14 +1,17 @@
-"""The commands `train` and `optimize`: judges made from people's ratings."""
+"""The commands `train` and `optimize`: judges made from human ratings."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from commands.shared.next_step import say, say_next
 from commands.shared.options import FILE, complete_judge, interruptible
 from data.errors import Interrupted, UserError
+
+NOT_WITH_CARD = ("unit", "recipe", "base", "seed", "protocol", "evidence", "about")
 
 
 @click.command()
@@ -19,43 +22,47 @@ from data.errors import Interrupted, UserError
     type=click.Choice(["reply", "conversation"]),
     default="reply",
     show_default=True,
-    help="A judge of replies, or of whole conversations: the latter is fitted on --sets alone, without a "
-    "GPU.",
+    help="Train a judge of replies, or fit a judge of whole conversations on --sets, without a GPU.",
 )
 @click.option(
     "--recipe",
     default="default",
     show_default=True,
     metavar="NAME|FILE.toml",
-    help="How to train: a file of settings.",
+    help="Training settings.",
 )
+@click.option("--base", metavar="NAME|FOLDER", help="Replace the recipe's base: minilm, smollm2, a folder.")
+@click.option("--seed", type=click.IntRange(min=0), help="Replace the recipe's seed.")
 @click.option(
-    "--base", metavar="NAME|FOLDER", help="Another base than the recipe's: minilm, smollm2, a folder."
+    "--from-card",
+    type=FILE,
+    metavar="CARD|FOLDER",
+    help="Rebuild a judge from its card.json, with the data and settings that the card records.",
 )
-@click.option("--seed", type=click.IntRange(min=0), help="Another seed than the recipe's.")
-@click.option("--out", type=FILE, required=True, help="The judge's folder, or the trial's.")
+@click.option("--out", type=FILE, required=True, help="Folder of the judge, or of the trial.")
 @click.option(
     "--protocol",
-    "protocols",
     type=click.Choice(["sets-apart", "raters-apart", "model-apart", "systems-apart"]),
-    multiple=True,
-    help="Try the settings out instead of making a judge; several share their trainings.",
+    help="Evaluate the settings on held-out data instead of making a judge.",
 )
-@click.option("--sets", type=FILE, help="A folder with the public rated sets that the recipe names.")
-@click.option("--texts", type=FILE, multiple=True, help="Exchanges nobody rated, for a teacher to label.")
-@click.option("--evidence", type=FILE, multiple=True, help="A trial's folder whose figures go on the card.")
-@click.option("--about", type=FILE, help="A TOML file: summary, licence, data and limits for the card.")
-@click.option("--device", default="auto", show_default=True, help="cpu, cuda, or whichever is there.")
+@click.option("--sets", type=FILE, help="Folder with the public rated sets that the recipe names.")
+@click.option("--texts", type=FILE, multiple=True, help="Unrated exchanges for a teacher to label.")
+@click.option("--evidence", type=FILE, multiple=True, help="Folder of a trial whose figures go on the card.")
+@click.option("--about", type=FILE, help="TOML file with summary, licence, data and limits for the card.")
+@click.option("--device", default="auto", show_default=True, help="cpu, cuda, or auto.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@click.pass_context
 def train(
+    context: click.Context,
     exchanges: Path | None,
     ratings: Path | None,
     unit: str,
     recipe: str,
     base: str | None,
     seed: int | None,
+    from_card: Path | None,
     out: Path,
-    protocols: tuple[str, ...],
+    protocol: str | None,
     sets: Path | None,
     texts: tuple[Path, ...],
     evidence: tuple[Path, ...],
@@ -63,109 +70,116 @@ def train(
     device: str,
     as_json: bool,
 ) -> None:
-    """Train a judge on replies that people rated.
+    """Train a judge on human ratings of replies.
 
-    EXCHANGES are prompts with their replies, and RATINGS what people said of them, as `import` writes both.
-    With --protocol nothing is shipped: the recipe is trained once for each held-out part and its predictions
-    are compared with the ratings it did not see. Held out are one rated set at a time with every text that it
-    shares (sets-apart), a fifth of the raters with their prompts (raters-apart), or one model (model-apart).
-    Of several protocols each training leaves out a part of every one: fewer trainings, harder questions. The
-    same command takes a broken training up again.
+    EXCHANGES are prompts with their replies, and RATINGS their human ratings, as `import` writes both. With
+    --protocol no judge is made: the recipe is trained once for each held-out part, and its predictions are
+    compared with the ratings of that part. Held out is one rated set at a time with every text it shares
+    (sets-apart), a fifth of the raters with their prompts (raters-apart), or one model (model-apart). Run the
+    command again to resume.
 
     --sets is a folder with one folder for each public set, as published: epitome, ieval, esconv, and so on. A
-    recipe that names some under [sets] needs no EXCHANGES; sets with the weight 0 it is only asked about.
-    With --unit conversation it is all that is needed: the rated conversations in it. Held out are one set at
-    a time (sets-apart), or one bot at a time (systems-apart); without --protocol the judge is tried with both
-    and made. What the judge of replies said is kept in --out, and asked for once.
+    recipe that names some under [sets] needs no EXCHANGES; sets with the weight 0 are only evaluated. With
+    --unit conversation only the rated conversations in it are needed. Held out is one set at a time
+    (sets-apart) or one system at a time (systems-apart); without --protocol both trials run and a judge is
+    made.
 
     \b
     Examples:
       empathy-judge train exchanges.jsonl ratings.jsonl --sets public --protocol sets-apart --out trials/sets
       empathy-judge train exchanges.jsonl ratings.jsonl --sets public --evidence trials/sets --out my-judge
+      empathy-judge train exchanges.jsonl ratings.jsonl --from-card my-judge --out rebuilt
       empathy-judge train --unit conversation --sets public --out my-judge
     """
     if unit == "conversation":
-        if len(protocols) > 1:
-            raise UserError("--protocol: one at a time with --unit conversation")
-        if evidence:
-            raise UserError("--evidence: not with --unit conversation, which is tried each time it is made")
-        return _train_conversations(sets, out, next(iter(protocols), None), as_json=as_json)
-    from calibration.artifact import CALIBRATION_FILE
-    from reports.progress import steps
-    from reports.training_tables import print_trial
-    from training.calibration_from_trials import calibrate_trained
-    from training.make import Materials, make, try_out, write_card
+        if evidence or from_card:
+            raise UserError("--unit conversation: --evidence and --from-card do not apply")
+        return _train_conversations(sets, out, protocol, as_json=as_json)
+    if protocol == "systems-apart":
+        raise UserError("--protocol systems-apart: only with --unit conversation; for replies: model-apart")
+    from dataclasses import replace
 
-    if (exchanges is None) != (ratings is None):
-        raise UserError("RATINGS are missing: what people said of the replies")
-    if "systems-apart" in protocols:
-        raise UserError("--protocol systems-apart: only with --unit conversation; of replies: model-apart")
-    materials = Materials.read(
-        exchanges,
-        ratings,
-        recipe=recipe,
-        instead={"base": base, "seed": seed},
-        sets=sets,
-        texts=texts,
-        device=device,
-    )
-    kept = "the networks that were trained whole are kept, the one under way is not"
+    from reports.progress import steps
+    from training.environment import check_environment
+    from training.model_card import read_recorded, trial_lines, write_card
+    from training.recipe import lineage, read_recipe
+    from training.training_data import read_training_data
+
+    card: dict[str, Any] = {}
+    if from_card:
+        for name in NOT_WITH_CARD:
+            if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+                raise UserError(f"--{name}: not with --from-card, which takes it from the card")
+        card, recipes = read_recorded(from_card)
+        device = card["provenance"]["device"] if device == "auto" else device
+    else:
+        changes: dict[str, Any] = {"base": base, "seed": seed}
+        changes = {key: value for key, value in changes.items() if value is not None}
+        recipes = lineage(replace(read_recipe(recipe), **changes))
+    device = check_environment(device, recipes)
+    data = read_training_data(exchanges, ratings, recipes, sets=sets, texts=texts)
+    from calibration.artifact import CALIBRATION_FILE
+    from training.calibration_from_trials import calibrate_trained
+    from training.make import card_text, make_judge, read_evidence, rebuild_judge
+    from training.trials import plan_training, run_trial
+
+    kept = "trained networks are saved, the one in progress is not"
     with interruptible(kept), steps() as (on_split, on_step):
-        results = (
-            try_out(materials, protocols, out, on_split=on_split, on_step=on_step)
-            if protocols
-            else [make(materials, out, evidence=evidence, about=about, on_step=on_step)]
-        )
-    (result, *others) = results
-    is_calibrated = not protocols and calibrate_trained(out, evidence)
+        if protocol:
+            result = run_trial(
+                data, recipes, protocol, out, device=device, on_split=on_split, on_step=on_step
+            )
+        elif card:
+            result = rebuild_judge(card, data, recipes, out, device=device, progress=on_step)
+        else:
+            figures = read_evidence(evidence, plan_training(data, recipes))
+            text = card_text(recipes[0], about, figures)
+            result = make_judge(
+                data, recipes, out, text=text, evidence=figures, device=device, progress=on_step
+            )
+    is_calibrated = not protocol and calibrate_trained(out, evidence)
     if as_json:
-        click.echo(json.dumps(results if others else result, indent=2))
-    elif protocols:
-        for each in results:
-            print_trial(each)
+        click.echo(json.dumps(result, indent=2))
+    elif protocol:
+        say("\n".join(trial_lines(result)))
         options = {"--recipe": recipe, "--base": base, "--seed": seed, "--sets": sets}
         given = [word for pair in options.items() if pair[1] not in (None, "default") for word in pair]
         given += [word for path in texts for word in ("--texts", path)]
-        folders = [out / each["protocol"] for each in results] if others else [out]
-        given += [word for folder in folders for word in ("--evidence", folder)]
         files = [path for path in (exchanges, ratings) if path is not None]
-        say_next("to make the judge", "train", *files, *given, "--out", "my-judge")
+        say_next("to make the judge", "train", *files, *given, "--evidence", out, "--out", "my-judge")
     else:
-        say(write_card(result))
+        say("Every file is identical to the one on the card." if card else write_card(result))
         if is_calibrated:
             say(f"calibrated by its trials: {out / CALIBRATION_FILE}")
-        say_next(
-            f'to judge with it, write kind = "{result["name"]}" and weights = "{out}" into my-judge.toml',
-            "score",
-            "RESPONSES.jsonl",
-            "--judge",
-            "my-judge.toml",
-        )
+        _say_how_to_score(result["name"], out)
+
+
+def _say_how_to_score(kind: str, folder: Path) -> None:
+    told = f'to score with it, write kind = "{kind}" and weights = "{folder}" into my-judge.toml'
+    say_next(told, "score", "RESPONSES.jsonl", "--judge", "my-judge.toml")
 
 
 def _train_conversations(sets: Path | None, out: Path, protocol: str | None, *, as_json: bool) -> None:
-    """Fit or try the judge of whole conversations."""
+    """Fit or evaluate the judge of whole conversations."""
     from reports.progress import steps
-    from reports.training_tables import print_conversation_trial
-    from training.fit_conversations import SETS_APART, SYSTEMS_APART, run_fit
+    from training.fit_conversations import SYSTEMS_APART, run_fit
+    from training.model_card import trial_lines
+    from training.trial_files import SETS_APART
 
     if sets is None:
         raise UserError("--unit conversation: needs --sets, the folder of the rated sets")
     if protocol not in (None, SETS_APART, SYSTEMS_APART):
         raise UserError(f"--protocol {protocol}: not for conversations; {SETS_APART} or {SYSTEMS_APART}")
-    with interruptible("what was judged is kept"), steps() as (_, on_step):
+    with interruptible("nothing is saved"), steps() as (_, on_step):
         result = run_fit(sets, out, protocol=protocol, on_step=on_step)
     if as_json:
         click.echo(json.dumps(result, indent=2))
     elif protocol:
-        print_conversation_trial(result)
+        say("\n".join(trial_lines(result)))
         say_next("to make the judge", "train", "--unit", "conversation", "--sets", sets, "--out", out)
     else:
         say(f"{result['caveat']}")
-        say_next(
-            f'to judge with it, write kind = "conversation" and weights = "{out}" into my-judge.toml',
-            *("score", "CONVERSATIONS.jsonl", "--judge", "my-judge.toml"),
-        )
+        _say_how_to_score("conversation", out)
 
 
 @click.command()

@@ -20,9 +20,9 @@ import cli
 from data.rated_exchanges import RatedExchange, join_ratings
 from data.records import Exchange, Rating
 from data.tables import read_exchanges, write_rows
-from training.examples import TrainingData
 from training.rated_sets import read_rated_set
 from training.recipe import Recipe
+from training.training_data import TrainingData
 
 if TYPE_CHECKING:
     from judge.classifier.judge import ClassifierJudge
@@ -199,7 +199,7 @@ def sets_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def corpus(examples: list[RatedExchange], sets_folder: Path) -> TrainingData:
     """The rated exchanges, and the items of the two sets."""
     items = [item for name in ("epitome", "ieval") for item in read_rated_set(name, sets_folder)]
-    return TrainingData(examples=examples, items=items)
+    return TrainingData(ratings=examples, items=items)
 
 
 @pytest.fixture(scope="session")

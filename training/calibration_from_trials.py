@@ -1,4 +1,4 @@
-"""A trained judge's calibration from its trials: the held-out predictions of its recipe."""
+"""Calibration of a trained judge from its trials: the held-out predictions of its recipe."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -22,10 +22,9 @@ from calibration.shares.ppi import RatedModel, one_hot
 from data.errors import UserError
 from data.records import LABELS
 from judge.classifier.judge import ClassifierJudge
+from training.trial_files import EVALUATION, JUDGE, MODEL_APART, PLAN, RATERS_APART, read_rows
 
-RATERS_APART, MODEL_APART = "raters-apart", "model-apart"
 DAYS = 1825  # a trained judge does not change
-JUDGE = "judge"  # among the predictors of a trial
 
 
 def calibrate_trained(folder: Path, trials: Sequence[Path]) -> bool:
@@ -42,13 +41,13 @@ def calibrate_trained(folder: Path, trials: Sequence[Path]) -> bool:
 def calibration_from_trials(
     trials: Mapping[str, Sequence[Mapping[str, Any]]], judge: JudgeIdentity, *, created: date, days: int
 ) -> Calibration:
-    """Fit the line to the predictions with models apart, and bind it to the ratings with raters apart.
+    """Fit levels to the predictions with models apart, and bind them to the ratings with raters apart.
 
-    A judge's own training ratings cannot calibrate it. With raters apart it meets new ratings of models it
-    knows; with models apart, models it does not, and only there its level is what a new model's will be.
+    A judge's own training ratings cannot calibrate it. With raters apart it predicts new ratings of models
+    that it was trained on; only with models apart its level is what a new model's level will be.
     """
     paired = _pair(trials[RATERS_APART])
-    models = {  # each as predicted by the judge that never met it
+    models = {  # each as predicted by a judge that was not trained on it
         name: RatedModel(
             judged=rows.probabilities,
             item=np.arange(len(rows)),
@@ -76,21 +75,17 @@ def read_trials(folders: Sequence[Path]) -> dict[str, list[dict[str, Any]]]:
 
 def _read_trial(folder: Path) -> tuple[str, list[dict[str, Any]]]:
     try:
-        protocol = str(json.loads((folder / "plan.json").read_text(encoding="utf-8"))["protocol"])
-        rows = [
-            json.loads(line)
-            for path in sorted(folder.glob("*.jsonl"))
-            for line in path.read_text(encoding="utf-8").splitlines()
-        ]
+        protocol = str(json.loads((folder / PLAN).read_text(encoding="utf-8"))["protocol"])
+        rows = list(read_rows(folder))
     except (OSError, ValueError, KeyError) as error:
-        raise UserError(f"{folder}: no finished trial here; make one with train --protocol") from error
-    if not rows or not (folder / "evaluation.json").exists():
-        raise UserError(f"{folder}: the trial is not finished; give its `train` command again")
+        raise UserError(f"{folder}: no finished trial here; run one with train --protocol") from error
+    if not rows or not (folder / EVALUATION).exists():
+        raise UserError(f"{folder}: the trial is not finished; run its `train` command again")
     return protocol, rows
 
 
 def _pair(rows: Sequence[Mapping[str, Any]]) -> Paired:
-    """Pair a trial's ratings and predictions; who rated is not told, so a batch of one model is its rater."""
+    """Pair ratings with predictions; raters are not recorded, so a batch of one model counts as one rater."""
     if missing := [row["id"] for row in rows if JUDGE not in row["predictions"]]:
         raise UserError(f"trial: {missing[0]!r}: nothing predicted by {JUDGE!r}")
     predicted = np.array([row["predictions"][JUDGE] for row in rows], dtype=float)

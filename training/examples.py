@@ -1,58 +1,36 @@
-"""What a classifier learns from: rated exchanges, other rated sets, our own replies, and unrated texts."""
+"""Training examples of one epoch: from ratings, rated sets, graded replies, and unrated replies."""
 
 import random
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 
 import numpy as np
 
 from data.rated_exchanges import RatedExchange
-from data.readers.conversations import DISTINCTIVE_WORDS
 from data.records import Exchange
 from judge.classifier.preprocessing import normalise
 from judge.explanation import split_reply
-from judge.robustness.attacks import TEST_FAMILIES, Attack, dress_up, read_attacks
+from judge.robustness.attacks import dress_up
 from training.graded_replies import read_graded_replies, read_grades
 from training.rated_sets import RatedItem
+from training.training_data import TrainingData, training_perturbations
 
-OURS, GRADES = "ours", "grades"  # graded replies, met like sets: with a scale of their own
+OURS, GRADES = "ours", "grades"  # graded replies are trained like sets: with a scale and an offset each
 MIDDLE, SPREAD = 50.0, 30.0  # of a score from 0 to 100
-WELL_MEANT = 65.0  # a score from which a reply of ours is kind
-UNHEARD_SCORE = 25.0  # of a kind reply under the words of somebody else
-UNHEARD, TELLING = 0.1, 12  # part of the kind replies that are shown so, and words of one that tells
-DRESSED = 0.4  # part of our own replies that are shown in the form of some attack; their score stays
-GRADED = 1 / 3  # part of the grades that an epoch shows
-FEW_OF_A_RATER = 4  # items that tell a rater's own level
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingData:
-    """All that a training may see: rated exchanges, items of other rated sets, and texts nobody rated.
-
-    `asked` are items of sets with the weight 0, which no training sees: a judge is only asked about them.
-    """
-
-    examples: Sequence[RatedExchange]
-    items: Sequence[RatedItem] = ()
-    texts: Sequence[Exchange] = ()
-    asked: Sequence[RatedItem] = ()
-
-    def exchanges(self) -> list[Exchange]:
-        """All that was rated, reply by reply."""
-        return [
-            *(example.exchange for example in self.examples),
-            *(exchange for item in self.items for exchange in item.exchanges),
-        ]
+KIND_SCORE = 65.0  # from which a graded reply counts as kind
+MISMATCHED_SCORE = 25.0  # of a kind reply under another prompt
+MISMATCHED, MISMATCHED_WORDS = 0.1, 12  # fraction of kind replies shown so, and the words one must have
+PERTURBED = 0.4  # fraction of graded replies shown in a perturbed form, with the same score
+GRADED = 1 / 3  # fraction of the grades in an epoch
+MIN_RATER_ITEMS = 4  # from which a rater's own mean is removed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingExample:
-    """Replies, and what is to be said of them: three probabilities, or a rating on the scale of a set.
+    """Replies and their target: three probabilities, or a rating on the scale of a set.
 
-    The replies of a rated conversation are one lesson: their mean is held against its rating.
+    The replies of a rated conversation are one example: their mean is compared with its rating.
     """
 
     exchanges: tuple[Exchange, ...]
@@ -63,67 +41,34 @@ class TrainingExample:
     weight: float = 1.0
 
 
-def examples_from_ratings(examples: Sequence[RatedExchange]) -> list[TrainingExample]:
-    """One lesson for every rating."""
-    return [TrainingExample(exchanges=(e.exchange,), target=e.target, rater=e.rater) for e in examples]
+def examples_from_ratings(ratings: Sequence[RatedExchange]) -> list[TrainingExample]:
+    """Return one example for every rating."""
+    return [
+        TrainingExample(exchanges=(rated.exchange,), target=rated.target, rater=rated.rater)
+        for rated in ratings
+    ]
 
 
 def examples_from_sets(
     items: Sequence[RatedItem], weights: Mapping[str, float], *, replies: int, chance: random.Random
 ) -> list[TrainingExample]:
-    """Items of other sets with standardised ratings; of a conversation some of its replies, drawn anew.
-
-    Where one person rated several items, that person's own level is taken out: it says nothing of the reply.
-    """
-    lessons = []
+    """Return items of other sets with standardized ratings; of a conversation a new sample of its replies."""
+    examples = []
     by_set: dict[str, list[RatedItem]] = defaultdict(list)
     for item in items:
         if weights.get(item.set):
             by_set[item.set].append(item)
-    for name, those in by_set.items():
-        values = standardise(those)
-        for item, value in zip(those, values, strict=True):
-            drawn = chance.sample(item.exchanges, min(replies, len(item.exchanges)))
-            lessons.append(
-                TrainingExample(exchanges=tuple(drawn), set=name, value=float(value), weight=weights[name])
+    for name, members in by_set.items():
+        for item, value in zip(members, standardize(members), strict=True):
+            drawn = tuple(chance.sample(item.exchanges, min(replies, len(item.exchanges))))
+            examples.append(
+                TrainingExample(exchanges=drawn, set=name, value=float(value), weight=weights[name])
             )
-    return lessons
+    return examples
 
 
-def forget_situations(items: Sequence[RatedItem]) -> list[RatedItem]:
-    """Items without emotion and situation, and without each turn that repeats a stretch of the situation.
-
-    Where people are given a situation to speak of, many copy it out: its words then come back as theirs, and
-    with them its licence. A reply whose own prompt is such a turn is left out.
-    """
-    kept = []
-    for item in items:
-        exchanges = []
-        for exchange in item.exchanges:
-            told = exchange.situation or ""
-            if repeats(exchange.prompt, told) or repeats(exchange.response, told):
-                continue
-            dialogue = tuple(turn for turn in exchange.dialogue if not repeats(turn.text, told))
-            exchanges.append(replace(exchange, emotion=None, situation=None, dialogue=dialogue))
-        if exchanges:
-            kept.append(replace(item, exchanges=tuple(exchanges)))
-    return kept
-
-
-def repeats(text: str, told: str) -> bool:
-    """Whether eight words in a row of what was told stand in a text; all of it, where it is shorter.
-
-    >>> repeats("Hi! My dog died, sadly.", "my dog DIED"), repeats("My dog is ill.", "My dog died.")
-    (True, False)
-    """
-    said, words = (re.findall(r"\w+", part.casefold()) for part in (text, told))
-    size = min(DISTINCTIVE_WORDS, len(words))
-    runs = {tuple(words[start : start + size]) for start in range(len(words) - size + 1)} if size else set()
-    return any(tuple(said[start : start + size]) in runs for start in range(len(said) - size + 1))
-
-
-def standardise(items: Sequence[RatedItem]) -> np.ndarray:
-    """The ratings of one set in its standard deviations, without each rater's own level."""
+def standardize(items: Sequence[RatedItem]) -> np.ndarray:
+    """Return the ratings of one set in its standard deviations, without the mean of each rater."""
     values = np.array([item.rating for item in items], dtype=float)
     raters: dict[str, list[int]] = defaultdict(list)
     for place, item in enumerate(items):
@@ -131,48 +76,49 @@ def standardise(items: Sequence[RatedItem]) -> np.ndarray:
             raters[item.rater].append(place)
     overall = values.mean()
     for places in raters.values():
-        if len(places) >= FEW_OF_A_RATER:
+        if len(places) >= MIN_RATER_ITEMS:
             values[places] += overall - values[places].mean()
     return np.asarray((values - overall) / (values.std() or 1.0))
 
 
 def examples_from_graded_replies(weight: float, chance: random.Random) -> list[TrainingExample]:
-    """Our own replies with their writers' scores, many in the form of some attack: kind ones too.
+    """Return the graded replies with their scores, many of them perturbed, kind ones too.
 
-    A form tells nothing then: only what is said in it does.
+    So a perturbation predicts nothing: only the content of the reply does.
     """
     if not weight:
         return []
-    ours = read_graded_replies()
-    lessons = []
-    for reply in ours:
+    replies = read_graded_replies()
+    examples = []
+    for reply in replies:
         exchange, score = reply.exchange, reply.score
-        # Ours speak of what they answer, so that under another prompt nobody could take them for an answer.
-        is_telling = score >= WELL_MEANT and len(exchange.response.split()) >= TELLING
-        if is_telling and chance.random() < UNHEARD:
-            other = chance.choice(ours).exchange
+        # These replies refer to their prompt, so under another prompt they cannot be an answer.
+        is_specific = score >= KIND_SCORE and len(exchange.response.split()) >= MISMATCHED_WORDS
+        if is_specific and chance.random() < MISMATCHED:
+            other = chance.choice(replies).exchange
             if other.prompt != exchange.prompt:
                 exchange = replace(exchange, prompt=other.prompt, dialogue=other.dialogue)
-                score = UNHEARD_SCORE
-        shown, value = dress_some(exchange, chance), (score - MIDDLE) / SPREAD
-        lessons.append(TrainingExample(exchanges=(shown,), set=OURS, value=value, weight=weight))
-    return lessons
+                score = MISMATCHED_SCORE
+        shown = perturb_some(exchange, chance)
+        value = (score - MIDDLE) / SPREAD
+        examples.append(TrainingExample(exchanges=(shown,), set=OURS, value=value, weight=weight))
+    return examples
 
 
-def dress_some(exchange: Exchange, chance: random.Random) -> Exchange:
-    """A reply as it is or, now and then, in the form of some attack that may be learnt from."""
-    if chance.random() >= DRESSED:
+def perturb_some(exchange: Exchange, chance: random.Random) -> Exchange:
+    """Return a reply as it is or, with probability `PERTURBED`, in a perturbed form."""
+    if chance.random() >= PERTURBED:
         return exchange
-    dressed = dress_up(chance.choice(_training_attacks()), exchange)
-    return replace(dressed, response=normalise(dressed.response))
+    perturbed = dress_up(chance.choice(training_perturbations()), exchange)
+    return replace(perturbed, response=normalise(perturbed.response))
 
 
-def examples_from_grades(corpus: TrainingData, weight: float, chance: random.Random) -> list[TrainingExample]:
-    """What a language model says of rated replies: of some of those that it graded, drawn anew."""
+def examples_from_grades(data: TrainingData, weight: float, chance: random.Random) -> list[TrainingExample]:
+    """Return a new sample of the rated replies that a language model graded, with its grades."""
     if not weight:
         return []
     grades = read_grades()
-    every = {exchange.content_digest: exchange for exchange in corpus.exchanges()}
+    every = {exchange.content_digest: exchange for exchange in data.exchanges()}
     graded = [digest for digest in every if digest in grades]
     return [
         TrainingExample(
@@ -182,56 +128,51 @@ def examples_from_grades(corpus: TrainingData, weight: float, chance: random.Ran
     ]
 
 
-@cache
-def _training_attacks() -> list[Attack]:
-    return [attack for attack in read_attacks().attacks if attack.family not in TEST_FAMILIES]
+def draw_evenly(data: TrainingData, count: int, chance: random.Random) -> list[Exchange]:
+    """Return replies of the other sets and of the texts, of each up to an equal share.
 
-
-def draw_evenly(corpus: TrainingData, count: int, chance: random.Random) -> list[Exchange]:
-    """Replies of the other sets and of the given texts, of each as many as it has up to an even share.
-
-    Some sets are conversations of which every turn is a text: drawn blindly they would be most of the lesson.
+    Some sets are conversations of which every turn is a text: drawn at random they would dominate.
     """
-    kinds: dict[str, list[Exchange]] = defaultdict(list)
-    for item in corpus.items:
-        kinds[item.set].extend(item.exchanges)
-    kinds[""] = list(corpus.texts)
+    sources: dict[str, list[Exchange]] = defaultdict(list)
+    for item in data.items:
+        sources[item.set].extend(item.exchanges)
+    sources[""] = list(data.texts)
     drawn: list[Exchange] = []
-    smallest_first = sorted(kinds.values(), key=len)
+    smallest_first = sorted(sources.values(), key=len)
     for place, texts in enumerate(smallest_first):
         share = (count - len(drawn)) // (len(smallest_first) - place)
         drawn += chance.sample(texts, min(share, len(texts)))
     return drawn
 
 
-def cut_pieces(exchanges: Sequence[Exchange], count: int, chance: random.Random) -> list[Exchange]:
-    """Replies with one of their parts left out, each reply once at most: near misses of rated ones."""
-    fit = [exchange for exchange in exchanges if len(split_reply(exchange.response)) > 1]
-    pieces = []
-    for exchange in chance.sample(fit, min(count, len(fit))):
+def drop_sentences(exchanges: Sequence[Exchange], count: int, chance: random.Random) -> list[Exchange]:
+    """Return replies with one of their parts left out, each reply at most once."""
+    divisible = [exchange for exchange in exchanges if len(split_reply(exchange.response)) > 1]
+    shortened = []
+    for exchange in chance.sample(divisible, min(count, len(divisible))):
         parts = split_reply(exchange.response)
         del parts[chance.randrange(len(parts))]
-        pieces.append(replace(exchange, response="".join(parts).strip()))
-    return pieces
+        shortened.append(replace(exchange, response="".join(parts).strip()))
+    return shortened
 
 
-def mix_replies(exchanges: Sequence[Exchange], count: int, chance: random.Random) -> list[Exchange]:
-    """Two or three replies to one prompt made one long reply."""
+def join_replies(exchanges: Sequence[Exchange], count: int, chance: random.Random) -> list[Exchange]:
+    """Return two or three replies to one prompt joined into one long reply."""
     by_prompt: dict[str, list[Exchange]] = defaultdict(list)
     for exchange in exchanges:
         by_prompt[exchange.prompt_digest].append(exchange)
-    fit = [several for several in by_prompt.values() if len(several) > 1]
-    mixed = []
-    for _ in range(count if fit else 0):
-        several = chance.choice(fit)
+    shared = [several for several in by_prompt.values() if len(several) > 1]
+    joined = []
+    for _ in range(count if shared else 0):
+        several = chance.choice(shared)
         drawn = chance.sample(several, min(len(several), chance.choice((2, 2, 3))))
         text = chance.choice(("\n\n", " ", "\n")).join(item.response.strip() for item in drawn)
-        mixed.append(replace(drawn[0], response=text))
-    return mixed
+        joined.append(replace(drawn[0], response=text))
+    return joined
 
 
 def shuffle_replies(exchanges: Sequence[Exchange], count: int, chance: random.Random) -> list[Exchange]:
-    """Replies under the prompts of others."""
+    """Return replies under the prompts of others."""
     return [
         replace(chance.choice(exchanges), response=chance.choice(exchanges).response) for _ in range(count)
     ]

@@ -1,9 +1,10 @@
-"""TrainedNetworks networks as files that score without torch: ONNX in 8 bits, and the tokenizer."""
+"""Export of trained networks to files that need no torch: ONNX with int8 weights, and the tokenizer."""
 
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,144 +19,174 @@ from torch import Tensor, nn
 from data.errors import UserError
 from data.records import LABELS
 from judge.classifier.base_weights import (
+    DOWN_PROJ,
     HEAD_PREFIX,
-    MIX,
-    MIXED,
+    MAX_INT,
+    ROTATION,
     SCALE,
     TABLE,
-    Mixing,
-    first_reader,
-    inner_part,
-    mix,
-    mix_inner,
-    round_weight,
+    Rotation,
+    first_with_same_input,
+    hartley_matrix,
+    inner_width,
+    quantize_rows,
+    quantize_weight,
+    rotate_inner,
 )
 from judge.classifier.judge import MODEL, TOKENIZER, import_onnxruntime
 from judge.classifier.preprocessing import Tokeniser
 from training.network import JudgeNetwork, LoraLinear
 
-LARGEST_FILE = 50_000_000  # bytes: places that keep repositories complain of larger ones
+MAX_FILE_SIZE = 50_000_000  # bytes: hosts of repositories warn about larger files
 WEIGHTS = "weights-{}.bin"
-FROZEN = ".frozen"  # what the name of a weight has more where a low-rank change is beside it
-OPSET = 23  # the first in which ONNX itself knows attention, rotary positions and RMS norms
+FROZEN = ".frozen"  # part of a weight's name where it has a LoRA adapter
+OPSET = 23  # the first with attention, rotary embeddings and RMS norms
+GPTQ_BLOCK = 64  # columns that are rounded before the error is propagated to all others
+DAMPING = 0.01  # of the mean square of an activation, so that the inverse exists
 
 
 def write_decoder(
     network: JudgeNetwork,
     tokeniser: Tokeniser,
     folder: Path,
-    read_some: Callable[[], object] | None = None,
+    run: Callable[[], object] | None = None,
 ) -> list[str]:
-    """Write a decoder's graph, its weights in few bits and its tokenizer; returns the names of the files.
+    """Write a decoder's graph, its int8 weights and its tokenizer; return the names of the files.
 
-    `read_some` has the network read some replies, by which its weights are rounded better. Of a network with
-    low-rank changes the graph alone is written: `merge` makes its weights when it is loaded.
+    `run` makes the network read some replies, by which its weights are quantized better. Of a network with
+    LoRA adapters only the graph is written: `merge` makes its weights when it is loaded.
     """
-    is_whole = not any(isinstance(module, LoraLinear) for module in network.modules())
+    has_adapters = any(isinstance(module, LoraLinear) for module in network.modules())
     graph = DecoderGraph(network.eval())
-    weights = _round_whole(network, read_some) if is_whole else _name_weights(network)
+    weights = _placeholder_weights(network) if has_adapters else _quantize(network, run)
     files = [bytearray()]
     for name, value in weights.items():
-        if is_whole and name.startswith(HEAD_PREFIX):  # where `shift_exported` finds them
+        if not has_adapters and name.startswith(HEAD_PREFIX):  # inside, for `shift_exported`
             graph.initializers.append(numpy_helper.from_array(value, name))
             continue
-        if len(files[-1]) + value.nbytes > LARGEST_FILE:
+        if len(files[-1]) + value.nbytes > MAX_FILE_SIZE:
             files.append(bytearray())
-        graph.place(name, value, location=WEIGHTS.format(len(files) - 1), offset=len(files[-1]))
+        graph.add_external(name, value, location=WEIGHTS.format(len(files) - 1), offset=len(files[-1]))
         files[-1] += value.tobytes()
-    content = {MODEL: graph.write(), TOKENIZER: tokeniser.tokenizer.to_str().encode()}
-    if is_whole:
+    content = {MODEL: graph.serialize(), TOKENIZER: tokeniser.tokenizer.to_str().encode()}
+    if not has_adapters:
         content |= {WEIGHTS.format(number): bytes(part) for number, part in enumerate(files)}
     for name, part in content.items():
-        if len(part) > LARGEST_FILE:
-            raise UserError(f"{name} would have more than {LARGEST_FILE:,} bytes: take a smaller base")
+        if len(part) > MAX_FILE_SIZE:
+            raise UserError(f"{name} would have more than {MAX_FILE_SIZE:,} bytes: use a smaller base")
     folder.mkdir(parents=True, exist_ok=True)
     for name, part in content.items():
         (folder / name).write_bytes(part)
     return sorted(content)
 
 
-def mix_states(network: JudgeNetwork) -> None:
-    """Write a network in the basis of `Mixing`, where it says the same."""
+def rotate_network(network: JudgeNetwork) -> None:
+    """Change the basis of a network's weights by `Rotation`; its output stays the same."""
     base: Any = network.base
     trained = {name: value.cpu().double().numpy() for name, value in network.state_dict().items()}
-    mixing = Mixing(trained, base.config.head_dim)
+    rotation = Rotation(trained, base.config.head_dim)
     network.load_state_dict(
         {
-            name: torch.from_numpy(mixing.apply(name.replace(FROZEN, ""), value))
+            name: torch.from_numpy(rotation.apply(name.replace(FROZEN, ""), value))
             for name, value in trained.items()
         }
     )
 
 
-def _round_whole(network: JudgeNetwork, read_some: Callable[[], object] | None) -> dict[str, np.ndarray]:
-    """All that the graph asks for, by name."""
-    mix_states(network)
-    products = _sum_states([network], read_some, lambda states: states.T @ states) if read_some else {}
+def _quantize(network: JudgeNetwork, run: Callable[[], object] | None) -> dict[str, np.ndarray]:
+    """Return all weights that the graph names."""
+    rotate_network(network)
+    products = _sum_activations([network], run, lambda states: states.T @ states) if run else {}
     weights: dict[str, np.ndarray] = {}
     for name, value in network.state_dict().items():
-        seen = products.get(first_reader(name))
-        if seen is not None and name.endswith(MIXED):
-            seen = mix_inner(mix_inner(seen).T)
-        weights |= round_weight(name, value.cpu().float().numpy(), seen)
+        known = products.get(first_with_same_input(name))
+        if known is not None and name.endswith(DOWN_PROJ):
+            known = rotate_inner(rotate_inner(known).T)
+        quantize = quantize_rows if known is None else partial(gptq, products=known)
+        weights |= quantize_weight(name, value.cpu().float().numpy(), quantize)
     return weights
 
 
-def write_means(networks: Sequence[JudgeNetwork], read_some: Callable[[], object], path: Path) -> None:
-    """Keep the direction of the mean of what each map reads, by the first that reads it, for `merge`.
+def gptq(weight: np.ndarray, products: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Quantize a matrix like `quantize_rows`, given the sums over tokens of products of its inputs.
 
-    Without the first token, whose states are huge and the same in all texts. The networks are written in
-    another basis by it.
+    The rounding error of a column is propagated to the columns not yet rounded (Frantar et al., GPTQ, 2023),
+    which halves the error of the output. It takes too long for a judge that is being loaded.
+    """
+    scale = np.maximum(np.abs(weight).max(axis=1) / MAX_INT, 1e-20)
+    columns = weight.shape[1]
+    order = np.argsort(-np.diag(products), kind="stable")  # most important first
+    left = weight.astype(np.float64)[:, order]
+    hessian = products[np.ix_(order, order)].astype(np.float64)
+    hessian[np.diag_indices(columns)] += DAMPING * max(np.diag(hessian).mean(), 1e-20)
+    factor = np.linalg.cholesky(np.linalg.inv(hessian)).T
+    quantized = np.zeros(left.shape, dtype=np.int8)
+    for start in range(0, columns, GPTQ_BLOCK):
+        stop = min(start + GPTQ_BLOCK, columns)
+        error = np.zeros((len(left), stop - start))
+        for place in range(start, stop):
+            rounded = np.clip(np.rint(left[:, place] / scale), -MAX_INT, MAX_INT)
+            quantized[:, order[place]] = rounded
+            error[:, place - start] = (left[:, place] - rounded * scale) / factor[place, place]
+            left[:, place + 1 : stop] -= np.outer(error[:, place - start], factor[place, place + 1 : stop])
+        left[:, stop:] -= error @ factor[start:stop, stop:]
+    return quantized, scale.astype(np.float32)
+
+
+def write_means(networks: Sequence[JudgeNetwork], run: Callable[[], object], path: Path) -> None:
+    """Write the direction of the mean activation that each layer reads, for `merge`.
+
+    Without the first token, whose activations are huge and the same in all texts. The networks are rotated.
     """
     for network in networks:
-        mix_states(network)
-    sums = _sum_states(networks, read_some, lambda states: states[1:].sum(dim=0))
-    means = {name: mix_inner(item[None])[0] if name.endswith(MIXED) else item for name, item in sums.items()}
+        rotate_network(network)
+    sums = _sum_activations(networks, run, lambda states: states[1:].sum(dim=0))
+    means = {
+        name: rotate_inner(item[None])[0] if name.endswith(DOWN_PROJ) else item for name, item in sums.items()
+    }
     save_file({name: (item / np.linalg.norm(item)).astype(np.float16) for name, item in means.items()}, path)
 
 
-def _sum_states(
-    networks: Sequence[JudgeNetwork], read_some: Callable[[], object], take: Callable[[Tensor], Tensor]
+def _sum_activations(
+    networks: Sequence[JudgeNetwork], run: Callable[[], object], take: Callable[[Tensor], Tensor]
 ) -> dict[str, np.ndarray]:
-    """What is taken of the states that maps read, summed over texts, by the first map that reads them."""
-    found: dict[str, Any] = {}
+    """Sum a function of the activations that layers read over texts, by the first layer that reads them."""
+    sums: dict[str, Any] = {}
     hooks = []
     for network in networks:
         for name, part in network.base.named_modules(prefix="base"):
             weight = f"{name}.weight"
-            if name.endswith("_proj") and first_reader(weight) == weight:
+            if name.endswith("_proj") and first_with_same_input(weight) == weight:
 
-                def note(_: nn.Module, states: tuple[Tensor], name: str = weight) -> None:
-                    found[name] = found.get(name, 0) + take(states[0].flatten(0, -2).double())
+                def add(_: nn.Module, states: tuple[Tensor], name: str = weight) -> None:
+                    sums[name] = sums.get(name, 0) + take(states[0].flatten(0, -2).double())
 
-                hooks.append(part.register_forward_pre_hook(note))
-    read_some()
+                hooks.append(part.register_forward_pre_hook(add))
+    run()
     for hook in hooks:
         hook.remove()
-    return {name: item.cpu().numpy() for name, item in found.items()}
+    return {name: item.cpu().numpy() for name, item in sums.items()}
 
 
-def _name_weights(network: JudgeNetwork) -> dict[str, np.ndarray]:
-    """The same for a network with low-rank changes, of which the graph keeps names and shapes alone."""
+def _placeholder_weights(network: JudgeNetwork) -> dict[str, np.ndarray]:
+    """Return zeros for a network with LoRA adapters, of whose weights the graph has names and shapes only."""
     weights: dict[str, np.ndarray] = {}
     for name, value in network.state_dict().items():
         if name.startswith(("base.", HEAD_PREFIX)) and not name.endswith((".up", ".down")):
             empty = np.zeros(tuple(value.shape), dtype=np.float32)
-            weights |= round_weight(name.replace(FROZEN, ""), empty)
+            weights |= quantize_weight(name.replace(FROZEN, ""), empty)
     return weights
 
 
 class DecoderGraph:
-    """A llama decoder with the logits of a judge, node by node; it reads one text, behind another if given.
+    """An ONNX graph of a llama decoder with a judge's logits; it reads one text, after a cached one if given.
 
-    The exporter of torch writes any network, as hundreds of small steps; this is some dozens a layer. States
-    are rounded to 8 bits with one scale a token, which no quantiser of ONNX Runtime offers: with one for all
-    tokens the first token's, which are huge, would leave the others nothing. So products are of whole
-    numbers, about twice as fast as those that have a scale every few numbers.
+    The exporter of torch writes any network as hundreds of small nodes; this is some dozens a layer.
+    Activations are quantized to int8 with one scale a token, which no quantizer of ONNX Runtime offers: with
+    one scale for all tokens, the huge activations of the first token would leave the others no precision.
 
-    `past` holds what was kept of the text before, which may be empty, and `present` is that of both: keys and
-    values, [layers, 2, 1, heads, tokens, width]. Of the last layer no more is reckoned than the last token's
-    state, since nothing else is read.
+    `past` is the cache of the earlier text, which may be empty, and `present` that of both: keys and values,
+    [layers, 2, 1, heads, tokens, width]. Of the last layer only the last token's state is computed.
     """
 
     def __init__(self, network: JudgeNetwork) -> None:
@@ -165,130 +196,130 @@ class DecoderGraph:
             raise UserError(f"a base of the kind {self.config.model_type} cannot be exported, only llama's")
         self.nodes: list[Any] = []
         self.initializers: list[Any] = []
-        self.rounded: dict[str, tuple[str, str]] = {}
-        self.kept: list[str] = []
-        self.held: dict[tuple[Any, ...], str] = {}
+        self.quantized: dict[str, tuple[str, str]] = {}
+        self.caches: list[str] = []
+        self.constants: dict[tuple[Any, ...], str] = {}
         words = self.add("Cast", self.add("Gather", TABLE, "ids"), to=TensorProto.FLOAT)
         state = self.add("Mul", words, self.add("Gather", TABLE + SCALE, "ids"))
         start, length = (
             self.add("Squeeze", self.add("Shape", name, start=axis, end=axis + 1))
             for name, axis in (("past", 4), ("ids", 1))
         )
-        steps = self.add("Range", start, self.add("Add", start, length), self.hold(1))
-        steps = self.add("Unsqueeze", self.add("Cast", steps, to=TensorProto.FLOAT), self.hold([0, 2]))
-        angles = self.add("Mul", steps, self.hold(base.rotary_emb.inv_freq.cpu().float().numpy()))
-        self.turns = [self.add("Cos", angles), self.add("Sin", angles)]
+        steps = self.add("Range", start, self.add("Add", start, length), self.constant(1))
+        steps = self.add("Unsqueeze", self.add("Cast", steps, to=TensorProto.FLOAT), self.constant([0, 2]))
+        angles = self.add("Mul", steps, self.constant(base.rotary_emb.inv_freq.cpu().float().numpy()))
+        self.rope = [self.add("Cos", angles), self.add("Sin", angles)]
         layers = range(len(base.layers))
         for number in layers:
             state = self.add_layer(state, number, is_last=number == layers[-1])
-        state = self.add("Squeeze", self.add_norm(state, "base.norm"), self.hold([1]))
+        state = self.add("Squeeze", self.add_norm(state, "base.norm"), self.constant([1]))
         logits = self.add("Gemm", state, "head.weight", "head.bias", transB=1)
         self.add("Softmax", logits, made="probabilities", axis=-1)
-        shape = self.add("Concat", self.hold([len(layers), 2]), self.add("Shape", self.kept[0]), axis=0)
-        self.add("Reshape", self.add("Concat", *self.kept, axis=0), shape, made="present")
+        shape = self.add("Concat", self.constant([len(layers), 2]), self.add("Shape", self.caches[0]), axis=0)
+        self.add("Reshape", self.add("Concat", *self.caches, axis=0), shape, made="present")
 
     def add_layer(self, state: str, number: int, *, is_last: bool) -> str:
-        """Attention, then a network of two layers, each added to what was there."""
-        name, turns = f"base.layers.{number}", self.turns
-        own, shared = self.config.num_attention_heads, self.config.num_key_value_heads
+        """Add attention and MLP, each with its residual connection."""
+        name, rope = f"base.layers.{number}", self.rope
+        heads, kv_heads = self.config.num_attention_heads, self.config.num_key_value_heads
         normed = self.add_norm(state, f"{name}.input_layernorm")
         key, value = (self.add_linear(normed, f"{name}.self_attn.{part}_proj") for part in "kv")
-        key = self.add("RotaryEmbedding", key, *turns, num_heads=shared)
-        if is_last:  # it sees all, so that nothing is hidden from it
-            state, normed, *turns = (self.take_last(item) for item in (state, normed, *turns))
+        key = self.add("RotaryEmbedding", key, *rope, num_heads=kv_heads)
+        if is_last:  # the last token attends to all, so no mask is needed
+            state, normed, *rope = (self.last_token(item) for item in (state, normed, *rope))
         query = self.add_linear(normed, f"{name}.self_attn.q_proj")
-        query = self.add("RotaryEmbedding", query, *turns, num_heads=own)
-        past = self.add("Gather", "past", self.hold(number))
-        before = [self.add("Gather", past, self.hold(place)) for place in (0, 1)]
-        found = self.add(
+        query = self.add("RotaryEmbedding", query, *rope, num_heads=heads)
+        past = self.add("Gather", "past", self.constant(number))
+        cached = [self.add("Gather", past, self.constant(place)) for place in (0, 1)]
+        attended = self.add(
             "Attention",
-            *(query, key, value, "", *before),
+            *(query, key, value, "", *cached),
             more=(made := [f"{name}.keys", f"{name}.values"]),
             is_causal=int(not is_last),
-            q_num_heads=own,
-            kv_num_heads=shared,
+            q_num_heads=heads,
+            kv_num_heads=kv_heads,
         )
-        self.kept += made
-        state = self.add("Add", state, self.add_linear(found, f"{name}.self_attn.o_proj"))
+        self.caches += made
+        state = self.add("Add", state, self.add_linear(attended, f"{name}.self_attn.o_proj"))
         normed = self.add_norm(state, f"{name}.post_attention_layernorm")
         gate, up = (self.add_linear(normed, f"{name}.mlp.{part}_proj") for part in ("gate", "up"))
         inner = self.add("Mul", self.add("Mul", gate, self.add("Sigmoid", gate)), up)
         return self.add("Add", state, self.add_linear(inner, f"{name}.mlp.down_proj"))
 
-    def take_last(self, item: str) -> str:
-        return self.add("Gather", item, self.hold([-1]), axis=1)
+    def last_token(self, item: str) -> str:
+        return self.add("Gather", item, self.constant([-1]), axis=1)
 
     def add_norm(self, state: str, name: str) -> str:
         epsilon = self.config.rms_norm_eps
         return self.add("RMSNormalization", state, f"{name}.weight", axis=-1, epsilon=epsilon)
 
     def add_linear(self, state: str, name: str) -> str:
-        if f"{name}.weight".endswith(MIXED):
+        if f"{name}.weight".endswith(DOWN_PROJ):
             inner = self.config.intermediate_size
-            by = mix(inner_part(inner)).astype(np.float32)
-            parts = self.add("Reshape", state, self.hold([0, -1, len(by)]))
-            state = self.add("MatMul", parts, self.hold(by, MIX))
-            state = self.add("Reshape", state, self.hold([0, -1, inner]))
-        whole, scale = self.rounded.get(state) or self.add_rounded(state)
-        ones, middle = self.hold(np.float32(1)), self.hold(np.uint8(128))
+            rotation = hartley_matrix(inner_width(inner)).astype(np.float32)
+            blocks = self.add("Reshape", state, self.constant([0, -1, len(rotation)]))
+            state = self.add("MatMul", blocks, self.constant(rotation, ROTATION))
+            state = self.add("Reshape", state, self.constant([0, -1, inner]))
+        values, scale = self.quantized.get(state) or self.add_quantized(state)
+        ones, zero_point = self.constant(np.float32(1)), self.constant(np.uint8(128))
         made = self.add(
             "MatMulIntegerToFloat",
-            *(whole, f"{name}.weight", ones, f"{name}.weight{SCALE}", middle),
+            *(values, f"{name}.weight", ones, f"{name}.weight{SCALE}", zero_point),
             domain="com.microsoft",
         )
         return self.add("Mul", made, scale)
 
-    def add_rounded(self, state: str) -> tuple[str, str]:
-        """A state as whole numbers around 128, and the scale of each token; once for all that read it."""
-        largest = self.add("ReduceMax", self.add("Abs", state), self.hold([-1]))
-        scale = self.add("Mul", largest, self.hold(np.float32(1 / 127)))
-        by_token = self.add("Squeeze", scale, self.hold([0, 2]))
-        middle = self.add("Expand", self.hold(np.uint8(128)), self.add("Shape", by_token))
-        whole = self.add("QuantizeLinear", state, by_token, middle, axis=1)
-        self.rounded[state] = whole, scale
-        return whole, scale
+    def add_quantized(self, state: str) -> tuple[str, str]:
+        """Add the quantization of a state, once for all layers that read it; return its values and scales."""
+        largest = self.add("ReduceMax", self.add("Abs", state), self.constant([-1]))
+        scale = self.add("Mul", largest, self.constant(np.float32(1 / 127)))
+        by_token = self.add("Squeeze", scale, self.constant([0, 2]))
+        zero_point = self.add("Expand", self.constant(np.uint8(128)), self.add("Shape", by_token))
+        values = self.add("QuantizeLinear", state, by_token, zero_point, axis=1)
+        self.quantized[state] = values, scale
+        return values, scale
 
     def add(
         self, operator: str, *inputs: str, made: str = "", more: Sequence[str] = (), **attributes: Any
     ) -> str:
-        """A node; returns the name of the first that it makes."""
+        """Add a node; return the name of its first output."""
         made = made or f"{operator}-{len(self.nodes)}"
         self.nodes.append(helper.make_node(operator, inputs, [made, *more], **attributes))
         return made
 
-    def hold(self, value: Any, name: str = "") -> str:
-        """A constant, once however often it is asked for."""
+    def constant(self, value: Any, name: str = "") -> str:
+        """Add a constant, once for all uses; return its name."""
         array = np.asarray(value)
         key = array.dtype.str, array.shape, array.tobytes()
-        if key not in self.held:
-            self.held[key] = name or f"constant-{len(self.held)}"
-            self.initializers.append(numpy_helper.from_array(array, self.held[key]))
-        return self.held[key]
+        if key not in self.constants:
+            self.constants[key] = name or f"constant-{len(self.constants)}"
+            self.initializers.append(numpy_helper.from_array(array, self.constants[key]))
+        return self.constants[key]
 
-    def place(self, name: str, value: np.ndarray, *, location: str, offset: int) -> None:
-        """Say in which file a weight lies; none need be there where weights are given with the session."""
+    def add_external(self, name: str, value: np.ndarray, *, location: str, offset: int) -> None:
+        """Add a weight that is in a file, or given with the session."""
         kind = helper.np_dtype_to_tensor_dtype(value.dtype)
         tensor = TensorProto(name=name, dims=value.shape, data_type=kind, data_location=TensorProto.EXTERNAL)
         for key, item in (("location", location), ("offset", offset), ("length", value.nbytes)):
             tensor.external_data.add(key=key, value=str(item))
         self.initializers.append(tensor)
 
-    def write(self) -> bytes:
-        """The whole, as the content of a file."""
+    def serialize(self) -> bytes:
+        """Return the content of the model file."""
         layers, heads, width = (
             getattr(self.config, name) for name in ("num_hidden_layers", "num_key_value_heads", "head_dim")
         )
 
-        def tell(name: str, kind: int, *shape: int | str) -> Any:
+        def info(name: str, kind: int, *shape: int | str) -> Any:
             return helper.make_tensor_value_info(name, kind, shape)
 
         inputs = [
-            tell("ids", TensorProto.INT64, 1, "length"),
-            tell("past", TensorProto.FLOAT, layers, 2, 1, heads, "before", width),
+            info("ids", TensorProto.INT64, 1, "length"),
+            info("past", TensorProto.FLOAT, layers, 2, 1, heads, "before", width),
         ]
         outputs = [
-            tell("probabilities", TensorProto.FLOAT, 1, len(LABELS)),
-            tell("present", TensorProto.FLOAT, layers, 2, 1, heads, "after", width),
+            info("probabilities", TensorProto.FLOAT, 1, len(LABELS)),
+            info("present", TensorProto.FLOAT, layers, 2, 1, heads, "after", width),
         ]
         graph = helper.make_graph(self.nodes, "judge", inputs, outputs, self.initializers)
         opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("com.microsoft", 1)]
@@ -296,7 +327,7 @@ class DecoderGraph:
 
 
 class SingleExchangeModel(nn.Module):
-    """One exchange at a time needs no padding, hence no mask: a smaller graph and a faster one."""
+    """The mean of several networks for one exchange at a time, which needs no padding and no mask."""
 
     def __init__(self, networks: Sequence[JudgeNetwork]) -> None:
         super().__init__()
@@ -309,7 +340,7 @@ class SingleExchangeModel(nn.Module):
 
 
 def quantize_onnx(path: Path) -> None:
-    """Put an int8 model in the place of an exact one."""
+    """Replace a model in full precision by an int8 one."""
     import_onnxruntime()
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
@@ -318,7 +349,7 @@ def quantize_onnx(path: Path) -> None:
             path,
             Path(scratch) / MODEL,
             per_channel=True,
-            reduce_range=True,  # seven bits never overflow: the same result on CPUs with and without VNNI
+            reduce_range=True,  # seven bits: the same result on CPUs with and without VNNI
             weight_type=QuantType.QInt8,
             op_types_to_quantize=["MatMul", "Gemm", "Gather"],
         )
@@ -346,12 +377,12 @@ def export_onnx(networks: Sequence[JudgeNetwork], tokeniser: Tokeniser, folder: 
         )
     assert program is not None
     model = program.model_proto
-    # The exporter's notes on inner shapes contradict what quantisation infers; it needs none of them.
+    # The exporter's inner shapes contradict those that quantization infers; it needs none of them.
     del model.graph.value_info[:]
     for part in (*model.graph.node, *model.graph.initializer, *model.graph.input, *model.graph.output):
-        del part.metadata_props[:]  # where in whose source tree each node came from: nobody's business
+        del part.metadata_props[:]  # local source paths
         part.doc_string = ""
-    # The exporter has optimised the graph; without this mark quantisation asks on stderr to do it again.
+    # The exporter has optimized the graph; without this mark quantization asks on stderr to do it again.
     model.metadata_props.add(key="onnx.quant.pre_process", value="onnxruntime.quant")
     (folder / MODEL).write_bytes(model.SerializeToString())
     tokeniser.tokenizer.save(str(folder / TOKENIZER), pretty=False)
@@ -359,23 +390,23 @@ def export_onnx(networks: Sequence[JudgeNetwork], tokeniser: Tokeniser, folder: 
 
 
 def shift_exported(path: Path, bias: np.ndarray) -> None:
-    """Move the logits of every reply alike, in a file: quicker than exporting the networks again."""
+    """Add a bias to the logits of an exported model, which is faster than exporting again."""
     model = onnx.load(path, load_external_data=False)
     heads = [tensor for tensor in model.graph.initializer if tensor.name.endswith("head.bias")]
     if not heads:
-        raise RuntimeError("the exporter has renamed the head's bias: its level cannot be set")
+        raise RuntimeError("the exporter has renamed the bias of the head")
     for tensor in heads:
-        moved = numpy_helper.to_array(tensor) + bias.astype(np.float32)
-        tensor.CopyFrom(numpy_helper.from_array(moved, tensor.name))
+        shifted = numpy_helper.to_array(tensor) + bias.astype(np.float32)
+        tensor.CopyFrom(numpy_helper.from_array(shifted, tensor.name))
     onnx.save(model, path)
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps from the user what the exporter says of its own insides."""
+    """Suppress the exporter's warnings about its own internals."""
     registration = logging.getLogger("torch.onnx._internal.exporter._registration")
     level = registration.level
-    registration.setLevel(logging.ERROR)  # torchvision, which nothing here needs, is not installed
+    registration.setLevel(logging.ERROR)  # it misses torchvision, which nothing here needs
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings(

@@ -1,10 +1,7 @@
-"""Fine-tune a base into a classifier of Bad, Okay and Good: the teacher, the network, then its level.
-
-The same code trains on CPU and CUDA.
-"""
+"""Fine-tuning of a base into a classifier of Bad, Okay and Good, on CPU or CUDA: teacher, networks, level."""
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -17,96 +14,80 @@ from torch.nn import functional
 from data.errors import UserError
 from data.rated_exchanges import RatedExchange
 from data.records import Exchange
-from judge.classifier.preprocessing import Tokeniser, Tokens, write_context
+from judge.classifier.preprocessing import Tokeniser, write_context
 from training.examples import (
-    TrainingData,
     TrainingExample,
-    cut_pieces,
     draw_evenly,
-    dress_some,
+    drop_sentences,
     examples_from_graded_replies,
     examples_from_grades,
     examples_from_ratings,
     examples_from_sets,
-    forget_situations,
-    mix_replies,
+    join_replies,
+    perturb_some,
     shuffle_replies,
 )
 from training.graded_replies import read_graded_replies
-from training.network import JudgeNetwork, make_network
-from training.recipe import Recipe, read_recipe
+from training.network import JudgeNetwork, TrainedNetworks, make_network, mixed_precision, pad_tokens
+from training.recipe import Recipe
+from training.training_data import TrainingData
 
-Progress = Callable[[int, int], None]  # lessons done, lessons in all
-MakeExamples = Callable[
-    [str, random.Random], list[TrainingExample]
-]  # of one epoch, by what a network learns from
-PREDICTED_TOKENS = 32_768  # in a batch that is only read
-USUAL = 3.3  # the logarithm of 27 words, the middle length of the study's replies
-BATCH_TOKENS = 16_384  # in a batch that is learnt from
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingBatch:
-    """Tensors of one step: of the replies, then of the lessons they belong to.
-
-    `rater` is -1 where nobody known rated, `set` -1 where the lesson is of labels.
-    """
-
-    ids: Tensor
-    mask: Tensor
-    segments: Tensor
-    lesson: Tensor  # of each reply
-    target: Tensor
-    rater: Tensor
-    set: Tensor
-    value: Tensor
-    weight: Tensor
+Progress = Callable[[int, int], None]  # examples done, examples in all
+MakeExamples = Callable[[str, random.Random], list[TrainingExample]]  # of one epoch, by the network's data
+LOG_USUAL_WORDS = 3.3  # the logarithm of 27 words, the median length of the study's replies
+BATCH_TOKENS = 16_384  # padded tokens of a batch in training
+LEVEL_SAMPLE = 2000  # rated replies by which the level is matched
 
 
-@dataclass(frozen=True, slots=True)
-class TrainedNetworks:
-    """Networks with one tokeniser, whose probabilities are averaged."""
+def train_judge(
+    data: TrainingData,
+    recipes: Sequence[Recipe],
+    *,
+    teacher: TrainedNetworks | None = None,
+    device: str = "cpu",
+    progress: Progress | None = None,
+) -> TrainedNetworks:
+    """Train the networks of the first recipe, after those of its teacher unless `teacher` is given."""
+    recipe, *teachers = recipes
+    data = data.for_recipe(recipe)
+    distilled: list[TrainingExample] = []
+    graded: list[TrainingExample] = []
+    if teachers:
+        teacher = teacher or train_judge(data, teachers, device=device, progress=progress)
+        distilled = distill_ratings(teacher, data, recipe)
+        graded = distill_graded_replies(teacher, trainable_networks(teachers[0], data), recipe)
 
-    networks: list[JudgeNetwork]
-    tokeniser: Tokeniser
+    def make_examples(network_data: str, chance: random.Random) -> list[TrainingExample]:
+        if teachers:
+            shown = [replace(each, exchanges=(perturb_some(each.exchanges[0], chance),)) for each in graded]
+            return [*distilled, *shown]
+        examples = examples_from_ratings(data.ratings)
+        if network_data != "labels":
+            examples += examples_from_grades(data, recipe.grades, chance)
+        if network_data in ("all", "sets"):
+            examples += examples_from_sets(data.items, recipe.sets, replies=recipe.replies, chance=chance)
+        if network_data in ("all", "ours"):
+            examples += examples_from_graded_replies(recipe.ours, chance)
+        return examples
 
-    def predict(self, exchanges: Sequence[Exchange], *, batch_size: int = 512) -> np.ndarray:
-        """Probabilities of Bad, Okay and Good: [exchanges, 3]."""
-        return np.asarray(self.predict_each(exchanges, batch_size=batch_size).mean(axis=0))
+    trainable = replace(recipe, networks=trainable_networks(recipe, data))
+    trained = fine_tune(make_examples, trainable, device=device, progress=progress)
+    return match_level(trained, data.ratings, recipe.sharpness)
 
-    def predict_each(self, exchanges: Sequence[Exchange], *, batch_size: int = 512) -> np.ndarray:
-        """Each network's probabilities: [networks, exchanges, 3]."""
-        tokens = self.tokeniser.encode_all([(write_context(item), item.response) for item in exchanges])
-        order = sorted(range(len(tokens)), key=lambda index: len(tokens[index].ids))
-        answer = np.zeros((len(self.networks), len(tokens), 3))
-        device = next(self.networks[0].parameters()).device
-        start = 0
-        while start < len(order):
-            # Sorted, so the last is the longest; a batch's size is what is padded to it.
-            stop = min(len(order), start + batch_size)
-            while stop > start + 1 and (stop - start) * len(tokens[order[stop - 1]].ids) > PREDICTED_TOKENS:
-                stop = start + max(1, (stop - start) // 2)
-            chosen = order[start:stop]
-            padded = pad_tokens([tokens[index] for index in chosen], device)
-            for number, network in enumerate(self.networks):
-                network.eval()
-                # As it is: compiling once more for what is only read costs more than it saves.
-                with torch.no_grad(), _precision(device), torch.compiler.set_stance("force_eager"):
-                    logits = network(*padded).float()
-                answer[number, chosen] = logits.softmax(dim=-1).cpu().numpy()
-            start = stop
-        return answer
+
+def trainable_networks(recipe: Recipe, data: TrainingData) -> list[str]:
+    """Return the networks of a recipe for which there is data: without ratings, none on labels alone."""
+    return [name for name in recipe.networks if data.ratings or name != "labels"] or list(recipe.networks)
 
 
 def fine_tune(
     make_examples: MakeExamples, recipe: Recipe, *, device: str = "cpu", progress: Progress | None = None
 ) -> TrainedNetworks:
-    """Train the networks of a recipe, on lessons that may differ from epoch to epoch."""
+    """Train the networks of a recipe on examples that may differ from epoch to epoch."""
     networks = []
-    for number, learnt_from in enumerate(recipe.networks):
+    for number, network_data in enumerate(recipe.networks):
         seeded = replace(recipe, seed=recipe.seed + number)
-        make_epoch = partial(make_examples, learnt_from)
-        network, tokeniser = _fine_tune_once(make_epoch, seeded, device, progress)
+        network, tokeniser = _fine_tune_once(partial(make_examples, network_data), seeded, device, progress)
         networks.append(network)
     return TrainedNetworks(networks, tokeniser)
 
@@ -122,29 +103,29 @@ def _fine_tune_once(
     network, tokeniser = make_network(recipe)
     network.to(device)
     if device.startswith("cuda"):
-        # Compiled once for all of them, since all are alike, but for the first, whose input has no gradient.
+        # Compiled once for all layers, which are alike, except the first, whose input has no gradient.
         for layer in getattr(network.base, "layers", [])[1:]:
             layer.compile(dynamic=True)
-    lessons = make_epoch(chance)
-    if not lessons:
+    examples = make_epoch(chance)
+    if not examples:
         raise UserError("nothing is left to train on: give more ratings, or a recipe that uses other texts")
-    effects = RatingEffects(lessons, recipe).to(device)
-    total = recipe.epochs * len(lessons)
+    effects = RatingEffects(examples, recipe).to(device)
+    total = recipe.epochs * len(examples)
     optimizer = _make_optimizer(network, effects, recipe)
     done = 0
     for epoch in range(recipe.epochs):
         if epoch:
-            lessons = make_epoch(chance)
+            examples = make_epoch(chance)
         network.train()
-        for batch in make_batches(lessons, tokeniser, recipe, effects, chance, device):
-            with _precision(torch.device(device)):
+        for batch in make_batches(examples, tokeniser, recipe, effects, chance, device):
+            with mixed_precision(torch.device(device)):
                 loss = compute_loss(network, effects, batch)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(network.parameters(), 1.0)
             done += len(batch.set)
             for group in optimizer.param_groups:
-                group["lr"] = group["peak"] * _warm(done / total, recipe.warmup)
+                group["lr"] = group["peak"] * _schedule(done / total, recipe.warmup)
             optimizer.step()
             if progress:
                 progress(done, total)
@@ -152,67 +133,85 @@ def _fine_tune_once(
 
 
 class RatingEffects(nn.Module):
-    """What a rating owes to who gave it and on which scale, learnt in training and left out after.
+    """Effects of the rater and of the set's scale on a rating, fitted in training and then discarded.
 
-    Every other set is met through the same direction as the labels, latent = Good's logit - Bad's, with a
-    positive scale and an offset of its own. So a set cannot turn the direction round, only refine it.
+    Every other set is trained through the direction of the labels, latent = logit of Good - logit of Bad,
+    with a positive scale and an offset of its own. So no set can reverse the direction.
     """
 
-    def __init__(self, lessons: Sequence[TrainingExample], recipe: Recipe) -> None:
+    def __init__(self, examples: Sequence[TrainingExample], recipe: Recipe) -> None:
         super().__init__()
-        self.raters = _number(lesson.rater for lesson in lessons)
-        self.sets = _number(lesson.set for lesson in lessons)
+        self.raters = _number(example.rater for example in examples)
+        self.sets = _number(example.set for example in examples)
         self.severity = nn.Parameter(torch.zeros(max(1, len(self.raters))))
         self.log_scale = nn.Parameter(torch.full((max(1, len(self.sets)),), -0.7))
         self.offset = nn.Parameter(torch.zeros(max(1, len(self.sets))))
         self.prior = recipe.severity
-        self.count = max(1, sum(bool(lesson.rater) for lesson in lessons))
-        # Centred within each model: else the raters of a good one would look kind, and its text not good.
-        arms = _number(e.model for lesson in lessons if lesson.rater for e in lesson.exchanges)
-        home = torch.zeros(max(1, len(self.raters)), dtype=torch.long)
-        for lesson in lessons:
-            if lesson.rater:
-                home[self.raters[lesson.rater]] = arms[lesson.exchanges[0].model]
-        self.arms = max(1, len(arms))
-        self.home: Tensor
-        self.register_buffer("home", home)
+        self.count = max(1, sum(bool(example.rater) for example in examples))
+        # Centered within each model: otherwise the raters of a good model would look lenient.
+        rated = [example for example in examples if example.rater]
+        models = _number(exchange.model for example in rated for exchange in example.exchanges)
+        rater_model = torch.zeros(max(1, len(self.raters)), dtype=torch.long)
+        for example in rated:
+            rater_model[self.raters[example.rater]] = models[example.exchanges[0].model]
+        self.models = max(1, len(models))
+        self.rater_model: Tensor
+        self.register_buffer("rater_model", rater_model)
 
-    def harshness(self, rater: Tensor) -> Tensor:
-        """The shift of each lesson towards Good: [lessons]."""
+    def leniency(self, rater: Tensor) -> Tensor:
+        """Return the shift of each example towards Good: [examples]."""
         if not self.prior:
             return torch.zeros(len(rater), device=rater.device)
-        size = torch.zeros(self.arms, device=rater.device)
-        total = size.clone().index_add_(0, self.home, self.severity)
-        size = size.index_add_(0, self.home, torch.ones_like(self.severity)).clamp(min=1)
-        centred = self.severity - (total / size)[self.home]
-        return (rater >= 0).float() * centred[rater.clamp(min=0)]
+        size = torch.zeros(self.models, device=rater.device)
+        total = size.clone().index_add_(0, self.rater_model, self.severity)
+        size = size.index_add_(0, self.rater_model, torch.ones_like(self.severity)).clamp(min=1)
+        centered = self.severity - (total / size)[self.rater_model]
+        return (rater >= 0).float() * centered[rater.clamp(min=0)]
 
     def penalty(self) -> Tensor:
-        """Minus the log of the normal prior, per rating."""
+        """Return minus the log of the normal prior, per rating."""
         if not self.prior:
             return torch.zeros((), device=self.severity.device)
         return self.severity.square().sum() / (2 * self.prior**2) / self.count
 
     def on_scale(self, latent: Tensor, sets: Tensor) -> Tensor:
-        """What a latent score is on the scale of each lesson's set."""
+        """Return a latent score on the scale of each example's set."""
         place = sets.clamp(min=0)
         return self.log_scale[place].exp() * latent + self.offset[place]
 
 
-def _number(names: Iterator[str] | Sequence[str]) -> dict[str, int]:
+def _number(names: Iterable[str]) -> dict[str, int]:
     return {name: place for place, name in enumerate(sorted({name for name in names if name}))}
 
 
+@dataclass(frozen=True, slots=True)
+class TrainingBatch:
+    """Tensors of one step: of the replies, then of the examples they belong to.
+
+    `rater` is -1 where the rater is unknown, `set` -1 where the target is probabilities.
+    """
+
+    ids: Tensor
+    mask: Tensor
+    segments: Tensor
+    example: Tensor  # of each reply
+    target: Tensor
+    rater: Tensor
+    set: Tensor
+    value: Tensor
+    weight: Tensor
+
+
 def compute_loss(network: JudgeNetwork, effects: RatingEffects, batch: TrainingBatch) -> Tensor:
-    """Cross-entropy where labels are to be met, squared error where a set's ratings are; and the prior."""
+    """Return cross-entropy for labels, squared error for the ratings of a set, and the prior's penalty."""
     each = network(batch.ids, batch.mask, batch.segments).float()
     count = torch.zeros(len(batch.set), device=each.device).index_add_(
-        0, batch.lesson, torch.ones(len(each), device=each.device)
+        0, batch.example, torch.ones(len(each), device=each.device)
     )
-    logits = torch.zeros(len(batch.set), 3, device=each.device).index_add_(0, batch.lesson, each)
+    logits = torch.zeros(len(batch.set), 3, device=each.device).index_add_(0, batch.example, each)
     logits = logits / count.unsqueeze(1)
     levels = torch.tensor((-1.0, 0.0, 1.0), device=logits.device)
-    shifted = logits + effects.harshness(batch.rater).unsqueeze(1) * levels
+    shifted = logits + effects.leniency(batch.rater).unsqueeze(1) * levels
     by_label = -(batch.target * functional.log_softmax(shifted, dim=-1)).sum(dim=-1)
     by_value = (effects.on_scale(logits[:, 2] - logits[:, 0], batch.set) - batch.value).square()
     losses = batch.weight * torch.where(batch.set >= 0, by_value, by_label)
@@ -220,23 +219,23 @@ def compute_loss(network: JudgeNetwork, effects: RatingEffects, batch: TrainingB
 
 
 def make_batches(
-    lessons: Sequence[TrainingExample],
+    examples: Sequence[TrainingExample],
     tokeniser: Tokeniser,
     recipe: Recipe,
     effects: RatingEffects,
     chance: random.Random,
     device: str,
 ) -> Iterator[TrainingBatch]:
-    """One epoch in random order; texts of like length lie together so that little is padded."""
+    """Yield one epoch in random order; texts of similar length share a batch, so little is padded."""
     pairs = [
         (write_context(exchange, chance=chance, drop=recipe.drop_context), exchange.response)
-        for lesson in lessons
-        for exchange in lesson.exchanges
+        for example in examples
+        for exchange in example.exchanges
     ]
     tokens = iter(tokeniser.encode_all(pairs))
-    replies = [[next(tokens) for _ in lesson.exchanges] for lesson in lessons]
+    replies = [[next(tokens) for _ in example.exchanges] for example in examples]
     size = [max(len(reply.ids) for reply in several) for several in replies]
-    order = list(range(len(lessons)))
+    order = list(range(len(examples)))
     chance.shuffle(order)
     window = recipe.batch_size * 16
     chunks = [order[start : start + window] for start in range(0, len(order), window)]
@@ -244,21 +243,21 @@ def make_batches(
     batches = _fill(order, size, [len(several) for several in replies], recipe.batch_size)
     chance.shuffle(batches)
     for places in batches:
-        chosen = [lessons[place] for place in places]
+        chosen = [examples[place] for place in places]
         owner = [number for number, place in enumerate(places) for _ in replies[place]]
         yield TrainingBatch(
             *pad_tokens([reply for place in places for reply in replies[place]], torch.device(device)),
             torch.tensor(owner, device=device),
-            torch.tensor([lesson.target for lesson in chosen], device=device),
-            torch.tensor([effects.raters.get(lesson.rater, -1) for lesson in chosen], device=device),
-            torch.tensor([effects.sets.get(lesson.set, -1) for lesson in chosen], device=device),
-            torch.tensor([lesson.value for lesson in chosen], device=device),
-            torch.tensor([lesson.weight for lesson in chosen], device=device),
+            torch.tensor([example.target for example in chosen], device=device),
+            torch.tensor([effects.raters.get(example.rater, -1) for example in chosen], device=device),
+            torch.tensor([effects.sets.get(example.set, -1) for example in chosen], device=device),
+            torch.tensor([example.value for example in chosen], device=device),
+            torch.tensor([example.weight for example in chosen], device=device),
         )
 
 
 def _fill(order: Sequence[int], size: Sequence[int], replies: Sequence[int], most: int) -> list[list[int]]:
-    """Lessons in order cut into batches of so many, or fewer where they are long: a step must fit memory."""
+    """Cut examples into batches of `most`, or fewer where they are long, so that a step fits memory."""
     batches: list[list[int]] = [[]]
     longest = rows = 0
     for place in order:
@@ -270,167 +269,106 @@ def _fill(order: Sequence[int], size: Sequence[int], replies: Sequence[int], mos
     return batches
 
 
-def pad_tokens(tokens: Sequence[Tokens], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Ids, mask and segments of like length: [batch, longest] each."""
-    longest = max(len(item.ids) for item in tokens)
-    shape = (len(tokens), longest)
-    ids, mask, segments = (np.zeros(shape, dtype=np.int64) for _ in range(3))
-    for row, item in enumerate(tokens):
-        ids[row, : len(item.ids)] = item.ids
-        mask[row, : len(item.ids)] = 1
-        segments[row, : len(item.ids)] = item.segments
-    return tuple(torch.from_numpy(array).to(device) for array in (ids, mask, segments))  # type: ignore[return-value]
-
-
 def _make_optimizer(network: JudgeNetwork, effects: RatingEffects, recipe: Recipe) -> torch.optim.Optimizer:
-    fresh = list(network.head.parameters())
+    head = list(network.head.parameters())
     groups: list[dict[str, Any]] = [
         {"params": [p for p in network.base.parameters() if p.requires_grad], "peak": recipe.learning_rate},
-        {"params": fresh, "peak": recipe.head_learning_rate},
-        # A rater has ten ratings to learn from in a whole epoch, hence the long stride.
+        {"params": head, "peak": recipe.head_learning_rate},
+        # A rater has ten ratings in a whole epoch, hence the large step.
         {"params": [effects.severity], "peak": 0.05, "weight_decay": 0.0},
         {"params": [effects.log_scale, effects.offset], "peak": 0.01, "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=0.0, weight_decay=recipe.weight_decay, fused=fresh[0].is_cuda)
+    return torch.optim.AdamW(groups, lr=0.0, weight_decay=recipe.weight_decay, fused=head[0].is_cuda)
 
 
-def _warm(part: float, warmup: float) -> float:
-    """The learning rate's share of its peak: up over the warm-up, then down to nothing."""
+def _schedule(part: float, warmup: float) -> float:
+    """Return the learning rate as a fraction of its peak: linear warm-up, then linear decay to 0."""
     return min(part / max(warmup, 1e-9), (1 - part) / max(1e-9, 1 - warmup))
 
 
-def _precision(device: torch.device) -> torch.autocast:
-    # bf16 halves the time on CUDA and only slows a CPU down.
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda")
+def distill_ratings(teacher: TrainedNetworks, data: TrainingData, recipe: Recipe) -> list[TrainingExample]:
+    """Return the ratings moved towards the teacher's probabilities, and unrated replies with these alone.
 
-
-SETTLED_ON = 2000  # rated replies are enough to find two numbers
-
-
-def train_judge(
-    corpus: TrainingData,
-    recipe: Recipe,
-    *,
-    teacher: TrainedNetworks | None = None,
-    device: str = "cpu",
-    progress: Progress | None = None,
-) -> list[TrainedNetworks]:
-    """Follow a recipe to the end: the judge, then the one that taught it, its teacher, and so on.
-
-    A `teacher` that is there already is not trained again.
-    """
-    if recipe.drop_context >= 1:
-        corpus = replace(corpus, items=forget_situations(corpus.items))
-    teachers: list[TrainedNetworks] = []
-    taught: list[TrainingExample] = []
-    ours: list[TrainingExample] = []
-    if recipe.teacher:
-        there = [teacher] if teacher else None
-        teachers = there or train_judge(corpus, read_recipe(recipe.teacher), device=device, progress=progress)
-        taught = distill_ratings(teachers[0], corpus, recipe)
-        ours = distill_graded_replies(teachers[0], corpus, recipe)
-
-    def make_examples(learnt_from: str, chance: random.Random) -> list[TrainingExample]:
-        if teachers:
-            dressed = [replace(each, exchanges=(dress_some(each.exchanges[0], chance),)) for each in ours]
-            return [*taught, *dressed]
-        lessons = examples_from_ratings(corpus.examples)
-        if learnt_from != "labels":
-            lessons += examples_from_grades(corpus, recipe.grades, chance)
-        if learnt_from in ("all", "sets"):
-            lessons += examples_from_sets(corpus.items, recipe.sets, replies=recipe.replies, chance=chance)
-        if learnt_from in ("all", "ours"):
-            lessons += examples_from_graded_replies(recipe.ours, chance)
-        return lessons
-
-    trainable = replace(recipe, networks=trainable_networks(recipe, corpus))
-    trained = fine_tune(make_examples, trainable, device=device, progress=progress)
-    return [match_level(trained, corpus.examples, recipe.sharpness), *teachers]
-
-
-def trainable_networks(recipe: Recipe, corpus: TrainingData) -> list[str]:
-    """Those of a recipe that can be trained: where the study is left out, none on its labels alone."""
-    return [name for name in recipe.networks if corpus.examples or name != "labels"] or list(recipe.networks)
-
-
-def distill_ratings(teacher: TrainedNetworks, corpus: TrainingData, recipe: Recipe) -> list[TrainingExample]:
-    """The ratings moved towards the teacher's word, which carries less noise than one person's; and that word
-    on replies nobody rated: other turns of conversations, given texts, pieces, mixtures and strangers.
+    The teacher's probabilities have less noise than one person's rating. Unrated are other turns of
+    conversations, given texts, and replies that were shortened, joined or put under another prompt.
     """
     chance = random.Random(1)
-    rated = [example.exchange for example in corpus.examples]
-    others = [exchange for item in corpus.items for exchange in item.exchanges] + list(corpus.texts)
+    rated = [each.exchange for each in data.ratings]
+    others = [exchange for item in data.items for exchange in item.exchanges] + list(data.texts)
     every = rated + others
     unrated = [
-        *draw_evenly(corpus, recipe.texts, chance),
+        *draw_evenly(data, recipe.texts, chance),
         *shuffle_replies(every, recipe.shuffled, chance),
-        *cut_pieces(every, recipe.pieces, chance),
-        *mix_replies(every, recipe.mixtures, chance),
+        *drop_sentences(every, recipe.pieces, chance),
+        *join_replies(every, recipe.mixtures, chance),
     ]
-    words = teacher.predict([*rated, *unrated])
-    # The study's people have said what they think of the length of its replies.
-    words[len(rated) :] = favour_length(words[len(rated) :], unrated, recipe.length)
+    predicted = teacher.predict([*rated, *unrated])
+    # Not for the rated ones: the study's raters have judged the length of its replies.
+    predicted[len(rated) :] = favor_length(predicted[len(rated) :], unrated, recipe.length)
     weight = recipe.teacher_weight
-    softened = [
-        (1 - weight) * np.array(example.target) + weight * word
-        for example, word in zip(corpus.examples, words, strict=False)
+    targets = [
+        *(
+            (1 - weight) * np.array(each.target) + weight * probabilities
+            for each, probabilities in zip(data.ratings, predicted, strict=False)
+        ),
+        *predicted[len(rated) :],
     ]
     return [
         TrainingExample(exchanges=(exchange,), target=tuple(float(part) for part in target))
-        for exchange, target in zip([*rated, *unrated], [*softened, *words[len(rated) :]], strict=True)
+        for exchange, target in zip([*rated, *unrated], targets, strict=True)
     ]
 
 
 def distill_graded_replies(
-    teacher: TrainedNetworks, corpus: TrainingData, recipe: Recipe
+    teacher: TrainedNetworks, teacher_networks: Sequence[str], recipe: Recipe
 ) -> list[TrainingExample]:
-    """The teacher's word on our own replies as they are, whatever form they are then shown in.
+    """Return the graded replies with the teacher's probabilities of their unperturbed form.
 
-    Where only some of its networks have learnt from ours, the mean of those and the mean of all count alike.
+    The mean of all networks and the mean of those trained on graded replies have the same weight.
     """
     if not recipe.ours:
         return []
-    ours = [reply.exchange for reply in read_graded_replies()]
-    said = teacher.predict_each(ours)
-    have_learnt = [
-        name in ("all", "ours") for name in trainable_networks(read_recipe(recipe.teacher), corpus)
-    ]
-    words = (said.mean(axis=0) + (said[have_learnt] if any(have_learnt) else said).mean(axis=0)) / 2
+    exchanges = [reply.exchange for reply in read_graded_replies()]
+    predicted = teacher.predict_each(exchanges)
+    has_graded = [name in ("all", "ours") for name in teacher_networks]
+    informed = predicted[has_graded] if any(has_graded) else predicted
     return [
-        TrainingExample(exchanges=(exchange,), target=tuple(float(part) for part in word), weight=recipe.ours)
-        for exchange, word in zip(ours, words, strict=True)
+        TrainingExample(
+            exchanges=(exchange,), target=tuple(float(part) for part in target), weight=recipe.ours
+        )
+        for exchange, target in zip(
+            exchanges, (predicted.mean(axis=0) + informed.mean(axis=0)) / 2, strict=True
+        )
     ]
 
 
-def favour_length(said: np.ndarray, exchanges: Sequence[Exchange], by: float) -> np.ndarray:
-    """Probabilities moved towards Good by `by` for every e-fold of words beyond the study's usual number.
+def favor_length(probabilities: np.ndarray, exchanges: Sequence[Exchange], by: float) -> np.ndarray:
+    """Shift probabilities towards Good by `by` for every e-fold of words beyond the study's median.
 
-    Longer replies were rated higher in most sets, and a little lower in the study, which is most of what a
-    teacher learns from: of a set that it never met it expects too little of them.
+    Longer replies were rated higher in most sets but a little lower in the study, which dominates a
+    teacher's training: on a new set it underrates them.
     """
     words = np.array([max(1, len(exchange.response.split())) for exchange in exchanges])
-    shift = by / 2 * (np.log(words) - USUAL)
-    moved = np.log(said + 1e-6) + shift[:, None] * np.array([-1.0, 0.0, 1.0])
-    powers = np.exp(moved - moved.max(axis=1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+    shift = by / 2 * (np.log(words) - LOG_USUAL_WORDS)
+    return _softmax(np.log(probabilities + 1e-6) + shift[:, None] * np.array([-1.0, 0.0, 1.0]))
 
 
 def match_level(
-    trained: TrainedNetworks, examples: Sequence[RatedExchange], sharpness: float
+    trained: TrainedNetworks, ratings: Sequence[RatedExchange], sharpness: float
 ) -> TrainedNetworks:
-    """Soften every network's logits, and set its level to the share of each label among the ratings.
+    """Scale every network's logits, and set its level to the share of each label among the ratings.
 
-    Ratings are noisy and networks learn them by heart, so their probabilities are too sure of the commonest
-    label; and with raters' harshness as an effect they speak of the middle rater, not of the crowd.
+    Ratings are noisy and networks overfit them, so their probabilities are overconfident; and with rater
+    effects they describe the median rater, not all of them.
     """
-    rated = [example for example in examples if example.rater]
+    rated = [each for each in ratings if each.rater]
     if not sharpness or not rated:
         return trained
-    sample = random.Random(5).sample(rated, min(SETTLED_ON, len(rated)))
-    shares = np.mean([example.target for example in sample], axis=0)
+    sample = random.Random(5).sample(rated, min(LEVEL_SAMPLE, len(rated)))
+    shares = np.mean([each.target for each in sample], axis=0)
     for network in trained.networks:
-        alone = TrainedNetworks([network], trained.tokeniser)
-        logits = np.log(alone.predict([example.exchange for example in sample]) + 1e-6)
+        single = TrainedNetworks([network], trained.tokeniser)
+        logits = np.log(single.predict([each.exchange for each in sample]) + 1e-6)
         bias = match_shares(sharpness * logits, shares)
         with torch.no_grad():
             for parameter in network.head.parameters():
@@ -440,7 +378,7 @@ def match_level(
 
 
 def match_shares(logits: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """The three numbers that, added to the logits, make the mean probabilities equal the shares.
+    """Return the three biases that make the mean probabilities of these logits equal the shares.
 
     >>> logits = np.zeros((4, 3))
     >>> bias = match_shares(logits, np.array([0.2, 0.3, 0.5]))
@@ -448,8 +386,12 @@ def match_shares(logits: np.ndarray, shares: np.ndarray) -> np.ndarray:
     [0.2, 0.3, 0.5]
     """
     bias = np.zeros(3)
-    for _ in range(200):  # a fixed point that is reached in far fewer steps
-        powers = np.exp(logits + bias - (logits + bias).max(axis=1, keepdims=True))
-        means = (powers / powers.sum(axis=1, keepdims=True)).mean(axis=0)
+    for _ in range(200):  # a fixed point, reached in far fewer steps
+        means = _softmax(logits + bias).mean(axis=0)
         bias += np.log(np.maximum(shares, 1e-4) / means)
     return bias
+
+
+def _softmax(logits: np.ndarray) -> np.ndarray:
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))

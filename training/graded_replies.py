@@ -1,4 +1,7 @@
-"""Graded replies to learn from: our scenes and catalogue, and a language model's word on others' replies."""
+"""Replies with a grade instead of human ratings: those written for training, and a language model's grades.
+
+The data files are in the repository and not in the wheel.
+"""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -16,7 +19,7 @@ from judge.robustness.replies import read_replies
 RECIPES: Final = Path(__file__).parent / "recipes"
 GRADED_REPLIES: Final = RECIPES / "graded_replies.jsonl"
 GRADES: Final = RECIPES / "grades.json"
-# What readers would give our replies of the catalogue, from 0 (Bad) to 100 (Good). Nobody rated these.
+# Assumed scores of the catalogue's replies by kind, from 0 (Bad) to 100 (Good). Nobody rated these.
 SCORES: Final = {
     "insults": 3,
     "unkind-dialects": 8,
@@ -30,7 +33,7 @@ SCORES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradedReply:
-    """A reply and its score: what a hundred readers would say on average, Bad 0, Okay 50, Good 100."""
+    """A reply and the mean rating that its writer expects: Bad 0, Okay 50, Good 100."""
 
     exchange: Exchange
     score: float
@@ -38,9 +41,9 @@ class GradedReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradedPromptReply:
-    """One of the replies to what somebody said, as its writer grades it."""
+    """One of the replies to a prompt, with its writer's grade."""
 
-    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012  (pydantic wants it so)
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012  (pydantic requires this form)
 
     kind: str
     manner: str
@@ -50,7 +53,7 @@ class GradedPromptReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradedPrompt:
-    """What was said, the speaker first and last, and replies to it from cruel to excellent."""
+    """A conversation that starts and ends with the speaker, and replies to it from cruel to excellent."""
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
@@ -59,7 +62,7 @@ class GradedPrompt:
     replies: tuple[GradedPromptReply, ...]
 
     def graded(self) -> Iterator[GradedReply]:
-        """Every reply in its place."""
+        """Yield every reply in its conversation."""
         speakers = ("speaker", "listener")
         earlier = tuple(Turn(speaker=speakers[n % 2], text=text) for n, text in enumerate(self.turns[:-1]))
         for reply in self.replies:
@@ -72,8 +75,8 @@ class GradedPrompt:
 
 @cache
 def read_graded_prompts(path: Path = GRADED_REPLIES) -> tuple[GradedPrompt, ...]:
-    """All scenes of a file, one to a line."""
-    lines = path.read_text(encoding="utf-8").strip().split("\n")  # some texts hold line breaks of other kinds
+    """Read the graded prompts of a file, one a line."""
+    lines = _read(path, "ours").strip().split("\n")  # some texts hold line breaks of other kinds
     return tuple(
         validate(GradedPrompt, json.loads(line), f"{path}: line {number}")
         for number, line in enumerate(lines, 1)
@@ -82,7 +85,7 @@ def read_graded_prompts(path: Path = GRADED_REPLIES) -> tuple[GradedPrompt, ...]
 
 @cache
 def read_graded_replies() -> tuple[GradedReply, ...]:
-    """Our own replies that may be learnt from: the scenes, and the training half of the catalogue."""
+    """Return all graded replies: those of the file, and the training half of the robustness catalogue."""
     written = read_replies("training")
     if any(reply.half != "training" for reply in written):
         raise ValueError("a reply of the test half reached the training")
@@ -91,13 +94,23 @@ def read_graded_replies() -> tuple[GradedReply, ...]:
         for reply in written
         for stage in reply.stages()
     )
-    return (*(reply for scene in read_graded_prompts() for reply in scene.graded()), *of_catalogue)
+    return (*(reply for prompt in read_graded_prompts() for reply in prompt.graded()), *of_catalogue)
 
 
 @cache
 def read_grades(path: Path = GRADES) -> Mapping[str, int]:
-    """By a reply's digest the score that a language model gave it, told nothing of what people said."""
-    grades = json.loads(path.read_text(encoding="utf-8"))
+    """Return a language model's scores of replies by content digest; it was not shown the human ratings."""
+    grades = json.loads(_read(path, "grades"))
     if not isinstance(grades, dict):
         raise UserError(f"{path}: digests with their scores expected")
     return grades
+
+
+def _read(path: Path, key: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise UserError(
+            f"{path}: missing, because the installed package does not contain it; train from the repository, "
+            f"or with a recipe that has {key} = 0"
+        ) from error

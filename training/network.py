@@ -1,26 +1,31 @@
 """The network of a classifier: a pretrained base, a pooled state, and three logits."""
 
+from collections.abc import Sequence
 from contextlib import redirect_stderr
 from copy import deepcopy
+from dataclasses import dataclass
 from functools import cache
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from data.errors import UserError
+from data.records import Exchange
 from judge.classifier.base_weights import find_base
-from judge.classifier.preprocessing import Tokeniser
+from judge.classifier.preprocessing import Tokeniser, Tokens, write_context
 from training.recipe import Recipe
 
-ENCODERS = ("bert", "electra", "deberta-v2")  # these read [CLS] one [SEP] two [SEP]; all others are decoders,
-OTHER_ENCODERS = ("roberta", "xlm-roberta", "distilbert", "mpnet", "modernbert")  # save these: not supported
+ENCODERS = ("bert", "electra", "deberta-v2")  # they read [CLS] context [SEP] reply [SEP]
+UNSUPPORTED = ("roberta", "xlm-roberta", "distilbert", "mpnet", "modernbert")  # all others are decoders
+PREDICTED_TOKENS = 32_768  # padded tokens of a batch in prediction
 
 
 class LoraLinear(nn.Module):
-    """A frozen linear map plus a small trained one (LoRA); by hand, as ten lines spare a dependency."""
+    """A frozen linear layer with a trainable LoRA adapter; ten lines, which spare a dependency."""
 
     def __init__(self, frozen: nn.Linear, rank: int) -> None:
         super().__init__()
@@ -29,12 +34,12 @@ class LoraLinear(nn.Module):
         self.up = nn.Parameter(torch.zeros(frozen.out_features, rank))
 
     def forward(self, state: Tensor) -> Tensor:
-        # One product with the changed weights: fewer and smaller steps than two products side by side.
+        # One product with the merged weights is faster than two products side by side.
         return nn.functional.linear(state, self.frozen.weight + 2.0 * (self.up @ self.down), self.frozen.bias)
 
 
 def add_lora(base: nn.Module, rank: int) -> None:
-    """Freeze a base and put a trainable low-rank change beside each of its linear maps."""
+    """Freeze a base and add a trainable LoRA adapter to each of its linear layers."""
     base.requires_grad_(False)
     for parent in list(base.modules()):
         for name, child in list(parent.named_children()):
@@ -56,9 +61,9 @@ class JudgeNetwork(nn.Module):
         nn.init.zeros_(self.head.bias)
 
     def pool(self, ids: Tensor, mask: Tensor, segments: Tensor) -> Tensor:
-        """The last token's state of a decoder, the mean state of an encoder: [batch, width]."""
+        """Return the last token's state of a decoder, the mean state of an encoder: [batch, width]."""
         if self.is_decoder:
-            # No mask: what is padded stands behind the last token, which looks back only.
+            # No mask: padding comes after the last token, and attention is causal.
             states = self.base(input_ids=ids, use_cache=False).last_hidden_state
             last = mask.sum(dim=1) - 1
             return torch.as_tensor(states[torch.arange(len(ids), device=ids.device), last])
@@ -67,20 +72,71 @@ class JudgeNetwork(nn.Module):
         return torch.as_tensor((states * weights).sum(dim=1) / weights.sum(dim=1))
 
     def forward(self, ids: Tensor, mask: Tensor, segments: Tensor) -> Tensor:
-        """Logits: [batch, 3]."""
+        """Return the logits: [batch, 3]."""
         return torch.as_tensor(self.head(self.dropout(self.pool(ids, mask, segments).float())))
 
 
+@dataclass(frozen=True, slots=True)
+class TrainedNetworks:
+    """Networks with one tokenizer, whose probabilities are averaged."""
+
+    networks: list[JudgeNetwork]
+    tokeniser: Tokeniser
+
+    def predict(self, exchanges: Sequence[Exchange], *, batch_size: int = 512) -> np.ndarray:
+        """Return probabilities of Bad, Okay and Good: [exchanges, 3]."""
+        return np.asarray(self.predict_each(exchanges, batch_size=batch_size).mean(axis=0))
+
+    def predict_each(self, exchanges: Sequence[Exchange], *, batch_size: int = 512) -> np.ndarray:
+        """Return each network's probabilities: [networks, exchanges, 3]."""
+        tokens = self.tokeniser.encode_all([(write_context(item), item.response) for item in exchanges])
+        order = sorted(range(len(tokens)), key=lambda index: len(tokens[index].ids))
+        probabilities = np.zeros((len(self.networks), len(tokens), 3))
+        device = next(self.networks[0].parameters()).device
+        start = 0
+        while start < len(order):
+            # Sorted, so the last is the longest, and the others are padded to it.
+            stop = min(len(order), start + batch_size)
+            while stop > start + 1 and (stop - start) * len(tokens[order[stop - 1]].ids) > PREDICTED_TOKENS:
+                stop = start + max(1, (stop - start) // 2)
+            chosen = order[start:stop]
+            padded = pad_tokens([tokens[index] for index in chosen], device)
+            for number, network in enumerate(self.networks):
+                network.eval()
+                # Eager: compiling again for prediction costs more than it saves.
+                with torch.no_grad(), mixed_precision(device), torch.compiler.set_stance("force_eager"):
+                    logits = network(*padded).float()
+                probabilities[number, chosen] = logits.softmax(dim=-1).cpu().numpy()
+            start = stop
+        return probabilities
+
+
+def pad_tokens(tokens: Sequence[Tokens], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Return ids, mask and segments: [batch, longest] each."""
+    shape = (len(tokens), max(len(item.ids) for item in tokens))
+    ids, mask, segments = (np.zeros(shape, dtype=np.int64) for _ in range(3))
+    for row, item in enumerate(tokens):
+        ids[row, : len(item.ids)] = item.ids
+        mask[row, : len(item.ids)] = 1
+        segments[row, : len(item.ids)] = item.segments
+    return tuple(torch.from_numpy(array).to(device) for array in (ids, mask, segments))  # type: ignore[return-value]
+
+
+def mixed_precision(device: torch.device) -> torch.autocast:
+    """Return bf16 autocast on CUDA, where it halves the time; on a CPU it would be slower."""
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda")
+
+
 def make_network(recipe: Recipe) -> tuple[JudgeNetwork, Tokeniser]:
-    """An untrained network as a recipe asks for it."""
+    """Return an untrained network and its tokenizer, as a recipe describes them."""
     base, tokeniser = load_base(recipe.base)
     base = deepcopy(base)
     if recipe.layers:
-        # A decoder has its layers itself, an encoder one floor below; one that has fewer keeps all.
+        # A decoder holds its layers itself, an encoder in a submodule; a base with fewer keeps all.
         owner, name = (base, "layers") if tokeniser.is_decoder else (base.encoder, "layer")
         setattr(owner, name, getattr(owner, name)[: recipe.layers])
         base.config.num_hidden_layers = len(getattr(owner, name))
-    # The words a base knows stay as they are: 35,000 replies meet few of them, and a file need not hold them.
+    # Token embeddings stay frozen: the training texts contain few of them.
     base.get_input_embeddings().requires_grad_(False)
     network = JudgeNetwork(base, is_decoder=tokeniser.is_decoder, dropout=recipe.dropout)
     if recipe.rank:
@@ -89,7 +145,7 @@ def make_network(recipe: Recipe) -> tuple[JudgeNetwork, Tokeniser]:
 
 
 def save_network(network: JudgeNetwork, path: Path) -> None:
-    """What was trained of a network, in half precision; the rest is the base's."""
+    """Write the trained parameters of a network in half precision; the rest is the base's."""
     from safetensors.torch import save_file
 
     trained = {name: item for name, item in network.named_parameters() if item.requires_grad}
@@ -97,7 +153,7 @@ def save_network(network: JudgeNetwork, path: Path) -> None:
 
 
 def load_network(recipe: Recipe, path: Path) -> tuple[JudgeNetwork, Tokeniser]:
-    """A network as `save_network` left it."""
+    """Read a network that `save_network` wrote."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -117,7 +173,7 @@ def load_network(recipe: Recipe, path: Path) -> tuple[JudgeNetwork, Tokeniser]:
 
 @cache
 def load_base(name: str) -> tuple[Any, Tokeniser]:
-    """A base by the name of the package that carries it, or any transformers folder by its path."""
+    """Load a base by the name of the package that carries it, or a transformers folder by its path."""
     from tokenizers import Tokenizer
     from transformers import AutoModel, AutoTokenizer
     from transformers.utils.logging import disable_progress_bar
@@ -131,10 +187,10 @@ def load_base(name: str) -> tuple[Any, Tokeniser]:
     if weights is None:
         base = AutoModel.from_pretrained(folder, local_files_only=True, dtype=torch.float32)
     else:
-        with redirect_stderr(StringIO()):  # this progress bar has no switch
+        with redirect_stderr(StringIO()):  # this progress bar cannot be switched off
             base = AutoModel.from_pretrained(folder, gguf_file=weights.name, dtype=torch.float32)
     kind = base.config.model_type
-    if kind in OTHER_ENCODERS:
+    if kind in UNSUPPORTED:
         raise UserError(f"{folder}: a {kind} base; encoders must be of the kind {' or '.join(ENCODERS)}")
     if weights is None:
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))

@@ -12,62 +12,59 @@ from training.rated_sets import RATED_SETS
 
 RECIPES = Path(__file__).parent / "recipes"
 AT_LEAST_ONE = frozenset({"epochs", "batch_size"})
-LEARNT_FROM = ("all", "sets", "ours", "labels")
+NETWORK_DATA = ("all", "sets", "ours", "labels")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """Ready ones are in `training/recipes`; the recipe of a shipped judge stands on its card.
-
-    Older cards have `seeds` and `alone` for what is now `networks`.
-    """
+    """Settings of one training; `training/recipes` has named ones, and a judge's card records its own."""
 
     base: str = "smollm2"
-    layers: int = 0  # keep only the first so many layers of the base; 0 keeps all
-    rank: int = 0  # train only low-rank changes of this rank beside a frozen base; 0 trains all of it
+    layers: int = 0  # keep only the first layers of the base; 0 keeps all
+    rank: int = 0  # train only LoRA adapters of this rank beside a frozen base; 0 trains all of it
     epochs: int = 2
     batch_size: int = 64
     learning_rate: float = 1e-4
     head_learning_rate: float = 1e-3
     weight_decay: float = 0.01
-    warmup: float = 0.1  # part of the steps
+    warmup: float = 0.1  # fraction of the steps
     dropout: float = 0.1
-    # The chance that emotion, and likewise situation, is left out of an example. With 1 no word of a
-    # situation is read: turns of other sets that repeat it are left out too.
+    # The probability that the emotion, and likewise the situation, is left out of an example. With 1 no text
+    # of a situation is read: turns of other sets that repeat it are left out too.
     drop_context: float = 0.3
-    severity: float = 0.0  # prior standard deviation of a rater's own harshness; 0 leaves it out
+    severity: float = 0.0  # prior standard deviation of a rater's severity; 0 leaves the effect out
     sets: Mapping[str, float] = field(default_factory=dict)  # other rated sets, and the weight of an item
     replies: int = 3  # of a rated conversation that are read in an epoch
-    ours: float = 0.0  # the weight of one of our own graded replies beside a label's 1
-    grades: float = 0.0  # the weight of a language model's grade of a reply that is in some rated set
-    sharpness: float = 1.0  # logits are multiplied by it and the level set; 0 leaves both as trained
-    teacher: str = ""  # the recipe, by name or path, of the judge that teaches this one
-    teacher_weight: float = 0.8  # how far a rating gives way to what the teacher says of the same reply
-    length: float = 0.0  # what the teacher's word on a reply gains towards Good with every e-fold of words
-    texts: int = 0  # other replies of the rated conversations, and given texts, that the teacher labels
+    ours: float = 0.0  # the weight of a graded reply (`graded_replies.jsonl`) beside a label's 1
+    grades: float = 0.0  # the weight of a language model's grade of a reply of a rated set
+    sharpness: float = 1.0  # factor on the logits before the level is matched; 0 leaves both as trained
+    teacher: str = ""  # the recipe, by name or path, of the judge that this one is distilled from
+    teacher_weight: float = 0.8  # weight of the teacher's probabilities against a rating of the same reply
+    length: float = 0.0  # shift of the teacher's logit of Good for every e-fold of words
+    texts: int = 0  # unrated replies of rated conversations, and of --texts, that the teacher labels
     shuffled: int = 0  # replies under other prompts that the teacher labels
-    pieces: int = 0  # replies with a part left out that the teacher labels
-    mixtures: int = 0  # two replies to like prompts made one long one that the teacher labels
-    # Networks whose probabilities are averaged, each by what it learns from beside the crowd study's labels:
-    # "sets" other rated sets, "ours" our own replies, "all" both, each with grades; "labels" nothing else.
-    # With a teacher all learn what it says.
+    pieces: int = 0  # replies with a sentence left out that the teacher labels
+    mixtures: int = 0  # replies to one prompt joined into a long one that the teacher labels
+    # Networks whose probabilities are averaged, each named by its data beside the crowd study's labels:
+    # "sets" other rated sets, "ours" graded replies, "all" both, each with grades; "labels" nothing else.
+    # With a teacher all learn the teacher's probabilities.
     networks: Sequence[str] = field(default_factory=lambda: ["all"])
     seed: int = 0
 
 
-def lineage(recipe: Recipe) -> list[Recipe]:
-    """A recipe, its teacher's, and so on."""
-    found = [recipe]
-    while found[-1].teacher:
-        teacher = read_recipe(found[-1].teacher)
-        if teacher in found:
-            raise UserError(f"teacher: the recipe {found[-1].teacher!r} would be its own teacher")
-        found.append(teacher)
-    return found
+def lineage(recipe: Recipe) -> tuple[Recipe, ...]:
+    """Return a recipe, its teacher's recipe, and so on."""
+    recipes = [recipe]
+    while recipes[-1].teacher:
+        teacher = read_recipe(recipes[-1].teacher)
+        if teacher in recipes:
+            raise UserError(f"teacher: the recipe {recipes[-1].teacher!r} would be its own teacher")
+        recipes.append(teacher)
+    return tuple(recipes)
 
 
 def read_recipe(name: str) -> Recipe:
-    """A recipe by its name in `training/recipes`, or by the path of a TOML file; unknown keys are refused."""
+    """Read a recipe by its name in `training/recipes` or by the path of a TOML file."""
     path = Path(name) if name.endswith(".toml") else RECIPES / f"{name}.toml"
     if not path.exists():
         known = ", ".join(sorted(item.stem for item in RECIPES.glob("*.toml")))
@@ -75,32 +72,32 @@ def read_recipe(name: str) -> Recipe:
     return build_recipe(read_toml(path), place=str(path))
 
 
-def build_recipe(table: dict[str, Any], *, place: str) -> Recipe:
-    """A recipe from plain values, each checked against the type of its default."""
+def build_recipe(table: Mapping[str, Any], *, place: str) -> Recipe:
+    """Build a recipe from plain values; refuse unknown keys and values of another type than the default's."""
     defaults = asdict(Recipe())
     for key, value in table.items():
         if key not in defaults:
             known = ", ".join(item.name for item in fields(Recipe))
             raise UserError(f"{place}: unknown key {key!r}; known: {known}")
-        wanted = type(defaults[key])
-        if wanted is dict:
+        expected = type(defaults[key])
+        if expected is dict:
             _check_sets(value, place)
             continue
-        if wanted is list:
+        if expected is list:
             _check_networks(value, place)
             continue
-        # By type, not by isinstance: to Python true is a whole number.
-        if not (type(value) is wanted or (wanted is float and type(value) is int)):
-            raise UserError(f"{place}: {key}: {wanted.__name__} expected, not {value!r}")
+        # By type, not by isinstance: in Python true is an integer.
+        if not (type(value) is expected or (expected is float and type(value) is int)):
+            raise UserError(f"{place}: {key}: {expected.__name__} expected, not {value!r}")
         least = 1 if key in AT_LEAST_ONE else 0
-        if wanted in (int, float) and not least <= value < inf:
+        if expected in (int, float) and not least <= value < inf:
             raise UserError(f"{place}: {key}: {least} or more expected, not {value!r}")
     return Recipe(**table)
 
 
 def _check_networks(names: Any, place: str) -> None:
-    if not isinstance(names, list) or not names or not all(name in LEARNT_FROM for name in names):
-        known = ", ".join(map(repr, LEARNT_FROM))
+    if not isinstance(names, list) or not names or not all(name in NETWORK_DATA for name in names):
+        known = ", ".join(map(repr, NETWORK_DATA))
         raise UserError(f"{place}: networks: a list of one or more of {known} expected, not {names!r}")
 
 

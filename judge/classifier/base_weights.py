@@ -1,4 +1,8 @@
-"""The weights of a decoder without torch: a base from its package, changed by training, rounded to 8 bits."""
+"""Weights of a decoder without torch: a base from its package, merged LoRA adapters, int8 quantization.
+
+Weights are rotated before quantization (QuaRot): a language model has a few activations a hundred times as
+large as the rest, and after a rotation all have a similar size.
+"""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -18,11 +22,11 @@ BASES: Final = {
 SCALE: Final = ".scale"
 HEAD_PREFIX: Final = "head."
 HEAD: Final = "head.weight"
-UP, DOWN = "up", "down"  # the sides of a low-rank change
+UP, DOWN = "up", "down"  # the two matrices of a LoRA adapter
 TABLE: Final = "base.embed_tokens.weight"
 LAST_NORM: Final = "base.norm.weight"
-# The maps of a layer that read a norm, and which.
-READERS: Final = {
+# The linear layers that read the output of a norm, and which.
+NORM_BEFORE: Final = {
     "q_proj": "input_layernorm",
     "k_proj": "input_layernorm",
     "v_proj": "input_layernorm",
@@ -30,7 +34,7 @@ READERS: Final = {
     "up_proj": "post_attention_layernorm",
 }
 # llama.cpp's names of the parts of a layer, and those of transformers.
-PARTS: Final = {
+GGUF_NAMES: Final = {
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",
     "attn_k": "self_attn.k_proj",
@@ -41,20 +45,18 @@ PARTS: Final = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
-FIRST: Final = {"k_proj": "q_proj", "v_proj": "q_proj", "up_proj": "gate_proj"}  # they read the same as these
-# Seven bits: with eight, processors without VNNI overflow where two neighbours are large, and say otherwise.
-TOP: Final = 63
-MIXED: Final = "down_proj.weight"  # what it reads no map makes, so that the graph has to mix it
-MIX: Final = "mix"  # the graph's name of what it mixes that by
-PART: Final = 64  # numbers that are mixed there: more would take longer
-GROUP: Final = 64  # columns that are rounded before what they leave over is given to all others
-TURNED: Final = 8  # of so many columns one may be rounded the other way: enough to cancel what is left over
-DAMPING: Final = 0.01  # of the mean square of a state, so that no direction counts for nothing
-Weights = Mapping[str, np.ndarray]  # by their names in `JudgeNetwork`
+SAME_INPUT: Final = {"k_proj": "q_proj", "v_proj": "q_proj", "up_proj": "gate_proj"}
+# Seven bits: with eight, processors without VNNI overflow, and results would depend on the processor.
+MAX_INT: Final = 63
+DOWN_PROJ: Final = "down_proj.weight"  # no linear layer writes its input, so the graph has to rotate that
+ROTATION: Final = "mix"  # the matrix by which the graph does so; shipped graphs have this name
+ROTATION_WIDTH: Final = 64  # more would take longer
+FLIP_STEP: Final = 8  # one of so many columns may be rounded to the other side
+Quantize = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 def find_base(name: str) -> Path:
-    """Where the weights of a base lie, by its name or the path of its folder."""
+    """Return the folder of a base's weights, by its name or by the path of its folder."""
     if name not in BASES and Path(name).is_dir():
         return Path(name)
     if name not in BASES:
@@ -72,213 +74,177 @@ def find_base(name: str) -> Path:
 
 
 def find_base_file(name: str) -> Path:
-    """The one file of a base that holds its weights."""
+    """Return the file of a base that holds its weights."""
     folder = find_base(name)
     return next(folder.glob("*.gguf"), folder / "model.safetensors")
 
 
 @cache
-def mix(width: int) -> np.ndarray:
-    """Hartley's matrix, which is its own inverse: every number becomes a bit of all others.
-
-    A language model has a few states a hundred times as large as the rest. Mixed, all are of one size, so
-    that a few bits hold them alike.
-    """
+def hartley_matrix(width: int) -> np.ndarray:
+    """Return Hartley's matrix, a rotation that is its own inverse and spreads each value over all others."""
     steps = np.arange(width)
     angles = 2 * np.pi * (np.outer(steps, steps) % width) / width
     return np.asarray((np.cos(angles) + np.sin(angles)) / np.sqrt(width))
 
 
-class Mixing:
-    """Writes weights in a basis of the states that layers hand on in which none is much larger than others.
+class Rotation:
+    """A change of basis of the residual stream and of attention's values, after which activations are even.
 
-    The network says the same after it: a norm does not change with the basis once its own weights are in the
-    maps that read it. So it is with the values that attention sums, within each head.
+    The network computes the same: an RMS norm does not depend on the basis once its own weights are merged
+    into the linear layers that read it.
     """
 
-    def __init__(self, weights: Weights, head_width: int) -> None:
+    def __init__(self, weights: Mapping[str, np.ndarray], head_width: int) -> None:
         self.norms = {name: value for name, value in weights.items() if is_norm(name)}
         self.width, self.head_width = len(self.norms[LAST_NORM]), head_width
 
     def apply(self, name: str, weight: np.ndarray) -> np.ndarray:
-        """A weight of the network as it was trained, or one side of a low-rank change to it."""
-        changed, _, side = name.rpartition(".")
+        """Return a weight of the network, or one matrix of a LoRA adapter, in the new basis."""
+        layer, _, side = name.rpartition(".")
         if side == UP:
-            return self.rows(f"{changed}.weight", weight)
+            return self._rows(f"{layer}.weight", weight)
         if side == DOWN:
-            return self.columns(f"{changed}.weight", weight)
+            return self._columns(f"{layer}.weight", weight)
         if is_norm(name):
             return np.ones_like(weight)
-        return self.rows(name, self.columns(name, weight))
+        return self._rows(name, self._columns(name, weight))
 
-    def columns(self, name: str, weight: np.ndarray) -> np.ndarray:
-        """The side on which a map reads; the table of words is read by nothing, and its rows are states."""
+    def _columns(self, name: str, weight: np.ndarray) -> np.ndarray:
+        """Rotate the input side of a layer; the rows of the embedding table are states."""
         layer, _, part = name.removesuffix(".weight").rpartition(".")
-        if part in READERS:
-            weight = weight * self.norms[f"{layer.rpartition('.')[0]}.{READERS[part]}.weight"]
+        if part in NORM_BEFORE:
+            weight = weight * self.norms[f"{layer.rpartition('.')[0]}.{NORM_BEFORE[part]}.weight"]
         elif name == HEAD:
             weight = weight * self.norms[LAST_NORM]
         elif part == "o_proj":
-            return mix_parts(weight, self.head_width)
+            return rotate_blocks(weight, self.head_width)
         elif name != TABLE:
             return weight
-        return mix_parts(weight, self.width)
+        return rotate_blocks(weight, self.width)
 
-    def rows(self, name: str, weight: np.ndarray) -> np.ndarray:
-        """The side on which a map writes."""
-        if name.endswith(("o_proj.weight", "down_proj.weight")):
-            return mix_parts(weight.T, self.width).T
-        return mix_parts(weight.T, self.head_width).T if name.endswith("v_proj.weight") else weight
+    def _rows(self, name: str, weight: np.ndarray) -> np.ndarray:
+        """Rotate the output side of a layer."""
+        if name.endswith(("o_proj.weight", DOWN_PROJ)):
+            return rotate_blocks(weight.T, self.width).T
+        return rotate_blocks(weight.T, self.head_width).T if name.endswith("v_proj.weight") else weight
 
 
-def first_reader(name: str) -> str:
-    """The first of the maps that read the same states as this one."""
+def first_with_same_input(name: str) -> str:
+    """Return the name of the first linear layer that reads the same activations as this one."""
     part = name.split(".")[-2]
-    return name.replace(part, FIRST.get(part, part))
+    return name.replace(part, SAME_INPUT.get(part, part))
 
 
 def is_norm(name: str) -> bool:
     return name.endswith("norm.weight")
 
 
-def mix_parts(weight: np.ndarray, width: int) -> np.ndarray:
-    """So many columns of a matrix with one another, and the next ones likewise."""
-    parts = weight.reshape(-1, width) @ mix(width).astype(weight.dtype)
-    return np.asarray(parts).reshape(weight.shape)
+def rotate_blocks(weight: np.ndarray, width: int) -> np.ndarray:
+    """Rotate each block of `width` columns."""
+    blocks = weight.reshape(-1, width) @ hartley_matrix(width).astype(weight.dtype)
+    return np.asarray(blocks).reshape(weight.shape)
 
 
-def mix_inner(weight: np.ndarray) -> np.ndarray:
-    """What `MIXED` reads, as the graph mixes it."""
-    return mix_parts(weight, inner_part(weight.shape[1]))
+def rotate_inner(weight: np.ndarray) -> np.ndarray:
+    """Rotate the input side of `DOWN_PROJ` as the graph rotates its activations."""
+    return rotate_blocks(weight, inner_width(weight.shape[1]))
 
 
-def inner_part(columns: int) -> int:
-    return int(np.gcd(PART, columns))
+def inner_width(columns: int) -> int:
+    return int(np.gcd(ROTATION_WIDTH, columns))
 
 
-def round_weight(name: str, weight: np.ndarray, seen: np.ndarray | None = None) -> dict[str, np.ndarray]:
-    """A weight in the basis of `Mixing` as the graph takes it, in 8 bits where it is a large matrix.
+def quantize_rows(weight: np.ndarray, mean: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Return a matrix as integers up to `MAX_INT`, and the scale of each row.
 
-    A map lies on its side, as whole products want it. `seen` is what is known of the states that it reads: of
-    each two the product, [columns, columns], or their mean, [columns], as the graph mixes them.
+    About half of what most layers of a language model read lies along one direction, the mean activation. So
+    the rounding error is made to cancel along it: some weights that lie about midway between two integers are
+    rounded to the other side.
+    """
+    scale = np.maximum(np.abs(weight).max(axis=1) / MAX_INT, 1e-20).astype(np.float32)
+    exact = weight / scale[:, None]
+    rounded = np.rint(exact)
+    if mean is not None:
+        error = exact - rounded
+        total = error @ mean
+        part = error[:, ::FLIP_STEP]
+        flip = np.where(part >= 0, np.float32(1), np.float32(-1))
+        gain = np.maximum(flip * mean[::FLIP_STEP] * np.sign(total)[:, None], 0)
+        order = np.argsort((1 - 2 * np.abs(part)) / np.maximum(gain, 1e-20), axis=1)
+        gained = np.take_along_axis(gain, order, axis=1)
+        is_due = gained.cumsum(axis=1) - gained / 2 < np.abs(total)[:, None]
+        due = np.zeros_like(part)
+        np.put_along_axis(due, order, is_due & (gained > 0), axis=1)
+        rounded[:, ::FLIP_STEP] += due * flip
+        np.clip(rounded, -MAX_INT, MAX_INT, out=rounded)
+    return rounded.astype(np.int8), scale
+
+
+def quantize_weight(
+    name: str, weight: np.ndarray, quantize: Quantize = quantize_rows
+) -> dict[str, np.ndarray]:
+    """Return a rotated weight as the graph takes it: in int8 where it is a large matrix, else in float32.
+
+    Linear layers are transposed, as the graph's matrix products need them.
     """
     if name == TABLE:
         scale = np.maximum(np.abs(weight).max(axis=1, keepdims=True) / 127, 1e-20).astype(np.float32)
         return {name: np.rint(weight / scale).astype(np.int8), name + SCALE: scale}
     if not name.endswith("_proj.weight"):
         return {name: np.asarray(weight, dtype=np.float32)}
-    if name.endswith(MIXED):
-        weight = mix_inner(weight)
-    if seen is not None and seen.ndim == 2:
-        whole, scale = round_rows(weight, seen)
-    else:
-        whole, scale = round_along(weight, seen)
-    return {name: np.ascontiguousarray(whole.T), name + SCALE: scale}
-
-
-def round_along(weight: np.ndarray, mean: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """A matrix as whole numbers up to `TOP`, and the scale of each row.
-
-    Of what most maps of a language model read, about half lies along one direction, the mean state. So what
-    rounding leaves over is made to cancel along it: some weights that lie about midway between two whole
-    numbers are rounded the other way.
-    """
-    scale = np.maximum(np.abs(weight).max(axis=1) / TOP, 1e-20).astype(np.float32)
-    exact = weight / scale[:, None]
-    whole = np.rint(exact)
-    if mean is not None:
-        over = exact - whole
-        left = over @ mean
-        part = over[:, ::TURNED]
-        turn = np.where(part >= 0, np.float32(1), np.float32(-1))
-        gain = np.maximum(turn * mean[::TURNED] * np.sign(left)[:, None], 0)
-        order = np.argsort((1 - 2 * np.abs(part)) / np.maximum(gain, 1e-20), axis=1)
-        gained = np.take_along_axis(gain, order, axis=1)
-        is_due = gained.cumsum(axis=1) - gained / 2 < np.abs(left)[:, None]
-        due = np.zeros_like(part)
-        np.put_along_axis(due, order, is_due & (gained > 0), axis=1)
-        whole[:, ::TURNED] += due * turn
-        np.clip(whole, -TOP, TOP, out=whole)
-    return whole.astype(np.int8), scale
-
-
-def round_rows(weight: np.ndarray, products: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same with what more is known: the sums over tokens of each two states' product.
-
-    What rounding a column leaves over is given to those not yet rounded, by how they go together (Frantar et
-    al., GPTQ, 2023): half the error of what comes out. It takes too long for a judge that is being loaded.
-    """
-    scale = np.maximum(np.abs(weight).max(axis=1) / TOP, 1e-20)
-    left = weight.astype(np.float64)
-    columns = left.shape[1]
-    order = np.argsort(-np.diag(products), kind="stable")  # what counts most first
-    left = left[:, order]
-    known = products[np.ix_(order, order)].astype(np.float64)
-    known[np.diag_indices(columns)] += DAMPING * max(np.diag(known).mean(), 1e-20)
-    share = np.linalg.cholesky(np.linalg.inv(known)).T
-    whole = np.zeros(left.shape, dtype=np.int8)
-    for start in range(0, columns, GROUP):
-        stop = min(start + GROUP, columns)
-        over = np.zeros((len(left), stop - start))
-        for place in range(start, stop):
-            rounded = np.clip(np.rint(left[:, place] / scale), -TOP, TOP)
-            whole[:, order[place]] = rounded
-            over[:, place - start] = (left[:, place] - rounded * scale) / share[place, place]
-            left[:, place + 1 : stop] -= np.outer(over[:, place - start], share[place, place + 1 : stop])
-        left[:, stop:] -= over @ share[start:stop, stop:]
-    return whole, scale.astype(np.float32)
+    rounded, scale = quantize(rotate_inner(weight) if name.endswith(DOWN_PROJ) else weight)
+    return {name: np.ascontiguousarray(rounded.T), name + SCALE: scale}
 
 
 def merge(base: Path, networks: Sequence[Path], means: Path | None = None) -> list[dict[str, np.ndarray]]:
-    """The weights of each network as its graph takes them: those of the base and its low-rank changes.
+    """Return the weights of each network as its graph takes them: the base with LoRA adapters merged.
 
-    `means` holds the mean of the states that each map reads, by which its weights are rounded better.
+    `means` holds the mean activation that each layer reads, by which its weights are quantized better.
     """
     try:
         import gguf  # noqa: F401
         from safetensors.numpy import load_file
     except ImportError as error:
         raise UserError(f"this judge needs the package {error.name}: {install_hint('large')}") from error
-    changes = [load_file(path) for path in networks]
-    seen = {name: value.astype(np.float32) for name, value in load_file(means).items()} if means else {}
+    adapters = [load_file(path) for path in networks]
+    mean_of = {name: value.astype(np.float32) for name, value in load_file(means).items()} if means else {}
     read, head_width = _open_base(base)
-    mixing = Mixing({name: load() for name, load in read.items() if is_norm(name)}, head_width)
+    rotation = Rotation({name: load() for name, load in read.items() if is_norm(name)}, head_width)
     merged: list[dict[str, np.ndarray]] = [
         {
-            name: mixing.apply(name, value.astype(np.float32))
-            for name, value in change.items()
+            name: rotation.apply(name, value.astype(np.float32))
+            for name, value in adapter.items()
             if name.startswith(HEAD_PREFIX)
         }
-        for change in changes
+        for adapter in adapters
     ]
-    layers = {layer for change in changes for name in change if (layer := _layer(name))}
+    layers = {layer for adapter in adapters for name in adapter if (layer := _layer(name))}
     for name, load in read.items():
         if (layer := _layer(name)) and layer not in layers:
             continue  # a network may have fewer than its base
-        weight, shared = mixing.apply(name, load().astype(np.float32, copy=False)), None
-        for network, change in zip(merged, changes, strict=True):
+        quantize = partial(quantize_rows, mean=mean_of.get(first_with_same_input(name)))
+        weight, shared = rotation.apply(name, load().astype(np.float32, copy=False)), None
+        for network, adapter in zip(merged, adapters, strict=True):
             names = [f"{name.removesuffix('weight')}{side}" for side in (UP, DOWN)]
-            if names[0] not in change:
-                shared = shared or round_weight(name, weight, seen.get(first_reader(name)))
+            if names[0] not in adapter:
+                shared = shared or quantize_weight(name, weight, quantize)
                 network |= shared
             else:
-                up, down = (mixing.apply(side, change[side].astype(np.float32)) for side in names)
-                changed = weight + 2.0 * up @ down
-                network |= round_weight(name, changed, seen.get(first_reader(name)))
+                up, down = (rotation.apply(side, adapter[side].astype(np.float32)) for side in names)
+                network |= quantize_weight(name, weight + 2.0 * up @ down, quantize)
     return merged
 
 
 def _layer(name: str) -> str:
-    """The number of the layer that a weight is part of, if any."""
-    _, found, rest = name.partition("base.layers.")
-    return rest.partition(".")[0] if found else ""
+    """Return the number of the layer that a weight belongs to, if any."""
+    return name.partition("base.layers.")[2].partition(".")[0]
 
 
 Read = Callable[[], np.ndarray]
 
 
 def _open_base(path: Path) -> tuple[dict[str, Read], int]:
-    """The weights of a base by name, each read when it is called, and the width of its heads."""
+    """Return the weights of a base by name, each read when called, and the width of its heads."""
     if path.suffix == ".gguf":
         return _open_gguf(path)
     from safetensors import safe_open
@@ -306,14 +272,14 @@ def _open_gguf(path: Path) -> tuple[dict[str, Read], int]:
         if tensor.name in others:
             return others[tensor.name]
         _, layer, part, kind = tensor.name.split(".")
-        return f"base.layers.{layer}.{PARTS[part]}.{kind}"
+        return f"base.layers.{layer}.{GGUF_NAMES[part]}.{kind}"
 
     def read(tensor: Any) -> np.ndarray:
         weight = np.asarray(dequantize(tensor.data, tensor.tensor_type))
         part = tensor.name.split(".")[-2]
         if part not in heads:
             return weight
-        # llama.cpp turns pairs of neighbours, transformers the halves of a head
+        # For rotary positions llama.cpp pairs neighbors, transformers the halves of a head.
         pairs = weight.reshape(heads[part], -1, 2, weight.shape[1])
         return pairs.swapaxes(1, 2).reshape(weight.shape)
 

@@ -20,7 +20,7 @@ import numpy as np
 from data.errors import UserError
 from data.records import Exchange, Judgment
 from data.tables import to_line, to_row
-from judge.classifier.base_weights import MIXED, SCALE, TABLE, mix_inner
+from judge.classifier.base_weights import DOWN_PROJ, SCALE, TABLE, rotate_inner
 from judge.classifier.preprocessing import PreparedReply, Tokeniser, judgments_of, prepare
 from judge.engine import Store, count_cores, in_threads, still_to_judge
 
@@ -201,7 +201,7 @@ def dequantize(stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         if (scale := stored.get(name + SCALE)) is not None:
             value = value.astype(np.float32) * scale
             value = value if name == TABLE else value.T
-        weights[name] = mix_inner(value) if name.endswith(MIXED) else value
+        weights[name] = rotate_inner(value) if name.endswith(DOWN_PROJ) else value
     return weights
 
 

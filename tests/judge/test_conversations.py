@@ -1,7 +1,6 @@
 """The judge of conversations: what it counts, how it is fitted, and what `score` makes of it."""
 
 import json
-import random
 
 import pytest
 from click.testing import CliRunner
@@ -11,19 +10,12 @@ from data.errors import UserError
 from data.readers.conversations import split_conversation
 from data.records import Exchange, Turn
 from judge.base import WEIGHTS, load_judge
-from judge.conversations.conversation_features import START, conversation_features
+from judge.conversations.conversation_features import conversation_features
 from judge.conversations.conversation_judge import ConversationJudge, read_card, read_weights
 from judge.llm.fencing import fence_exchange
-from training.fit_conversations import (
-    SETS_APART,
-    SYSTEMS_APART,
-    RatedConversation,
-    fit,
-    judge_conversations,
-    splits,
-    try_out,
-)
-from training.rated_sets import RATED_SETS, RatedItem
+from training.fit_conversations import SYSTEMS_APART
+from training.rated_sets import RATED_SETS
+from training.trial_files import SETS_APART
 
 HEARD = ["My dog died this morning.", "Eleven years.", "He was gentle."]
 KIND = [
@@ -80,65 +72,6 @@ def test_the_shipped_card_is_whole_and_says_what_it_was_fitted_on(tmp_path):
     (tmp_path / "card.json").write_text(json.dumps(card))
     with pytest.raises(UserError, match="changed since it was made"):
         ConversationJudge(replies="length", weights=str(tmp_path))
-
-
-def made(count: int = 90, seed: int = 3) -> list[RatedConversation]:
-    """Rated conversations of three sets, on scales of their own: worse where the listener repeats itself."""
-    rng, rated = random.Random(seed), []
-    for number in range(count):
-        name = ("ieval", "esconv", "dstc9")[number % 3]
-        repeats = rng.random() < 0.5
-        words = [f"w{number}{place}" for place in range(9)]
-        heard = [f"Today {words[place]} went wrong for me again, as ever since." for place in range(3)]
-        said = [f"So {words[0 if repeats else place]} went wrong?" for place in range(3)]
-        bad = repeats + rng.gauss(0, 0.3)
-        exchanges = split_conversation(talk(heard, said, id=f"t{number}"))
-        item = RatedItem(
-            set=name,
-            exchanges=exchanges,
-            rating={"ieval": 4, "esconv": 5, "dstc9": 2}[name] - bad,
-            rater=None,
-            system=f"{name}-{number % 4}",
-            cluster=f"c{number}",
-            label=(1 if bad > 0.8 else 3 if bad < 0.2 else 2) if name == "ieval" else None,
-        )
-        rated.append(RatedConversation(item, conversation_features(exchanges, [2.0]), 2.0))
-    return rated
-
-
-def test_a_fit_carries_over_to_sets_and_systems_it_has_not_met():
-    rated = made()
-    weights = fit(rated, "person")
-    assert all(weights.weight[name] * start >= 0 for name, start in START.items())
-    assert weights.cuts[0] < weights.cuts[1]
-    apart = try_out(rated, SETS_APART)
-    assert [item["parties"]["judge"]["spearman"]["value"] > 0.5 for item in apart["sets"]] == [True] * 3
-    assert {name for item in apart["sets"] for name in item["parties"]} >= {"mean of replies", "length"}
-    levels = try_out(rated, SYSTEMS_APART)["levels"]
-    assert {level["system"] for level in levels} == {f"ieval-{number}" for number in range(4)}
-
-
-def test_a_fit_killed_in_the_middle_of_a_line_goes_on(tmp_path):
-    items, judge = [rated.item for rated in made(6)], load_judge("length")
-    whole = judge_conversations(items, judge, tmp_path)
-    (kept,) = tmp_path.iterdir()
-    lines = kept.read_bytes()
-    kept.write_bytes(lines[:-5])
-    assert judge_conversations(items, judge, tmp_path) == whole
-    assert kept.read_bytes() == lines
-
-
-def test_conversations_that_two_sets_share_are_not_trained_on():
-    rated = made()
-    shared = RatedConversation(rated[0].item, rated[0].features, 2.0)
-    copied = RatedConversation(
-        RatedItem(**{name: getattr(shared.item, name) for name in RatedItem.__slots__} | {"set": "esconv"}),
-        shared.features,
-        2.0,
-    )
-    train, _ = next(splits([*rated, copied], SETS_APART))
-    assert copied not in train
-    assert len(train) == 60
 
 
 def test_a_language_model_is_shown_the_whole_conversation_turn_by_turn(tmp_path):

@@ -11,8 +11,8 @@ from data.importers.conversations import IEVAL_BOTS
 from data.importers.epitome import EPITOME_DIMENSIONS
 from data.rated_exchanges import RatedExchange
 from data.records import Exchange, Turn
-from training.examples import TrainingData
 from training.rated_sets import RatedItem
+from training.training_data import TrainingData
 
 WARM, COLD = "hug", "whatever"  # a reply with the one is Good, with the other Bad, with neither Okay
 WORKERS, POSTS = 12, 60  # each worker of iEval rates four talks of two replies
@@ -116,4 +116,4 @@ def make_sharing_corpus() -> TrainingData:
         )
         for number, exchange in enumerate(talks["study"])
     ]
-    return TrainingData(examples=examples, items=items, texts=talks["text"])
+    return TrainingData(ratings=examples, items=items, texts=talks["text"])

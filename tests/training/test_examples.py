@@ -1,8 +1,9 @@
-"""What a classifier learns from: ratings that meet their exchanges, other sets' items, and texts cut anew."""
+"""Training examples: ratings joined with exchanges, items of sets, graded replies, and altered replies."""
 
 import random
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,36 +11,40 @@ from data.errors import UserError
 from data.rated_exchanges import RatedExchange, join_ratings
 from data.readers.conversations import split_conversation
 from data.records import Exchange, Rating, Turn
+from judge.robustness.attacks import read_attacks
+from judge.robustness.replies import read_replies
+from training import graded_replies
 from training.examples import (
+    KIND_SCORE,
     MIDDLE,
+    MISMATCHED_SCORE,
     SPREAD,
-    UNHEARD_SCORE,
-    WELL_MEANT,
-    TrainingData,
-    cut_pieces,
+    drop_sentences,
     examples_from_graded_replies,
     examples_from_grades,
     examples_from_sets,
-    forget_situations,
-    mix_replies,
+    join_replies,
     shuffle_replies,
 )
-from training.graded_replies import read_graded_replies
+from training.graded_replies import read_graded_prompts, read_graded_replies, read_grades
 from training.rated_sets import RatedItem
+from training.recipe import Recipe
+from training.training_data import TrainingData, without_situations
 
 EXCHANGES = [
     Exchange(id="a", prompt="p", response="x", model="m", extra={"dialog_id": 7, "batch": 3}),
     Exchange(id="b", prompt="q", response="y", model="n"),
 ]
+WHOLE = Exchange(id="1", prompt="I won!", response="Well done! How did it feel? Tell me more.")
 
 
 def rate(identity: str, rating: float, **options: str) -> Rating:
     return Rating(id=identity, rater=options.pop("rater", "r"), rating=rating, **options)
 
 
-def test_every_rating_whose_exchange_is_there_is_an_example() -> None:
+def test_every_rating_of_empathy_whose_exchange_is_present_is_joined() -> None:
     ratings = [rate("a", 3), rate("a", 1, rater="s", batch="9"), rate("b", 2), rate("none", 1)]
-    joined = join_ratings(EXCHANGES, ratings)
+    joined = join_ratings(EXCHANGES, [*ratings, rate("b", 5, dimension="fluency")])
     assert [(e.exchange.id, e.rater, e.target) for e in joined] == [
         ("a", "r", (0.0, 0.0, 1.0)),
         ("a", "s", (1.0, 0.0, 0.0)),
@@ -49,24 +54,18 @@ def test_every_rating_whose_exchange_is_there_is_an_example() -> None:
     assert [e.batch for e in joined] == ["3", "9", "r"], "the rating's, else the exchange's, else the rater"
 
 
-def test_another_dimension_is_not_ours() -> None:
-    ratings = [rate("a", 3), rate("b", 5, dimension="fluency")]
-    assert [e.exchange.id for e in join_ratings(EXCHANGES, ratings)] == ["a"]
-
-
 @pytest.mark.parametrize(
-    ("rating", "said"),
+    ("rating", "message"),
     [
         (rate("a", 4), "rating 4 of 'a' is not on the scale from 1 to 3"),
-        (rate("a", 0), "rating 0 of 'a' is not on the scale from 1 to 3"),
         (rate("a", float("nan")), "rating nan of 'a' is not on the scale"),
         (rate("a", 2.5), "rating 2.5 of 'a' is not one of 1, 2 and 3"),
         (rate("a", 2, rater=""), "a rating of 'a' names no rater"),
         (rate("c", 2), "no rating belongs to an exchange"),
     ],
 )
-def test_ratings_that_cannot_be_learnt_from_are_refused(rating: Rating, said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_unusable_ratings_are_refused(rating: Rating, message: str) -> None:
+    with pytest.raises(UserError, match=message):
         join_ratings(EXCHANGES, [rating])
 
 
@@ -75,129 +74,147 @@ def rated(name: str, number: int, rating: float, *, rater: str | None = None, re
     return RatedItem(name, talk, rating, rater, "bot", str(number))
 
 
-def test_a_sets_ratings_are_learnt_in_its_own_standard_deviations() -> None:
+def test_ratings_of_a_set_are_standardized_and_a_set_without_weight_is_not_used() -> None:
     items = [rated("epitome", n, rating) for n, rating in enumerate((0, 0, 6, 6))]
     items += [rated("dstc9", 9, 4.0), rated("ieval", 8, 1.0)]
-    lessons = examples_from_sets(items, {"epitome": 0.5, "dstc9": 0.3}, replies=2, chance=random.Random(0))
-    assert [(lesson.set, lesson.value, lesson.weight) for lesson in lessons] == [
+    examples = examples_from_sets(items, {"epitome": 0.5, "dstc9": 0.3}, replies=2, chance=random.Random(0))
+    assert [(each.set, each.value, each.weight) for each in examples] == [
         *(("epitome", value, 0.5) for value in (-1.0, -1.0, 1.0, 1.0)),
-        ("dstc9", 0.0, 0.3),  # one item alone tells nothing
-    ], "a set without a weight is not learnt from"
-    assert not any(lesson.rater for lesson in lessons), "severity is of the study's raters"
+        ("dstc9", 0.0, 0.3),
+    ]
+    assert not any(each.rater for each in examples), "severity is of the study's raters"
 
 
-def test_a_raters_own_level_is_taken_out_where_one_rated_several() -> None:
-    """Two people order the same four bots alike, one of them two points lower; a third rated two only."""
+def test_a_raters_mean_is_removed_where_one_rated_several_items() -> None:
     mild = [rated("ieval", n, 2.0 + n, rater="mild") for n in range(4)]
     harsh = [rated("ieval", 4 + n, 0.0 + n, rater="harsh") for n in range(4)]
     few = [rated("ieval", 8 + n, 5.0, rater="few") for n in range(2)]
-    chance, items = random.Random(0), [*mild, *harsh, *few]
-    values = [lesson.value for lesson in examples_from_sets(items, {"ieval": 1.0}, replies=1, chance=chance)]
+    items = [*mild, *harsh, *few]
+    examples = examples_from_sets(items, {"ieval": 1.0}, replies=1, chance=random.Random(0))
+    values = [each.value for each in examples]
     assert values[:4] == pytest.approx(values[4:8])
-    assert values[:4] == sorted(values[:4])
-    assert sum(values[:4]) == pytest.approx(0)
-    assert values[8] == values[9] > values[3], "two ratings do not tell a person's level: they stay as given"
+    assert values[:4] == sorted(values[:4]) and sum(values[:4]) == pytest.approx(0)
+    assert values[8] == values[9] > values[3], "two ratings do not show a person's mean"
 
 
-def test_of_a_conversation_some_replies_are_drawn_anew_each_epoch() -> None:
-    chance, items = random.Random(0), [rated("esconv", 0, 1.0, replies=6), rated("esconv", 1, 2.0, replies=1)]
+def test_replies_of_a_conversation_are_sampled_anew_each_epoch() -> None:
+    chance, items = random.Random(0), [rated("esconv", 0, 1.0, replies=6), rated("esconv", 1, 2.0)]
     epochs = [examples_from_sets(items, {"esconv": 1.0}, replies=2, chance=chance) for _ in range(60)]
     drawn = Counter(exchange.id for epoch in epochs for exchange in epoch[0].exchanges)
-    assert all([len(lesson.exchanges) for lesson in epoch] == [2, 1] for epoch in epochs)
-    assert all(epoch[0].exchanges[0] != epoch[0].exchanges[1] for epoch in epochs)
+    assert all([len(set(e.id for e in each.exchanges)) for each in epoch] == [2, 1] for epoch in epochs)
     assert set(drawn) == {reply.id for reply in items[0].exchanges}
-    assert max(drawn.values()) < 2 * min(drawn.values()), "each as often as another"
+    assert max(drawn.values()) < 2 * min(drawn.values())
 
 
-def test_our_own_replies_are_learnt_with_their_own_scores_once_an_epoch() -> None:
-    chance, ours = random.Random(0), read_graded_replies()
+def test_graded_replies_are_used_once_an_epoch_with_their_scores() -> None:
+    chance, replies = random.Random(0), read_graded_replies()
     assert examples_from_graded_replies(0.0, chance) == []
-    lessons = examples_from_graded_replies(0.4, chance)
-    assert len(lessons) == len(ours)
-    prompts = {reply.exchange.prompt for reply in ours}
-    moved = 0
-    for reply, lesson in zip(ours, lessons, strict=True):
-        (exchange,), score = lesson.exchanges, MIDDLE + SPREAD * lesson.value
-        assert (lesson.set, lesson.weight) == ("ours", 0.4)
-        assert exchange.prompt in prompts
+    examples = examples_from_graded_replies(0.4, chance)
+    prompts = {reply.exchange.prompt for reply in replies}
+    mismatched = 0
+    for reply, example in zip(replies, examples, strict=True):
+        (exchange,), score = example.exchanges, MIDDLE + SPREAD * example.value
+        assert (example.set, example.weight) == ("ours", 0.4) and exchange.prompt in prompts
         if exchange.prompt == reply.exchange.prompt:
             assert score == pytest.approx(reply.score)
-        else:  # a kind reply under the words of somebody else
-            moved += 1
-            assert reply.score >= WELL_MEANT and score == pytest.approx(UNHEARD_SCORE)
-    assert 0 < moved < 0.1 * len(ours)
+        else:
+            mismatched += 1
+            assert reply.score >= KIND_SCORE and score == pytest.approx(MISMATCHED_SCORE)
+    assert 0 < mismatched < 0.1 * len(replies)
+    # Nothing of the test half, and no perturbation of a test family.
+    shown = [exchange for example in examples for exchange in example.exchanges]
+    tested = [reply for number in (1, 2) for reply in read_replies("test", number)]
+    assert not {exchange.prompt for exchange in shown} & {reply.prompt for reply in tested}
+    assert not {e.exchange.response for e in replies} & {s for reply in tested for s in reply.stages()}
+    perturbed = {e.id.rpartition("[")[2].removesuffix("]") for e in shown if "[" in e.id}
+    families = {attack.family for attack in read_attacks().attacks if attack.name in perturbed}
+    assert families and not families & {each.family for each in read_attacks().attacks if each.is_unmet}
 
 
-def test_a_grade_is_learnt_only_where_its_reply_is_among_those_given(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", [1, 2])
+def test_training_refuses_the_test_half(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    monkeypatch.setattr(graded_replies, "read_replies", lambda half: read_replies("test", number))
+    with pytest.raises(ValueError, match="test half"):
+        read_graded_replies.__wrapped__()
+
+
+def test_the_graded_data_files_are_complete() -> None:
+    prompts = read_graded_prompts()
+    assert len({prompt.turns for prompt in prompts}) == len(prompts)
+    for prompt in prompts:
+        kinds = Counter(reply.kind for reply in prompt.replies)
+        assert len(prompt.turns) % 2, "the speaker starts and ends"
+        assert kinds["excellent"] + kinds["good"] >= 1 <= kinds["cruel"] + kinds["insult"], prompt.turns
+        assert all(0 <= reply.score <= 100 for reply in prompt.replies)
+    assert all(len(digest) >= 12 and 0 <= score <= 100 for digest, score in read_grades().items())
+
+
+def test_data_that_is_not_in_the_wheel_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"missing.*train from the repository.*ours = 0"):
+        read_graded_prompts(tmp_path / "graded_replies.jsonl")
+
+
+def test_a_grade_is_used_only_where_its_reply_is_in_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
     shown, left_out = EXCHANGES
     grades = {shown.content_digest: 80, left_out.content_digest: 20}
     monkeypatch.setattr("training.examples.read_grades", lambda: grades)
-    corpus = TrainingData(examples=[RatedExchange(exchange=shown, target=(0, 0, 1), rater=r) for r in "rs"])
     monkeypatch.setattr("training.examples.GRADED", 1.0)
-    (lesson,) = examples_from_grades(corpus, 0.3, random.Random(0))  # once, however many rated it
-    assert lesson.exchanges == (shown,)
-    assert (lesson.set, lesson.value, lesson.weight) == ("grades", pytest.approx((80 - MIDDLE) / SPREAD), 0.3)
-    assert examples_from_grades(corpus, 0.0, random.Random(0)) == []
+    data = TrainingData(ratings=[RatedExchange(exchange=shown, target=(0, 0, 1), rater=r) for r in "rs"])
+    (example,) = examples_from_grades(data, 0.3, random.Random(0))  # once, however many rated it
+    assert example.exchanges == (shown,)
+    assert (example.set, example.value, example.weight) == ("grades", pytest.approx(1.0), 0.3)
+    assert examples_from_grades(data, 0.0, random.Random(0)) == []
 
 
-WHOLE = Exchange(id="1", prompt="I won!", response="Well done! How did it feel? Tell me more.")
-
-
-def test_a_piece_is_a_reply_without_one_of_its_parts() -> None:
-    word = replace(WHOLE, id="2", response="Lovely.")
-    pieces = cut_pieces([WHOLE, word], 5, random.Random(0))
-    assert len(pieces) == 1  # a reply that cannot be cut is left out, and none is cut twice
-    assert pieces[0].prompt == "I won!"
-    assert pieces[0].response in {
+def test_altered_replies() -> None:
+    """A sentence left out, replies to one prompt joined, and replies under other prompts."""
+    (shortened,) = drop_sentences([WHOLE, replace(WHOLE, response="Lovely.")], 5, random.Random(0))
+    assert shortened.prompt == "I won!" and shortened.response in {
         "How did it feel? Tell me more.",
         "Well done! Tell me more.",
         "Well done! How did it feel?",
     }
-
-
-def test_a_mixture_is_replies_to_one_prompt_made_one() -> None:
     replies = [replace(WHOLE, id=str(n), response=f"Reply {n}.") for n in range(3)]
-    lone = replace(WHOLE, id="lone", prompt="I lost.", response="SingleExchangeModel.")
-    mixed = mix_replies([*replies, lone], 50, random.Random(0))
-    assert len(mixed) == 50
-    for exchange in mixed:
+    lone = replace(WHOLE, id="lone", prompt="I lost.", response="Oh no.")
+    joined = join_replies([*replies, lone], 50, random.Random(0))
+    for exchange in joined:
         parts = exchange.response.replace("\n", " ").replace(". ", ".|").replace("| ", "|").split("|")
-        assert exchange.prompt == "I won!"
-        assert len(set(parts)) == len(parts) in (2, 3)
+        assert exchange.prompt == "I won!" and len(set(parts)) == len(parts) in (2, 3)
         assert set(parts) <= {reply.response for reply in replies}
-    assert mix_replies([WHOLE, lone], 5, random.Random(0)) == [], "where no prompt has two replies"
-
-
-def test_a_shuffled_reply_keeps_its_words_and_gets_any_prompt() -> None:
+    assert len(joined) == 50 and join_replies([WHOLE, lone], 5, random.Random(0)) == []
     several = [replace(WHOLE, id=str(n), prompt=f"p{n}", response=f"r{n}") for n in range(4)]
     pairs = Counter((e.prompt, e.response) for e in shuffle_replies(several, 400, random.Random(0)))
-    assert len(pairs) == 16
-    assert max(pairs.values()) < 3 * min(pairs.values())
+    assert len(pairs) == 16 and max(pairs.values()) < 3 * min(pairs.values())
 
 
-def test_a_forgotten_situation_is_forgotten_too_where_a_speaker_copied_it() -> None:
-    told = "my old dog ran away and I looked for him all night long"
-    openings = {
-        "copied": "Well, my old dog ran away and I looked for him. Sad.",
-        "own words": "I searched the whole night for my dog.",
-    }
+def test_a_dropped_situation_is_also_dropped_where_a_speaker_copied_it() -> None:
+    situation = "my old dog ran away and I looked for him all night long"
+    openings = ("Well, my old dog ran away and I looked for him. Sad.", "I searched all night for my dog.")
     items = []
-    for name, opening in openings.items():
+    for opening in openings:
         turns = (Turn(speaker="speaker", text=opening), Turn(speaker="listener", text="Oh no!"))
-        talk = Exchange(
-            id=name,
-            prompt="He came back.",
-            response="What luck.",
-            dialogue=turns,
-            situation=told,
-            emotion="sad",
-        )
-        items.append(RatedItem("ieval", split_conversation(talk), 4.0, "w", "bot", name))
-    copied, own = forget_situations(items)
+        talk = replace(WHOLE, prompt="He came back.", dialogue=turns, situation=situation, emotion="sad")
+        items.append(RatedItem("ieval", split_conversation(talk), 4.0, "w", "bot", opening))
+    copied, own = TrainingData(items=items).for_recipe(Recipe(drop_context=1.0)).items
     assert [(e.prompt, [t.text for t in e.dialogue]) for e in copied.exchanges] == [
         ("He came back.", ["Oh no!"])
     ]
-    assert [e.prompt for e in own.exchanges] == [openings["own words"], "He came back."]
+    assert [e.prompt for e in own.exchanges] == [openings[1], "He came back."]
     assert {(e.situation, e.emotion) for item in (copied, own) for e in item.exchanges} == {(None, None)}
-    silent = replace(items[0], exchanges=items[0].exchanges[:1])
-    assert forget_situations([silent]) == [], "nothing is left of a talk that is all copied"
+    assert without_situations([replace(items[0], exchanges=items[0].exchanges[:1])]) == []
+
+
+def test_digests_name_each_data_set_and_do_not_depend_on_the_order(
+    examples: list[RatedExchange], corpus: TrainingData
+) -> None:
+    digests = corpus.digests([Recipe()])
+    assert list(digests) == ["ratings", "epitome", "ieval"]
+    assert list(corpus.digests([Recipe(), Recipe(ours=0.5, grades=1.0)]))[3:] == [
+        "graded replies",
+        "perturbations",
+        "grades",
+    ]
+    assert replace(corpus, ratings=examples[::-1], items=corpus.items[::-1]).digests([Recipe()]) == digests
+    changed = [replace(examples[0], target=(0.5, 0.5, 0.0)), *examples[1:]]
+    assert replace(corpus, ratings=changed).digests([Recipe()])["ratings"] != digests["ratings"]
+    assert TrainingData(ratings=[replace(examples[0], rater="\ud83d")]).digests([Recipe()])

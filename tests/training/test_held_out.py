@@ -1,4 +1,4 @@
-"""Evaluations, against cases worked out by hand and against judges whose errors are known beforehand."""
+"""Held-out evaluations, against cases worked out by hand and judges with known errors."""
 
 import json
 import math
@@ -9,17 +9,16 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from calibration.agreement.metrics import calibration_error, spearman
+from calibration.agreement.metrics import spearman
 from calibration.agreement.model_levels import model_levels, tabulate, worth_in_ratings, worth_range
 from calibration.bootstrap import resample_clusters
-from calibration.estimate import Estimate, Interval
+from calibration.estimate import Estimate
 from data.errors import UserError
 from data.records import to_plain
 from training.held_out import (
     HeldOut,
     HeldOutEvaluation,
-    Rivalry,
-    compare_rivals,
+    evaluate_held_out,
     expected_scores,
     labels_by_frequency,
     labels_by_lift,
@@ -33,7 +32,6 @@ PER_RESPONSE = [
     "auc_good",
     "auc_bad",
     "log_loss",
-    "calibration_error",
 ]
 
 
@@ -88,25 +86,12 @@ def simulated(
 def evaluated(
     held_out: HeldOut, seed: int = 0, draws: int = 200, chosen: Sequence[str] = ()
 ) -> HeldOutEvaluation:
-    rng = np.random.default_rng(seed)
-    found = compare_rivals({"ours": held_out}, judge="ours", rng=rng, draws=draws, chosen=chosen)
-    return found.evaluations["ours"]
+    return evaluate_held_out({"ours": held_out}, seed=seed, draws=draws, chosen=chosen)["ours"]
 
 
 def width(estimate: Estimate) -> float:
     assert estimate.interval is not None
     return estimate.interval.high - estimate.interval.low
-
-
-def test_one_split_uses_its_own_frequencies_and_says_so() -> None:
-    said = [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]]
-    lines = [("m", str(n), "only", n % 3 + 1, said[n % 3]) for n in range(6)]
-    found = evaluated(rows(*lines))
-    assert found.has_own_frequencies
-    assert found.per_response["qwk"].value == 1.0
-    assert not evaluated(
-        rows(*lines[:3], *((m, b, "two", r, p) for m, b, _, r, p in lines[3:]))
-    ).has_own_frequencies
 
 
 def test_values_per_response_are_the_metrics_of_their_labels() -> None:
@@ -129,7 +114,6 @@ def test_values_per_response_are_the_metrics_of_their_labels() -> None:
         "auc_good": metrics.roc_auc_score(good, held.probabilities[:, 2]),
         "auc_bad": metrics.roc_auc_score(bad, held.probabilities[:, 0]),
         "log_loss": metrics.log_loss(held.rating, held.probabilities),
-        "calibration_error": calibration_error(good, held.probabilities[:, 2]),
     }
     assert list(found) == PER_RESPONSE
     for name, value in expected.items():
@@ -178,7 +162,7 @@ def test_errors_within_noise_are_worth_infinitely_many_ratings_and_null_in_json(
 def test_the_guess_by_hand() -> None:
     """Shares .2, .5, .8; the others' means .65, .5, .35; among a and b alone .5 and .2."""
     held = ratings_of({"a": "GBBBB BGBBB", "b": "GGGGG BBBBB", "c": "GGGGB BGGGG"}, judged=0.5)
-    found = evaluated(held, chosen=["b", "a", "a"])
+    found = evaluated(held, chosen=["b", "a"])
     assert found.all_models.guess_error.value == pytest.approx(0.3)
     assert found.all_models.guess_error_among.value == pytest.approx(0.3)
     assert found.all_models.mean_share_error.value == pytest.approx(0.2)
@@ -190,14 +174,6 @@ def test_the_guess_by_hand() -> None:
     assert found.chosen_models.guess_error_among.value == pytest.approx(0.3)
     assert found.chosen_models.mean_share_error.value == pytest.approx((0 + 0.3) / 2)
     assert [level.model for level in found.models] == ["c", "b", "a"], "the crowd's favourite first"
-
-
-def test_tau_orders_models() -> None:
-    crowd = {"a": "GBBB BBBB", "b": "GGBB GBBB", "c": "GGGG GGGB"}
-    held = ratings_of(crowd)
-    good = np.select([held.model == "a", held.model == "b"], [0.1, 0.7], 0.6)
-    judged = replace(held, probabilities=np.column_stack([1 - good, 0 * good, good]))
-    assert evaluated(judged).all_models.tau.value == pytest.approx(1 / 3)
 
 
 def test_intervals_of_a_perfect_judge_cover_no_error() -> None:
@@ -268,87 +244,31 @@ def test_the_same_seed_gives_the_same_evaluation() -> None:
     assert to_plain(evaluated(held, seed=4)) != to_plain(evaluated(held, seed=5))
 
 
-def test_row_order_does_not_matter() -> None:
-    held = simulated(np.random.default_rng(1), batches=10)
-    order = np.random.default_rng(0).permutation(len(held.rating))
-    names = ("model", "batch", "split", "rating", "probabilities")
-    shuffled = HeldOut(**{name: getattr(held, name)[order] for name in names})
-    one, other = evaluated(held), evaluated(shuffled)
-    for name in PER_RESPONSE:
-        assert other.per_response[name].value == pytest.approx(one.per_response[name].value)
-        assert width(other.per_response[name]) == pytest.approx(width(one.per_response[name]))
-
-
-def rivalry(judges: dict[str, HeldOut], judge: str = "ours") -> Rivalry:
-    return compare_rivals(judges, judge=judge, rng=np.random.default_rng(0), draws=200, chosen=["a", "b"])
-
-
-def test_rivals_share_draws_so_that_differences_are_narrower_than_their_parts() -> None:
-    ours = simulated(np.random.default_rng(9))
-    blurred = 0.7 * ours.probabilities + 0.3 / 3
-    found = rivalry({"ours": ours, "same": ours, "blurred": replace(ours, probabilities=blurred)})
-    assert found.differences["same"]["qwk"] == Estimate(0.0, Interval(0.0, 0.0))
-    loss = found.differences["blurred"]["log_loss"]
-    assert loss.interval is not None
-    assert loss.interval.high < 0, "ours loses less, beyond doubt"
-    assert width(loss) < width(found.evaluations["ours"].per_response["log_loss"])
-    assert set(found.differences["blurred"]) == {*PER_RESPONSE, "mean_share_error", "worst_share_error"}
-    assert to_plain(found.evaluations["ours"]) == to_plain(evaluated(ours, chosen=["a", "b"]))
-    assert json.loads(json.dumps(to_plain(found), allow_nan=False)) == to_plain(found)
-
-
-def test_a_rival_that_says_the_same_of_all_has_no_rank_correlation_to_differ_in() -> None:
-    ours = simulated(np.random.default_rng(9), batches=8)
-    constant = replace(ours, probabilities=np.tile([0.1, 0.3, 0.6], (len(ours.rating), 1)))
-    found = rivalry({"ours": ours, "majority": constant})
-    assert math.isnan(found.differences["majority"]["spearman"].value)
-    assert found.differences["majority"]["spearman"].interval is None
-    assert found.evaluations["majority"].per_response["balanced_accuracy"].value == pytest.approx(1 / 3)
-    assert found.evaluations["majority"].per_response["qwk"].value == pytest.approx(0)
-    assert math.isnan(found.evaluations["majority"].all_models.tau.value)
-
-
 def test_what_cannot_be_evaluated_is_refused() -> None:
     held = simulated(np.random.default_rng(1), batches=4)
     with pytest.raises(UserError, match="by gpt; known: a, b, c"):
         evaluated(held, chosen=["gpt"])
-    with pytest.raises(UserError, match="unknown judge"):
-        rivalry({"ours": held}, judge="theirs")
-    with pytest.raises(UserError, match="different rows"):
-        rivalry({"ours": held, "other": replace(held, rating=held.rating[::-1])})
-    empty = HeldOut(**{name: getattr(held, name)[:0] for name in HeldOut.__slots__})
+    names = ("model", "batch", "split", "rating", "probabilities")
+    columns = {name: getattr(held, name) for name in names}
     with pytest.raises(UserError, match="nothing to evaluate"):
-        evaluated(empty)
-    with pytest.raises(ValueError, match="one length"):
-        replace(held, rating=held.rating[:-1])
-    with pytest.raises(ValueError, match="1 to 3"):
-        replace(held, probabilities=held.probabilities * np.nan)
+        evaluated(HeldOut(**{name: column[:0] for name, column in columns.items()}))
+    for wrong in (
+        {"rating": held.rating[1:]},
+        {"rating": held.rating + 1},
+        {"probabilities": held.probabilities[:, :2]},
+        {"probabilities": held.probabilities * np.nan},
+    ):
+        with pytest.raises(ValueError, match="held-out ratings"):
+            HeldOut(**columns | wrong)
 
 
-def test_labels_are_cut_by_the_frequencies_outside_the_split() -> None:
-    """Outside a: a quarter Bad, half Okay, a quarter Good; outside b: all Good."""
-    ratings = np.array([3, 3, 3, 3, 1, 2, 2, 3])
-    split = np.array(["a"] * 4 + ["b"] * 4)
-    scores = np.array([2.5, 1.2, 2.8, 2.1, 1.9, 1.8, 1.7, 1.6])
-    assert labels_by_frequency(scores, ratings, split).tolist() == [2, 1, 3, 2, 3, 3, 3, 3]
-    changed = np.concatenate([[1, 1, 1, 1], ratings[4:]])
-    kept = labels_by_frequency(scores, changed, split)[:4]
-    assert kept.tolist() == [2, 1, 3, 2], "no rating of a split moves its own labels"
-
-
-def test_equal_scores_get_equal_labels() -> None:
-    ratings, split = np.array([1, 1, 1, 3, 3, 3]), np.array(["a", "a", "a", "b", "b", "b"])
-    assert labels_by_frequency(np.full(6, 2.0), ratings, split).tolist() == [3, 3, 3, 1, 1, 1]
-
-
-def test_class_priors_are_divided_out() -> None:
-    """Means .2, .2, .6: Good is the likeliest label of all three, yet each row stands out in another."""
-    said = np.array([[0.35, 0.1, 0.55], [0.15, 0.35, 0.5], [0.1, 0.15, 0.75]])
-    assert labels_by_lift(said, np.array(["a"] * 3)).tolist() == [1, 2, 3]
-    assert labels_by_lift(said, np.array(["a", "b", "c"])).tolist() == [1, 1, 1], (
-        "a tie takes the lower label"
-    )
-    assert labels_by_lift(np.array([[0.0, 0.4, 0.6], [0.0, 0.6, 0.4]]), np.array(["a"] * 2)).tolist() == [
-        3,
-        2,
-    ]
+def test_judges_share_rows_and_draws() -> None:
+    ours = simulated(np.random.default_rng(9), batches=8)
+    constant = replace(ours, probabilities=np.tile([0.1, 0.3, 0.6], (len(ours.rating), 1)))
+    both = evaluate_held_out({"ours": ours, "majority": constant, "same": ours}, draws=200, chosen=["a", "b"])
+    assert to_plain(both["ours"]) == to_plain(both["same"]) == to_plain(evaluated(ours, chosen=["a", "b"]))
+    majority = both["majority"]
+    assert math.isnan(majority.per_response["spearman"].value), "one prediction for all has no ranks"
+    assert majority.per_response["balanced_accuracy"].value == pytest.approx(1 / 3)
+    assert majority.per_response["qwk"].value == pytest.approx(0)
+    assert math.isnan(majority.all_models.tau.value)

@@ -8,6 +8,9 @@ import pytest
 from scipy.stats import kendalltau, spearmanr
 from sklearn.metrics import roc_auc_score
 
+from data.records import to_plain
+from data.text import show
+from training.model_card import trial_lines
 from training.set_transfer import SetItem, SetTransfer, measure_set
 
 SYSTEMS = 5
@@ -88,18 +91,9 @@ def test_one_expert_is_held_against_the_mean_of_the_others(found: SetTransfer) -
     assert "one expert" not in measure_set(make_items(experts=1), draws=5).parties
 
 
-def test_counts_and_what_is_within_each_system(found: SetTransfer) -> None:
+def test_counts_and_an_order_only_of_three_systems_or_more(found: SetTransfer) -> None:
     assert (found.set, found.items, found.clusters, found.systems) == ("made", 80, 40, SYSTEMS)
-    for name, estimate in found.within.items():
-        inside = [item.system == name for item in ITEMS]
-        assert estimate.value == pytest.approx(spearmanr(RATING[inside], SCORE[inside]).statistic)
-    assert len(found.within) == SYSTEMS
-
-
-def test_two_systems_have_no_order_and_one_has_nothing_within() -> None:
-    two, one = (measure_set(make_items(systems=count), draws=5) for count in (2, 1))
-    assert two.parties["judge"].tau is None and one.parties["judge"].tau is None
-    assert len(two.within) == 2 and not one.within
+    assert measure_set(make_items(systems=2), draws=5).parties["judge"].tau is None
 
 
 def test_where_all_ratings_are_equal_nothing_is_claimed() -> None:
@@ -108,9 +102,14 @@ def test_where_all_ratings_are_equal_nothing_is_claimed() -> None:
     assert math.isnan(party.worst.value) and party.worst.interval is None
 
 
-def test_the_same_seed_gives_the_same_interval_and_order_does_not_matter() -> None:
+def test_the_same_seed_gives_the_same_interval() -> None:
     assert measure_set(ITEMS, draws=50) == measure_set(ITEMS, draws=50)
-    first, again = (measure_set(items, draws=50).parties["judge"].spearman for items in (ITEMS, ITEMS[::-1]))
-    assert first.interval is not None and again.interval is not None
-    assert again.value == pytest.approx(first.value)
-    assert again.interval.low == pytest.approx(first.interval.low)
+
+
+def test_a_card_and_a_trial_print_every_set(found: SetTransfer) -> None:
+    sets = [to_plain(found), {**to_plain(found), "set": "another"}]
+    text = "\n".join(trial_lines({"protocol": "sets-apart", "sets": sets}))
+    assert text.count("| made |") == text.count("| another |") == 1
+    for estimate in (found.parties["judge"].spearman, found.parties["length"].spearman):
+        assert show(estimate) in text
+    assert f"gpt-4o {show(found.parties['gpt-4o'].spearman)}" in text

@@ -25,14 +25,13 @@ from judge.base import load_judge
 from judge.classifier.base_weights import find_base_file
 from judge.classifier.judge import CARD, MEANS, MODEL, NETWORK, ClassifierJudge
 from judge.classifier.preprocessing import normalise, write_context
-from training.examples import TrainingData
-from training.fine_tune import TrainedNetworks
 from training.make import export, make_judge
-from training.network import LoraLinear, make_network
+from training.network import LoraLinear, TrainedNetworks, make_network
 from training.recipe import Recipe, read_recipe
+from training.training_data import TrainingData
 
 SHIPPED = ROOT / "judge" / "weights" / "classifier-large"
-ABOUT = {"name": "tiny", "summary": "", "licence": "", "data": "", "limits": [], "caveat": "not measured"}
+TEXT = {"name": "tiny", "summary": "", "licence": "", "data": "", "limits": [], "caveat": "not measured"}
 
 
 def said_by(folder: Path, exchanges: list[Exchange]) -> np.ndarray:
@@ -53,7 +52,7 @@ def changes(tmp_path_factory: pytest.TempPathFactory, examples: list[RatedExchan
     """A judge of two networks, each a change to the base."""
     folder = tmp_path_factory.mktemp("changes")
     recipe = replace(decoder, rank=2, networks=["all", "all"])
-    make_judge(TrainingData(examples=examples), recipe, folder, about=ABOUT, evidence={})
+    make_judge(TrainingData(ratings=examples), [recipe], folder, text=TEXT, evidence={})
     return folder
 
 
@@ -63,9 +62,8 @@ def test_what_is_made_says_what_was_trained(
 ) -> None:
     folder = changes
     if not rank:
-        make_judge(
-            TrainingData(examples=examples), decoder, folder := tmp_path / "whole", about=ABOUT, evidence={}
-        )
+        folder = tmp_path / "whole"
+        make_judge(TrainingData(ratings=examples), [decoder], folder, text=TEXT, evidence={})
     card = json.loads((folder / CARD).read_text())
     assert card["int8"]["replies"] == 120
     assert card["int8"]["largest_probability"] < 0.02
@@ -88,7 +86,7 @@ def test_two_whole_networks_are_refused(
 ) -> None:
     network, tokeniser = make_network(decoder)
     exchanges = [examples[0].exchange]
-    with pytest.raises(UserError, match="networks: a decoder trained as a whole is kept as one network"):
+    with pytest.raises(UserError, match="a decoder without LoRA adapters is exported as one"):
         export(TrainedNetworks([network, network], tokeniser), decoder, tmp_path, exchanges)
 
 
@@ -99,11 +97,11 @@ def test_a_file_that_would_be_too_large_is_refused(
     base: Any = network.base
     width = base.config.hidden_size
     base.embed_tokens = torch.nn.Embedding(25_000 // width, width)  # more than its graph takes
-    monkeypatch.setattr(training.export, "LARGEST_FILE", 30_000)
+    monkeypatch.setattr(training.export, "MAX_FILE_SIZE", 30_000)
     names = training.export.write_decoder(network, tokeniser, tmp_path / "many")
     assert {"weights-0.bin", "weights-1.bin"} <= set(names)
     assert all((tmp_path / "many" / name).stat().st_size <= 30_000 for name in names)
-    monkeypatch.setattr(training.export, "LARGEST_FILE", 1_000)
+    monkeypatch.setattr(training.export, "MAX_FILE_SIZE", 1_000)
     with pytest.raises(UserError, match="would have more than 1,000 bytes"):
         training.export.write_decoder(network, tokeniser, tmp_path / "none")
     assert not (tmp_path / "none").exists()

@@ -165,10 +165,10 @@ def test_training_and_scoring_read_the_same(
     recipe = Recipe(base=str(base), drop_context=0.0)
     long = Exchange(id="2", prompt="rain " * 300, response=" ".join(f"hug{n} \ud83d" for n in range(300)))
     for exchange in (EXCHANGE, long):
-        lessons = [TrainingExample(exchanges=(exchange,), target=(0.0, 0.0, 1.0), rater="r")]
+        examples = [TrainingExample(exchanges=(exchange,), target=(0.0, 0.0, 1.0), rater="r")]
         _, tokeniser = load_base(str(base))
         (batch,) = make_batches(
-            lessons, tokeniser, recipe, RatingEffects(lessons, recipe), random.Random(0), "cpu"
+            examples, tokeniser, recipe, RatingEffects(examples, recipe), random.Random(0), "cpu"
         )
 
         shutil.copy(base / "tokenizer.json", tmp_path)

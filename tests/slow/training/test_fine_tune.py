@@ -1,4 +1,4 @@
-"""Training on a tiny base: the planted signal is learnt, and each part of a recipe does what it says."""
+"""Training on a tiny base: the planted signal is learned, and each part of a recipe has its effect."""
 
 import random
 from collections.abc import Sequence
@@ -20,7 +20,6 @@ from data.records import Exchange
 from training.examples import (
     GRADES,
     OURS,
-    TrainingData,
     TrainingExample,
     examples_from_ratings,
     examples_from_sets,
@@ -28,20 +27,20 @@ from training.examples import (
 from training.fine_tune import (
     BATCH_TOKENS,
     RatingEffects,
-    TrainedNetworks,
     TrainingBatch,
     compute_loss,
     distill_ratings,
-    favour_length,
+    favor_length,
     fine_tune,
     make_batches,
     match_level,
     train_judge,
 )
 from training.graded_replies import read_graded_replies
-from training.network import load_base
+from training.network import TrainedNetworks, load_base
 from training.rated_sets import RatedItem
-from training.recipe import LEARNT_FROM, Recipe, lineage, read_recipe
+from training.recipe import NETWORK_DATA, Recipe, lineage
+from training.training_data import TrainingData
 
 HELD_OUT = ("batch-8", "batch-9")
 
@@ -81,12 +80,12 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> list[RatingEffects]:
     return effects
 
 
-def give(lessons: Sequence[TrainingExample]) -> training.fine_tune.MakeLessons:
+def give(lessons: Sequence[TrainingExample]) -> training.fine_tune.MakeExamples:
     """The same lessons in every epoch."""
     return lambda learnt_from, chance: list(lessons)
 
 
-def met(trained: TrainedNetworks, unseen: list[Exchange]) -> tuple[float, float]:
+def auc(trained: TrainedNetworks, unseen: list[Exchange]) -> tuple[float, float]:
     """AUC of Good by the warm word, and of Bad by the cold one."""
     said = trained.predict(unseen)
     return (
@@ -103,7 +102,7 @@ def contrast(probabilities: np.ndarray) -> np.ndarray:
 
 
 def test_the_planted_signal_is_learnt(trained: TrainedNetworks, unseen: list[Exchange]) -> None:
-    assert min(met(trained, unseen)) > 0.9
+    assert min(auc(trained, unseen)) > 0.9
     said = trained.predict(unseen)
     assert said.shape == (24, 3)
     assert said.sum(axis=1) == pytest.approx(1)
@@ -115,7 +114,7 @@ def test_a_decoder_learns_it_too_and_with_rank_only_beside_a_frozen_base(
 ) -> None:
     recipe = replace(tiny_recipe, base=str(tiny_decoder), rank=4)
     trained = fine_tune(give(examples_from_ratings(seen)), recipe)
-    assert min(met(trained, unseen)) > 0.9
+    assert min(auc(trained, unseen)) > 0.9
     (network,) = trained.networks
     before = dict(load_base(str(tiny_decoder))[0].named_parameters())
     frozen = 0
@@ -164,7 +163,7 @@ def test_numbers_of_raters_and_sets_do_not_depend_on_the_process(
     assert (
         list(first.sets.items()) == list(second.sets.items()) == [("dstc9", 0), ("epitome", 1), ("ieval", 2)]
     )
-    assert torch.equal(first.home, second.home)
+    assert torch.equal(first.rater_model, second.rater_model)
 
 
 @pytest.mark.parametrize("is_decoder", [False, True])
@@ -225,14 +224,14 @@ def test_severity_shifts_what_somebody_rated_around_the_mean_of_each_models_rate
     effects = RatingEffects(lessons, replace(brief, severity=1.0))
     torch.nn.init.normal_(effects.severity)
     number = torch.tensor([*effects.raters.values(), -1])
-    shift = effects.harshness(number).detach()
+    shift = effects.leniency(number).detach()
     assert float(shift[-1]) == 0, "nobody rated it"
     for model in ("ada", "bea/2", "cyd"):
         own = [n for rater, n in effects.raters.items() if rater.endswith(model)]
         assert float(shift[own].mean()) == pytest.approx(0, abs=1e-6)
         assert float(shift[own].std()) > 0.3
     without = RatingEffects(lessons, brief)
-    assert not without.harshness(number).any()
+    assert not without.leniency(number).any()
     assert without.penalty().item() == 0
 
 
@@ -246,7 +245,7 @@ def test_a_conversations_rating_is_held_against_the_mean_over_its_replies() -> N
         effects.log_scale.fill_(np.log(0.3))
     batch = TrainingBatch(
         *(torch.zeros(3, 1, dtype=torch.long) for _ in range(3)),
-        lesson=torch.tensor([0, 0, 1]),
+        example=torch.tensor([0, 0, 1]),
         target=torch.tensor([[0.0, 0.0, 0.0], [0.0, 0.5, 0.5]]),
         rater=torch.tensor([-1, -1]),
         set=torch.tensor([0, -1]),
@@ -264,7 +263,7 @@ def batch_of_ratings(values: np.ndarray, sets: np.ndarray) -> TrainingBatch:
     count = len(values)
     return TrainingBatch(
         *(torch.zeros(count, 1, dtype=torch.long) for _ in range(3)),
-        lesson=torch.arange(count),
+        example=torch.arange(count),
         target=torch.zeros(count, 3),
         rater=torch.full((count,), -1),
         set=torch.from_numpy(sets),
@@ -312,7 +311,7 @@ def test_a_set_that_was_rated_upside_down_does_not_turn_the_direction_round(
     trained = fine_tune(give([*examples_from_ratings(seen), *others]), tiny_recipe)
     (effects,) = kept
     assert float(effects.log_scale.detach()) < -0.7, "it is heard less and less"
-    assert min(met(trained, unseen)) > 0.9
+    assert min(auc(trained, unseen)) > 0.9
 
 
 def test_batches_hold_every_lesson_once_and_no_more_padded_tokens_than_fit(tiny_recipe: Recipe) -> None:
@@ -337,7 +336,7 @@ def test_batches_hold_every_lesson_once_and_no_more_padded_tokens_than_fit(tiny_
     for batch in batches:
         assert batch.ids.numel() <= BATCH_TOKENS
         assert len(batch.set) <= 64
-        replies = torch.bincount(batch.lesson, minlength=len(batch.set)).tolist()
+        replies = torch.bincount(batch.example, minlength=len(batch.set)).tolist()
         assert replies == [len(lessons[int(value)].exchanges) for value in batch.value]
     assert len(batches) < 30, "and little is left empty"
 
@@ -347,7 +346,7 @@ def test_length_is_favoured_by_its_logarithm(by: float) -> None:
     words = np.array([1, 27, 27, 200, 0])
     exchanges = [Exchange(id=str(n), prompt="p", response="word " * n) for n in words]
     said = np.array([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1], [0.1, 0.8, 0.1], [0.3, 0.4, 0.3], [0.5, 0.2, 0.3]])
-    moved = favour_length(said, exchanges, by)
+    moved = favor_length(said, exchanges, by)
     gained = np.log(moved[:, 2] / moved[:, 0]) - np.log(said[:, 2] / said[:, 0])
     assert gained == pytest.approx(by * (np.log(np.maximum(words, 1)) - 3.3), abs=1e-4)
     assert moved.sum(axis=1) == pytest.approx(1)
@@ -368,26 +367,25 @@ def test_settling_meets_the_shares_and_halves_the_contrasts(seen: list[RatedExch
         assert np.array_equal(left.predict(exchanges), before.predict(exchanges)), "as trained"
 
 
-def test_a_pupil_learns_what_its_teacher_says(
+def test_a_student_learns_its_teachers_probabilities(
     corpus: TrainingData,
     seen: list[RatedExchange],
     unseen: list[Exchange],
     taught_recipe: Recipe,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of the ratings it hardly hears: what it knows it has from the teacher, who learned from three sets."""
+    """The ratings have little weight, and the teacher was trained on three sets."""
     few = read_graded_replies()[:12]
-    monkeypatch.setattr("training.examples.read_ours", lambda: few)
-    monkeypatch.setattr("training.fine_tune.read_ours", lambda: few)
+    monkeypatch.setattr("training.examples.read_graded_replies", lambda: few)
+    monkeypatch.setattr("training.fine_tune.read_graded_replies", lambda: few)
     steps: list[tuple[int, int]] = []
     recipe = replace(taught_recipe, sharpness=0.7, ours=0.05)
-    judges = train_judge(replace(corpus, examples=seen), recipe, progress=lambda *step: steps.append(step))
-    assert len(judges) == len(lineage(recipe)) == 2
-    pupil, teacher = judges
-    # So small a pupil ranks Bad by .59 to 1.0, as the seed and the processor's rounding have it.
-    assert min(met(teacher, unseen)) > 0.9 and met(pupil, unseen)[0] > 0.9
+    data = replace(corpus, ratings=seen)
+    student = train_judge(data, lineage(recipe), progress=lambda *step: steps.append(step))
+    # So small a student ranks Bad by 0.59 to 1.0, depending on the seed and the processor's rounding.
+    assert auc(student, unseen)[0] > 0.9
     ends = [done for done, total in steps if done == total]
-    assert len(ends) == 2, "the lessons foretold are the lessons given, for teacher and pupil"
+    assert len(ends) == 2, "the examples announced are the examples used, for teacher and student"
     assert all(1 <= done <= total for done, total in steps)
 
 
@@ -400,13 +398,13 @@ def test_a_teacher_moves_ratings_and_labels_what_nobody_rated(
         teacher="large", teacher_weight=0.75, length=0.2, texts=90, shuffled=7, pieces=5, mixtures=3
     )
     lessons = distill_ratings(trained, corpus, recipe)
-    assert len(lessons) == len(corpus.examples) + 90 + 7 + 5 + 3
+    assert len(lessons) == len(corpus.ratings) + 90 + 7 + 5 + 3
     exchanges = [lesson.exchanges[0] for lesson in lessons]
-    rated = len(corpus.examples)
+    rated = len(corpus.ratings)
     said = trained.predict(exchanges)  # of a rated reply people have told what they think of its length
-    said[rated:] = favour_length(said[rated:], exchanges[rated:], 0.2)
-    own = np.array([example.target for example in corpus.examples])
-    assert exchanges[:rated] == [example.exchange for example in corpus.examples]
+    said[rated:] = favor_length(said[rated:], exchanges[rated:], 0.2)
+    own = np.array([example.target for example in corpus.ratings])
+    assert exchanges[:rated] == [example.exchange for example in corpus.ratings]
     targets = np.array([lesson.target for lesson in lessons])
     assert targets[:rated] == pytest.approx(0.25 * own + 0.75 * said[:rated], abs=1e-5)
     assert targets[rated:] == pytest.approx(said[rated:], abs=1e-5)
@@ -430,9 +428,9 @@ def test_each_network_learns_from_what_its_recipe_names(
     monkeypatch.setattr("training.fine_tune.fine_tune", fine_tune)
     monkeypatch.setattr("training.examples.read_grades", lambda: dict.fromkeys(graded, 50.0))
     graded = [example.exchange.content_digest for example in seen]
-    recipe = replace(read_recipe(taught_recipe.teacher), networks=list(LEARNT_FROM), ours=0.5, grades=1.0)
+    recipe = replace(lineage(taught_recipe)[1], networks=list(NETWORK_DATA), ours=0.5, grades=1.0)
     with pytest.raises(StopIteration):
-        train_judge(replace(corpus, examples=seen), recipe)
+        train_judge(replace(corpus, ratings=seen), [recipe])
     sets = {item.set for item in corpus.items if recipe.sets.get(item.set)}
     assert sets
     assert met_by == {
@@ -443,13 +441,13 @@ def test_each_network_learns_from_what_its_recipe_names(
     }
     met_by.clear()
     with pytest.raises(StopIteration):
-        train_judge(replace(corpus, examples=[]), recipe)
+        train_judge(replace(corpus, ratings=[]), [recipe])
     assert list(met_by) == ["all", "sets", "ours"], "where the study is left out, there are no labels"
 
 
 def test_nothing_to_learn_from_is_said(tiny_recipe: Recipe) -> None:
     with pytest.raises(UserError, match="nothing is left to train on"):
-        train_judge(TrainingData(examples=[]), tiny_recipe)
+        train_judge(TrainingData(), [tiny_recipe])
 
 
 def test_a_base_that_cannot_be_read_is_refused(tmp_path: Path, tiny_tokenizer: Path) -> None:

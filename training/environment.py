@@ -1,0 +1,55 @@
+"""The environment of a training: packages, device and deterministic arithmetic."""
+
+import os
+from collections.abc import Sequence
+from importlib.metadata import version
+from importlib.util import find_spec
+
+from data.errors import UserError
+from judge.classifier.base_weights import find_base
+from training.recipe import Recipe
+
+MODULES = ("torch", "transformers", "sklearn", "safetensors", "onnx", "onnxscript")
+# The packages that decide about the weights, bit by bit.
+PACKAGES = (
+    "numpy",
+    "onnx",
+    "onnxruntime",
+    "onnxscript",
+    "safetensors",
+    "tokenizers",
+    "torch",
+    "transformers",
+)
+
+
+def check_environment(device: str, recipes: Sequence[Recipe]) -> str:
+    """Return the device to train on; refuse missing packages, bases and devices before training starts."""
+    if missing := [name for name in MODULES if find_spec(name) is None]:
+        raise UserError(f"training needs {', '.join(missing)}: install the extra packages named `train`")
+    import torch
+
+    for recipe in recipes:
+        find_base(recipe.base)
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+    if device.partition(":")[0] not in devices:
+        raise UserError(f"--device: no {device!r} here; use {' or '.join(devices)}")
+    return device
+
+
+def make_deterministic(threads: int = 0) -> int:
+    """Make torch repeat a training bit by bit; return the number of CPU threads, on which results depend."""
+    import torch
+
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    if threads:
+        torch.set_num_threads(threads)
+    return torch.get_num_threads()
+
+
+def package_versions() -> dict[str, str]:
+    """Return the versions of the packages that decide about the weights."""
+    return {name: version(name) for name in PACKAGES}

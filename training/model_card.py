@@ -1,0 +1,187 @@
+"""Model cards: the recipes that a card records, its caveat, and trials and cards as Markdown."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from calibration.agreement.model_levels import say_worth
+from data.errors import UserError
+from data.text import percent, show
+from judge.classifier.judge import CARD, read_card
+from training.recipe import Recipe, build_recipe
+from training.trial_files import JUDGE, MODEL_APART, SETS_APART
+
+METRICS = {
+    "qwk": "QWK",
+    "spearman": "Spearman",
+    "balanced_accuracy": "bal. acc.",
+    "auc_good": "AUC Good",
+    "auc_bad": "AUC Bad",
+    "log_loss": "log-loss",
+}
+# What a card says beside its figures, unless a file given with --about replaces it.
+DEFAULT_TEXT: Mapping[str, Any] = {
+    "summary": "Estimates the probability that one of its raters would rate a reply Bad, Okay or Good.",
+    "licence": "Not stated; the license of the ratings decides.",
+    "data": "",
+    "limits": [
+        "Intervals cover the choice of prompts, not the error on a model that is not in the training data.",
+        "Replies that differ from the training data are outside the evaluated range.",
+    ],
+}
+Row = Mapping[str, Any]
+
+
+def state_caveat(evidence: Row) -> str:
+    """Return the sentence under every table of this judge's shares: its error on a model left out."""
+    if MODEL_APART not in evidence:
+        return "The error of this judge on a model that is not in its training data was not measured."
+    levels = _levels(evidence[MODEL_APART]["evaluations"][JUDGE])
+    mean, worst, guess = (
+        100 * levels[name]["value"] for name in ("mean_share_error", "worst_share_error", "guess_error")
+    )
+    return (
+        f"On a model it has not met, this judge's Good share was off by {mean:.1f} points on average and "
+        f"{worst:.1f} at worst ({len(levels['models'])} models left out; guessing: {guess:.1f} on average)."
+    )
+
+
+def read_recorded(path: Path) -> tuple[dict[str, Any], tuple[Recipe, ...]]:
+    """Return a card, by its path or its folder's, and the recipes that it records."""
+    place = path / CARD if path.is_dir() else path
+    card = read_card(place.parent)
+    recipe = build_recipe(card.get("recipe", {}), place=f"{place}: recipe")
+    if "provenance" not in card:
+        raise UserError(
+            f"{place}: records no digests of its training data, so this judge cannot be rebuilt; train it "
+            "again with --recipe"
+        )
+    teachers = card["provenance"]["teachers"]
+    return card, (recipe, *(build_recipe(table, place=f"{place}: teachers") for table in teachers))
+
+
+def write_card(card: Row) -> str:
+    """Return a model card as Markdown."""
+    trained = card["trained_on"]
+    shares = ", ".join(f"{100 * share:.1f}% {label}" for label, share in trained["shares"].items())
+    ratings = (
+        f"{trained['ratings']:,} ratings by {trained['raters']:,} people of replies by "
+        f"{', '.join(trained['models'])}; {shares}. "
+        if trained["ratings"]
+        else "no human labels, so its levels mean nothing until they are calibrated. "
+    )
+    lines = [
+        *(f"# {card['name']}", "", card["summary"], "", f"**License.** {card['licence']}", ""),
+        *(f"**Trained on** {ratings}{card['data']}".rstrip(), ""),
+        *(f"**Unseen models.** {card['caveat']}", ""),
+    ]
+    if sets := trained.get("sets"):
+        named = ", ".join(f"{name} ({facts['licence']})" for name, facts in sets.items())
+        lines += [f"**Also trained on** {named}.", ""]
+    for protocol in sorted(card["evidence"], key=lambda name: name != SETS_APART):
+        lines += [f"## {protocol}", "", *trial_lines(card["evidence"][protocol]), ""]
+    if change := card["int8"]:
+        lines += [
+            f"**int8** changes the score by {change['mean_score']:.4f} on average over {change['replies']} "
+            f"replies, a probability by at most {change['largest_probability']:.4f}, and the Good share by "
+            f"{100 * change['good_share']:+.2f} points; its scores correlate "
+            f"{change['score_correlation']:.4f} with full precision.",
+            "",
+        ]
+    return "\n".join([*lines, "## Limits", "", *(f"- {limit}" for limit in card["limits"]), ""])
+
+
+def trial_lines(evaluation: Row) -> list[str]:
+    """Return the figures of a trial as Markdown tables."""
+    if "sets" in evaluation:
+        return [*_set_lines(evaluation["sets"]), *_system_lines(evaluation.get("levels", []))]
+    evaluations = evaluation["evaluations"]
+    lines = _table(
+        ("", *METRICS.values()),
+        [
+            (name, *(show(figures["per_response"][metric]) for metric in METRICS))
+            for name, figures in evaluations.items()
+        ],
+    )
+    judge = evaluations[JUDGE]
+    lines += [
+        "",
+        *_table(("model", "human Good share", "judge's Good share", "error, points"), _models(judge)),
+    ]
+    levels, tfidf = _levels(judge), _levels(evaluations["TF-IDF"])
+    mean, guess, among = (levels[key] for key in ("mean_share_error", "guess_error", "guess_error_among"))
+    lines += [
+        "",
+        f"Mean error over {', '.join(levels['models'])}: {percent(mean)} points; of TF-IDF "
+        f"{100 * tfidf['mean_share_error']['value']:.1f}, of guessing the mean of all others "
+        f"{percent(guess)}, of the others among these {percent(among)}. Order of these models: Kendall's "
+        f"tau {show(levels['tau'], digits=2)}.",
+    ]
+    # With raters apart the judge was trained on these models: their spread says nothing of a new one.
+    is_apart = evaluation["protocol"] == MODEL_APART
+    if is_apart and levels["between_sd"] is not None and levels["worth_in_ratings"] is not None:
+        spread = 100 * levels["between_sd"]
+        lines += ["", f"Spread of the error between models: {spread:.1f} points, worth {say_worth(judge)}."]
+    return lines
+
+
+def _models(judge: Row) -> list[Sequence[str]]:
+    return [
+        (
+            row["model"],
+            f"{row['crowd']['Good']:.3f}",
+            f"{row['judge']['Good']:.3f}",
+            percent(row["share_error"]),
+        )
+        for row in judge["models"]
+    ]
+
+
+def _set_lines(sets: Sequence[Row]) -> list[str]:
+    """Return a table with one row for every set that was left out."""
+    head = ("set", "rated", "judge", "AUC of the worst", "systems", "length", "recorded judges", "one expert")
+    rows = []
+    for item in sets:
+        parties = dict(item["parties"])
+        judge, length = parties.pop(JUDGE), parties.pop("length")
+        expert = parties.pop("one expert", None)
+        rows.append(
+            (
+                item["set"],
+                f"{item['items']:,}",
+                show(judge["spearman"]),
+                show(judge["worst"]),
+                show(judge["tau"], digits=2) if judge["tau"] else "",
+                show(length["spearman"]),
+                "; ".join(f"{name} {show(figures['spearman'])}" for name, figures in parties.items()),
+                show(expert["spearman"]) if expert else "",
+            )
+        )
+    return [
+        "Spearman correlation with the human ratings of a set that the judge was not trained on; AUC of the "
+        "lowest-rated fifth; Kendall's tau over systems.",
+        "",
+        *_table(head, rows),
+    ]
+
+
+def _system_lines(levels: Sequence[Row]) -> list[str]:
+    """Return a table with one row for every conversational system that was left out."""
+    if not levels:
+        return []
+    rows = [
+        (row["system"], f"{row['conversations']:,}", percent(row["people"]), percent(row["judge"]))
+        for row in levels
+    ]
+    return ["", *_table(("system left out", "conversations", "human Good share", "judge's Good share"), rows)]
+
+
+def _levels(evaluation: Row) -> Row:
+    levels: Row = evaluation["chosen_models"] or evaluation["all_models"]
+    return levels
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a Markdown table."""
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    return lines + [f"| {' | '.join(row)} |" for row in rows]
