@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+import cli
 from calibration.artifact import Calibration, write_calibration
 from calibration.comparison.compare_runs import ComparedRuns, ComparisonRequest, compare
 from calibration.shares.transport import CalibratedModels
@@ -234,15 +236,6 @@ def rate(path: Path, raters: int, *, shares: Mapping[str, float], count: int) ->
     return path
 
 
-def test_two_raters_are_too_few_and_it_is_said(make_run: Runs, tmp_path: Path) -> None:
-    run = make_run("one", {"a": 0.6, "b": 0.7})
-    few = ask(run, ratings=rate(tmp_path / "few.jsonl", 2, shares={"a": 0.9, "b": 0.3}, count=60))
-    assert "Inconclusive whether a or b is better: 2 raters are too few: " in few["pairs"][0]["sentence"]
-    assert few["pairs"][0]["sentence"].endswith("; 2 more would do.")
-    many = ask(run, ratings=rate(tmp_path / "many.jsonl", 12, shares={"a": 0.9, "b": 0.3}, count=60))
-    assert verdicts(many) == {("a", "b"): "better"}
-
-
 def test_a_level_beyond_the_line_and_one_upon_it_differ_by_what_both_have(
     make_run: Runs, tmp_path: Path
 ) -> None:
@@ -288,7 +281,14 @@ def test_mistakes_are_told_with_a_way_out(make_run: Runs, tmp_path: Path) -> Non
         ask(run, tmp_path / "ratings.csv")
 
 
-def test_a_run_in_which_nothing_was_scored(make_run: Runs) -> None:
-    result = ask(make_run("one", {"a": 0.6}), make_run("two", {"b": 0.6}, lost=160))
-    assert verdicts(result) == {("a", "b"): "inconclusive"}
-    assert [model["how"] for model in result["models"]] == ["judge", "refused"]
+def test_variants_are_flagged_and_never_assumed(make_run: Runs, tmp_path: Path) -> None:
+    write_calibration(tmp_path / "calibration.json", replace(calibration(spread=0.03), created=date.today()))
+    runs = [make_run("new", {"m": 0.65}), make_run("old", {"m": 0.6}, seed=1)]
+    asked = ["compare", *map(str, runs), "--calibration", str(tmp_path), "--json"]
+    plain, variants = (
+        json.loads(CliRunner().invoke(cli.main, [*asked, *more]).stdout) for more in ((), ("--variants",))
+    )
+    assert [model["model"] for model in plain["models"]] == ["m (new)", "m (old)"]
+    assert [result["pairs"][0]["correlation"] for result in (plain, variants)] == [0.0, 0.5]
+    assert variants["pairs"][0]["error"] < plain["pairs"][0]["error"]
+    assert any("--variants" in note for note in plain["notes"])

@@ -55,12 +55,6 @@ def test_shares_are_those_of_all_replies_and_their_intervals_hold() -> None:
     assert np.mean(held) >= 0.92
 
 
-def test_equal_chances_change_nothing() -> None:
-    model = drawn(np.random.default_rng(1))
-    alike = replace(model, chance=np.full(len(model.item), 0.3))
-    assert ppi_estimate(alike).estimates() == ppi_estimate(replace(model, chance=None)).estimates()
-
-
 def plan_rows(rng: np.random.Generator) -> list[dict[str, object]]:
     """Both models are Good on half of the prompts; of those where B is, three times as many were drawn."""
     rows: list[dict[str, object]] = []

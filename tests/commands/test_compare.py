@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from repository import SAMPLES, SHARED
+from repository import SHARED
 
 import cli
 
@@ -220,16 +220,3 @@ def test_many_models_are_compared_with_the_first() -> None:
     assert all(f"m{model} " in done.stdout for model in range(1, 21))
     refused = run("compare", "many.jsonl", "--judge", "length", "--check")
     assert refused.exit_code == 2 and "--baseline" in refused.stderr
-
-
-def test_variants_are_flagged_and_never_assumed() -> None:
-    rows = [json.loads(line) for line in (SAMPLES / "responses.jsonl").read_text().splitlines()]
-    for model in ("demo-warm", "demo-plain"):
-        own = [{**row, "model": "m"} for row in rows if row["model"] == model]
-        Path(f"{model}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in own))
-    asked = ("compare", "demo-warm.jsonl", "demo-plain.jsonl", "--json")
-    plain, variants = (json.loads(run(*asked, *more).stdout) for more in ((), ("--variants",)))
-    assert sorted(model["model"] for model in plain["models"]) == ["m (demo-plain)", "m (demo-warm)"]
-    assert [result["pairs"][0]["correlation"] for result in (plain, variants)] == [0.0, 0.5]
-    assert variants["pairs"][0]["error"] < plain["pairs"][0]["error"]
-    assert any("--variants" in note for note in plain["notes"])
