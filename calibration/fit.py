@@ -22,7 +22,7 @@ from calibration.artifact import CALIBRATION_FILE, Calibration, JudgeIdentity, w
 from calibration.bias.audits import Finding, audit, response_facts
 from calibration.bias.slices import (
     Disagreements,
-    EmotionTable,
+    EmotionErrors,
     by_emotion,
     worst_disagreements,
 )
@@ -173,7 +173,7 @@ class CalibrationReport:
     ask_first: tuple[UnsureResponse, ...]
     models: ModelFit
     planning: tuple[RatingsPlan, ...]
-    by_emotion: EmotionTable | None
+    by_emotion: EmotionErrors | None
     findings: tuple[Finding, ...]
     disagreements: Disagreements
 
@@ -198,7 +198,7 @@ class CalibrationReport:
             },
             "data": self.data,
             "agreement": agreed.metrics,
-            "over_models": {**to_plain(agreed.means), "shares": agreed.shares},
+            "over_models": agreed.levels,
             "confusion": {"labels": agreed.scale, "rows": agreed.confusion},
             "baselines": [
                 {"name": run.name, "about": run.note, "metrics": run.metrics} for run in self.baselines

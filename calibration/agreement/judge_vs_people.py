@@ -16,10 +16,11 @@ from calibration.agreement.metrics import (
     tables_of,
     unseen_variance,
 )
-from calibration.agreement.model_levels import ModelLevel, ModelMeans, model_levels, model_means, tabulate
+from calibration.agreement.model_levels import JudgedLevels, judged_levels
 from calibration.bootstrap import Draws, Sampled, Statistic, leaves_one_out, replicate_clusters, sample
-from calibration.estimate import Estimate, Integers
+from calibration.estimate import Estimate, Floats, Integers
 from calibration.pairing import Cluster, Paired, SpeaksFor
+from data.judgments import first_number
 from data.records import LABELS
 
 
@@ -27,8 +28,8 @@ from data.records import LABELS
 class Agreement:
     """How a judge and people agree, rating by rating and model by model.
 
-    `confusion` has people's ratings down and the judge's labels across. `shares` are there on the scale Bad,
-    Okay, Good only, `means` on every scale. `clusters` says what was drawn or left out whole.
+    `confusion` has people's ratings down and the judge's labels across. `levels` are each model's
+    share of Good, on other scales its mean. `clusters` says what was drawn or left out whole.
     """
 
     scale: tuple[str, ...]
@@ -44,8 +45,7 @@ class Agreement:
     unscored: Mapping[str, int]
     metrics: Mapping[str, Estimate]
     confusion: tuple[tuple[int, ...], ...]
-    means: ModelMeans
-    shares: tuple[ModelLevel, ...] | None
+    levels: JudgedLevels
 
 
 def agreement(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) -> Agreement:
@@ -75,8 +75,7 @@ def agreement(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) ->
         draws=len(drawn),
         metrics=_estimates(paired, codes, drawn),
         confusion=tuple(tuple(int(cell) for cell in row) for row in table),
-        means=model_means(paired.model, paired.rating, paired.score, codes, drawn),
-        shares=_shares(paired, codes, drawn),
+        levels=judged_levels(paired.model, *good_or_mean(paired), codes, drawn),
         unscored=paired.unscored,
         unjudged=paired.unjudged,
         unrated=paired.unrated,
@@ -116,10 +115,16 @@ def _metrics(paired: Paired, codes: Integers, drawn: Draws) -> dict[str, Sampled
     return metrics | sample(ranks, codes, drawn)
 
 
-def _shares(paired: Paired, codes: Integers, drawn: Draws) -> tuple[ModelLevel, ...] | None:
-    if paired.scale != LABELS:
-        return None
-    probabilities = paired.probabilities
-    if probabilities is None:
-        probabilities = (paired.label[:, None] == np.arange(1, paired.levels + 1)).astype(float)
-    return model_levels(tabulate(paired.model, codes, paired.rating, probabilities, drawn))
+def good_or_mean(paired: Paired) -> tuple[Floats, Floats]:
+    """Return each rating's part in the level of its model, by people and by the judge.
+
+    The level is the share of Good, by the judge's probabilities or label; on other scales the mean, in the
+    scale's own numbers.
+    """
+    if paired.scale == LABELS:
+        judge = (
+            (paired.label == paired.levels) if paired.probabilities is None else paired.probabilities[:, -1]
+        )
+        return (paired.rating == paired.levels).astype(float), judge.astype(float)
+    offset = first_number(paired.scale) - 1
+    return paired.rating.astype(float) + offset, paired.score + offset

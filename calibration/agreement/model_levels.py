@@ -204,7 +204,7 @@ def worth_in_ratings(share: float, design_effect: float, between_sd: float) -> f
 
 def _over(name: str, sampled: Sampled) -> Estimate:
     """A value over several models; few clusters, left out one by one, say nothing of an order of models."""
-    if name in ("tau", "pairwise_order") and sampled.is_left_out:
+    if name == "tau" and sampled.is_left_out:
         return Estimate(sampled.value, None)
     return sampled.estimate(low=0.0)
 
@@ -275,57 +275,61 @@ def _guess_errors(shares: Floats) -> Floats:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelMean:
-    """One model: the mean rating, the judge's mean score, and `error`, judge - people, with its sign."""
+class JudgedLevel:
+    """The level of one model by people and by the judge, and `error`, judge - people.
+
+    `people_standard_error` is clustered; nan with one cluster.
+    """
 
     model: str
     ratings: int
     people: float
     judge: float
     error: Estimate
+    people_standard_error: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelMeans:
-    """Several models together, the one people found best first; errors in steps of the scale.
+class JudgedLevels:
+    """Several models, the one people found best first; errors are absolute, `tau` is Kendall's."""
 
-    `tau` is Kendall's between the two means. `pairwise_order` is the part of the pairs people tell apart that
-    the judge puts in the same order, a tie of the judge's counting half.
-    """
-
-    models: tuple[ModelMean, ...]
+    models: tuple[JudgedLevel, ...]
     mean_error: Estimate
     worst_error: Estimate
     tau: Estimate
-    pairwise_order: Estimate
 
 
-def model_means(
-    model: NDArray[Any], ratings: NDArray[Any], scores: Floats, clusters: Integers, drawn: Draws
-) -> ModelMeans:
-    """The means of every model; `clusters` is each row's column in `drawn`."""
+def judged_levels(
+    model: NDArray[Any], people: Floats, judge: Floats, clusters: Integers, drawn: Draws
+) -> JudgedLevels:
+    """Return every model's mean by people and by the judge; `clusters` is each row's column in `drawn`."""
     names, codes = np.unique(model, return_inverse=True)
     here = (codes[:, None] == np.arange(len(names))).astype(float)
-    parts = np.hstack([here, here * np.asarray(ratings, dtype=float)[:, None], here * scores[:, None]])
+    parts = np.hstack([here, here * people[:, None], here * judge[:, None]])
     sums = cluster_sums(clusters, parts, drawn.shape[1])
-    people, judge, sizes = _means(sums.sum(axis=0)[None], len(names))
-    drawn_people, drawn_judge, _ = _means(sum_draws(sums, drawn), len(names))
-    errors, drawn_errors = judge - people, drawn_judge - drawn_people
+    values, draws = _means(sums.sum(axis=0)[None], len(names)), _means(sum_draws(sums, drawn), len(names))
+    sizes = here.sum(axis=0)
+    residuals = sums[:, len(names) : 2 * len(names)] - sums[:, : len(names)] * values[0]
+    count = (sums[:, : len(names)] > 0).sum(axis=0).astype(float)
+    errors = np.sqrt(ratio(count, count - 1) * (residuals**2).sum(axis=0)) / sizes
     is_left_out = leaves_one_out(drawn)
-    order = sorted(range(len(names)), key=lambda index: (-people[0, index], str(names[index])))
-    values, draws = _over_models(people, judge), _over_models(drawn_people, drawn_judge)
-    return ModelMeans(
-        models=tuple(
-            ModelMean(
-                model=str(names[index]),
-                ratings=int(sizes[0, index]),
-                people=float(people[0, index]),
-                judge=float(judge[0, index]),
-                error=Sampled(float(errors[0, index]), drawn_errors[:, index], is_left_out).estimate(),
-            )
-            for index in order
-        ),
-        **{name: _over(name, Sampled(float(values[name][0]), draws[name], is_left_out)) for name in values},
+
+    def level(index: int) -> JudgedLevel:
+        people, judge = (float(each[0, index]) for each in values)
+        drawn_errors = draws[1][:, index] - draws[0][:, index]
+        return JudgedLevel(
+            model=str(names[index]),
+            ratings=int(sizes[index]),
+            people=people,
+            judge=judge,
+            error=Sampled(judge - people, drawn_errors, is_left_out).estimate(),
+            people_standard_error=float(errors[index]),
+        )
+
+    over, over_draws = _over_models(*values), _over_models(*draws)
+    return JudgedLevels(
+        models=tuple(sorted(map(level, range(len(names))), key=lambda item: (-item.people, item.model))),
+        **{name: _over(name, Sampled(float(over[name][0]), over_draws[name], is_left_out)) for name in over},
     )
 
 
@@ -336,33 +340,21 @@ def kendall(first: Floats, second: Floats) -> Floats:
     return ratio((one * two).sum(axis=(1, 2)), np.sqrt(untied))
 
 
-def pairwise_order(first: Floats, second: Floats) -> Floats:
-    """The part of the first's untied pairs in the second's order, over the last axis; a tie counts half.
-
-    >>> pairwise_order(np.array([[1.0, 2.0, 3.0]]), np.array([[1.0, 3.0, 2.0]])).round(3).tolist()
-    [0.667]
-    """
-    one, two = _signs(first), _signs(second)
-    agreed = ((one * two + 1) / 2 * (one != 0)).sum(axis=(1, 2))
-    return ratio(agreed, (one != 0).sum(axis=(1, 2)).astype(float))
-
-
 def _signs(values: Floats) -> Floats:
     """Which of each two models is the higher, (draws, models, models)."""
     signs: Floats = np.sign(values[:, :, None] - values[:, None, :])
     return signs
 
 
-def _means(sums: Floats, models: int) -> tuple[Floats, Floats, Floats]:
-    sizes, ratings, scores = (sums[:, start * models : (start + 1) * models] for start in range(3))
-    return ratio(ratings, sizes), ratio(scores, sizes), sizes
+def _means(sums: Floats, models: int) -> tuple[Floats, Floats]:
+    sizes, people, judge = (sums[:, start * models : (start + 1) * models] for start in range(3))
+    return ratio(people, sizes), ratio(judge, sizes)
 
 
 def _over_models(people: Floats, judge: Floats) -> dict[str, Floats]:
     """Measure how far off the judge is, and how far in the same order, from levels, (draws, models)."""
     if not people.shape[1]:
-        names = ("mean_error", "worst_error", "tau", "pairwise_order")
-        return dict.fromkeys(names, np.full(len(people), np.nan))
+        return dict.fromkeys(("mean_error", "worst_error", "tau"), np.full(len(people), np.nan))
     errors = np.abs(judge - people)
     # Rounded: a judge that says the same of all models ties them, though its sums differ in the last bit.
     one, two = np.round(people, 12), np.round(judge, 12)
@@ -371,5 +363,4 @@ def _over_models(people: Floats, judge: Floats) -> dict[str, Floats]:
         "mean_error": errors.mean(axis=1),
         "worst_error": errors.max(axis=1),
         "tau": np.where(missing, np.nan, kendall(one, two)),
-        "pairwise_order": np.where(missing, np.nan, pairwise_order(one, two)),
     }

@@ -6,23 +6,15 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from calibration.agreement.judge_vs_people import good_or_mean
 from calibration.agreement.metrics import log_losses
 from calibration.cluster import contrast
-from calibration.estimate import Floats, finite_or_none
+from calibration.estimate import finite_or_none
 from calibration.pairing import Paired
 from data.judgments import first_number
 from data.records import LABELS, Exchange, Judgment, to_plain
 
 EXAMPLES: Final = 8  # of the worst disagreements, on either side
-
-
-def probabilities_of(paired: Paired) -> Floats:
-    """The judge's probabilities, or a 1 under its label."""
-    if paired.probabilities is not None:
-        return paired.probabilities
-    levels = np.arange(1, paired.levels + 1)
-    certain: Floats = (paired.label[:, None] == levels).astype(float)
-    return certain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +42,7 @@ class EmotionRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EmotionTable:
+class EmotionErrors:
     """Emotions down, `models` across; `level` says what the cells are about."""
 
     level: Literal["share of Good", "mean"]
@@ -58,19 +50,14 @@ class EmotionTable:
     emotions: tuple[EmotionRow, ...]
 
 
-def by_emotion(paired: Paired, exchanges: Mapping[str, Exchange]) -> EmotionTable | None:
+def by_emotion(paired: Paired, exchanges: Mapping[str, Exchange]) -> EmotionErrors | None:
     """The judge's level less the crowd's, by emotion and by emotion and model; None without emotions."""
     rated = [exchanges.get(str(name)) for name in paired.id]
     emotion = np.array([(item.emotion or "") if item else "" for item in rated])
     names = sorted(set(emotion) - {""})
     if not names:
         return None
-    # What people and the judge add to a model's level with each rating: its Good share, else its mean.
-    if paired.scale == LABELS:
-        people, judge = (paired.rating == len(LABELS)).astype(float), probabilities_of(paired)[:, -1]
-    else:
-        offset = first_number(paired.scale) - 1
-        people, judge = paired.rating.astype(np.float64) + offset, paired.score + offset
+    people, judge = good_or_mean(paired)
     clusters = paired.clusters()
 
     def cell(rows: np.ndarray[Any, Any]) -> EmotionCell:
@@ -86,7 +73,7 @@ def by_emotion(paired: Paired, exchanges: Mapping[str, Exchange]) -> EmotionTabl
             standard_error=finite_or_none(error),
         )
 
-    return EmotionTable(
+    return EmotionErrors(
         level="share of Good" if paired.scale == LABELS else "mean",
         models=paired.models,
         emotions=tuple(

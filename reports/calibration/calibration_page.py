@@ -137,8 +137,8 @@ def _facts(report: CalibrationReport) -> Iterator[tuple[str, str, str]]:
         yield _fact(f"{name[0].upper()}{name[1:]}", reached)
     if not ceiling.not_identifiable:
         yield _fact("A person against the others", ceiling.person_against_rest)
-    if len(report.agreement.means.models) >= ORDERED:
-        yield _fact("Order of models (tau)", report.agreement.means.tau)
+    if len(report.agreement.levels.models) >= ORDERED:
+        yield _fact("Order of models (tau)", report.agreement.levels.tau)
     if worth := count_worth(report):
         count, _, rest = worth.partition(" ")
         yield "On an unrated model as exact as", count, rest

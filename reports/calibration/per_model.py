@@ -24,9 +24,9 @@ HOW = {
 def models_section(report: CalibrationReport) -> Section:
     """Every model's corrected levels, beside what the judge alone and the crowd alone say."""
     crowd_errors = {
-        item.model: item.crowd_standard_error
-        for item in report.agreement.shares or ()
-        if isfinite(item.crowd_standard_error)
+        item.model: item.people_standard_error
+        for item in report.agreement.levels.models
+        if report.data.has_shares and isfinite(item.people_standard_error)
     }
     refused = [item.model for item in report.models.rows if item.how == "refused"]
     text = [

@@ -175,23 +175,22 @@ def _say_ceiling(report: CalibrationReport) -> str:
 
 
 def _say_levels(report: CalibrationReport) -> str:
-    means, shares = report.agreement.means, report.agreement.shares
-    if len(means.models) < 2:
+    levels = report.agreement.levels
+    if len(levels.models) < 2:
         return ""
-    if shares:
-        errors = [abs(level.share_error.value) for level in shares]
-        mean, worst = SHARES * sum(errors) / len(errors), SHARES * max(errors)
-        off = f"{mean:.1f} points on average and {worst:.1f} at worst"
-        what = "Its own Good share"
-    else:
-        off = f"{means.mean_error.value:.2f} on average and {means.worst_error.value:.2f} at worst"
-        what = "Its own mean"
-    tau = means.tau.value
-    is_order = isfinite(tau) and len(means.models) >= ORDERED
+    scale, digits, unit = (SHARES, 1, " points") if report.data.has_shares else (1, 2, "")
+    mean, worst = (
+        f"{scale * item.value:.{digits}f}{unit}" for item in (levels.mean_error, levels.worst_error)
+    )
+    tau = levels.tau.value
+    is_order = isfinite(tau) and len(levels.models) >= ORDERED
     order = f"; its order of models and the crowd's have a Kendall tau of {tau:.2f}" if is_order else ""
-    crowd = [level.crowd_standard_error for level in shares or () if level.crowd_standard_error > 0]
+    crowd = [item.people_standard_error for item in levels.models if item.people_standard_error > 0]
     error = f" The crowd's own has a standard error of {_points(crowd)} points a model." if crowd else ""
-    return f"{what} is off by {off} over these {len(means.models)} models{order}.{error}"
+    return (
+        f"Its own {_level(report)} is off by {mean} on average and {worst} at worst over these "
+        f"{len(levels.models)} models{order}.{error if report.data.has_shares else ''}"
+    )
 
 
 def _points(shares: list[float]) -> str:

@@ -92,7 +92,7 @@ def test_an_honest_judge_is_left_alone() -> None:
     report = calibrate_judged([run], ratings, options=QUICK)
     assert report.mapping.map.kind == "identity"
     assert report.reliability.before is not None and report.reliability.before.ece < 0.06
-    assert report.agreement.means.tau.value == 1
+    assert report.agreement.levels.tau.value == 1
     assert len(report.ask_first) == 20
     assert report.headline == "qwk_matched"
 

@@ -12,7 +12,7 @@ from sklearn import metrics
 
 from calibration.agreement.judge_vs_people import agreement
 from calibration.agreement.metrics import matched_labels, qwk, table_of
-from calibration.agreement.model_levels import tabulate
+from calibration.agreement.model_levels import model_levels, tabulate
 from calibration.pairing import Paired, pair
 from data.importers import import_source
 from data.importers.intake import Imported
@@ -59,8 +59,7 @@ def test_agreement_s_values_are_the_libraries_and_its_intervals_hold_them(is_coa
     for name, estimate in found.metrics.items():
         assert estimate.interval is not None, name
         assert estimate.interval.low <= estimate.value <= estimate.interval.high, name
-    assert found.shares is not None
-    assert {level.model for level in found.shares} == {"ada", "bea", "cyd"}
+    assert {level.model for level in found.levels.models} == {"ada", "bea", "cyd"}
     json.dumps(to_plain(found), allow_nan=False)
 
 
@@ -77,30 +76,30 @@ def test_few_clusters_give_way_to_prompts() -> None:
 def test_means_by_model_on_any_scale() -> None:
     paired = some_paired(0, 300, levels=5)
     found = agreement(paired, rng=np.random.default_rng(0), draws=200)
-    assert found.shares is None, "shares of Good are of the scale Bad, Okay, Good only"
     people = {name: part.rating.mean() for name, part in paired.by_model().items()}
     judge = {name: part.score.mean() for name, part in paired.by_model().items()}
-    assert {item.model: item.people for item in found.means.models} == pytest.approx(people)
-    errors = {item.model: item.error.value for item in found.means.models}
+    assert {item.model: item.people for item in found.levels.models} == pytest.approx(people)
+    errors = {item.model: item.error.value for item in found.levels.models}
     assert errors == pytest.approx({name: judge[name] - people[name] for name in people})
-    assert found.means.mean_error.value == pytest.approx(np.mean(np.abs(list(errors.values()))))
-    assert found.means.tau.value == pytest.approx(
+    assert found.levels.mean_error.value == pytest.approx(np.mean(np.abs(list(errors.values()))))
+    assert found.levels.tau.value == pytest.approx(
         stats.kendalltau(list(people.values()), list(judge.values())).statistic
     )
-    assert found.means.pairwise_order.value == pytest.approx((1 + found.means.tau.value) / 2)
-    assert [item.people for item in found.means.models] == sorted(people.values(), reverse=True)
+    assert [item.people for item in found.levels.models] == sorted(people.values(), reverse=True)
 
 
-def test_shares_are_those_of_an_evaluation() -> None:
+def test_levels_of_labels_are_shares_of_good_as_in_an_evaluation() -> None:
     paired = some_paired(0, 300)
     assert paired.probabilities is not None
     found = agreement(paired, rng=np.random.default_rng(0), draws=20)
-    none = np.zeros((0, 15), dtype=np.uint16)
-    table = tabulate(paired.model, paired.clusters(), paired.rating, paired.probabilities, none)
-    assert found.shares is not None
-    for level in found.shares:
-        row = table.models.index(level.model)
-        assert list(level.judge.values()) == pytest.approx(table.shares(table.judge)[row])
+    drawn = (1 - np.eye(15)).astype(np.uint16)
+    table = tabulate(paired.model, paired.clusters(), paired.rating, paired.probabilities, drawn)
+    expected = {level.model: level for level in model_levels(table)}
+    for level in found.levels.models:
+        theirs = expected[level.model]
+        assert (level.people, level.judge) == pytest.approx((theirs.crowd["Good"], theirs.judge["Good"]))
+        assert level.people_standard_error == pytest.approx(theirs.crowd_standard_error)
+        assert level.error.as_dict() == pytest.approx(theirs.share_error.as_dict())
 
 
 def test_matched_labels_are_as_frequent_as_ratings() -> None:
