@@ -69,13 +69,6 @@ def test_bad_input_ends_with_a_word_and_exit_code_2(case: str) -> None:
     assert not Path("runs").exists(), "nothing is begun that cannot be finished"
 
 
-def test_no_valid_row_at_all_says_the_first_problem() -> None:
-    Path("r.jsonl").write_text(lines_of({"prompt": "p", "response": ""}, "x"))
-    done = score("r.jsonl", "--skip-invalid")
-    assert done.exit_code == 2
-    assert "no row can be read; the first: r.jsonl:1: response: missing" in done.stderr
-
-
 def test_skip_invalid_loses_no_row() -> None:
     rows = [
         {**GOOD, "id": "a"},
@@ -217,10 +210,6 @@ def test_an_unknown_judge_is_answered_with_a_guess(write_responses: Write) -> No
     assert "did you mean 'length'?" in done.stderr
 
 
-def test_version() -> None:
-    assert run("--version").output.startswith(f"empathy-judge, version {cli.VERSION}\n")
-
-
 def test_import_writes_what_it_read_and_what_it_could_not() -> None:
     Path("scores.csv").write_text("context,system,attribute,human,gpt\nc1,m,Empathy,4,5\nc2,m,Empathy,9,3\n")
     done = run("import", "mental-align", "scores.csv", "--out", "study", "--json")
@@ -228,12 +217,6 @@ def test_import_writes_what_it_read_and_what_it_could_not() -> None:
     assert json.loads(done.stdout) == {"exchanges": 0, "ratings": 3, "set_aside": 1}
     assert len(Path("study/ratings.jsonl").read_text().splitlines()) == 3
     assert "3  study/ratings.jsonl" in run("import", "mental-align", "scores.csv", "--out", "study").stdout
-
-
-def test_import_lists_the_sources_it_knows() -> None:
-    done = run("import", "nowhere", "x")
-    assert done.exit_code == 2
-    assert "known: " in done.stderr
 
 
 def test_a_file_in_the_way_of_the_folder_is_said(write_responses: Write) -> None:

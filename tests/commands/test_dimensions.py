@@ -106,24 +106,6 @@ def test_a_part_is_named_beside_its_figures(server: ScriptedServer) -> None:
 
 
 @pytest.mark.slow
-def test_ratings_of_the_part_calibrate_its_judge(server: ScriptedServer) -> None:
-    write_data(1, follow=True)
-    judge = write_judge(server.base_url)
-    assert run("score", "replies.jsonl", "--judge", judge, "--out", "run").exit_code == 0
-    told = calibrate()
-    assert told.exit_code == 0, told.output
-    assert "explorations" in told.stdout
-    report = json.loads(Path("cal/report.json").read_text())
-    assert report["data"]["dimension"] == report["judge"]["dimension"] == "explorations"
-    assert report["data"]["ratings"] == 320
-    assert NOTE in Path("cal/report.md").read_text()
-    corrected = run(
-        "score", "replies.jsonl", "--judge", judge, "--calibration", "cal/calibration.json", "--json"
-    )
-    assert any(model.get("corrected") for model in json.loads(corrected.stdout)["models"])
-
-
-@pytest.mark.slow
 def test_a_part_that_is_not_shown_to_beat_counting_words_is_refused(server: ScriptedServer) -> None:
     write_data(2, follow=False)
     judge = write_judge(server.base_url)
@@ -137,17 +119,3 @@ def test_a_part_that_is_not_shown_to_beat_counting_words_is_refused(server: Scri
     without = run("calibrate", "run", "ratings.jsonl", "--scale", "0-2", "--out", "other")
     assert without.exit_code == 2
     assert "--exchanges: a part of empathy is held against counting words" in without.output
-
-
-@pytest.mark.slow
-def test_ratings_that_rise_with_what_is_bad_are_read_backwards(server: ScriptedServer) -> None:
-    write_data(3, follow=True)
-    rows = [json.loads(line) for line in Path("ratings.jsonl").read_text().splitlines()]
-    turned = [{**row, "rating": 5 - 2 * row["rating"]} for row in rows]
-    Path("ratings.jsonl").write_text("".join(json.dumps(row) + "\n" for row in turned))
-    judge = write_judge(server.base_url)
-    run("score", "replies.jsonl", "--judge", judge, "--out", "run")
-    options = ("--exchanges", "replies.jsonl", "--out", "cal", "--json")
-    told = run("calibrate", "run", "ratings.jsonl", "--scale", "5,4,3,2,1", *options)
-    assert told.exit_code == 0, told.output
-    assert json.loads(told.stdout)["agreement"]["spearman"]["low"] > 0.3

@@ -15,7 +15,6 @@ from locks import read_lock
 from repository import ROOT, SAMPLES
 
 import cli
-from commands.shared.next_step import program
 
 
 @pytest.fixture(autouse=True)
@@ -69,16 +68,6 @@ def test_every_help_has_an_example_and_no_line_is_cut_off(path: tuple[str, ...])
     assert "\n" not in short and len(short) <= 64, "its line in the list of commands"
 
 
-def test_commands_are_listed_in_groups() -> None:
-    said = run("--help").stdout
-    titles = re.findall(r"^([A-Z].*):$", said, re.MULTILINE)
-    assert titles == ["Options", "Judge replies", "Check the judge", "Every night", "Make judges", "Other"]
-    assert "..." not in said.partition("Judge replies")[2]
-    assert re.findall(r"^  ([a-z]+) {2,}", said.partition("Judge replies")[2], re.MULTILINE) == list(
-        cli.COMMANDS
-    )
-
-
 def test_no_figure_is_told_of_fewer_than_ten_replies() -> None:
     done = run("score", write_replies("few.jsonl", 9), "--judge", "length")
     assert "No figure from fewer than 10 replies: m0 (9)." in done.stdout
@@ -87,19 +76,6 @@ def test_no_figure_is_told_of_fewer_than_ten_replies() -> None:
     assert next_of(done) == f"Next, with 10 or more replies of a model: {again}"
     enough = run("score", write_replies("enough.jsonl", 10), "--judge", "length").stdout
     assert "No figure" not in enough and "its range is too narrow" in enough
-
-
-def test_the_next_command_is_one_that_works() -> None:
-    """From replies to ratings to a comparison, each by the last line of the one before."""
-    scored = next_of(run("score", SAMPLES / "responses.jsonl", "--judge", "length"))
-    words = shlex.split(scored.partition(": empathy-judge ")[2])
-    assert words[:2] == ["rate", "plan"]
-    assert " rate open rating-plan" in next_of(run(*words))
-    (folder,) = Path("runs").iterdir()
-    calibrated = next_of(run("calibrate", folder, SAMPLES / "ratings.jsonl"))
-    words = shlex.split(calibrated.partition(": empathy-judge ")[2])
-    assert words[0] == "compare"
-    run(*words)
 
 
 RUN_ONLY = """
@@ -157,16 +133,3 @@ def test_the_shipped_weights_licence_is_said_at_the_first_run() -> None:
     assert licence in run("score", path, "--out", "runs/first").stderr
     assert licence not in run("score", path, "--out", "runs/second").stderr
     assert licence not in run("score", path, "--judge", "length", "--out", "others/first").stderr
-
-
-def test_the_program_is_named_as_it_was_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    typed = {
-        (".venv/bin/python", "cli.py"): ".venv/bin/python cli.py",
-        ("/usr/bin/python3", "cli.py"): "python cli.py",
-        ("python", "cli.py"): "python cli.py",
-        ("/judge/bin/python", "/judge/cli.py"): "/judge/bin/python /judge/cli.py",  # from another folder
-    }
-    for (python, script), shown in typed.items():
-        monkeypatch.setattr("sys.orig_argv", [python, script, "score"])
-        assert program(click.Context(cli.main, info_name="cli.py")) == shown
-    assert program(click.Context(cli.main, info_name="empathy-judge")) == "empathy-judge"

@@ -68,15 +68,6 @@ def test_nights_are_told_to_people_and_to_machines(world: World) -> None:
     assert len(exported.stdout.splitlines()) == 4
 
 
-@pytest.mark.slow
-def test_a_night_is_today_unless_it_is_named(world: World) -> None:
-    path = world.write(models=("ann",))
-    assert run(path, *NOW).stdout.startswith("n, night 2026-12-01: pass")
-    wrong = run(path, "--night", "../x")
-    assert wrong.exit_code == 2
-    assert "--night: '../x' is no name for nights" in wrong.stderr
-
-
 @pytest.mark.parametrize(
     ("text", "code", "said"),
     [

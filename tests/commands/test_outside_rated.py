@@ -90,19 +90,6 @@ def test_compare_says_it_on_its_page_too(folder: Path, said: str) -> None:
     assert BARE in notes
 
 
-@pytest.mark.slow
-def test_a_night_and_its_dashboard_say_it(folder: Path) -> None:
-    (folder / "nightly.toml").write_text(
-        'name = "n"\njudge = "classifier"\nhistory = "h.sqlite"\ndashboard = "site"\nexplain = 0\n'
-        '[[models]]\nname = "one"\nresponses = "replies.jsonl"\n'
-    )
-    printed = run("nightly", folder / "nightly.toml", "--night", "2026-12-01")
-    wanted = "5 of 5 replies are longer than nearly all that people rated ("
-    assert f"one: {wanted}" in printed
-    pages = [folder / "site" / "index.html", *(folder / "site").glob("model-one*.html")]
-    assert [wanted in page.read_text(encoding="utf-8") for page in pages] == [True, True]
-
-
 def test_the_server_says_it_of_a_request(replies: list[dict[str, Any]]) -> None:
     with serving(load_judge("classifier-small")) as url:
         told = httpx.post(f"{url}/v1/score", json={"exchanges": replies[:2]}, timeout=60).json()

@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -118,39 +117,6 @@ def journal_lines(folder: str) -> int:
         return 0
 
 
-@pytest.mark.slow
-def test_a_run_killed_twice_ends_as_an_unbroken_one(prompts: Path, start: Start) -> None:
-    """Calls past a point are held until the process is dead, so it always dies at work."""
-    held = {"from": 0}
-
-    def script(call: Call) -> Answer:
-        return Answer(hang=True) if call.number >= held["from"] else reply(call)
-
-    for stop_at in (15, 40):
-        with ScriptedServer(script) as server:
-            # Answers stand in the journal up to here; the four calls after them hang.
-            held["from"] = stop_at - journal_lines("killed")
-            process = start(*command(server, prompts, "killed"))
-            server.wait_for_calls(held["from"] + 4)
-            while journal_lines("killed") < stop_at:
-                assert process.poll() is None
-            process.kill()
-            assert process.wait(timeout=60) == -signal.SIGKILL
-        assert not Path("killed/manifest.json").exists()
-        assert not Path("killed/responses.jsonl").exists(), "no half a file of responses"
-    with ScriptedServer(reply) as server:
-        output, said = start(*command(server, prompts, "killed")).communicate(timeout=60)
-        assert f"{COUNT} of {COUNT} prompts answered" in output, said
-        asked = Counter(call.text for call in server.calls)
-        assert len(server.calls) == COUNT - 40 == len(asked), "nothing is asked twice"
-        start(*command(server, prompts, "unbroken")).communicate(timeout=60)
-    for name in ("answers.jsonl", "responses.jsonl"):
-        assert Path("killed", name).read_bytes() == Path("unbroken", name).read_bytes()
-    manifests = [json.loads(Path(folder, "manifest.json").read_text()) for folder in ("killed", "unbroken")]
-    differing = {"wall_seconds": 0, "base_url": ""}
-    assert manifests[0] | differing == manifests[1] | differing
-
-
 def command(server: ScriptedServer, prompts: Path, folder: str) -> list[str]:
     Path("m.toml").write_text(f"model = 'm'\nbase_url = '{server.base_url}'\nconcurrency = 4\n")
     return ["respond", str(prompts), "--model-config", "m.toml", "--out", folder]
@@ -173,9 +139,3 @@ def test_an_interrupted_run_says_how_to_go_on(prompts: Path, start: Start) -> No
     assert "what was answered is kept" in said
     assert "respond prompts.jsonl --model-config m.toml --out 'a b' --limit 50" in said
     assert "Traceback" not in said
-
-
-def test_help_has_examples() -> None:
-    done = run("--help")
-    assert done.exit_code == 0
-    assert "empathy-judge respond prompts.jsonl --model-config gpt.toml" in done.output
