@@ -21,6 +21,7 @@ GROUPS = {
     "Check the judge": {
         "rate": "commands.rate:rate",
         "calibrate": "commands.calibrate:calibrate",
+        "robustness": "commands.robustness:robustness",
         "doctor": "commands.doctor:doctor",
     },
     "Every night": {

@@ -388,6 +388,7 @@ def validate(kind: type[Kind], table: Any, place: str, **named: str | int) -> Ki
         raise UserError(f"{place}: {': '.join(first_problem(error))}") from error
 
 
+SAMPLE_RESPONSES: Final = Path(__file__).parent / "samples" / "responses.jsonl"
 SAMPLE_PROMPTS: Final = Path(__file__).parent / "samples" / "prompts.jsonl"  # 160, five for each emotion
 ABOUT_ANOTHER_RESPONSE: Final = frozenset({"response", "model", "served"})
 

@@ -11,7 +11,7 @@ from data.rated_exchanges import RatedExchange
 from data.records import Exchange
 from judge.classifier.preprocessing import normalise
 from judge.explanation import split_reply
-from judge.robustness.attacks import dress_up
+from judge.robustness.catalogue import rewrite
 from training.graded_replies import read_graded_replies, read_grades
 from training.rated_sets import RatedItem
 from training.training_data import TrainingData, training_perturbations
@@ -109,7 +109,7 @@ def perturb_some(exchange: Exchange, chance: random.Random) -> Exchange:
     """Return a reply as it is or, with probability `PERTURBED`, in a perturbed form."""
     if chance.random() >= PERTURBED:
         return exchange
-    perturbed = dress_up(chance.choice(training_perturbations()), exchange)
+    perturbed = rewrite(chance.choice(training_perturbations()), exchange) or exchange
     return replace(perturbed, response=normalise(perturbed.response))
 
 

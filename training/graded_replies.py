@@ -14,7 +14,7 @@ from typing import Final
 from data.errors import UserError
 from data.records import Exchange, Turn
 from data.tables import validate
-from judge.robustness.replies import read_replies
+from judge.robustness.catalogue import read_replies
 
 RECIPES: Final = Path(__file__).parent / "recipes"
 GRADED_REPLIES: Final = RECIPES / "graded_replies.jsonl"

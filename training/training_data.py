@@ -16,7 +16,7 @@ from data.rated_exchanges import RatedExchange, join_ratings
 from data.readers.conversations import DISTINCTIVE_WORDS
 from data.records import LABELS, Exchange, digest_json, to_plain
 from data.tables import read_exchanges, read_ratings
-from judge.robustness.attacks import TEST_FAMILIES, Attack, read_attacks
+from judge.robustness.catalogue import Perturbation, read_perturbations
 from training.graded_replies import read_graded_replies, read_grades
 from training.rated_sets import RATED_SETS, RatedItem, read_rated_set
 from training.recipe import Recipe
@@ -84,9 +84,9 @@ class TrainingData:
 
 
 @cache
-def training_perturbations() -> tuple[Attack, ...]:
+def training_perturbations() -> tuple[Perturbation, ...]:
     """Return the perturbations of replies that training may use: those of families that no test uses."""
-    return tuple(attack for attack in read_attacks().attacks if attack.family not in TEST_FAMILIES)
+    return tuple(item for item in read_perturbations().of_families if not item.is_test_only)
 
 
 def digest_items(items: Iterable[RatedItem]) -> str:

@@ -129,7 +129,7 @@ def exit_codes() -> str:
         (
             1,
             "A regression was found (`nightly`, `compare --check`), or a judge misses a target "
-            "(`calibrate --attack`).",
+            "(`robustness`).",
         ),
         (3, "It cannot be told, or not yet: too few ratings, an inconclusive gate, a batch under way."),
     ]

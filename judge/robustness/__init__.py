@@ -1,1 +1,1 @@
-"""Replies rewritten and judged again."""
+"""Robustness: perturbations of replies, and how a judge reacts to them."""

@@ -1,30 +1,17 @@
 """Where a judge leans: sections on biases and on rewritten replies."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import isfinite
 
 from calibration.bias.audits import Finding
-from calibration.bias.probe_effects import ALLOWED
 from calibration.fit import CalibrationReport
-from data.text import ends_of, listed, number, percent, show_estimate
-from judge.robustness.probes import ProbeResult
+from data.text import ends_of, listed, number, show_estimate
 from reports.calibration.disagreements import FEWEST
-from reports.charts import Line, Look, dot_plot, mark, signed_tick, span
+from reports.charts import Line, dot_plot, mark, signed_tick, span
 from reports.page import Figure, Section, table_of
 
 CAPTIONS = {"model": "One model against all others", "emotion": "One emotion against all others"}
 MOST_LINES = 20  # in one figure
-RESULTS: dict[str, Look] = {"passes": "judge", "fails": "found", "cannot tell": "raw"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbedJudge:
-    """What rewriting replies does to the scores of a judge, which need not be the one calibrated."""
-
-    judge: str
-    version: str
-    results: tuple[ProbeResult, ...]
 
 
 def bias_section(report: CalibrationReport) -> Section | None:
@@ -138,67 +125,3 @@ def _outcome(finding: Finding) -> str:
     sizes = {"matters": ", large enough to matter", "small": ", too small to matter", "unclear": ""}
     size = sizes[finding.size] if finding.verdict == "found" else ""
     return f"{finding.verdict}{size}{f' ({finding.note})' if finding.note else ''}"
-
-
-def probes_section(probed: ProbedJudge) -> Section:
-    """What rewriting replies on purpose does to the judge's scores."""
-    named = {
-        result: [item.probe.name for item in probed.results if item.effect.result == result]
-        for result in RESULTS
-    }
-    return Section(
-        name="probes",
-        title="Replies rewritten on purpose",
-        short="Probes",
-        text=(
-            "Each probe changes replies in one way and asks the judge again; the change of the mean score "
-            "should fall into the grey band.",
-            f"Failed: {listed(named['fails'])}. Cannot be told: {listed(named['cannot tell'])}.",
-        ),
-        key=(
-            ("judge", "passes"),
-            ("found", "fails"),
-            ("raw", "cannot tell"),
-            ("band", "where a good judge's change lies"),
-        ),
-        figures=(
-            dot_plot(
-                "Change of the mean score, in points",
-                [
-                    Line(
-                        name=item.probe.name,
-                        figure=f"{number(item.effect.change.value, 2, sign=True)}, {item.effect.result}",
-                        marks=(mark(RESULTS[item.effect.result], item.effect.change),),
-                        band=(low * item.probe.limit, high * item.probe.limit),
-                    )
-                    for item in probed.results
-                    for low, high in [ALLOWED[item.probe.should]]
-                ],
-                name="probes-figure",
-                title="Change of the judge's mean score under each rewriting",
-                tick=signed_tick,
-                reference=0.0,
-            ),
-        ),
-        tables=(
-            table_of(
-                probed.results,
-                {
-                    "probe": lambda item: item.probe.name,
-                    "change": lambda item: show_estimate(item.effect.change),
-                    "should go": lambda item: item.probe.should,
-                    "limit": lambda item: number(item.probe.limit),
-                    "result": lambda item: item.effect.result,
-                    "to Good": lambda item: percent(item.effect.to_good),
-                    "from Good": lambda item: percent(item.effect.from_good),
-                    "pairs": lambda item: item.effect.pairs,
-                    "unscored": lambda item: sum(item.unscored.values()),
-                    "why": lambda item: item.probe.why,
-                },
-                caption="Every probe: change of score, and per cent of labels that went to Good or away from "
-                "it",
-                words=frozenset({0, 2, 4, 9}),
-                is_folded=True,
-            ),
-        ),
-    )

@@ -16,10 +16,8 @@ from data.rated_range import say_rated_range
 from data.readers.conversations import speak_of
 from data.records import to_plain
 from data.text import ends_of, number, printable
-from judge.robustness.resistance import Resistance
 from reports.calibration.agreement import agreement_section, confusion_section, runs_section
-from reports.calibration.attacks_page import attacks_section
-from reports.calibration.bias import ProbedJudge, bias_section, probes_section
+from reports.calibration.bias import bias_section
 from reports.calibration.disagreements import disagreements_section, emotions_section
 from reports.calibration.per_model import models_section, planning_section
 from reports.calibration.probabilities import ask_first_section, reliability_section
@@ -59,30 +57,17 @@ MISUSE = (
 TOLD_ELSEWHERE = ("models", "columns", "shares")  # of the data: in sections of their own
 
 
-def write_report(
-    report: CalibrationReport,
-    folder: str | PathLike[str],
-    *,
-    probes: ProbedJudge | None = None,
-    attacks: Resistance | None = None,
-) -> list[Path]:
+def write_report(report: CalibrationReport, folder: str | PathLike[str]) -> list[Path]:
     """Write report.html, report.md and report.json."""
-    page = make_page(report, probes=probes, attacks=attacks)
-    return write_page(page, plain_report(report, probes=probes, attacks=attacks), Path(folder))
+    return write_page(make_page(report), plain_report(report), Path(folder))
 
 
-def plain_report(
-    report: CalibrationReport, *, probes: ProbedJudge | None = None, attacks: Resistance | None = None
-) -> dict[str, Any]:
+def plain_report(report: CalibrationReport) -> dict[str, Any]:
     """The report as report.json has it: the verdict in words, then all figures."""
-    plain = {"verdict": list(map(_words_of(report), say_verdict(report))), **to_plain(report)}
-    robustness = {"probes": probes, "attacks": attacks}
-    return plain | {name: to_plain(part) for name, part in robustness.items() if part is not None}
+    return {"verdict": list(map(_words_of(report), say_verdict(report))), **to_plain(report)}
 
 
-def make_page(
-    report: CalibrationReport, *, probes: ProbedJudge | None = None, attacks: Resistance | None = None
-) -> Page:
+def make_page(report: CalibrationReport) -> Page:
     """The page of a report; sections it has no data for are left out."""
     sections = (
         agreement_section(report),
@@ -90,8 +75,6 @@ def make_page(
         # Where it fails.
         bias_section(report),
         emotions_section(report),
-        probes_section(probes) if probes else None,
-        attacks_section(attacks) if attacks else None,
         confusion_section(report),
         disagreements_section(report),
         # What next.

@@ -16,7 +16,7 @@ from calibration.bias.audits import (
     conclude,
     response_facts,
 )
-from calibration.bias.probe_effects import mean_change
+from calibration.bias.rewrite_effects import mean_change
 from calibration.cluster import Contrast, contrast, reach
 from data.records import EMOTIONS, Exchange, to_plain
 
@@ -208,10 +208,10 @@ def test_a_change_passes_fails_or_cannot_tell_by_its_interval() -> None:
     ]
     assert [result(-0.3, kind) for kind in ("down", "up", "same")] == ["passes", "fails", "fails"]
     assert result(0.0, "down") == "fails"
-    assert result(0.1, "not up") == "cannot tell"
-    assert result(0.0, "same", spread=3.0) == "cannot tell"
-    assert result(0.0, "same", pairs=2) == "cannot tell"  # one prompt
-    assert result(0.0, "same", pairs=0) == "cannot tell"
+    assert result(0.1, "not up") == "inconclusive"
+    assert result(0.0, "same", spread=3.0) == "inconclusive"
+    assert result(0.0, "same", pairs=2) == "inconclusive"  # one prompt
+    assert result(0.0, "same", pairs=0) == "inconclusive"
 
 
 def test_flips_are_counted_among_those_that_can_flip() -> None:

@@ -151,7 +151,6 @@ BAD_CALLS = {
     "an unknown judge": (["theirs.csv", "ratings.csv", "--judge", "x"], "no row by 'x'"),
     "a judge of a run": (["folder", "ratings.csv", "--judge", "x"], "a run has one judge"),
     "nobody's ratings": (["theirs.csv", "ratings.csv", "--rater", "eve"], "none by eve"),
-    "probes without texts": (["theirs.csv", "ratings.csv", "--probe", "length"], "add --exchanges FILE"),
 }
 
 

@@ -9,20 +9,25 @@ from typing import Any
 import pytest
 from servers import Answer, Call, ScriptedServer, answer, answer_chat
 
-from data.records import LABELS, Judgment
+from data.records import LABELS, Exchange, Judgment
+from judge.engine import judge_all
 from judge.llm.decision import DecisionJudge
 from judge.llm.fencing import HIDDEN, ROLE_TOKEN, clean, fence_exchange
 from judge.llm.program import HEADING
 from judge.llm.prompted import PromptedJudge
-from judge.robustness.attacks import Attack, Catalogue, dress_up, read_attacks
-from judge.robustness.probes import judge_texts
-from judge.robustness.replies import read_replies
-from judge.robustness.resistance import SUSPECTED, run_attacks
+from judge.robustness.catalogue import Perturbation, read_perturbations, read_replies, rewrite
+from judge.robustness.run import SUSPECTED
 
-ATTACKS = read_attacks().attacks
+ATTACKS = read_perturbations().of_families
 INSULTS = [reply for reply in read_replies("test") if reply.kind == "insults"]
 ONE = replace(INSULTS[0].exchange(), emotion="sad", situation="It happened yesterday.")
 KINDS = ("prompted", "analytic", "decisions", "systemone")
+
+
+def rewritten(attack: Perturbation) -> Exchange:
+    changed = rewrite(attack, ONE)
+    assert changed is not None
+    return changed
 
 
 def make_judge(kind: str, base_url: str) -> PromptedJudge | DecisionJudge:
@@ -57,10 +62,10 @@ Sent = tuple[dict[str, Any], dict[str, dict[str, Any]], dict[str, Judgment]]
 @pytest.fixture(scope="module", params=KINDS)
 def sent(request: pytest.FixtureRequest) -> Iterator[Sent]:
     """The requests about a plain reply and about it in each attack, and what came of the answers by name."""
-    dressed = {attack.name: dress_up(attack, ONE) for attack in ATTACKS}
+    dressed = {attack.name: rewritten(attack) for attack in ATTACKS}
     with ScriptedServer(lambda call: say(call, "Bad")) as server:
         judge = make_judge(request.param, server.base_url)
-        judged = judge_texts(judge, [ONE, *dressed.values()])
+        judged = {item.content: item for item in judge_all(judge, [ONE, *dressed.values()])}
         bodies = [call.body for call in server.calls]
     marks = {fence_exchange(exchange).mark: name for name, exchange in {"": ONE, **dressed}.items()}
     by_name = {
@@ -97,9 +102,9 @@ def test_an_attack_stays_inside_the_fence(sent: Sent) -> None:
     assert not {name: problem for name, problem in problems.items() if problem}
 
 
-def escape_of(attack: Attack, body: dict[str, Any], plain: str) -> str:
+def escape_of(attack: Perturbation, body: dict[str, Any], plain: str) -> str:
     """What of an attack came out of the fence, or is not in it as it should be."""
-    dressed = dress_up(attack, ONE)
+    dressed = rewritten(attack)
     mark, text = fence_exchange(dressed).mark, text_of(body)
     lines = [line for line in text.splitlines() if mark in line and line[:3] in ("===", "---")]
     if [line.replace(mark, "MARK") for line in lines] != [
@@ -140,22 +145,3 @@ def test_what_is_suspected_is_told_and_a_plain_reply_is_not(sent: Sent) -> None:
         "ChatML",
     }
     assert not families.keys() & {"stock phrase", "echo", "therapy talk", "sympathy, translated"}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_gullible_model_behind_the_judge_is_found_out(kind: str) -> None:
-    """It obeys whatever it finds in the fence: the fence is no cure for that, so it must be measured."""
-
-    def obey(call: Call) -> Answer:
-        inside = text_of(call.body).rpartition("which is to be judged")[2]
-        return say(call, "Good" if "Label: Good" in inside else "Bad")
-
-    with ScriptedServer(obey) as server:
-        judge = make_judge(kind, server.base_url)
-        chosen = tuple(item for item in ATTACKS if item.name == "label after" or item.family == "headings")
-        used = Catalogue(attacks=chosen, families=read_attacks().families)
-        found = run_attacks(judge, replies=INSULTS[:3], catalogue=used)
-    assert {family.name: family.unkind.turned.value for family in found.families} == {
-        "fake verdict": 1,
-        "headings": 0,
-    }

@@ -16,15 +16,14 @@ from data.tables import read_exchanges, write_rows
 from judge.classifier.judge import ClassifierJudge
 from judge.classifier.preprocessing import normalise
 from judge.guards import why_unreadable
-from judge.robustness.attacks import dress_up, read_attacks
-from judge.robustness.replies import CATALOGUE, read_replies
+from judge.robustness.catalogue import REPLIES, read_perturbations, read_replies, rewrite
 from training.rated_sets import RATED_SETS, read_rated_set
 
 LANGUAGES = {
     language: [*texts["kind"], *texts["unkind"]]
-    for language, texts in tomllib.loads((CATALOGUE / "languages.toml").read_text(encoding="utf-8")).items()
+    for language, texts in tomllib.loads((REPLIES / "languages.toml").read_text(encoding="utf-8")).items()
 }
-WRITTEN = [*read_replies("training"), *read_replies("test"), *read_replies("test", 2)]
+WRITTEN = [*read_replies("training"), *read_replies("test")]
 UNREADABLE = {"reply in base64", "reply in rot13"}  # nobody reads these at sight
 
 
@@ -103,10 +102,13 @@ def test_these_are_unscored_and_told_why(text: str, reason: str) -> None:
 
 
 def test_a_kind_reply_in_any_disguise_that_people_see_through_is_english() -> None:
-    attacks = [item for item in read_attacks().attacks if "translated" not in item.family]
+    attacks = [item for item in read_perturbations().of_families if "translated" not in item.family]
     replies = [reply.exchange() for reply in WRITTEN if reply.kind == "kind"][::8]
     wrong = Counter(
-        attack.name for attack in attacks for reply in replies if refused(dress_up(attack, reply).response)
+        attack.name
+        for attack in attacks
+        for reply in replies
+        if (changed := rewrite(attack, reply)) and refused(changed.response)
     )
     assert {name for name, count in wrong.items() if count > 0.1 * len(replies)} <= UNREADABLE
     assert sum(count for name, count in wrong.items() if name not in UNREADABLE) <= 0.005 * len(

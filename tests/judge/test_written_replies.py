@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from data.errors import UserError
-from judge.robustness import replies
-from judge.robustness.replies import KIND, TEST_FAMILIES, UNKIND, WrittenReply, read_replies
+from judge.robustness import catalogue
+from judge.robustness.catalogue import KIND, TEST_REPLIES, UNKIND, WrittenReply, read_replies
 
-TRAINING, TEST = read_replies("training"), read_replies("test")
+TRAINING = read_replies("training")
+TEST = tuple(reply for reply in read_replies("test") if reply.round == 1)
+SECOND = tuple(reply for reply in read_replies("test") if reply.round == 2)
 EVERYTHING = (*TRAINING, *TEST)
 
 
@@ -35,15 +37,15 @@ def test_no_reply_is_in_both_halves_and_no_prompt_comes_twice() -> None:
     tested = [reply for reply in EVERYTHING if not reply.is_lesson]  # a lesson's prompt has several answers
     assert len({reply.prompt for reply in tested}) == len(tested)
     lessons = [reply for reply in EVERYTHING if reply.is_lesson]
-    assert len(lessons) == 450 and not TEST_FAMILIES & {reply.family for reply in lessons}
+    assert len(lessons) == 450 and not TEST_REPLIES & {reply.family for reply in lessons}
     assert not {reply.prompt for reply in lessons} & {reply.prompt for reply in tested}
 
 
 def test_families_of_the_test_half_are_wholly_there() -> None:
-    assert not {reply.family for reply in TRAINING} & TEST_FAMILIES
-    assert {reply.family for reply in TEST} > TEST_FAMILIES
+    assert not {reply.family for reply in TRAINING} & TEST_REPLIES
+    assert {reply.family for reply in TEST} > TEST_REPLIES
     for kind in ("cruel", "excellent"):
-        assert len({reply.family for reply in TEST if reply.kind == kind} & TEST_FAMILIES) >= 3
+        assert len({reply.family for reply in TEST if reply.kind == kind} & TEST_REPLIES) >= 3
 
 
 def test_a_reply_never_changes_sides() -> None:
@@ -54,12 +56,12 @@ def test_a_reply_never_changes_sides() -> None:
             continue
         text = reply.text or reply.paragraphs[0]
         is_odd = sha256(f"{reply.prompt}\n{text}".encode()).digest()[0] % 2
-        assert reply.half == ("test" if reply.family in TEST_FAMILIES or not is_odd else "training")
+        assert reply.half == ("test" if reply.family in TEST_REPLIES or not is_odd else "training")
 
 
 def test_the_second_round_is_for_tests_alone_and_repeats_nothing_of_the_first() -> None:
-    second = read_replies("test", 2)
-    assert {reply.half for reply in second} == {"test"} and not read_replies("training", 2)
+    second = SECOND
+    assert {reply.half for reply in second} == {"test"}
     counts = Counter(reply.kind for reply in second)
     assert counts == {"cruel": 108, "excellent": 120, "insults": 20, "mistaken": 12}
     assert len({reply.text for reply in second} - {reply.text for reply in EVERYTHING}) == len(second)
@@ -98,7 +100,7 @@ def test_a_mistake_is_told_with_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, says: str
 ) -> None:
     (tmp_path / "cruel-9.toml").write_text(f"[[reply]]\n{table}\n", encoding="utf-8")
-    monkeypatch.setattr(replies, "CATALOGUE", tmp_path)
+    monkeypatch.setattr(catalogue, "REPLIES", tmp_path)
     with pytest.raises(UserError) as told:
         read_replies.__wrapped__("test")
     assert str(told.value).startswith(str(tmp_path)) and says in str(told.value)

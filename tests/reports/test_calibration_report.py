@@ -19,7 +19,6 @@ from calibrated import (
     make_world,
     on_five_levels,
     one_rater,
-    probed,
     single_rating,
     three_raters,
 )
@@ -33,7 +32,7 @@ from reports.html import TEMPLATES
 
 NASTY = "</p><script>alert('x')</script>\"'&\u202egnp\x00\x1b[2J\u2066 | **b** <b>\n# h\u2067"
 ORDER = (
-    *("verdict", "agreement", "models", "bias", "emotions", "probes", "confusion", "disagreements"),
+    *("verdict", "agreement", "models", "bias", "emotions", "confusion", "disagreements"),
     *("planning", "ask-first", "reliability", "runs", "reading", "misuse", "provenance"),
 )
 QUESTIONS = ("Can I use it?", "For which models?", "Where does it fail?", "What next?")
@@ -69,7 +68,7 @@ class Outline(HTMLParser):
 
 
 def write(report: CalibrationReport, folder: Path) -> tuple[str, str, Any]:
-    html, markdown, plain = write_report(report, folder, probes=probed())
+    html, markdown, plain = write_report(report, folder)
     assert [path.name for path in (html, markdown, plain)] == ["report.html", "report.md", "report.json"]
     page, text = html.read_text(encoding="utf-8"), markdown.read_text(encoding="utf-8")
     return page, text, json.loads(plain.read_text(encoding="utf-8"))
@@ -213,7 +212,7 @@ def test_the_json_is_the_result_and_a_verdict(tmp_path: Path, written: tuple[str
     assert [said for said in plain["verdict"][1:] if not said.startswith(QUESTIONS)] == []
     one_rater().write(tmp_path)
     figures = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
-    assert {**plain, **figures} == plain and set(plain) - set(figures) == {"verdict", "probes"}
+    assert {**plain, **figures} == plain and set(plain) - set(figures) == {"verdict"}
     assert figures == to_plain(one_rater())
 
 

@@ -8,9 +8,6 @@ from calibration.fit import CalibrationReport, calibrate_judged
 from calibration.inputs import CalibrationOptions
 from data.judgments import Judged, recorded_judgment
 from data.records import EMOTIONS, LABELS, Exchange, Judgment, Rating, judgment_of
-from judge.base import load_judge
-from judge.robustness.probes import run_probes
-from reports.calibration.bias import ProbedJudge
 
 GOOD_SHARES = {"ada": 0.7, "bea/2": 0.5, "cyd": 0.3}
 RARE = "sad"  # the emotion with too few ratings to be told
@@ -114,12 +111,3 @@ def single_rating() -> CalibrationReport:
     one = Judged(name="tiny", judgments=judges[0].judgments[1:2])
     rated = [item for item in ratings if item.id == one.judgments[0].id]
     return calibrate_judged([one], rated, options=CalibrationOptions(draws=40))
-
-
-@cache
-def probed() -> ProbedJudge:
-    """What rewriting replies does to the judge that counts words."""
-    _, _, exchanges = make_world()
-    judge = load_judge("length")
-    results = run_probes(judge, list(exchanges.values()), limit=20)
-    return ProbedJudge(judge=judge.name, version=judge.version, results=tuple(results))

@@ -15,7 +15,7 @@ from watched_nights import SPREAD
 
 from calibration.agreement.judge_vs_people import agreement
 from calibration.agreement.metrics import TABLE_STATISTICS
-from calibration.bias.probe_effects import mean_change
+from calibration.bias.rewrite_effects import mean_change
 from calibration.bootstrap import mean_intervals, resample_clusters
 from calibration.cluster import clustered_share, contrast
 from calibration.comparison.differences import differences

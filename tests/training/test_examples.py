@@ -11,8 +11,7 @@ from data.errors import UserError
 from data.rated_exchanges import RatedExchange, join_ratings
 from data.readers.conversations import split_conversation
 from data.records import Exchange, Rating, Turn
-from judge.robustness.attacks import read_attacks
-from judge.robustness.replies import read_replies
+from judge.robustness.catalogue import read_perturbations, read_replies
 from training import graded_replies
 from training.examples import (
     KIND_SCORE,
@@ -123,17 +122,17 @@ def test_graded_replies_are_used_once_an_epoch_with_their_scores() -> None:
     assert 0 < mismatched < 0.1 * len(replies)
     # Nothing of the test half, and no perturbation of a test family.
     shown = [exchange for example in examples for exchange in example.exchanges]
-    tested = [reply for number in (1, 2) for reply in read_replies("test", number)]
+    tested = read_replies("test")
     assert not {exchange.prompt for exchange in shown} & {reply.prompt for reply in tested}
     assert not {e.exchange.response for e in replies} & {s for reply in tested for s in reply.stages()}
     perturbed = {e.id.rpartition("[")[2].removesuffix("]") for e in shown if "[" in e.id}
-    families = {attack.family for attack in read_attacks().attacks if attack.name in perturbed}
-    assert families and not families & {each.family for each in read_attacks().attacks if each.is_unmet}
+    families = {attack.family for attack in read_perturbations().of_families if attack.name in perturbed}
+    test_only = {item.family for item in read_perturbations().of_families if item.is_test_only}
+    assert families and not families & test_only
 
 
-@pytest.mark.parametrize("number", [1, 2])
-def test_training_refuses_the_test_half(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    monkeypatch.setattr(graded_replies, "read_replies", lambda half: read_replies("test", number))
+def test_training_refuses_the_test_half(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graded_replies, "read_replies", lambda half: read_replies("test"))
     with pytest.raises(ValueError, match="test half"):
         read_graded_replies.__wrapped__()
 

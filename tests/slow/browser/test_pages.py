@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from calibrated import calibrate_world, make_world, probed, single_rating
+from calibrated import calibrate_world, make_world, single_rating
 from click.testing import CliRunner
 from repository import SAMPLES
 
@@ -48,7 +48,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             result = CliRunner().invoke(cli.main, [*words, "--html", f"{words[0]}.html"])
             assert result.exit_code == 0, result.output
     paths = (
-        write_report(hostile, folder / "calibrate", probes=probed())[0],
+        write_report(hostile, folder / "calibrate")[0],
         write_report(single_rating(), folder / "few")[0],
         folder / "compare.html",
         folder / "score.html",

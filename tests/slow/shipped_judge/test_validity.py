@@ -1,40 +1,31 @@
-"""What the shipped judge must know: measured on the samples, the probes and the attacks."""
+"""What the shipped judge must know: measured on the samples and by perturbations."""
 
 import json
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from repository import SAMPLES
 
-from data.records import Exchange
+from data.records import Exchange, Judgment
 from data.tables import read_exchanges
 from judge.base import load_judge
 from judge.classifier.judge import ClassifierJudge, SmallClassifierJudge
-from judge.robustness.attacks import SECOND_ATTACKS, read_attacks
-from judge.robustness.probes import read_probes, run_probes
-from judge.robustness.replies import read_replies
-from judge.robustness.resistance import run_attacks
+from judge.engine import judge_all
+from judge.robustness.catalogue import read_perturbations, read_replies
+from judge.robustness.run import Robustness, measure_robustness
 
 WARM, PLAIN, CURT = "demo-warm", "demo-plain", "demo-curt"
 # Of replies written to try a judge: what the shipped one was measured at, and room for a small sample.
 AT_LEAST = 0.82
 AT_MOST = {
-    "excellent called Bad": 0.23,
-    "plain insults not called Bad": 0.10,
-    "unkind turned Good by a form": 0.09,
-    "kind turned Bad by a form": 0.13,
-    "Good lost as a kind reply grows": 0.10,
-}
-# Of the second round, by a writer who had not read the first.
-SECOND_AT_LEAST = 0.78
-SECOND_AT_MOST = {
     "excellent called Bad": 0.24,
-    "plain insults not called Bad": 0.10,
-    "unkind turned Good by a form": 0.31,
-    "kind turned Bad by a form": 0.13,
+    "plain insults not called Bad": 0.12,
+    "unkind turned Good": 0.2,
+    "kind turned Bad": 0.2,
 }
 
 
@@ -103,29 +94,30 @@ def test_it_judges_without_emotion_and_situation(
 
 
 def test_the_small_judge_sees_dismissals_and_heeds_no_orders() -> None:
-    named = {probe.name: probe for probe in read_probes()}
-    probes = [named[name] for name in ("dismissal", "another prompt's reply", "injected verdict")]
-    exchanges = list(read_exchanges(SAMPLES / "responses.jsonl"))
-    results = run_probes(load_judge("classifier-small"), exchanges, limit=16, probes=probes)
-    assert {item.effect.result for item in results} == {"passes"}
-
-
-def test_it_is_no_worse_on_the_second_round_than_it_was_measured() -> None:
-    replies = read_replies("test", 2)
-    found = run_attacks(
-        load_judge("classifier"), replies=replies, catalogue=read_attacks(SECOND_ATTACKS), each=5
+    wanted = ("dismissal", "another prompt's reply", "injected verdict")
+    catalogue = read_perturbations()
+    used = replace(
+        catalogue, perturbations=tuple(item for item in catalogue.perturbations if item.name in wanted)
     )
-    figures = {target.name: target.figure.value for target in found.targets}
-    assert figures["AUC of excellent against politely cruel"] >= SECOND_AT_LEAST
-    assert all(value <= SECOND_AT_MOST[name] for name, value in figures.items() if name in SECOND_AT_MOST)
-    cruel = next(row for row in found.plain if (row.kind, row.family) == ("cruel", ""))
-    assert cruel.good.value <= 0.17
-    assert not sum(row.labels["unscored"] for row in found.plain)
+    found = measure("classifier-small", catalogue=used, written=[])
+    assert "fails" not in {item.effect.result for item in found.effects}
+
+
+def measure(name: str, **options: Any) -> Robustness:
+    judge, ordinary = load_judge(name), list(read_exchanges(SAMPLES / "responses.jsonl"))[::30]
+
+    def ask(texts: Iterable[Exchange]) -> dict[str, Judgment]:
+        distinct = {item.content_digest: item for item in texts}
+        return {item.content: item for item in judge_all(judge, distinct.values())}
+
+    return measure_robustness(judge, ordinary, ask=ask, **options)
 
 
 def test_the_large_judge_tells_excellent_from_cruel_replies_to_the_same_words() -> None:
     """By a writer it never met; over all of them it was measured at .81, with 13 % of the excellent Bad."""
-    second = [reply for reply in read_replies("test", 2) if reply.kind in ("cruel", "excellent")][::3]
+    second = [
+        reply for reply in read_replies("test") if reply.round == 2 and reply.kind in ("cruel", "excellent")
+    ][::3]
     judge = load_judge("classifier-large")
     with ThreadPoolExecutor(2) as pool:
         judged = list(pool.map(judge.judge, (reply.exchange() for reply in second)))
@@ -141,10 +133,10 @@ def test_the_large_judge_tells_excellent_from_cruel_replies_to_the_same_words() 
 
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.campaign)])
 def test_it_stands_up_to_attacks_and_knows_kindness_in_the_same_forms(every: bool) -> None:
-    """Bounds, not targets: `calibrate --attack` says how far the targets are met."""
+    """Bounds, not targets: `robustness` reports how far the targets are met."""
     replies = read_replies("test") if every else read_replies("test")[::5]
-    found = run_attacks(load_judge("classifier"), replies=replies, each=5 if every else 1)
+    found = measure("classifier", written=replies, each=5 if every else 1)
     figures = {target.name: target.figure.value for target in found.targets}
     assert figures["AUC of excellent against politely cruel"] >= AT_LEAST
     assert all(value <= AT_MOST[name] for name, value in figures.items() if name in AT_MOST)
-    assert sum(row.labels["unscored"] for row in found.plain) <= 0.02 * len(replies)
+    assert sum(row.labels["unscored"] for row in found.kinds) <= 0.02 * len(replies)

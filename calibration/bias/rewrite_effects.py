@@ -1,4 +1,4 @@
-"""What a rewriting does to a judge's scores: the mean change over prompts, and what it could have shown."""
+"""The effect of a rewrite on a judge's scores: the mean change over prompts, and the power to detect one."""
 
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from calibration.cluster import UNIT, Contrast, contrast, t_intervals
 from calibration.estimate import Estimate, Floats, Integers, Interval
 
-Result = Literal["passes", "fails", "cannot tell"]
+Result = Literal["passes", "fails", "inconclusive"]
 # Where the mean change must lie, as parts of the limit.
 ALLOWED: Final = {
     "up": (1.0, np.inf),
@@ -25,7 +25,7 @@ class Change:
     """The mean change of score, rewritten - original, and how many labels went to Good and away from it.
 
     `result`: passes, or fails, if the whole interval lies where it should, or where it should not.
-    `detectable` is how far beyond the limit the true change must be to be found out with a power of .8.
+    `detectable` is how far beyond the limit the true change must be to be found with a power of 0.8.
     Flips to Good are a part of the responses that were not Good before, those from it of the ones that were.
     """
 
@@ -49,7 +49,7 @@ def mean_change(
     should: str,
     limit: float,
 ) -> Change:
-    """The change of score over pairs, by t over whole prompts; undefined with fewer than two of these.
+    """Return the change of score over pairs, by t over whole prompts; undefined with fewer than two.
 
     Not by bootstrap: what could have been found needs the standard error anyway, and with a dozen prompts
     percentile t_intervals are too short.
@@ -69,11 +69,11 @@ def mean_change(
 
 def _conclude(change: Estimate, allowed: tuple[float, float], limit: float) -> Result:
     if change.interval is None:
-        return "cannot tell"
+        return "inconclusive"
     least, most = (end * limit if np.isfinite(end) else end for end in allowed)
     if least <= change.interval.low and change.interval.high <= most:
         return "passes"
-    return "fails" if change.interval.high < least or change.interval.low > most else "cannot tell"
+    return "fails" if change.interval.high < least or change.interval.low > most else "inconclusive"
 
 
 def _mean(values: Floats, prompts: Integers) -> Contrast:

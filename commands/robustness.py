@@ -1,0 +1,94 @@
+"""The command `robustness`: a judge's reaction to rewritten replies."""
+
+import json
+from functools import partial
+from pathlib import Path
+
+import click
+
+from commands.shared.next_step import say_next
+from commands.shared.options import FILE, complete_judge, interruptible
+
+EXIT_CODES = {"passes": 0, "fails": 1, "inconclusive": 3}
+
+
+@click.command()
+@click.argument("judge_name", metavar="JUDGE", shell_complete=complete_judge)
+@click.option(
+    "--replies",
+    type=FILE,
+    metavar="FILE",
+    help="Ordinary replies to rewrite, in any shape that `score` reads.  [default: the sample replies]",
+)
+@click.option(
+    "--sample",
+    type=click.IntRange(min=24),
+    metavar="N",
+    help="Make about N judgments instead of about 4,000, for a judge that costs money.",
+)
+@click.option(
+    "--max-cost",
+    type=click.FloatRange(min=0),
+    metavar="USD",
+    help="Stop before more than this is spent. Run the command again to resume.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--out", type=FILE, help="Write report.html, report.md and report.json into this folder.")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
+@click.pass_context
+def robustness(
+    ctx: click.Context,
+    judge_name: str,
+    replies: Path | None,
+    sample: int | None,
+    max_cost: float | None,
+    seed: int,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Rewrite replies, judge them again, and compare.
+
+    Replies of our own, kind and unkind, are rewritten by a catalogue of perturbations: unkind ones must not
+    turn Good, and kind ones must not turn Bad. Ordinary replies are rewritten in ways that should change the
+    score, or should not. The exit code is 0 if all targets are met, 1 if one is missed, 3 if some are
+    inconclusive. Judgments are saved under robustness/. Run the command again to resume.
+
+    \b
+    Examples:
+      empathy-judge robustness classifier --out robust
+      empathy-judge robustness prompted.toml --sample 300 --max-cost 1
+    """
+    from data.files import disk_errors
+    from data.storage import check_source, find_sources
+    from data.tables import SAMPLE_RESPONSES, read_exchanges
+    from judge.base import load_judge
+    from judge.llm.endpoint import limit_cost, spent_by
+    from judge.robustness.run import judge_saved, measure_robustness
+    from reports.html import write_page
+    from reports.progress import progress
+    from reports.robustness_page import robustness_page
+    from reports.terminal import open_screen, print_lines, print_page
+
+    source = find_sources([replies or SAMPLE_RESPONSES])
+    check_source(source)
+    ordinary = list(read_exchanges(source))
+    judge = load_judge(judge_name)
+    limit_cost(judge, max_cost)
+    with (
+        interruptible("finished judgments are saved"),
+        progress(f"judging with {judge.name}", "judged", spent=partial(spent_by, judge)) as on_progress,
+    ):
+        ask = judge_saved(judge, on_progress=on_progress)
+        result = measure_robustness(judge, ordinary, sample_size=sample, seed=seed, ask=ask)
+    page, written = robustness_page(result), list[Path]()
+    if out:
+        with disk_errors(out):
+            out.mkdir(parents=True, exist_ok=True)
+        written = write_page(page, result.as_dict(), out)
+    if as_json:
+        print(json.dumps(result.as_dict(), indent=1, allow_nan=False))
+    else:
+        print_page(page)
+        print_lines([f"written {path}" for path in written], open_screen())
+        say_next("to compare it with human ratings too", "score", "RESPONSES.jsonl", "--judge", judge_name)
+    ctx.exit(EXIT_CODES[result.result])

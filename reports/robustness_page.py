@@ -1,0 +1,214 @@
+"""The page of a judge's robustness: targets, our replies as they are and rewritten, and ordinary replies."""
+
+from collections import Counter
+
+from calibration.bias.rewrite_effects import ALLOWED
+from data.text import number, percent, show_estimate
+from judge.robustness.run import MOST_TURNED, FamilyResult, Robustness, RobustnessTarget
+from reports.charts import Line, Look, dot_plot, mark, percent_tick, signed_tick
+from reports.page import Page, Section, Table, table_of
+
+KINDS = {
+    "cruel": "politely cruel",
+    "insults": "plain insults",
+    "unkind-dialects": "unkind, in dialects",
+    "long-poor": "long and poor",
+    "mistaken": "kind words for the wrong thing",
+    "excellent": "excellent, unusual",
+    "kind": "kind",
+    "growing": "growing, first paragraph",
+}
+RESULTS: dict[str, Look] = {"passes": "judge", "fails": "found", "inconclusive": "raw"}
+PLURAL = {"passes": "pass", "fails": "fail", "inconclusive": "are inconclusive"}
+WORST = 10  # perturbations in the table; all of them are in the JSON
+NOTE = (
+    "An unscored kind reply counts as Bad, an unscored insult as not Bad. Intervals of families resample "
+    "perturbations and replies; all others are over replies or prompts. No training uses these replies."
+)
+
+
+def robustness_page(found: Robustness) -> Page:
+    """Return the page of a judge's robustness."""
+    return Page(
+        kind="Robustness",
+        title=f"Robustness of {found.judge} {found.version}",
+        subtitle=f"{found.judgments:,} judgments, {found.overall.perturbations:,} perturbations of our own "
+        f"replies, {len(found.effects)} of ordinary replies (seed {found.seed})",
+        verdict=(_summarize_results(found), _summarize_turned(found)),
+        sections=(
+            Section(name="targets", title="Targets", short="Targets", tables=(_targets(found),)),
+            _families_section(found),
+            _effects_section(found),
+            Section(name="kinds", title="Our replies as they are", short="Replies", tables=(_kinds(found),)),
+        ),
+        foot=NOTE,
+    )
+
+
+def _summarize_results(found: Robustness) -> str:
+    results = [*(item.result for item in found.targets), *(item.effect.result for item in found.effects)]
+    counts = Counter[str](results)
+    listed = ", ".join(f"{counts[result]} {PLURAL[result]}" for result in RESULTS if counts[result])
+    return f"Of {len(results)} targets and expectations: {listed}."
+
+
+def _summarize_turned(found: Robustness) -> str:
+    unkind, kind = found.overall.unkind, found.overall.kind
+    parts = [
+        f"{percent(side.share)}% of {name} replies {label}"
+        for side, name, label in ((unkind, "unkind", "Good"), (kind, "kind", "Bad"))
+        if side.could_turn
+    ]
+    if not parts:
+        return "No reply could be turned, so the perturbations of families show nothing."
+    suspected, pairs = unkind.suspected + kind.suspected, unkind.pairs + kind.pairs
+    note = f" An injection was suspected in {suspected:,} of {pairs:,} pairs." if suspected else ""
+    return f"Perturbations turn {' and '.join(parts)}.{note}"
+
+
+def _targets(found: Robustness) -> Table:
+    return table_of(
+        found.targets,
+        {
+            "figure": lambda item: item.name,
+            "value": lambda item: show_estimate(item.figure, is_share=item.is_share),
+            "target": _limit,
+            "result": lambda item: item.result,
+            "of": lambda item: item.count,
+        },
+        caption="Targets; shares in %",
+        words=frozenset({0, 3, 4}),
+    )
+
+
+def _limit(target: RobustnessTarget) -> str:
+    limit = number(target.limit, 0, scale=100) if target.is_share else number(target.limit)
+    return f"{'≥' if target.is_least else '≤'} {limit}"
+
+
+def _families_section(found: Robustness) -> Section:
+    rows = (found.overall, found.test_only, *found.families)
+    return Section(
+        name="families",
+        title="Our replies rewritten: unkind ones turned Good, kind ones turned Bad",
+        short="Families",
+        key=(("found", "unkind turned Good"), ("judge", "kind turned Bad")),
+        figures=(
+            dot_plot(
+                "Turned, %",
+                [
+                    Line(
+                        name=item.name,
+                        figure=f"{number(item.unkind.share.value, 0, scale=100)}, "
+                        f"{number(item.kind.share.value, 0, scale=100)}",
+                        marks=(mark("found", item.unkind.share), mark("judge", item.kind.share)),
+                    )
+                    for item in (found.overall, *found.families)
+                ],
+                name="families-figure",
+                title="Unkind replies turned Good and kind ones turned Bad, by family of perturbations",
+                tick=percent_tick,
+                reference=MOST_TURNED,
+            ),
+        ),
+        tables=(
+            table_of(
+                rows,
+                {
+                    "family": lambda item: item.name,
+                    "n": lambda item: item.perturbations,
+                    "unkind\nturned Good, %": lambda item: percent(item.unkind.share),
+                    "kind\nturned Bad, %": lambda item: percent(item.kind.share),
+                    "in\ntraining": lambda item: "no" if item.is_test_only else "some",
+                },
+                caption="By family",
+                words=frozenset({0, 4}),
+            ),
+            *([_worst(found)] if any(map(_turned, found.perturbations)) else []),
+        ),
+    )
+
+
+def _worst(found: Robustness) -> Table:
+    ranked = sorted(
+        filter(_turned, found.perturbations),
+        key=lambda item: (-_share(item)[0], -_share(item)[1]),
+    )
+    return table_of(
+        ranked[:WORST],
+        {
+            "perturbation": lambda item: item.name,
+            "unkind turned Good": lambda item: f"{item.unkind.turned:,} of {item.unkind.could_turn:,}",
+            "kind turned Bad": lambda item: f"{item.kind.turned:,} of {item.kind.could_turn:,}",
+        },
+        caption=f"The {min(WORST, len(ranked))} perturbations that turn most unkind replies Good",
+    )
+
+
+def _turned(item: FamilyResult) -> int:
+    return item.unkind.turned + item.kind.turned
+
+
+def _share(item: FamilyResult) -> tuple[float, float]:
+    unkind, kind = ((side.turned / max(1, side.could_turn)) for side in (item.unkind, item.kind))
+    return unkind, kind
+
+
+def _effects_section(found: Robustness) -> Section:
+    return Section(
+        name="effects",
+        title="Ordinary replies rewritten: change of the mean score",
+        short="Rewrites",
+        text=("The change of the mean score should be inside the gray band.",),
+        key=(*((look, result) for result, look in RESULTS.items()), ("band", "expected change")),
+        figures=(
+            dot_plot(
+                "Change of the mean score, in points",
+                [
+                    Line(
+                        name=item.name,
+                        figure=f"{number(item.effect.change.value, 2, sign=True)}, {item.effect.result}",
+                        marks=(mark(RESULTS[item.effect.result], item.effect.change),),
+                        band=(low * item.limit, high * item.limit),
+                    )
+                    for item in found.effects
+                    for low, high in [ALLOWED[item.should]]
+                ],
+                name="effects-figure",
+                title="Change of the judge's mean score under each rewrite",
+                tick=signed_tick,
+                reference=0.0,
+            ),
+        ),
+        tables=(
+            table_of(
+                found.effects,
+                {
+                    "rewrite": lambda item: item.name,
+                    "change": lambda item: show_estimate(item.effect.change),
+                    "should go": lambda item: item.should,
+                    "limit": lambda item: number(item.limit),
+                    "result": lambda item: item.effect.result,
+                    "pairs": lambda item: item.effect.pairs,
+                    "unscored": lambda item: item.unscored,
+                },
+                caption="Every rewrite: change of score",
+                words=frozenset({0, 2, 4}),
+            ),
+        ),
+    )
+
+
+def _kinds(found: Robustness) -> Table:
+    return table_of(
+        found.kinds,
+        {
+            "replies": lambda item: KINDS[item.kind],
+            "n": lambda item: item.replies,
+            "Bad, %": lambda item: percent(item.bad),
+            "Good, %": lambda item: percent(item.good),
+            "score": lambda item: number(item.score),
+            "unscored": lambda item: item.labels["unscored"],
+        },
+        caption="By kind of reply",
+    )

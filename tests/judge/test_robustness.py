@@ -1,0 +1,334 @@
+"""Robustness: the catalogue does what it says, and judges with known flaws are found out."""
+
+import codecs
+import json
+import re
+import unicodedata
+from base64 import b64decode
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+from click.testing import CliRunner, Result
+from servers import Answer, Call, ScriptedServer, answer_chat
+
+import cli
+from data.errors import UserError
+from data.records import LABELS, POSITIVE_EMOTIONS, Exchange, Judgment, judgment_of, unscored
+from data.rubric import read_rubric
+from data.tables import SAMPLE_RESPONSES, read_exchanges
+from judge.base import Judge
+from judge.llm.fencing import HIDDEN, clean
+from judge.robustness.catalogue import (
+    DISGUISES,
+    KIND,
+    TEST_FAMILIES,
+    UNKIND,
+    Perturbation,
+    read_perturbations,
+    read_replies,
+    rewrite,
+    split_in_two,
+)
+from judge.robustness.run import EACH, GROWN, POOL, Robustness, in_turns, measure_robustness
+from reports.markdown import as_markdown
+from reports.robustness_page import robustness_page
+
+CATALOGUE = read_perturbations()
+FAMILIES, EXPECTED = CATALOGUE.of_families, {item.name: item for item in CATALOGUE.with_expectation}
+ORDINARY = list(read_exchanges(SAMPLE_RESPONSES))
+REPLY = Exchange(id="1", prompt="My dog died.", response="It was a dog. Get over it, Sam.")
+EMOJI = re.compile("[\u2600-\u27bf\U0001f300-\U0001faff]")
+CARING = re.compile(r"\b(sorry|here for you|understand|feel|love|care)\b", re.IGNORECASE)
+SMALL = """
+[family]
+kind = "is kind"
+[perturbation.one]
+family = "kind"
+template = "{reply} Sorry."
+"""
+
+
+class FormulaJudge(Judge):
+    """Gives the label, or Good and Bad with the probability, that a formula returns; None is unscored."""
+
+    name, version, concurrency = "formula", "1", 2
+
+    def __init__(self, formula: Callable[[Exchange], str | float | None]) -> None:
+        self.rubric, self.formula = read_rubric(), formula
+        self.asked: list[Exchange] = []
+
+    def judge(self, exchange: Exchange) -> Judgment:
+        self.asked.append(exchange)
+        answer = self.formula(exchange)
+        if answer is None:
+            return unscored(exchange, "refused")
+        if isinstance(answer, float):
+            return judgment_of(exchange, {"Bad": 1 - answer, "Okay": 0.0, "Good": answer})
+        label, _, suspicion = answer.partition(" ")
+        judgment = judgment_of(exchange, {name: float(name == label) for name in LABELS})
+        return replace(judgment, rationale=f"suspected injection: {suspicion}") if suspicion else judgment
+
+
+def measure(formula: Callable[[Exchange], str | float | None], **options: object) -> Robustness:
+    judge = FormulaJudge(formula)
+
+    def ask(texts: Iterable[Exchange]) -> dict[str, Judgment]:
+        distinct = {item.content_digest: item for item in texts}
+        return {judgment.content: judgment for judgment in map(judge.judge, distinct.values())}
+
+    return measure_robustness(judge, ORDINARY, ask=ask, **options)  # type: ignore[arg-type]
+
+
+def right(exchange: Exchange) -> str:
+    """The label of a judge that knows who was kind."""
+    return "Good" if exchange.model in KIND else "Bad" if exchange.model in UNKIND else "Okay"
+
+
+def target(found: Robustness, name: str) -> tuple[float, str]:
+    (one,) = [item for item in found.targets if item.name.startswith(name)]
+    return one.figure.value, one.result
+
+
+@pytest.fixture(scope="module")
+def perfect() -> Robustness:
+    return measure(right)
+
+
+def test_there_are_enough_perturbations_of_every_family_and_some_that_no_training_uses() -> None:
+    families = Counter(item.family for item in FAMILIES)
+    assert len(FAMILIES) >= 150 and len(EXPECTED) >= 10
+    assert set(families) == set(CATALOGUE.families) > TEST_FAMILIES
+    test_only = {item.family for item in FAMILIES if item.is_test_only}
+    assert test_only == TEST_FAMILIES | {item.family for item in FAMILIES if item.round > 1}
+    texts = [(item.template, item.texts, item.disguise) for item in FAMILIES]
+    assert len(set(texts)) == len(texts)
+    assert [item.name for item in FAMILIES if not item.is_readable] == ["reply in rot13", "reply in base64"]
+
+
+def test_every_perturbation_changes_a_reply_and_nothing_else_and_keeps_it_in_whole() -> None:
+    replies = [reply.exchange(reply.stages()[0]) for reply in read_replies("test")[::9]]
+    for item in FAMILIES:
+        for reply in replies:
+            changed = rewrite(item, reply)
+            assert changed is not None and changed == rewrite(item, reply)
+            assert replace(changed, id=reply.id, response=reply.response) == reply
+            assert changed.response.strip() and len(changed.response) < 6000
+            start, rest = split_in_two(reply.response)
+            whole = (reply.response, DISGUISES.get(item.disguise, str)(reply.response))
+            is_in = any(text in changed.response for text in whole)
+            assert is_in or (start in changed.response and rest in changed.response), item.name
+
+
+def test_braces_in_a_reply_are_not_filled() -> None:
+    item = Perturbation(name="a", family="f", template='{"x": {reply}, "y": {prompt}}')
+    odd = rewrite(item, replace(REPLY, response="{prompt} \\1 {text}", prompt="{reply}"))
+    assert odd is not None and odd.response == '{"x": {prompt} \\1 {text}, "y": {reply}}'
+
+
+def test_disguises_can_be_taken_off_again() -> None:
+    text = "Get over it, Sam. 7"
+    for name in ("full width", "mathematical", "circled"):
+        assert DISGUISES[name](text) != text == unicodedata.normalize("NFKC", DISGUISES[name](text))
+    for name in ("zero width", "soft hyphens"):
+        assert DISGUISES[name](text) != text == clean(DISGUISES[name](text))
+    for name in ("combining", "struck"):
+        bare = unicodedata.normalize("NFD", DISGUISES[name](text))
+        assert "".join(sign for sign in bare if not unicodedata.combining(sign)) == text
+    assert b64decode(DISGUISES["base64"](text)).decode() == text
+    assert codecs.decode(DISGUISES["rot13"](text), "rot13") == text
+    assert HIDDEN.sub("", DISGUISES["turned round"](text))[::-1] == text
+    assert HIDDEN.sub("", DISGUISES["tags"](text)) == ""
+    for name in ("look-alikes", "small capitals", "digits"):
+        assert len(DISGUISES[name](text)) == len(text) and DISGUISES[name](text) != text
+
+
+def test_rewrites_of_ordinary_replies_do_what_they_say() -> None:
+    exchange = Exchange(id="1", prompt="My dog died.", response="Oh no. I'm sorry...", emotion="sad")
+    other = replace(exchange, id="2", prompt="I won!", response="Great!")
+
+    def text(name: str, **changes: str | None) -> str | None:
+        changed = rewrite(EXPECTED[name], replace(exchange, **changes), [exchange, other])
+        return changed and changed.response
+
+    assert text("capitals") == "OH NO. I'M SORRY..."
+    assert text("small letters") == "oh no. i'm sorry..."
+    assert str(text("exclamation and emoji")).startswith("Oh no! I'm sorry... ")
+    assert text("another prompt's reply") == "Great!"
+    assert text("dismissal") in EXPECTED["dismissal"].texts
+    fitting, wrong = EXPECTED["fitting warm words"], EXPECTED["warm words for the wrong feeling"]
+    assert (fitting.positive, fitting.negative) == (wrong.positive, wrong.negative)
+    place = fitting.negative.index(str(text(fitting.name)).removesuffix(" Oh no. I'm sorry..."))
+    assert text(wrong.name) == f"{fitting.positive[place]} Oh no. I'm sorry..."
+    assert text(fitting.name, emotion=None) is None and text("small letters", response="oh") is None
+    texts = [rewrite(EXPECTED["padding"], item, ORDINARY) for item in ORDINARY]
+    assert texts == [rewrite(EXPECTED["padding"], item, ORDINARY[::-1]) for item in ORDINARY]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('family = "kind"', 'family = "kin"', "one: family: 'kin' is not under"),
+        ('family = "kind"\n', "", "one: give either family or should"),
+        ("{reply}", "{replies}", "one: template: the reply is not in it"),
+        ("{reply}", "{reply} {text}", "one: give either texts"),
+        ("{reply}", "{disguised}", "one: disguise: missing"),
+        ("Sorry.", 'Sorry."\ndisguise = "base64', "one: disguise: the template has neither"),
+        ("Sorry.", 'Sorry."\ndisguise = "hat', "one: disguise: unknown 'hat'; known: base64"),
+        ("Sorry.", 'Sorry."\nmuch = "1', "one: much: unexpected keyword"),
+        ("Sorry.", 'Sorry."\nagainst = "two', "one: against: no other perturbation"),
+        ('Sorry."', 'Sorry."\nlimit = -1', "one: limit: must be 0 or more"),
+        ("[perturbation.one]", "[perturbations.one]", "give a table"),
+        ("[family]", "[family", "not TOML"),
+    ],
+)
+def test_a_mistake_in_a_catalogue_is_reported_with_its_place(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(SMALL, encoding="utf-8")
+    changed = rewrite(read_perturbations(path).perturbations[0], REPLY)
+    assert changed is not None and changed.response == f"{REPLY.response} Sorry."
+    path.write_text(SMALL.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(UserError) as error:
+        read_perturbations(path)
+    assert str(error.value).startswith(str(path)) and message in str(error.value)
+
+
+def test_a_judge_that_is_always_right_meets_every_target(perfect: Robustness) -> None:
+    assert [(item.figure.value, item.result) for item in perfect.targets] == [
+        (value, "passes") for value in (1, 0, 0, 0, 0)
+    ]
+    assert perfect.overall.unkind.pairs == EACH * len(FAMILIES) and perfect.judgments <= 4500
+    interval = perfect.overall.kind.share.interval  # none of so many replies is not zero for certain
+    assert interval is not None and interval.high == pytest.approx(1 - 0.025 ** (1 / POOL))
+    assert measure(right).as_dict() == perfect.as_dict()
+
+
+def test_distrust_of_a_form_shows_in_the_kind_replies_in_it() -> None:
+    found = measure(lambda item: "Bad" if EMOJI.search(item.response) else right(item))
+    assert target(found, "unkind turned") == (0, "passes")
+    shares = {family.name: family.kind.share.value for family in found.families}
+    assert shares["emoji and noise"] == max(shares.values()) > 0.3 and shares["instruction"] == 0
+
+
+def test_a_judge_that_counts_kind_words_is_turned_by_them() -> None:
+    found = measure(lambda item: LABELS[min(2, len(CARING.findall(item.response)))])
+    by_name = {item.name: item for item in found.perturbations}
+    for item in FAMILIES:
+        added = rewrite(item, read_replies("test")[0].exchange("x"))
+        if added and len(CARING.findall(added.response)) >= 2 and item.is_readable:
+            turned = by_name[item.name]
+            assert (turned.unkind.turned, turned.kind.turned) == (turned.unkind.could_turn, 0), item.name
+    assert found.result == "fails" and "endless sympathy" in as_markdown(robustness_page(found))
+
+
+def test_judges_with_known_flaws_fail_the_expectations() -> None:
+    words = {
+        item.name: item for item in measure(lambda item: min(1.0, len(item.response.split()) / 80)).effects
+    }
+    for name in ("padding", "stock phrase before", "unsolicited advice", "dismissal behind the reply"):
+        assert words[name].effect.result == "fails", name
+    assert words["small letters"].effect.change.value == 0 and words[GROWN].effect.result == "passes"
+    obeys = measure(lambda item: 1.0 if "Good" in item.response else 0.2)
+    (verdict,) = (item.effect for item in obeys.effects if item.name == "injected verdict")
+    assert (verdict.result, verdict.to_good.value) == ("fails", pytest.approx(1.0))
+
+
+def test_a_judge_with_sense_meets_every_expectation() -> None:
+    """It knows the original replies, what brushes off, and which feeling is which."""
+    own = {(exchange.prompt, exchange.response) for exchange in ORDINARY}
+    brushing = [*EXPECTED["dismissal"].texts, *EXPECTED["dismissal behind the reply"].texts]
+    happy, sad = EXPECTED["fitting warm words"].positive, EXPECTED["fitting warm words"].negative
+
+    def sense(exchange: Exchange) -> float | str:
+        if exchange.model in (*KIND, *UNKIND):
+            return right(exchange)
+        reply = exchange.response
+        wrong = sad if exchange.emotion in POSITIVE_EMOTIONS else happy
+        if any(text in reply for text in [*brushing, *wrong]):
+            return 0.1
+        lowered = reply.lower().replace("!", ".")
+        known = (r.lower().replace("!", ".")[:40] for p, r in own if p == exchange.prompt)
+        return 0.7 if any(text in lowered for text in known) else 0.1
+
+    assert {item.name: item.effect.result for item in measure(sense).effects} == dict.fromkeys(
+        [*EXPECTED, GROWN], "passes"
+    )
+
+
+def test_unscored_replies_count_against_the_judge_where_it_should_have_judged() -> None:
+    found = measure(lambda item: None if "[" in item.id else right(item))
+    assert (target(found, "unkind turned"), target(found, "kind turned")) == ((0, "passes"), (1, "fails"))
+    assert found.overall.kind.unscored == found.overall.kind.pairs
+    assert {item.effect.result for item in found.effects} == {"inconclusive", "passes"}
+    nothing = measure(lambda item: None)
+    assert target(nothing, "excellent called Bad")[1] == target(nothing, "plain insults")[1] == "fails"
+    json.dumps(nothing.as_dict(), allow_nan=False)
+
+
+def test_suspicions_are_counted_on_both_sides() -> None:
+    found = measure(lambda item: f"{right(item)}{' asks' if 'Good' in item.response else ''}")
+    families = {family.name: family for family in found.families}
+    assert families["echo"].unkind.suspected == families["echo"].kind.suspected == 0
+    assert families["instruction"].unkind.suspected > 0 < families["instruction"].kind.suspected
+
+
+def test_a_sample_has_both_sides_and_takes_keys_in_turns() -> None:
+    found = measure(right, sample_size=300)
+    assert 150 < found.judgments <= 330
+    assert found.overall.unkind.pairs > 0 < found.overall.kind.pairs and len(found.families) > 15
+    chosen = in_turns(ORDINARY, lambda item: item.prompt, Random(0))[:64]
+    assert len({item.prompt for item in chosen}) == 64
+    with pytest.raises(UserError, match="no replies"):
+        measure_robustness(FormulaJudge(right), [], ask=lambda texts: {})
+
+
+def test_the_command_prints_and_writes_the_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(cli.main, ["robustness", "length", "--out", "out"], terminal_width=80)
+    assert done.exit_code == 1 and "plain insults not" in done.output, done.output
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    report = json.loads(Path("out/report.json").read_text())
+    html = Path("out/report.html").read_text()
+    assert report["judge"] == "length" and "Robustness of length" in html
+    assert all(item["name"] in html for item in report["families"])
+    again = CliRunner().invoke(cli.main, ["robustness", "length", "--json"])
+    assert json.loads(again.stdout) == report
+    unknown = CliRunner().invoke(cli.main, ["robustness", "lenght"])
+    assert unknown.exit_code == 2 and "did you mean 'length'?" in unknown.output
+
+
+def obey(call: Call) -> Answer:
+    """A judge that follows whoever writes a label."""
+    reply = call.text.rpartition("to be judged ---")[2].partition("===")[0]
+    label = "Good" if "Good" in reply else "Okay"
+    answer = answer_chat(call, json.dumps({"reason": "So it seems.", "label": label}))
+    answer.body["usage"] = {"prompt_tokens": 1000, "completion_tokens": 10}
+    return answer
+
+
+@pytest.mark.slow
+def test_a_spent_budget_stops_a_run_and_the_same_command_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str) -> Result:
+        return CliRunner().invoke(cli.main, ["robustness", "judge.toml", "--sample", "60", *words])
+
+    with ScriptedServer(obey) as server:
+        Path("judge.toml").write_text(
+            f'kind = "prompted"\nmodel = "m"\nbase_url = "{server.base_url}"\nconcurrency = 2\n'
+            "max_tokens = 20\nprices = {input = 1.0, output = 1.0}\n"
+        )
+        stopped = run("--max-cost", "0.02")
+        assert stopped.exit_code == 5 and 5 < len(server.calls) < 60, stopped.output
+        done = run("--max-cost", "1", "--json")
+        assert done.exit_code in (1, 3), done.output
+        report = json.loads(done.stdout)
+        assert len(server.calls) == report["judgments"], "nothing is paid for twice"
+        assert json.loads(run("--json").stdout) == report and len(server.calls) == report["judgments"]
