@@ -8,7 +8,7 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from data.storage import digest_file
 from judge.classifier.base_weights import find_base, find_base_file
 from judge.classifier.judge import CARD, MEANS, MODEL, NETWORK, TOKENIZER, ClassifierJudge
 from judge.classifier.preprocessing import normalise
+from judge.classifier.torch_backend import CONFIG_KEYS
 from training.environment import make_deterministic, package_versions
 from training.export import export_onnx, quantize_onnx, shift_exported, write_decoder, write_means
 from training.fine_tune import Progress, match_shares, train_judge, trainable_networks
@@ -133,6 +134,9 @@ def export(
         network.cpu().float()
     exact = trained.predict(chosen, batch_size=1)
     card: dict[str, Any] = {}
+    if trained.tokeniser.is_decoder:
+        settings = cast(Any, trained.networks[0].base).config.to_dict()
+        card["config"] = {name: settings[name] for name in CONFIG_KEYS}
     names = [MODEL, TOKENIZER]
     if recipe.rank:
         card["base"] = {recipe.base: digest_file(find_base_file(recipe.base))}

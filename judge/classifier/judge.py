@@ -180,7 +180,9 @@ class ClassifierJudge(Judge):
     @property
     def in_bulk(self) -> Callable[..., int] | None:
         """The function that scores a whole input at once on a GPU; None on the CPU."""
-        return partial(score_in_batches, self) if self.device == CUDA else None
+        if self.device != CUDA:
+            return None
+        return partial(score_in_batches, self.networks, self.tokeniser)
 
     def count_runs(self, exchange: Exchange) -> int:
         """Count the networks whose probabilities are averaged."""

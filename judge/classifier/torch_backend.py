@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from functools import cache
 from importlib.util import find_spec
 from itertools import chain, islice
+from operator import attrgetter
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from data.errors import UserError
-from data.records import Exchange, Judgment
+from data.records import Exchange
 from data.tables import to_line, to_row
 from judge.classifier.base_weights import DOWN_PROJ, SCALE, TABLE, rotate_inner
 from judge.classifier.preprocessing import PreparedReply, Tokeniser, judgments_of, prepare
@@ -27,16 +28,25 @@ from judge.engine import Store, count_cores, in_threads, still_to_judge
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from judge.classifier.judge import ClassifierJudge
-
 AUTO, CPU, CUDA = "auto", "cpu", "cuda"
 DEVICES: Final = (AUTO, CPU, CUDA)
 # The device of judges that name none; a command's --device sets it.
 DEVICE: ContextVar[str] = ContextVar("DEVICE", default=AUTO)
-REPLIES_PER_CORE: Final = 200  # `auto` takes the GPU from so many replies a core on; see docs/performance.md
+REPLIES_PER_CORE: Final = 120  # `auto` takes the GPU from so many replies a core on; see docs/performance.md
 MAX_TOKENS: Final = 1_024  # of a context and a reply; both are cut to fewer
 BATCH_TOKENS: Final = 65_536  # of one batch, padding included
 CHUNK: Final = 4_096  # replies that are prepared, sorted by length and judged together
+# The settings of a decoder's architecture that its card holds.
+CONFIG_KEYS: Final = (
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "rms_norm_eps",
+    "rope_parameters",
+)
+Chunk = list[tuple[int, Exchange]]  # with their positions in the input
+Check = tuple[str | None, tuple[str, ...]]  # why a reply is not judged, and notes on it
+_to_tuple: Final = attrgetter(*Exchange.__slots__)
 
 
 def check_device(device: str) -> str:
@@ -151,12 +161,13 @@ class TorchNetworks:
         self._device, self._lock = device, Lock()
         self._decoders = [Decoder(weights, config, device) for weights in networks]
 
-    def predict(self, replies: Sequence[Sequence[int]]) -> np.ndarray:
+    def predict(self, replies: "Sequence[Sequence[int] | np.ndarray]") -> np.ndarray:
         """Return probabilities of Bad, Okay and Good, [replies, 3], in the order given; threads take turns.
 
         Replies of similar length share a batch.
         """
         import torch
+        from torch.nn.attention import SDPBackend, sdpa_kernel
 
         lengths = np.array([len(ids) for ids in replies], dtype=np.int64)
         order, start, batches = np.argsort(-lengths, kind="stable"), 0, []
@@ -169,7 +180,9 @@ class TorchNetworks:
             start += len(batch)
         probabilities = np.empty((len(replies), 3), dtype=np.float32)
         if batches:
-            with self._lock, torch.inference_mode():
+            # Without cuDNN's attention, which plans every new shape of a batch for longer than it runs.
+            kernels = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+            with self._lock, torch.inference_mode(), sdpa_kernel(kernels):
                 results = [self._forward(*batch) for batch in batches]
                 probabilities[order] = torch.cat(results).cpu().numpy()
         return probabilities
@@ -206,7 +219,8 @@ def dequantize(stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def score_in_batches(
-    judge: "ClassifierJudge",
+    networks: TorchNetworks,
+    tokeniser: Tokeniser,
     exchanges: Iterable[Exchange],
     run: Store,
     *,
@@ -216,13 +230,20 @@ def score_in_batches(
     """Judge on the GPU every exchange that `run` does not hold yet; return their number.
 
     One process prepares far fewer replies a second than a GPU reads, so a pool of processes prepares them and
-    formats the judgments.
+    formats the judgments. Rows travel as tuples, which are pickled several times faster than records.
     """
     chunks = _chunked(still_to_judge(exchanges, run, limit, on_progress))
     first, second = next(chunks, None), next(chunks, None)
-    networks, workers, count = judge.networks, count_cores(), 0
+    count = 0
 
-    def keep(chunk: list[tuple[int, Exchange]], lines: list[bytes]) -> None:
+    def ask(chunk: Chunk) -> list[bytes]:
+        rows = [_to_tuple(exchange) for _, exchange in chunk]
+        ids, lengths, checks = call(_prepare, rows)
+        probabilities = networks.predict(np.split(ids, np.cumsum(lengths)[:-1]) if len(lengths) else [])
+        lines: list[bytes] = call(_judge, rows, checks, probabilities)
+        return lines
+
+    def keep(chunk: Chunk, lines: list[bytes]) -> None:
         nonlocal count
         run.keep_lines([position for position, _ in chunk], lines)
         count += len(lines)
@@ -230,49 +251,54 @@ def score_in_batches(
             on_progress()
 
     if second is None:  # too few for a pool
+        call: Callable[..., Any] = lambda function, *values: function(*values)  # noqa: E731
+        _set_tokenizer(tokeniser)
         for chunk in filter(None, [first]):
-            keep(chunk, _format(judge.judge_many([exchange for _, exchange in chunk])))
+            keep(chunk, ask(chunk))
         return count
-
-    def ask(chunk: list[tuple[int, Exchange]]) -> list[bytes]:
-        rows = [exchange for _, exchange in chunk]
-        prepared: list[PreparedReply] = pool.submit(_prepare, rows).result()
-        probabilities = networks.predict([item.ids for item in prepared if not item.reason])
-        return pool.submit(_judge, rows, prepared, probabilities).result()
-
     # A CUDA context does not survive a fork. Some threads wait for the GPU while others wait for the pool.
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, spawn, _open_tokenizer, (judge.tokenizer_path,)) as pool:
+    workers, spawn = count_cores(), multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, spawn, _start_worker, (tokeniser,)) as pool:
+        call = lambda function, *values: pool.submit(function, *values).result()  # noqa: E731
         in_threads(workers + 2, chain(filter(None, (first, second)), chunks), ask, keep)
     return count
 
 
-def _chunked(coming: Iterator[tuple[int, Exchange]]) -> Iterator[list[tuple[int, Exchange]]]:
+def _chunked(coming: Iterator[tuple[int, Exchange]]) -> Iterator[Chunk]:
     while chunk := list(islice(coming, CHUNK)):
         yield chunk
 
 
-_TOKENIZER: Tokeniser  # of a process of the pool
+_TOKENIZER: Tokeniser  # of this process, where it prepares replies
 
 
-def _open_tokenizer(path: Path) -> None:
+def _set_tokenizer(tokeniser: Tokeniser) -> None:
     global _TOKENIZER
+    _TOKENIZER = tokeniser
+
+
+def _start_worker(tokeniser: Tokeniser) -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # every core has a process already
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent process
-    _TOKENIZER = Tokeniser.read(path, is_decoder=True)
+    _set_tokenizer(tokeniser)
 
 
-def _prepare(rows: Sequence[Exchange]) -> list[PreparedReply]:
-    return prepare(rows, _TOKENIZER)
+def _from_tuple(row: tuple[Any, ...]) -> Exchange:
+    return Exchange(**dict(zip(Exchange.__slots__, row, strict=True)))
+
+
+def _prepare(rows: Sequence[tuple[Any, ...]]) -> tuple[np.ndarray, list[int], list[Check]]:
+    """Return the token ids of all replies that are judged, their lengths, and every reply's checks."""
+    prepared = prepare([_from_tuple(row) for row in rows], _TOKENIZER)
+    judged = [item.ids for item in prepared if not item.reason]
+    ids = np.fromiter(chain.from_iterable(judged), dtype=np.int32)
+    return ids, [len(item) for item in judged], [(item.reason, item.notes) for item in prepared]
 
 
 def _judge(
-    rows: Sequence[Exchange],
-    prepared: Sequence[PreparedReply],
-    probabilities: np.ndarray,
+    rows: Sequence[tuple[Any, ...]], checks: Sequence[Check], probabilities: np.ndarray
 ) -> list[bytes]:
-    return _format(judgments_of(rows, prepared, probabilities.tolist()))
-
-
-def _format(judgments: Iterable[Judgment]) -> list[bytes]:
-    return [to_line(to_row(item)) for item in judgments]
+    """Return the judgments as lines of JSON."""
+    prepared = [PreparedReply("", reason, None, notes) for reason, notes in checks]
+    judgments = judgments_of([_from_tuple(row) for row in rows], prepared, probabilities.tolist())
+    return [to_line(to_row(judgment)) for judgment in judgments]

@@ -27,7 +27,12 @@ from training.export import write_decoder
 from training.network import JudgeNetwork
 
 SIZES = {"vocab_size": 49152, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3}
-HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2, "rms_norm_eps": 1e-6}
+HEADS = {
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "rms_norm_eps": 1e-6,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0},
+}
 
 
 @pytest.fixture(scope="module")
