@@ -30,7 +30,7 @@ from data.storage import Columns
 if TYPE_CHECKING:
     from data.storage import Source
     from judge.base import Judge
-    from judge.scored_run import ScoredRun
+    from judge.scoring import ScoredRun
 
 
 @click.command()
@@ -158,7 +158,7 @@ def score(
     from judge.explanation import check_explainable
     from judge.llm.batch import BatchUnderWay
     from judge.llm.endpoint import limit_cost, spent_by
-    from judge.scored_run import explain_responses, find_responses, score_file
+    from judge.scoring import explain_responses, find_responses, score_file
     from reports.progress import progress
     from reports.share_table import print_scored
 

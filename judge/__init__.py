@@ -7,13 +7,13 @@ from judge.base import Judge, load_judge
 
 if TYPE_CHECKING:
     from judge.explanation import explain
-    from judge.scored_run import ScoredRun, score_file
+    from judge.scoring import ScoredRun, score_file
 
 __all__ = ["Judge", "ScoredRun", "explain", "load_judge", "score_file"]
 
 _LATER = {
-    "ScoredRun": "judge.scored_run",
-    "score_file": "judge.scored_run",
+    "ScoredRun": "judge.scoring",
+    "score_file": "judge.scoring",
     "explain": "judge.explanation",
 }
 

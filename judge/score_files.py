@@ -11,7 +11,7 @@ from data.runs import OnProgress, read_summary
 from data.storage import Columns, Shards, Source, find_sources, tell_apart
 from data.tables import notice_unit
 from judge.base import Judge, load_judge
-from judge.scored_run import AUTO, score_file
+from judge.scoring import AUTO, score_file
 
 DEFAULT_JUDGE: Final = "classifier"
 

@@ -15,7 +15,7 @@ from data.rated_range import say_outside
 from data.records import LABELS, NOUNS
 from data.text import ends_of, interval, listed, number, percent
 from judge.explanation import Explanation
-from judge.scored_run import ScoredRun
+from judge.scoring import ScoredRun
 from reports.highlight import print_explanations
 from reports.page import Table, row
 from reports.terminal import NARROWEST, axis, bar, open_screen, print_lines, print_tables, print_text

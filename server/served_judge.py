@@ -14,7 +14,7 @@ from data.tables import Row, make_record, to_row
 from judge.base import Judge
 from judge.explanation import count_judgments, explain
 from judge.llm.endpoint import endpoints_of
-from judge.scored_run import summarise
+from judge.scoring import summarise
 
 PROBE = Exchange(id="", prompt="I lost my keys.", response="Oh no! Where did you see them last?")
 

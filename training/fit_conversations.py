@@ -14,8 +14,8 @@ from data.errors import UserError
 from data.files import disk_errors, replacing
 from data.records import CONVERSATION, LABELS, digest_json, to_plain
 from judge.base import Judge, load_judge
-from judge.conversations.conversation_features import START, conversation_features
 from judge.conversations.conversation_judge import CARD, FORMAT, Weights, names_for
+from judge.conversations.features import START, conversation_features
 from training.rated_sets import RATED_SETS, RatedItem, drop_shared, read_rated_set
 from training.set_transfer import SetItem, measure_set
 from training.trial_files import EVALUATION, SETS_APART

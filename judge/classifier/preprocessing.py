@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from data.records import LABELS, Exchange, Judgment, judgment_of, unscored
-from judge.guards import why_unreadable
+from judge.input_checks import why_unreadable
 from judge.llm.fencing import clean, suspect
 
 # Letters of other alphabets that look like ours; by hand, as the packages that know them carry thousands.

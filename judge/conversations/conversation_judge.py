@@ -24,7 +24,7 @@ from data.records import (
 )
 from data.rubric import read_rubric
 from judge.base import WEIGHTS, Judge, load_judge
-from judge.conversations.conversation_features import IN_WORDS, SPEAKER, START, conversation_features
+from judge.conversations.features import IN_WORDS, SPEAKER, START, conversation_features
 from judge.explanation import Explanation, Part, SelfExplaining
 
 CARD: Final = "card.json"

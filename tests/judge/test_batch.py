@@ -18,7 +18,7 @@ from data.tables import read_exchanges, read_judgments
 from judge.base import load_judge
 from judge.llm import batch as requests
 from judge.llm.batch import BatchUnderWay, score_batch
-from judge.scored_run import plan_run
+from judge.scoring import plan_run
 
 Start = Callable[..., "subprocess.Popen[str]"]
 Write = Callable[..., Path]

@@ -10,8 +10,8 @@ from data.errors import UserError
 from data.readers.conversations import split_conversation
 from data.records import Exchange, Turn
 from judge.base import WEIGHTS, load_judge
-from judge.conversations.conversation_features import conversation_features
 from judge.conversations.conversation_judge import ConversationJudge, read_card, read_weights
+from judge.conversations.features import conversation_features
 from judge.llm.fencing import fence_exchange
 from training.fit_conversations import SYSTEMS_APART
 from training.rated_sets import RATED_SETS

@@ -28,7 +28,7 @@ from data.tables import read_judgments
 from judge.base import load_judge
 from judge.llm.decision import DecisionJudge
 from judge.llm.fencing import fence_exchange
-from judge.scored_run import score_file
+from judge.scoring import score_file
 
 Start = Callable[..., "subprocess.Popen[str]"]
 Write = Callable[..., Path]

@@ -17,7 +17,7 @@ from judge.base import load_judge
 from judge.llm.endpoint import endpoints_of, limit_cost
 from judge.llm.fencing import fence_exchange
 from judge.panel import PanelJudge, combine
-from judge.scored_run import score_file
+from judge.scoring import score_file
 
 Write = Callable[..., Path]
 EXCHANGE = Exchange(id="1", prompt="My dog died.", response="I am so sorry.", emotion="sad")

@@ -36,7 +36,7 @@ LOADED = (
     "judge.llm.endpoint",
     "rich",
     "sqlalchemy.dialects.sqlite",
-    "judge.scored_run",
+    "judge.scoring",
     "reports.progress",
     "reports.share_table",
 )

@@ -5,7 +5,7 @@ import random
 from data.readers.conversations import split_conversation
 from data.records import Exchange, Turn
 from judge.base import load_judge
-from judge.conversations.conversation_features import START, conversation_features
+from judge.conversations.features import START, conversation_features
 from training.fit_conversations import (
     SYSTEMS_APART,
     RatedConversation,

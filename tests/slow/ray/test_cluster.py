@@ -12,7 +12,7 @@ from rows import write_shards
 from data.storage import find_source
 from judge.base import load_judge
 from judge.ray_engine import QUIET, ROOT, own_token, score_ray, start_ray
-from judge.scored_run import score_file
+from judge.scoring import score_file
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 NODE = {"num_cpus": 1, "object_store_memory": 80 << 20}

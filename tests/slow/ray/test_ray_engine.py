@@ -20,7 +20,7 @@ from data.storage import find_source, find_sources
 from judge import ray_engine as engine
 from judge.base import load_judge
 from judge.ray_engine import score_ray, start_ray
-from judge.scored_run import ScoredRun, score_file
+from judge.scoring import ScoredRun, score_file
 
 FILES = ("judgments.jsonl", "summary.json", "plan.json")
 pytestmark = pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*")  # its own, of itself

@@ -22,7 +22,7 @@ from judge.classifier.judge import CARD, MODEL, ClassifierJudge
 from judge.classifier.preprocessing import Tokeniser
 from judge.classifier.torch_backend import TorchNetworks, dequantize, read_weights
 from judge.engine import judge_all
-from judge.scored_run import score_file
+from judge.scoring import score_file
 from training.export import write_decoder
 from training.network import JudgeNetwork
 

@@ -2,8 +2,8 @@
 
 Languages are told apart by `py3langid`: of six libraries it was the best on short replies, and small and the
 same on every machine. Alone it takes one English reply of few words in twenty for another language, so it is
-asked only where fewer than half of the words are among the commonest of English (`guards.toml`), which also
-spares most files its loading. What is too short to tell counts as English.
+asked only where fewer than half of the words are among the commonest of English (`input_checks.toml`), which
+also spares most files its loading. What is too short to tell counts as English.
 """
 
 import re
