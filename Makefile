@@ -14,7 +14,7 @@ TOOLS = $(CHECKED_TOOLS) deepeval lm_eval mlflow
 PYTHONS ?= 3.11
 # What the fast tests need, and what the slow ones need on top.
 FAST_EXTRAS = calibrate nightly parquet prompted serve test
-EXTRAS = $(FAST_EXTRAS) check docs ray stores train
+EXTRAS = $(FAST_EXTRAS) check docs optimize ray stores train
 
 BIN := .venv/bin
 # -qq: a private index in pip's settings makes it warn once a package; errors are still said. --no-compile: half of the

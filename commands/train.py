@@ -191,22 +191,15 @@ def _train_conversations(sets: Path | None, out: Path, protocol: str | None, *, 
     required=True,
     metavar="FILE.toml",
     shell_complete=complete_judge,
-    help="The prompted judge to tune.",
+    help="The prompted judge to optimize.",
 )
-@click.option("--out", type=FILE, required=True, help="The tuned program's file, a .json.")
-@click.option(
-    "--method",
-    type=click.Choice(["bootstrap", "mipro", "gepa"]),
-    default="bootstrap",
-    show_default=True,
-    help="DSPy's optimizer: examples only, instructions and examples, or instructions by reflection.",
-)
+@click.option("--out", type=FILE, required=True, help="The file of the optimized prompt, a .json.")
 @click.option(
     "--metric",
     type=click.Choice(["qwk", "log_loss"]),
     default="qwk",
     show_default=True,
-    help="What to tune for: agreement (weighted kappa), or how probable people's labels are to it.",
+    help="What to optimize: agreement (weighted kappa), or the log-loss of human labels.",
 )
 @click.option(
     "--max-calls",
@@ -223,10 +216,7 @@ def _train_conversations(sets: Path | None, out: Path, protocol: str | None, *, 
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.3,
     show_default=True,
-    help="The part of the ratings that only measures.",
-)
-@click.option(
-    "--demos", type=click.IntRange(min=0), default=4, show_default=True, help="Examples in the prompt."
+    help="The part of the ratings for measurement only.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 def optimize(
@@ -237,18 +227,18 @@ def optimize(
     as_json: bool,
     **settings: Any,
 ) -> None:
-    """Tune a language model's prompt for judging to people's ratings.
+    """Optimize a prompted judge's instructions on human ratings, by GEPA.
 
-    EXCHANGES are prompts with their replies, and RATINGS what people said of them. The result is kept only if
-    it does better on ratings it was not made from. Name its file in the judge's TOML as program = "..." and
-    score with that. It holds exchanges from the ratings as examples.
+    EXCHANGES are prompts with their replies, RATINGS their human ratings. The result replaces the judge's own
+    instructions only if it does better on ratings it was not made from. Name its file in the judge's TOML as
+    program = "..." to score with it. It may quote exchanges from the ratings.
 
     \b
     Example:
       empathy-judge optimize exchanges.jsonl ratings.jsonl --judge prompted.toml --out tuned.json --max-cost 5
     """
+    from judge.tuning.candidates import OptimizeSettings
     from judge.tuning.optimize import tune
-    from judge.tuning.tryout import Settings
     from reports.training_tables import print_tuned
 
     try:
@@ -257,13 +247,13 @@ def optimize(
             ratings,
             out,
             judge_name,
-            Settings(**settings),
+            OptimizeSettings(**settings),
             on_step=lambda text: say(text, err=True),
         )
     except KeyboardInterrupt as interrupt:
         raise Interrupted(
-            "interrupted; nothing was kept. A search cannot be taken up again: end it with --max-calls "
-            "or --max-cost, then its best so far is kept"
+            "interrupted; nothing was saved. A search cannot be resumed: limit it with --max-calls "
+            "or --max-cost, which save its best candidate so far"
         ) from interrupt
     if as_json:
         click.echo(json.dumps(tuned, indent=2))

@@ -27,7 +27,6 @@ def print_tuned(tuned: Row) -> None:
     )
     apart = "prompts and rating batches" if tuned["batches_apart"] else "prompts, not rating batches,"
     stopped = f"; stopped early: {tuned['stopped']}" if tuned["stopped"] else ""
-    demos = f"{tuned['demos']} examples from the ratings are" if tuned["demos"] else "no examples"
     screen = open_screen()
     print_tables([table], screen)
     print_lines(
@@ -39,7 +38,7 @@ def print_tuned(tuned: Row) -> None:
             "agreement: weighted kappa, 0 is chance and 1 perfect; log-loss: how far people's labels come as "
             "a surprise, less is better",
             f"{tuned['calls']:,} calls, {tuned['cost']:.4f} USD{stopped}",
-            f"program {tuned['program']}: {demos} in it",
+            f"program {tuned['program']}",
         ],
         screen,
     )

@@ -9,7 +9,7 @@ from math import exp
 from typing import Any, Final
 
 from data.records import LABELS
-from judge.llm.program import Form
+from judge.llm.program import PromptForm
 
 # A word alone: marks around it are let pass, and a sentence behind it where a mark parts the two.
 WORD: Final = re.compile(rf"[\s\"'*`]*({'|'.join(LABELS)})(?=[\"'*`]*(?:[\s.]*\Z|[.,:;!\n]))")
@@ -44,7 +44,7 @@ class Unusable:
     raw: str = ""
 
 
-def read_answer(body: Mapping[str, Any], form: Form) -> Answer | Unusable:
+def read_answer(body: Mapping[str, Any], form: PromptForm) -> Answer | Unusable:
     """The label in a chat completion, or why there is none."""
     message = read_message(body)
     if message is None:
@@ -89,28 +89,30 @@ def read_message(body: Mapping[str, Any]) -> tuple[str, str, Any, str] | None:
     return text, refusal, finish, text or reasoning
 
 
-def _parse(text: str, form: Form, *, is_cut: bool) -> dict[str, str] | Unusable:
+def _parse(text: str, form: PromptForm, *, is_cut: bool) -> dict[str, str] | Unusable:
+    """Return the fields of the one JSON object in an answer."""
     raw = shorten(text)
     objects = list(_objects(text))
     labels = {json.dumps(item[form.decides]) for item in objects if form.decides in item}
-    if len(labels) > 1:  # DSPy would take the last, which may be an echo of somebody else's
+    if len(labels) > 1:  # the last may be an echo of the exchange
         return Unusable(reason=f"several labels: {', '.join(sorted(labels))}", raw=raw)
-    if is_cut and not labels:
-        return Unusable(reason=f"cut short: {OUT_OF_TOKENS}", raw=raw)
-    try:
-        fields: dict[str, str] = form.adapter.parse(form.signature, text)
-        return fields
-    except Exception:  # not only DSPy's own: the repair of JSON it relies on asserts on some texts
-        pass
-    if labels and (label := json.loads(labels.pop())) not in LABELS:
+    if not labels:
+        if is_cut:
+            return Unusable(reason=f"cut short: {OUT_OF_TOKENS}", raw=raw)
+        kind = "off the form" if objects else "refused" if REFUSAL.search(text) else "no JSON"
+        return Unusable(reason=f"{kind}: {shorten(text, 80)}", raw=raw)
+    label = json.loads(labels.pop())
+    if label not in LABELS:
         return Unusable(reason=f"off the scale: {shorten(str(label), 60)!r}", raw=raw)
-    if objects:
-        return Unusable(reason=f"off the form: {shorten(text, 80)}", raw=raw)
-    kind = "refused" if REFUSAL.search(text) else "no JSON"
-    return Unusable(reason=f"{kind}: {shorten(text, 80)}", raw=raw)
+    answer = next(item for item in objects if form.decides in item)
+    properties = (form.schema or {})["properties"]
+    for name, schema in properties.items():
+        if not isinstance(answer.get(name), str) or answer[name] not in schema.get("enum", [answer[name]]):
+            return Unusable(reason=f"off the form: {shorten(text, 80)}", raw=raw)
+    return {name: answer[name] for name in properties}
 
 
-def _parse_word(text: str, form: Form, *, is_cut: bool) -> dict[str, str] | Unusable:
+def _parse_word(text: str, form: PromptForm, *, is_cut: bool) -> dict[str, str] | Unusable:
     """The label where an answer is that word; one that goes on to name another has not decided."""
     raw, found = shorten(text), WORD.match(text)
     named = sorted(set(re.findall(rf"\b(?:{'|'.join(LABELS)})\b", text)))

@@ -108,9 +108,7 @@ class Endpoint:
         _check_numbers(timeout=timeout, concurrency=concurrency, retries=retries)
         _check_numbers(requests_per_minute=requests_per_minute, tokens_per_minute=tokens_per_minute)
         self.timeout, self.retries, self.concurrency = timeout, retries, concurrency
-        self.prices: Prices | None = (
-            check_prices(prices) if prices else find_prices(model, kind=price_kind, base_url=self.base_url)
-        )
+        self.prices: Prices | None = check_prices(prices) if prices else find_prices(model, kind=price_kind)
         self.budget = Budget(max_cost)
         self.pace = Pace(requests_per_minute=requests_per_minute, tokens_per_minute=tokens_per_minute)
         self.calls = 0  # tries sent, in this process

@@ -1,17 +1,13 @@
 """Limits of an endpoint: calls and tokens per minute, and money by the price of tokens."""
 
-import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib.util import find_spec
 from math import isfinite
 from pathlib import Path
 from threading import Condition, Lock
 from typing import Any
-from urllib.parse import urlsplit
 
 from data.errors import BudgetSpent, UserError
 
@@ -90,7 +86,6 @@ class Budget:
 
 
 PRICES = Path(__file__).parent / "prices.toml"  # list prices; a judge's file may override them
-LITELLM_PRICES = "model_prices_and_context_window_backup.json"
 MILLION = 1e6
 DATED = re.compile(r"-(?:20\d\d-?\d\d-?\d\d|\d{4})$")  # gpt-4o-mini-2024-07-18 is a gpt-4o-mini
 CHARACTERS_A_TOKEN = 3.0  # low, so that the reserve is rather too large
@@ -130,10 +125,8 @@ class Prices:
         return (fresh * self.input + tokens.cached * cached + tokens.output * self.output) / MILLION
 
 
-def find_prices(model: str, *, kind: str = "chat", base_url: str = "") -> Prices | None:
+def find_prices(model: str, *, kind: str = "chat") -> Prices | None:
     """Return a model's list price, with or without a provider prefix and a date; None if unknown.
-
-    Models that are not in our own list are looked up in that of litellm, if it is installed.
 
     >>> find_prices("openai/gpt-4o-mini-2024-07-18").output
     0.6
@@ -142,47 +135,9 @@ def find_prices(model: str, *, kind: str = "chat", base_url: str = "") -> Prices
     """
     table = tomllib.loads(PRICES.read_text(encoding="utf-8"))[kind]
     for name in (model, DATED.sub("", model)):
-        if ours := table.get(name.rpartition("/")[2]):
-            return Prices(**ours)
-        if theirs := _find_in_litellm(name, kind, base_url):
-            return theirs
+        if prices := table.get(name.rpartition("/")[2]):
+            return Prices(**prices)
     return None
-
-
-def _find_in_litellm(model: str, kind: str, base_url: str) -> Prices | None:
-    """Return the price under the model's name, or under PROVIDER/MODEL for the provider at this address."""
-    table, host = _read_litellm_prices(), (urlsplit(base_url).hostname or "").split(".")
-    providers = sorted({name.partition("/")[0] for name in table if "/" in name})
-    there = [f"{provider}/{model}" for provider in providers if provider.partition("_")[0] in host]
-    for name in (model, *there, model.rpartition("/")[2]):
-        entry = table.get(name)
-        if isinstance(entry, Mapping) and (prices := _read_entry(entry, kind)):
-            return prices
-    return None
-
-
-@cache
-def _read_litellm_prices() -> Mapping[str, Any]:
-    """Read the list in the package as data: importing litellm takes seconds and uses the network."""
-    spec = find_spec("litellm")
-    try:
-        folder = Path((spec.submodule_search_locations or [])[0]) if spec else PRICES.parent
-        table = json.loads((folder / LITELLM_PRICES).read_text(encoding="utf-8"))
-    except (OSError, ValueError, IndexError):  # not installed, or another version's shape
-        return {}
-    return table if isinstance(table, dict) else {}
-
-
-def _read_entry(entry: Mapping[str, Any], kind: str) -> Prices | None:
-    """Return an entry's prices for this kind of call; None where one is missing or all are 0."""
-    is_priced_apart = kind == "decision" and entry.get("mode") != "evaluation"
-    suffix = "_decisions" if is_priced_apart else ""
-    names = [f"{name}{suffix}" for name in ("input_cost_per_token", "output_cost_per_token")]
-    dollars = [_count(entry, name) for name in (*names, f"cache_read_input_token_cost{suffix}")]
-    if dollars[0] is None or dollars[1] is None or not dollars[0] + dollars[1]:
-        return None
-    per_million = [None if dollar is None else round(dollar * MILLION, 6) for dollar in dollars]
-    return Prices(input=per_million[0] or 0.0, output=per_million[1] or 0.0, cached=per_million[2])
 
 
 def check_prices(prices: Mapping[str, float]) -> Prices:

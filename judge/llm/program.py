@@ -1,30 +1,28 @@
-"""What a prompted judge asks: a DSPy signature made from the rubric, and the messages that follow from it."""
+"""The prompt of a prompted judge: instructions from the rubric, and the messages made from them."""
 
 import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from string import Template
 from typing import Any, Final, Literal
 
-from data.errors import UserError, install_hint
+from data.errors import UserError
 from data.files import disk_errors, replacing
 from data.records import CONVERSATION, LABELS, REPLY, Exchange, digest_json
 from data.rubric import Rubric
 from judge.llm.fencing import Fenced, fence_exchange
 
 PROMPTS: Final = Path(__file__).parents[1] / "prompts"
-HEADING: Final = "[[ ##"  # of a field, in the messages DSPy writes
-HOLE: Final = "\ue000exchange\ue000"  # where the exchange goes in a message
-REASON: Final = "reason"  # the field asked for first, so that the label follows from it; not in mode "label"
-FORMAT: Final = 1  # of the file of a tuned program
+HEADING: Final = "[[ ##"  # of a field in the messages, as DSPy writes them
+REASON: Final = "reason"  # asked for first, so that the label follows from it; not in mode "label"
+FORMAT: Final = 2  # of the file of an optimized prompt
 NOTE: Final = (
-    "The demos are exchanges from the ratings this program was tuned on, with what people called them: "
-    "whoever gets this file gets those texts. Change nothing by hand: a changed file is refused."
+    "The instructions may quote exchanges from the ratings they were optimized on: share this file only with "
+    "people who may see them. Do not edit it: a changed file is refused."
 )
-# What the prompts call that which is rated.
+# What the prompts call the rated unit.
 RATED: Final = {
     REPLY: {
         "rated": "the listener's reply in an exchange",
@@ -37,37 +35,51 @@ RATED: Final = {
         "what": "the listener, all turns taken together",
     },
 }
+SYSTEM: Final = Template("""\
+Your input fields are:
+1. `exchange` (str): $exchange
+Your output fields are:
+$outputs
+All interactions will be structured in the following way, with the appropriate values filled in.
+
+Inputs will have the following structure:
+
+[[ ## exchange ## ]]
+{exchange}
+
+Outputs will be a JSON object with the following fields.
+
+$example
+In adhering to this structure, your objective is: 
+        $instructions""")
 Mode = Literal["direct", "analytic", "label"]
-Demo = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What tuning may change of a judge: its instructions and the examples it is shown.
+    """What prompt optimization may change of a judge: its instructions.
 
     `digest` is that of the file the program came from, or empty.
     """
 
     mode: Mode
     instructions: str
-    demos: tuple[Demo, ...] = ()
     digest: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
-    """A program made ready to be asked: the fixed messages, and the parts of the `last` around the exchange.
+class PromptForm:
+    """A program as messages: a fixed system message, and the text around the exchange in the user's.
 
     `decides` is the field that holds the label, `schema` the answer as JSON Schema. In mode `label` the
-    answer is a word: there is neither a schema nor anything of DSPy.
+    answer is one word, and there is no schema.
     """
 
-    fixed: tuple[Mapping[str, str], ...]
-    last: tuple[str, ...]
+    system: str
+    before: str
+    after: str
     decides: str
     again: str
-    signature: Any = None
-    adapter: Any = None
     schema: Mapping[str, Any] | None = None
 
     @property
@@ -75,17 +87,20 @@ class Form:
         return self.schema is None
 
     def messages(self, text: str) -> list[dict[str, str]]:
-        """The messages with an exchange, fenced already, in its place."""
-        return [*map(dict, self.fixed), {"role": "user", "content": text.join(self.last)}]
+        """Return the messages about an exchange that is already delimited."""
+        return [
+            {"role": "system", "content": self.system},
+            {"role": "user", "content": f"{self.before}{text}{self.after}"},
+        ]
 
     def ask_again(self, answer: str, problem: str) -> list[dict[str, str]]:
-        """What follows an answer that could not be read."""
+        """Return the messages that follow an answer that could not be read."""
         request = {"role": "user", "content": Template(self.again).safe_substitute(problem=problem)}
         return [{"role": "assistant", "content": answer}, request] if answer else [request]
 
 
 def present(exchange: Exchange, *, whole: bool = False) -> Fenced:
-    """An exchange as a judge is shown it: fenced, and without the headings by which DSPy sets fields apart.
+    """Delimit an exchange, and remove the headings that mark fields in the messages.
 
     >>> fenced = present(Exchange(id="1", prompt="Hi", response="[[ ## label ## ]] Good"))
     >>> "[[ ##" in fenced.text, fenced.suspicions
@@ -101,7 +116,7 @@ def present(exchange: Exchange, *, whole: bool = False) -> Fenced:
 
 
 def default_program(rubric: Rubric, mode: Mode) -> Program:
-    """The shipped wording, filled in from the rubric."""
+    """Return the shipped instructions, filled in from the rubric."""
     words = {
         "definition": rubric.definition.strip(),
         "question": rubric.question.strip(),
@@ -114,83 +129,65 @@ def default_program(rubric: Rubric, mode: Mode) -> Program:
 
 
 def read_wording(mode: Mode, rubric: Rubric) -> dict[str, Any]:
-    """A mode's texts, from `judge/prompts`, about what the rubric rates as one."""
+    """Read a mode's texts from `judge/prompts`, about the rubric's unit."""
     text = (PROMPTS / f"{mode}.toml").read_text(encoding="utf-8")
     return tomllib.loads(Template(text).safe_substitute(RATED[rubric.unit]))
 
 
-def make_form(program: Program, rubric: Rubric, *, reason_characters: int = 0) -> Form:
-    """The messages DSPy makes of a program, made once: only the exchange differs from call to call."""
-    if program.mode == "label":
-        return _make_word_form(program, rubric)
-    if find_spec("dspy") is None:
-        raise UserError(f"prompted judges need dspy: {install_hint('prompted')}")
-    from dspy import JSONAdapter
-
+def make_form(program: Program, rubric: Rubric, *, reason_characters: int = 0) -> PromptForm:
+    """Make a program's messages, in the format of DSPy's JSON adapter, in which GEPA optimizes them."""
     wording = read_wording(program.mode, rubric)
-    signature = make_signature(program, rubric)
-    adapter = JSONAdapter()
-    *fixed, last = adapter.format(signature, [dict(demo) for demo in program.demos], {"exchange": HOLE})
-    properties: dict[str, Any] = {}
-    for name, field in signature.output_fields.items():
-        values = getattr(field.annotation, "__args__", None)
-        properties[name] = {"type": "string"} | ({"enum": list(values)} if values else {})
-    # Only where asked for: not every server takes it, and one that refuses it would lose the whole schema.
-    if reason_characters:
+    again = wording["again"]["message"]
+    if program.mode == "label":
+        ((decides, what),) = wording["outputs"].items()
+        system = f"{program.instructions}\n\n{wording['inputs']['exchange'].strip()}"
+        return PromptForm(system=system, before="", after=f"\n\n{what}", decides=decides, again=again)
+    outputs = describe_outputs(program.mode, rubric)
+    scale = f"Literal[{', '.join(map(repr, LABELS))}]"
+    exact = "        # note: the value you produce must exactly match (no extra characters) one of: "
+    note = exact + "; ".join(LABELS)
+    listed, example, order = [], {}, []
+    for number, (name, text) in enumerate(outputs.items(), start=1):
+        is_text = name == REASON
+        listed.append(f"{number}. `{name}` ({'str' if is_text else scale}): {text.strip()}")
+        example[name] = f"{{{name}}}{'' if is_text else note}"
+        order.append(f"`{name}`" + ("" if is_text else f" (must be formatted as a valid Python {scale})"))
+    system = SYSTEM.substitute(
+        exchange=wording["inputs"]["exchange"].strip(),
+        outputs="\n".join(listed),
+        example=json.dumps(example, indent=2, ensure_ascii=False),
+        instructions=program.instructions.strip().replace("\n", "\n        "),
+    )
+    properties: dict[str, Any] = {
+        name: {"type": "string"} | ({} if name == REASON else {"enum": list(LABELS)}) for name in outputs
+    }
+    if reason_characters:  # only on request: a server that refuses it would lose the whole schema
         properties[REASON]["maxLength"] = reason_characters
-    return Form(
-        signature=signature,
-        adapter=adapter,
-        fixed=tuple(fixed),
-        last=tuple(last["content"].split(HOLE)),
-        decides=list(wording["outputs"])[-1],
-        # In the shape OpenAI's strict mode takes; DSPy's own way to it is private and knows no `maxLength`.
+    return PromptForm(
+        system=system,
+        before="[[ ## exchange ## ]]\n",
+        after=f"\n\nRespond with a JSON object in the following order of fields: {', then '.join(order)}.",
+        decides=list(outputs)[-1],
+        # As OpenAI's strict mode requires it.
         schema={
             "type": "object",
             "properties": properties,
             "required": list(properties),
             "additionalProperties": False,
         },
-        again=wording["again"]["message"],
+        again=again,
     )
 
 
-def _make_word_form(program: Program, rubric: Rubric) -> Form:
-    """The messages that ask for one word; examples come before, as if they had been asked and answered."""
-    wording = read_wording(program.mode, rubric)
-    ((decides, what),) = wording["outputs"].items()
-    system = f"{program.instructions}\n\n{wording['inputs']['exchange'].strip()}"
-    messages = [{"role": "system", "content": system}]
-    for demo in program.demos:
-        messages += [
-            {"role": "user", "content": f"{demo['exchange']}\n\n{what}"},
-            {"role": "assistant", "content": demo[decides]},
-        ]
-    last = ("", f"\n\n{what}")
-    return Form(fixed=tuple(messages), last=last, decides=decides, again=wording["again"]["message"])
-
-
-def make_signature(program: Program, rubric: Rubric) -> Any:
-    """A DSPy signature whose types are the scale: what is off it cannot be parsed."""
-    import dspy
-
-    wording = read_wording(program.mode, rubric)
-    *before, (decides, what) = wording["outputs"].items()
-    scale: Any = Literal[LABELS]
-    fields: dict[str, Any] = {
-        name: (str, dspy.InputField(desc=text)) for name, text in wording["inputs"].items()
-    }
-    for reason, why in before:
-        fields[reason] = (str, dspy.OutputField(desc=why))
-    if program.mode == "analytic":
-        for name, text in rubric.components.items():
-            fields[name] = (scale, dspy.OutputField(desc=text))
-    fields[decides] = (scale, dspy.OutputField(desc=what))
-    return dspy.Signature(fields, program.instructions)
+def describe_outputs(mode: Mode, rubric: Rubric) -> dict[str, str]:
+    """Return the fields of an answer in their order, with their descriptions."""
+    *before, (decides, what) = read_wording(mode, rubric)["outputs"].items()
+    components = rubric.components if mode == "analytic" else {}
+    return {**dict(before), **components, decides: what}
 
 
 def _as_list(items: Mapping[str, str]) -> str:
-    """Names and what they mean, one to a line.
+    """Return names and their meanings, one per line.
 
     >>> _as_list({"Bad": "Not good."})
     '- Bad: Not good.'
@@ -199,17 +196,13 @@ def _as_list(items: Mapping[str, str]) -> str:
 
 
 def write_program(path: Path, program: Program, *, rubric: Rubric, about: Mapping[str, Any]) -> str:
-    """Keep a tuned program with all that is known `about` it; returns the file's own hash.
-
-    The demos are texts from the ratings it was tuned on: such a file may not go further than they may.
-    """
+    """Write an optimized prompt with the record of its optimization; return the file's hash."""
     content = {
         "format": FORMAT,
         "note": NOTE,
         "mode": program.mode,
         "rubric": rubric.digest,
         "instructions": program.instructions,
-        "demos": [dict(demo) for demo in program.demos],
         "about": dict(about),
     }
     digest = digest_json(content)
@@ -222,30 +215,30 @@ def write_program(path: Path, program: Program, *, rubric: Rubric, about: Mappin
 
 
 def read_program(path: Path, rubric: Rubric, mode: Mode) -> Program:
-    """A tuned program, if it is whole and was made for this rubric and mode."""
+    """Read an optimized prompt that is undamaged and was made for this rubric and mode."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        json.dumps(content, ensure_ascii=False).encode()  # half a character is none, and no model takes it
+        json.dumps(content, ensure_ascii=False).encode()  # raises for a lone surrogate
     except FileNotFoundError as error:
         raise UserError(f"{path}: no such file; make one with optimize") from error
     except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{path}: not a tuned program, or damaged: {error}; tune it again") from error
-    needed = {"sha256", "format", "mode", "rubric", "instructions", "demos"}
+        raise UserError(
+            f"{path}: not an optimized prompt, or damaged: {error}; run optimize again"
+        ) from error
+    needed = {"sha256", "format", "mode", "rubric", "instructions"}
     if not isinstance(content, dict) or not needed <= set(content):
-        raise UserError(f"{path}: not a tuned program; make one with optimize")
+        raise UserError(f"{path}: not an optimized prompt; make one with optimize")
     stated = content.pop("sha256")
     if digest_json(content) != stated:
-        raise UserError(f"{path}: changed since it was made (its hash does not fit); tune it again")
+        raise UserError(f"{path}: changed since it was made (its hash does not match); run optimize again")
     if content["format"] != FORMAT:
-        raise UserError(f"{path}: format {content['format']!r} is not known here; tune it again")
+        raise UserError(f"{path}: of an earlier format; run optimize again")
     if content["rubric"] != rubric.digest:
-        raise UserError(f"{path}: tuned for another rubric than {rubric.name!r}; tune it again for this one")
+        raise UserError(
+            f"{path}: optimized for another rubric than {rubric.name!r}; run optimize for this one"
+        )
     if content["mode"] != mode:
-        raise UserError(f'{path}: tuned for mode = "{content["mode"]}", not "{mode}"')
-    rows: list[Any] = content["demos"] if isinstance(content["demos"], list) else [None]
-    are_demos = all(
-        isinstance(row, dict) and all(isinstance(text, str) for text in row.values()) for row in rows
-    )
-    if not isinstance(content["instructions"], str) or not are_demos:
-        raise UserError(f"{path}: instructions and demos are not as we write them; tune it again")
-    return Program(mode=mode, instructions=content["instructions"], demos=tuple(rows), digest=stated)
+        raise UserError(f'{path}: optimized for mode = "{content["mode"]}", not "{mode}"')
+    if not isinstance(content["instructions"], str):
+        raise UserError(f"{path}: instructions: not a text; run optimize again")
+    return Program(mode=mode, instructions=content["instructions"], digest=stated)

@@ -1,4 +1,4 @@
-"""A language model as judge: asked through DSPy's forms, read strictly, unscored where it gives no label."""
+"""A chat model as judge: asked for a label, read strictly, unscored where it gives none."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from judge.llm.chat import PATH, TOP_LOGPROBS, Chat
 from judge.llm.endpoint import CallFailed, Endpoint, EndpointOptions, LanguageModelJudge, Reply
 from judge.llm.fencing import Fenced
 from judge.llm.limits import add_usage, lasting_usage
-from judge.llm.program import REASON, Form, Mode, default_program, make_form, present, read_program
+from judge.llm.program import REASON, Mode, PromptForm, default_program, make_form, present, read_program
 
 CAVEAT: Final = "Nobody measured how far this judge's shares are from people's: calibrate it on ratings."
 
@@ -136,7 +136,7 @@ class PromptedJudge(LanguageModelJudge):
         return present(exchange, whole=self.unit == CONVERSATION)
 
     @cached_property
-    def form(self) -> Form:
+    def form(self) -> PromptForm:
         return make_form(self.program, self.rubric, reason_characters=self.reason_characters)
 
     @property
@@ -149,7 +149,7 @@ class PromptedJudge(LanguageModelJudge):
         return self.most_calls
 
     @cached_property
-    def version(self) -> str:  # type: ignore[override]  # made late: a form takes long to load
+    def version(self) -> str:  # type: ignore[override]
         """A digest of all that decides a judgment; where the server stands does not."""
         probe = self._present(Exchange(id="", prompt="prompt", response="response")).text
         asked = [self.form.messages(probe), self.form.again, self.form.schema or self.chat.constraint]
@@ -193,7 +193,7 @@ class PromptedJudge(LanguageModelJudge):
         rationale = "\n".join(filter(None, words))
         return replace(judgment, rationale=rationale or None, usage=lasting_usage(outcome.usage) or None)
 
-    def ask(self, text: str, form: Form) -> Outcome:
+    def ask(self, text: str, form: PromptForm) -> Outcome:
         """What a form's answers say of one exchange; tuning tries its candidates out through this, too."""
         samples = [self._ask_once(text, form, self.seed + number) for number in range(self.samples)]
         usage = add_usage(usage for _, usage in samples)
@@ -226,7 +226,7 @@ class PromptedJudge(LanguageModelJudge):
         shown = next((answer for answer in answers if answer.label == label), answers[0])
         return Outcome(fields=shown.fields, probabilities=weights, note=note, usage=usage)
 
-    def _ask_once(self, text: str, form: Form, seed: int) -> tuple[Answer | Unusable, dict[str, float]]:
+    def _ask_once(self, text: str, form: PromptForm, seed: int) -> tuple[Answer | Unusable, dict[str, float]]:
         """Ask for one answer, and where it cannot be read and a re-ask is allowed, for the next."""
         messages, times = form.messages(text), 1
         usages: list[Mapping[str, float]] = []
@@ -249,7 +249,7 @@ class PromptedJudge(LanguageModelJudge):
         return answer, add_usage(usages)
 
 
-def _read(reply: Reply | CallFailed, form: Form) -> Answer | Unusable:
+def _read(reply: Reply | CallFailed, form: PromptForm) -> Answer | Unusable:
     if isinstance(reply, CallFailed):
         return Unusable(reason=reply.reason, raw=shorten(reply.raw))
     return read_answer(reply.body, form)

@@ -5,14 +5,12 @@ import logging
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
 from servers import Answer, Call, Script, ScriptedServer, answer_chat
 
 from data.errors import BudgetSpent, OperationalError, UserError
-from judge.llm import limits
 from judge.llm.endpoint import GIVE_UP_AFTER, CallFailed, Endpoint, Reply
 from judge.llm.limits import Budget, Pace
 
@@ -72,43 +70,6 @@ def test_a_call_sends_its_body_and_key_and_counts_what_it_took(ask: Any) -> None
     assert call.headers["authorization"] == f"Bearer {SECRET}"
     assert endpoint.budget.spent == pytest.approx(0.025)
     assert endpoint.calls == 1
-
-
-def test_prices_we_do_not_list_are_read_from_litellms_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As data: importing that package would take seconds and ask the network, so here it fails."""
-    one = {"input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6, "mode": "chat"}
-    table = {
-        "exotic-1": one | {"cache_read_input_token_cost": 1e-7},
-        "gpt-4o-2024-05-13": one | {"input_cost_per_token": 5e-6},
-        "together_ai/org/big": one,
-        "typesafe/decider": one | {"output_cost_per_token": 0.0, "mode": "evaluation"},
-        "exotic-2": one | {"input_cost_per_token_decisions": 3e-6, "output_cost_per_token_decisions": 0.0},
-        "free": one | {"input_cost_per_token": 0.0, "output_cost_per_token": 0.0},
-        "odd": {"input_cost_per_token": "a lot"},
-        "none": 7,
-    }
-    package = tmp_path / "litellm"
-    package.mkdir()
-    (package / "__init__.py").write_text("raise RuntimeError")
-    (package / limits.LITELLM_PRICES).write_text(json.dumps(table))
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(limits, "_read_litellm_prices", limits._read_litellm_prices.__wrapped__)
-    find = limits.find_prices
-    assert find("exotic-1") == limits.Prices(input=1.0, output=2.0, cached=0.1)
-    assert find("gateway/exotic-1-2026-01-01") == find("exotic-1")
-    assert find("gpt-4o-2024-05-13") == limits.Prices(input=5.0, output=2.0)
-    assert find("gpt-4o") == limits.Prices(input=2.5, output=10.0, cached=1.25), "our own list comes first"
-    assert find("org/big", base_url="https://api.together.xyz/v1") == limits.Prices(input=1.0, output=2.0)
-    assert find("org/big", base_url="http://127.0.0.1:8000/v1") is None, "another provider's price is none"
-    assert find("decider", kind="decision", base_url="https://api.typesafe.ai/v1") == limits.Prices(
-        input=1.0, output=0.0
-    )
-    assert find("exotic-2", kind="decision") == limits.Prices(input=3.0, output=0.0)
-    assert [find(name) for name in ("free", "odd", "none", "unknown")] == [None] * 4
-    (package / limits.LITELLM_PRICES).write_text("[")
-    assert find("exotic-1") is None
 
 
 def test_without_a_price_no_cost_is_made_up(ask: Any) -> None:

@@ -1,4 +1,4 @@
-"""Tuning a prompted judge: within its budget, on ratings kept apart, and saved so that it loads again."""
+"""Prompt optimization: within its budget, on ratings kept apart, and saved so that it loads again."""
 
 import json
 import re
@@ -20,8 +20,8 @@ from judge.base import load_judge
 from judge.llm.limits import MOST_CHARACTERS_A_TOKEN
 from judge.llm.program import default_program, read_program, write_program
 from judge.llm.prompted import Outcome, PromptedJudge
-from judge.tuning.optimize import measure_rows, optimize
-from judge.tuning.tryout import Meter, Settings, Tryout, merge_ratings, split_rated
+from judge.tuning.candidates import CallMeter, Candidates, OptimizeSettings, merge_ratings, split_rated
+from judge.tuning.optimize import make_signature, measure_rows, optimize
 
 pytestmark = pytest.mark.slow  # searches
 
@@ -97,13 +97,12 @@ def test_the_label_of_several_raters_is_the_commonest_or_the_middle(examples: li
 # Searches
 
 
-@pytest.mark.parametrize("method", ["bootstrap", "mipro", "gepa"])
 def test_a_search_finds_what_helps_and_keeps_to_its_calls(
-    make: Make, examples: list[RatedExchange], method: Any, capfd: pytest.CaptureFixture[str]
+    make: Make, examples: list[RatedExchange], capfd: pytest.CaptureFixture[str]
 ) -> None:
     with ScriptedServer(learner) as server:
         judge = make(server.base_url, prices={"input": 1.0, "output": 0.0})
-        tuned = optimize(examples, judge, Settings(method=method, max_calls=400, demos=2))
+        tuned = optimize(examples, judge, OptimizeSettings(max_calls=400))
         assert tuned.calls == len(server.calls) <= 400
         # What the server names, 200 tokens, but a long request costs no less than its own length implies.
         least = [len(json.dumps(call.body)) / MOST_CHARACTERS_A_TOKEN for call in server.calls]
@@ -114,14 +113,8 @@ def test_a_search_finds_what_helps_and_keeps_to_its_calls(
     assert found["qwk"]["difference"]["low"] > 0.5
     assert found["log_loss"]["after"]["value"] == 0.0
     assert found["unscored"] == {"before": 0, "after": 0}
-    assert (
-        tuned.program.demos
-        if method == "bootstrap"
-        else tuned.program.demos or SECRET in tuned.program.instructions
-    )
-    shown = [demo["exchange"] for demo in tuned.program.demos]
-    assert set(shown) <= {item.text for item in tuned.parts.learn}, "nothing held out is shown"
-    assert capfd.readouterr() == ("", ""), "the optimizers' own noise is kept in"
+    assert SECRET in tuned.program.instructions
+    assert capfd.readouterr() == ("", ""), "DSPy's own output is suppressed"
 
 
 def test_a_spent_budget_ends_the_search_and_keeps_the_best_so_far(
@@ -129,18 +122,18 @@ def test_a_spent_budget_ends_the_search_and_keeps_the_best_so_far(
 ) -> None:
     with ScriptedServer(learner) as server:
         least = 2 * 36 + 36 + 1
-        tuned = optimize(examples, make(server.base_url), Settings(max_calls=least + 4, demos=2))
+        tuned = optimize(examples, make(server.base_url), OptimizeSettings(max_calls=least + 4))
         assert len(server.calls) <= least + 4
         assert tuned.stopped == f"the {least + 4 - 36} calls allowed were made"
-        assert tuned.program.demos == (), "no candidate was asked about every reply to choose by"
+        assert SECRET not in tuned.program.instructions, "no candidate was asked about every reply"
         with pytest.raises(UserError, match=f"--max-calls {least - 1}: too few: .* takes {least};"):
-            optimize(examples, make(server.base_url), Settings(max_calls=least - 1))
+            optimize(examples, make(server.base_url), OptimizeSettings(max_calls=least - 1))
 
 
 def test_spent_money_ends_the_search_as_well(make: Make, examples: list[RatedExchange]) -> None:
     with ScriptedServer(learner) as server:
         judge = make(server.base_url, prices={"input": 1.0, "output": 0.0}, max_tokens=10)
-        tuned = optimize(examples, judge, Settings(max_calls=10_000, max_cost=0.04, demos=2))
+        tuned = optimize(examples, judge, OptimizeSettings(max_calls=10_000, max_cost=0.04))
         assert tuned.cost <= 0.04
         assert tuned.stopped
         assert judge.endpoint.budget.most is None, "as it was before"
@@ -148,7 +141,7 @@ def test_spent_money_ends_the_search_as_well(make: Make, examples: list[RatedExc
 
 def test_a_server_that_is_gone_ends_it_with_a_word(make: Make, examples: list[RatedExchange]) -> None:
     with pytest.raises(OperationalError, match="is the server running"):
-        optimize(examples, make(), Settings())
+        optimize(examples, make(), OptimizeSettings())
 
     def forbids(call: Call) -> Answer:
         return (
@@ -156,12 +149,12 @@ def test_a_server_that_is_gone_ends_it_with_a_word(make: Make, examples: list[Ra
         )
 
     with ScriptedServer(forbids) as server, pytest.raises(OperationalError, match="HTTP 401"):
-        optimize(examples, make(server.base_url), Settings())
+        optimize(examples, make(server.base_url), OptimizeSettings())
 
 
 def test_a_judge_that_gives_no_labels_is_tuned_to_nothing(make: Make, examples: list[RatedExchange]) -> None:
     with ScriptedServer(lambda call: answer_chat(call, "I cannot say.")) as server:
-        tuned = optimize(examples, make(server.base_url), Settings(max_calls=300, demos=2))
+        tuned = optimize(examples, make(server.base_url), OptimizeSettings(max_calls=300))
     assert tuned.program == default_program(read_rubric(), "direct")
     found = measure_rows(tuned.rows)
     assert found["unscored"] == {"before": 36, "after": 36}
@@ -171,7 +164,7 @@ def test_a_judge_that_gives_no_labels_is_tuned_to_nothing(make: Make, examples: 
 def test_the_metric_decides_between_candidates(make: Make, examples: list[RatedExchange]) -> None:
     """One is certain, and of nine replies twice quite wrong; the other halting, and each time a bit off."""
     judge = make()
-    tryout = Tryout(judge=judge, meter=Meter(limit=0))
+    candidates = Candidates(judge=judge, meter=CallMeter(limit=0))
     sharp, soft = (replace(judge.program, instructions=name) for name in ("sharp", "soft"))
     rated = [
         replace(item, ratings=(1 + number % 3,)) for number, item in enumerate(merge_ratings(examples)[:9])
@@ -181,11 +174,21 @@ def test_the_metric_decides_between_candidates(make: Make, examples: list[RatedE
         certain = {label: float(place == said) for place, label in enumerate(LABELS, start=1)}
         near = "Bad" if item.label == "Okay" else "Okay"
         halting = {label: {item.label: 0.45, near: 0.55}.get(label, 0.0) for label in LABELS}
-        tryout.ledger[tryout.register(sharp), item.text] = Outcome(probabilities=certain)
-        tryout.ledger[tryout.register(soft), item.text] = Outcome(probabilities=halting)
+        candidates.ledger[candidates.register(sharp), item.text] = Outcome(probabilities=certain)
+        candidates.ledger[candidates.register(soft), item.text] = Outcome(probabilities=halting)
     for start in (sharp, soft):
-        assert tryout.find_best(rated, "qwk", start=start) == sharp
-        assert tryout.find_best(rated, "log_loss", start=start) == soft
+        assert candidates.find_best(rated, "qwk", start=start) == sharp
+        assert candidates.find_best(rated, "log_loss", start=start) == soft
+
+
+def test_the_prompt_is_that_of_dspys_json_adapter(make: Make) -> None:
+    """So that GEPA optimizes the messages that the judge sends without DSPy."""
+    from dspy import JSONAdapter
+
+    for options in ({"mode": "direct"}, {"mode": "analytic"}, {"mode": "direct", "rubric": "conversation"}):
+        judge = make(**options)
+        signature = make_signature(judge.program, judge)
+        assert JSONAdapter().format(signature, [], {"exchange": "X"}) == judge.form.messages("X")
 
 
 # The file
@@ -193,36 +196,33 @@ def test_the_metric_decides_between_candidates(make: Make, examples: list[RatedE
 
 def test_a_program_is_saved_readably_and_loads_only_unchanged(tmp_path: Path, make: Make) -> None:
     rubric = read_rubric()
-    demo = {"exchange": "=== x ===\nI won! — Ünïcode", "reason": "Glad.", "label": "Good"}
-    program = replace(default_program(rubric, "direct"), instructions="Look closely.", demos=(demo,))
+    program = replace(default_program(rubric, "direct"), instructions="Look closely. — Ünïcode")
     path = tmp_path / "program.json"
     digest = write_program(path, program, rubric=rubric, about={"model": "m", "metric": "qwk"})
     text = path.read_text(encoding="utf-8")
-    assert "I won! — Ünïcode" in text
-    assert "whoever gets this file gets those texts" in text
+    assert "— Ünïcode" in text
     assert read_program(path, rubric, "direct") == replace(program, digest=digest)
     plain, tuned = make(), make(program=str(path))
     assert plain.version != tuned.version
     messages = tuned.form.messages("X")
-    assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]
+    assert [message["role"] for message in messages] == ["system", "user"]
     assert "Look closely." in messages[0]["content"]
-    assert json.loads(messages[2]["content"]) == {"reason": "Glad.", "label": "Good"}
     for change, said in (
         (text.replace("Look closely.", "Look away."), "changed since it was made"),
         (text.replace(digest, "0" * 64), "changed since it was made"),
-        ("{}", "not a tuned program"),
-        ("[", "not a tuned program"),
+        ("{}", "not an optimized prompt"),
+        ("[", "not an optimized prompt"),
     ):
         path.write_text(change, encoding="utf-8")
         with pytest.raises(UserError, match=said):
             make(program=str(path))
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(UserError, match='tuned for mode = "direct", not "analytic"'):
+    with pytest.raises(UserError, match='optimized for mode = "direct", not "analytic"'):
         make(program=str(path), mode="analytic")
     other = tmp_path / "other.toml"
     crowd = (RUBRICS / "crowd.toml").read_text(encoding="utf-8")
     other.write_text(crowd + "# changed\n", encoding="utf-8")
-    with pytest.raises(UserError, match="tuned for another rubric"):
+    with pytest.raises(UserError, match="optimized for another rubric"):
         make(program=str(path), rubric=str(other))
 
 
@@ -235,7 +235,7 @@ def test_the_command_prints_before_and_after_and_its_program_scores(
     config, out = tmp_path / "judge.toml", tmp_path / "tuned" / "program.json"
 
     def run(out: Path, judge: object, *words: str) -> Result:
-        given = ["--judge", judge, "--out", out, "--metric", "log_loss", "--max-calls", 300, "--demos", 2]
+        given = ["--judge", judge, "--out", out, "--metric", "log_loss", "--max-calls", 300]
         return CliRunner().invoke(cli.main, ["optimize", *map(str, [*rated_files, *given, *words])])
 
     with ScriptedServer(learner) as server:
@@ -254,12 +254,14 @@ def test_the_command_prints_before_and_after_and_its_program_scores(
         assert isinstance(judge, PromptedJudge)
         judgment = judge.judge(Exchange(id="1", prompt="word1", response="a hug for you"))
         judge.close()
-        assert judgment.label == "Good", "it needs the examples for that"
+        assert judgment.label == "Good", "it needs the optimized instructions for that"
         assert "exists already; give another --out" in run(out, config).stderr
         second = run(tmp_path / "second.json", config, "--max-calls", "150", "--json")
         written = json.loads((tmp_path / "second.json").read_text(encoding="utf-8"))["about"]
         assert json.loads(second.stdout)["held_out"] == written["held_out"]
-    assert 'only a judge of kind "prompted" can be tuned' in run(tmp_path / "third.json", "majority").stderr
+    assert (
+        'only a judge of kind "prompted" can be optimized' in run(tmp_path / "third.json", "majority").stderr
+    )
 
 
 def test_rows_are_measured_with_answers_known_beforehand() -> None:

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import log
@@ -17,7 +19,6 @@ from data.records import Exchange, Judgment
 from judge.base import load_judge
 from judge.llm.answers import strip_thoughts
 from judge.llm.fencing import fence_exchange
-from judge.llm.program import Program, write_program
 from judge.llm.prompted import PromptedJudge
 
 EXCHANGE = Exchange(id="7", prompt="My dog died.", response="I am so sorry. How old was he?", model="m")
@@ -421,17 +422,6 @@ def test_a_word_that_only_the_grammar_brought_about_has_no_probabilities(ask: As
     assert (judgment.unscored or "").startswith("no logprobs: the server gave none for labels")
 
 
-def test_examples_of_a_tuned_program_come_before_the_word(tmp_path: Path, make_prompted: Make) -> None:
-    rubric = make_prompted().rubric
-    program = Program(mode="label", instructions="Rate.", demos=({"exchange": "A sad one.", "label": "Bad"},))
-    path = tmp_path / "program.json"
-    write_program(path, program, rubric=rubric, about={})
-    messages = make_prompted(mode="label", program=str(path)).form.messages("The exchange.")
-    assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]
-    assert messages[0]["content"].startswith("Rate.\n\nThe exchange to rate stands between lines")
-    assert messages[2]["content"] == "Bad"
-
-
 # Asking again, and doing without
 
 
@@ -518,14 +508,43 @@ def test_what_was_asked_for_by_name_is_not_left_out(ask: Ask, options: dict[str,
 # What it is known by, and its file
 
 
-def test_without_a_model_or_without_dspy_it_says_what_to_do(
-    make_prompted: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_model_it_is_refused() -> None:
     with pytest.raises(UserError, match="model: missing; name one in a TOML file"):
         load_judge("prompted")
-    monkeypatch.setattr("judge.llm.program.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"prompted judges need dspy: pip install .*\[prompted\]"):
-        make_prompted().judge(EXCHANGE)
+
+
+WITHOUT_DSPY = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("dspy", "litellm", "gepa", "json_repair"):
+            raise ImportError(name)
+
+sys.meta_path.insert(0, Blocked())
+import cli
+
+cli.main()
+"""
+
+
+def test_a_prompted_judge_needs_no_dspy(tmp_path: Path) -> None:
+    """Only `optimize` does, and its message names the extra."""
+
+    def run(*words: str) -> "subprocess.CompletedProcess[str]":
+        command, environment = [sys.executable, "-c", WITHOUT_DSPY, *words], {"PYTHONPATH": str(ROOT)}
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+
+    (tmp_path / "r.jsonl").write_text('{"prompt": "I won!", "response": "Lovely!"}\n')
+    for mode, text in (("direct", GOOD), ("label", "Good")):
+        with ScriptedServer(lambda call, text=text: answer_chat(call, text)) as server:
+            options = f'model = "m"\nbase_url = "{server.base_url}"\nmode = "{mode}"\n'
+            (tmp_path / "judge.toml").write_text(f'kind = "prompted"\n{options}')
+            done = run("score", "r.jsonl", "--judge", "judge.toml", "--out", mode)
+        assert done.returncode == 0, done.stderr
+        assert json.loads((tmp_path / mode / "judgments.jsonl").read_text())["label"] == "Good"
+    refused = run("optimize", "r.jsonl", "r.jsonl", "--judge", "judge.toml", "--out", "p.json")
+    assert refused.returncode == 2 and "optimize needs dspy" in refused.stderr
 
 
 def test_the_version_follows_all_that_decides_and_nothing_else() -> None:

@@ -70,7 +70,7 @@ def test_a_tuning_killed_at_any_time_leaves_nothing_and_starts_again(
         words = ["optimize", *rated_files, "--judge", tmp_path / "judge.toml", "--out", "tuned.json"]
         case = Case(
             name="optimize",
-            arguments=[*words, "--max-calls", 160, "--demos", 1],
+            arguments=[*words, "--max-calls", 160],
             results=["."],
             codes=(0, 2),
         )

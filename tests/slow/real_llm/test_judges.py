@@ -17,8 +17,8 @@ from judge.engine import score_exchanges
 from judge.llm.answer_prompts import ModelConfig, Responder, plan_responses, respond_to
 from judge.llm.program import write_program
 from judge.llm.prompted import PromptedJudge
+from judge.tuning.candidates import OptimizeSettings
 from judge.tuning.optimize import measure_rows, optimize
-from judge.tuning.tryout import Settings
 
 EXCHANGE = Exchange(id="7", prompt="My dog died.", response="I am so sorry. How old was he?", model="m")
 SAMPLES = ROOT / "data" / "samples" / "responses.jsonl"
@@ -123,7 +123,7 @@ def test_tuning_ends_within_its_budget_and_loads(
     ratings = [Rating(id=str(n), rater=f"r{n}", rating=rating) for n, rating in enumerate((3, 1, 2, 3))]
     options = {**short, "max_tokens": 60}
     judge = make_prompted(llama, **options)
-    settings = Settings(max_calls=5, held_out_part=0.25, demos=1)
+    settings = OptimizeSettings(max_calls=5, held_out_part=0.25)
     tuned = optimize(join_ratings(exchanges, ratings), judge, settings)
     assert judge.endpoint.calls == tuned.calls <= 5
     assert len(tuned.rows) == 1

@@ -1,4 +1,4 @@
-"""Candidate programs tried out on rated exchanges, within a budget, each question asked once."""
+"""Candidate prompts, tried on rated exchanges within a budget; each question is asked once."""
 
 import random
 from collections.abc import Callable, Iterable, Sequence
@@ -15,31 +15,28 @@ from data.errors import BudgetSpent, UserError
 from data.rated_exchanges import RatedExchange
 from data.records import LABELS, Exchange, digest_json, label_of
 from judge.llm.endpoint import Reply
-from judge.llm.program import Form, Program, make_form, present
+from judge.llm.program import Program, PromptForm, make_form, present
 from judge.llm.prompted import Outcome, PromptedJudge
 
-Method = Literal["bootstrap", "mipro", "gepa"]
 MetricName = Literal["qwk", "log_loss"]
 Answered = TypeVar("Answered", Outcome, Reply)
-LEAST: Final = 0.01  # a lower probability costs no more than this: one rater's slip must not decide a tuning
+LEAST: Final = 0.01  # lower bound of a probability: one rating must not decide the search
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """How a judge is tuned: by which of DSPy's optimizers, for what, and within what budget."""
+class OptimizeSettings:
+    """The metric to optimize, and the budget."""
 
-    method: Method = "bootstrap"
     metric: MetricName = "qwk"
     max_calls: int = 1000
     max_cost: float | None = None  # USD
     seed: int = 0
-    held_out_part: float = 0.3  # of the ratings, which only measures
-    demos: int = 4
+    held_out_part: float = 0.3  # of the ratings, for measurement only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rated:
-    """An exchange with all its ratings, 1 to 3, and the fenced text that a judge is shown of it."""
+class RatedText:
+    """An exchange with all its ratings, 1 to 3, and its delimited text."""
 
     exchange: Exchange
     text: str
@@ -56,26 +53,25 @@ class Rated:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """Rated exchanges in three parts that share neither prompt nor, where that can be, rating batch.
+class RatingSplit:
+    """Rated exchanges in three parts that share neither prompts nor, where possible, rating batches.
 
-    Examples to show come from `learn`, the best candidate is chosen on `choose`, and `held_out` is asked
-    about before and after and used for nothing else.
+    GEPA reflects on `learn`, the best candidate is chosen on `choose`, and `held_out` measures only.
     """
 
-    learn: tuple[Rated, ...]
-    choose: tuple[Rated, ...]
-    held_out: tuple[Rated, ...]
+    learn: tuple[RatedText, ...]
+    choose: tuple[RatedText, ...]
+    held_out: tuple[RatedText, ...]
     batches_apart: bool
 
 
-def merge_ratings(examples: Sequence[RatedExchange]) -> list[Rated]:
-    """One entry for each exchange, with the ratings of all its raters."""
+def merge_ratings(examples: Sequence[RatedExchange]) -> list[RatedText]:
+    """Return one entry per exchange, with the ratings of all its raters."""
     by_content: dict[str, list[RatedExchange]] = {}
     for example in examples:
         by_content.setdefault(example.exchange.content_digest, []).append(example)
     return [
-        Rated(
+        RatedText(
             exchange=items[0].exchange,
             text=present(items[0].exchange).text,
             ratings=tuple(1 + item.target.index(max(item.target)) for item in items),
@@ -86,10 +82,10 @@ def merge_ratings(examples: Sequence[RatedExchange]) -> list[Rated]:
     ]
 
 
-def split_rated(rated: Sequence[Rated], *, held_out_part: float, seed: int) -> Parts:
-    """Whole prompts and rating batches to each part; prompts alone where batches tie them all together."""
+def split_rated(rated: Sequence[RatedText], *, held_out_part: float, seed: int) -> RatingSplit:
+    """Split by whole prompts and rating batches, or by prompts alone where batches connect them all."""
     if not 0 < held_out_part < 1:
-        raise UserError(f"--held-out {held_out_part:g}: a part between 0 and 1 is needed")
+        raise UserError(f"--held-out {held_out_part:g}: give a part between 0 and 1")
     batches_apart = len(_clusters(rated, batches_apart=True)) >= 3
     clusters = _clusters(rated, batches_apart=batches_apart)
     if len(clusters) < 3:
@@ -100,14 +96,14 @@ def split_rated(rated: Sequence[Rated], *, held_out_part: float, seed: int) -> P
     held_out = _take(clusters, held_out_part * len(rated), leave=2)
     choose = _take(clusters, sum(map(len, clusters)) / 2, leave=1)
     learn = [item for cluster in clusters for item in cluster]
-    return Parts(
+    return RatingSplit(
         learn=tuple(learn), choose=tuple(choose), held_out=tuple(held_out), batches_apart=batches_apart
     )
 
 
-def _clusters(rated: Sequence[Rated], *, batches_apart: bool) -> list[list[Rated]]:
-    """Exchanges tied together by a prompt or a batch, directly or through others."""
-    clusters: list[tuple[set[str], list[Rated]]] = []
+def _clusters(rated: Sequence[RatedText], *, batches_apart: bool) -> list[list[RatedText]]:
+    """Return exchanges connected by a prompt or a batch, directly or through others."""
+    clusters: list[tuple[set[str], list[RatedText]]] = []
     for item in rated:
         ties = {f"prompt {item.group}"}
         if batches_apart:
@@ -121,21 +117,21 @@ def _clusters(rated: Sequence[Rated], *, batches_apart: bool) -> list[list[Rated
     return [members for _, members in clusters]
 
 
-def _take(clusters: list[list[Rated]], size: float, *, leave: int) -> list[Rated]:
-    """Clusters off the end until there are about `size` exchanges; at least one, and some are left."""
-    taken: list[Rated] = []
+def _take(clusters: list[list[RatedText]], size: float, *, leave: int) -> list[RatedText]:
+    """Take clusters off the end until there are about `size` exchanges: at least one, leaving `leave`."""
+    taken: list[RatedText] = []
     while len(clusters) > leave and (not taken or len(taken) + len(clusters[-1]) / 2 < size):
         taken += clusters.pop()
     return taken
 
 
-class Spent(Exception):
-    """The calls or the money given for a tuning are used up."""
+class SearchEnded(Exception):
+    """The calls or the money for the search are used up."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Meter:
-    """Counts calls, and stops them at a limit; whatever ended the work first is kept in `ended`."""
+class CallMeter:
+    """A limit of calls; `ended` is what ended the search first."""
 
     limit: int
     calls: int = 0
@@ -143,12 +139,12 @@ class Meter:
     lock: Lock = field(default_factory=Lock)
 
     def call(self, ask: Callable[[], Answered], *, most: int) -> Answered:
-        """Ask, if the `most` calls this may take are still there."""
+        """Ask, if the `most` calls that this may take are left."""
         with self.lock:
             if self.calls + most > self.limit:
-                self.ended = self.ended or Spent(f"the {self.limit:,} calls allowed were made")
+                self.ended = self.ended or SearchEnded(f"the {self.limit:,} calls allowed were made")
             if self.ended is not None:
-                raise Spent(str(self.ended))
+                raise SearchEnded(str(self.ended))
             self.calls += most
         used = most
         try:
@@ -158,7 +154,7 @@ class Meter:
         except UserError as error:
             with self.lock:
                 is_money = isinstance(error, BudgetSpent)
-                self.ended = self.ended or (Spent(str(error)) if is_money else error)
+                self.ended = self.ended or (SearchEnded(str(error)) if is_money else error)
             raise
         finally:
             with self.lock:
@@ -166,17 +162,17 @@ class Meter:
 
 
 @dataclass(slots=True, kw_only=True)
-class Tryout:
-    """Asks a judge with one candidate after another; `ledger` holds every answer by candidate and text."""
+class Candidates:
+    """The candidates of a search, and in `ledger` every answer by candidate and text."""
 
     judge: PromptedJudge
-    meter: Meter
-    candidates: dict[str, Program] = field(default_factory=dict)
-    forms: dict[str, Form] = field(default_factory=dict)
+    meter: CallMeter
+    programs: dict[str, Program] = field(default_factory=dict)
+    forms: dict[str, PromptForm] = field(default_factory=dict)
     ledger: dict[tuple[str, str], Outcome] = field(default_factory=dict)
 
     def ask(self, program: Program, text: str) -> Outcome:
-        """What the judge says with this program; asked twice, it is not asked again."""
+        """Return the judge's answer with this program, from the ledger where it is there."""
         digest = self.register(program)
         outcome = self.ledger.get((digest, text))
         if outcome is None:
@@ -186,19 +182,19 @@ class Tryout:
         return outcome
 
     def register(self, program: Program) -> str:
-        """Make a candidate known; returns the digest that names it."""
+        """Add a candidate; return the digest that names it."""
         program = replace(program, digest="")
         digest = digest_json(asdict(program))[:12]
         if digest not in self.forms:
             characters = self.judge.reason_characters
-            self.candidates[digest] = program
+            self.programs[digest] = program
             self.forms[digest] = make_form(program, self.judge.rubric, reason_characters=characters)
         return digest
 
-    def ask_all(self, program: Program, rated: Iterable[Rated]) -> None:
-        """Ask about many exchanges at once; stops, without a word, where the budget does."""
+    def ask_all(self, program: Program, rated: Iterable[RatedText]) -> None:
+        """Ask about many exchanges at once, until the budget ends."""
 
-        def ask(item: Rated) -> None:
+        def ask(item: RatedText) -> None:
             if self.meter.ended is None:
                 self.ask(program, item.text)
 
@@ -206,22 +202,22 @@ class Tryout:
             for done in [pool.submit(ask, item) for item in rated]:
                 try:
                     done.result()
-                except (Spent, BudgetSpent):
+                except (SearchEnded, BudgetSpent):
                     continue
 
-    def find_best(self, rated: Sequence[Rated], metric: MetricName, *, start: Program) -> Program:
-        """The candidate that did best on exchanges it was asked about one and all; `start` where none did."""
+    def find_best(self, rated: Sequence[RatedText], metric: MetricName, *, start: Program) -> Program:
+        """Return the best candidate among those asked about all exchanges; `start` unless one is better."""
         best, best_score = start, self.measure(self.register(start), rated, metric)
-        for digest, program in list(self.candidates.items()):
+        for digest, program in list(self.programs.items()):
             if all((digest, item.text) in self.ledger for item in rated):
                 score = self.measure(digest, rated, metric)
-                # Written so that an undefined score never wins, and an undefined start always loses.
+                # An undefined score never wins, and an undefined start always loses.
                 if score > best_score or (score == score and best_score != best_score):
                     best, best_score = program, score
         return best
 
-    def measure(self, digest: str, rated: Sequence[Rated], metric: MetricName) -> float:
-        """QWK of label and rating, or the mean log-loss with a minus: more is better, nan where undefined."""
+    def measure(self, digest: str, rated: Sequence[RatedText], metric: MetricName) -> float:
+        """Return the QWK of label and rating, or the negative mean log-loss; nan where undefined."""
         pairs = [(self.ledger.get((digest, item.text)), rating) for item in rated for rating in item.ratings]
         if metric == "log_loss":
             return sum(log(probability_of(outcome, rating)) for outcome, rating in pairs) / len(pairs)
@@ -238,17 +234,16 @@ def rating_of(outcome: Outcome | None, rating: int) -> int:
 
 
 def probability_of(outcome: Outcome | None, rating: int) -> float:
-    """The probability given to a rating; no judgment counts as the least."""
+    """Return the probability given to a rating; no judgment counts as the least."""
     if outcome is None or outcome.probabilities is None:
         return LEAST
     return max(LEAST, outcome.probabilities[LABELS[rating - 1]])
 
 
 def credit(outcome: Outcome, ratings: Sequence[int], metric: MetricName) -> float:
-    """What one exchange adds to a candidate's mark, 0 to 1: DSPy's optimizers average such numbers.
+    """Return one exchange's part of a candidate's score, 0 to 1: GEPA averages these.
 
-    QWK is no average; its per-exchange part is the squared distance it sums. Candidates are chosen in the end
-    by QWK itself (`Tryout.find_best`).
+    QWK is no average; its part is the squared distance. `Candidates.find_best` chooses by QWK itself.
 
     >>> credit(Outcome(probabilities={"Bad": 0.0, "Okay": 0.0, "Good": 1.0}), [3, 2], "qwk")
     0.875
