@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from repository import SHARED
 
-from calibration.pairing import Paired, pair
+from calibration.pairing import pair
 from data.errors import UserError
-from data.importers import import_source
 from data.judgments import judgments_by, parse_scale, position_on, read_recorded
 from data.records import Exchange, Judgment, Rating, judgment_of, unscored
 from data.tables import read_judgments, write_rows
@@ -66,21 +64,6 @@ def test_a_run_and_its_ratings_meet(tmp_path: Path) -> None:
     )
     assert paired.prompt[0] == paired.prompt[3] != paired.prompt[2]
     assert (paired.unscored, paired.unjudged, paired.unrated) == ({"refused": 1}, 1, 1)
-
-
-def test_slices_keep_the_columns_together() -> None:
-    judgments = [judged(1, 0.8), judged(2, 0.2), judged(1, 0.5, "bea")]
-    paired = pair(judgments, [rated("1/ada", 3), rated("2/ada", 1), rated("1/bea", 2)])
-    parts = paired.by_model()
-    assert {name: part.id.tolist() for name, part in parts.items()} == {
-        "ada": ["1/ada", "2/ada"],
-        "bea": ["1/bea"],
-    }
-    kept = paired.take(np.array([2, 0]))
-    assert kept.rating.tolist() == [2, 3]
-    assert kept.probabilities is not None and kept.probabilities[:, 2].tolist() == [0.5, 0.8]
-    assert paired.clusters("rater").tolist() == [0, 0, 0]
-    assert len(paired.clusters("prompt")) == 3
 
 
 @pytest.mark.parametrize(
@@ -210,31 +193,3 @@ def test_a_language_model_among_the_raters_can_be_the_judge() -> None:
     assert paired.unrated == 1
     with pytest.raises(UserError, match="no rating of 'empathy' by 'claude'"):
         judgments_by(ratings, rater="claude", scale=FIVE)
-
-
-def test_columns_that_do_not_fit_are_a_bug() -> None:
-    names = np.array(["a", "b"])
-    columns = {"id": names, "model": names, "rater": names, "batch": names, "prompt": names}
-    numbers = {"rating": np.array([1, 2]), "score": np.array([1.0, 2.0])}
-    with pytest.raises(ValueError, match="one length"):
-        Paired(**columns, **numbers, label=np.array([1]))
-    with pytest.raises(ValueError, match="positions on the scale"):
-        Paired(**columns, **numbers, label=np.array([1, 4]))
-    with pytest.raises(ValueError, match="every level"):
-        Paired(**columns, **numbers, label=np.array([1, 2]), probabilities=np.ones((2, 2)))
-
-
-@pytest.mark.slow
-def test_recorded_judges_of_mental_align_pair_with_its_expert() -> None:
-    folder = SHARED / "mental-align"
-    if not folder.exists():
-        pytest.skip("public dataset not at hand: set EMPATHY_DATA to a folder with mental-align")
-    ratings = import_source("mental-align", folder).ratings
-    people = [rating for rating in ratings if rating.rater == "human"]
-    sizes = {}
-    for judge in ("gpt-4o", "claude-3.7-sonnet", "gemini-2.5-flash", "o4-mini"):
-        paired = pair(judgments_by(ratings, rater=judge, scale=FIVE), people, scale=FIVE)
-        assert len(paired.models) == 10
-        assert len(np.unique(paired.prompt)) == 1000
-        sizes[judge] = len(paired)
-    assert sizes == {"gpt-4o": 9908, "claude-3.7-sonnet": 9907, "gemini-2.5-flash": 9902, "o4-mini": 9906}
