@@ -284,7 +284,7 @@ def calibrate_judged(
     ]
     judged, paired = judges[0], pairs[0]
     response_fit = fit_responses(paired, seed=options.seed)
-    model_fit = fit_models(rated_models(paired, judged.judgments), leave_out=options.leave_out)
+    model_fit = fit_models(rated_models(paired, judged.judgments))
     calibration = make_calibration(
         JudgeIdentity(name=judged.name, version=judged.version, rubric=judged.rubric),
         paired,

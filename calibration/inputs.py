@@ -27,14 +27,13 @@ DAYS: Final = 90
 class CalibrationOptions:
     """Settings of a calibration.
 
-    `reliability` is the weighted kappa of two people where the ratings do not tell it. `leave_out` names
-    models that the line is not drawn through. It expires after `days`.
+    `reliability` is the weighted kappa of two people where the ratings do not show it; the calibration
+    expires after `days`.
     """
 
     scale: tuple[str, ...] = LABELS
     dimension: str = "empathy"
     reliability: float = PILOT_KAPPA
-    leave_out: tuple[str, ...] = ()
     days: int = DAYS
     seed: int = 0
     draws: int = DRAWS

@@ -27,7 +27,6 @@ from calibration.shares.transport import (
     left_out_levels,
     transport,
 )
-from data.errors import UserError
 from data.judgments import first_number, position_on
 from data.records import LABELS, Judgment, to_plain
 
@@ -119,20 +118,14 @@ class ModelFit:
         return {"columns": self.columns, "lines": lines, **told}
 
 
-def fit_models(models: Mapping[str, RatedModel], *, leave_out: Sequence[str] = ()) -> ModelFit:
+def fit_models(models: Mapping[str, RatedModel]) -> ModelFit:
     """Draw the line through the models, and correct each by the others.
 
-    All rated models are in the line, people's replies too, unless left out by name. A new model is a language
-    model, yet the study's differ by so little that a line through them alone holds for a range of two points
-    of Good; people's replies, which the judge misses by no more than it misses a language model, are what
-    tells how it follows a lower level.
+    All rated models are in the line, human replies too. A new model is a language model, yet the study's
+    differ by so little that a line through them alone covers two percentage points of Good; human replies,
+    on which the judge errs no more than on a language model, show how it follows a lower level.
     """
-    if unknown := sorted(set(leave_out) - set(models)):
-        raise UserError(f"leave_out: no model {unknown[0]!r}; known: {', '.join(sorted(models))}")
-    in_line = {name: rated for name, rated in models.items() if name not in leave_out}
-    if not in_line:
-        raise UserError("leave_out: no model is left to draw the line through")
-    of_columns = calibrated_models(in_line)
+    of_columns = calibrated_models(models)
     columns = LABELS if len(of_columns) == len(LABELS) else MEAN
     calibrated = dict(zip(columns, of_columns, strict=True))
     corrections = correct(models, calibrated=of_columns, names=columns)

@@ -20,7 +20,6 @@ from calibration.inputs import CalibrationOptions
 from calibration.shares.correction import RefusedShares, correct_shares
 from calibration.shares.tally import Tally
 from calibration.shares.transport import left_out_levels
-from data.errors import UserError
 from data.judgments import Judged, of_raters, read_judged, with_exchanges
 from data.records import LABELS, Exchange, Judgment, Rating, judgment_of, to_plain
 from data.tables import read_ratings, write_rows
@@ -95,18 +94,6 @@ def test_an_honest_judge_is_left_alone() -> None:
     assert report.agreement.levels.tau.value == 1
     assert len(report.ask_first) == 20
     assert report.headline == "qwk_matched"
-
-
-@pytest.mark.slow
-def test_a_model_left_out_of_the_line_is_judged_by_the_others() -> None:
-    run, ratings, _ = world()
-    report = calibrate_judged([run], ratings, options=CalibrationOptions(draws=40, leave_out=("m0",)))
-    assert "m0" not in report.models.calibrated["Good"].models
-    row = next(row for row in report.models.rows if row.model == "m0")
-    assert row.ratings == 200, "its own ratings count all the same"
-    everyone = CalibrationOptions(draws=40, leave_out=tuple(f"m{number}" for number in range(6)))
-    with pytest.raises(UserError, match="no model is left"):
-        calibrate_judged([run], ratings, options=everyone)
 
 
 def test_responses_nobody_rated_are_asked_about_first() -> None:
