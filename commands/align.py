@@ -107,7 +107,7 @@ def align_run(*, out: Path | None, max_cost: float | None, as_json: bool, **opti
             print(printable(line))
     check_filled(run)
     if not as_json:
-        say_next("to hold these feelings against people's", "align", "report", run.folder)
+        say_next("to compare these feelings with people's", "align", "report", run.folder)
 
 
 @align.command("import")
@@ -117,8 +117,7 @@ def align_run(*, out: Path | None, max_cost: float | None, as_json: bool, **opti
 def align_import(files: tuple[Path, ...], out: Path, as_json: bool) -> None:
     """Turn results files of EmotionBench into filled-in sheets.
 
-    What they lack is counted. FILES are *-testing.csv files of models, the crowd's crowd.xlsx and the
-    leaderboard's data.json.
+    Missing values are counted. FILES are *-testing.csv files of models and the crowd's crowd.xlsx.
 
     \b
     Example:
@@ -134,7 +133,7 @@ def align_import(files: tuple[Path, ...], out: Path, as_json: bool) -> None:
         told = ", ".join(f"{count:,} {what}" for what, count in held.items() if count)
         print(printable(f"{Path(name).name}: {told}"))
     print(printable(str(out)))
-    say_next("to hold these feelings against people's", "align", "report", out)
+    say_next("to compare these feelings with people's", "align", "report", out)
 
 
 @align.command("report")
@@ -153,10 +152,9 @@ def align_import(files: tuple[Path, ...], out: Path, as_json: bool) -> None:
 def align_report(
     sheets: tuple[Path, ...], out: Path | None, factors: bool, alpha: float, seed: int, as_json: bool
 ) -> None:
-    """Say how far feelings moved, and whether as people's did.
+    """Report how far feelings moved, and whether as people's did.
 
-    Also says which printed figures the data contradict. SHEETS are folders of align run and files of align
-    import.
+    SHEETS are folders of align run and files of align import.
 
     \b
     Examples:
@@ -172,4 +170,4 @@ def align_report(
     if written and not as_json:
         say_next(f"see it with charts: open {written[0]}")
     elif not as_json:
-        say_next("to keep it with charts", "align", "report", *sheets, "--out", "report")
+        say_next("to save it with charts", "align", "report", *sheets, "--out", "report")

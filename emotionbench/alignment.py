@@ -5,15 +5,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field, replace
 from math import atanh, isnan, nan, sqrt, tanh
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from calibration.agreement.metrics import spearman
 from calibration.multiple_testing import benjamini_hochberg
-from emotionbench.norms import CEILING, Norm, NormRow, PrintedFigure, read_norms, read_printed
+from emotionbench.norms import CEILING, Norm, NormRow, read_norms
 from emotionbench.questionnaires import Questionnaire, Score, read_questionnaire, score_marks
-from emotionbench.sheets import PEOPLE, Means, Sheet, read_sheets
+from emotionbench.sheets import PEOPLE, Sheet, read_sheets
 from emotionbench.shift_tests import (
     ALPHA,
     AdjustedTest,
@@ -33,7 +33,6 @@ OVERALL: Final = "Overall"
 FEWEST_FACTORS: Final = 4  # below which an order says nothing
 SPLITS: Final = 200
 NEAR_END: Final = 0.05  # of a scale's range: a default this near its end can hardly move further
-ROUNDING: Final = 1e-6  # of floating point, beside that of print
 OWN_SITUATIONS: Final = (
     "The situations are ours, and people read the benchmark's: factors are the same, wording and force are "
     "not. Levels may differ for that reason alone."
@@ -57,15 +56,6 @@ class SheetLevel(Spread):
 
 
 @dataclass(frozen=True, slots=True)
-class BareMean:
-    """A mean of which nobody tells the SD and the number."""
-
-    mean: float
-    sd: float = nan
-    n: None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Bounds:
     """The least and the greatest change that missing marks leave possible; nan where nothing is known."""
 
@@ -77,8 +67,8 @@ class Bounds:
 class Shift:
     """One sub-scale from the default to the evoked level; nan and empty where nothing can be told."""
 
-    default: SheetLevel | BareMean
-    evoked: SheetLevel | BareMean
+    default: SheetLevel
+    evoked: SheetLevel
     change: float
     change_sd: float = nan  # people's: each has a change of their own
     bounds: Bounds = Bounds()
@@ -96,23 +86,24 @@ class Shift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShiftRow:
-    """All sub-scales of one factor, one emotion or overall; counts are None where only means are known."""
+    """All sub-scales of one factor, one emotion or overall."""
 
     level: str
     name: str
     title: str
-    sheets: int | None = None
-    situations: int | None = None
+    sheets: int
+    situations: int
     missing: Mapping[str, int] = field(default_factory=dict)
     scales: Mapping[str, Shift]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Likeness:
-    """How like people's a model's factors move: `rank` is Spearman's correlation of the changes with its 95 %
-    interval, `level_error` the mean distance of the evoked means, `change_error` that of the changes.
+class PeopleAgreement:
+    """How a model's factors move beside people's.
 
-    `ceiling` is how well two halves of the people agree in their changes; one cannot ask for more.
+    `rank` is Spearman's correlation of the changes with its 95% interval, `level_error` the mean distance of
+    the evoked means, `change_error` that of the changes. `ceiling` is the agreement of two halves of the
+    people in their changes.
     """
 
     factors: int
@@ -127,17 +118,17 @@ class Likeness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelAlignment:
-    """One model, or the people, on one questionnaire; without sheets there are no counts and no tests."""
+    """One model, or the people, on one questionnaire."""
 
     model: str
     variant: str
     scale: str
-    sheets: int | None = None
-    alpha: float | None = None
+    sheets: int
+    alpha: float
     missing: Mapping[str, int] = field(default_factory=dict)
-    default: Mapping[str, SheetLevel | BareMean]
+    default: Mapping[str, SheetLevel]
     rows: Sequence[ShiftRow]
-    agreement: Mapping[str, Likeness] | None
+    agreement: Mapping[str, PeopleAgreement] | None
     split_half: Mapping[str, float] | None = None
     warnings: Sequence[str]
 
@@ -148,15 +139,13 @@ class ModelAlignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alignment:
-    """Every model and questionnaire beside people, and the printed figures that the data contradict."""
+    """Every model and questionnaire beside people."""
 
     study: str = "EmotionBench"
     alpha: float
     models: Sequence[ModelAlignment]
     people: Norms
     ceiling: Mapping[str, float]
-    checked: int
-    contradicted: Sequence[PrintedFigure]
     notes: Sequence[str]
 
 
@@ -166,28 +155,23 @@ def align(paths: Sequence[Path], *, alpha: float = ALPHA, seed: int = 0) -> Alig
     People come first, and are the norm where their sheets are given.
     """
     sheets = [sheet for path in paths for sheet in read_sheets(path)]
-    groups: dict[tuple[str, str, str, bool], list[Any]] = {}
+    groups: dict[tuple[str, str, str], list[Sheet]] = {}
     for sheet in sheets:
-        key = (sheet.model, sheet.variant, sheet.scale, isinstance(sheet, Means))
-        groups.setdefault(key, []).append(sheet)
+        groups.setdefault((sheet.model, sheet.variant, sheet.scale), []).append(sheet)
     norms: Norms = read_norms()
     models: list[ModelAlignment] = []
-    for (model, _, scale, are_means), group in sorted(groups.items(), key=lambda item: item[0][0] != PEOPLE):
+    for (model, _, scale), group in sorted(groups.items(), key=lambda item: item[0][0] != PEOPLE):
         questionnaire = read_questionnaire(scale)
-        if are_means:
-            models.append(align_means(group, questionnaire, norms=norms))
-            continue
         models.append(align_sheets(group, questionnaire, norms=norms, alpha=alpha, seed=seed))
         if model == PEOPLE and scale == PANAS:
             norms = {
-                row.name: NormRow(level=row.level, people=row.sheets or 0, norms=by_scale)
+                row.name: NormRow(level=row.level, people=row.sheets, norms=by_scale)
                 for row in models[-1].rows
                 if (by_scale := {scale: shift.norm for scale, shift in row.scales.items()})
                 if not any(isnan(value) for norm in by_scale.values() for value in astuple(norm))
             }
-    checked = check_printed(models, read_printed(), norms)
     notes = [ONE_CROWD]
-    if any(isinstance(sheet, Sheet) and "/own-" in (sheet.situation or "") for sheet in sheets):
+    if any("/own-" in (sheet.situation or "") for sheet in sheets):
         notes.append(OWN_SITUATIONS)
     if any("positive" in sheet.variant for sheet in sheets):
         notes.append(POSITIVE)
@@ -196,8 +180,6 @@ def align(paths: Sequence[Path], *, alpha: float = ALPHA, seed: int = 0) -> Alig
         models=models,
         people=norms,
         ceiling=CEILING,
-        checked=len(checked),
-        contradicted=[figure for figure in checked if not figure.holds],
         notes=notes,
     )
 
@@ -225,7 +207,7 @@ def align_sheets(
             situations=len({item.sheet.situation for item in group.evoked}),
             missing=_count_missing(group.evoked),
             scales={
-                scale: _measure_shift(group, scale, _norm(norms, group.name, scale), alpha=alpha)
+                scale: _measure_shift(group, scale, norm_of(norms, group.name, scale), alpha=alpha)
                 for scale in questionnaire.scales
             },
         )
@@ -251,46 +233,6 @@ def align_sheets(
         agreement=_agreement(first, rows),
         split_half=halves,
         warnings=_warn_of_sheets(levels, scored, questionnaire),
-    )
-
-
-def align_means(means: Sequence[Means], questionnaire: Questionnaire, *, norms: Norms) -> ModelAlignment:
-    """Align a model of which only means are known: no SD, no number, and so no test of anything."""
-    first, scales = means[0], questionnaire.scales
-    control = next((item.means for item in means if item.factor is None and not item.is_overall), {})
-    default = {scale: BareMean(control.get(scale, nan)) for scale in scales}
-    overall = [item.means for item in means if item.is_overall]
-    by_factor = {item.factor: item.means for item in means if item.factor}
-    groups = {("overall", OVERALL): overall} if overall else {}
-    for key, members in _group_factors(by_factor).items():
-        groups[key] = [by_factor[factor] for factor in members]
-    rows = [
-        ShiftRow(
-            level=level,
-            name=name,
-            title=FACTOR_NAMES.get(name, name),
-            scales={
-                scale: _make_shift(
-                    default[scale],
-                    BareMean(float(np.mean([item[scale] for item in group]))),
-                    _norm(norms, name, scale),
-                )
-                for scale in scales
-            },
-        )
-        for (level, name), group in groups.items()
-    ]
-    return ModelAlignment(
-        model=first.model,
-        variant=first.variant,
-        scale=questionnaire.name,
-        default=default,
-        rows=rows,
-        agreement=_agreement(first, rows),
-        warnings=[
-            "means only: no SD, number or test can be told, and an emotion is the mean of its factors",
-            *_warn_of_ends(default, questionnaire),
-        ],
     )
 
 
@@ -378,16 +320,17 @@ def _count_missing(sheets: Sequence[ScoredSheet]) -> dict[str, int]:
 def _measure_shift(group: SheetGroup, scale: str, norm: Norm | None, *, alpha: float) -> Shift:
     default, evoked = (_measure_level(sheets, scale) for sheets in (group.default, group.evoked))
     by_pair = _pair_changes(group, scale)
-    change = spread([*by_pair.values()])
+    changes = spread([*by_pair.values()])
     paired = paired_test([*by_pair.values()])
     published = paired if group.is_people else published_test(evoked, default, alpha=alpha)
-    return _make_shift(
-        default,
-        evoked,
-        norm,
-        change_sd=change.sd if group.is_people else nan,
+    change = evoked.mean - default.mean
+    return Shift(
+        default=default,
+        evoked=evoked,
+        change=change,
+        change_sd=changes.sd if group.is_people else nan,
         bounds=Bounds(evoked.low - default.high, evoked.high - default.low),
-        arrow=arrow(evoked.mean - default.mean, published.p, alpha=alpha),
+        arrow=arrow(change, published.p, alpha=alpha),
         tests={
             "published": published,
             "paired": paired,
@@ -395,28 +338,10 @@ def _measure_shift(group: SheetGroup, scale: str, norm: Norm | None, *, alpha: f
         },
         effects={
             "g": hedges_g(evoked, default),
-            "dz": change.mean / change.sd if change.n > 1 and change.sd > 0 else nan,
+            "dz": changes.mean / changes.sd if changes.n > 1 and changes.sd > 0 else nan,
+            "in_people_sd": change / norm.change_sd if norm and norm.change_sd else nan,
         },
-    )
-
-
-def _make_shift(
-    default: SheetLevel | BareMean,
-    evoked: SheetLevel | BareMean,
-    norm: Norm | None,
-    *,
-    effects: Mapping[str, float] | None = None,
-    **measures: Any,
-) -> Shift:
-    change = evoked.mean - default.mean
-    in_people_sd = change / norm.change_sd if norm and norm.change_sd else nan
-    return Shift(
-        default=default,
-        evoked=evoked,
-        change=change,
-        effects={**(effects or {}), "in_people_sd": in_people_sd},
         people={"default": norm.default, "evoked": norm.evoked, "change": norm.change} if norm else None,
-        **measures,
     )
 
 
@@ -443,21 +368,21 @@ def _adjust(rows: Sequence[ShiftRow]) -> None:
                 tests[name] = AdjustedTest(**asdict(tests[name]), q=float(q))
 
 
-def _norm(norms: Norms, name: str, scale: str) -> Norm | None:
+def norm_of(norms: Norms, name: str, scale: str) -> Norm | None:
     return norms[name].norms.get(scale) if name in norms else None
 
 
 # Whether feelings move as people's do: in the same order over factors, and to the same level.
 
 
-def _agreement(first: Sheet | Means, rows: Sequence[ShiftRow]) -> dict[str, Likeness] | None:
+def _agreement(first: Sheet, rows: Sequence[ShiftRow]) -> dict[str, PeopleAgreement] | None:
     """Rank and level against people; not for people themselves, nor for situations that go well."""
     if first.model == PEOPLE or first.scale != PANAS or "positive" in first.variant:
         return None
     agreement = {}
     for scale, ceiling in CEILING.items():
         shifts = {row.name: row.scales[scale] for row in rows if row.level == "factor"}
-        agreement[scale] = likeness(
+        agreement[scale] = agreement_with_people(
             {name: (shift.evoked.mean, shift.change) for name, shift in shifts.items()},
             {
                 name: (shift.people["evoked"], shift.people["change"])
@@ -469,17 +394,17 @@ def _agreement(first: Sheet | Means, rows: Sequence[ShiftRow]) -> dict[str, Like
     return agreement
 
 
-def likeness(
+def agreement_with_people(
     model: Mapping[str, tuple[float, float]],
     people: Mapping[str, tuple[float, float]],
     *,
     ceiling: float | None = None,
-) -> Likeness:
+) -> PeopleAgreement:
     """Compare each factor's evoked mean and change with people's.
 
     >>> people = {"a": (20.0, 1.0), "b": (30.0, 2.0), "c": (31.0, 3.0), "d": (40.0, 4.0)}
     >>> model = {name: (evoked + 5, 10 * change) for name, (evoked, change) in people.items()}
-    >>> found = likeness(model, people)
+    >>> found = agreement_with_people(model, people)
     >>> round(found.rank, 6), found.level_error, found.change_error
     (1.0, 5.0, 22.5)
     """
@@ -492,7 +417,7 @@ def likeness(
         reach = 1.959964 * sqrt((1 + rank**2 / 2) / (len(shared) - 3))
         low, high = tanh(atanh(rank) - reach), tanh(atanh(rank) + reach)
     differences = ours - theirs if shared else np.full((1, 2), nan)
-    return Likeness(
+    return PeopleAgreement(
         factors=len(shared),
         rank=rank,
         low=low,
@@ -544,7 +469,7 @@ def _warn_of_sheets(
     return warnings
 
 
-def _warn_of_ends(default: Mapping[str, SheetLevel | BareMean], questionnaire: Questionnaire) -> list[str]:
+def _warn_of_ends(default: Mapping[str, SheetLevel], questionnaire: Questionnaire) -> list[str]:
     """Warn of defaults at the end of a scale: they cannot move further that way."""
     ends = {}
     for scale, level in default.items():
@@ -560,47 +485,3 @@ def _warn_of_ends(default: Mapping[str, SheetLevel | BareMean], questionnaire: Q
         f"default {scale} {default[scale].mean:.1f} is at the {end} of its scale"
         for scale, end in ends.items()
     ]
-
-
-# Printed figures held against the data they were reckoned from.
-
-
-def check_printed(
-    models: Sequence[ModelAlignment], printed: Iterable[PrintedFigure], norms: Norms
-) -> list[PrintedFigure]:
-    """Check every printed figure that the data at hand allow.
-
-    People's are checked by their sheets where these are at hand, else by the norms reckoned from them.
-    """
-    shifts = {
-        (model.model.casefold(), model.scale, row.name, scale): shift.norm
-        for model in models
-        if not model.variant
-        for row in model.rows
-        for scale, shift in row.scales.items()
-    }
-    checked = []
-    for figure in printed:
-        shift = shifts.get((figure.who.casefold(), figure.scale, figure.name, figure.subscale))
-        value = getattr(shift, figure.quantity, nan)
-        first = None
-        if figure.who == PEOPLE:
-            norm, first = (_norm(norms, name, figure.subscale) for name in (figure.name, f"{figure.name}-0"))
-            value = getattr(norm, figure.quantity, nan) if isnan(value) else value
-        if not isnan(value):
-            holds = agrees(figure.printed, value)
-            is_first = False
-            if first is not None and not holds and figure.quantity == "change":
-                is_first = agrees(figure.printed, first.change)
-            checked.append(replace(figure, found=value, holds=holds, is_first_factor=is_first))
-    return checked
-
-
-def agrees(printed: str, found: float) -> bool:
-    """Whether a figure could have been printed so.
-
-    >>> agrees("-5.1", -5.13), agrees("8.7", 8.88), agrees("12.6", 12.55)
-    (True, False, True)
-    """
-    decimals = len(printed.partition(".")[2])
-    return abs(float(printed) - found) <= 0.5 * 0.1**decimals + ROUNDING

@@ -12,7 +12,7 @@ from data.records import Exchange, digest_json
 from data.tables import read_rows
 from emotionbench.marks import read_marks
 from emotionbench.questionnaires import Questionnaire
-from emotionbench.situations import Situation
+from emotionbench.situations import EvokingSituation
 from judge.llm.answer_prompts import AskedModel, ModelConfig
 from judge.llm.answers import OUT_OF_TOKENS, read_message, shorten
 from judge.llm.endpoint import CallFailed
@@ -41,7 +41,7 @@ class Inquiry:
     """
 
     questionnaire: Questionnaire
-    situations: Sequence[Situation]
+    situations: Sequence[EvokingSituation]
     orders: int = 10
     repeats: int = 1
     defaults: int = 10
@@ -90,7 +90,7 @@ class Inquiry:
 def write_sheet(
     questionnaire: Questionnaire,
     order: Sequence[int],
-    situation: Situation | None,
+    situation: EvokingSituation | None,
     *,
     is_stable: bool = False,
 ) -> str:

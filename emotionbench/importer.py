@@ -1,9 +1,8 @@
-"""Results files of EmotionBench as sheets: models' answers, the crowd's table, and the leaderboard's means.
+"""Results files of EmotionBench as sheets: models' answers, and the crowd's table.
 
-What a file lacks is told, not guessed: a column that is empty or not there becomes a sheet without marks.
+Missing values are counted, not guessed: a column that is empty or not there becomes a sheet without marks.
 """
 
-import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -15,30 +14,29 @@ from typing import Any, Final
 
 from data.errors import UserError
 from emotionbench.questionnaires import Questionnaire, questionnaire_names, read_questionnaire
-from emotionbench.sheets import PEOPLE, Means, Sheet
-from emotionbench.situations import FACTOR_NAMES, find_emotion, find_factor, read_cells
+from emotionbench.sheets import PEOPLE, Sheet
+from emotionbench.situations import FACTOR_NAMES, find_factor, read_cells
 
 # Three digits at most: the cells a file lets expect are counted up to the largest number in it.
 COLUMN: Final = re.compile(r"(.+?)_(?:scenario-([0-9]{1,3})_)?test-([0-9]{1,3})_order-([0-9]{1,3})")
 PERSON: Final = re.compile(r"([A-Za-z]+)_F([0-9]{1,3})S([0-9]{1,3})")
 GENERAL: Final = "General"
 EMPTY, ABSENT = "empty column", "no such column"
-AFFECTS: Final = {"positive affect": "positive", "negative affect": "negative"}
 
 Cell = tuple[str, int, int, int]  # factor (or General), scenario, test and order, all from 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedSheets:
-    """What a results file held; `counts` says what was complete, incomplete, empty or not there at all."""
+    """The sheets of a results file, with `counts` of complete, incomplete, empty and missing ones."""
 
-    sheets: tuple[Sheet | Means, ...]
+    sheets: tuple[Sheet, ...]
     counts: Mapping[str, int]
 
 
 def import_results(path: Path) -> ImportedSheets:
-    """Read a results file by its shape: `*-testing.csv`, crowd.xlsx or the leaderboard's data.json."""
-    readers = {".csv": _import_testing, ".xlsx": _import_crowd, ".json": _import_leaderboard}
+    """Read a results file by its kind: `*-testing.csv` of a model, or crowd.xlsx."""
+    readers = {".csv": _import_testing, ".xlsx": _import_crowd}
     reader = readers.get(path.suffix.lower())
     if reader is None:
         raise UserError(f"{path}: unknown kind of file; results are read from {', '.join(readers)}")
@@ -201,45 +199,6 @@ def _read_workbook(path: Path) -> list[tuple[Any, ...]]:
             return [tuple(row) for row in book["Raw"].iter_rows(values_only=True)]
         except Exception as error:
             raise UserError(f"{path}: sheet Raw: cannot be read: {error}") from error
-
-
-def _import_leaderboard(path: Path) -> ImportedSheets:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: not JSON: {error}") from error
-    means: list[Means] = []
-    strange = 0
-    for model, parts in (content if isinstance(content, Mapping) else {}).items():
-        for name, part in (parts if isinstance(parts, Mapping) else {}).items():
-            inner = part.values() if isinstance(part, Mapping) else ()
-            is_emotion = any(isinstance(item, Mapping) for item in inner)
-            for factor, given in part.items() if is_emotion else [(None, part)]:
-                item = _read_means(str(model), str(name), factor, given)
-                strange += item is None
-                means += [item] if item else []
-    if not means:
-        raise UserError(
-            f"{path}: no model's means; the leaderboard's data.json has them, metadata.json has not"
-        )
-    models = len({item.model for item in means})
-    counts = {"means": len(means), "models": models, "unknown entries": strange}
-    return ImportedSheets(sheets=tuple(means), counts=counts)
-
-
-def _read_means(model: str, name: str, factor: Any, given: Any) -> Means | None:
-    scores = {
-        AFFECTS[affect.casefold()]: float(value)
-        for affect, value in (given if isinstance(given, Mapping) else {}).items()
-        if affect.casefold() in AFFECTS and isinstance(value, int | float) and not isinstance(value, bool)
-        if abs(value) < 1e6  # nan and what no float holds are no means
-    }
-    if len(scores) != len(AFFECTS):
-        return None
-    key = find_factor(find_emotion(name), str(factor)) if factor is not None else None
-    if key is None and name not in ("Control", "Overall"):
-        return None
-    return Means(model=model, scale="PANAS", means=scores, factor=key, is_overall=name == "Overall")
 
 
 def _number(text: str) -> int | None:

@@ -1,15 +1,13 @@
-"""How people's feelings moved, and which figures were printed about that."""
+"""How people's feelings moved in the study."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import nan
 from pathlib import Path
 from typing import Any, Final
 
 from data.tables import read_rows
 
 HUMAN_NORMS: Final = Path(__file__).parent / "human-norms.csv"
-PRINTED: Final = Path(__file__).parent / "printed-figures.csv"
 AFFECTS: Final = ("positive", "negative")
 # Split-half reliability of the 36 changes (Spearman-Brown): no model can be expected to agree better.
 CEILING: Final = {"positive": 0.69, "negative": 0.82}
@@ -40,25 +38,6 @@ class NormRow:
         return {"level": self.level, "people": self.people, **self.norms}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrintedFigure:
-    """A figure as it was printed, beside what the data say; it `holds` if they agree to its decimals.
-
-    `is_first_factor` says how a wrong one came about: an emotion's row holds that of its first factor.
-    """
-
-    who: str
-    scale: str
-    name: str
-    subscale: str
-    quantity: str
-    printed: str
-    found: float = nan
-    where: str
-    holds: bool = False
-    is_first_factor: bool = False
-
-
 def read_norms() -> dict[str, NormRow]:
     """Norms by name: Overall, the emotions, and the factors by their keys."""
     norms = {}
@@ -76,8 +55,3 @@ def read_norms() -> dict[str, NormRow]:
         }
         norms[name] = NormRow(level=row["level"].lower(), people=int(row["people"]), norms=by_affect)
     return norms
-
-
-def read_printed() -> tuple[PrintedFigure, ...]:
-    """Every printed figure we know of, not checked yet."""
-    return tuple(PrintedFigure(**row) for _, row in read_rows(PRINTED))

@@ -1,4 +1,4 @@
-"""An alignment as a page and in the terminal: slopes for each emotion, tables, and what does not hold."""
+"""An alignment as a page and in the terminal: slopes for each emotion, and tables."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,6 @@ from data.text import interval, number
 from emotionbench.alignment import (
     PANAS,
     Alignment,
-    BareMean,
     ModelAlignment,
     SheetLevel,
     Shift,
@@ -29,7 +28,6 @@ from reports.terminal import open_screen, print_lines, print_page
 TITLE: Final = "How feelings move, beside people's"
 TESTS: Final = ("published", "clustered", "paired")
 NO_CHANGE: Final = "\N{EN DASH}"  # for an arrow
-QUANTITIES: Final = {"change": "change", "default": "default", "default_sd": "SD of the default"}
 READING: Final = (
     "The default is what is answered without a situation, evoked what is answered with one in mind. The "
     "change is the difference of their means; an arrow marks one that the published test calls significant.",
@@ -75,7 +73,7 @@ def _short_page(result: Alignment, *, factors: bool) -> Page:
         for model in result.models
     )
     reading = Section(name="reading", title="How to read this", short="", notes=tuple(result.notes))
-    sections = (*models, *_contradicted_section(result), reading)
+    sections = (*models, reading)
     return Page(title=TITLE, subtitle=_subtitle(result), verdict=(), sections=sections)
 
 
@@ -119,8 +117,6 @@ def make_alignment_page(result: Alignment) -> Page:
     if overall := result.people.get("Overall"):
         changes = " / ".join(number(overall.norms[affect].change, 2, sign=True) for affect in AFFECTS)
         facts.append(("People's change", changes, f"positive / negative, {overall.people:,} people"))
-    wrong = str(len(result.contradicted))
-    facts.append(("Printed figures contradicted", wrong, f"of {result.checked} checked"))
     models = []
     for place, model in enumerate(result.models, start=1):
         title = f"{_label(model)} on {model.scale}"
@@ -146,7 +142,6 @@ def make_alignment_page(result: Alignment) -> Page:
         facts=tuple(facts),
         sections=(
             *models,
-            *_contradicted_section(result),
             Section(
                 name="reading", title="How to read this", short="Reading", points=(*READING, *result.notes)
             ),
@@ -270,30 +265,6 @@ def _small(value: float) -> str:
     return "<.001" if value < 0.0005 else f"{value:.3f}".replace("0.", ".", 1)
 
 
-def _contradicted_section(result: Alignment) -> Iterator[Section]:
-    """The printed figures that the data contradict, a line for each place they stand in."""
-    places: dict[str, list[str]] = {}
-    for figure in result.contradicted:
-        sign, decimals = figure.quantity == "change", len(figure.printed.partition(".")[2])
-        printed = number(float(figure.printed), decimals, sign=sign)
-        measured = number(figure.found, max(2, decimals), sign=sign)
-        why, what = "", f" {QUANTITIES[figure.quantity]}"
-        if figure.is_first_factor:
-            why, what = "each emotion's change is that of its first factor alone: ", ""
-        place = f"{figure.where}, {figure.who}, {figure.scale}: {why}"
-        line = f"{figure.name} {figure.subscale}{what} {printed} (data: {measured})"
-        places.setdefault(place, []).append(line)
-    if places:
-        held = result.checked - len(result.contradicted)
-        yield Section(
-            name="contradicted",
-            title="Printed figures that the data contradict",
-            short="Contradicted",
-            text=(f"Of {result.checked} printed figures that could be checked here, {held} hold.",),
-            points=tuple(f"{place}{'; '.join(lines)}" for place, lines in places.items()),
-        )
-
-
 # Sentences and figures that the page and the terminal share.
 
 
@@ -302,11 +273,11 @@ def _label(model: ModelAlignment) -> str:
     return f"{model.model} ({model.variant})" if model.variant else model.model
 
 
-def _show_level(level: SheetLevel | BareMean) -> str:
+def _show_level(level: SheetLevel) -> str:
     """A mean with its SD in brackets, as far as they are known.
 
-    >>> _show_level(SheetLevel(49.84, 0.79, 50, 0, 49.84, 49.84)), _show_level(BareMean(10.61))
-    ('49.8 (0.8)', '10.6')
+    >>> _show_level(SheetLevel(49.84, 0.79, 50, 0, 49.84, 49.84))
+    '49.8 (0.8)'
     """
     mean = number(level.mean, 1)
     return f"{mean} ({number(level.sd, 1)})" if isfinite(level.sd) else mean
@@ -328,8 +299,8 @@ def _short(value: float | None) -> str:
 def _say_default(model: ModelAlignment) -> str:
     """The default measure in one line."""
     levels = [f"{scale} {_show_level(level)}" for scale, level in model.default.items()]
-    counts = [level.n for level in model.default.values() if level.n is not None]
-    return f"default{f' of {max(counts):,} sheets' if counts else ''}: {', '.join(levels)}"
+    count = max(level.n for level in model.default.values())
+    return f"default of {count:,} sheets: {', '.join(levels)}"
 
 
 def _findings(model: ModelAlignment) -> Iterator[str]:

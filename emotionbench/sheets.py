@@ -1,4 +1,4 @@
-"""Questionnaires as somebody filled them in, and means where nobody tells more."""
+"""Questionnaires as somebody filled them in."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -32,44 +32,28 @@ class Sheet:
     missing: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
-    """Mean scores of a factor without the sheets they were reckoned from; `factor` None is the default."""
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
-
-    model: str
-    scale: str
-    means: Mapping[str, float]
-    factor: str | None = None
-    is_overall: bool = False
-    variant: str = ""
-
-
-def write_sheets(path: Path, sheets: Iterable[Sheet | Means]) -> int:
+def write_sheets(path: Path, sheets: Iterable[Sheet]) -> int:
     """Write one line each, without what is empty; returns the count."""
 
-    def to_row(sheet: Sheet | Means) -> dict[str, Any]:
+    def to_row(sheet: Sheet) -> dict[str, Any]:
         row = {name: getattr(sheet, name) for name in sheet.__slots__}
         row = {key: value for key, value in row.items() if value not in (None, "", False)}
-        if isinstance(sheet, Sheet):
-            row["marks"] = {str(item): mark for item, mark in sorted(sheet.marks.items())}
-        return row
+        return row | {"marks": {str(item): mark for item, mark in sorted(sheet.marks.items())}}
 
     return write_rows(path, map(to_row, sheets))
 
 
-def read_sheets(path: Path) -> list[Sheet | Means]:
+def read_sheets(path: Path) -> list[Sheet]:
     """Read what `write_sheets` wrote; a folder is read by the file in it."""
     from pydantic import TypeAdapter, ValidationError
 
     if path.is_dir():
         path = path / SHEETS
-    adapters: dict[bool, TypeAdapter[Any]] = {False: TypeAdapter(Sheet), True: TypeAdapter(Means)}
-    sheets: list[Sheet | Means] = []
+    adapter = TypeAdapter(Sheet)
+    sheets: list[Sheet] = []
     for line, row in read_rows(path):
         try:
-            sheets.append(adapters["means" in row].validate_python(row))
+            sheets.append(adapter.validate_python(row))
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

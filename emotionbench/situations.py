@@ -71,7 +71,7 @@ OTHER_NAMES: Final = {"angry": "Anger", "jealous": "Jealousy"}  # what the crowd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
+class EvokingSituation:
     """A text in which somebody would feel something; `factor` is its emotion and a number, as `Anger-0`."""
 
     id: str
@@ -124,7 +124,7 @@ def _read_key(text: str) -> str | None:
     return f"{find_emotion(match[1])}-{int(match[2])}" if match else None
 
 
-def read_situations(path: Path = OURS) -> tuple[Situation, ...]:
+def read_situations(path: Path = OURS) -> tuple[EvokingSituation, ...]:
     """Read ours, or those of a benchmark's situations.csv, situations.json or reformatted .jsonl."""
     readers = {".csv": _read_csv, ".json": _read_json, ".jsonl": _read_jsonl}
     reader = readers.get(path.suffix.lower())
@@ -139,8 +139,8 @@ def read_situations(path: Path = OURS) -> tuple[Situation, ...]:
 
 
 def choose_situations(
-    situations: tuple[Situation, ...], *, emotions: tuple[str, ...] = (), per_factor: int | None = None
-) -> tuple[Situation, ...]:
+    situations: tuple[EvokingSituation, ...], *, emotions: tuple[str, ...] = (), per_factor: int | None = None
+) -> tuple[EvokingSituation, ...]:
     """Choose the first so many of each factor, of these emotions or of all; the same ones every time."""
     wanted = {find_emotion(name) for name in emotions}
     unknown = wanted - {situation.emotion for situation in situations}
@@ -157,7 +157,7 @@ def choose_situations(
     return tuple(chosen)
 
 
-def _read_csv(path: Path) -> Iterator[Situation]:
+def _read_csv(path: Path) -> Iterator[EvokingSituation]:
     """Read a column for each factor: its key, its name, then the texts, as many as there are."""
     rows = read_cells(path)
     for column, name in enumerate(rows[0] if rows else ()):
@@ -179,7 +179,7 @@ def read_cells(path: Path) -> list[list[str]]:
         raise UserError(f"{path}: not CSV in UTF-8: {error}") from error
 
 
-def _read_json(path: Path) -> Iterator[Situation]:
+def _read_json(path: Path) -> Iterator[EvokingSituation]:
     try:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
         for emotion in content["emotions"]:
@@ -193,7 +193,7 @@ def _read_json(path: Path) -> Iterator[Situation]:
         raise UserError(f"{path}: not the situations of the benchmark: {error!r}") from error
 
 
-def _read_jsonl(path: Path) -> Iterator[Situation]:
+def _read_jsonl(path: Path) -> Iterator[EvokingSituation]:
     seen: set[str] = set()
     for line, row in read_rows(path):
         identity = str(row.get("id") or row.get("situation_id") or "")
@@ -209,10 +209,10 @@ def _read_jsonl(path: Path) -> Iterator[Situation]:
         if identity in seen:
             raise UserError(f"{path.name}:{line}: id: {identity!r} stands there already")
         seen.add(identity)
-        yield Situation(id=identity, factor=factor, text=text.strip())
+        yield EvokingSituation(id=identity, factor=factor, text=text.strip())
 
 
-def _number(factor: str, texts: list[str]) -> Iterator[Situation]:
+def _number(factor: str, texts: list[str]) -> Iterator[EvokingSituation]:
     for number, text in enumerate(texts):
         if text and text.casefold() != "nan":
-            yield Situation(id=f"{factor}/scenario-{number}", factor=factor, text=text)
+            yield EvokingSituation(id=f"{factor}/scenario-{number}", factor=factor, text=text)

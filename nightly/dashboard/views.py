@@ -260,7 +260,7 @@ class EmotionTile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EmotionTable:
+class EmotionGrid:
     """Good shares by emotion and model, unpleasant emotions first, the hardest of each kind first."""
 
     models: tuple[ModelSeries, ...]
@@ -268,7 +268,7 @@ class EmotionTable:
     nights: int
 
 
-def emotion_table(series: NightSeries, models: Sequence[ModelSeries]) -> EmotionTable:
+def emotion_table(series: NightSeries, models: Sequence[ModelSeries]) -> EmotionGrid:
     """Return the pooled Good shares of all models that have any."""
     cells = series.emotions
     models = [model for model in models if any(name == model.name for name, _ in cells)]
@@ -290,7 +290,7 @@ def emotion_table(series: NightSeries, models: Sequence[ModelSeries]) -> Emotion
         {emotion for _, emotion in cells}, key=lambda name: (name in POSITIVE_EMOTIONS, mean(name), name)
     )
     rows = tuple((emotion, tuple(tile(model, emotion) for model in models)) for emotion in emotions)
-    return EmotionTable(models=tuple(models), rows=rows, nights=series.pooled)
+    return EmotionGrid(models=tuple(models), rows=rows, nights=series.pooled)
 
 
 def latest_facts(series: NightSeries, model: ModelSeries) -> list[tuple[str, str, str]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from printed_figures import agrees, check_printed, read_printed
 from repository import SHARED
 from scipy import stats
 
@@ -18,17 +19,14 @@ from emotionbench.alignment import (
     ModelAlignment,
     SheetLevel,
     ShiftRow,
-    agrees,
-    align_means,
+    agreement_with_people,
     align_sheets,
-    check_printed,
-    likeness,
     split_half,
 )
 from emotionbench.importer import import_results
-from emotionbench.norms import AFFECTS, read_norms, read_printed
+from emotionbench.norms import AFFECTS, read_norms
 from emotionbench.questionnaires import read_questionnaire
-from emotionbench.sheets import PEOPLE, Means, Sheet
+from emotionbench.sheets import PEOPLE, Sheet
 from emotionbench.shift_tests import (
     AdjustedTest,
     Spread,
@@ -231,15 +229,17 @@ def test_many_tests_are_corrected_among_factors() -> None:
 
 def test_order_and_level_are_two_questions() -> None:
     people = {name: (20.0 + place, float(place)) for place, name in enumerate("abcdef")}
-    ordered = likeness({name: (e + 20, 3 * c) for name, (e, c) in people.items()}, people, ceiling=0.8)
+    ordered = agreement_with_people(
+        {name: (e + 20, 3 * c) for name, (e, c) in people.items()}, people, ceiling=0.8
+    )
     assert ordered.rank == pytest.approx(1.0)
     assert (ordered.level_error, ordered.level_bias) == (20, 20)
-    level = likeness({name: (e, -c) for name, (e, c) in people.items()}, people)
+    level = agreement_with_people({name: (e, -c) for name, (e, c) in people.items()}, people)
     assert (level.rank, level.level_error) == (pytest.approx(-1.0), 0)
-    nothing = likeness({}, people)
+    nothing = agreement_with_people({}, people)
     assert nothing.factors == 0 and isnan(nothing.rank) and isnan(nothing.level_error)
-    assert isnan(likeness({"a": (1.0, 1.0)}, people).rank)
-    assert isnan(likeness(dict.fromkeys("abcdef", (1.0, 1.0)), people).rank)
+    assert isnan(agreement_with_people({"a": (1.0, 1.0)}, people).rank)
+    assert isnan(agreement_with_people(dict.fromkeys("abcdef", (1.0, 1.0)), people).rank)
 
 
 def test_halves_of_the_people_agree_as_far_as_factors_differ() -> None:
@@ -250,21 +250,6 @@ def test_halves_of_the_people_agree_as_far_as_factors_differ() -> None:
     assert split_half(changes) == pytest.approx(0.8, abs=0.1)
     assert split_half(changes) == split_half(changes), "the halves follow from the seed"
     assert isnan(split_half([[1.0]]))
-
-
-def test_means_alone_are_told_without_tests() -> None:
-    means = [Means(model="b", scale="PANAS", means={"positive": 10.6, "negative": 10.0})]
-    means += [Means(model="b", scale="PANAS", means={"positive": 20.5, "negative": 30.3}, is_overall=True)]
-    for factor in FACTOR_NAMES:
-        norm = NORMS[factor].norms
-        levels = {affect: norm[affect].evoked + 4 for affect in AFFECTS}
-        means.append(Means(model="b", scale="PANAS", means=levels, factor=factor))
-    result = align_means(means, PANAS, norms=NORMS)
-    assert find(result, "Overall").scales["positive"].change == pytest.approx(9.9)
-    assert result.agreement is not None and result.agreement["negative"].level_error == pytest.approx(4)
-    assert any("denies all feeling" in warning for warning in result.warnings)
-    json.dumps(to_plain(result), allow_nan=False)
-    assert isnan(align_means(means[2:3], PANAS, norms=NORMS).default["positive"].mean)
 
 
 def test_printed_figures_are_held_to_their_decimals() -> None:
@@ -285,7 +270,7 @@ def real(name: str) -> list[Sheet]:
     path = SHARED / "emotionbench" / "results" / name
     if not path.exists():
         pytest.skip(f"benchmark not at hand: set EMPATHY_DATA to a folder with emotionbench/results/{name}")
-    return [sheet for sheet in import_results(path).sheets if isinstance(sheet, Sheet)]
+    return [sheet for sheet in import_results(path).sheets]
 
 
 @pytest.mark.slow

@@ -14,12 +14,12 @@ from emotionbench.administer import check_filled, make_reporter, plan_alignment,
 from emotionbench.ask import STABLE, Inquiry, Replayer, SelfReporter, read_filled, sheet_schema, write_sheet
 from emotionbench.questionnaires import Questionnaire, read_questionnaire
 from emotionbench.sheets import Sheet, read_sheets
-from emotionbench.situations import Situation
+from emotionbench.situations import EvokingSituation
 from judge.llm.answer_prompts import ModelConfig
 
 PANAS = read_questionnaire("PANAS")
-WAIT = Situation(id="Anger-0/own-9", factor="Anger-0", text="You wait in the rain.")
-TWO = (WAIT, Situation(id="Fear-1/own-9", factor="Fear-1", text="You are stuck in a lift."))
+WAIT = EvokingSituation(id="Anger-0/own-9", factor="Anger-0", text="You wait in the rain.")
+TWO = (WAIT, EvokingSituation(id="Fear-1/own-9", factor="Fear-1", text="You are stuck in a lift."))
 Start = Callable[..., Any]
 
 

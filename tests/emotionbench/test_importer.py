@@ -1,7 +1,6 @@
 """Results files in miniature with every defect they have, then the real ones where at hand."""
 
 import csv
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +9,9 @@ from repository import SHARED
 
 from data.errors import UserError
 from emotionbench.importer import import_results
-from emotionbench.norms import read_norms, read_printed
+from emotionbench.norms import read_norms
 from emotionbench.questionnaires import read_questionnaire
-from emotionbench.sheets import PEOPLE, Means, Sheet, read_sheets, write_sheets
+from emotionbench.sheets import PEOPLE, Sheet, read_sheets, write_sheets
 from emotionbench.situations import FACTOR_NAMES
 
 PANAS = read_questionnaire("PANAS")
@@ -114,8 +113,6 @@ def test_more_than_ten_orders_do_not_collide(tmp_path: Path) -> None:
         ("m-PANAS-testing.csv", "a,b\n1,2\n", "no columns such as"),
         ("m-PANAS-testing.csv", "", "no columns such as"),
         ("crowd.xlsx", "no workbook", "not a workbook"),
-        ("data.json", "[", "not JSON"),
-        ("metadata.json", '{"Anger": ["Facing Self-Opinioned People"]}', "no model's means"),
         ("a.txt", "", "unknown kind of file"),
     ],
 )
@@ -160,32 +157,6 @@ def test_the_crowds_table_is_read_across_with_its_own_names(tmp_path: Path) -> N
     assert imported.counts["unknown columns"] == 1
 
 
-def test_the_leaderboard_gives_means_alone(tmp_path: Path) -> None:
-    def affect(positive: float, negative: float) -> dict[str, float]:
-        return {"Positive Affect": positive, "Negative Affect": negative}
-
-    content = {
-        "GPT-9": {
-            "Control": affect(40, 11),
-            "Overall": affect(22, 30),
-            "Anger": {"Facing Self-Opinioned People": affect(21, 31), "Unheard-Of": affect(1, 1)},
-            "Jealousy": {"Experiential": affect(24, 25), "Material Possession": {"Positive Affect": 3}},
-        }
-    }
-    path = tmp_path / "data.json"
-    path.write_text(json.dumps(content), encoding="utf-8")
-    imported = import_results(path)
-    assert imported.counts == {"means": 4, "models": 1, "unknown entries": 2}
-    factors = [sheet.factor for sheet in imported.sheets]
-    assert factors == [None, None, "Anger-0", "Jealousy-3"]
-    assert [sheet.is_overall for sheet in imported.sheets if isinstance(sheet, Means)] == [
-        False,
-        True,
-        False,
-        False,
-    ]
-
-
 def test_sheets_are_written_and_read_back(tmp_path: Path) -> None:
     sheets = [
         Sheet(
@@ -196,17 +167,16 @@ def test_sheets_are_written_and_read_back(tmp_path: Path) -> None:
             situation="Anger-0/1",
             missing="refused",
         ),
-        Means(model="m", scale="PANAS", means={"positive": 1.5, "negative": 2.0}, is_overall=True),
     ]
     path = tmp_path / "sheets.jsonl"
-    assert write_sheets(path, sheets) == 2
+    assert write_sheets(path, sheets) == len(sheets)
     assert read_sheets(path) == sheets == read_sheets(tmp_path)
     path.write_text('{"model": "m"}\n', encoding="utf-8")
     with pytest.raises(UserError, match=r"sheets.jsonl:1: scale: .*; sheets are made by align run or import"):
         read_sheets(path)
 
 
-def test_norms_and_printed_figures_are_whole() -> None:
+def test_norms_are_whole() -> None:
     norms = read_norms()
     assert set(FACTOR_NAMES) < set(norms)
     assert len(norms) == 1 + 8 + 36
@@ -214,9 +184,6 @@ def test_norms_and_printed_figures_are_whole() -> None:
     factors = [row for row in norms.values() if row.level == "factor"]
     assert sum(row.people for row in factors) == 1266
     assert norms["Anger"].norms["positive"].change == -5.26
-    printed = read_printed()
-    assert {figure.quantity for figure in printed} == {"change", "default", "default_sd"}
-    assert all(figure.name in norms and float(figure.printed) for figure in printed)
 
 
 def test_the_real_files_are_whole() -> None:

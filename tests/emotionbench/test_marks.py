@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emotionbench.marks import NUMBER_WORDS, read_marks
+from emotionbench.marks import read_marks
 from emotionbench.questionnaires import Questionnaire, read_questionnaire
 
 WORDS = tuple(f"feeling{letter}" for letter in "abcdefghijklmnopqrst")
@@ -42,15 +42,11 @@ FORMS = {
     "explained": lines(lambda i, m: f"{i}. {m} - {LEVELS[m - 1]}"),
     "explained before": lines(lambda i, m: f"{i}. {LEVELS[m - 1]} ({m})"),
     "with a reason": lines(lambda i, m: f"{i}. {WORDS[i - 1]}: I would say {m}, since it hurts."),
-    "only levels": lines(lambda i, m: f"{i}. {LEVELS[m - 1].capitalize()}."),
-    "number words": lines(lambda i, m: f"{i}. {NUMBER_WORDS[m]}"),
-    "Markdown list": lines(lambda i, m: f"- **{WORDS[i - 1].title()}**: {m}"),
     "bold numbers": lines(lambda i, m: f"**{i}. {WORDS[i - 1]}** - {m}"),
     "bold marks": lines(lambda i, m: f"{i}. **{m}**"),
     "a table": "| # | word | mark |\n|---|---|---|\n" + lines(lambda i, m: f"| {i} | {WORDS[i - 1]} | {m} |"),
     "items named": lines(lambda i, m: f"Item {i}: {m}"),
     "questions named": lines(lambda i, m: f"Q{i}: {m}"),
-    "only words": lines(lambda i, m: f"{WORDS[i - 1]} = {m}"),
     "commas": ", ".join(str(mark) for mark in TRUE.values()),
     "commas after a preamble": "My 20 marks:\n" + ", ".join(str(mark) for mark in TRUE.values()) + ".",
     "spaces": " ".join(str(mark) for mark in TRUE.values()),
@@ -116,9 +112,7 @@ def test_what_is_no_sure_mark_is_missing() -> None:
     assert all(found.problem for found in read.values())
 
 
-def test_items_with_numbers_of_their_own_are_read_by_what_comes_last() -> None:
-    text = "1. 0. I am well. 1. I am not. 2. I am ill: 2\n2. 0. Fine. 1. Not fine.\n3. 1"
-    assert dict(read_marks(text, FROM_ZERO).marks) == {1: 2, 3: 1}
+def test_a_scale_may_start_at_zero() -> None:
     bare = "\n".join(["0", "3", "1"] * 7)
     assert dict(read_marks(bare, FROM_ZERO).marks) == {n: (0, 3, 1)[(n - 1) % 3] for n in range(1, 22)}
 

@@ -16,7 +16,7 @@ from emotionbench.situations import (
     FACTORS,
     OURS,
     POSITIVE,
-    Situation,
+    EvokingSituation,
     choose_situations,
     find_factor,
     read_situations,
@@ -260,7 +260,9 @@ def test_every_shape_of_situations_is_read(tmp_path: Path) -> None:
     flat = tmp_path / "situations.jsonl"
     row = {"situation_id": "anger-0/scenario-0", "emotion": "anger", "factor": "Driving", "text": "You stop."}
     flat.write_text(json.dumps(row) + "\n", encoding="utf-8")
-    assert read_situations(flat) == (Situation(id="Anger-0/scenario-0", factor="Anger-0", text="You stop."),)
+    assert read_situations(flat) == (
+        EvokingSituation(id="Anger-0/scenario-0", factor="Anger-0", text="You stop."),
+    )
 
 
 @pytest.mark.parametrize(

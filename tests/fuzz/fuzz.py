@@ -146,7 +146,6 @@ COMMANDS: Final[dict[str, tuple[object, ...]]] = {
     "sheets.jsonl": ("align", "report", FILE),
     "gpt-4-PANAS-testing.csv": ("align", "import", FILE, "--out", "sheets.jsonl"),
     "crowd.xlsx": ("align", "import", FILE, "--out", "sheets.jsonl"),
-    "data.json": ("align", "import", FILE, "--out", "sheets.jsonl"),
     "nights.sqlite": ("history", "export", "--history", FILE, "--out", "results.csv"),
     "dataset.csv": ("import", "empathy-study", FILE, "--out", "set"),
     "ratings-without-texts.csv": ("import", "empathy-study-ratings", FILE, "--out", "set"),
