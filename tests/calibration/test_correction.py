@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from ppi_py import ppi_mean_pointestimate
 from rated_worlds import World, draw_models
 
-from calibration.comparison.rated_differences import rated_difference
 from calibration.shares.correction import MEAN, calibrated_models, correct, judge_worth, project, within_slope
 from calibration.shares.planning import plan_ratings
-from calibration.shares.ppi import RatedModel, judge_means, one_hot, ppi_estimate
+from calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
 from data.records import LABELS, to_plain
 
 
@@ -106,28 +105,6 @@ def test_one_cluster_or_one_item_cannot_say_how_exact_it_is() -> None:
         assert found.how == "ratings" and found.corrected["Good"].interval is None
 
 
-def test_what_two_models_share_cancels_in_their_difference() -> None:
-    rng = np.random.default_rng(5)
-    severity = np.repeat(0.8 * rng.standard_normal(20), 10)
-    pair = []
-    for effect in (0.0, 0.4):
-        felt = effect - severity + 0.7 * rng.standard_normal(200)
-        pair.append(
-            RatedModel(
-                judged=np.tile([0.2, 0.3, 0.5], (200, 1)),
-                item=np.arange(200),
-                value=one_hot(1 + (felt > -1).astype(int) + (felt > 0), 3),
-                cluster=np.arange(200) // 10,
-            )
-        )
-    one, other = pair
-    apart = RatedModel(judged=other.judged, item=other.item, value=other.value, cluster=other.cluster + 100)
-    shared = rated_difference(ppi_estimate(one), ppi_estimate(other))
-    wide = rated_difference(ppi_estimate(one), ppi_estimate(apart))
-    np.testing.assert_allclose(shared.value, wide.value)
-    assert shared.high[2] - shared.low[2] < 0.75 * (wide.high[2] - wide.low[2])
-
-
 def test_a_mean_on_five_levels_is_corrected_like_a_share() -> None:
     rng = np.random.default_rng(6)
     models = {}
@@ -211,17 +188,6 @@ def test_slopes_within_and_worth() -> None:
     worth, ends = judge_worth(good).value, judge_worth(good).interval
     assert ends is not None and 10 < ends.low < worth < ends.high
     assert judge_worth(good, design_effect=2.0).value == pytest.approx(2 * worth)
-
-
-def test_a_judged_mean_counts_prompts_not_responses() -> None:
-    rng = np.random.default_rng(12)
-    judged = np.repeat(rng.uniform(size=(50, 1)), 4, axis=0)
-    none = np.zeros(0, dtype=int)
-    plain = RatedModel(judged=judged, item=none, value=np.zeros((0, 1)), cluster=none)
-    grouped = RatedModel(
-        judged=judged, item=none, value=np.zeros((0, 1)), cluster=none, prompt=np.repeat(np.arange(50), 4)
-    )
-    assert judge_means(grouped)[1][0] == pytest.approx(4 * judge_means(plain)[1][0], rel=0.05)
 
 
 @given(st.lists(st.floats(-2, 2), min_size=1, max_size=6))

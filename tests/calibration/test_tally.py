@@ -1,14 +1,12 @@
 """Shares and their intervals, against cases worked out by hand and against a known truth."""
 
-import itertools
 from hashlib import sha256
 
 import numpy as np
 import pytest
 
-from calibration.bootstrap import mean_intervals, resample_clusters
 from calibration.shares.tally import BLOCKS, MAX_CLUSTERS, JudgedShares, Tally, model_shares
-from data.records import LABELS, Judgment
+from data.records import Judgment
 
 
 def judgment(model: str, prompt: object, good: float | None, reason: str | None = None) -> Judgment:
@@ -41,23 +39,6 @@ def test_a_share_is_the_mean_probability_and_not_a_count_of_likeliest_labels() -
     assert found.shares["Good"].value == pytest.approx(0.6)
     assert found.shares["Bad"].value == pytest.approx(0.4)
     assert found.scored == 10
-
-
-def test_two_prompts_by_hand() -> None:
-    """Draws take the good prompt 0, 1 or 2 times in 2, with chances 1/4, 1/2, 1/4: all within 95 %."""
-    (found,) = shares_of([judgment("m", "a", 1.0), judgment("m", "b", 0.0)])
-    assert bounds(found) == (0.0, 1.0)
-
-
-def test_prompts_of_unequal_size_against_every_possible_draw() -> None:
-    """Four prompts have 4^4 equally likely draws, few enough to list: the quantiles are known exactly."""
-    sums, counts = np.array([[3.0], [0.5], [2.0], [0.0]]), np.array([4.0, 1.0, 2.0, 3.0])
-    draws = [list(draw) for draw in itertools.product(range(4), repeat=4)]
-    means = sorted(float(sums[draw].sum() / counts[draw].sum()) for draw in draws)
-    drawn = resample_clusters(4, rng=np.random.default_rng(1), draws=40_000)
-    (interval,) = mean_intervals(sums, counts, drawn) or []
-    assert interval.low == pytest.approx(np.quantile(means, 0.025), abs=0.02)
-    assert interval.high == pytest.approx(np.quantile(means, 0.975), abs=0.02)
 
 
 def test_models_that_answer_the_same_prompts_are_resampled_together() -> None:
@@ -96,12 +77,6 @@ def test_the_best_model_comes_first_and_the_unscored_last() -> None:
     assert [found.shares for found in shares_of(rows[:1])] == [{}]
 
 
-def test_the_same_seed_gives_the_same_intervals() -> None:
-    rows = [judgment("m", n, n / 20) for n in range(20)]
-    assert shares_of(rows, seed=5) == shares_of(rows, seed=5)
-    assert shares_of(rows, seed=5) != shares_of(rows, seed=6)
-
-
 def test_many_prompts_are_thrown_into_blocks_that_say_the_same() -> None:
     rng = np.random.default_rng(11)
     prompts = MAX_CLUSTERS * 2
@@ -116,8 +91,3 @@ def test_many_prompts_are_thrown_into_blocks_that_say_the_same() -> None:
     assert found.shares["Good"].value == pytest.approx(good.mean())
     low, high = bounds(found)
     assert high - low == pytest.approx(2 * 1.96 * good.std() / np.sqrt(prompts), rel=0.1)
-
-
-def test_shares_sum_to_one() -> None:
-    (found,) = shares_of([judgment("m", n, n / 7) for n in range(7)])
-    assert sum(found.shares[label].value for label in LABELS) == pytest.approx(1)

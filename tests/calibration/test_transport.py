@@ -53,15 +53,6 @@ def test_the_line_is_found_and_a_steep_one_believed_with_enough_models() -> None
     assert line.between_sd < 0.003 and max(map(abs, line.residuals)) < 0.003
 
 
-def test_noise_of_the_crowd_is_not_taken_for_error_of_the_judge() -> None:
-    rng = np.random.default_rng(0)
-    judge = np.linspace(0.4, 0.7, 12)
-    crowd = judge - 0.1 + 0.04 * rng.standard_normal(12)
-    noisy, exact = models(judge, crowd, noise=0.04**2), models(judge, crowd)
-    assert fit_line(noisy).between_sd < 0.75 * fit_line(exact).between_sd
-    assert width(transport(noisy, TargetModel(judge=0.55))) < width(transport(exact, TargetModel(judge=0.55)))
-
-
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_two_models_tell_nothing_of_a_third(number: int) -> None:
     few = models([0.5, 0.6][:number], [0.44, 0.5][:number])
