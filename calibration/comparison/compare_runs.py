@@ -12,18 +12,22 @@ from calibration.agreement.choices import ChosenModels, compare_chosen
 from calibration.artifact import CalibrationChoice
 from calibration.comparison.differences import Difference, differences
 from calibration.comparison.judged_models import (
+    ComparedLevel,
     ComparisonSettings,
-    JudgedLevel,
     JudgedModel,
-    Published,
+    compared_level,
     find_corrector,
     in_order,
-    judged_level,
     judged_models,
     read_runs,
     runs_to_rate,
 )
-from calibration.comparison.published_models import USUAL_DESIGN_EFFECT, is_published, published
+from calibration.comparison.published_models import (
+    USUAL_DESIGN_EFFECT,
+    PublishedModel,
+    is_published,
+    published,
+)
 from calibration.comparison.rated_models import RatedComparison, compare_sheet, read_people
 from calibration.comparison.verdicts import REVERSED, Verdict
 from data.crisis import find_flags
@@ -74,8 +78,8 @@ class ComparedRuns:
     judge: Judged
     corrector: CalibrationChoice
     margin: float
-    models: tuple[JudgedLevel, ...]
-    baselines: tuple[Published, ...]
+    models: tuple[ComparedLevel, ...]
+    baselines: tuple[PublishedModel, ...]
     pairs: tuple[Difference, ...]
     has_baseline: bool
     never_met: tuple[str, ...]
@@ -177,8 +181,8 @@ def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:
             calibrated=tuple(corrector.calibration.calibrated_models.values()),
             design_effect=corrector.calibration.design_effect or USUAL_DESIGN_EFFECT,
         )
-    levels = in_order([judged_level(model, settings) for model in models.values()])
-    pairs: list[tuple[JudgedModel, JudgedModel | Published]] = [
+    levels = in_order([compared_level(model, settings) for model in models.values()])
+    pairs: list[tuple[JudgedModel, JudgedModel | PublishedModel]] = [
         (models[level.model], baseline)
         for baseline in baselines
         for level in levels
@@ -194,7 +198,7 @@ def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:
         corrector=corrector,
         margin=request.margin,
         models=tuple(levels),
-        baselines=tuple(item for item in baselines if isinstance(item, Published)),
+        baselines=tuple(item for item in baselines if isinstance(item, PublishedModel)),
         pairs=differences(pairs, settings),
         has_baseline=bool(baselines),
         never_met=tuple(
@@ -213,7 +217,7 @@ def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:
 
 def _choose(
     everyone: dict[str, JudgedModel], request: ComparisonRequest
-) -> tuple[dict[str, JudgedModel], list[JudgedModel | Published]]:
+) -> tuple[dict[str, JudgedModel], list[JudgedModel | PublishedModel]]:
     """The models asked for, and the baselines; a baseline of the runs is always among the models."""
     judged = [name for name in request.baselines if not is_published(name)]
     for name in (*judged, *request.models):
@@ -225,7 +229,7 @@ def _choose(
         raise UserError(
             f"one model only, {next(iter(models))!r}; give another run or file too, or --baseline study:human"
         )
-    baselines: list[JudgedModel | Published] = [
+    baselines: list[JudgedModel | PublishedModel] = [
         published(name) if is_published(name) else everyone[name] for name in dict.fromkeys(request.baselines)
     ]
     return models, baselines

@@ -24,16 +24,16 @@ from calibration.cluster import (
 from calibration.comparison.judged_models import (
     GOOD,
     UNCALIBRATED,
+    ComparedLevel,
     ComparisonSettings,
     How,
-    JudgedLevel,
     JudgedModel,
-    Published,
+    compared_level,
     judge_contrast,
-    judged_level,
 )
 from calibration.comparison.needed_ratings import needed_ratings
 from calibration.comparison.prompt_wins import PromptWins, prompt_wins
+from calibration.comparison.published_models import PublishedModel
 from calibration.comparison.rated_differences import RatedDifference, rated_difference
 from calibration.comparison.verdicts import SETTLED, Evidence, Verdict, decide, direction, p_of_interval
 from calibration.estimate import (
@@ -288,11 +288,11 @@ class Difference:
 
 
 def differences(
-    pairs: Sequence[tuple[JudgedModel, JudgedModel | Published]], settings: ComparisonSettings
+    pairs: Sequence[tuple[JudgedModel, JudgedModel | PublishedModel]], settings: ComparisonSettings
 ) -> tuple[Difference, ...]:
     """Return every pair's difference and verdict, with Holm's adjustment over all pairs."""
     judged = {item.name: item for pair in pairs for item in pair if isinstance(item, JudgedModel)}
-    levels = {name: judged_level(item, settings) for name, item in judged.items()}
+    levels = {name: compared_level(item, settings) for name, item in judged.items()}
     plain = [_difference(one, other, levels[one.name], settings) for one, other in pairs]
     decided = []
     for (one, other), item, p in zip(pairs, plain, holm([item.p for item in plain]), strict=True):
@@ -325,10 +325,10 @@ def _evidence(item: Difference) -> Evidence:
 
 
 def _difference(
-    one: JudgedModel, other: JudgedModel | Published, level: JudgedLevel, settings: ComparisonSettings
+    one: JudgedModel, other: JudgedModel | PublishedModel, level: ComparedLevel, settings: ComparisonSettings
 ) -> Difference:
     shared, wins = 0, None
-    if isinstance(other, Published):
+    if isinstance(other, PublishedModel):
         alone = dict.fromkeys(LABELS, UNDEFINED_CONTRAST)
         basis = _from_study(one, level, other, settings)
     else:
@@ -388,7 +388,7 @@ def _one_sided(good: Estimate, p: float, error: float, basis: DifferenceEstimate
 
 
 def _from_study(
-    one: JudgedModel, level: JudgedLevel, other: Published, settings: ComparisonSettings
+    one: JudgedModel, level: ComparedLevel, other: PublishedModel, settings: ComparisonSettings
 ) -> DifferenceEstimate:
     """A judged model against people's ratings of a published one: other raters, other prompts, no pairing."""
     few = too_few_replies(one) or (few_raters(one) if level.how == "ratings" else None)
@@ -405,7 +405,7 @@ def _from_study(
 
 
 def _beyond_study(
-    one: JudgedModel, other: Published, settings: ComparisonSettings, freedom: float
+    one: JudgedModel, other: PublishedModel, settings: ComparisonSettings, freedom: float
 ) -> DifferenceEstimate:
     """A model beyond all rated ones against a published one: by the line's end, and by the line drawn on."""
     shares, extended, side = {}, {}, None
@@ -431,7 +431,7 @@ def _beyond_study(
     )
 
 
-def _extremes(item: Difference, levels: Mapping[str, JudgedLevel]) -> tuple[float, float] | None:
+def _extremes(item: Difference, levels: Mapping[str, ComparedLevel]) -> tuple[float, float] | None:
     """The interval of Good, widened at either end by the most that unscored responses could change."""
     ends = item.good.interval
     if ends is None:

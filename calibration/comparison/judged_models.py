@@ -71,16 +71,6 @@ class JudgedModel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
-    """A study's model: people's shares of each label, their intervals counting raters."""
-
-    name: str
-    shares: Mapping[str, Estimate]
-    ratings: int
-    design_effect: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonSettings:
     """What corrections rest on: a calibration's models by label, or None, and its raters' design effect.
 
@@ -100,7 +90,7 @@ class ComparisonSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedLevel:
+class ComparedLevel:
     """One model's shares; `how` says on what they rest, `reason` why the line was refused, if it was.
 
     `extremes` is where the share of Good could lie, interval and all, were every unscored response not Good,
@@ -127,7 +117,7 @@ class JudgedLevel:
         return self.unscored / (self.judged + self.unscored) if self.unscored else 0.0
 
 
-def judged_level(model: JudgedModel, settings: ComparisonSettings) -> JudgedLevel:
+def compared_level(model: JudgedModel, settings: ComparisonSettings) -> ComparedLevel:
     """The model's shares: corrected, or the judge's own where nothing can correct them."""
     corrected = correct({model.known_as: model.rated}, calibrated=settings.calibrated or UNCALIBRATED)[0]
     how: How = "judge" if corrected.how == "refused" else corrected.how
@@ -135,7 +125,7 @@ def judged_level(model: JudgedModel, settings: ComparisonSettings) -> JudgedLeve
     if how == "judge":
         shares = judge_shares(model.rated)
         how, reason = (how, reason) if shares else ("refused", "no response was scored")
-    level = JudgedLevel(
+    level = ComparedLevel(
         model=model.name,
         how=how,
         reason=reason,
@@ -151,7 +141,7 @@ def judged_level(model: JudgedModel, settings: ComparisonSettings) -> JudgedLeve
     return replace(level, extremes=(ends.low * scored, ends.high * scored + level.missing))
 
 
-def in_order(levels: Sequence[JudgedLevel]) -> list[JudgedLevel]:
+def in_order(levels: Sequence[ComparedLevel]) -> list[ComparedLevel]:
     """The largest share of Good first; those without one last."""
     return sorted(levels, key=lambda level: (-level.good if math.isfinite(level.good) else 2.0, level.model))
 

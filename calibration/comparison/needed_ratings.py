@@ -7,14 +7,19 @@ from typing import Final
 import numpy as np
 
 from calibration.cluster import NORMAL, reach
-from calibration.comparison.judged_models import GOOD, ComparisonSettings, How, JudgedModel, Published
+from calibration.comparison.judged_models import GOOD, ComparisonSettings, How, JudgedModel
+from calibration.comparison.published_models import PublishedModel
 from calibration.shares.planning import ratings_of_each
 
 KNOWN_RATERS: Final = 10  # as many raters show their own design effect
 
 
 def needed_ratings(
-    one: JudgedModel, other: JudgedModel | Published, how: How, error: float, settings: ComparisonSettings
+    one: JudgedModel,
+    other: JudgedModel | PublishedModel,
+    how: How,
+    error: float,
+    settings: ComparisonSettings,
 ) -> int | None:
     """Return how many more ratings of each model detect a true difference of the margin with 80% power.
 
@@ -32,7 +37,7 @@ def needed_ratings(
         shares = [float(item.rated.judged[:, -1].mean()) for item in judged if len(item.rated.judged)]
         share = float(np.mean(shares)) if shares else 0.5
         known = 0.0
-        if isinstance(other, Published):
+        if isinstance(other, PublishedModel):
             ends = other.shares[GOOD].interval
             known = ((ends.high - ends.low) / 2 / NORMAL) ** 2 if ends else math.inf
         variance = share * (1 - share) * _design_effect(judged, settings)

@@ -1,12 +1,13 @@
-"""The crowd study's models as baselines: people's shares, with t_intervals that count raters."""
+"""The crowd study's models as baselines: human shares, with intervals that count raters."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from calibration.cluster import UNIT, t_intervals
-from calibration.comparison.judged_models import Published
-from calibration.estimate import Floats, estimate_of
+from calibration.estimate import Estimate, Floats, estimate_of
 from data.errors import UserError
 from data.records import LABELS
 from data.studies.label_counts import count_labels_by_model, read_study
@@ -28,13 +29,23 @@ DESIGN_EFFECTS: Final = {
 USUAL_DESIGN_EFFECT: Final = sum(DESIGN_EFFECTS[name][-1] for name in PAPER) / len(PAPER)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedModel:
+    """A model of the study: human shares of each label, whose intervals count raters."""
+
+    name: str
+    shares: Mapping[str, Estimate]
+    ratings: int
+    design_effect: float
+
+
 def is_published(name: str) -> bool:
-    """Tell whether a baseline is meant to be a model of the study."""
+    """Return whether a baseline names a model of the study."""
     return name.startswith(PREFIX)
 
 
-def published(name: str) -> Published:
-    """A model of the crowd study, by a name such as `study:human`.
+def published(name: str) -> PublishedModel:
+    """Return a model of the crowd study, by a name such as `study:human`.
 
     >>> human = published("study:human")
     >>> human.ratings, round(human.shares["Good"].value, 3)
@@ -50,7 +61,7 @@ def published(name: str) -> Published:
     value = row / total
     variance = value * (1 - value) / total * np.maximum(effects, 1.0)
     low, high = t_intervals(value, variance, np.full(len(LABELS), RATERS - 1.0), UNIT, total)
-    return Published(
+    return PublishedModel(
         name=name,
         shares=dict(zip(LABELS, map(estimate_of, value, low, high), strict=True)),
         ratings=int(total),

@@ -5,11 +5,10 @@ from typing import Any
 
 from calibration.comparison.compare_runs import ComparedRuns
 from calibration.comparison.differences import LEAST_REPLIES, VARIANT_CORRELATION, Difference
-from calibration.comparison.judged_models import GOOD, JudgedLevel
+from calibration.comparison.judged_models import GOOD, ComparedLevel
 from calibration.comparison.verdicts import SETTLED
 from data.crisis import LEFT_OUT, say_flags
 from data.rated_range import say_outside
-from data.readers.conversations import speak_of
 from data.records import CONVERSATION, LABELS, NOUNS, Exchange, to_plain
 from data.rubric import in_words
 from data.text import UNDEFINED, interval, listed, p_value, percent, points, signed
@@ -123,9 +122,8 @@ def notes(compared: ComparedRuns) -> Iterator[str]:
         )
     if compared.baselines:
         yield "study: human ratings of the published study, of replies to its own 2,000 prompts."
-    say = speak_of(unit, [level.model for level in compared.models])
-    yield from map(say, say_outside(compared.outside))
-    yield from (say(f"{line}.") for line in say_flags(compared.flags.get("flagged"), LEFT_OUT))
+    yield from say_outside(compared.outside, unit)
+    yield from (f"{line}." for line in say_flags(compared.flags.get("flagged"), LEFT_OUT))
 
 
 def _variant_notes(compared: ComparedRuns) -> Iterator[str]:
@@ -312,7 +310,9 @@ def _figures(compared: ComparedRuns) -> Iterator[Figure]:
     for level in compared.models:
         look: Look = "judge" if level.how == "judge" else "people"
         good = level.shares.get(GOOD)
-        lines.append(Line(name=level.model, figure=_good(level), marks=(mark(look, good),) if good else ()))
+        lines.append(
+            Line(name=level.model, figure=good_share(level), marks=(mark(look, good),) if good else ())
+        )
     yield dot_plot(
         f"Good {noun}, %",
         lines,
@@ -346,8 +346,8 @@ def _figures(compared: ComparedRuns) -> Iterator[Figure]:
     )
 
 
-def _good(level: JudgedLevel) -> str:
-    """Return a level for a table; one by the judge alone is marked."""
+def good_share(level: ComparedLevel) -> str:
+    """Return the share of Good as a text; one by the judge alone is marked and has no interval."""
     good = level.shares.get(GOOD)
     if good is None:
         return UNDEFINED
@@ -394,7 +394,7 @@ def _levels(compared: ComparedRuns) -> Table:
     )
 
 
-def _share(level: JudgedLevel, label: str) -> str:
+def _share(level: ComparedLevel, label: str) -> str:
     """Return a share with its interval; without one where it is the judge's own."""
     share = level.shares.get(label)
     if share is not None and level.how == "judge":
@@ -428,7 +428,7 @@ def _pairs(pairs: Sequence[Difference]) -> Table:
     )
 
 
-def _at_worst(models: Sequence[JudgedLevel], pairs: Sequence[Difference]) -> Section:
+def _at_worst(models: Sequence[ComparedLevel], pairs: Sequence[Difference]) -> Section:
     names = {model.model for model in models}
     levels = table_of(
         models,

@@ -11,7 +11,7 @@ from calibration.comparison.compare_runs import ComparedRuns
 from calibration.comparison.judged_models import GOOD
 from data.records import NOUNS, REPLY, Exchange
 from data.text import percent, printable
-from reports.comparison.comparison_page import next_steps, notes, verdict_sentences
+from reports.comparison.comparison_page import good_share, next_steps, notes, verdict_sentences
 from reports.terminal import axis, bar, open_screen, print_table, print_text
 
 SHOWN = 3  # prompts of a comparison of two
@@ -48,10 +48,8 @@ def _print_levels(compared: ComparedRuns, screen: Console) -> None:
     encoding = screen.encoding
     for level in compared.models:
         good = level.shares.get(GOOD)
-        is_own = level.how == "judge"
-        shown = f"{percent(good.value)} (judge)" if good and is_own else percent(good)
-        drawn = bar(good.value if good and is_own else good, BAR, encoding=encoding)
-        grid.add_row(printable(level.model), shown, drawn, f"{level.judged:,}")
+        drawn = bar(good.value if good and level.how == "judge" else good, BAR, encoding=encoding)
+        grid.add_row(printable(level.model), good_share(level), drawn, f"{level.judged:,}")
     for study in compared.baselines:
         good = study.shares[GOOD]
         grid.add_row(study.name, percent(good), bar(good, BAR, encoding=encoding), "")

@@ -15,10 +15,10 @@ from calibration.comparison.differences import (
 from calibration.comparison.judged_models import (
     ComparisonSettings,
     JudgedModel,
-    Published,
+    compared_level,
     in_order,
-    judged_level,
 )
+from calibration.comparison.published_models import PublishedModel
 from calibration.comparison.rated_differences import rated_difference
 from calibration.estimate import Estimate, Interval
 from calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
@@ -80,7 +80,7 @@ def line(
 
 
 def compare(
-    one: JudgedModel, other: JudgedModel | Published, settings: ComparisonSettings | None = None
+    one: JudgedModel, other: JudgedModel | PublishedModel, settings: ComparisonSettings | None = None
 ) -> Difference:
     (found,) = differences([(one, other)], settings or ComparisonSettings())
     return found
@@ -132,8 +132,8 @@ def test_a_model_without_a_scored_response_cannot_be_compared() -> None:
     for settings in (ComparisonSettings(), ComparisonSettings(calibrated=line())):
         found = compare(one, empty, settings)
         assert found.verdict == "inconclusive" and found.reason
-        assert judged_level(empty, settings).how == "refused"
-        assert in_order([judged_level(empty, settings), judged_level(one, settings)])[0].model == "a"
+        assert compared_level(empty, settings).how == "refused"
+        assert in_order([compared_level(empty, settings), compared_level(one, settings)])[0].model == "a"
         to_plain(found)
 
 
@@ -147,7 +147,7 @@ def test_by_the_line_a_large_shift_is_found_and_its_level_corrected() -> None:
     found = compare(one, other, settings)
     assert (found.verdict, found.how) == ("better", "line")
     # The line is steeper or flatter than 1 only by chance, and 5 points below the judge.
-    assert judged_level(one, settings).good == pytest.approx(0.67, abs=0.03)
+    assert compared_level(one, settings).good == pytest.approx(0.67, abs=0.03)
     # What the judge alone says is too sure: it has no model's stray in it.
     assert found.judge.interval is not None and found.good.interval is not None
     narrow = found.judge.interval.high - found.judge.interval.low
@@ -227,18 +227,18 @@ def test_a_model_the_calibration_knows_is_left_out_of_its_own_line() -> None:
     one = judged("known-0 (monday)", -0.1, rng)
     known = JudgedModel(name=one.name, rated=one.rated, model="known-0")
     assert (
-        judged_level(known, settings).shares["Good"].interval
-        != judged_level(one, settings).shares["Good"].interval
+        compared_level(known, settings).shares["Good"].interval
+        != compared_level(one, settings).shares["Good"].interval
     )
 
 
 # --- against the study
 
 
-def study(value: float, half: float) -> Published:
+def study(value: float, half: float) -> PublishedModel:
     ends = Interval(value - half, value + half)
     shares = {"Bad": Estimate(0.1, Interval(0.08, 0.12)), "Okay": Estimate(0.3, Interval(0.28, 0.32))}
-    return Published(
+    return PublishedModel(
         name="study:x", shares={**shares, "Good": Estimate(value, ends)}, ratings=2000, design_effect=2
     )
 
@@ -246,7 +246,7 @@ def study(value: float, half: float) -> Published:
 def test_against_the_study_both_errors_count() -> None:
     model = judged("a", 0.0, np.random.default_rng(0))
     settings = ComparisonSettings(calibrated=line(8))
-    level = judged_level(model, settings).shares["Good"]
+    level = compared_level(model, settings).shares["Good"]
     found = compare(model, study(0.3, 0.03), settings)
     assert found.verdict == "better" and found.how == "line" and found.shared_prompts == 0
     assert level.interval is not None and found.good.interval is not None
@@ -270,7 +270,7 @@ def test_too_few_raters_are_refused_with_how_many_more_would_do(raters: int, wor
     assert found.verdict == "inconclusive" and found.reason is not None
     assert words in found.reason and found.reason.endswith(f"{LEAST_RATERS - raters} more would do")
     ends = Interval(0.2, 0.3)
-    study = Published(
+    study = PublishedModel(
         name="study:x", shares=dict.fromkeys(LABELS, Estimate(0.25, ends)), ratings=2000, design_effect=2
     )
     against = compare(one, study)

@@ -19,7 +19,7 @@ from calibration.bias.rewrite_effects import mean_change
 from calibration.bootstrap import mean_intervals, resample_clusters
 from calibration.cluster import clustered_share, contrast
 from calibration.comparison.differences import differences
-from calibration.comparison.judged_models import ComparisonSettings, JudgedModel, judged_level
+from calibration.comparison.judged_models import ComparisonSettings, JudgedModel, compared_level
 from calibration.comparison.rated_differences import rated_difference
 from calibration.comparison.rated_models import RatingColumns, rater_test
 from calibration.estimate import Estimate, Interval, estimate_of, independent_difference
@@ -232,7 +232,7 @@ def level_of_few_readers(raters: int) -> Callable[[np.random.Generator], Hits]:
 
     def draw(rng: np.random.Generator) -> Hits:
         one, _ = two_models(raters, 160, rng, design="crossed")
-        level = judged_level(one, ComparisonSettings()).shares["Good"]
+        level = compared_level(one, ComparisonSettings()).shares["Good"]
         return {"level": holds(level.interval, truth(MIDDLE)[2])}
 
     return draw
