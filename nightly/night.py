@@ -151,7 +151,7 @@ def compare_with_study(setup: NightSetup, measured: Sequence[MeasuredModel]) -> 
     calibration = setup.correction.calibration
     if not measured or not setup.config.study or calibration is None:
         return ()
-    shipped = Path(getattr(setup.judge, "folder", "")) / CALIBRATION_FILE
+    shipped = (setup.judge.folder or Path()) / CALIBRATION_FILE
     question = ComparisonRequest(
         paths=tuple(item.folder for item in measured),
         baselines=setup.config.study,
