@@ -1,27 +1,24 @@
 """`calibration.json`: the fitted calibration of one judge, the ratings behind it, and its expiry date."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol
 
 from calibration.pairing import OF_THESE_RATERS, SpeaksFor
 from calibration.shares.transport import CalibratedModels
 from data.errors import StaleCalibration, UserError
-from data.files import disk_errors, replacing
 from data.rated_range import RatedRange
-from data.records import LABELS, to_plain
+from data.records import LABELS, digest_json, to_plain
 from data.rubric import Rubric
+from data.sealed_json import read_sealed, write_sealed
 from data.tables import first_problem
 
 CALIBRATION_FILE: Final = "calibration.json"
 NONE: Final = "none"  # the name of no calibration
 FORMAT: Final = 2
-MAX_BYTES: Final = 64 << 20
 MAKE_ANEW: Final = "make it anew with `calibrate`"
 NONE_CAME: Final = "no calibration came with this judge; `calibrate` makes one"
 
@@ -80,8 +77,8 @@ class Calibration:
 
     @cached_property
     def digest(self) -> str:
-        """The SHA-256 of all fields as canonical JSON; runs refer to their calibration by it."""
-        return sha256(_canonical(to_plain(self)).encode()).hexdigest()
+        """The digest of the file; runs refer to their calibration by it."""
+        return digest_json(_content(self))
 
     @property
     def expires(self) -> date:
@@ -96,37 +93,15 @@ class Calibration:
 
 def write_calibration(path: Path, calibration: Calibration) -> None:
     """Write a calibration; the file is complete or absent."""
-    row = {"format": FORMAT, "digest": calibration.digest, **to_plain(calibration)}
-    text = json.dumps(row, ensure_ascii=False, allow_nan=False, indent=1)
-    with disk_errors(path), replacing(path) as partial:
-        partial.write_text(f"{text}\n", encoding="utf-8")
+    write_sealed(path, _content(calibration))
 
 
 def read_calibration(path: Path) -> Calibration:
     """Read a calibration; refused when damaged, changed since it was written, or of another format."""
     from pydantic import TypeAdapter, ValidationError
 
-    with disk_errors(path):
-        if not path.is_file():
-            raise UserError(f"{path}: no calibration here; make one with `calibrate`")
-        if path.stat().st_size > MAX_BYTES:
-            raise UserError(f"{path}: too large for a calibration; {MAKE_ANEW}")
-        raw = path.read_bytes()
-    try:
-        row = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: damaged, not JSON ({error}); {MAKE_ANEW}") from error
-    if not isinstance(row, dict) or "format" not in row or "digest" not in row:
-        raise UserError(f"{path}: not a calibration; name a calibration.json")
-    if (version := row.pop("format")) != FORMAT:
-        raise UserError(f"{path}: format {version!r}, and this version reads {FORMAT}; {MAKE_ANEW}")
-    digest = row.pop("digest")
-    try:
-        actual = sha256(_canonical(row).encode()).hexdigest()
-    except (ValueError, RecursionError):  # what we never write: a lone surrogate, or 1e999
-        actual = ""
-    if actual != digest:
-        raise UserError(f"{path}: damaged or changed since it was written (digest differs); {MAKE_ANEW}")
+    row = read_sealed(path, what="calibration", version=FORMAT, remedy=MAKE_ANEW)
+    del row["format"]
     try:
         calibration: Calibration = TypeAdapter(Calibration).validate_python(row)
     except ValidationError as error:
@@ -160,12 +135,8 @@ def misfit(calibration: Calibration, judge: JudgeIdentity, *, today: date) -> st
     return None
 
 
-def _canonical(row: Mapping[str, Any]) -> str:
-    return json.dumps(row, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+def _content(calibration: Calibration) -> dict[str, Any]:
+    return {"format": FORMAT, **to_plain(calibration)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

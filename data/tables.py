@@ -5,7 +5,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO, TypeVar
@@ -368,11 +367,15 @@ def first_problem(error: Any) -> tuple[str, str]:
     return field, f"{first['msg'][0].lower()}{first['msg'][1:]}"
 
 
-@cache
+_ADAPTERS: Final[dict[type[Any], Any]] = {}
+
+
 def _adapter(kind: type[Any]) -> Any:
     from pydantic import TypeAdapter
 
-    return TypeAdapter(kind)
+    if kind not in _ADAPTERS:
+        _ADAPTERS[kind] = TypeAdapter(kind)
+    return _ADAPTERS[kind]
 
 
 def validate(kind: type[Kind], table: Any, place: str, **named: str | int) -> Kind:

@@ -249,9 +249,9 @@ def _windows_lines(lines: Iterable[str], path: Table, header: Header) -> Iterato
         for number, line in enumerate(lines, start=1):
             if len(line) == LONGEST_LINE:
                 raise UserError(f"{path}:{number}: {TOO_LONG}")
-            if not line.isascii() and not _is_text(line):
+            if not line.isascii() and not is_text(line):
                 line = line.translate(WINDOWS)
-                if not _is_text(line):
+                if not is_text(line):
                     raise UserError(f"{path}:{number}: text in neither UTF-8 nor Windows-1252; {SAVE_AS}")
                 header.note("text that is not UTF-8 read as Windows-1252")
             yield line
@@ -259,7 +259,7 @@ def _windows_lines(lines: Iterable[str], path: Table, header: Header) -> Iterato
         raise UserError(f"{path}: not the UTF-16 text it begins as; {SAVE_AS}") from error
 
 
-def _is_text(line: str) -> bool:
+def is_text(line: str) -> bool:
     """Tell text from what Python makes of bytes that are none; faster than to look for them."""
     try:
         line.encode()

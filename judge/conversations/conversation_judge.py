@@ -1,8 +1,6 @@
 """The judge of whole conversations: the judge of replies along it, and what only the whole shows."""
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import exp
@@ -23,6 +21,7 @@ from data.records import (
     unscored,
 )
 from data.rubric import read_rubric
+from data.sealed_json import read_sealed
 from judge.base import WEIGHTS, Judge, load_judge
 from judge.conversations.features import IN_WORDS, SPEAKER, START, conversation_features
 from judge.explanation import Explanation, Part, SelfExplaining
@@ -110,7 +109,7 @@ class ConversationJudge(SelfExplaining):
         self.rubric = own if own.is_part and not self.is_fitted else read_rubric(CONVERSATION)
         self.concurrency = self.replies.concurrency
         self.caveat = self._caveat()
-        told = [self.replies.version, self.card["digest"] if self.is_fitted else "mean", FORMAT]
+        told = [self.replies.version, digest_json(self.card) if self.is_fitted else "mean", FORMAT]
         self.version = digest_json(told)[:12]
 
     def _caveat(self) -> str:
@@ -196,27 +195,18 @@ class ConversationJudge(SelfExplaining):
 
 
 def read_card(folder: Path) -> dict[str, Any]:
-    """What was fitted on rated conversations, and how well it did; refused where it was changed."""
-    with sealed_card(folder, "fitted judge of conversations") as card:
+    """Return what was fitted on rated conversations, and how well it did; refused where it was changed."""
+    path = folder / CARD
+    card = read_sealed(
+        path, what="fitted judge of conversations", version=FORMAT, remedy="install or fit again"
+    )
+    try:
         for table in card["weights"].values():
             read_weights(table)
         _ = card["replies"]["judge"], card["replies"]["version"], card["caveat"]
-    return card
-
-
-@contextmanager
-def sealed_card(folder: Path, what: str) -> Iterator[dict[str, Any]]:
-    """The card in a folder; refused where it is missing, was changed, or lacks what is looked for in it."""
-    path = folder / CARD
-    try:
-        card = json.loads(path.read_text(encoding="utf-8"))
-        if card["digest"] != digest_json({name: value for name, value in card.items() if name != "digest"}):
-            raise UserError(f"{path}: changed since it was made (its digest does not fit); install again")
-        yield card
-    except FileNotFoundError as error:
-        raise UserError(f"{folder}: no {what} here ({CARD} is missing)") from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: cannot be read: {error!r}; install or fit again") from error
+    return card
 
 
 def read_weights(table: Mapping[str, Any]) -> Weights:

@@ -9,9 +9,10 @@ from string import Template
 from typing import Any, Final, Literal
 
 from data.errors import UserError
-from data.files import disk_errors, replacing
+from data.readers.file_formats import is_text
 from data.records import CONVERSATION, LABELS, REPLY, Exchange, digest_json
 from data.rubric import Rubric
+from data.sealed_json import read_sealed, write_sealed
 from judge.llm.fencing import Fenced, fence_exchange
 
 PROMPTS: Final = Path(__file__).parents[1] / "prompts"
@@ -205,40 +206,21 @@ def write_program(path: Path, program: Program, *, rubric: Rubric, about: Mappin
         "instructions": program.instructions,
         "about": dict(about),
     }
-    digest = digest_json(content)
-    with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as partial:
-            text = json.dumps({**content, "sha256": digest}, indent=2, ensure_ascii=False)
-            partial.write_text(text + "\n", encoding="utf-8")
-    return digest
+    return write_sealed(path, content)
 
 
 def read_program(path: Path, rubric: Rubric, mode: Mode) -> Program:
     """Read an optimized prompt that is undamaged and was made for this rubric and mode."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        json.dumps(content, ensure_ascii=False).encode()  # raises for a lone surrogate
-    except FileNotFoundError as error:
-        raise UserError(f"{path}: no such file; make one with optimize") from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(
-            f"{path}: not an optimized prompt, or damaged: {error}; run optimize again"
-        ) from error
-    needed = {"sha256", "format", "mode", "rubric", "instructions"}
-    if not isinstance(content, dict) or not needed <= set(content):
+    content = read_sealed(path, what="prompt made by optimize", version=FORMAT, remedy="run optimize again")
+    if not {"mode", "rubric", "instructions"} <= set(content):
         raise UserError(f"{path}: not an optimized prompt; make one with optimize")
-    stated = content.pop("sha256")
-    if digest_json(content) != stated:
-        raise UserError(f"{path}: changed since it was made (its hash does not match); run optimize again")
-    if content["format"] != FORMAT:
-        raise UserError(f"{path}: of an earlier format; run optimize again")
     if content["rubric"] != rubric.digest:
         raise UserError(
             f"{path}: optimized for another rubric than {rubric.name!r}; run optimize for this one"
         )
     if content["mode"] != mode:
         raise UserError(f'{path}: optimized for mode = "{content["mode"]}", not "{mode}"')
-    if not isinstance(content["instructions"], str):
+    instructions = content["instructions"]
+    if not isinstance(instructions, str) or not is_text(instructions):
         raise UserError(f"{path}: instructions: not a text; run optimize again")
-    return Program(mode=mode, instructions=content["instructions"], digest=stated)
+    return Program(mode=mode, instructions=instructions, digest=digest_json(content))

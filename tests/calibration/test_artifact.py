@@ -100,7 +100,7 @@ def test_a_field_of_the_wrong_kind_is_named(tmp_path) -> None:
 
 
 def test_none_there_is_said(tmp_path) -> None:
-    with pytest.raises(UserError, match="make one with `calibrate`"):
+    with pytest.raises(UserError, match="make it anew with `calibrate`"):
         read_calibration(tmp_path / "calibration.json")
 
 

@@ -68,9 +68,9 @@ def test_the_shipped_card_is_whole_and_says_what_it_was_fitted_on(tmp_path):
         assert min(chances.values()) > 0
         good.append(chances["Good"])
     assert good[0] > 2 * good[1]
-    card["caveat"] = "Perfect."
+    card = json.loads((WEIGHTS / "conversation" / "card.json").read_text()) | {"caveat": "Perfect."}
     (tmp_path / "card.json").write_text(json.dumps(card))
-    with pytest.raises(UserError, match="changed since it was made"):
+    with pytest.raises(UserError, match="changed since it was written"):
         ConversationJudge(replies="length", weights=str(tmp_path))
 
 
