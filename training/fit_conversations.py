@@ -1,6 +1,5 @@
 """Fitting of the conversation judge on rated sets, and trials of it with sets apart and systems apart."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -11,8 +10,9 @@ import numpy as np
 
 from calibration.bootstrap import mean_of, resample_clusters, sample
 from data.errors import UserError
-from data.files import disk_errors, replacing
-from data.records import CONVERSATION, LABELS, digest_json, to_plain
+from data.files import disk_errors
+from data.records import CONVERSATION, LABELS, to_plain
+from data.sealed_json import write_sealed
 from judge.base import Judge, load_judge
 from judge.conversations.conversation_judge import CARD, FORMAT, Weights, names_for
 from judge.conversations.features import START, conversation_features
@@ -72,8 +72,7 @@ def run_fit(
         else:
             trials = [try_out(rated, each) for each in (SETS_APART, SYSTEMS_APART)]
             result, name = make_card(rated, judge, trials), CARD
-        with replacing(folder / name) as partial:
-            partial.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+        write_sealed(folder / name, to_plain(result))
     return result
 
 
@@ -297,7 +296,7 @@ def make_card(
         "weights": {speaker: _weights_table(fit(rated, speaker)) for speaker in ("person", "script")},
         "trials": list(trials),
     }
-    return {**card, "digest": digest_json(card)}
+    return card
 
 
 def _weights_table(weights: Weights) -> dict[str, Any]:
