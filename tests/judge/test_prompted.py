@@ -585,7 +585,7 @@ def test_a_file_sets_the_options(tmp_path: Path) -> None:
         'mode = "label"\njson_schema = "always"': 'json_schema: not with mode = "label"',
         "samples = 0": "samples: 0 is too few",
         'samples = 2\nprobabilities = "none"': 'of no use with probabilities = "none"',
-        'program = "none.json"': "none.json: no tuned program here; make one with optimize",
+        'program = "none.json"': "none.json: no prompt made by optimize here",
     }.items():
         path.write_text(f'kind = "prompted"\nmodel = "m"\n{line}\n')
         with pytest.raises(UserError, match=re.escape(said)):
