@@ -4,9 +4,17 @@ import json
 from pathlib import Path
 
 import click
+from click.shell_completion import CompletionItem
 
 from commands.shared.next_step import say, say_next
-from commands.shared.options import FILE, complete_source
+from commands.shared.options import FILE, complete_names
+
+
+def complete_source(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the name of a dataset's source."""
+    from data.importers import SOURCES
+
+    return complete_names(sorted(SOURCES), incomplete)
 
 
 @click.command("import")

@@ -16,7 +16,7 @@ from calibration.agreement.metrics import (
     tables_of,
     unseen_variance,
 )
-from calibration.agreement.model_levels import JudgedLevels, judged_levels
+from calibration.agreement.model_levels import LevelErrors, level_errors
 from calibration.bootstrap import Draws, Sampled, Statistic, leaves_one_out, replicate_clusters, sample
 from calibration.estimate import Estimate, Floats, Integers
 from calibration.pairing import Cluster, Paired, SpeaksFor
@@ -45,7 +45,7 @@ class Agreement:
     unscored: Mapping[str, int]
     metrics: Mapping[str, Estimate]
     confusion: tuple[tuple[int, ...], ...]
-    levels: JudgedLevels
+    levels: LevelErrors
 
 
 def agreement(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) -> Agreement:
@@ -75,7 +75,7 @@ def agreement(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) ->
         draws=len(drawn),
         metrics=_estimates(paired, codes, drawn),
         confusion=tuple(tuple(int(cell) for cell in row) for row in table),
-        levels=judged_levels(paired.model, *good_or_mean(paired), codes, drawn),
+        levels=level_errors(paired.model, *good_or_mean(paired), codes, drawn),
         unscored=paired.unscored,
         unjudged=paired.unjudged,
         unrated=paired.unrated,

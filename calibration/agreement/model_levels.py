@@ -275,7 +275,7 @@ def _guess_errors(shares: Floats) -> Floats:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedLevel:
+class LevelError:
     """The level of one model by people and by the judge, and `error`, judge - people.
 
     `people_standard_error` is clustered; nan with one cluster.
@@ -290,18 +290,18 @@ class JudgedLevel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedLevels:
+class LevelErrors:
     """Several models, the one people found best first; errors are absolute, `tau` is Kendall's."""
 
-    models: tuple[JudgedLevel, ...]
+    models: tuple[LevelError, ...]
     mean_error: Estimate
     worst_error: Estimate
     tau: Estimate
 
 
-def judged_levels(
+def level_errors(
     model: NDArray[Any], people: Floats, judge: Floats, clusters: Integers, drawn: Draws
-) -> JudgedLevels:
+) -> LevelErrors:
     """Return every model's mean by people and by the judge; `clusters` is each row's column in `drawn`."""
     names, codes = np.unique(model, return_inverse=True)
     here = (codes[:, None] == np.arange(len(names))).astype(float)
@@ -314,10 +314,10 @@ def judged_levels(
     errors = np.sqrt(ratio(count, count - 1) * (residuals**2).sum(axis=0)) / sizes
     is_left_out = leaves_one_out(drawn)
 
-    def level(index: int) -> JudgedLevel:
+    def level(index: int) -> LevelError:
         people, judge = (float(each[0, index]) for each in values)
         drawn_errors = draws[1][:, index] - draws[0][:, index]
-        return JudgedLevel(
+        return LevelError(
             model=str(names[index]),
             ratings=int(sizes[index]),
             people=people,
@@ -327,7 +327,7 @@ def judged_levels(
         )
 
     over, over_draws = _over_models(*values), _over_models(*draws)
-    return JudgedLevels(
+    return LevelErrors(
         models=tuple(sorted(map(level, range(len(names))), key=lambda item: (-item.people, item.model))),
         **{name: _over(name, Sampled(float(over[name][0]), over_draws[name], is_left_out)) for name in over},
     )

@@ -152,24 +152,18 @@ def complete_judge(ctx: click.Context, parameter: click.Parameter, incomplete: s
     """Judges by name, and files."""
     from judge.base import known_judges
 
-    return _complete(known_judges(), incomplete, or_file=True)
+    return complete_names(known_judges(), incomplete, or_file=True)
 
 
 def complete_calibration(
     ctx: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """A calibration's file, or none."""
-    return _complete(["none"], incomplete, or_file=True)
+    return complete_names(["none"], incomplete, or_file=True)
 
 
-def complete_source(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Datasets by the name of their source."""
-    from data.importers import SOURCES
-
-    return _complete(sorted(SOURCES), incomplete)
-
-
-def _complete(names: list[str], incomplete: str, *, or_file: bool = False) -> list[CompletionItem]:
+def complete_names(names: list[str], incomplete: str, *, or_file: bool = False) -> list[CompletionItem]:
+    """Complete a name, or a file."""
     # The file first: bash forgets what came before it.
     files = [CompletionItem(incomplete, type="file")] if or_file else []
     return files + [CompletionItem(name) for name in names if name.startswith(incomplete)]
