@@ -32,7 +32,7 @@ AUTO, CPU, CUDA = "auto", "cpu", "cuda"
 DEVICES: Final = (AUTO, CPU, CUDA)
 # The device of judges that name none; a command's --device sets it.
 DEVICE: ContextVar[str] = ContextVar("DEVICE", default=AUTO)
-REPLIES_PER_CORE: Final = 120  # `auto` takes the GPU from so many replies a core on; see docs/performance.md
+REPLIES_PER_CORE: Final = 150  # `auto` takes the GPU from so many replies a core on: docs/performance.md
 MAX_TOKENS: Final = 1_024  # of a context and a reply; both are cut to fewer
 BATCH_TOKENS: Final = 65_536  # of one batch, padding included
 CHUNK: Final = 4_096  # replies that are prepared, sorted by length and judged together
