@@ -1,4 +1,4 @@
-"""Models compared: by a judge's runs or by people's ratings; `reports` makes sentences and pages of it."""
+"""Comparisons of models: by a judge's runs, by human ratings, or by choices between replies."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ EXIT_CODES: Final[Mapping[Verdict, int]] = {"better": 0, "similar": 0, "worse": 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonRequest:
-    """What to compare: runs or one file of ratings, with what, and how.
+    """A request for a comparison of runs, or of one file of ratings.
 
     `weights` is the folder of the shipped judges: the calibration a run was scored with may lie there.
     `labels` are names of runs. `are_variants` says that all are variants of one model. `reading` says how
@@ -70,9 +70,9 @@ class ComparisonRequest:
 class ComparedRuns:
     """Judged models compared, the one with the largest share of Good first.
 
-    `never_met` are models that no rating of the calibration was about, `repeated` those that stand in more
-    than one run, `first` the first one given. `flags` is the part of a report about speakers who may be in
-    danger, `outside` counts replies outside the rated range; each is empty where there are none.
+    `never_met` are models without ratings, in the calibration or here, `repeated` those in several runs,
+    `first` the first one named. `flags` is the part of a report about speakers who may be in danger,
+    `outside` counts replies outside the rated range; each is empty where there are none.
     """
 
     judge: Judged
@@ -92,7 +92,7 @@ class ComparedRuns:
 
     @property
     def tests(self) -> int:
-        """How many differences Holm's adjustment counted."""
+        """The number of differences that Holm's adjustment counts."""
         return sum(1 for pair in self.pairs if pair.p == pair.p)
 
     @property
@@ -103,14 +103,14 @@ class ComparedRuns:
 
     @property
     def exit_code(self) -> int:
-        """0 where the first model given is better than the other or the same, 1 where worse, 3 otherwise.
+        """0 if the first model is better or similar, 1 if it is worse, 3 otherwise.
 
-        With baselines: every other model against each of them, and the worst of it.
+        With baselines: of every other model against each of them, the worst.
         """
         return min((code for code in map(self.exit_code_of, self.pairs) if code), default=0)
 
     def exit_code_of(self, pair: Difference) -> int:
-        """The same for one pair."""
+        """Return the exit code of one pair."""
         if not self.has_baseline and len(self.pairs) != 1:
             raise UserError("more than two models; name the one to compare with: --baseline")
         is_turned = not self.has_baseline and pair.one != self.first
@@ -218,7 +218,7 @@ def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:
 def _choose(
     everyone: dict[str, JudgedModel], request: ComparisonRequest
 ) -> tuple[dict[str, JudgedModel], list[JudgedModel | PublishedModel]]:
-    """The models asked for, and the baselines; a baseline of the runs is always among the models."""
+    """Return the models asked for and the baselines; a baseline of the runs is one of the models."""
     judged = [name for name in request.baselines if not is_published(name)]
     for name in (*judged, *request.models):
         if name not in everyone:

@@ -1,10 +1,10 @@
-"""Differences of judged models: corrected where possible, paired by prompt, with what is missing to tell.
+"""Differences of judged models: corrected where possible, and paired by prompt.
 
-A difference rests on the calibrated line, with each model's stray from it, and on ratings of the two as far
-as they are exact; where the line does not reach, on ratings of both alone, or on its end: a model that the
-judge puts below all rated ones is no better than one at that end. Without either it rests on the judge alone,
-which says nothing about people. Which it is never depends on what comes out. Prompts and raters that both
-models have in common move both alike and cancel.
+A difference is estimated by the calibrated line, with each model's deviation from it, and by ratings of the
+two, weighted by their precision. Outside the line's range it is estimated by ratings of both alone, or by the
+end of the range: a model that the judge places below all rated ones is no better than one at that end.
+Without a calibration and ratings it is the judge's own. The choice never depends on the estimates. Effects of
+prompts and raters that both models share cancel.
 """
 
 import math
@@ -68,10 +68,10 @@ Bound = Literal["at least", "at most"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DifferenceEstimate:
-    """What a difference rests on, with how many degrees of freedom; if refused, why.
+    """A difference with its degrees of freedom, and the reason if it is refused.
 
-    `beyond` are models that the judge puts beyond all rated ones; where there are some, the difference is at
-    least, or at most, what `shares` say, and `extended` is by the line drawn on to them.
+    `beyond` are models that the judge places outside the rated range; where there are some, `shares` are a
+    lower or upper `bound`, and `extended` are by the line extrapolated to them.
     """
 
     how: How = "refused"
@@ -87,10 +87,10 @@ class DifferenceEstimate:
 def estimate_difference(
     one: JudgedModel, other: JudgedModel, alone: Mapping[str, Contrast], settings: ComparisonSettings
 ) -> DifferenceEstimate:
-    """Estimate by the line with what ratings there are; where it does not reach, by ratings or the judge.
+    """Estimate a difference by the line with the ratings; outside its range by ratings or by the judge.
 
-    Which of them is settled by what is at hand, never by what comes out: to take whichever has the shorter
-    interval is to take what is short by chance.
+    The choice never depends on the estimates: to take whichever has the shorter interval is to take what is
+    short by chance.
     """
     if few_replies := too_few_replies(one, other):
         return DifferenceEstimate(reason=few_replies)
@@ -191,12 +191,12 @@ def _by_line(
 
 
 def _at_end(target: TargetModel, side: Side | None, line: CalibratedModels) -> TargetModel:
-    """The model as if the judge had put it at the end of the calibrated range that it lies beyond."""
+    """Return the model at the end of the calibrated range that it lies beyond."""
     return target if side is None else replace(target, judge=line.range[side == "above"])
 
 
 def _unrated(target: TargetModel, item: JudgedModel) -> TargetModel:
-    """Without its ratings, where they are by too few people to stand in for the line."""
+    """Return the model without its ratings, where too few people gave them."""
     return replace(target, crowd=math.nan, noise=math.inf) if few_raters(item) else target
 
 
@@ -209,7 +209,7 @@ def _beyond_rated(
     freedom: float,
     correlation: float,
 ) -> DifferenceEstimate:
-    """Of a model beyond all rated ones this is known: it is no better, or no worse, than at their end."""
+    """Return a bound: a model outside the rated range is no better, or no worse, than one at its end."""
     rises = {beyond.get(one.name) == "above", beyond.get(other.name) == "below"}
     falls = {beyond.get(one.name) == "below", beyond.get(other.name) == "above"}
     bound: Bound | None = None
@@ -248,10 +248,10 @@ NOT_PEOPLE: Final = "the judge's own share is not a crowd's; a calibration or ra
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """one - other in every label's share; p and verdict are about Good.
+    """The difference one - other of every label's share; p and verdict are about Good.
 
-    `judge` is what the judge alone makes of it, and `wins` on how many prompts. Where a model is `beyond` all
-    that people rated, the difference is at least or at most (`bound`) what is said; 95 % is sure of one end.
+    `judge` is the judge's own difference, and `wins` counts prompts. Where a model is `beyond` the rated
+    range, the difference is a lower or upper `bound`, and one end of its interval is known.
     `correlation` is that assumed of the judge's errors on variants of one model, else 0. `extremes` is where
     the interval of Good could end if all unscored responses of the one were Bad and of the other Good, or the
     reverse. `detects` is the smallest difference that is found with 80% power; `needed` is how many more
@@ -367,11 +367,11 @@ def _difference(
 
 
 def _one_sided(good: Estimate, p: float, error: float, basis: DifferenceEstimate) -> tuple[float, Estimate]:
-    """Beyond the rated models: p, and the end of Good's interval that can be shown.
+    """Return p and the interval of Good outside the rated range.
 
-    Just beyond them a difference must be as sure as just within: by the line drawn on, to both sides. And it
-    must hold for a model at their end, to the one side that is known. The interval leaves 0 out just where
-    both do; its other end is the line's.
+    Just outside it a difference must be as significant as just inside: by the line extrapolated, two-sided.
+    And it must hold for a model at the end of the range, one-sided. The interval excludes 0 where both do;
+    its other end is the line's.
     """
     drawn_on = basis.extended[GOOD]
     if good.interval is None or drawn_on.interval is None or not math.isfinite(p):
@@ -390,7 +390,7 @@ def _one_sided(good: Estimate, p: float, error: float, basis: DifferenceEstimate
 def _from_study(
     one: JudgedModel, level: ComparedLevel, other: PublishedModel, settings: ComparisonSettings
 ) -> DifferenceEstimate:
-    """A judged model against people's ratings of a published one: other raters, other prompts, no pairing."""
+    """Compare a judged model with human ratings of a published one: no raters or prompts are shared."""
     few = too_few_replies(one) or (few_raters(one) if level.how == "ratings" else None)
     freedom = settings.freedom(one.known_as)
     if not few and level.how == "judge" and settings.calibrated is not None:
@@ -407,7 +407,7 @@ def _from_study(
 def _beyond_study(
     one: JudgedModel, other: PublishedModel, settings: ComparisonSettings, freedom: float
 ) -> DifferenceEstimate:
-    """A model beyond all rated ones against a published one: by the line's end, and by the line drawn on."""
+    """Compare a model outside the rated range with a published one: by the range's end and extrapolated."""
     shares, extended, side = {}, {}, None
     for column, label in enumerate(LABELS):
         line = (settings.calibrated or UNCALIBRATED)[column].without(one.known_as)
@@ -432,7 +432,7 @@ def _beyond_study(
 
 
 def _extremes(item: Difference, levels: Mapping[str, ComparedLevel]) -> tuple[float, float] | None:
-    """The interval of Good, widened at either end by the most that unscored responses could change."""
+    """Return the interval of Good, widened at either end by the most that unscored rows could change."""
     ends = item.good.interval
     if ends is None:
         return None

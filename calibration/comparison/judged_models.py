@@ -1,7 +1,7 @@
-"""Judged models as they enter a comparison: what each one's level rests on, and how sure it is.
+"""Judged models of runs, and their shares for a comparison.
 
-A level rests on the model's own ratings, on the calibrated line, or on both. Where neither is at hand it is
-the judge's own, and said to be.
+Shares are estimated by the model's own ratings, by the calibrated line, or by both. Without either they are
+the judge's own, and marked so.
 """
 
 import math
@@ -47,7 +47,7 @@ UNCALIBRATED: Final = tuple(CalibratedModels(models=(), judge=(), crowd=(), nois
 class JudgedModel:
     """One model's scored responses, with ratings of some or none, and how many the judge did not score.
 
-    `name` tells it from the others compared; `model` is what a calibration knows it by, if that differs.
+    `name` is unique in the comparison; `model` is the name in calibrations, if that differs.
     `contents` are the digests of its scored responses, where their texts may be wanted.
     """
 
@@ -63,7 +63,7 @@ class JudgedModel:
 
     @cached_property
     def ppi(self) -> PpiEstimate | None:
-        """What its own ratings say, if they also say how exact they are."""
+        """The estimate by its own ratings, if that has an error."""
         if not len(self.rated.item):
             return None
         estimate = ppi_estimate(self.rated)
@@ -72,7 +72,7 @@ class JudgedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonSettings:
-    """What corrections rest on: a calibration's models by label, or None, and its raters' design effect.
+    """A calibration's models by label, or None, its raters' design effect, and options.
 
     `margin` is the smallest relevant difference of Good shares. `are_variants` says that all models compared
     are variants of one.
@@ -84,17 +84,16 @@ class ComparisonSettings:
     are_variants: bool = False
 
     def freedom(self, *names: str) -> float:
-        """A line through k models leaves k - 2 degrees of freedom to tell how far models stray from it."""
+        """Return the degrees of freedom of deviations from a line through k models: k - 2."""
         models = self.calibrated[-1].without(*names).models if self.calibrated else ()
         return max(1.0, len(models) - 2.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedLevel:
-    """One model's shares; `how` says on what they rest, `reason` why the line was refused, if it was.
+    """One model's shares; `how` they were estimated, and the `reason` if the line was refused.
 
-    `extremes` is where the share of Good could lie, interval and all, were every unscored response not Good,
-    or every one Good.
+    `extremes` are the ends of Good's interval if every unscored response were not Good, or every one Good.
     """
 
     model: str
@@ -118,7 +117,7 @@ class ComparedLevel:
 
 
 def compared_level(model: JudgedModel, settings: ComparisonSettings) -> ComparedLevel:
-    """The model's shares: corrected, or the judge's own where nothing can correct them."""
+    """Return the model's shares: corrected, or the judge's own where nothing can correct them."""
     corrected = correct({model.known_as: model.rated}, calibrated=settings.calibrated or UNCALIBRATED)[0]
     how: How = "judge" if corrected.how == "refused" else corrected.how
     shares, reason = corrected.corrected, corrected.reason if settings.calibrated else None
@@ -142,12 +141,12 @@ def compared_level(model: JudgedModel, settings: ComparisonSettings) -> Compared
 
 
 def in_order(levels: Sequence[ComparedLevel]) -> list[ComparedLevel]:
-    """The largest share of Good first; those without one last."""
+    """Sort levels by the share of Good, the largest first; those without one last."""
     return sorted(levels, key=lambda level: (-level.good if math.isfinite(level.good) else 2.0, level.model))
 
 
 def judge_shares(rated: RatedModel) -> dict[str, Estimate]:
-    """The judge's own means, with intervals over prompts."""
+    """Return the judge's own means, with intervals over prompts."""
     if not len(rated.judged):
         return {}
     prompts = prompt_numbers((rated.prompt, np.arange(len(rated.judged))))
@@ -162,7 +161,7 @@ def judge_shares(rated: RatedModel) -> dict[str, Estimate]:
 
 
 def judge_contrast(one: RatedModel, other: RatedModel) -> dict[str, Contrast]:
-    """one - other by the judge alone, prompts as clusters: those both answered are paired."""
+    """Return one - other by the judge alone, with prompts as clusters, so that shared ones are paired."""
     if not len(one.judged) or not len(other.judged):
         return dict.fromkeys(LABELS, UNDEFINED_CONTRAST)
     judged = np.concatenate([one.judged, other.judged])
@@ -176,7 +175,7 @@ def judge_contrast(one: RatedModel, other: RatedModel) -> dict[str, Contrast]:
 
 
 def prompt_numbers(*models: tuple[NDArray[Any] | None, Integers]) -> Integers:
-    """Number what responses answer, from each model's prompts, if any, and the rows of its responses.
+    """Number the prompts, from each model's prompts, if any, and the rows of its responses.
 
     Models share the prompts of one name; without prompts every response has one of its own.
     """
@@ -190,10 +189,10 @@ def prompt_numbers(*models: tuple[NDArray[Any] | None, Integers]) -> Integers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedRun:
-    """One run that takes part; `calibration` is the digest of the one its shares were corrected by.
+    """A run to compare; `calibration` is the digest of the one that corrected its shares.
 
-    `label` tells its models from those of the same name in other runs. `rated` is what its judge learned
-    from, where that is known.
+    `label` distinguishes its models from those of the same name in other runs. `rated` is the rated range
+    that its judge was trained on, where known.
     """
 
     folder: Path
@@ -204,16 +203,16 @@ class JudgedRun:
 
 
 def read_runs(folders: Sequence[Path], labels: Mapping[Path, str] | None = None) -> list[JudgedRun]:
-    """The runs, by their labels or the folders' names.
+    """Read the runs, labeled by `labels` or by the folders' names.
 
-    Refused unless one and the same judge made them all: two judges' shares do not compare.
+    Runs of several judges are refused: their shares do not compare.
     """
     runs = []
     for folder in folders:
         (judged,) = read_judged(folder, scale=LABELS)
         summary = read_summary(folder)
-        told = summary.get("rated")
-        rated = validate(RatedRange, told, f"{folder / 'summary.json'}: rated") if told else None
+        row = summary.get("rated")
+        rated = validate(RatedRange, row, f"{folder / 'summary.json'}: rated") if row else None
         runs.append(
             JudgedRun(
                 folder=folder,
@@ -238,9 +237,9 @@ def read_runs(folders: Sequence[Path], labels: Mapping[Path, str] | None = None)
 
 
 def judged_models(runs: Sequence[JudgedRun], ratings: Sequence[Rating] = ()) -> dict[str, JudgedModel]:
-    """Every model of every run; a name that stands in several runs is told with its run's.
+    """Return every model of every run; a name in several runs gets the run's label.
 
-    A model without a name bears its run's.
+    A model without a name takes the run's label.
     """
     times = Counter(name for run in runs for name in {item.model for item in run.judged.judgments})
     by_id: dict[str, list[Rating]] = {}
@@ -252,9 +251,9 @@ def judged_models(runs: Sequence[JudgedRun], ratings: Sequence[Rating] = ()) -> 
     for run in runs:
         by_model: dict[str, list[Judgment]] = {}
         for judgment in run.judged.judgments:
-            found = by_model.setdefault(judgment.model, [])
+            judgments = by_model.setdefault(judgment.model, [])
             if judgment.flag is None:  # the others are for people to read
-                found.append(judgment)
+                judgments.append(judgment)
         for model, judgments in by_model.items():
             name = model if times[model] == 1 else f"{model} ({run.label})"
             if model == UNNAMED_MODEL:
@@ -268,9 +267,9 @@ def judged_models(runs: Sequence[JudgedRun], ratings: Sequence[Rating] = ()) -> 
 
 
 def runs_to_rate(runs: Sequence[JudgedRun]) -> list[JudgedRun]:
-    """The runs as ratings know them: by ids of which none stands for two responses."""
-    told = tell_ids_apart([run.judged for run in runs], [run.label for run in runs])
-    return [replace(run, judged=judged) for run, judged in zip(runs, told, strict=True)]
+    """Return the runs with ids that are unique over all of them."""
+    unique = tell_ids_apart([run.judged for run in runs], [run.label for run in runs])
+    return [replace(run, judged=judged) for run, judged in zip(runs, unique, strict=True)]
 
 
 def _judged_model(
@@ -278,8 +277,8 @@ def _judged_model(
 ) -> JudgedModel:
     scored = [item for item in judgments if item.label is not None or item.probabilities is not None]
     place = {item.id: number for number, item in enumerate(scored)}
-    given = [rating for item in scored for rating in ratings.get(item.id, ())]
-    for rating in given:
+    own_ratings = [rating for item in scored for rating in ratings.get(item.id, ())]
+    for rating in own_ratings:
         if rating.rating not in (1, 2, 3):
             raise UserError(
                 f"--ratings: {rating.rating:g} of {rating.id!r}: expected 1 to 3, or Bad, Okay or Good"
@@ -293,11 +292,11 @@ def _judged_model(
                 for item in scored
             ]
         ).reshape(-1, len(LABELS)),
-        item=np.array([place[rating.id] for rating in given], dtype=np.intp),
-        value=one_hot(np.array([rating.rating for rating in given]), len(LABELS)),
-        cluster=np.array([rating.batch or rating.rater for rating in given]),
+        item=np.array([place[rating.id] for rating in own_ratings], dtype=np.intp),
+        value=one_hot(np.array([rating.rating for rating in own_ratings]), len(LABELS)),
+        cluster=np.array([rating.batch or rating.rater for rating in own_ratings]),
         prompt=np.array([item.prompt_digest for item in scored]),
-        chance=chances_of(given),
+        chance=chances_of(own_ratings),
     )
     return JudgedModel(
         name=name,

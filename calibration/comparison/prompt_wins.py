@@ -1,4 +1,4 @@
-"""Wins and losses by prompt: on how many prompts the judge prefers which model, and where most."""
+"""Wins and losses by prompt, and the prompts with the largest differences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ MOST: Final = 10  # prompts kept of a pair
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptGap:
-    """One prompt on which two models differ: what the judge gives each of them, from 1 to 3.
+    """One prompt on which two models differ: the judge's score of each, from 1 to 3.
 
     `contents` are the digests of the two replies.
     """
@@ -30,9 +30,9 @@ class PromptGap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptWins:
-    """Of so many shared prompts, where the judge prefers the one model and where the other; the rest ties.
+    """Shared prompts on which the judge prefers one model or the other; the rest are ties.
 
-    `most` are those on which they differ most, as far as the winner of more prompts is preferred there.
+    `most` are those with the largest differences.
     """
 
     prompts: int
@@ -70,7 +70,7 @@ def prompt_wins(one: RatedModel, other: RatedModel, contents: Sequence[Sequence[
 
 
 def _by_prompt(model: RatedModel) -> tuple[dict[str, float], dict[str, int]]:
-    """The mean score of each prompt's replies, and the row of the first of them."""
+    """Return the mean score of each prompt's replies, and the row of the first of them."""
     scores: Floats = model.judged @ np.arange(1.0, model.judged.shape[1] + 1)
     prompts, first, number = np.unique(np.asarray(model.prompt), return_index=True, return_inverse=True)
     means = np.bincount(number, scores) / np.bincount(number) if len(scores) else scores

@@ -1,4 +1,4 @@
-"""The difference of two models that people rated, by their ratings: Newcombe's, with what the two share."""
+"""The difference of two rated models by their ratings: Newcombe's interval with shared raters and prompts."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ from calibration.shares.ppi import PpiEstimate
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RatedDifference:
-    """one - other by column, with its interval, its variance and the degrees of freedom of that.
+    """The difference one - other by column, with its interval, variance and degrees of freedom.
 
     The error is that of the difference itself, not of the two levels: two people who rated both models leave
     one degree of freedom between them, however many replies each of them read. All but the value are nan
@@ -41,7 +41,7 @@ class RatedDifference:
 
 
 def rated_difference(one: PpiEstimate, other: PpiEstimate) -> RatedDifference:
-    """one - other with its interval: Newcombe's, from the two t_intervals and what they share.
+    """Return one - other with Newcombe's interval, from the two intervals and their covariance.
 
     It never reaches less far than t times the standard error, since with few raters either level's own
     interval may be short by chance.
@@ -71,7 +71,7 @@ def rated_difference(one: PpiEstimate, other: PpiEstimate) -> RatedDifference:
 
 
 def _rated_variance(one: PpiEstimate, other: PpiEstimate) -> tuple[Floats, Floats]:
-    """The variance of the difference through raters and prompts, and its degrees of freedom, by column.
+    """Return the variance of the difference by raters and prompts, and its degrees of freedom, by column.
 
     Prompts' is the least: a few raters look by chance as if they were of one mind. For the same reason the
     degrees of freedom are those of raters or of prompts, whichever are fewer.
@@ -94,7 +94,7 @@ def _rated_variance(one: PpiEstimate, other: PpiEstimate) -> tuple[Floats, Float
 
 
 def _unrated_variance(one: PpiEstimate, other: PpiEstimate) -> tuple[Floats, Floats]:
-    """The variance through the responses nobody rated, which the judge stands in for, and its degrees."""
+    """Return the variance by unrated responses, for which the judge stands in, and its degrees of freedom."""
     total = sum_variance(one.prompt_influence) + sum_variance(other.prompt_influence)
     if one.prompts is not None and other.prompts is not None:
         both = shared_covariance(one.prompts, one.prompt_influence, other.prompts, other.prompt_influence)
@@ -106,6 +106,6 @@ def _unrated_variance(one: PpiEstimate, other: PpiEstimate) -> tuple[Floats, Flo
 
 
 def _reach(item: PpiEstimate, freedom: Floats) -> tuple[Floats, Floats]:
-    """How far the interval goes down and up with another number of degrees of freedom."""
+    """Return how far the interval reaches down and up with other degrees of freedom."""
     low, high = t_intervals(item.value, item.variance, freedom, item.bounds, item.stand_in, most=item.most)
     return item.value - low, high - item.value

@@ -137,10 +137,10 @@ class CrossedRatings:
         for table, values in ((count, 1.0), (total, self.value[rows]), (weight, 1 / self.chance[rows])):
             np.add.at(table, cell, values)
         seen = count > 0
-        found = spread_of((total / np.maximum(count, 1))[None], seen[None], weight[None])
+        spread = spread_of((total / np.maximum(count, 1))[None], seen[None], weight[None])
         if self.speaks_for == "people":
-            return found
-        return replace(found, by_raters=np.zeros(1), raters=np.where(found.raters > 0, MANY, np.nan))
+            return spread
+        return replace(spread, by_raters=np.zeros(1), raters=np.where(spread.raters > 0, MANY, np.nan))
 
     def beside_none(self) -> "CrossedRatings":
         """One model's ratings beside a model "" that is never Good: their difference is its share."""
@@ -202,7 +202,7 @@ def standing(
     """Where two models stand by a crossed plan's ratings so far; the error is shared by so many `pairs`."""
     rows = (ratings.model == one) | (ratings.model == other)
     raters = len(np.unique(ratings.rater[rows]))
-    found = Standing(
+    pair = Standing(
         one=one,
         other=other,
         ratings=int(rows.sum()),
@@ -213,19 +213,19 @@ def standing(
         speaks_for=ratings.speaks_for,
     )
     if not rows.any():
-        return found
+        return pair
     alpha, spread = ALPHA / pairs, ratings.spread(one, other)
     value, half = float(spread.value[0]), half_widths(spread, alpha=alpha)
     ends = np.clip([value - half[0], value + half[0]], -1, 1)
     is_better, is_same = is_settled(spread.value, half, margin)
-    found = replace(found, difference=estimate_of(value, *ends))
+    pair = replace(pair, difference=estimate_of(value, *ends))
     if is_better[0] or is_same[0]:
         better: Verdict = "better" if value > 0 else "worse"
-        return replace(found, verdict=better if is_better[0] else "similar")
+        return replace(pair, verdict=better if is_better[0] else "similar")
     times, people = (_needed(spread, value, alpha, margin, kind) for kind in ("times", "people"))
     if times is not None:
-        return replace(found, more=round_up(max(1, found.ratings * (times - 1))))
-    return replace(found, people=None if people is None else round_up(max(1, raters * (people - 1))))
+        return replace(pair, more=round_up(max(1, pair.ratings * (times - 1))))
+    return replace(pair, people=None if people is None else round_up(max(1, raters * (people - 1))))
 
 
 def standings(

@@ -68,7 +68,7 @@ class ModelCorrection:
 
     @property
     def warning(self) -> str | None:
-        """What to say where line and ratings disagree by more than chance makes likely."""
+        """The warning where line and ratings disagree by more than chance makes likely."""
         if not abs(self.disagreement) > DISAGREE:
             return None
         side = "above" if self.disagreement > 0 else "below"
@@ -104,7 +104,7 @@ def calibrated_models(models: Mapping[str, RatedModel]) -> tuple[CalibratedModel
 
 
 def _shared_variance(estimates: Sequence[PpiEstimate]) -> list[float]:
-    """The variance that models' levels have in common because the same people rated them, by column.
+    """Return the variance that models' levels share because the same people rated them, by column.
 
     It is the mean covariance of two models through their raters, no less than 0, and as much larger as t with
     so many raters reaches further than the normal: few raters know it badly.
@@ -124,15 +124,15 @@ def _shared_variance(estimates: Sequence[PpiEstimate]) -> list[float]:
 
 
 def _prompt_variance(models: Sequence[RatedModel]) -> list[float | None]:
-    """How far the judge's word varies from prompt to prompt within a model, by column; None where unknown."""
-    found = [judge_means(rated)[1] * prompt_count(rated) for rated in models if prompt_count(rated) > 1]
-    if not found:
+    """Return the variance of the judge's scores over a model's prompts, by column; None if unknown."""
+    variances = [judge_means(rated)[1] * prompt_count(rated) for rated in models if prompt_count(rated) > 1]
+    if not variances:
         return [None] * (models[0].judged.shape[1] if models else len(LABELS))
-    return [float(value) for value in np.mean(found, axis=0)]
+    return [float(value) for value in np.mean(variances, axis=0)]
 
 
 def prompt_count(rated: RatedModel) -> int:
-    """How many prompts a model's judged responses answer."""
+    """Return how many prompts a model's judged responses answer."""
     return len(rated.judged) if rated.prompt is None else len(np.unique(rated.prompt))
 
 
@@ -147,7 +147,7 @@ def correct(
     calibrated: Sequence[CalibratedModels] | None = None,
     names: Sequence[str] = LABELS,
 ) -> tuple[ModelCorrection, ...]:
-    """Every model's corrected levels, in the order given.
+    """Return every model's corrected levels, in the order given.
 
     `names` are the columns': the labels, or `MEAN`. `calibrated` is of a calibration made earlier; a model of
     `models` is left out of it, since what was rated then need not be what is judged now. Without it every
@@ -214,7 +214,7 @@ def _refusal(
 def judge_worth(
     calibrated: CalibratedModels, *, design_effect: float = 1.0, spread: float | None = None
 ) -> Estimate:
-    """How many ratings of a new model tell as much as the judge's line does; few models hardly tell.
+    """Return how many ratings of a new model are as precise as the judge's line.
 
     `spread` is the variance of single ratings; a share's is p (1 - p) if none is given, a mean's is unknown.
     """
@@ -236,7 +236,7 @@ def _most_apart(lines: Sequence[CalibratedModels], targets: Sequence[TargetModel
 def target_of(
     sample: RatedModel, ppi: PpiEstimate | None, column: int, line: CalibratedModels | None = None
 ) -> TargetModel:
-    """A model as the line takes it, with its own ratings if they say how exact they are."""
+    """Return a model's judged mean, with its own ratings if they have an error."""
     mean, noise = judge_means(sample)
     judge = (line or UNCALIBRATED).judged(float(mean[column]), float(noise[column]), prompt_count(sample))
     if ppi is None or not np.isfinite(ppi.variance).all():
@@ -246,7 +246,7 @@ def target_of(
 
 
 def on_simplex(estimates: Sequence[Estimate]) -> list[Estimate]:
-    """Shares that add up to 1, none below 0; an interval that would miss its share reaches out to it."""
+    """Return shares that add up to 1, none below 0; intervals are extended to their share."""
     values = np.array([item.value for item in estimates])
     if not len(values) or not np.isfinite(values).all():
         return list(estimates)
@@ -258,7 +258,7 @@ def on_simplex(estimates: Sequence[Estimate]) -> list[Estimate]:
 
 
 def project(values: Floats) -> Floats:
-    """The nearest shares that add up to 1 (Euclidean; Held, Wolfe and Crowder 1974).
+    """Return the nearest shares that add up to 1 (Euclidean; Held, Wolfe and Crowder 1974).
 
     >>> project(np.array([0.5, 0.25, 0.25])).tolist(), project(np.array([-0.25, 0.25, 1.0])).tolist()
     ([0.5, 0.25, 0.25], [0.0, 0.125, 0.875])
@@ -271,7 +271,7 @@ def project(values: Floats) -> Floats:
 
 
 def within_slope(models: Mapping[str, RatedModel]) -> float:
-    """The pooled slope of ratings on judgments within models, in the last column; between: `fit_line`.
+    """Return the pooled slope of ratings on judgments within models, in the last column.
 
     Undefined when the judge says the same of every rated response of a model.
     """
@@ -297,7 +297,7 @@ class RefusedShares:
 def correct_shares(
     tally: Tally, calibration: Calibration
 ) -> dict[str, Mapping[str, Estimate] | RefusedShares]:
-    """Every model's shares by the calibrated line, with transport intervals, or why they are refused."""
+    """Return every model's shares by the calibrated line, or why they are refused."""
     lines = [calibration.calibrated_models[label] for label in LABELS]
     corrected: dict[str, Mapping[str, Estimate] | RefusedShares] = {}
     for model, clusters in tally.sums.items():
@@ -317,7 +317,7 @@ def correct_shares(
 
 
 def _judged(sums: Floats) -> tuple[list[float], list[float]]:
-    """The judge's mean of every label and its sampling variance, over clusters of one prompt's responses."""
+    """Return the judge's mean of every label and its sampling variance, with prompts as clusters."""
     counts = sums[:, -1].sum()
     if not counts:
         return [math.nan] * len(LABELS), [0.0] * len(LABELS)

@@ -1,4 +1,4 @@
-"""Each model's level: by people, by the judge, corrected; the line through models, and what it is worth."""
+"""Each model's level by human ratings, by the judge and corrected, and the line through models."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,26 +35,26 @@ MEAN_STEPS: Final = (0.2, 0.1, 0.05)  # parts of the scale's length
 
 
 def judged_values(judgments: Sequence[Judgment], scale: Sequence[str], has_probabilities: bool) -> Floats:
-    """What the map starts from, of judgments that have a label."""
+    """Return the probabilities or scores of judgments that have a label."""
     if has_probabilities:
         return np.array([[(item.probabilities or {})[name] for name in scale] for item in judgments])
     return np.array([score_of(item, scale) for item in judgments])
 
 
 def score_of(judgment: Judgment, scale: Sequence[str]) -> float:
-    """The judge's expected rating, 1 to k."""
+    """Return the judge's expected rating, 1 to k."""
     if judgment.score is not None:
         return min(max(judgment.score, 1.0), float(len(scale)))
     return position_on(judgment.label, scale) or 1.0
 
 
 def columns_of(scale: Sequence[str]) -> tuple[str, ...]:
-    """What a model's level consists of: shares of Bad, Okay and Good, on other scales the mean."""
+    """Return the columns of a model's level: the labels, or on other scales the mean."""
     return LABELS if tuple(scale) == LABELS else MEAN
 
 
 def rated_models(paired: Paired, judgments: Sequence[Judgment]) -> dict[str, RatedModel]:
-    """Every model's judgments, those nobody rated too, with its ratings; the best-rated model first."""
+    """Return every model's judgments with its ratings, the best-rated model first."""
     is_shares = paired.scale == LABELS
     offset = first_number(paired.scale) - 1.0
     model_of = dict(zip(paired.id.tolist(), paired.model.tolist(), strict=True))
@@ -108,14 +108,17 @@ class ModelFit:
     as_exact_as: float | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Tell of the lines and their worth; the models are told by themselves."""
+        """Return the lines and their worth; the report holds the models beside them."""
         lines = {
             name: {**to_plain(self.calibrated[name]), **to_plain(line), "range": self.calibrated[name].range}
             for name, line in self.lines.items()
         }
         worth = ("within_slope", "design_effect", "worth_in_ratings", "as_exact_as")
-        told = {name: to_plain(getattr(self, name)) for name in worth}
-        return {"columns": self.columns, "lines": lines, **told}
+        return {
+            "columns": self.columns,
+            "lines": lines,
+            **{name: to_plain(getattr(self, name)) for name in worth},
+        }
 
 
 def fit_models(models: Mapping[str, RatedModel]) -> ModelFit:
@@ -164,7 +167,7 @@ def _with_left_out(
 
 
 def plan_comparisons(fit: ModelFit, scale: Sequence[str]) -> tuple[RatingsPlan, ...]:
-    """How many ratings of each of two models find a difference, for several differences."""
+    """Plan how many ratings of each of two models detect a difference, for several differences."""
     steps = SHARE_STEPS if fit.columns == LABELS else [part * (len(scale) - 1) for part in MEAN_STEPS]
     return tuple(
         plan_ratings(

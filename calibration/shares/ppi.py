@@ -101,7 +101,7 @@ class PpiEstimate:
     most: Floats  # what that number is at most, for a label hardly anybody gave
 
     def estimates(self) -> list[Estimate]:
-        """Every column's value with its interval; none where it is undefined."""
+        """Return every column's value with its interval, if that is defined."""
         return [estimate_of(*values) for values in zip(self.value, self.low, self.high, strict=True)]
 
     @property
@@ -127,7 +127,7 @@ def one_hot(ratings: ArrayLike, levels: int) -> Floats:
 
 
 def ppi_estimate(sample: RatedModel) -> PpiEstimate:
-    """PPI++ shares, or mean, of one model, with rater-clustered variance.
+    """Estimate the shares or the mean of one model by PPI++, with rater-clustered variance.
 
     An item with several ratings counts with their mean. Plain PPI++ intervals take ratings as independent,
     which those of one rater are not, so the variance is summed by rater here, and by item too where raters
@@ -195,27 +195,27 @@ def ppi_estimate(sample: RatedModel) -> PpiEstimate:
 
 
 def _most_worth(value: Floats, stand_in: float) -> Floats:
-    """How many ratings a label's may count as at most, by column.
+    """Return how many ratings a label's may count as at most, by column.
 
     Where hardly anybody gave a label, or another one, ratings are too few to show how raters differ, and a
     judge that agrees makes them look exact: they count as twice their number at most, and without any as
     their number over the design effect, so that the upper end is the rule of three's or more.
     """
-    given = value.sum(axis=0)
-    rare = np.minimum(given, len(value) - given)
+    count = value.sum(axis=0)
+    rare = np.minimum(count, len(value) - count)
     return np.where(rare < 0.5, stand_in, np.where(rare < RARE, 2.0 * len(value), np.inf))
 
 
 def _mean_variance(values: Floats, part: Floats, rater: Integers, item: Integers) -> tuple[Floats, Floats]:
-    """The variance of a weighted mean of ratings, and its degrees of freedom, by column (see `contrast`)."""
+    """Return the variance of a weighted mean of ratings and its degrees of freedom, by column."""
     ones = np.ones(len(part))
-    found = [contrast(column, ones, rater, items=item, weights=part[:, 0]) for column in values.T]
-    errors, freedom = np.array([(item.error, item.freedom) for item in found]).T
+    means = [contrast(column, ones, rater, items=item, weights=part[:, 0]) for column in values.T]
+    errors, freedom = np.array([(mean.error, mean.freedom) for mean in means]).T
     return errors**2, freedom
 
 
 def judge_means(sample: RatedModel) -> tuple[Floats, Floats]:
-    """The judge's means over all responses and their sampling variances, by column; nan without responses."""
+    """Return the judge's means and their sampling variances, by column; nan without responses."""
     count, columns = sample.judged.shape
     if not count:
         return np.full(columns, np.nan), np.full(columns, np.nan)
@@ -224,7 +224,7 @@ def judge_means(sample: RatedModel) -> tuple[Floats, Floats]:
 
 
 def ppi_weight(means: Floats, judged: Floats, rest: Floats, *, share: Floats | None = None) -> float:
-    """PPI++'s weight for the judge, 0 to 1: the one with the least variance over all columns together.
+    """Return PPI++'s weight of the judge, 0 to 1: the one with the least variance over all columns.
 
     With `share`, each rated response's part in the mean, `rest` are all responses: that is a regression
     estimator, whose least variance has the slope of ratings on judgments.

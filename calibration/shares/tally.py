@@ -112,7 +112,7 @@ def model_shares(
 
 
 def _widen(interval: Interval, mean: float, clusters: int) -> Interval:
-    """The interval that Student's t gives for so many clusters, on the scale of log odds.
+    """Return the interval by Student's t for so many clusters, on the scale of log odds.
 
     A share near 0 or 1 has a long tail to the other side, which the even interval of few clusters misses.
     """

@@ -1,4 +1,4 @@
-"""A line from the judge's mean for a model to the crowd's, through models, and how far a new one strays.
+"""A line from the judge's mean of a model to the human one, through models, and how far a new model deviates.
 
 A judge's item-by-item slope does not carry over to models: what lifts a reply within a model is not what
 separates models. So the line is drawn through the means of calibrated models, and what it misses from model
@@ -55,7 +55,7 @@ class TargetModel:
 
     @property
     def is_rated(self) -> bool:
-        """Has it ratings that say how exact they are?"""
+        """Whether it has ratings with an error."""
         return math.isfinite(self.crowd) and math.isfinite(self.noise)
 
 
@@ -102,7 +102,7 @@ class CalibratedModels:
         return replace(self, **columns)
 
     def judged(self, mean: float, noise: float, prompts: int) -> TargetModel:
-        """A model as judged on so many prompts; few of them hardly show their own spread, so others' is lent.
+        """Return a model judged on so many prompts; few of them borrow the spread of the calibrated models.
 
         Without a calibration's spread, few prompts tell their own by Student's t.
         """
@@ -116,7 +116,7 @@ class CalibratedModels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedLine:
-    """What `fit_line` found: crowd = intercept + slope * judge, give or take `between_sd` a model.
+    """A line: crowd = intercept + slope * judge, with a standard deviation `between_sd` of models.
 
     `residuals` are crowd - line with the model left out. `between_sd` is the median of what the models allow,
     the crowd's noise taken off; it is never 0, since no number of models shows that a judge never errs.
@@ -132,7 +132,7 @@ Side = Literal["below", "above"]
 
 
 def side_beyond(calibrated: CalibratedModels, target: TargetModel) -> Side | None:
-    """On which side of the calibrated range the judge puts a model; its mean may err by two errors."""
+    """Return on which side of the calibrated range a model lies, by more than two standard errors."""
     low, high = calibrated.range
     slack = 2 * math.sqrt(target.judge_noise)
     if low - slack <= target.judge <= high + slack:
@@ -165,9 +165,9 @@ def no_line(calibrated: CalibratedModels, target: TargetModel) -> str | None:
 
 
 def transport(calibrated: CalibratedModels, target: TargetModel) -> Estimate:
-    """The level of a model: from the line alone, or from line and own ratings, each as it is exact.
+    """Estimate the level of a model from the line, and from its own ratings if it has any.
 
-    Says nothing of refusal: `refusal` does. Undefined with fewer than `LEAST_MODELS` calibrated models.
+    See `refusal` for when not to. Undefined with fewer than `LEAST_MODELS` calibrated models.
 
     >>> judge, crowd = (0.5, 0.6, 0.7), (0.4, 0.52, 0.6)
     >>> known = CalibratedModels(models=("a", "b", "c"), judge=judge, crowd=crowd, noise=(0.0, 0.0, 0.0))
@@ -180,7 +180,7 @@ def transport(calibrated: CalibratedModels, target: TargetModel) -> Estimate:
 
 
 def disagreement(calibrated: CalibratedModels, target: TargetModel) -> float:
-    """By how many standard errors a model's own ratings lie above the line; nan where either is none.
+    """Return by how many standard errors a model's own ratings lie above the line; nan without either.
 
     >>> known = CalibratedModels(
     ...     models=("a", "b", "c"), judge=(0.5, 0.6, 0.7), crowd=(0.4, 0.52, 0.6), noise=(0.0, 0.0, 0.0)
@@ -207,7 +207,7 @@ def transport_difference(
 
 
 def fit_line(calibrated: CalibratedModels) -> FittedLine:
-    """The line, its spread and its left-out residuals; nan with fewer than `LEAST_MODELS` models."""
+    """Fit the line, its spread and its left-out residuals; nan with fewer than `LEAST_MODELS` models."""
     if len(calibrated.models) < LEAST_MODELS:
         unknown = (math.nan,) * len(calibrated.models)
         return FittedLine(intercept=math.nan, slope=math.nan, between_sd=math.nan, residuals=unknown)
@@ -223,7 +223,7 @@ def fit_line(calibrated: CalibratedModels) -> FittedLine:
 
 
 def spread_range(calibrated: CalibratedModels) -> Interval | None:
-    """Within what the spread of models about the line lies; with few models that is wide."""
+    """Return the 95% interval of the models' spread about the line."""
     if len(calibrated.models) < LEAST_MODELS:
         return None
     posterior = _posterior(calibrated, [])
@@ -233,7 +233,7 @@ def spread_range(calibrated: CalibratedModels) -> Interval | None:
 
 
 def left_out_levels(calibrated: CalibratedModels) -> tuple[Estimate, ...]:
-    """Every calibrated model's level as the others' line has it: what a new model may expect."""
+    """Return every calibrated model's level by the line through the others."""
     return tuple(
         transport(calibrated.without(name), TargetModel(judge=judge))
         for name, judge in zip(calibrated.models, calibrated.judge, strict=True)
@@ -263,7 +263,7 @@ class _Posterior:
 def _posterior(
     calibrated: CalibratedModels, targets: Sequence[TargetModel], far: Sequence[float] = ()
 ) -> _Posterior:
-    """The line at every spread, given that each rated target strays `far` times as far as the others."""
+    """Fit the line at every spread, if each rated target deviates `far` times as far as the others."""
     rated = [target for target in targets if target.is_rated]
     judge = np.array([*calibrated.judge, *(target.judge for target in rated)])
     crowd = np.array([*calibrated.crowd, *(target.crowd for target in rated)])
@@ -288,8 +288,8 @@ def _posterior(
     distance = (precision * misses**2).sum(axis=1) + prior * (slope - SLOPE) ** 2
     # The last term is the reference prior, times the spread since the grid is even in its logarithm.
     log = -0.5 * (np.log(variance).sum(axis=1) + np.log(determinant) + distance)
-    told = 1 / (spread[:, None] ** 2 + noise + SLOPE**2 * blur)
-    log += 0.5 * np.log(((spread[:, None] * told) ** 2).sum(axis=1)) + np.log(spread)
+    total_precision = 1 / (spread[:, None] ** 2 + noise + SLOPE**2 * blur)
+    log += 0.5 * np.log(((spread[:, None] * total_precision) ** 2).sum(axis=1)) + np.log(spread)
     return _Posterior(
         spread=spread,
         log_weight=log,
@@ -314,32 +314,34 @@ def _estimate(
     blur = np.diag([target.judge_noise for target in targets])
     is_rated = np.array([target.is_rated for target in targets])
     rated = np.array([target.crowd if target.is_rated else 0.0 for target in targets])
-    told = np.array([1 / max(target.noise, 1e-12) if target.is_rated else 0.0 for target in targets])
+    rating_precision = np.array(
+        [1 / max(target.noise, 1e-12) if target.is_rated else 0.0 for target in targets]
+    )
     size = len(targets)
     logs, means, variances = [], [], []
     for kinds in product((1.0, FAR), repeat=int(is_rated.sum())):
         far = np.ones(size)
         far[is_rated] = kinds
-        found = _posterior(calibrated, targets, far[is_rated].tolist())
-        across = np.array([target.judge for target in targets]) - found.centre
-        level = found.height[:, None] + found.slope[:, None] * across
+        posterior = _posterior(calibrated, targets, far[is_rated].tolist())
+        across = np.array([target.judge for target in targets]) - posterior.centre
+        level = posterior.height[:, None] + posterior.slope[:, None] * across
         strays = np.where(np.eye(size), 1.0, correlation) * np.outer(far, far)
-        strays = strays * found.spread[:, None, None] ** 2 + blur * found.slope[:, None, None] ** 2
+        strays = strays * posterior.spread[:, None, None] ** 2 + blur * posterior.slope[:, None, None] ** 2
         # How far own ratings are believed, at each spread: all, where models stray far from the line.
-        trust = np.linalg.solve(np.eye(size) + strays * told, strays * told)
+        trust = np.linalg.solve(np.eye(size) + strays * rating_precision, strays * rating_precision)
         left = contrast @ (np.eye(size) - trust)
         flat, rising = left.sum(axis=1), left @ across
-        line = flat**2 * found.height_variance + rising**2 * found.slope_variance
-        line += 2 * flat * rising * found.covariance
+        line = flat**2 * posterior.height_variance + rising**2 * posterior.slope_variance
+        line += 2 * flat * rising * posterior.covariance
         # The raters' common error, but for the part of it that is in own ratings' noise.
         line += np.maximum(contrast.sum() ** 2 - (contrast.sum() - flat) ** 2, 0.0) * calibrated.shared
         own = np.einsum("si,sij,j->s", left, strays, contrast)
         means.append((left * level).sum(axis=1) + contrast @ trust @ rated)
         variances.append(np.maximum(own, 0.0) + line)
-        stray = found.spread[:, None] ** 2
-        chance = FAR_CHANCE * (stray * told / (1 + stray * told))[:, is_rated] ** 2
+        stray = posterior.spread[:, None] ** 2
+        chance = FAR_CHANCE * (stray * rating_precision / (1 + stray * rating_precision))[:, is_rated] ** 2
         chance = np.where(far[is_rated] > 1, chance, 1 - chance).prod(axis=1)
-        logs.append(found.log_weight + np.log(np.maximum(chance, 1e-300)))
+        logs.append(posterior.log_weight + np.log(np.maximum(chance, 1e-300)))
     weight = np.exp(np.concatenate(logs) - max(log.max() for log in logs))
     ends = _quantiles(weight / weight.sum(), np.concatenate(means), np.sqrt(np.concatenate(variances)))
     low, middle, high = (float(np.clip(value, *bounds)) for value in ends)
