@@ -24,7 +24,6 @@ from typing import Any, Final
 
 from calibration.estimate import Estimate, Interval, finite_or_none
 from calibration.monitoring.drift import prompts_needed
-from calibration.shares.planning import round_up
 from data.errors import UserError
 from data.records import REPLY
 from judge.llm.answer_prompts import say_counts
@@ -265,7 +264,7 @@ def _what_decides(gate: Gate, model: CheckedModel, figure: GateFigure, beyond: f
         return "too little is known to say what would decide it"
     noun = f"{NOUNS[model.unit][1]}s" + (f" for {gate.subject}" if gate.kind == "floor" else "")
     if prompts := prompts_needed(beyond / 100, tonight, sure, figure.prompts):
-        return f"{round_up(prompts):,} {noun} a night would decide it (tonight {figure.prompts:,.0f})"
+        return f"about {prompts:,} {noun} a night would decide it (tonight {figure.prompts:,.0f})"
     return f"too close to the limit to decide with {figure.prompts:,.0f} {noun} a night, or ten times as many"
 
 
