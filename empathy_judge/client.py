@@ -1,4 +1,4 @@
-"""The client: asks the judge for judgments, and for what they say of a model as a whole."""
+"""The client: judgments of replies, and the shares of labels of each model."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -7,19 +7,19 @@ from functools import cache
 from types import TracebackType
 from typing import Any, Self
 
-from empathy_judge.connections import ChildProcess, Connection, JudgeError, Server
+from empathy_judge.connections import ChildConnection, JudgeConnection, JudgeError, ServerConnection
 
 URL = "EMPATHY_JUDGE_URL"
 KEY = "EMPATHY_JUDGE_KEY"
 MOST_EXCHANGES = 64  # a request; a server takes no more than its own limit
 MOST_CHARACTERS = 200_000
-EMPTY = "..."  # stands for a reply without a word, since every exchange needs one
+EMPTY = "..."  # sent for an empty reply, since every exchange needs one
 UNSAID = {"label": None, "probabilities": None, "score": None, "unscored": "empty reply"}
 COUNTED = ("id", "model", "content", "prompt_digest", "probabilities", "unscored", "flag", "shape")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judgment:
+class ReplyJudgment:
     """What the judge says of one reply: a label with probabilities, or `unscored` with the reason.
 
     `score` is the rating it expects of a crowd, from 1 for Bad to 3 for Good; `flag` names the
@@ -50,45 +50,44 @@ class Judgment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
-    """A part of a model's replies, with its 95 % interval where there is one."""
+class ShareEstimate:
+    """A share of a model's replies, with its 95% confidence interval where there is one."""
 
-    share: float
+    value: float
     low: float | None
     high: float | None
 
     def __str__(self) -> str:
         if self.low is None or self.high is None:
-            return f"{self.share:.1%}"
-        return f"{self.share:.1%} [{self.low:.1%}, {self.high:.1%}]"
+            return f"{self.value:.1%}"
+        return f"{self.value:.1%} [{self.low:.1%}, {self.high:.1%}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelShares:
-    """What the judge found of one model; `reasons` counts why replies were left unscored.
+    """The shares of one model; `reasons` counts why replies are unscored.
 
-    `corrected` are the shares that a calibration makes of the judge's own; where it cannot, `refused` says
-    why.
+    `corrected` are the calibrated shares; where the calibration does not apply, `refused` is the reason.
     """
 
     model: str
     judged: int
     unscored: int
     reasons: Mapping[str, int]
-    shares: Mapping[str, Share]
-    corrected: Mapping[str, Share] | None
+    shares: Mapping[str, ShareEstimate]
+    corrected: Mapping[str, ShareEstimate] | None
     refused: str | None
 
     @property
-    def good(self) -> Share | None:
-        """The share of Good: corrected where the judge has a calibration, and None where that is refused."""
+    def good(self) -> ShareEstimate | None:
+        """The share of Good, corrected where the judge has a calibration; None where that is refused."""
         if self.refused:
             return None
         return (self.corrected or self.shares).get("Good")
 
     @property
-    def good_at_worst(self) -> Share | None:
-        """The share of Good with an interval that holds whatever the unscored replies are."""
+    def good_at_worst(self) -> ShareEstimate | None:
+        """The share of Good, with an interval that covers every possible label of the unscored replies."""
         share, total = self.good, self.judged + self.unscored
         if share is None or share.low is None or share.high is None:
             return None
@@ -97,21 +96,20 @@ class ModelShares:
 
 
 @cache
-def shared_judge(name: str | None = None, *, url: str | None = None) -> "Judge":
-    """The one judge of these options in this process; plug-ins share it, and it ends with the process."""
-    return Judge(name, url=url)
+def shared_judge(name: str | None = None, *, url: str | None = None) -> "JudgeClient":
+    """Return this process's client for these options; plug-ins share it."""
+    return JudgeClient(name, url=url)
 
 
-class Judge:
+class JudgeClient:
     """The judge, in a child process or on a server.
 
-    `name` is a judge as `empathy-judge score --judge` takes it. With `url`, or the variable
-    EMPATHY_JUDGE_URL, a server is asked, and `name`, if given, must be its judge; `key` is the server's.
-    `python` is the interpreter of another environment with the judge in it, also in EMPATHY_JUDGE_PYTHON. The
-    child starts with the first question, stays warm, and ends with this process or by `close`. Threads may
-    share a judge.
+    `name` is a judge as in `empathy-judge score --judge`. With `url`, or the variable EMPATHY_JUDGE_URL, a
+    server is asked, and `name`, if given, must be its judge; `key` is the server's. `python` is the
+    interpreter of another environment with the judge in it, also in EMPATHY_JUDGE_PYTHON. The child process
+    starts with the first request and ends with this process or by `close`. Threads may share a client.
 
-        with Judge() as judge:
+        with JudgeClient() as judge:
             print(judge.judge("My dog died.", "I am so sorry. How old was he?"))
     """
 
@@ -127,32 +125,34 @@ class Judge:
     ) -> None:
         url = url or os.environ.get(URL)
         self._name = name
-        self._connection: Connection
+        self._connection: JudgeConnection
         if url:
             if calibration:
                 raise JudgeError("calibration: a server has its own; start it with serve --calibration")
-            self._connection = Server(url, key=key or os.environ.get(KEY), timeout=timeout)
+            self._connection = ServerConnection(url, key=key or os.environ.get(KEY), timeout=timeout)
         else:
-            self._connection = ChildProcess(name or "classifier", calibration, python=python, timeout=timeout)
+            self._connection = ChildConnection(
+                name or "classifier", calibration, python=python, timeout=timeout
+            )
 
-    def judge(self, prompt: str, response: str, **context: Any) -> Judgment:
+    def judge(self, prompt: str, response: str, **context: Any) -> ReplyJudgment:
         """Judge one reply; `context` may be id, model, situation, emotion and dialogue."""
         (judgment,) = self.judge_all([{"prompt": prompt, "response": response, **context}])
         return judgment
 
-    def judge_all(self, exchanges: Iterable[Mapping[str, Any]]) -> list[Judgment]:
+    def judge_all(self, exchanges: Iterable[Mapping[str, Any]]) -> list[ReplyJudgment]:
         """Judge replies, each with the fields of a row of `responses.jsonl`; in the order given.
 
-        A model at work may say nothing: an empty response is unscored, and no error.
+        An empty response is unscored, and no error.
         """
         numbered = ({"id": str(number), **row} for number, row in enumerate(exchanges, start=1))
         return [judgment for part in _parts(numbered) for judgment in self._ask(part)]
 
     def shares(
-        self, judgments: Iterable[Judgment | Mapping[str, Any]], *, seed: int = 0
+        self, judgments: Iterable[ReplyJudgment | Mapping[str, Any]], *, seed: int = 0
     ) -> list[ModelShares]:
-        """What judgments say of each model, as `score` counts: the one with the most Good replies first."""
-        rows = [item.row if isinstance(item, Judgment) else item for item in judgments]
+        """Return the shares of each model, as `score` counts them, the highest share of Good first."""
+        rows = [item.row if isinstance(item, ReplyJudgment) else item for item in judgments]
         counted = [{key: row[key] for key in COUNTED if row.get(key) is not None} for row in rows]
         found = self._connection.ask("/v1/shares", {"judgments": counted, "seed": seed})
         return [
@@ -169,7 +169,7 @@ class Judge:
         ]
 
     def close(self) -> None:
-        """End the child process; the next question would start another."""
+        """End the child process; the next request starts another."""
         self._connection.close()
 
     def __enter__(self) -> Self:
@@ -180,8 +180,8 @@ class Judge:
     ) -> None:
         self.close()
 
-    def _ask(self, rows: Sequence[Mapping[str, Any]]) -> Iterator[Judgment]:
-        # Their own ids need not differ from each other, and those of a request must.
+    def _ask(self, rows: Sequence[Mapping[str, Any]]) -> Iterator[ReplyJudgment]:
+        # Ids must be unique in a request; the caller's need not be.
         sent = [
             {**row, "id": str(place), "response": row.get("response") if _is_said(row) else EMPTY}
             for place, row in enumerate(rows)
@@ -194,7 +194,7 @@ class Judge:
             )
         for row, found in zip(rows, answer["judgments"], strict=True):
             own = {**found, "id": str(row["id"]), **({} if _is_said(row) else UNSAID)}
-            yield Judgment(
+            yield ReplyJudgment(
                 id=own["id"],
                 model=own["model"],
                 label=own.get("label"),
@@ -208,7 +208,7 @@ class Judge:
 
 
 def _parts(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
-    """Rows in parts of a size that a request may have."""
+    """Split rows into parts that fit into a request."""
     part: list[Mapping[str, Any]] = []
     size = 0
     for row in rows:
@@ -223,10 +223,13 @@ def _parts(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]
 
 
 def _is_said(row: Mapping[str, Any]) -> bool:
-    """Tell whether a reply has words; a wrong type is left for the judge to refuse."""
+    """Return whether a reply has text; the judge refuses a wrong type."""
     response = row.get("response", "")
     return response is not None and not (isinstance(response, str) and not response.strip())
 
 
-def _shares(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Share]:
-    return {label: Share(share=row["share"], low=row["low"], high=row["high"]) for label, row in rows.items()}
+def _shares(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, ShareEstimate]:
+    return {
+        label: ShareEstimate(value=row["share"], low=row["low"], high=row["high"])
+        for label, row in rows.items()
+    }

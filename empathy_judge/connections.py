@@ -1,4 +1,4 @@
-"""The two ways to the judge: a child process that is kept warm, or a server by its URL."""
+"""Connections to the judge: a child process that stays warm, or a server by its URL."""
 
 import json
 import os
@@ -21,27 +21,27 @@ from typing import IO, Any, Protocol
 
 START = Path(__file__).with_name("start.py")
 PYTHON = "EMPATHY_JUDGE_PYTHON"
-LAST_WORDS = 2000  # characters of what a child said before it ended
-GRACE = 5.0  # seconds that a child has to finish when it is told to end
+LAST_OUTPUT = 2000  # characters of a failed child's stderr
+GRACE = 5.0  # seconds for a child to end
 RETRIES = 5  # while a server is full
 
 
 class JudgeError(Exception):
-    """The judge could not be asked: the message says why and what would help."""
+    """The judge could not be asked."""
 
 
 class _EndedBefore(Exception):
-    """The child had ended before it was asked: another can be."""
+    """The child ended before the request was sent."""
 
 
-class Connection(Protocol):
-    """Answers a body sent to a route with a body."""
+class JudgeConnection(Protocol):
+    """A connection that answers a body sent to a route."""
 
     def ask(self, route: str, body: Mapping[str, Any]) -> dict[str, Any]: ...
     def close(self) -> None: ...
 
 
-class ChildProcess:
+class ChildConnection:
     """The installed judge in a process of its own, in Python's isolated mode; started when first asked.
 
     `python` is the interpreter it runs in, where that is not this one: an environment with `empathy-judge` in
@@ -79,8 +79,8 @@ class ChildProcess:
 
 
 @dataclass
-class _Answers:
-    """Who waits for what."""
+class _Pending:
+    """Requests that wait for an answer, by id."""
 
     waiting: dict[int, "Future[dict[str, Any]]"] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -93,7 +93,7 @@ class _Child:
         if not command[0]:
             raise JudgeError(f"this program does not know its Python; name one in the variable {PYTHON}")
         self._timeout, self._pid, self._count = timeout, os.getpid(), 0
-        self._answers, self._is_ended = _Answers(), False
+        self._answers, self._is_ended = _Pending(), False
         said = tempfile.TemporaryFile()  # noqa: SIM115  # closed by who reads it, when the child has ended
         try:
             self._process = subprocess.Popen(
@@ -111,7 +111,7 @@ class _Child:
 
     @property
     def is_ours(self) -> bool:
-        """Tell whether it can be asked: a fork of this process must not read the original's answers."""
+        """Whether it can be asked: a fork of this process must not read the original's answers."""
         return self._pid == os.getpid() and not self._is_ended and self._process.poll() is None
 
     def ask(self, route: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,12 +138,12 @@ class _Child:
             raise JudgeError(f"the judge did not answer within {self._timeout:g} s") from None
 
     def end(self) -> None:
-        """Let it finish, or stop it."""
+        """End the child process."""
         self._finalizer()
 
 
-def _read(process: "subprocess.Popen[bytes]", answers: _Answers, said: IO[bytes]) -> None:
-    """Hand out the answers as they come; at the end, tell all who wait what the child said last."""
+def _read(process: "subprocess.Popen[bytes]", answers: _Pending, said: IO[bytes]) -> None:
+    """Set the answers as they come; at the end, fail all waiting requests with the child's stderr."""
     assert process.stdout is not None
     with process.stdout, said:
         for line in process.stdout:
@@ -158,7 +158,7 @@ def _read(process: "subprocess.Popen[bytes]", answers: _Answers, said: IO[bytes]
                 future.set_result(answer.get("body", answer))
         process.wait()
         said.seek(0)
-        words = said.read().decode(errors="replace").strip()[-LAST_WORDS:]
+        words = said.read().decode(errors="replace").strip()[-LAST_OUTPUT:]
     ended = f"the judge ended with exit code {process.returncode}" + (f": {words}" if words else "")
     with answers.lock:
         left = [*answers.waiting.values()]
@@ -168,7 +168,7 @@ def _read(process: "subprocess.Popen[bytes]", answers: _Answers, said: IO[bytes]
 
 
 def _end(process: "subprocess.Popen[bytes]", reader: threading.Thread, pid: int) -> None:
-    """Close stdin, which ends the child once it has answered; it is stopped if that takes long."""
+    """Close stdin, which ends the child once it has answered; kill it if that takes long."""
     if pid != os.getpid():
         return  # a fork: the child is the original's
     assert process.stdin is not None
@@ -181,8 +181,8 @@ def _end(process: "subprocess.Popen[bytes]", reader: threading.Thread, pid: int)
     reader.join(GRACE)
 
 
-class Server:
-    """A judge that `empathy-judge serve` offers under a URL."""
+class ServerConnection:
+    """A judge that `empathy-judge serve` serves under a URL."""
 
     def __init__(self, url: str, *, key: str | None, timeout: float | None) -> None:
         parts = urllib.parse.urlsplit(url)
@@ -198,7 +198,7 @@ class Server:
         self._opener = urllib.request.build_opener(*handlers)
 
     def ask(self, route: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Post a request; a server that is full is asked again when it says."""
+        """Post a request, and repeat it after the time that a busy server names."""
         data = json.dumps(body).encode()
         for tries_left in reversed(range(RETRIES)):
             request = urllib.request.Request(self._url + route, data=data, headers=self._headers)
@@ -225,7 +225,7 @@ class Server:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A key is for the server that was named, and for no other."""
+    """No redirects: the key is for the named server only."""
 
     def redirect_request(self, *args: Any, **named: Any) -> None:
         return None

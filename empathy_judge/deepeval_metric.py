@@ -6,7 +6,7 @@ from typing import Any
 from deepeval.metrics import BaseMetric
 from deepeval.test_case import LLMTestCase
 
-from empathy_judge.client import Judgment, shared_judge
+from empathy_judge.client import ReplyJudgment, shared_judge
 from empathy_judge.messages import context_of
 
 
@@ -29,7 +29,7 @@ class EmpathyMetric(BaseMetric):  # type: ignore[misc]
         self.threshold, self.skip_unscored = threshold, skip_unscored
         # Names, not a client: DeepEval copies metrics.
         self._judge, self._url = judge, url
-        self.judgment: Judgment | None = None
+        self.judgment: ReplyJudgment | None = None
 
     def measure(self, test_case: LLMTestCase, *args: Any, **kwargs: Any) -> float:
         """Judge the case."""

@@ -8,11 +8,11 @@ from typing import Any
 from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, metric, scorer
 from inspect_ai.solver import TaskState
 
-from empathy_judge.client import Judge, shared_judge
+from empathy_judge.client import JudgeClient, shared_judge
 from empathy_judge.messages import context_of, read_messages
 
 log = logging.getLogger(__name__)
-_ASKED: dict[str, Judge] = {}  # by name and version, so that the metric asks whom the scorer asked
+_ASKED: dict[str, JudgeClient] = {}  # by name and version, so that the metric asks whom the scorer asked
 
 
 # Every reply counts, also where epochs repeat a prompt: what is averaged over epochs has no probabilities.
@@ -32,10 +32,10 @@ def good_share() -> Metric:
             log.warning("empathy: no corrected share: %s", model.refused)
         good = model.good
         return {
-            "good": good.share if good else nan,
+            "good": good.value if good else nan,
             "good_low": good.low if good and good.low is not None else nan,
             "good_high": good.high if good and good.high is not None else nan,
-            "good_by_judge": model.shares["Good"].share,
+            "good_by_judge": model.shares["Good"].value,
             "score": sum(item["judgment"]["score"] for item in about) / len(about),
         }
 

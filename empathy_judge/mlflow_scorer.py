@@ -7,7 +7,7 @@ from mlflow.entities import AssessmentSource, Feedback
 from mlflow.genai.scorers import Scorer
 from pydantic import PrivateAttr
 
-from empathy_judge.client import Judgment, shared_judge
+from empathy_judge.client import ReplyJudgment, shared_judge
 from empathy_judge.messages import context_of, read_messages
 
 SAID = ("prompt", "question", "message", "input", "query")  # keys of `inputs` that hold what the speaker said
@@ -24,7 +24,7 @@ class Empathy(Scorer):  # type: ignore[misc]
     name: str = "empathy"
     judge: str | None = None
     url: str | None = None
-    _judgments: list[Judgment] = PrivateAttr(default_factory=list)
+    _judgments: list[ReplyJudgment] = PrivateAttr(default_factory=list)
 
     def __call__(self, *, inputs: Any = None, outputs: Any = None) -> Feedback:
         """Judge one reply."""
@@ -44,7 +44,7 @@ class Empathy(Scorer):  # type: ignore[misc]
         (model,) = shared_judge(self.judge, url=self.url).shares(rows)
         found = {f"{self.name}/judged": float(model.judged), f"{self.name}/unscored": float(model.unscored)}
         if model.good is not None:
-            ends = {"good": model.good.share, "good_low": model.good.low, "good_high": model.good.high}
+            ends = {"good": model.good.value, "good_low": model.good.low, "good_high": model.good.high}
             found |= {f"{self.name}/{key}": value for key, value in ends.items() if value is not None}
         return found
 

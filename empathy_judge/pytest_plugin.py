@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from empathy_judge.client import Judge, ModelShares
+from empathy_judge.client import JudgeClient, ModelShares
 
 AssertGoodShare = Callable[..., ModelShares]
 
@@ -20,17 +20,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(scope="session")
-def empathy_judge(request: pytest.FixtureRequest) -> Iterator[Judge]:
+def empathy_judge(request: pytest.FixtureRequest) -> Iterator[JudgeClient]:
     """The judge of this session: an `empathy_judge.Judge`."""
     config = request.config
     name = config.getoption("--empathy-judge") or config.getini("empathy_judge") or None
     url = config.getoption("--empathy-url") or config.getini("empathy_url") or None
-    with Judge(name, url=url) as judge:
+    with JudgeClient(name, url=url) as judge:
         yield judge
 
 
 @pytest.fixture
-def assert_good_share(empathy_judge: Judge) -> AssertGoodShare:
+def assert_good_share(empathy_judge: JudgeClient) -> AssertGoodShare:
     """Assert that at least a share of replies is Good, as people would call them.
 
     Call it with rows that have a prompt and a response, and with `at_least`. The test passes if the 95 %

@@ -9,7 +9,7 @@ from typing import Any
 
 from datasets import Dataset
 
-from empathy_judge.client import Judge, ModelShares, shared_judge
+from empathy_judge.client import JudgeClient, ModelShares, shared_judge
 
 PROMPTS = Path(__file__).resolve().parents[2] / "data" / "samples" / "prompts.jsonl"
 JUDGE = "EMPATHY_JUDGE"  # the variable that names another judge than the default
@@ -35,7 +35,7 @@ def good(rows: Sequence[Mapping[str, Any]]) -> float:
     model = _shares(rows)
     if model.refused:
         log.warning("empathy_replies: no corrected share: %s", model.refused)
-    return model.good.share if model.good else float("nan")
+    return model.good.value if model.good else float("nan")
 
 
 def good_low(rows: Sequence[Mapping[str, Any]]) -> float:
@@ -53,7 +53,7 @@ def good_high(rows: Sequence[Mapping[str, Any]]) -> float:
 def good_by_judge(rows: Sequence[Mapping[str, Any]]) -> float:
     """The judge's own share, as it counts."""
     shares = _shares(rows).shares
-    return shares["Good"].share if shares else float("nan")
+    return shares["Good"].value if shares else float("nan")
 
 
 def unscored(rows: Sequence[Mapping[str, Any]]) -> float:
@@ -66,5 +66,5 @@ def _shares(rows: Sequence[Mapping[str, Any]]) -> ModelShares:
     return model
 
 
-def _judge() -> Judge:
+def _judge() -> JudgeClient:
     return shared_judge(os.environ.get(JUDGE) or None)

@@ -22,7 +22,7 @@ PROBE = Exchange(id="", prompt="I lost my keys.", response="Oh no!", situation="
 ProtocolName = Literal["decisions", "systemone"]
 
 
-class Unusable(Exception):
+class UnusableDecision(Exception):
     """An answer that came and cannot be used, with the reason."""
 
 
@@ -105,11 +105,11 @@ class DecisionJudge(LanguageModelJudge):
         raw, components = "", dict[str, float]()
         try:
             if isinstance(reply, CallFailed):
-                raise Unusable(reply.reason)
+                raise UnusableDecision(reply.reason)
             read = read_systemone if self.protocol == "systemone" else read_decisions
             levels, given = read(reply.body, self.rubric)
             judgment, components = judgment_of(exchange, normalise(levels)), _probabilities(given)
-        except Unusable as problem:
+        except UnusableDecision as problem:
             judgment = unscored(exchange, str(problem))
             raw = json.dumps(reply.body, ensure_ascii=False) if isinstance(reply, Reply) else reply.raw
         # A line for each suspected injection, then the answer where it could not be used.
@@ -144,16 +144,16 @@ def read_decisions(body: Mapping[str, Any], rubric: Rubric) -> tuple[dict[str, A
     answers = body.get("answers")
     if not isinstance(answers, list) or len(answers) != len(names):
         count = f"{len(answers)} answers" if isinstance(answers, list) else "no answers"
-        raise Unusable(f"{count} to {len(names)} questions")
+        raise UnusableDecision(f"{count} to {len(names)} questions")
     for name, answer in zip(names, answers, strict=True):
         if not isinstance(answer, dict) or answer.get("name") not in (None, name):
-            raise Unusable("answers are not in the order of the questions")
+            raise UnusableDecision("answers are not in the order of the questions")
     levels = _expect(answers[0], "score").get("probabilities")
     if not isinstance(levels, list) or not all(isinstance(level, dict) for level in levels):
-        raise Unusable("no probabilities for the labels")
+        raise UnusableDecision("no probabilities for the labels")
     labels = [str(level.get("label")) for level in levels]
     if sorted(labels) != sorted(LABELS):
-        raise Unusable(f"probabilities for {', '.join(labels)[:60] or 'nothing'}, not our labels")
+        raise UnusableDecision(f"probabilities for {', '.join(labels)[:60] or 'nothing'}, not our labels")
     given = {
         name: answer.get("probability")
         for name, answer in zip(rubric.components, answers[1:], strict=True)
@@ -166,12 +166,14 @@ def read_systemone(body: Mapping[str, Any], rubric: Rubric) -> tuple[dict[str, A
     """The same from answers by the names of the questions; levels by their position, written as text."""
     answers = body.get("answers")
     if not isinstance(answers, dict) or not isinstance(answers.get(rubric.dimension), dict):
-        raise Unusable("no answer to the question about the whole")
+        raise UnusableDecision("no answer to the question about the whole")
     levels = _expect(answers[rubric.dimension], "score").get("probabilities")
     if not isinstance(levels, dict):
-        raise Unusable("no probabilities for the labels")
+        raise UnusableDecision("no probabilities for the labels")
     if sorted(levels) != [str(position) for position in range(len(LABELS))]:
-        raise Unusable(f"probabilities for {', '.join(sorted(levels))[:60] or 'nothing'}, not our labels")
+        raise UnusableDecision(
+            f"probabilities for {', '.join(sorted(levels))[:60] or 'nothing'}, not our labels"
+        )
     given = {
         name: answers[name].get("noul") for name in rubric.components if isinstance(answers.get(name), dict)
     }
@@ -186,18 +188,18 @@ def normalise(by_label: Mapping[str, Any]) -> dict[str, float]:
     """
     given = _probabilities(by_label)
     if missing := sorted(set(by_label) - set(given)):
-        raise Unusable(f"no probability for {missing[0]}")
+        raise UnusableDecision(f"no probability for {missing[0]}")
     total = sum(given.values())
     if abs(total - 1) > FAR_FROM_ONE:
-        raise Unusable(f"probabilities sum to {total:.3g}")
+        raise UnusableDecision(f"probabilities sum to {total:.3g}")
     return {label: value / total for label, value in given.items()}
 
 
 def _expect(answer: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     if answer.get("type") == "refusal" or answer.get("refusal"):
-        raise Unusable("refused")
+        raise UnusableDecision("refused")
     if answer.get("type") != kind:
-        raise Unusable(f"answered with {str(answer.get('type'))[:30]!r} instead of a {kind}")
+        raise UnusableDecision(f"answered with {str(answer.get('type'))[:30]!r} instead of a {kind}")
     return answer
 
 

@@ -22,7 +22,7 @@ from judge.llm.limits import (
     Budget,
     Pace,
     Prices,
-    Tokens,
+    TokenCounts,
     check_prices,
     find_prices,
     guess_tokens,
@@ -211,7 +211,7 @@ class Endpoint:
 class _Call:
     """One call: its tries, and what they cost or may have cost."""
 
-    def __init__(self, endpoint: Endpoint, guess: Tokens, least: Tokens) -> None:
+    def __init__(self, endpoint: Endpoint, guess: TokenCounts, least: TokenCounts) -> None:
         self.endpoint, self.guess, self.least = endpoint, guess, least
         self.tries, self.cost = 0, 0.0
         self.guessed = endpoint.prices.cost(guess) if endpoint.prices else 0.0

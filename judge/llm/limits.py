@@ -94,7 +94,7 @@ ANSWER_TOKENS = 1000  # where a request sets no limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tokens:
+class TokenCounts:
     """The tokens of one call; `cached` is the part of `input` that the server has cached."""
 
     input: float
@@ -114,10 +114,10 @@ class Prices:
     output: float
     cached: float | None = None
 
-    def cost(self, tokens: Tokens) -> float:
+    def cost(self, tokens: TokenCounts) -> float:
         """Return the cost of one call in USD.
 
-        >>> round(Prices(input=0.10, output=0).cost(Tokens(input=4000, output=12)), 6)
+        >>> round(Prices(input=0.10, output=0).cost(TokenCounts(input=4000, output=12)), 6)
         0.0004
         """
         cached = self.input if self.cached is None else self.cached
@@ -152,21 +152,23 @@ def check_prices(prices: Mapping[str, float]) -> Prices:
     return Prices(**prices)
 
 
-def guess_tokens(body: Mapping[str, Any], size: int) -> Tokens:
+def guess_tokens(body: Mapping[str, Any], size: int) -> TokenCounts:
     """Estimate the tokens of a request of `size` bytes, rather too many than too few."""
     limit = body.get("max_completion_tokens") or body.get("max_tokens") or body.get("max_output_tokens")
     answers = body.get("n") or 1
     # Typed questions are answered without text.
     output = 0.0 if "questions" in body else float(limit or ANSWER_TOKENS) * float(answers)
-    return Tokens(input=size / CHARACTERS_A_TOKEN, output=output)
+    return TokenCounts(input=size / CHARACTERS_A_TOKEN, output=output)
 
 
-def least_tokens(size: int) -> Tokens:
+def least_tokens(size: int) -> TokenCounts:
     """Return the least tokens that a request of `size` bytes takes: all cached, no answer."""
-    return Tokens(input=size / MOST_CHARACTERS_A_TOKEN, output=0.0, cached=size / MOST_CHARACTERS_A_TOKEN)
+    return TokenCounts(
+        input=size / MOST_CHARACTERS_A_TOKEN, output=0.0, cached=size / MOST_CHARACTERS_A_TOKEN
+    )
 
 
-def read_tokens(body: Mapping[str, Any]) -> Tokens | None:
+def read_tokens(body: Mapping[str, Any]) -> TokenCounts | None:
     """Read the tokens that an answer reports, under either of the names in use; None without them."""
     usage = body.get("usage")
     if not isinstance(usage, Mapping):
@@ -177,7 +179,7 @@ def read_tokens(body: Mapping[str, Any]) -> Tokens | None:
     details = usage.get("input_tokens_details") or usage.get("prompt_tokens_details")
     cached = _count(details, "cached_tokens") if isinstance(details, Mapping) else None
     written = _count(usage, "output_tokens", "completion_tokens")
-    return Tokens(input=read, output=written or 0.0, cached=min(cached or 0.0, read))
+    return TokenCounts(input=read, output=written or 0.0, cached=min(cached or 0.0, read))
 
 
 def add_usage(used: Iterable[Mapping[str, float] | None]) -> dict[str, float]:

@@ -16,7 +16,7 @@ from own_project import make_judge_environment, make_project, run_in
 from repository import ROOT, SAMPLES
 from served import serving
 
-from empathy_judge import Judge, JudgeError
+from empathy_judge import JudgeClient, JudgeError
 from judge.base import load_judge
 
 ROWS = [json.loads(line) for line in (SAMPLES / "responses.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -25,15 +25,15 @@ ASK = """
 import json, sys
 import data, judge, server
 assert data.OWN and judge.OWN and server.OWN
-from empathy_judge import Judge
+from empathy_judge import JudgeClient
 rows = [json.loads(line) for line in open("rows.jsonl", encoding="utf-8")]
-with Judge() as client:
+with JudgeClient() as client:
     judgments = client.judge_all(rows)
     (model,) = client.shares(judgments)
 good, own = model.good, model.shares["Good"]
 print(json.dumps({
     "rows": [dict(judgment.row) for judgment in judgments],
-    "good": [good.share, good.low, good.high], "own": [own.share, own.low, own.high],
+    "good": [good.value, good.low, good.high], "own": [own.value, own.low, own.high],
 }))
 """
 
@@ -48,8 +48,8 @@ def flat(share: dict[str, float]) -> list[float]:
 
 
 @pytest.fixture
-def length() -> Iterator[Judge]:
-    with Judge("length") as judge:
+def length() -> Iterator[JudgeClient]:
+    with JudgeClient("length") as judge:
         yield judge
 
 
@@ -71,23 +71,23 @@ def test_a_project_with_its_own_data_package_gets_the_figures_of_score(tmp_path:
         assert found["own"] == pytest.approx(flat(model["shares"]["Good"]), abs=1e-6)
 
 
-def test_a_server_and_a_child_say_the_same(length: Judge) -> None:
+def test_a_server_and_a_child_say_the_same(length: JudgeClient) -> None:
     rows = [{**row, "id": "same"} for row in ROWS[:70]]  # more than one request, of replies that share an id
     by_child = length.judge_all(rows)
-    with serving(load_judge("length"), key="secret") as url, Judge(url=url, key="secret") as remote:
+    with serving(load_judge("length"), key="secret") as url, JudgeClient(url=url, key="secret") as remote:
         assert remote.judge_all(rows) == by_child
         assert remote.shares(by_child) == length.shares(by_child)
         with pytest.raises(JudgeError, match=r"judge is 'length', not 'classifier'"):
-            Judge("classifier", url=url, key="secret").judge("I won!", "Lovely!")
+            JudgeClient("classifier", url=url, key="secret").judge("I won!", "Lovely!")
         with pytest.raises(JudgeError, match="401"):
-            Judge(url=url, key="wrong").judge("I won!", "Lovely!")
+            JudgeClient(url=url, key="wrong").judge("I won!", "Lovely!")
         with pytest.raises(JudgeError, match="prompt_digest"):
             remote.shares([{"id": "1", "model": "m", "content": "", "prompt_digest": "none"}])
     with pytest.raises(JudgeError, match="is the server running"):
         remote.judge("I won!", "Lovely!")
 
 
-def test_threads_share_a_child_and_each_gets_its_own_answer(length: Judge) -> None:
+def test_threads_share_a_child_and_each_gets_its_own_answer(length: JudgeClient) -> None:
     def ask(count: int) -> Any:
         return length.judge("I won!", "word " * count, id=str(count)).row
 
@@ -96,19 +96,19 @@ def test_threads_share_a_child_and_each_gets_its_own_answer(length: Judge) -> No
     assert together == [ask(count) for count in range(1, 60)]
 
 
-def test_what_goes_wrong_is_told(length: Judge) -> None:
+def test_what_goes_wrong_is_told(length: JudgeClient) -> None:
     with pytest.raises(JudgeError, match="prompt: missing or empty"):
         length.judge(" ", "Lovely!")
     assert length.judge("I won!", "Lovely!").label  # and the child goes on
     with pytest.raises(JudgeError, match=r"unknown judge 'lenght'.* did you mean 'length'"):
-        Judge("lenght").judge("I won!", "Lovely!")
+        JudgeClient("lenght").judge("I won!", "Lovely!")
     with pytest.raises(JudgeError, match="cannot be started"):
-        Judge(python="/no/such/python").judge("I won!", "Lovely!")
+        JudgeClient(python="/no/such/python").judge("I won!", "Lovely!")
     with pytest.raises(JudgeError, match="one such as http"):
-        Judge(url="localhost:8321")
+        JudgeClient(url="localhost:8321")
 
 
-def test_a_child_that_was_killed_is_started_again(length: Judge) -> None:
+def test_a_child_that_was_killed_is_started_again(length: JudgeClient) -> None:
     before = length.judge("I won!", "Lovely!")
     (child,) = psutil.Process().children()
     child.kill()
@@ -122,7 +122,7 @@ def test_a_child_that_was_killed_is_started_again(length: Judge) -> None:
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_the_child_ends_with_its_parent(tmp_path: Path) -> None:
     code = (
-        "import sys, time, os; from empathy_judge import Judge; judge = Judge('length'); "
+        "import sys, time, os; from empathy_judge import JudgeClient; judge = JudgeClient('length'); "
         "judge.judge('I won!', 'Lovely!'); "
         # A fork that outlives its parent holds the pipes open.
         "os.fork() or time.sleep(300); print('ready', flush=True); time.sleep(300)"

@@ -36,9 +36,9 @@ def main(path: str) -> None:
     with open(path, encoding="utf-8") as lines:
         replies = {row["prompt"]: row["response"] for row in map(json.loads, lines)}
     # The folder as a person would find it.
-    where = [sys.executable, "-m", "empathy_judge.lm_eval_task"]
+    where = [sys.executable, "-c", "import empathy_judge; print(*empathy_judge.__path__)"]
     folder = subprocess.run(where, capture_output=True, text=True, check=True).stdout.strip()
-    manager = TaskManager(include_path=folder)
+    manager = TaskManager(include_path=f"{folder}/lm_eval_task")
     task = manager.load(["empathy_replies"])["tasks"]["empathy_replies"]
     docs = list(task.test_docs())
     chosen = [place for place, doc in enumerate(docs) if doc["prompt"] in replies]

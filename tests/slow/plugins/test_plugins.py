@@ -133,7 +133,7 @@ assert data.OWN
 
 def test_above(assert_good_share):
     good = assert_good_share(rows, at_least={worst - 1e-6}).good
-    assert abs(good.share - {share}) < 1e-6
+    assert abs(good.value - {share}) < 1e-6
 
 def test_below(assert_good_share):
     assert_good_share(rows, at_least={best + 1e-6})
