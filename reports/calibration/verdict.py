@@ -1,4 +1,4 @@
-"""A calibration in plain sentences, the most important first; none says more than its interval does."""
+"""The verdict of a calibration in sentences, the most important first; each follows from an interval."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,22 +21,22 @@ ORDERED = 4  # models from which on their order says anything
 USEFUL = 0.2  # of the whole scale: a level known less exactly is of no use
 CLOSE = 0.05  # of kappas that are told to be the same
 HOLDS = 0.7  # of the left-out models inside their intervals, of which there are few
-RIVALS = {"length": "counting words", "majority": "always giving the commonest label"}
-LEANS = {  # to whom or what a judge is too kind or too harsh
-    "level": "on the whole",
-    "length": "to longer replies",
-    "author": "to replies by people",
-    "valence": "under pleasant emotions",
-    "emotion": "to the {about}",
+RIVALS = {"length": "counting words", "majority": "always giving the most common label"}
+BIASES = {  # where a judge's scores are too high or too low
+    "level": "overall",
+    "length": "for longer replies",
+    "author": "for human replies",
+    "valence": "under positive emotions",
+    "emotion": "for the {about}",
 }
-ONE_LEVEL = "of people's labels, or of the judge's, fewer than five differ from the commonest"
+ONE_LEVEL = "fewer than five human labels, or labels of the judge, differ from the most common one"
 DEFAULT, LARGER = "classifier", "classifier-large"
 SHARES = 100  # a share is told in points of a hundred
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewModels:
-    """How a model nobody rated would fare, by leaving out each rated one: half an interval, and hits."""
+    """The precision on an unrated model, by leaving out each rated one: half an interval, and hits."""
 
     half: float
     covered: int
@@ -44,43 +44,45 @@ class NewModels:
 
     @property
     def holds(self) -> bool:
-        """Whether the intervals kept to what they promise, as far as so few can tell."""
+        """Whether the intervals cover as often as they should, as far as so few can show."""
         return self.covered >= HOLDS * self.count
 
 
 def say_verdict(report: CalibrationReport) -> list[str]:
-    """The headline and the answers beneath it, as sentences."""
+    """Return the headline and the answers beneath it, as sentences."""
     return [say_headline(report), *(f"{question} {answer}" for question, answer in say_answers(report))]
 
 
 def say_headline(report: CalibrationReport) -> str:
-    """Whether to rely on it, in one sentence."""
+    """Return in one sentence whether to rely on the judge."""
     data = report.data
     kappa = report.agreement.metrics[report.headline]
     if not isfinite(kappa.value):
         return f"Do not rely on it yet: {ONE_LEVEL}."
     if kappa.interval is None:
-        return f"Do not rely on it yet: {data.ratings:,} ratings are too few to tell anything."
+        return f"Do not rely on it yet: {data.ratings:,} ratings are too few for an interval."
     if unbeaten := _unbeaten(report):
         name, reached = unbeaten[0]
-        than = "does no better" if kappa.value < reached.value + CLOSE else "is not shown to do better"
+        than = "agrees no better" if kappa.value < reached.value + CLOSE else "is not shown to agree better"
         return f"Do not rely on it yet: on your {data.ratings:,} ratings it {than} than {name}."
     if data.speaks_for != "people":
-        return f"Do not rely on it for people at large yet: only {count_people(data.raters)} rated."
-    rated = f"Use it for the {len(data.models):,} models people rated, and for no other yet"
+        return f"Do not generalize to people at large yet: only {count_people(data.raters)} rated."
+    rated = f"Use it for the {len(data.models):,} rated models only"
     new = _new_models(report)
     if new is None:
         return f"{rated}."
     if not new.holds:
-        return f"{rated}: it missed people's level on {new.count - new.covered} of {new.count} left out."
-    told = f"it tells a model's {_level(report)} to within {_reach(report, new)}"
+        return (
+            f"{rated}: it missed the human level on {new.count - new.covered} of {new.count} models left out."
+        )
+    precision = f"it estimates a model's {_level(report)} to within {_reach(report, new)}"
     if new.half > USEFUL * (1 if data.has_shares else len(data.scale) - 1):
-        return f"{rated}: {told} only."
-    return f"Rely on it for models, not for single replies: {told}."
+        return f"{rated}: {precision} only."
+    return f"Use it for models, not for single replies: {precision}."
 
 
 def say_answers(report: CalibrationReport) -> list[tuple[str, str]]:
-    """Four questions, each with its answer."""
+    """Return four questions, each with its answer."""
     answers = {
         "Can I use it?": [_say_use(report), _say_agreement(report), _say_ceiling(report)],
         "For which models?": [_say_models(report)],
@@ -95,7 +97,7 @@ def say_answers(report: CalibrationReport) -> list[tuple[str, str]]:
 
 
 def count_people(count: int) -> str:
-    """So many people.
+    """Return a number of people in words.
 
     >>> count_people(1), count_people(1200)
     ('1 person', '1,200 people')
@@ -104,13 +106,13 @@ def count_people(count: int) -> str:
 
 
 def rivals(report: CalibrationReport) -> list[tuple[str, Estimate]]:
-    """The baselines in words, and what they reach, the best first."""
+    """Return the baselines in words and their agreement, the best first."""
     reached = [(RIVALS.get(item.name, item.name), item.metrics[report.headline]) for item in report.baselines]
     return sorted(reached, key=lambda rival: (isfinite(rival[1].value), rival[1].value), reverse=True)
 
 
 def _unbeaten(report: CalibrationReport) -> list[tuple[str, Estimate]]:
-    """Those that the judge is not clearly better than."""
+    """Return the baselines that the judge is not clearly better than."""
     ends = report.agreement.metrics[report.headline].interval
     low = -inf if ends is None else ends.low
     return [(name, estimate) for name, estimate in rivals(report) if estimate.value >= low]
@@ -140,7 +142,7 @@ def refuse_part(report: CalibrationReport) -> str | None:
 
 def _say_use(report: CalibrationReport) -> str:
     if _unbeaten(report) or not isfinite(report.agreement.metrics[report.headline].value):
-        return "Not by itself: where people rated, go by their ratings."
+        return "Not by itself: where human ratings exist, use them."
     if report.data.speaks_for != "people":
         return f"{OF_THESE_RATERS[0].upper()}{OF_THESE_RATERS[1:]}."
     return "For models, yes, once corrected. For single replies, no."
@@ -150,27 +152,29 @@ def _say_agreement(report: CalibrationReport) -> str:
     kappa = report.agreement.metrics[report.headline]
     if not isfinite(kappa.value):
         return ""
-    said = f"It agrees with single ratings by a weighted kappa of {_plain(kappa)}"
     others = [f"{name} reaches {_plain(Estimate(estimate.value, None))}" for name, estimate in rivals(report)]
-    return f"{said}, where {', '.join(others)} (1 is perfect, 0 is chance)."
+    return (
+        f"Its weighted kappa with single ratings is {_plain(kappa)}; {', '.join(others)}"
+        " (1 is perfect agreement, 0 is chance)."
+    )
 
 
 def _say_ceiling(report: CalibrationReport) -> str:
     ceiling = report.ceiling
     if ceiling.not_identifiable is not None:
         why = ceiling.not_identifiable.removeprefix("not identifiable: ")
-        return f"How well people agree with each other is not known: {why}."
-    said = (
-        f"Against the median of the others one person reaches {_plain(ceiling.person_against_rest)}"
+        return f"How well people agree with each other is not identifiable: {why}."
+    beside = (
+        f"Against the median of the other raters, one person reaches {_plain(ceiling.person_against_rest)}"
         f" and the judge {_plain(ceiling.judge_against_rest)}"
     )
     test = ceiling.alternative
     if not test or test.is_passed is None:
-        return f"{said}."
+        return f"{beside}."
     may = "may" if test.is_passed else "may not"
     return (
-        f"{said}; by the alternative-annotator test it {may} stand in for a person "
-        f"(it beats {100 * test.winning_rate:.0f} % of them)."
+        f"{beside}; by the alternative-annotator test it {may} replace a person "
+        f"(it beats {100 * test.winning_rate:.0f}% of them)."
     )
 
 
@@ -184,11 +188,11 @@ def _say_levels(report: CalibrationReport) -> str:
     )
     tau = levels.tau.value
     is_order = isfinite(tau) and len(levels.models) >= ORDERED
-    order = f"; its order of models and the crowd's have a Kendall tau of {tau:.2f}" if is_order else ""
+    order = f"; Kendall's tau of its order of models and the human order is {tau:.2f}" if is_order else ""
     crowd = [item.people_standard_error for item in levels.models if item.people_standard_error > 0]
-    error = f" The crowd's own has a standard error of {_points(crowd)} points a model." if crowd else ""
+    error = f" The standard error of the human share is {_points(crowd)} points per model." if crowd else ""
     return (
-        f"Its own {_level(report)} is off by {mean} on average and {worst} at worst over these "
+        f"Its own {_level(report)} deviates by {mean} on average and {worst} at worst over these "
         f"{len(levels.models)} models{order}.{error if report.data.has_shares else ''}"
     )
 
@@ -219,62 +223,62 @@ def _reach(report: CalibrationReport, new: NewModels) -> str:
 
 def _say_models(report: CalibrationReport) -> str:
     names = report.data.models
-    rated = f"Those people rated: {_list(names)}."
+    rated = f"The rated ones: {_list(names)}."
     new = _new_models(report)
     if new is None and len(names) >= LEAST_MODELS:
         return (
-            f"{rated} How it does on a model nobody rated cannot be tried: that takes {TRIED} rated models."
+            f"{rated} Its precision on an unrated model cannot be measured: that takes {TRIED} rated models."
         )
     if new is None:
         return (
-            f"{rated} Of a model nobody rated it says nothing yet: {len(names)} rated "
-            f"model{'s are' if len(names) != 1 else ' is'} too few for a line from its level to people's."
+            f"{rated} It cannot estimate an unrated model yet: {len(names)} rated "
+            f"model{'s are' if len(names) != 1 else ' is'} too few for a calibration line."
         )
     worth = count_worth(report)
-    told = f", as exactly as about {worth} of it would" if worth else ""
+    precision = f", as precisely as about {worth} of it" if worth else ""
     return (
-        f"{rated} Of a model nobody rated, if its level lies among theirs, it tells the {_level(report)} to "
-        f"within {_reach(report, new)} either way{told} (each model left out in turn: people's level was "
-        f"inside {new.covered} of {new.count} intervals)."
+        f"{rated} For an unrated model inside their range it estimates the {_level(report)} to within "
+        f"{_reach(report, new)} either way{precision} (with each model left out in turn, {new.covered} of "
+        f"{new.count} intervals contain the human level)."
     )
 
 
 def count_worth(report: CalibrationReport) -> str | None:
-    """How many ratings of a new model tell as much as the judge; few models hardly tell how many."""
+    """Return how many ratings of a new model are as precise as the judge, with the uncertainty of that."""
     worth, ends = report.models.as_exact_as, report.models.worth_in_ratings.interval
     if worth is None:
         return None
-    told = f"{worth:,.0f} ratings"
+    text = f"{worth:,.0f} ratings"
     if ends is not None:
         low, high = min(ends.low, worth), max(ends.high, worth)
         models = len(report.models.calibrated[report.models.columns[-1]].models)
-        told += f" ({low:,.0f} to {round_up(high):,}: {models} models tell no more)"
-    return told
+        text += f" (95% CI [{low:,.0f}, {round_up(high):,}], from {models} models)"
+    return text
 
 
 def _say_bias(report: CalibrationReport) -> str:
     found = [item for item in report.findings if item.verdict == "found"]
-    said = [
-        f"{words}: {_list([_lean(item) for item in found if item.size == size])}."
-        for size, words in (
-            ("matters", "It errs, enough to matter"),
-            ("unclear", "It errs, perhaps enough to matter"),
+    sentences = [
+        f"{title}: {_list([_bias(item) for item in found if item.size == size])}."
+        for size, title in (
+            ("matters", "Biases large enough to matter"),
+            ("unclear", "Biases that may matter"),
         )
         if any(item.size == size for item in found)
     ]
     hidden = [item.audit for item in report.findings if item.verdict == "could not have been found"]
     if hidden:
-        said.append(
-            f"{len(hidden)} of {len(report.findings)} biases could not have been found with these ratings "
+        sentences.append(
+            f"{len(hidden)} of {len(report.findings)} biases could not have been detected with these ratings "
             f"({', '.join(sorted(set(hidden)))})."
         )
-    return " ".join(said) or "No bias that matters was found, and one would have been."
+    return " ".join(sentences) or "No bias that matters was found, and one would have been detected."
 
 
-def _lean(finding: Finding) -> str:
-    """Which way a judge errs, in words, and by how many points of score."""
-    way = "too kind" if finding.effect.value > 0 else "too harsh"
-    what = LEANS.get(finding.audit, "to {about}").format(about=finding.about)
+def _bias(finding: Finding) -> str:
+    """Return the direction of a bias and its size in points of score."""
+    way = "too high" if finding.effect.value > 0 else "too low"
+    what = BIASES.get(finding.audit, "for {about}").format(about=finding.about)
     return f"{way} {what} ({number(finding.effect.value, 2, sign=True)})"
 
 
@@ -288,20 +292,20 @@ def _say_missing(report: CalibrationReport) -> str:
     if not unscored and not report.data.unjudged:
         return ""
     return (
-        f"Not in these figures: {unscored:,} rated responses without a score and "
-        f"{report.data.unjudged:,} the judge was not given."
+        f"Excluded: {unscored:,} rated responses without a score and "
+        f"{report.data.unjudged:,} that the judge was not given."
     )
 
 
 def _next_steps(report: CalibrationReport) -> list[str]:
-    """What would help most, the first first."""
+    """Return the steps that would help most, the most useful first."""
     data, steps = report.data, []
     if data.speaks_for != "people":
         steps.append(
-            f"Ask at least {LEAST_RATERS} people to rate (rate plan): fewer speak for themselves only."
+            f"Ask at least {LEAST_RATERS} people to rate (rate plan): fewer cannot show how people differ."
         )
     if not isfinite(report.agreement.metrics[report.headline].value):
-        steps.append("Have replies rated that differ: some poor, some good.")
+        steps.append("Have replies of different quality rated: some poor, some good.")
     elif _unbeaten(report):
         more = f"{4 * data.ratings:,} in all would halve the interval of its kappa"
         steps.append(f"Have more rated (rate plan): {more}.")
@@ -312,11 +316,11 @@ def _next_steps(report: CalibrationReport) -> list[str]:
         steps.append(f"Score with it ({command}), until {report.calibration.expires}.")
     if (missing := TRIED - len(data.models)) > 0:
         models = f"{missing} more model{'s' if missing > 1 else ''}"
-        steps.append(f"Have replies by {models} rated, to reach models nobody rated.")
+        steps.append(f"Have replies by {models} rated, to estimate unrated models.")
     if report.ceiling.not_identifiable:
-        steps.append("Have some replies rated by two people or more, to learn how well people agree.")
+        steps.append("Have some replies rated by two or more people, to measure how well people agree.")
     return steps[:STEPS]
 
 
 def _plain(estimate: Estimate) -> str:
-    return show(estimate, digits=2, zero=False)
+    return show(estimate, digits=2)

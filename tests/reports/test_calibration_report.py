@@ -92,7 +92,7 @@ def test_the_sections_stand_in_order_verdict_first(page: str) -> None:
     assert links == [f"#{name}" for name in ORDER]
     verdict = outline.all("section")[0]["text"]
     places = [verdict.index(question) for question in QUESTIONS]
-    assert places == sorted(places) and "It agrees with single ratings" in verdict
+    assert places == sorted(places) and "Its weighted kappa with single ratings" in verdict
 
 
 def test_headings_go_down_one_step_at_a_time(page: str) -> None:
