@@ -1,9 +1,7 @@
 """`respond --turns`: a model talks with scripted speakers, killed and taken up again."""
 
 import json
-import signal
 import subprocess
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -96,42 +94,3 @@ def test_a_mistake_ends_with_a_word_and_exit_code_2(arguments: tuple[object, ...
     done = run(*arguments, "--model", "m", "--base-url", "http://127.0.0.1:9/v1")
     assert (done.exit_code, said in done.stderr) == (2, True), done.output
     assert not Path("conversations").exists()
-
-
-def journal_lines(folder: str) -> int:
-    try:
-        return Path(folder, "journal.jsonl").read_bytes().count(b"\n")
-    except FileNotFoundError:
-        return 0
-
-
-@pytest.mark.slow
-def test_conversations_killed_twice_end_as_unbroken_ones(start: Start) -> None:
-    """Calls past a point are held until the process is dead, so it always dies at work."""
-    held = {"from": 0}
-    words = ("respond", "--turns", 4, "--limit", 5, "--model-config", "listens.toml", "--out")
-
-    def script(call: Call) -> Answer:
-        return Answer(hang=True) if call.number >= held["from"] else reply(call)
-
-    for stop_at in (7, 16):
-        with ScriptedServer(script) as server:
-            write_model(server)
-            held["from"] = stop_at - journal_lines("killed")
-            process = start(*words, "killed")
-            server.wait_for_calls(held["from"] + 1)
-            while journal_lines("killed") < stop_at:
-                assert process.poll() is None
-            process.kill()
-            assert process.wait(timeout=60) == -signal.SIGKILL
-        assert not Path("killed/conversations.jsonl").exists()
-    total = 5 * 4
-    with ScriptedServer(reply) as server:
-        write_model(server)
-        output, said = start(*words, "killed").communicate(timeout=60)
-        assert "5 of 5 conversations of 4 turns" in output, said
-        assert len(server.calls) == total - 16
-        assert max(Counter(json.dumps(call.body) for call in server.calls).values()) == 1
-        start(*words, "unbroken").communicate(timeout=60)
-    for name in ("answers.jsonl", "conversations.jsonl"):
-        assert Path("killed", name).read_bytes() == Path("unbroken", name).read_bytes()

@@ -58,6 +58,13 @@ def test_every_path_exists() -> None:
     assert not lost
 
 
+def test_every_promise_has_its_test() -> None:
+    promises = (ROOT / "tests" / "README.md").read_text(encoding="utf-8").partition("## Promises")[2]
+    named = re.findall(r"`([\w/]+(?:\.py)?)`(?=[,| ]+)", promises)
+    lost = [name for name in named if "/" in name and not (ROOT / "tests" / name).exists()]
+    assert len(named) > 30 and not lost
+
+
 def test_every_link_leads_to_a_file() -> None:
     lost = [
         f"{page.relative_to(ROOT)}: {link}"

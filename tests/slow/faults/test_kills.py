@@ -237,6 +237,10 @@ CASES: dict[str, tuple[Make, int]] = {  # and how many kills in `make check`
     "score, cascade": (asking("score, cascade", f"{SCORE} cascade.toml"), 2),
     "score --batch": (batch, 4),
     "respond": (asking("respond", "respond responses.jsonl --model-config model.toml --out run"), 2),
+    "respond --turns": (
+        asking("respond --turns", "respond --turns 3 --limit 4 --model-config model.toml --out run", each=3),
+        2,
+    ),
     "align run": (asking("align run", ALIGN, script=fill_in), 2),
     "nightly": (night, 1),
     "calibrate": (
