@@ -1,4 +1,4 @@
-"""The progress of a run on stderr, and once a forecast of its time and cost from its first responses."""
+"""The progress of a run on stderr: a bar on a terminal, and a line now and then in a log."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -7,104 +7,67 @@ from time import monotonic
 from typing import Final
 
 from data.runs import OnProgress
-from data.text import duration
+from data.text import duration, money
 from reports.terminal import open_screen
 
-WARM_UP: Final = 1.0  # seconds left out: a model is loaded, and what an earlier stretch judged is passed over
-MEASURE: Final = 2.0  # seconds at least that are measured
-LONG: Final = 10.0  # seconds left that are worth a word
-DEAR: Final = 0.01  # USD left, likewise
-
-
-class Forecast:
-    """Takes note of progress, and says what is still to come where that is long or costs money."""
-
-    def __init__(
-        self,
-        say: Callable[[str], None],
-        *,
-        spent: Callable[[], float] = lambda: 0.0,
-        clock: Callable[[], float] = monotonic,
-        is_kept: bool = True,
-    ) -> None:
-        self._say, self._spent, self._clock, self._is_kept = say, spent, clock, is_kept
-        self._first: float | None = None
-        self._from: tuple[float, int, float] | None = None
-        self._is_said = False
-
-    def note(self, done: int, total: int) -> None:
-        """Take note that so many of so many are done."""
-        if self._is_said:
-            return
-        now = self._clock()
-        self._first = now if self._first is None else self._first
-        if self._from is None:
-            if now - self._first >= WARM_UP:
-                self._from = now, done, self._spent()
-            return
-        began, at, paid = self._from
-        if now - began < MEASURE or done <= at:
-            return
-        self._is_said = True
-        seconds = (now - began) / (done - at) * (total - done)
-        cost = (self._spent() - paid) / (done - at) * (total - done)
-        if seconds >= LONG or cost >= DEAR:
-            money = f" and about USD {cost:.2f}" if cost else ""
-            self._say(
-                f"about {duration(seconds)}{money} to go for {total - done:,} more (an estimate from "
-                f"{done - at:,}){'; Ctrl-C keeps what is done' if self._is_kept else ''}"
-            )
-
-
-LINE_EVERY = 30.0  # seconds between two lines of progress in a log
-STEP_EVERY = 5.0  # likewise while a network is trained, where a step takes long
+FIRST_LINE: Final = 3.0  # seconds after which a long or costly run is announced in a log
+LONG: Final = 10.0  # seconds left
+COSTLY: Final = 0.01  # US dollars left
+LINE_EVERY: Final = 30.0  # seconds between two lines of progress in a log
+STEP_EVERY: Final = 5.0  # likewise while a network is trained, where a step takes long
 
 
 @contextmanager
 def progress(
-    doing: str = "scoring",
-    done: str = "scored",
-    *,
-    spent: Callable[[], float] = lambda: 0.0,
-    is_kept: bool = True,
+    doing: str = "scoring", done: str = "scored", *, spent: Callable[[], float] = lambda: 0.0
 ) -> Iterator[OnProgress]:
-    """Show progress on stderr: a bar on a terminal, else a line now and then, and none for a short run.
-
-    A long run, or one that costs money (`spent` says how much so far, in USD), is foretold; where what is
-    done `is_kept` when it is interrupted, that is said too.
-    """
+    """Show how far a run is, how long it takes, and the US dollars `spent`, if any."""
     if not sys.stderr.isatty():
-        forecast = Forecast(
-            lambda text: print(text, file=sys.stderr, flush=True), spent=spent, is_kept=is_kept
-        )
-        last = monotonic()
-
-        def log(count: int, total: int) -> None:
-            nonlocal last
-            forecast.note(count, total)
-            if monotonic() - last >= LINE_EVERY:
-                last = monotonic()
-                print(f"{done} {count:,} of {total:,}", file=sys.stderr, flush=True)
-
-        yield log
+        yield _log_lines(done, spent)
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn(doing), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn(doing),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[cost]}"),
+    )
     with Progress(*columns, console=open_screen(stderr=True), transient=True) as bar:
-        task = bar.add_task(doing, total=None)
-        forecast = Forecast(lambda text: bar.console.print(text, style="dim"), spent=spent, is_kept=is_kept)
+        task = bar.add_task(doing, total=None, cost="")
 
         def show(count: int, total: int) -> None:
-            bar.update(task, completed=count, total=total)
-            forecast.note(count, total)
+            bar.update(task, completed=count, total=total, cost=money(spent()) if spent() else "")
 
         yield show
 
 
+def _log_lines(done: str, spent: Callable[[], float]) -> OnProgress:
+    """Return a function that prints a line soon after the start of a long or costly run, and then some."""
+    # Measured from the first call: a model was loaded before it, and an earlier run did the first so many.
+    start: tuple[float, int, float] | None = None
+    due = FIRST_LINE  # seconds after the start
+
+    def log(count: int, total: int) -> None:
+        nonlocal due, start
+        start = start or (monotonic(), count, spent())
+        elapsed, new = monotonic() - start[0], count - start[1]
+        if elapsed < due or not new:
+            return
+        seconds = elapsed / new * (total - count)
+        cost = (spent() - start[2]) / new * (total - count)
+        if due > FIRST_LINE or seconds >= LONG or cost >= COSTLY:
+            left = f"about {duration(seconds)}{f' and USD {cost:.2f}' if cost else ''} left"
+            print(f"{done} {count:,} of {total:,}, {left}", file=sys.stderr, flush=True)
+        due = elapsed + LINE_EVERY
+
+    return log
+
+
 @contextmanager
 def steps() -> Iterator[tuple[Callable[[str, int, int], None], Callable[[int, int], None]]]:
-    """Show a training on stderr: which part it is at, and how far that has come."""
+    """Show a training on stderr: the part, and how far it is."""
     part, network, before, last = "", 0, 0, monotonic()
     began, first = last, 0
 
