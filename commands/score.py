@@ -226,8 +226,8 @@ def _write_conversations(html: Path, source: "Source", scored: "ScoredRun") -> N
     page = conversation_page(
         read_judged(source, scored.judgments()),
         verdict=levels,
-        notes=[line for line in summary["caveats"] if line not in levels],
-        foot=f"Judged by {summary['judge']} {summary['version']}.",
+        notes=[line for line in summary.caveats if line not in levels],
+        foot=f"Judged by {summary.judge} {summary.version}.",
     )
     write_texts({html.name: as_page(page)}, html.parent)
 
@@ -237,9 +237,9 @@ def _say_next(ctx: click.Context, scored: "ScoredRun") -> None:
     from calibration.shares.transport import LEAST_REPLIES
     from data.records import NOUNS
 
-    models, folder, files = scored.summary["models"], scored.folder, ctx.params["responses"]
-    judged, noun = [model["judged"] for model in models], NOUNS[scored.summary["unit"]]
-    if not any(judged) and scored.summary["flagged"]["count"]:
+    models, folder, files = scored.models, scored.folder, ctx.params["responses"]
+    judged, noun = [model.judged for model in models], NOUNS[scored.summary.unit]
+    if not any(judged) and scored.summary.flagged["count"]:
         say_next("to have them read", "rate", "plan", folder / READING_LIST)
     elif not any(judged):
         say_next(f"see why nothing was judged: `unscored` in {folder / 'judgments.jsonl'}")
@@ -248,7 +248,7 @@ def _say_next(ctx: click.Context, scored: "ScoredRun") -> None:
     elif max(judged) < LEAST_REPLIES:
         again = {"out": None, "explain": (), "verbose": False}
         say_next(f"with {LEAST_REPLIES} or more {noun} of a model: {command_line(ctx, **again)}")
-    elif not scored.summary.get("calibration") and ctx.params["calibration"] is None:
+    elif not scored.summary.calibration and ctx.params["calibration"] is None:
         words = ("rate", "plan", *files, *reading_words(ctx, READING_REPLIES))
         say_next(f"to hold this judge against people, have some of these {noun} rated", *words)
     elif len(models) > 1:

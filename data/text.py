@@ -169,8 +169,7 @@ def ends_of(estimate: AnyEstimate) -> tuple[float | None, float | None, float | 
     if estimate is None or isinstance(estimate, int | float):
         return estimate, None, None
     if isinstance(estimate, Mapping):
-        value = estimate["value"] if "value" in estimate else estimate.get("share")
-        return value, estimate.get("low"), estimate.get("high")
+        return estimate["value"], estimate.get("low"), estimate.get("high")
     ends = estimate.interval
     return (estimate.value, ends.low, ends.high) if ends else (estimate.value, None, None)
 

@@ -230,6 +230,6 @@ def _is_said(row: Mapping[str, Any]) -> bool:
 
 def _shares(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, ShareEstimate]:
     return {
-        label: ShareEstimate(value=row["share"], low=row["low"], high=row["high"])
+        label: ShareEstimate(value=row["value"], low=row["low"], high=row["high"])
         for label, row in rows.items()
     }

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Final
 
 from data.errors import UserError
-from data.runs import OnProgress, read_summary
+from data.runs import OnProgress
 from data.storage import Columns, Shards, Source, find_sources, tell_apart
 from data.tables import notice_unit
 from judge.base import Judge, load_judge
-from judge.scoring import AUTO, score_file
+from judge.scoring import AUTO, RunSummary, score_file
 
 DEFAULT_JUDGE: Final = "classifier"
 
@@ -46,13 +46,13 @@ def score_files(
         path: replace(find_sources([path], columns), models=(names[path],)) for path in files
     }
     units = {notice_unit(source) for source in sources.values()}
-    units |= {read_summary(folder).get("unit", "reply") for folder in folders}
+    units |= {RunSummary.read(folder).unit for folder in folders}
     if len(units) > 1:
         raise UserError(
             "some of these hold whole conversations and some single replies; score them with the same"
             " --unit first, and compare the runs"
         )
-    default = read_summary(folders[0])["judge"] if folders else DEFAULT_JUDGE
+    default = RunSummary.read(folders[0]).judge if folders else DEFAULT_JUDGE
     judge = load_judge(judge_name or default, unit=units.pop())
     scored: dict[Path, Path] = {}
     for path in files:

@@ -2,25 +2,25 @@
 
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from difflib import get_close_matches
 from functools import partial
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from calibration.artifact import CalibrationChoice, find_calibration
-from calibration.estimate import CONFIDENCE, Estimate, Interval
+from calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, estimate_of
 from calibration.shares.correction import RefusedShares, correct_shares
 from calibration.shares.tally import Tally, model_shares
 from data.crisis import READING_LIST, Flags
 from data.errors import UserError
 from data.rated_range import OutsideCount, say_outside
-from data.records import CONVERSATION, LABELS, REPLY, Exchange, Judgment, to_plain
+from data.records import CONVERSATION, EMPATHY, LABELS, REPLY, Exchange, Judgment, to_plain
 from data.runs import FinishedRun, OnProgress, Run, ScorePlan, read_summary, run_all
 from data.storage import Remote, Shards, Source, check_source, digest_source, find_sources
 from data.tables import (
@@ -51,14 +51,14 @@ GUESSES = 1000  # ids among which a mistyped one is looked for
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredModel:
-    """What a run says of one model: the judge's own shares, and what a calibration makes of them.
+    """A model's figures in a run: the judge's own shares, and what a calibration makes of them.
 
-    `corrected` is None where no calibration was applied.
+    `unscored` counts replies by reason. `corrected` is None where no calibration was applied.
     """
 
     name: str
     judged: int
-    unscored: int
+    unscored: Mapping[str, int]
     shares: Mapping[str, Estimate]
     corrected: Mapping[str, Estimate] | RefusedShares | None
 
@@ -67,19 +67,159 @@ class ScoredModel:
         """The share of Good: corrected, or refused with a reason, where the run has a calibration."""
         if isinstance(self.corrected, RefusedShares):
             return self.corrected
-        return (self.corrected or self.shares).get(LABELS[-1], Estimate(float("nan"), None))
+        return (self.corrected or self.shares).get(LABELS[-1], UNDEFINED)
+
+    @property
+    def refused(self) -> str | None:
+        """Why the calibration refused its level, if it did."""
+        return self.corrected.reason if isinstance(self.corrected, RefusedShares) else None
+
+    @property
+    def printed_shares(self) -> Mapping[str, Estimate]:
+        """The shares to print: corrected where the run has a calibration, none where these are refused."""
+        return {} if self.refused else self.corrected or self.shares  # type: ignore[return-value]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as `summary.json` has it."""
+        corrected: dict[str, Any] = {}
+        if self.corrected is not None:
+            shares = None if isinstance(self.corrected, RefusedShares) else _plain_shares(self.corrected)
+            corrected = {"corrected": shares, "refused": self.refused}
+        return {
+            "model": self.name,
+            "judged": self.judged,
+            "unscored": sum(self.unscored.values()),
+            "reasons": dict(sorted(self.unscored.items())),
+            "shares": _plain_shares(self.shares),
+            **corrected,
+        }
+
+    @classmethod
+    def from_dict(cls, row: Mapping[str, Any]) -> Self:
+        """Read what `as_dict` returned."""
+        refused, corrected = row.get("refused"), row.get("corrected")
+        return cls(
+            name=row["model"],
+            judged=row["judged"],
+            unscored=row["reasons"],
+            shares=_read_shares(row["shares"]),
+            corrected=RefusedShares(refused) if refused else _read_shares(corrected) if corrected else None,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    """The summary of a run, as `summary.json` has it; models with the most Good replies come first.
+
+    `flagged` counts replies to people who may be in danger, `outside` those unlike the rated ones. `report`
+    has the lines that the judge adds.
+    """
+
+    unit: str
+    judge: str
+    version: str
+    rubric: str
+    calibration: str | None
+    calibration_note: str
+    seed: int
+    judged: int
+    unscored: int
+    set_aside: int
+    flagged: Mapping[str, Any]
+    rated: Mapping[str, Any] | None
+    outside: Mapping[str, Any]
+    models: tuple[ScoredModel, ...]
+    caveats: tuple[str, ...]
+    report: tuple[str, ...] = ()
+    dimension: str = EMPATHY
+    dimension_note: str = ""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many replies were judged, left unscored, and set aside as bad rows."""
+        return {"judged": self.judged, "unscored": self.unscored, "set_aside": self.set_aside}
+
+    @property
+    def dimension_row(self) -> dict[str, str]:
+        """The dimension of empathy that was judged, where it is not the whole, and its meaning."""
+        if not self.dimension_note:
+            return {}
+        return {"dimension": self.dimension, "dimension_note": self.dimension_note}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as `summary.json` has it."""
+        return {
+            "unit": self.unit,
+            **self.dimension_row,
+            "judge": self.judge,
+            "version": self.version,
+            "rubric": self.rubric,
+            "calibration": self.calibration,
+            "calibration_note": self.calibration_note,
+            "confidence": CONFIDENCE,
+            "draws": DRAWS,
+            "seed": self.seed,
+            "counts": self.counts,
+            "flagged": self.flagged,
+            "rated": self.rated,
+            "outside": self.outside,
+            "models": [model.as_dict() for model in self.models],
+            "caveats": list(self.caveats),
+            **({"report": list(self.report)} if self.report else {}),
+        }
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read the summary of a complete run."""
+        row = read_summary(folder)
+        try:
+            copied = ("unit", "judge", "version", "rubric", "calibration", "calibration_note", "seed")
+            return cls(
+                **{name: row[name] for name in copied},
+                **row["counts"],
+                flagged=row["flagged"],
+                rated=row["rated"],
+                outside=row["outside"],
+                models=tuple(map(ScoredModel.from_dict, row["models"])),
+                caveats=tuple(row["caveats"]),
+                report=tuple(row.get("report", ())),
+                dimension=row.get("dimension", EMPATHY),
+                dimension_note=row.get("dimension_note", ""),
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise UserError(
+                f"{folder / 'summary.json'}: not of this version ({error!r}); score into another folder"
+            ) from error
+
+
+def _plain_shares(shares: Mapping[str, Estimate]) -> dict[str, dict[str, float | None]]:
+    """Return shares for JSON, to six digits."""
+    return {
+        label: {key: None if end is None else round(end, 6) for key, end in share.as_dict().items()}
+        for label, share in shares.items()
+    }
+
+
+def _read_shares(shares: Mapping[str, Mapping[str, float | None]]) -> dict[str, Estimate]:
+    def as_number(value: float | None) -> float:
+        return float("nan") if value is None else value
+
+    return {
+        label: estimate_of(*(as_number(share[key]) for key in ("value", "low", "high")))
+        for label, share in shares.items()
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredRun(FinishedRun):
-    """A whole run of a judge, and its summary."""
+    """A complete run of a judge, and its summary."""
 
-    summary: Mapping[str, Any]
+    summary: RunSummary
 
     @property
     def models(self) -> tuple[ScoredModel, ...]:
-        """The models, the one with the most Good responses by the judge's own count first."""
-        return tuple(map(_model_of, self.summary["models"]))
+        """The models, the one with the most Good replies by the judge's own count first."""
+        return self.summary.models
 
     def judgments(self) -> Iterator[Judgment]:
         """Every judgment, in the order of the input."""
@@ -130,19 +270,19 @@ def score_file(
     def conclude(run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
         judged = partial(read_judgments, run.judgments)
         summary, cost = summarise(judged, judge, calibrated, seed=seed, set_aside=run.set_aside_count)
-        if summary["flagged"]["count"]:
+        if summary.flagged["count"]:
             write_reading_list(folder, source, unit)
         about = {
             "unit": unit,
-            **_part(judge),
+            **summary.dimension_row,
             "seed": seed,
             "limit": limit,
             "runtime": f"onnxruntime {version('onnxruntime')}, Python {platform.python_version()}",
             "machine": f"{platform.machine()} {platform.system()}",
-            "counts": summary["counts"],
-            "outside": summary["outside"],
+            "counts": summary.counts,
+            "outside": summary.outside,
         }
-        return {**about, "cost": cost, "wall_seconds": run.seconds}, summary
+        return {**about, "cost": cost, "wall_seconds": run.seconds}, summary.as_dict()
 
     def is_enough(manifest: Mapping[str, Any]) -> bool:
         if not all((folder / name).exists() for name in ("judgments.jsonl", "summary.json")):
@@ -169,7 +309,7 @@ def score_file(
         folder=folder,
         manifest=finished.manifest,
         asked=finished.asked,
-        summary={**read_summary(folder), "calibration_note": calibrated.note},
+        summary=replace(RunSummary.read(folder), calibration_note=calibrated.note),
     )
 
 
@@ -250,23 +390,6 @@ def explain_responses(exchanges: Sequence[Exchange], judge: Judge, folder: Path)
     return [explain(judge, exchange, whole=whole[exchange.id]) for exchange in exchanges]
 
 
-class Counted:
-    """What a summary rests on: judgments added up as they come by, in the order of the input."""
-
-    def __init__(self, judge: Judge, calibrated: CalibrationChoice) -> None:
-        self.tally, self.flags = Tally(), Flags()
-        self.unlike = OutsideCount(judge.rated, calibrated.covers)
-        self.cost = 0.0
-
-    def add(self, judgment: Judgment) -> None:
-        """Count a judgment in."""
-        self.tally.add(judgment)
-        self.flags.add(judgment)
-        self.unlike.add(judgment.shape if judgment.unscored is None else None)
-        if judgment.usage:
-            self.cost += judgment.usage.get("cost", 0.0)
-
-
 def summarise(
     read: Callable[[], Iterable[Judgment]],
     judge: Judge,
@@ -274,97 +397,51 @@ def summarise(
     *,
     seed: int,
     set_aside: int = 0,
-) -> tuple[dict[str, Any], float]:
+) -> tuple[RunSummary, float]:
     """Return the summary of the judgments that `read` gives, as often as it is called; and their cost."""
-    counted = Counted(judge, calibrated)
+    tally, flags, cost = Tally(), Flags(), 0.0
+    outside_count = OutsideCount(judge.rated, calibrated.covers)
     for judgment in read():
-        counted.add(judgment)
-    tally = counted.tally
-    unit = judge.unit
+        tally.add(judgment)
+        flags.add(judgment)
+        outside_count.add(judgment.shape if judgment.unscored is None else None)
+        cost += (judgment.usage or {}).get("cost", 0.0)
+    unit, outside = judge.unit, outside_count.as_dict()
     models = model_shares(tally, rng=np.random.default_rng(seed), draws=DRAWS, widened=unit == CONVERSATION)
     corrected = correct_shares(tally, calibrated.calibration) if calibrated.calibration else {}
-    outside = counted.unlike.as_dict()
     caveats = [
         judge.rubric.note,
         CORRECTED if calibrated.calibration else CAVEAT[unit],
         judge.caveat,
         *say_outside(outside, unit),
     ]
-    summary = {
-        "unit": unit,
-        **_part(judge),
-        "judge": judge.name,
-        "version": judge.version,
-        "rubric": judge.rubric.digest,
-        "calibration": calibrated.digest,
-        "calibration_note": calibrated.note,
-        "confidence": CONFIDENCE,
-        "draws": DRAWS,
-        "seed": seed,
-        "counts": {
-            "judged": sum(item.scored for item in models),
-            "unscored": sum(sum(item.unscored.values()) for item in models),
-            "set_aside": set_aside,
-        },
-        "flagged": counted.flags.as_dict(),
-        "rated": to_plain(judge.rated),
-        "outside": outside,
-        "models": [
-            {
-                "model": item.model,
-                "judged": item.scored,
-                "unscored": sum(item.unscored.values()),
-                "reasons": dict(sorted(item.unscored.items())),
-                "shares": {
-                    label: _share_row(share.value, share.interval) for label, share in item.shares.items()
-                },
-                **_correction_row(corrected.get(item.model)),
-            }
+    summary = RunSummary(
+        unit=unit,
+        judge=judge.name,
+        version=judge.version,
+        rubric=judge.rubric.digest,
+        calibration=calibrated.digest,
+        calibration_note=calibrated.note,
+        seed=seed,
+        judged=sum(item.scored for item in models),
+        unscored=sum(sum(item.unscored.values()) for item in models),
+        set_aside=set_aside,
+        flagged=flags.as_dict(),
+        rated=to_plain(judge.rated),
+        outside=outside,
+        models=tuple(
+            ScoredModel(
+                name=item.model,
+                judged=item.scored,
+                unscored=item.unscored,
+                shares=item.shares,
+                corrected=corrected.get(item.model),
+            )
             for item in models
-        ],
-        "caveats": [caveat for caveat in caveats if caveat],
-        **({"report": report} if (report := judge.report(read())) else {}),
-    }
-    return summary, round(counted.cost, 6)
-
-
-def _part(judge: Judge) -> dict[str, str]:
-    """The part of empathy that was judged, where it is not the whole, and what figures of it mean."""
-    rubric = judge.rubric
-    return {"dimension": rubric.dimension, "dimension_note": rubric.note} if rubric.is_part else {}
-
-
-def _share_row(share: float, interval: Interval | None) -> dict[str, float | None]:
-    """A share in the summary; an undefined interval is null, never a number."""
-    low, high = (round(interval.low, 6), round(interval.high, 6)) if interval else (None, None)
-    return {"share": round(share, 6), "low": low, "high": high}
-
-
-def _correction_row(corrected: Mapping[str, Estimate] | RefusedShares | None) -> dict[str, Any]:
-    if corrected is None:
-        return {}
-    if isinstance(corrected, RefusedShares):
-        return {"corrected": None, "refused": corrected.reason}
-    rows = {label: _share_row(item.value, item.interval) for label, item in corrected.items()}
-    return {"corrected": rows, "refused": None}
-
-
-def _model_of(row: Mapping[str, Any]) -> ScoredModel:
-    """A model's row of the summary, as `summarise` wrote it."""
-    refused, corrected = row.get("refused"), row.get("corrected")
-    return ScoredModel(
-        name=row["model"],
-        judged=row["judged"],
-        unscored=row["unscored"],
-        shares=_estimates(row["shares"]),
-        corrected=RefusedShares(refused) if refused else _estimates(corrected) if corrected else None,
+        ),
+        caveats=tuple(caveat for caveat in caveats if caveat),
+        report=tuple(judge.report(read())),
+        dimension=judge.rubric.dimension,
+        dimension_note=judge.rubric.note if judge.rubric.is_part else "",
     )
-
-
-def _estimates(shares: Mapping[str, Mapping[str, float | None]]) -> dict[str, Estimate]:
-    estimates = {}
-    for label, share in shares.items():
-        low, high = share["low"], share["high"]
-        interval = Interval(low, high) if low is not None and high is not None else None
-        estimates[label] = Estimate(share["share"] if share["share"] is not None else float("nan"), interval)
-    return estimates
+    return summary, round(cost, 6)

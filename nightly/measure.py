@@ -154,15 +154,15 @@ def measure(entry: ModelEntry, setup: NightSetup) -> MeasuredModel:
         served=", ".join(about["served"]) or None,
         responses=digest_file(responses),
         n=scored.judged,
-        unscored=run.summary["models"][0]["reasons"] | missing,
+        unscored={**scored.unscored, **missing},
         raw=scored.shares,
         corrected=scored.corrected if isinstance(scored.corrected, Mapping) else {},
         cost=None if cost is None else round(cost + run.manifest["cost"], 6),
         seconds=max(0.0, (setup.clock() - started).total_seconds()),  # a clock may be put back
         refused=scored.corrected.reason if isinstance(scored.corrected, RefusedShares) else None,
         notes=(
-            *say_outside(run.summary["outside"]),
-            *(f"{line}." for line in say_flags(run.summary["flagged"], LEFT_OUT)),
+            *say_outside(run.summary.outside),
+            *(f"{line}." for line in say_flags(run.summary.flagged, LEFT_OUT)),
         ),
     )
     return MeasuredModel(result=result, judged=judged)
@@ -250,9 +250,9 @@ def score_responses(responses: Path, setup: NightSetup, folder: Path, who: str) 
             calibration=setup.correction,
             on_progress=on_progress,
         )
-    if not run.summary["counts"]["judged"]:
-        reasons = {reason: n for row in run.summary["models"] for reason, n in row["reasons"].items()}
-        if count := run.summary["flagged"]["count"]:
+    if not run.summary.judged:
+        reasons = {reason: n for model in run.models for reason, n in model.unscored.items()}
+        if count := run.summary.flagged["count"]:
             reasons["answers somebody who may be in danger"] = count
         discard_run(run.folder)
         raise OperationalError(f"the judge scored no response of {who}: {say_counts(reasons)}")

@@ -10,9 +10,10 @@ from data.records import CONVERSATION, LABELS, Exchange, Judgment
 from data.storage import Source
 from data.tables import Exchanges
 from data.text import UNDEFINED, ends_of, listed, number
+from judge.scoring import RunSummary
 from reports.charts import draw_turns
 from reports.page import Example, Look, Page, Said, Section, Table, row
-from reports.share_table import told_share
+from reports.share_table import printed_share
 
 LOWEST, HIGHEST = 16, 8  # conversations shown, where there are more
 TITLE_LETTERS: Final = 90
@@ -99,13 +100,13 @@ def read_judged(responses: Source, judgments: Iterable[Judgment]) -> list[Judged
     ]
 
 
-def say_levels(summary: Mapping[str, Any]) -> list[str]:
+def say_levels(summary: RunSummary) -> list[str]:
     """What is said of each model, the best first, and what its figures rest on."""
     lines = []
-    for model in summary["models"]:
-        share = told_share(model)
+    for model in summary.models:
+        share = printed_share(model, summary.unit)
         if share is None:
-            lines.append(f"{model['model']}: no share from {model['judged']:,} conversations; hold more.")
+            lines.append(f"{model.name}: no share from {model.judged:,} conversations; hold more.")
             continue
         value, low, high = ends_of(share)
         ends = (
@@ -114,7 +115,7 @@ def say_levels(summary: Mapping[str, Any]) -> list[str]:
             else f" (95 % sure: {number(low, 0, scale=100)} to {number(high, 0, scale=100)})"
         )
         lines.append(
-            f"{model['model']}: {number(value, 0, scale=100)} % of {model['judged']:,} conversations"
+            f"{model.name}: {number(value, 0, scale=100)} % of {model.judged:,} conversations"
             f" would be called Good{ends}."
         )
     return lines

@@ -2,20 +2,20 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import median
-from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console
 
+from calibration.estimate import CONFIDENCE, Estimate
 from calibration.shares.transport import LEAST_REPLIES
 from data.crisis import READING_LIST, say_flags
 from data.rated_range import say_outside
-from data.records import LABELS, NOUNS
+from data.records import CONVERSATION, LABELS, NOUNS, REPLY
 from data.text import ends_of, interval, listed, number, percent
 from judge.explanation import Explanation
-from judge.scoring import ScoredRun
+from judge.scoring import RunSummary, ScoredModel, ScoredRun
 from reports.highlight import print_explanations
 from reports.page import Table, row
 from reports.terminal import NARROWEST, axis, bar, open_screen, print_lines, print_tables, print_text
@@ -24,6 +24,10 @@ GOOD = LABELS[-1]
 UNLIKE = "unlike any model people rated"
 NONE = "\N{EN DASH}"
 JUDGE_COLUMN = "judge"  # the judge's own Good share, beside the corrected ones
+OWN_LEVELS = (
+    "Shares by the judge alone, without intervals: its level of conversations is not that of people. "
+    "Read which model is ahead, not how far."
+)
 FEW = 20  # a percentile bootstrap over fewer covers less than it says
 NARROW = 0.04  # a range of fewer points is told with a decimal
 NARROWEST_BAR, WIDEST_BAR = 17, 41
@@ -43,19 +47,17 @@ def print_scored(
     if as_json:
         about = {key: scored.manifest[key] for key in ("cost", "wall_seconds")}
         explained = {"explanations": [item.as_row() for item in explanations]} if explanations else {}
-        print(json.dumps({**summary, **about, "run": str(scored.folder), **explained}, indent=2))
+        print(json.dumps({**summary.as_dict(), **about, "run": str(scored.folder), **explained}, indent=2))
         return
     screen = open_screen()
-    models = summary["models"]
-    noun = NOUNS[summary["unit"]]
-    print_tables([_bar_table(models, screen, noun)], screen)
-    for line in (*filter(None, [summary.get("dimension_note")]), *_how_sure(models, noun)):
+    print_tables([_bar_table(summary, screen)], screen)
+    for line in (*filter(None, [summary.dimension_note]), *_how_sure(summary)):
         print_text(screen, line)
     for line in _warnings(scored, limit):
         print_text(screen, line, "yellow")
     if is_verbose:
         screen.print()
-        print_tables([_share_table(models)], screen)
+        print_tables([_share_table(summary)], screen)
         for line in _details(scored):
             print_text(screen, line, "dim")
         print_lines([f"run {scored.folder}"], screen)
@@ -63,31 +65,36 @@ def print_scored(
         print_explanations(explanations, screen)
 
 
-def told_share(model: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """A model's share of Good as `score` tells it, corrected where that was tried; None where none is."""
-    if model["judged"] < LEAST_REPLIES:
+def printed_share(model: ScoredModel, unit: str) -> Estimate | None:
+    """Return a model's share of Good as `score` prints it, corrected where the run has a calibration.
+
+    None from too few replies, or where the calibration refuses. The judge's own share of conversations has no
+    interval: one over the choice of conversations would pass for one of the human level.
+    """
+    if model.judged < LEAST_REPLIES:
         return None
-    shares: Mapping[str, Any] = (model["corrected"] or {}) if "corrected" in model else model["shares"]
-    return shares.get(GOOD)
+    share = model.printed_shares.get(GOOD)
+    if share is not None and unit == CONVERSATION and model.corrected is None:
+        return Estimate(share.value, None)
+    return share
 
 
-def _bar_table(models: Sequence[Mapping[str, Any]], screen: Console, noun: str) -> Table:
-    """The shares of all labels, and Good with its range drawn where there is room for it."""
-    told = [told_share(model) for model in models]
-    ends = [(low, high) for _, low, high in map(ends_of, told) if low is not None and high is not None]
-    digits = 1 if any(high - low < NARROW for low, high in ends) else 0
-    head = ["model", *LABELS, "95 % sure", noun]
+def _bar_table(summary: RunSummary, screen: Console) -> Table:
+    """Return the shares of all labels, with a bar of Good where there is room for it."""
+    goods = [printed_share(model, summary.unit) for model in summary.models]
+    ends = [good.interval for good in goods if good and good.interval]
+    digits = 1 if any(item.high - item.low < NARROW for item in ends) else 0
+    head = ["model", *LABELS, "95 % sure", NOUNS[summary.unit]]
     rows = []
-    for model, good in zip(models, told, strict=True):
-        shares = (model.get("corrected") or model["shares"]) if good else {}
-        figures = (shares[label]["share"] if good else None for label in LABELS)
+    for model, good in zip(summary.models, goods, strict=True):
+        figures = (model.printed_shares[label].value if good else None for label in LABELS)
         _, low, high = ends_of(good)
         rows.append(
             [
-                model["model"],
+                model.name,
                 *(NONE if figure is None else number(figure, digits, scale=100) for figure in figures),
                 NONE if low is None else interval(low, high, digits, scale=100),
-                f"{model['judged']:,}",
+                f"{model.judged:,}",
             ]
         )
     columns = list(zip(head, *rows, strict=True))
@@ -96,51 +103,51 @@ def _bar_table(models: Sequence[Mapping[str, Any]], screen: Console, noun: str) 
     width = min(WIDEST_BAR, screen.width - taken)
     if width >= NARROWEST_BAR:
         head.insert(-1, axis(width))
-        for line, good in zip(rows, told, strict=True):
+        for line, good in zip(rows, goods, strict=True):
             line.insert(-1, bar(good, width, encoding=screen.encoding))
     return Table(head=tuple(head), rows=tuple(row(*line) for line in rows))
 
 
-def _how_sure(models: Sequence[Mapping[str, Any]], noun: str) -> list[str]:
-    """One sentence on how wide the ranges are, and why; none where there is no range."""
-    pairs = [(told, model["shares"][GOOD]) for model in models if (told := told_share(model))]
+def _how_sure(summary: RunSummary) -> list[str]:
+    """Return a sentence on the width of the intervals and its reason; none where there is no share."""
+    models = summary.models
+    pairs = [(good, model.shares[GOOD]) for model in models if (good := printed_share(model, summary.unit))]
     if not pairs:
         return []
-    if not any("corrected" in model for model in models):
+    if all(model.corrected is None for model in models):
+        if summary.unit == CONVERSATION:
+            return [OWN_LEVELS]
         return ["Per cent by the judge alone: how far people would disagree is not in the ranges."]
-    width = median(_half_width(told) for told, _ in pairs)
+    width = median(_half_width(good) for good, _ in pairs)
     size = f"Per cent a crowd would say, to about ±{number(width, 0, scale=100)} points"
     # A range of the judge's own figures carries the choice of prompts only.
     if median(_half_width(own) for _, own in pairs) > width / 2:
-        return [f"{size}: more {noun} narrow that."]
+        return [f"{size}: more {NOUNS[summary.unit]} narrow that."]
     return [f"{size}, as nobody rated {'this model' if len(models) == 1 else 'these models'}."]
 
 
-def _half_width(share: Mapping[str, Any]) -> float:
-    _, low, high = ends_of(share)
-    return (high - low) / 2 if low is not None and high is not None else 0.0
+def _half_width(share: Estimate) -> float:
+    return (share.interval.high - share.interval.low) / 2 if share.interval else 0.0
 
 
 def _warnings(scored: ScoredRun, limit: int | None) -> list[str]:
     summary, counts = scored.summary, scored.manifest["counts"]
     listed_in = f"left out of the figures and listed in {scored.folder / READING_LIST}, for `rate plan`; "
-    models, lines = summary["models"], say_flags(summary.get("flagged"), listed_in)
-    noun = NOUNS[summary["unit"]]
-    few = [
-        f"{model['model']} ({model['judged']:,})" for model in models if 0 < model["judged"] < LEAST_REPLIES
-    ]
+    models, lines = summary.models, say_flags(summary.flagged, listed_in)
+    noun = NOUNS[summary.unit]
+    few = [f"{model.name} ({model.judged:,})" for model in models if 0 < model.judged < LEAST_REPLIES]
     if few:
         lines.append(f"No figure from fewer than {LEAST_REPLIES} {noun}: {listed(few)}.")
-    lines += _refusals(
-        [model for model in models if model.get("refused") and model["judged"] >= LEAST_REPLIES]
-    )
-    if summary.get("calibration") is None and (note := summary.get("calibration_note")):
-        lines.append(note)
-    if any(LEAST_REPLIES <= model["judged"] < FEW and "corrected" not in model for model in models):
+    lines += _refusals([model for model in models if model.refused and model.judged >= LEAST_REPLIES])
+    if summary.calibration is None and summary.calibration_note:
+        lines.append(summary.calibration_note)
+    if summary.unit == REPLY and any(
+        LEAST_REPLIES <= model.judged < FEW and model.corrected is None for model in models
+    ):
         lines.append(f"With fewer than {FEW} {noun} of a model, its range is too narrow.")
-    lines += say_outside(summary.get("outside"))
+    lines += say_outside(summary.outside)
     if counts["unscored"]:
-        reasons: Counter[str] = sum((Counter(model["reasons"]) for model in models), Counter())
+        reasons: Counter[str] = sum((Counter(model.unscored) for model in models), Counter())
         told = ", ".join(f"{reason} ({count:,})" for reason, count in sorted(reasons.items()))
         lines.append(f"unscored: {told}")
     if counts["set_aside"]:
@@ -150,12 +157,12 @@ def _warnings(scored: ScoredRun, limit: int | None) -> list[str]:
     return lines
 
 
-def _refusals(models: Sequence[Mapping[str, Any]]) -> list[str]:
+def _refusals(models: Sequence[ScoredModel]) -> list[str]:
     """Why no figure is told of some models, each reason once."""
     named: dict[str, list[str]] = {}
     for model in models:
-        own = f"{model['model']} (the judge alone: {number(model['shares'][GOOD]['share'], 0, scale=100)})"
-        named.setdefault(_why_refused(model["refused"]), []).append(own)
+        own = f"{model.name} (the judge alone: {number(model.shares[GOOD].value, 0, scale=100)})"
+        named.setdefault(_why_refused(model.refused or ""), []).append(own)
     return [f"No figure for {listed(names)}: {reason}." for reason, names in named.items()]
 
 
@@ -176,44 +183,40 @@ def _why_refused(reason: str) -> str:
 def _details(scored: ScoredRun) -> list[str]:
     """What `--verbose` adds beneath the table of all shares."""
     summary, manifest = scored.summary, scored.manifest
-    note = summary.get("calibration_note")
-    uncorrected = f"; {JUDGE_COLUMN}: its own Good, uncorrected" if summary.get("calibration") else ""
-    took, sure = f"{manifest['wall_seconds']:.1f} s", f"{100 * summary['confidence']:.0f} %"
+    uncorrected = f"; {JUDGE_COLUMN}: its own Good, uncorrected" if summary.calibration else ""
+    took, sure = f"{manifest['wall_seconds']:.1f} s", f"{100 * CONFIDENCE:.0f} %"
     judged = (
         f"{scored.asked:,} judged in {took}"
         if scored.asked
         else f"nothing left to judge (the run took {took})"
     )
-    said = say_outside(summary.get("outside"))
-    said.append(summary.get("dimension_note", ""))
+    printed = [*say_outside(summary.outside), summary.dimension_note]
     return [
-        f"per cent of {NOUNS[summary['unit']]}, with {sure} intervals{uncorrected}",
-        *([note] if note and summary.get("calibration") else []),
-        *(
-            f"{model['model']}: level refused ({model['refused']})"
-            for model in summary["models"]
-            if model.get("refused")
-        ),
+        f"per cent of {NOUNS[summary.unit]}, with {sure} intervals{uncorrected}",
+        *([summary.calibration_note] if summary.calibration_note and summary.calibration else []),
+        *(f"{model.name}: level refused ({model.refused})" for model in summary.models if model.refused),
         f"judge {manifest['judge']} {manifest['version']}: {judged}",
-        *summary.get("report", ()),
-        *(caveat for caveat in summary["caveats"] if caveat not in said),
+        *summary.report,
+        *(caveat for caveat in summary.caveats if caveat not in printed),
     ]
 
 
-def _share_table(models: Sequence[Mapping[str, Any]]) -> Table:
-    is_corrected = any("corrected" in model for model in models)
-    judge = (JUDGE_COLUMN,) if is_corrected else ()
+def _share_table(summary: RunSummary) -> Table:
+    is_corrected = any(model.corrected is not None for model in summary.models)
+    own_column = (JUDGE_COLUMN,) if is_corrected else ()
     rows = []
-    for model in models:
-        shares = (model["corrected"] or {}) if "corrected" in model else model["shares"]
-        good = model["shares"].get("Good")
+    for model in summary.models:
+        shares = dict(model.printed_shares)
+        if summary.unit == CONVERSATION and not is_corrected:
+            shares = {label: Estimate(share.value, None) for label, share in shares.items()}
+        own = model.shares.get(GOOD)
         rows.append(
             row(
-                model["model"],
+                model.name,
                 *(percent(shares.get(label), glue="\n") for label in LABELS),
-                *([percent(good and good["share"])] if is_corrected else []),
-                model["judged"],
-                model["unscored"],
+                *([percent(own.value if own else None)] if is_corrected else []),
+                model.judged,
+                sum(model.unscored.values()),
             )
         )
-    return Table(head=("model", *LABELS, *judge, "n", "unscored"), rows=tuple(rows))
+    return Table(head=("model", *LABELS, *own_column, "n", "unscored"), rows=tuple(rows))

@@ -107,7 +107,7 @@ class ServedJudge:
     def shares(self, rows: Iterable[Row], *, seed: int = 0) -> dict[str, Any]:
         """What judgments, given as rows, say of each model: the summary that `score` writes of a run."""
         judgments = [_read_judgment(row, f"judgments.{place}") for place, row in enumerate(rows)]
-        return summarise(lambda: judgments, self.judge, self.calibration, seed=seed)[0]
+        return summarise(lambda: judgments, self.judge, self.calibration, seed=seed)[0].as_dict()
 
     @property
     def component_names(self) -> tuple[str, ...]:

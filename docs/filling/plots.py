@@ -8,7 +8,7 @@ from data.text import percent
 from reports.charts import Line, Mark, dot_plot, element, words
 
 GOOD: Final = "Good"
-ENDS: Final = {"value": "share", "low": "low", "high": "high"}  # of a mark, and in a summary
+ENDS: Final = {"value": "value", "low": "low", "high": "high"}  # of a mark, and in a summary
 PICTURE_WIDTH, PICTURE_EDGE, PICTURE_HEAD = 720, 24, 44  # pixels; the head holds the title
 # A picture in a README sees neither the page's style sheet nor its colours: it brings a ground of its own.
 PICTURE_STYLE = """

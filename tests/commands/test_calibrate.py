@@ -233,8 +233,8 @@ def test_score_corrects_by_a_calibration_and_refuses_what_leaves_its_range(fitte
     assert json.loads(Path("new/plan.json").read_text())["calibration"] == calibration.digest
     models = {row["model"]: row for row in summary["models"]}
     good = models["new"]["corrected"]["Good"]
-    assert good["low"] < good["share"] < good["high"]
-    assert sum(share["share"] for share in models["new"]["corrected"].values()) == pytest.approx(1, abs=1e-5)
+    assert good["low"] < good["value"] < good["high"]
+    assert sum(share["value"] for share in models["new"]["corrected"].values()) == pytest.approx(1, abs=1e-5)
     raw = models["new"]["shares"]["Good"]
     assert good["high"] - good["low"] > raw["high"] - raw["low"], "a line's error is added to that of prompts"
     assert models["terse"]["corrected"] is None

@@ -159,8 +159,8 @@ def test_json_holds_every_number_with_its_interval(write_responses: Write) -> No
     assert len(found["models"]) == 3
     for model in found["models"]:
         assert list(model["shares"]) == list(LABELS)
-        assert all(cell["low"] <= cell["share"] <= cell["high"] for cell in model["shares"].values())
-    good = [model["shares"]["Good"]["share"] for model in found["models"]]
+        assert all(cell["low"] <= cell["value"] <= cell["high"] for cell in model["shares"].values())
+    good = [model["shares"]["Good"]["value"] for model in found["models"]]
     assert good == sorted(good, reverse=True)
 
 
@@ -190,7 +190,7 @@ def test_another_seed_changes_the_intervals_and_asks_nothing(write_responses: Wr
     done = score(path, "--seed", 1, "-v")
     assert "nothing left to judge" in done.stdout
     second = json.loads(score(path, "--json", "--seed", 1).stdout)
-    assert first["models"][0]["shares"]["Good"]["share"] == second["models"][0]["shares"]["Good"]["share"]
+    assert first["models"][0]["shares"]["Good"]["value"] == second["models"][0]["shares"]["Good"]["value"]
     assert first["models"] != second["models"]
 
 

@@ -111,6 +111,15 @@ def run(*words: object) -> str:
     return done.output
 
 
+def test_score_prints_a_level_of_conversations_without_an_interval_and_says_why() -> None:
+    path = write_talks("one", 30, 60, 1)
+    for verbose in ((), ("--verbose",)):
+        printed = run("score", path, "--judge", "length", "--out", "run", *verbose, "--html", "page.html")
+        table = printed.partition("Shares by the judge alone, without intervals")[0]
+        assert table != printed and "[" not in printed.partition("run run")[0], printed
+    assert "95 % sure:" not in Path("page.html").read_text()
+
+
 @pytest.mark.slow
 def test_ratings_by_the_id_of_a_conversation_calibrate_its_judge() -> None:
     rng, rows, ratings = random.Random(4), [], []

@@ -44,7 +44,7 @@ def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 def flat(share: dict[str, float]) -> list[float]:
-    return [share["share"], share["low"], share["high"]]
+    return [share["value"], share["low"], share["high"]]
 
 
 @pytest.fixture

@@ -153,7 +153,7 @@ def value_of(estimate: Row | float | None) -> list[float | None] | float | None:
     """Return an estimate as value, low and high."""
     if not isinstance(estimate, Mapping):
         return estimate
-    value = estimate["value"] if "value" in estimate else estimate["share"]
+    value = estimate["value"]
     return [value, estimate["low"], estimate["high"]]
 
 

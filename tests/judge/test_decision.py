@@ -341,7 +341,7 @@ def test_with_429s_and_garbage_every_exchange_ends_once(write_responses: Write, 
     reasons = [item.unscored for item in judgments if item.unscored]
     assert len(last) == 400, "no two exchanges are alike"
     assert reasons.count("not JSON: <html>Bad gateway") == garbage > 0
-    counts = scored.summary["counts"]
+    counts = scored.summary.counts
     assert counts["judged"] + counts["unscored"] == 400
     assert counts["unscored"] == len(reasons)
     refused = sum(script(call).status == 429 for call in server.calls)

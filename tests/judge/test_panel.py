@@ -150,7 +150,7 @@ def test_members_share_one_budget(write_responses: Write) -> None:
         assert 0.05 < first.budget.spent == second.budget.spent <= 0.1, "a cent a call, whoever makes it"
         limit_cost(judge, None)
         scored = score_file(path, judge=judge, out="run", calibration=None)
-        assert scored.summary["counts"]["judged"] == 30
+        assert scored.summary.judged == 30
     done = score(path, "--judge", "panel.toml", "--out", "run", "--max-cost", "0.1")
     assert done.exit_code == 0, "nothing is left to pay for"
 

@@ -217,4 +217,4 @@ def test_what_is_installed_works_in_a_project_with_its_own_data_package(
     )
     good = summary["models"][0]["corrected"]["Good"]
     found = json.loads((project / "found.json").read_text(encoding="utf-8"))
-    assert found == pytest.approx([good["share"], good["low"], good["high"]], abs=1e-6)
+    assert found == pytest.approx([good["value"], good["low"], good["high"]], abs=1e-6)

@@ -59,8 +59,8 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> ScoredRows:
         "path": path,
         "rows": rows,
         "judgments": list(map(json.loads, judged)),
-        "good": [corrected["share"], corrected["low"], corrected["high"]],
-        "own": model["shares"]["Good"]["share"],
+        "good": [corrected["value"], corrected["low"], corrected["high"]],
+        "own": model["shares"]["Good"]["value"],
     }
 
 
