@@ -25,7 +25,7 @@ EVERY: Final = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "campaign 
 PARTS: Final = {
     "faults": (*EVERY, "tests/slow/faults", "tests/slow/processes"),
     "inputs": ("tests/fuzz/fuzz.py", "--inputs", "200000"),
-    "requests": ("tests/support/fuzz_serving.py",),
+    "requests": (*EVERY, "tests/slow/fuzz/test_server.py"),
     "year": ("tests/trust/trust.py", "--year", "365"),
     "campaigns": ("-m", "pytest", "-q", "-m", "campaign", "tests/slow"),
 }
@@ -112,7 +112,7 @@ def run_parts(names: list[str], path: Path) -> int:
     """Run campaigns and store what they report."""
     reports: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     path.parent.mkdir(parents=True, exist_ok=True)
-    environment = os.environ | {"FAULT_SEEDS": "100"}
+    environment = os.environ | {"FAULT_SEEDS": "100", "FUZZ_REQUESTS": "10000"}
     is_harmful = False
     for name in names:
         started = monotonic()
