@@ -77,7 +77,7 @@ def describe_wins(pair: Difference, unit: str) -> str:
     if first == pair.other or (pair.verdict in ("similar", "inconclusive") and losses > wins):
         first, second, wins, losses = pair.other, pair.one, losses, wins
     ties = pair.wins.prompts - wins - losses
-    tied = f", and {ties:,} are ties" if ties else ""
+    tied = f" ({ties:,} tied)" if ties else ""
     return (
         f"The judge prefers {first} on {wins:,} of {pair.wins.prompts:,} {PROMPTS[unit]}"
         f" and {second} on {losses:,}{tied}."
