@@ -1,4 +1,4 @@
-"""Decoders as files: 8 bits say what torch says, alone or together, whole or as changes to a base."""
+"""Decoders as files: int8 predicts what torch predicts, for full networks and for LoRA adapters."""
 
 import json
 import shutil
@@ -14,6 +14,7 @@ import onnx
 import pytest
 import torch
 from repository import ROOT, SAMPLES
+from safetensors.numpy import load_file
 
 import training.export
 from data.errors import UserError
@@ -71,29 +72,19 @@ def test_what_is_made_says_what_was_trained(
     weights = {NETWORK.format(0), NETWORK.format(1), MEANS} if rank else {"weights-0.bin"}
     assert set(card["files"]) == {MODEL, "tokenizer.json"} | weights
     assert not (folder / "weights-0.bin").exists() or not rank, "the base is not kept twice"
+    if rank:
+        names = set(load_file(folder / NETWORK.format(0)))
+        assert any(name.endswith(".up") for name in names), "only the adapters and the head are saved"
+        assert not any("frozen" in name or "embed" in name for name in names)
 
 
-def test_only_the_changes_are_kept(changes: Path) -> None:
-    from safetensors.numpy import load_file
-
-    names = set(load_file(changes / NETWORK.format(0)))
-    assert any(name.endswith(".up") for name in names)
-    assert not any("frozen" in name or "embed" in name for name in names)
-
-
-def test_two_whole_networks_are_refused(
-    tmp_path: Path, decoder: Recipe, examples: list[RatedExchange]
-) -> None:
-    network, tokeniser = make_network(decoder)
-    exchanges = [examples[0].exchange]
-    with pytest.raises(UserError, match="a decoder without LoRA adapters is exported as one"):
-        export(TrainedNetworks([network, network], tokeniser), decoder, tmp_path, exchanges)
-
-
-def test_a_file_that_would_be_too_large_is_refused(
+def test_two_full_networks_and_too_large_files_are_refused(
     tmp_path: Path, decoder: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network, tokeniser = make_network(decoder)
+    reply = [Exchange(id="1", prompt="rain", response="hug")]
+    with pytest.raises(UserError, match="a decoder without LoRA adapters is exported as one"):
+        export(TrainedNetworks([network, network], tokeniser), decoder, tmp_path, reply)
     base: Any = network.base
     width = base.config.hidden_size
     base.embed_tokens = torch.nn.Embedding(25_000 // width, width)  # more than its graph takes

@@ -62,13 +62,13 @@ def trained(seen: list[RatedExchange], tiny_recipe: Recipe) -> TrainedNetworks:
 
 @pytest.fixture
 def brief(tiny_recipe: Recipe) -> Recipe:
-    """One epoch: enough where it matters only that two trainings end alike, or that one ends."""
+    """One epoch."""
     return replace(tiny_recipe, epochs=1)
 
 
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> list[RatingEffects]:
-    """The effects of every training in the test."""
+    """The rating effects of every training in the test."""
     effects: list[RatingEffects] = []
 
     class Kept(RatingEffects):
@@ -80,9 +80,9 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> list[RatingEffects]:
     return effects
 
 
-def give(lessons: Sequence[TrainingExample]) -> training.fine_tune.MakeExamples:
-    """The same lessons in every epoch."""
-    return lambda learnt_from, chance: list(lessons)
+def give(shown: Sequence[TrainingExample]) -> training.fine_tune.MakeExamples:
+    """The same shown in every epoch."""
+    return lambda learnt_from, chance: list(shown)
 
 
 def auc(trained: TrainedNetworks, unseen: list[Exchange]) -> tuple[float, float]:
@@ -101,7 +101,7 @@ def contrast(probabilities: np.ndarray) -> np.ndarray:
     return np.asarray(logits - logits[0])
 
 
-def test_the_planted_signal_is_learnt(trained: TrainedNetworks, unseen: list[Exchange]) -> None:
+def test_the_planted_signal_is_learned(trained: TrainedNetworks, unseen: list[Exchange]) -> None:
     assert min(auc(trained, unseen)) > 0.9
     said = trained.predict(unseen)
     assert said.shape == (24, 3)
@@ -109,7 +109,7 @@ def test_the_planted_signal_is_learnt(trained: TrainedNetworks, unseen: list[Exc
     assert trained.predict([]).shape == (0, 3)
 
 
-def test_a_decoder_learns_it_too_and_with_rank_only_beside_a_frozen_base(
+def test_lora_adapters_learn_it_too_and_the_base_stays_frozen(
     seen: list[RatedExchange], unseen: list[Exchange], tiny_recipe: Recipe, tiny_decoder: Path
 ) -> None:
     recipe = replace(tiny_recipe, base=str(tiny_decoder), rank=4)
@@ -129,45 +129,20 @@ def test_a_decoder_learns_it_too_and_with_rank_only_beside_a_frozen_base(
     assert frozen == len(before)
 
 
-def test_the_same_seed_gives_the_same_judge_and_two_are_averaged(
+def test_the_same_seed_gives_the_same_judge_and_two_networks_are_averaged(
     seen: list[RatedExchange], unseen: list[Exchange], brief: Recipe
 ) -> None:
-    lessons = give(examples_from_ratings(seen))
-    first, again, other = (
-        fine_tune(lessons, replace(brief, seed=seed)).predict(unseen) for seed in (0, 0, 1)
-    )
-    both = fine_tune(lessons, replace(brief, networks=["all", "all"]))
+    shown = give(examples_from_ratings(seen))
+    first, again, other = (fine_tune(shown, replace(brief, seed=seed)).predict(unseen) for seed in (0, 0, 1))
+    both = fine_tune(shown, replace(brief, networks=["all", "all"]))
     assert np.array_equal(first, again)
     assert not np.allclose(first, other)
     assert len(both.networks) == 2
     assert both.predict(unseen) == pytest.approx((first + other) / 2, abs=1e-6)
 
 
-class OddlyHashed(str):
-    """A text that sets order otherwise than a plain one, as another process would."""
-
-    def __hash__(self) -> int:
-        return -1 - str.__hash__(self)
-
-
-def test_numbers_of_raters_and_sets_do_not_depend_on_the_process(
-    seen: list[RatedExchange], brief: Recipe
-) -> None:
-    plain = [
-        *examples_from_ratings(seen),
-        *(TrainingExample(exchanges=(seen[0].exchange,), set=name) for name in ("ieval", "epitome", "dstc9")),
-    ]
-    odd = [replace(lesson, rater=OddlyHashed(lesson.rater), set=OddlyHashed(lesson.set)) for lesson in plain]
-    first, second = RatingEffects(plain, brief), RatingEffects(odd, brief)
-    assert list(first.raters.items()) == list(second.raters.items())
-    assert (
-        list(first.sets.items()) == list(second.sets.items()) == [("dstc9", 0), ("epitome", 1), ("ieval", 2)]
-    )
-    assert torch.equal(first.rater_model, second.rater_model)
-
-
 @pytest.mark.parametrize("is_decoder", [False, True])
-def test_a_prediction_does_not_depend_on_what_is_padded_beside_it(
+def test_a_prediction_does_not_depend_on_padding(
     seen: list[RatedExchange], unseen: list[Exchange], brief: Recipe, tiny_decoder: Path, is_decoder: bool
 ) -> None:
     recipe = replace(brief, base=str(tiny_decoder)) if is_decoder else brief
@@ -180,13 +155,10 @@ def test_a_prediction_does_not_depend_on_what_is_padded_beside_it(
     assert together == pytest.approx(backwards, abs=1e-5)
 
 
-def test_harsh_raters_are_found(
+def test_severe_raters_are_found(
     examples: list[RatedExchange], tiny_recipe: Recipe, kept: list[RatingEffects]
 ) -> None:
-    """Raters of odd batches give one label less; within each model they must come out harsher.
-
-    Nothing but the level tells two exchanges apart here, so no text can stand for the rater.
-    """
+    """Raters of odd batches give one label less; nothing in the texts identifies them."""
 
     def is_harsh(rater: str) -> bool:
         return int(rater.split("-")[1]) % 2 == 1
@@ -217,29 +189,11 @@ def test_harsh_raters_are_found(
         assert np.mean(harsh) < -0.2 < 0.2 < np.mean(others), own
 
 
-def test_severity_shifts_what_somebody_rated_around_the_mean_of_each_models_raters(
-    seen: list[RatedExchange], brief: Recipe
-) -> None:
-    lessons = examples_from_ratings(seen)
-    effects = RatingEffects(lessons, replace(brief, severity=1.0))
-    torch.nn.init.normal_(effects.severity)
-    number = torch.tensor([*effects.raters.values(), -1])
-    shift = effects.leniency(number).detach()
-    assert float(shift[-1]) == 0, "nobody rated it"
-    for model in ("ada", "bea/2", "cyd"):
-        own = [n for rater, n in effects.raters.items() if rater.endswith(model)]
-        assert float(shift[own].mean()) == pytest.approx(0, abs=1e-6)
-        assert float(shift[own].std()) > 0.3
-    without = RatingEffects(lessons, brief)
-    assert not without.leniency(number).any()
-    assert without.penalty().item() == 0
-
-
-def test_a_conversations_rating_is_held_against_the_mean_over_its_replies() -> None:
-    """By hand: a conversation of two replies on the scale of its set, beside a labelled reply."""
+def test_the_loss_by_hand() -> None:
+    """A conversation of two replies on the scale of its set, and a labeled reply."""
     logits = torch.tensor([[0.0, 5.0, 2.0], [1.0, 0.0, 5.0], [0.2, 0.3, 0.1]])
-    lessons = [TrainingExample(exchanges=(), set="ieval"), TrainingExample(exchanges=())]
-    effects = RatingEffects(lessons, Recipe())
+    shown = [TrainingExample(exchanges=(), set="ieval"), TrainingExample(exchanges=())]
+    effects = RatingEffects(shown, Recipe())
     with torch.no_grad():
         effects.offset.fill_(-0.4)
         effects.log_scale.fill_(np.log(0.3))
@@ -258,50 +212,10 @@ def test_a_conversations_rating_is_held_against_the_mean_over_its_replies() -> N
     assert said == pytest.approx((0.5 * squared + entropy) / 2)
 
 
-def batch_of_ratings(values: np.ndarray, sets: np.ndarray) -> TrainingBatch:
-    """One reply each, rated on the scale of its set."""
-    count = len(values)
-    return TrainingBatch(
-        *(torch.zeros(count, 1, dtype=torch.long) for _ in range(3)),
-        example=torch.arange(count),
-        target=torch.zeros(count, 3),
-        rater=torch.full((count,), -1),
-        set=torch.from_numpy(sets),
-        value=torch.from_numpy(values),
-        weight=torch.ones(count),
-    )
-
-
-def test_the_scale_and_the_offset_of_a_set_are_those_of_least_squares_but_never_negative() -> None:
-    """Three sets rate the same replies: as they are, higher and closer together, and upside down."""
-    rng = np.random.default_rng(0)
-    latents = np.tile(rng.normal(size=40), 3)
-    sets = np.repeat([0, 1, 2], 40)
-    values = np.array([1.0, 0.3, -0.8])[sets] * latents + np.array([0.0, 2.0, 0.5])[sets]
-    values += 0.1 * rng.normal(size=120)
-    effects = RatingEffects(
-        [TrainingExample(exchanges=(), set=name) for name in ("a", "b", "c")], Recipe()
-    ).double()
-    logits = torch.from_numpy(np.stack([-latents / 2, latents, latents / 2], axis=1))
-    batch = batch_of_ratings(values, sets)
-    optimizer = torch.optim.Adam([effects.log_scale, effects.offset], lr=0.05)
-    for _ in range(1500):
-        optimizer.zero_grad()
-        compute_loss(lambda *_: logits, effects, batch).backward()
-        optimizer.step()
-    scale, offset = effects.log_scale.exp().tolist(), effects.offset.tolist()
-    for number in (0, 1):
-        inside = sets == number
-        slope, intercept = np.polyfit(latents[inside], values[inside], 1)
-        assert (scale[number], offset[number]) == pytest.approx((slope, intercept), abs=0.01)
-    assert 0 < scale[2] < 0.01, "the nearest that a positive scale comes to upside down"
-    assert offset[2] == pytest.approx(values[sets == 2].mean(), abs=0.01)
-
-
-def test_a_set_that_was_rated_upside_down_does_not_turn_the_direction_round(
+def test_a_set_with_a_reversed_scale_does_not_reverse_the_direction(
     seen: list[RatedExchange], unseen: list[Exchange], tiny_recipe: Recipe, kept: list[RatingEffects]
 ) -> None:
-    """Its replies stand under the prompts of the labelled ones: nothing but the words can tell them."""
+    """Its replies have the prompts of the labeled ones: only the words identify them."""
     chance = random.Random(2)
     items = []
     for number, example in enumerate(seen):
@@ -310,18 +224,18 @@ def test_a_set_that_was_rated_upside_down_does_not_turn_the_direction_round(
     others = examples_from_sets(items, {"ieval": 0.3}, replies=1, chance=chance)
     trained = fine_tune(give([*examples_from_ratings(seen), *others]), tiny_recipe)
     (effects,) = kept
-    assert float(effects.log_scale.detach()) < -0.7, "it is heard less and less"
+    assert float(effects.log_scale.detach()) < -0.7, "its scale approaches 0"
     assert min(auc(trained, unseen)) > 0.9
 
 
-def test_batches_hold_every_lesson_once_and_no_more_padded_tokens_than_fit(tiny_recipe: Recipe) -> None:
+def test_batches_hold_every_example_once_and_limit_padded_tokens(tiny_recipe: Recipe) -> None:
     chance = random.Random(0)
 
     def reply(words: int) -> Exchange:
         return Exchange(id=f"{chance.random()}", prompt="rain", response="word1 " * words)
 
     sizes = [chance.choice((3, 30, 300, 900)) for _ in range(150)]
-    lessons = [
+    shown = [
         TrainingExample(
             exchanges=tuple(reply(size) for _ in range(chance.choice((1, 1, 3)))),
             set="ieval",
@@ -331,18 +245,18 @@ def test_batches_hold_every_lesson_once_and_no_more_padded_tokens_than_fit(tiny_
     ]
     recipe = replace(tiny_recipe, batch_size=64)
     tokeniser = load_base(recipe.base)[1]
-    batches = list(make_batches(lessons, tokeniser, recipe, RatingEffects(lessons, recipe), chance, "cpu"))
+    batches = list(make_batches(shown, tokeniser, recipe, RatingEffects(shown, recipe), chance, "cpu"))
     assert sorted(float(value) for batch in batches for value in batch.value) == list(range(150))
     for batch in batches:
         assert batch.ids.numel() <= BATCH_TOKENS
         assert len(batch.set) <= 64
         replies = torch.bincount(batch.example, minlength=len(batch.set)).tolist()
-        assert replies == [len(lessons[int(value)].exchanges) for value in batch.value]
-    assert len(batches) < 30, "and little is left empty"
+        assert replies == [len(shown[int(value)].exchanges) for value in batch.value]
+    assert len(batches) < 30, "and waste little"
 
 
 @pytest.mark.parametrize("by", [0.0, 0.35])
-def test_length_is_favoured_by_its_logarithm(by: float) -> None:
+def test_length_is_favored_by_its_logarithm(by: float) -> None:
     words = np.array([1, 27, 27, 200, 0])
     exchanges = [Exchange(id=str(n), prompt="p", response="word " * n) for n in words]
     said = np.array([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1], [0.1, 0.8, 0.1], [0.3, 0.4, 0.3], [0.5, 0.2, 0.3]])
@@ -354,7 +268,7 @@ def test_length_is_favoured_by_its_logarithm(by: float) -> None:
         assert moved == pytest.approx(said, abs=1e-5)
 
 
-def test_settling_meets_the_shares_and_halves_the_contrasts(seen: list[RatedExchange], brief: Recipe) -> None:
+def test_matching_the_level_meets_the_shares(seen: list[RatedExchange], brief: Recipe) -> None:
     before = fine_tune(give(examples_from_ratings(seen)), brief)
     exchanges = [example.exchange for example in seen]
     shares = np.mean([example.target for example in seen], axis=0)
@@ -389,7 +303,7 @@ def test_a_student_learns_its_teachers_probabilities(
     assert all(1 <= done <= total for done, total in steps)
 
 
-def test_a_teacher_moves_ratings_and_labels_what_nobody_rated(
+def test_a_teacher_moves_ratings_and_labels_unrated_replies(
     trained: TrainedNetworks, corpus: TrainingData, unseen: list[Exchange]
 ) -> None:
     texts = [replace(exchange, response=f"{exchange.response}. hug. word3.") for exchange in unseen]
@@ -397,32 +311,32 @@ def test_a_teacher_moves_ratings_and_labels_what_nobody_rated(
     recipe = Recipe(
         teacher="large", teacher_weight=0.75, length=0.2, texts=90, shuffled=7, pieces=5, mixtures=3
     )
-    lessons = distill_ratings(trained, corpus, recipe)
-    assert len(lessons) == len(corpus.ratings) + 90 + 7 + 5 + 3
-    exchanges = [lesson.exchanges[0] for lesson in lessons]
+    shown = distill_ratings(trained, corpus, recipe)
+    assert len(shown) == len(corpus.ratings) + 90 + 7 + 5 + 3
+    exchanges = [example.exchanges[0] for example in shown]
     rated = len(corpus.ratings)
-    said = trained.predict(exchanges)  # of a rated reply people have told what they think of its length
+    said = trained.predict(exchanges)
     said[rated:] = favor_length(said[rated:], exchanges[rated:], 0.2)
     own = np.array([example.target for example in corpus.ratings])
     assert exchanges[:rated] == [example.exchange for example in corpus.ratings]
-    targets = np.array([lesson.target for lesson in lessons])
+    targets = np.array([example.target for example in shown])
     assert targets[:rated] == pytest.approx(0.25 * own + 0.75 * said[:rated], abs=1e-5)
     assert targets[rated:] == pytest.approx(said[rated:], abs=1e-5)
-    assert not any(lesson.rater or lesson.set for lesson in lessons)
+    assert not any(example.rater or example.set for example in shown)
     ids = {exchange.id for exchange in texts}
     drawn = exchanges[rated : rated + 90]
     assert len({exchange.id for exchange in drawn}) == 90, "each once"
-    assert sum(exchange.id in ids for exchange in drawn) == len(texts), "the smallest kind is taken whole"
+    assert sum(exchange.id in ids for exchange in drawn) == len(texts), "the smallest is used whole"
 
 
-def test_each_network_learns_from_what_its_recipe_names(
+def test_each_network_uses_the_data_that_its_recipe_names(
     corpus: TrainingData, seen: list[RatedExchange], taught_recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    met_by: dict[str, set[str]] = {}
+    used_by: dict[str, set[str]] = {}
 
     def fine_tune(make_examples: Any, recipe: Recipe, **_: object) -> TrainedNetworks:
         for name in recipe.networks:
-            met_by[name] = {lesson.set for lesson in make_examples(name, random.Random(0))}
+            used_by[name] = {example.set for example in make_examples(name, random.Random(0))}
         raise StopIteration
 
     monkeypatch.setattr("training.fine_tune.fine_tune", fine_tune)
@@ -433,26 +347,25 @@ def test_each_network_learns_from_what_its_recipe_names(
         train_judge(replace(corpus, ratings=seen), [recipe])
     sets = {item.set for item in corpus.items if recipe.sets.get(item.set)}
     assert sets
-    assert met_by == {
+    assert used_by == {
         "all": {"", GRADES, OURS, *sets},
         "sets": {"", GRADES, *sets},
         "ours": {"", GRADES, OURS},
         "labels": {""},
     }
-    met_by.clear()
+    used_by.clear()
     with pytest.raises(StopIteration):
         train_judge(replace(corpus, ratings=[]), [recipe])
-    assert list(met_by) == ["all", "sets", "ours"], "where the study is left out, there are no labels"
+    assert list(used_by) == ["all", "sets", "ours"], "without ratings there are no labels"
 
 
-def test_nothing_to_learn_from_is_said(tiny_recipe: Recipe) -> None:
-    with pytest.raises(UserError, match="nothing is left to train on"):
-        train_judge(TrainingData(), [tiny_recipe])
-
-
-def test_a_base_that_cannot_be_read_is_refused(tmp_path: Path, tiny_tokenizer: Path) -> None:
+def test_no_data_and_unreadable_bases_are_refused(
+    tmp_path: Path, tiny_tokenizer: Path, tiny_recipe: Recipe
+) -> None:
     from transformers import RobertaConfig, RobertaModel
 
+    with pytest.raises(UserError, match="nothing is left to train on"):
+        train_judge(TrainingData(), [tiny_recipe])
     with pytest.raises(UserError, match="unknown base 'none'; known: minilm, smollm2, or the folder of"):
         load_base("none")
     with pytest.raises(UserError, match=r"not the folder of a base \(config.json and tokenizer.json missing"):
