@@ -10,7 +10,7 @@ import pytest
 from sklearn import metrics
 
 from calibration.agreement.metrics import spearman
-from calibration.agreement.model_levels import model_levels, tabulate
+from calibration.agreement.model_levels import model_levels, tabulate, worth_in_ratings, worth_range
 from calibration.bootstrap import resample_clusters
 from calibration.estimate import Estimate
 from data.errors import UserError
