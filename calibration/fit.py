@@ -49,7 +49,7 @@ from data.records import EMPATHY, LABELS, REPLY, Exchange, Judgment, Rating, to_
 
 ASK_FIRST: Final = 20
 BASELINES: Final = {
-    "majority": "says of every response what people said most often",
+    "majority": "always says what people said most often",
     "length": "counts words; fitted on the other clusters",
 }
 Metrics = Mapping[str, Estimate]

@@ -28,6 +28,7 @@ SCRIPTED: Final = "scripted"  # the value of `speaker` in a row where no person 
 REPLY, CONVERSATION = "reply", "conversation"  # what is judged as one: the unit
 UNITS: Final = (REPLY, CONVERSATION)
 NOUNS: Final = {REPLY: "replies", CONVERSATION: "conversations"}
+PROMPT_NOUNS: Final = {REPLY: "prompts", CONVERSATION: "situations"}  # what several models are given alike
 
 
 # A heading, an item of a list, a fence or bold words, at least two of them: one dash makes no list.

@@ -1,9 +1,8 @@
 """A report before it is HTML, Markdown or terminal text: sections of text, figures, tables and examples."""
 
-import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, Literal, TypeVar, cast
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
 
 from data.text import UNDEFINED, count
 
@@ -71,7 +70,7 @@ class Example:
     prompt: str | None
     response: str | None
     replies: tuple[tuple[str, str], ...] = ()
-    answer: str = "Response"  # what the response is called
+    answer: str = "Answer"  # the heading of the response
     figure: str = ""
     talk: tuple[Said, ...] = ()
 
@@ -113,31 +112,6 @@ class Page:
     facts: tuple[tuple[str, str, str], ...] = ()
     sections: tuple[Section, ...] = ()
     foot: str = ""
-
-
-def say_page(page: Page, say: Callable[[str], str]) -> Page:
-    """The page with every sentence of ours as `say` has it; what people and models wrote stays."""
-    return cast(Page, _said(page, say))
-
-
-def _said(value: Any, say: Callable[[str], str]) -> Any:
-    if isinstance(value, str):
-        return say(value)
-    if isinstance(value, tuple):
-        return tuple(_said(item, say) for item in value)
-    if isinstance(value, Figure):
-        drawn = re.sub(r"(?<=>)[^<>]+(?=<)", lambda text: say(text[0]), value.svg)
-        return replace(value, svg=drawn, caption=say(value.caption))
-    if isinstance(value, Example):
-        facts = tuple((say(name), fact) for name, fact in value.facts)
-        return replace(value, title=say(value.title), facts=facts, answer=say(value.answer))
-    if isinstance(value, Tile) or not is_dataclass(value) or isinstance(value, type):
-        return value
-    # A section's name is where a link leads.
-    changed = {
-        item.name: _said(getattr(value, item.name), say) for item in fields(value) if item.name != "name"
-    }
-    return replace(value, **changed)
 
 
 def row(*cells: Any) -> tuple[Cell, ...]:

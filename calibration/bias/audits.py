@@ -106,8 +106,8 @@ Outcome = Literal["found", "none found", "could not have been found"]
 Size = Literal["matters", "small", "unclear"]
 AUDITS: Final = {
     "level": "the judge's scores above people's ratings, on the whole",
-    "length": "the error's rise for each doubling of a response's words, within models",
-    "author": "the error for people's responses less that for language models'",
+    "length": "the error's rise for each doubling of the number of words, within models",
+    "author": "the error for texts by people less that for texts by language models",
     "valence": "the error under positive emotions less that under negative ones, within models",
     "model": "the error for one model less that for all others",
     "emotion": "the error under one emotion less that under all others, within models",

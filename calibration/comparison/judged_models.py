@@ -123,7 +123,7 @@ def compared_level(model: JudgedModel, settings: ComparisonSettings) -> Compared
     shares, reason = corrected.corrected, corrected.reason if settings.calibrated else None
     if how == "judge":
         shares = judge_shares(model.rated)
-        how, reason = (how, reason) if shares else ("refused", "no response was scored")
+        how, reason = (how, reason) if shares else ("refused", "nothing was scored")
     level = ComparedLevel(
         model=model.name,
         how=how,

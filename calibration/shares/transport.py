@@ -157,10 +157,9 @@ def no_line(calibrated: CalibratedModels, target: TargetModel) -> str | None:
             f"{len(calibrated.models)} calibrated models: at least {LEAST_MODELS} tell how far a judge strays"
         )
     if not math.isfinite(target.judge):
-        return "no response was scored"
+        return "nothing was scored"
     if target.prompts is not None and target.prompts < LEAST_REPLIES:
-        replies = "1 reply is" if target.prompts == 1 else f"replies to {target.prompts} prompts are"
-        return f"{replies} too few to tell of a model: give {LEAST_REPLIES} or more"
+        return f"{target.prompts} scored; at least {LEAST_REPLIES} are needed"
     return None
 
 

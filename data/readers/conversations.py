@@ -4,24 +4,15 @@ A conversation is an `Exchange` like any other: `prompt` and `response` are its 
 that was said before. So it is read, kept and judged by what reads, keeps and judges replies.
 """
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from itertools import groupby
 from typing import Any, Final
 
 from data.readers.chat_turns import LISTENER, SPEAKER, is_answering
-from data.records import CONVERSATION, REPLY, Exchange, Turn
+from data.records import Exchange, Turn
 
-_SPOKEN: Final = {
-    "reply": "conversation",
-    "replies": "conversations",
-    "response": "conversation",
-    "responses": "conversations",
-    "prompt": "situation",
-    "prompts": "situations",
-}
 IDS: Final = ("conversation", "conversation_id", "session_id", "thread_id")  # tell which rows are one talk
 ORDER: Final = ("turn", "turn_id", "turn_index")
 SCENARIO: Final = "scenario"  # names what the same speaker brought to several models
@@ -88,31 +79,6 @@ def opening_digest(exchange: Exchange) -> str:
         if len(opening.split()) < DISTINCTIVE_WORDS:
             return exchange.content_digest
     return sha256(str(opening).encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def speak_of(unit: str, names: Iterable[str] = ()) -> Callable[[str], str]:
-    """What turns sentences about replies to prompts into ones about conversations, where these were judged.
-
-    `names`, of models, stay as they are, and so does what speaks of conversations already.
-
-    >>> speak_of(CONVERSATION, ["prompt-1"])("prompt-1 has 4 replies to 2 prompts; see responses.jsonl.")
-    'prompt-1 has 4 conversations to 2 situations; see responses.jsonl.'
-    """
-    if unit == REPLY:
-        return str
-    kept = "|".join(sorted(map(re.escape, filter(None, names)), key=len, reverse=True)) or r"\Z."
-    words = re.compile(
-        rf"(?<![\w`/.-])(?:({kept})(?![\w`/-])|({'|'.join(_SPOKEN)})(?![\w`/-]|\.\w))", re.IGNORECASE
-    )
-
-    def turn(match: re.Match[str]) -> str:
-        word = match[2]
-        if not word:
-            return match[0]
-        said = _SPOKEN[word.lower()]
-        return said.capitalize() if word[0].isupper() else said
-
-    return lambda text: text if CONVERSATION in text.casefold() else words.sub(turn, text)
 
 
 def write_talk(exchange: Exchange) -> tuple[str, str]:

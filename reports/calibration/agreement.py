@@ -7,6 +7,7 @@ from typing import Final
 from calibration.agreement.ceiling import Ceiling
 from calibration.fit import CalibrationReport, RunRow
 from calibration.pairing import OF_THESE_RATERS
+from data.records import NOUNS, PROMPT_NOUNS
 from data.text import AnyEstimate, number, show_estimate
 from reports.charts import Line, Look, dot_plot, mark
 from reports.page import Cell, Section, Table, row
@@ -25,7 +26,7 @@ BASELINES: Final = {"length": "counting words", "majority": "the commonest label
 Party = tuple[str, Look, Mapping[str, AnyEstimate]]  # who is compared: name, look and metrics
 
 
-CLUSTERS: Final = {"batch": "batches", "rater": "raters", "prompt": "prompts", "id": "responses"}
+CLUSTERS: Final = {"batch": "batches", "rater": "raters"}
 
 
 def agreement_section(report: CalibrationReport) -> Section:
@@ -62,7 +63,7 @@ def agreement_section(report: CalibrationReport) -> Section:
     if report.ceiling.left_out:
         people = Table(
             caption="Weighted kappa with the median of the others: each person, and the judge instead",
-            head=("person", "responses", "person", "judge"),
+            head=("person", NOUNS[report.judge.unit], "person", "judge"),
             rows=tuple(
                 row(item.rater, item.responses, number(item.person), number(item.judge))
                 for item in report.ceiling.left_out
@@ -70,7 +71,7 @@ def agreement_section(report: CalibrationReport) -> Section:
         )
         tables.insert(0, people)
     intervals = (
-        f"Intervals: 95 %, over {data.cluster_count:,} whole {CLUSTERS[data.clusters]}, since ratings of one "
+        f"Intervals: 95 %, over {data.cluster_count:,} whole {_clusters(report)}, since ratings of one "
         "are not independent."
     )
     if data.speaks_for != "people":
@@ -79,7 +80,7 @@ def agreement_section(report: CalibrationReport) -> Section:
         name="agreement",
         title="Agreement, with ceiling and baselines",
         short="Agreement",
-        text=tuple(_say_ceiling(report.ceiling)),
+        text=tuple(_say_ceiling(report.ceiling, NOUNS[report.judge.unit])),
         key=(
             ("judge", "the judge"),
             ("rival", "a baseline"),
@@ -113,18 +114,23 @@ def as_matched(metrics: Mapping[str, AnyEstimate]) -> Mapping[str, AnyEstimate]:
     return {**metrics, "qwk_matched": metrics["qwk"]}
 
 
-def _say_ceiling(ceiling: Ceiling) -> Iterator[str]:
+def _clusters(report: CalibrationReport) -> str:
+    units = {"prompt": PROMPT_NOUNS[report.judge.unit], "id": NOUNS[report.judge.unit]}
+    return {**CLUSTERS, **units}[report.data.clusters]
+
+
+def _say_ceiling(ceiling: Ceiling, noun: str) -> Iterator[str]:
     if ceiling.not_identifiable and ceiling.bound:
         reason = ceiling.not_identifiable.removeprefix("not identifiable: ")
         yield f"How far people agree among themselves is not identifiable here: {reason}."
         yield (
             "The marks for people are therefore supposed, not measured: what a second person would reach "
             f"if two people agreed by a weighted kappa of {number(ceiling.bound.reliability)}, and what "
-            "somebody would who knew every response's true quality."
+            "somebody would who knew the true quality of each."
         )
     else:
         yield (
-            f"{ceiling.shared:,} responses have two ratings or more, by {ceiling.raters:,} people. "
+            f"{ceiling.shared:,} {noun} have two ratings or more, by {ceiling.raters:,} people. "
             "One person against the median of the others has a weighted kappa of "
             f"{show_estimate(ceiling.person_against_rest)}, the judge in that person's place "
             f"{show_estimate(ceiling.judge_against_rest)}; judge less person: "
@@ -183,7 +189,7 @@ def runs_section(report: CalibrationReport) -> Section | None:
         return None
     shown = [name for name in SHOWN if any(name in run.metrics for run in runs)]
     table = Table(
-        caption="Agreement with people, and cost per 1,000 responses",
+        caption=f"Agreement with people, and cost per 1,000 {NOUNS[report.judge.unit]}",
         head=("who", *(METRIC_NAMES[name] for name in shown), "US dollars", "seconds", "ratings"),
         rows=tuple(
             row(

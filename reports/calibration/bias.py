@@ -5,6 +5,7 @@ from math import isfinite
 
 from calibration.bias.audits import Finding
 from calibration.fit import CalibrationReport
+from data.records import NOUNS
 from data.text import ends_of, listed, number, show_estimate
 from reports.calibration.disagreements import FEWEST
 from reports.charts import Line, dot_plot, mark, signed_tick, span
@@ -29,7 +30,8 @@ def bias_section(report: CalibrationReport) -> Section | None:
         title="Biases, and what could have been found",
         short="Bias",
         text=(
-            "Does the judge err more for some responses than for others? Each effect is in points of score. "
+            f"Does the judge err more for some {NOUNS[report.judge.unit]} than for others? "
+            "Each effect is in points of score. "
             "Where nothing was found, the grey band tells how large an effect would have been found with a "
             "power of 80 %: inside it, nobody can say. "
             f"An effect of {number(findings[0].threshold)} points is taken to matter.",
@@ -73,7 +75,7 @@ def _forests(findings: Sequence[Finding]) -> Iterator[Figure]:
     """The single audits, the models, and the emotions in two halves of equal scale, the kindest first."""
     general = [item for item in findings if item.audit not in CAPTIONS]
     if general:
-        yield _forest(general, "general", "Of all responses", _domain(general))
+        yield _forest(general, "general", "Overall", _domain(general))
     for audit, caption in CAPTIONS.items():
         items = sorted(
             (item for item in findings if item.audit == audit),

@@ -1,7 +1,7 @@
 """The report of a calibration: as a page, as JSON, and on the terminal."""
 
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,7 @@ from calibration.fit import CalibrationReport
 from calibration.pairing import OF_THESE_RATERS
 from data.crisis import say_flags
 from data.rated_range import say_rated_range
-from data.readers.conversations import speak_of
-from data.records import to_plain
+from data.records import NOUNS, to_plain
 from data.text import ends_of, number, printable
 from reports.calibration.agreement import agreement_section, confusion_section, runs_section
 from reports.calibration.bias import bias_section
@@ -32,7 +31,7 @@ from reports.calibration.verdict import (
     say_verdict,
 )
 from reports.html import write_page
-from reports.page import Page, Section, Table, row, say_page
+from reports.page import Page, Section, Table, row
 from reports.terminal import open_screen, print_lines, print_tables, print_text
 
 READING = (
@@ -40,7 +39,7 @@ READING = (
     "crowd, rubric or kind of model is another question.",
     "Kappa is 1 for perfect agreement and 0 for chance. The ceiling is not 1: people do not agree with each "
     "other either. By label, it takes the label that the judge gave; by order, it asks only whether better "
-    "replies score higher.",
+    "ones score higher.",
     "Compare the judge with the baselines beside it before you believe it: one that is no better than "
     "counting words may have read nothing.",
     "A corrected share is the answer; the judge's own is shown to tell how far off it would have been.",
@@ -54,7 +53,7 @@ MISUSE = (
     "To compare levels across calibrations, languages or kinds of conversation that nobody rated.",
     "To quote a share without its interval, or a rank where intervals overlap.",
 )
-TOLD_ELSEWHERE = ("models", "columns", "shares")  # of the data: in sections of their own
+TOLD_ELSEWHERE = ("models", "columns", "shares", "responses")  # of the data: in sections of their own
 
 
 def write_report(report: CalibrationReport, folder: str | PathLike[str]) -> list[Path]:
@@ -64,7 +63,7 @@ def write_report(report: CalibrationReport, folder: str | PathLike[str]) -> list
 
 def plain_report(report: CalibrationReport) -> dict[str, Any]:
     """The report as report.json has it: the verdict in words, then all figures."""
-    return {"verdict": list(map(_words_of(report), say_verdict(report))), **to_plain(report)}
+    return {"verdict": say_verdict(report), **to_plain(report)}
 
 
 def make_page(report: CalibrationReport) -> Page:
@@ -88,7 +87,7 @@ def make_page(report: CalibrationReport) -> Page:
     )
     names = report.data.models
     models = f"{len(names)} model{'s' if len(names) > 1 else ''}: {', '.join(names)}"
-    page = Page(
+    return Page(
         title=f"How far to trust {report.judge.name}",
         subtitle=f"{_say_data(report)}; {models}",
         verdict=(
@@ -101,16 +100,11 @@ def make_page(report: CalibrationReport) -> Page:
         sections=tuple(section for section in sections if section is not None),
         foot="All figures are in report.json beside this page.",
     )
-    return say_page(page, _words_of(report))
-
-
-def _words_of(report: CalibrationReport) -> Callable[[str], str]:
-    return speak_of(report.judge.unit, report.data.models)
 
 
 def _say_data(report: CalibrationReport) -> str:
-    data = report.data
-    return f"{data.ratings:,} ratings of {data.responses:,} responses by {count_people(data.raters)}"
+    data, noun = report.data, NOUNS[report.judge.unit]
+    return f"{data.ratings:,} ratings of {data.responses:,} {noun} by {count_people(data.raters)}"
 
 
 def _facts(report: CalibrationReport) -> Iterator[tuple[str, str, str]]:
@@ -173,8 +167,8 @@ def print_report(
     report: CalibrationReport, written: Sequence[Path], *, is_verbose: bool = False, has_rivals: bool = False
 ) -> None:
     """Print the verdict, with several judges the table of all; if verbose, every table of the page."""
-    screen, say = open_screen(), _words_of(report)
-    for sentence in map(say, say_verdict(report)):
+    screen = open_screen()
+    for sentence in say_verdict(report):
         lines = textwrap.wrap(printable(sentence), max(40, min(screen.width, 100) - 2))
         screen.print(Text("\n  ".join([f"- {lines[0]}", *lines[1:]])), soft_wrap=True)
     sections = make_page(report).sections if is_verbose or has_rivals else ()
@@ -190,4 +184,4 @@ def print_report(
         *say_flags(report.flagged),
         *(f"written {path}" for path in written),
     ]
-    print_lines(list(map(say, notes)), screen)
+    print_lines(notes, screen)

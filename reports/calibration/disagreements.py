@@ -2,6 +2,7 @@
 
 from calibration.bias.slices import Disagreement, EmotionCell
 from calibration.fit import CalibrationReport
+from data.records import NOUNS
 from data.text import number
 from reports.page import Cell, Example, Section, Table, Tile, row
 
@@ -103,7 +104,8 @@ def disagreements_section(report: CalibrationReport) -> Section | None:
         title="The worst disagreements",
         short="Disagreements",
         text=(
-            "Responses on which the judge was surest of something else than people said. A single rating is "
+            f"{NOUNS[report.judge.unit].capitalize()} on which the judge was surest of something else "
+            "than people said. A single rating is "
             "one person's: some of these are the judge's mistakes, some the rater's. "
             f"{len(examples)} of {total} are shown; report.json has them all.",
         ),
@@ -118,7 +120,7 @@ def _example(item: Disagreement, title: str) -> Example:
         ("chances", ", ".join(f"{label} {number(value, 0, scale=100)} %" for label, value in chances)),
         ("emotion", item.emotion),
         ("model", item.model),
-        ("response", item.id),
+        ("id", item.id),
         ("the judge's reason", item.rationale),
     ]
     return Example(

@@ -7,6 +7,7 @@ from math import isfinite
 from calibration.fit import CalibrationReport
 from calibration.shares.correction import ModelCorrection
 from calibration.shares.planning import RATINGS_EACH, RatingsPlan
+from data.records import NOUNS
 from data.text import UNDEFINED, listed, number, show, show_estimate
 from reports.calibration.verdict import count_worth
 from reports.charts import Line, dot_plot, mark, percent_tick
@@ -65,7 +66,7 @@ def _level_figure(
     report: CalibrationReport, column: str, name: str, crowd_errors: Mapping[str, float]
 ) -> Figure:
     shares = report.data.has_shares
-    what = f"{column}, per cent of responses" if shares else "mean"
+    what = f"{column}, per cent of {NOUNS[report.judge.unit]}" if shares else "mean"
     lines = []
     for item in report.models.rows:
         corrected, crowd = item.corrected.get(column), item.crowd[column]
@@ -153,8 +154,9 @@ def planning_section(report: CalibrationReport) -> Section:
         text=(
             *([alone] if worth is not None else []),
             "Ratings of each of two models that detect a difference between them with 80% power, at 95%"
-            f" confidence. Each is of a new reply, by people who rate about {RATINGS_EACH} of a model; rating"
-            " the same replies again is less precise.",
+            f" confidence. Each is of a new {report.judge.unit}, by people who rate about {RATINGS_EACH} of a"
+            " model; rating"
+            f" the same {NOUNS[report.judge.unit]} again is less precise.",
         ),
         tables=(table_of(report.planning, columns, caption="Ratings of each model"),),
     )

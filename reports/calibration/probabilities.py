@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from calibration.fit import CalibrationReport, ReliabilityStage
-from data.records import to_plain
+from data.records import NOUNS, to_plain
 from data.text import number
 from reports.charts import reliability
 from reports.page import Figure, Section, Table, row, table_of
@@ -58,7 +58,8 @@ def reliability_section(report: CalibrationReport) -> Section:
         short="Reliability",
         is_beside=True,
         text=(
-            f"Among responses of which the judge says {label} with 60 %, people should call 60 % {label}: "
+            f"Among {NOUNS[report.judge.unit]} of which the judge says {label} with 60 %, "
+            f"people should call 60 % {label}: "
             f"points on the dashed diagonal. {chosen}",
         ),
         key=(*((name, words[name]) for name in drawn), ("reference", "said as often as seen")),
@@ -85,13 +86,13 @@ def ask_first_section(report: CalibrationReport) -> Section:
     labels, asked = report.data.scale, report.ask_first
     return Section(
         name="ask-first",
-        title="Responses to have rated first",
+        title=f"{NOUNS[report.judge.unit].capitalize()} to have rated first",
         short="Ask first",
         text=("The judge is least certain about these: their probabilities have the highest entropy.",),
         tables=(
             Table(
                 caption=f"Have these rated first (all {len(asked)} are in report.json)",
-                head=("response", "model", *labels),
+                head=("id", "model", *labels),
                 rows=tuple(
                     row(item.id, item.model, *(number(item.probabilities[label]) for label in labels))
                     for item in asked[:MOST_ASKED]

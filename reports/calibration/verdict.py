@@ -11,6 +11,7 @@ from calibration.pairing import LEAST_RATERS, OF_THESE_RATERS
 from calibration.shares.planning import round_up
 from calibration.shares.transport import LEAST_MODELS
 from data.errors import UserError
+from data.records import NOUNS
 from data.rubric import in_words
 from data.text import number, show
 
@@ -24,8 +25,8 @@ HOLDS = 0.7  # of the left-out models inside their intervals, of which there are
 RIVALS = {"length": "counting words", "majority": "always giving the most common label"}
 BIASES = {  # where a judge's scores are too high or too low
     "level": "overall",
-    "length": "for longer replies",
-    "author": "for human replies",
+    "length": "for longer {noun}",
+    "author": "for human {noun}",
     "valence": "under positive emotions",
     "emotion": "for the {about}",
 }
@@ -78,7 +79,7 @@ def say_headline(report: CalibrationReport) -> str:
     precision = f"it estimates a model's {_level(report)} to within {_reach(report, new)}"
     if new.half > USEFUL * (1 if data.has_shares else len(data.scale) - 1):
         return f"{rated}: {precision} only."
-    return f"Use it for models, not for single replies: {precision}."
+    return f"Use it for models, not for single {NOUNS[report.judge.unit]}: {precision}."
 
 
 def say_answers(report: CalibrationReport) -> list[tuple[str, str]]:
@@ -145,7 +146,7 @@ def _say_use(report: CalibrationReport) -> str:
         return "Not by itself: where human ratings exist, use them."
     if report.data.speaks_for != "people":
         return f"{OF_THESE_RATERS[0].upper()}{OF_THESE_RATERS[1:]}."
-    return "For models, yes, once corrected. For single replies, no."
+    return f"For models, yes, once corrected. For single {NOUNS[report.judge.unit]}, no."
 
 
 def _say_agreement(report: CalibrationReport) -> str:
@@ -257,9 +258,10 @@ def count_worth(report: CalibrationReport) -> str | None:
 
 
 def _say_bias(report: CalibrationReport) -> str:
+    noun = NOUNS[report.judge.unit]
     found = [item for item in report.findings if item.verdict == "found"]
     sentences = [
-        f"{title}: {_list([_bias(item) for item in found if item.size == size])}."
+        f"{title}: {_list([_bias(item, noun) for item in found if item.size == size])}."
         for size, title in (
             ("matters", "Biases large enough to matter"),
             ("unclear", "Biases that may matter"),
@@ -275,10 +277,10 @@ def _say_bias(report: CalibrationReport) -> str:
     return " ".join(sentences) or "No bias that matters was found, and one would have been detected."
 
 
-def _bias(finding: Finding) -> str:
+def _bias(finding: Finding, noun: str) -> str:
     """Return the direction of a bias and its size in points of score."""
     way = "too high" if finding.effect.value > 0 else "too low"
-    what = BIASES.get(finding.audit, "for {about}").format(about=finding.about)
+    what = BIASES.get(finding.audit, "for {about}").format(about=finding.about, noun=noun)
     return f"{way} {what} ({number(finding.effect.value, 2, sign=True)})"
 
 
@@ -291,8 +293,9 @@ def _say_missing(report: CalibrationReport) -> str:
     unscored = sum(report.data.unscored.values())
     if not unscored and not report.data.unjudged:
         return ""
+    noun = NOUNS[report.judge.unit]
     return (
-        f"Excluded: {unscored:,} rated responses without a score and "
+        f"Excluded: {unscored:,} rated {noun} without a score and "
         f"{report.data.unjudged:,} that the judge was not given."
     )
 
@@ -305,7 +308,7 @@ def _next_steps(report: CalibrationReport) -> list[str]:
             f"Ask at least {LEAST_RATERS} people to rate (rate plan): fewer cannot show how people differ."
         )
     if not isfinite(report.agreement.metrics[report.headline].value):
-        steps.append("Have replies of different quality rated: some poor, some good.")
+        steps.append(f"Have {noun} of different quality rated: some poor, some good.")
     elif _unbeaten(report):
         more = f"{4 * data.ratings:,} in all would halve the interval of its kappa"
         steps.append(f"Have more rated (rate plan): {more}.")
@@ -316,9 +319,9 @@ def _next_steps(report: CalibrationReport) -> list[str]:
         steps.append(f"Score with it ({command}), until {report.calibration.expires}.")
     if (missing := TRIED - len(data.models)) > 0:
         models = f"{missing} more model{'s' if missing > 1 else ''}"
-        steps.append(f"Have replies by {models} rated, to estimate unrated models.")
+        steps.append(f"Have {noun} by {models} rated, to estimate unrated models.")
     if report.ceiling.not_identifiable:
-        steps.append("Have some replies rated by two or more people, to measure how well people agree.")
+        steps.append(f"Have some {noun} rated by two or more people, to measure how well people agree.")
     return steps[:STEPS]
 
 

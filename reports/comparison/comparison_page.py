@@ -9,12 +9,11 @@ from calibration.comparison.judged_models import GOOD, ComparedLevel
 from calibration.comparison.verdicts import SETTLED
 from data.crisis import LEFT_OUT, say_flags
 from data.rated_range import say_outside
-from data.records import CONVERSATION, LABELS, NOUNS, Exchange, to_plain
+from data.records import CONVERSATION, LABELS, NOUNS, PROMPT_NOUNS, Exchange, to_plain
 from data.rubric import in_words
 from data.text import UNDEFINED, interval, listed, p_value, percent, points, signed
 from reports.charts import Line, Look, dot_plot, mark, percent_tick, signed_tick
 from reports.comparison.pair_sentences import (
-    PROMPTS,
     describe_certainty,
     describe_difference,
     describe_needed,
@@ -99,7 +98,7 @@ def notes(compared: ComparedRuns) -> Iterator[str]:
     if calibration is None and {model.how for model in compared.models} - {"ratings"}:
         yield (
             f"Not corrected ({compared.corrector.note}): the shares are the judge's own, and intervals cover"
-            f" only the choice of {PROMPTS[unit]}. The judge's error on these models is unknown."
+            f" only the choice of {PROMPT_NOUNS[unit]}. The judge's error on these models is unknown."
         )
     if calibration is not None:
         if compared.never_met:
@@ -117,8 +116,8 @@ def notes(compared: ComparedRuns) -> Iterator[str]:
         yield f"p-values are adjusted for {compared.tests} comparisons (Holm)."
     if any(abs(gap - estimate) >= NOTABLE for gap, estimate in _level_gaps(compared)):
         yield (
-            f"Differences are estimated on the {PROMPTS[unit]} and raters that two models share, so they can"
-            " deviate from the difference of the two shares."
+            f"Differences are estimated on the {PROMPT_NOUNS[unit]} and raters that two models share, so they"
+            " can deviate from the difference of the two shares."
         )
     if compared.baselines:
         yield "study: human ratings of the published study, of replies to its own 2,000 prompts."
@@ -194,7 +193,8 @@ def runs_page(compared: ComparedRuns, texts: Mapping[str, Exchange] | None = Non
                 title="Largest differences",
                 short="Examples",
                 text=(
-                    f"{PROMPTS[unit].capitalize()} with the largest difference of scores (1 to 3).{ending}",
+                    f"{PROMPT_NOUNS[unit].capitalize()} with the largest difference of scores (1 to 3)."
+                    f"{ending}",
                 ),
                 examples=examples,
             )
@@ -259,13 +259,13 @@ def _verdict_on_first(compared: ComparedRuns) -> Iterator[str]:
 
 def next_steps(compared: ComparedRuns) -> Iterator[str]:
     """Yield what would settle what is open, the nearest step first."""
-    unit = compared.judge.unit
+    unit, prompts = compared.judge.unit, PROMPT_NOUNS[compared.judge.unit]
     open_pairs = [pair for pair in compared.pairs if pair.verdict not in SETTLED]
     if not open_pairs:
         yield "Every comparison is settled. Compare again when a model changes."
         return
     if any(model.judged < LEAST_REPLIES for model in compared.models):
-        yield f"Provide at least {LEAST_REPLIES} {NOUNS[unit]} of each model, to the same {PROMPTS[unit]}."
+        yield f"Provide at least {LEAST_REPLIES} {NOUNS[unit]} of each model, to the same {prompts}."
     needed = describe_needed(open_pairs[0], compared.margin, unit) if len(compared.pairs) == 1 else ""
     yield f"Have people rate {NOUNS[unit]} (rate plan), then compare with --ratings. {needed}".rstrip()
     if compared.corrector.calibration is None:
@@ -274,7 +274,7 @@ def next_steps(compared: ComparedRuns) -> Iterator[str]:
         yield "If the models are variants of one (versions, prompts, decodings), add --variants."
     shared = [pair.shared_prompts for pair in open_pairs if 0 < pair.shared_prompts < ENOUGH_PROMPTS]
     if shared:
-        yield f"Use more shared {PROMPTS[unit]}: {ENOUGH_PROMPTS} are more precise than {min(shared):,}."
+        yield f"Use more shared {prompts}: {ENOUGH_PROMPTS} are more precise than {min(shared):,}."
 
 
 def _facts(compared: ComparedRuns) -> Iterator[tuple[str, str, str]]:
@@ -299,7 +299,7 @@ def _facts(compared: ComparedRuns) -> Iterator[tuple[str, str, str]]:
     if pair.wins:
         wins, losses = pair.wins.wins, pair.wins.losses
         wins, losses = (wins, losses) if turn > 0 else (losses, wins)
-        title = f"{PROMPTS[compared.judge.unit].capitalize()} won"
+        title = f"{PROMPT_NOUNS[compared.judge.unit].capitalize()} won"
         yield title, f"{wins:,} of {pair.wins.prompts:,}", f"{losses:,} lost"
 
 

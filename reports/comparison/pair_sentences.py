@@ -6,10 +6,10 @@ from calibration.comparison.differences import Difference
 from calibration.comparison.published_models import is_published
 from calibration.comparison.verdicts import ALPHA, SETTLED
 from calibration.shares.planning import round_up
+from data.records import PROMPT_NOUNS
 from data.text import UNDEFINED, interval, listed, p_value, signed
 
 LEAST_SHOWN = 0.0005  # a smaller share is printed as 0.0 points
-PROMPTS = {"reply": "prompts", "conversation": "situations"}  # by the unit that is judged
 BASES = {
     "line": "by the calibrated judge",
     "ratings": "by human ratings",
@@ -79,7 +79,7 @@ def describe_wins(pair: Difference, unit: str) -> str:
     ties = pair.wins.prompts - wins - losses
     tied = f" ({ties:,} tied)" if ties else ""
     return (
-        f"The judge prefers {first} on {wins:,} of {pair.wins.prompts:,} {PROMPTS[unit]}"
+        f"The judge prefers {first} on {wins:,} of {pair.wins.prompts:,} {PROMPT_NOUNS[unit]}"
         f" and {second} on {losses:,}{tied}."
     )
 
@@ -114,7 +114,7 @@ def describe_needed(pair: Difference, margin: float, unit: str) -> str:
     if pair.verdict in SETTLED or pair.needed is None:
         return ""
     if pair.unit == "prompts":
-        needed = PROMPTS[unit]
+        needed = PROMPT_NOUNS[unit]
     else:
         whose = pair.one if is_published(pair.other) else "each model"
         needed = f"ratings of {whose}, each of a new {unit},"

@@ -155,7 +155,7 @@ def test_below_ten_replies_no_level_is_given_and_above_the_spread_is_the_calibra
     (row,) = correct({"new": alike}, calibrated=lines)
     if replies < 10:
         assert (row.how, row.corrected) == ("refused", {})
-        assert "too few to tell of a model" in str(row.reason)
+        assert "scored; at least 10 are needed" in str(row.reason)
         return
     assert row.how == "line"
     target = lines[-1].judged(float(alike.judged[0, -1]), 0.0, replies)

@@ -20,6 +20,7 @@ MEANT = (
     re.compile(r"conversation"),
     re.compile(r"Reply \d"),
     re.compile(r"Anchors are responses"),
+    re.compile(r"calibration covers replies"),
 )
 WORDS = ("work", "dog", "exam", "move", "letter", "garden", "sister", "night")
 
