@@ -302,7 +302,7 @@ def _say_missing(report: CalibrationReport) -> str:
 
 def _next_steps(report: CalibrationReport) -> list[str]:
     """Return the steps that would help most, the most useful first."""
-    data, steps = report.data, []
+    data, noun, steps = report.data, NOUNS[report.judge.unit], list[str]()
     if data.speaks_for != "people":
         steps.append(
             f"Ask at least {LEAST_RATERS} people to rate (rate plan): fewer cannot show how people differ."
