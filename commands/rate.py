@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from calibration.comparison.stop_rule import Standing
     from data.tables import BadRow
     from rating.collect import Collected
-    from rating.plan import Plan
+    from rating.plan import RatingPlan
 
 PLAN = "rating-plan"
 
@@ -151,7 +151,7 @@ def open_page(folder: Path, host: str, port: int) -> None:
     say_next("to join what was rated", "rate", "collect", folder)
 
 
-def _links(made: "Plan", listening: socket.socket) -> dict[str, str]:
+def _links(made: "RatingPlan", listening: socket.socket) -> dict[str, str]:
     """A link for each rater, at an address that others can reach where the page listens on all of them."""
     from server.process import url_of
 
@@ -254,7 +254,7 @@ def collect(
         say_next("to hold a judge against these ratings", "calibrate", "RUN", written[0])
 
 
-def _say_verdict(made: "Plan", ratings: Path) -> None:
+def _say_verdict(made: "RatingPlan", ratings: Path) -> None:
     words = made.source_words or ("RESPONSES.jsonl",)
     say_next("to see which model is better", "compare", *words, "--ratings", ratings)
 
@@ -346,7 +346,7 @@ def _standing_line(pair: "Standing") -> str:
 
 
 def _say_after_status(
-    folder: Path, made: "Plan", rated: int, *, is_settled: bool, files: tuple[Path, ...]
+    folder: Path, made: "RatingPlan", rated: int, *, is_settled: bool, files: tuple[Path, ...]
 ) -> None:
     from rating.collect import RATINGS_FILE, read_collected
 

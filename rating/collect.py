@@ -16,7 +16,7 @@ from data.storage import SUFFIXES
 from data.tables import BadRow, read_rows, write_rows
 from rating.handouts import ANSWERS, checksum, read_handed_back, sheet_row
 from rating.journal import Entry, read_journal
-from rating.plan import Plan, read_plan, read_texts
+from rating.plan import RatingPlan, read_plan, read_texts
 
 RATINGS_FILE: Final = "ratings.jsonl"
 CONSISTENCY_FILE: Final = "consistency.json"
@@ -64,7 +64,7 @@ class Collected:
 class _Returned:
     """Ratings by rater and place as they come in, the latest of each."""
 
-    plan: Plan
+    plan: RatingPlan
     found: dict[str, dict[int, Entry]] = field(default_factory=lambda: defaultdict(dict))
     problems: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
@@ -115,7 +115,7 @@ def collect(folder: Path, files: Sequence[Path] = ()) -> Collected:
     )
 
 
-def rating_row(plan: Plan, token: str, entry: Entry) -> dict[str, Any]:
+def rating_row(plan: RatingPlan, token: str, entry: Entry) -> dict[str, Any]:
     """A rating as ratings.jsonl has it."""
     rater = plan.raters[token]
     item = plan.items[rater.order[entry.place]]
@@ -125,7 +125,7 @@ def rating_row(plan: Plan, token: str, entry: Entry) -> dict[str, Any]:
     return row | ({"reason": entry.reason} if entry.reason else {})
 
 
-def _consistency(plan: Plan, token: str, found: Mapping[int, Entry]) -> RaterConsistency:
+def _consistency(plan: RatingPlan, token: str, found: Mapping[int, Entry]) -> RaterConsistency:
     order = plan.raters[token].order
     labels = {place: entry.label or "" for place, entry in found.items()}
     repeats = {

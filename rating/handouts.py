@@ -17,7 +17,7 @@ from data.readers.file_formats import parse_json
 from data.rubric import read_rubric
 from data.tables import write_text
 from rating.journal import LONGEST_REASON
-from rating.plan import Plan
+from rating.plan import RatingPlan
 
 ANSWERS: Final = ("rating", "reason")  # the columns that raters fill in
 SERVED_FOOTER = (
@@ -67,7 +67,7 @@ def _parts() -> dict[str, str]:
     }
 
 
-def write_pages(plan: Plan, texts: Mapping[str, Mapping[str, Any]], folder: Path) -> list[Path]:
+def write_pages(plan: RatingPlan, texts: Mapping[str, Mapping[str, Any]], folder: Path) -> list[Path]:
     """One file a rater, named by number; it needs no network and no server."""
     written = []
     with disk_errors(folder):
@@ -84,7 +84,7 @@ def write_pages(plan: Plan, texts: Mapping[str, Mapping[str, Any]], folder: Path
     return written
 
 
-def write_sheets(plan: Plan, texts: Mapping[str, Mapping[str, Any]], place: Path) -> list[Path]:
+def write_sheets(plan: RatingPlan, texts: Mapping[str, Mapping[str, Any]], place: Path) -> list[Path]:
     """One CSV for all raters, or, where `place` is no .csv, a folder with one for each."""
     sheets = {
         rater.name: [sheet_row(plan, texts, token, at) for at in range(len(rater.order))]
@@ -99,7 +99,9 @@ def write_sheets(plan: Plan, texts: Mapping[str, Mapping[str, Any]], place: Path
     return written
 
 
-def sheet_row(plan: Plan, texts: Mapping[str, Mapping[str, Any]], token: str, place: int) -> dict[str, str]:
+def sheet_row(
+    plan: RatingPlan, texts: Mapping[str, Mapping[str, Any]], token: str, place: int
+) -> dict[str, str]:
     """One line of a sheet; every line has every column, in this order."""
     rater = plan.raters[token]
     text = texts[rater.order[place]]

@@ -15,7 +15,7 @@ from data.errors import UserError
 from data.files import disk_errors, locked, sync, without_links
 from data.records import LABELS
 from data.tables import to_json
-from rating.plan import Plan
+from rating.plan import RatingPlan
 
 JOURNAL_FILE: Final = "journal.jsonl"
 LONGEST_REASON: Final = 2000  # characters
@@ -46,7 +46,7 @@ class Journal:
     number, so that nothing is recorded twice and nothing late undoes what came after it.
     """
 
-    def __init__(self, folder: Path, plan: Plan) -> None:
+    def __init__(self, folder: Path, plan: RatingPlan) -> None:
         self.path, self.plan = folder / JOURNAL_FILE, plan
         self._lock = Lock()
         self._acts: dict[str, dict[int, list[Entry]]] = {token: {} for token in plan.raters}
@@ -109,7 +109,7 @@ def lock_plan(folder: Path) -> AbstractContextManager[None]:
     return locked(folder, busy="process {process} serves this plan already; use its links, or end it")
 
 
-def read_journal(folder: Path, plan: Plan) -> Iterator[tuple[str, Entry]]:
+def read_journal(folder: Path, plan: RatingPlan) -> Iterator[tuple[str, Entry]]:
     """Every act with its rater's token, in order; a line that was not finished is left out."""
     path = folder / JOURNAL_FILE
     if not path.exists():

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from data.errors import UserError
 from data.records import LABELS, Exchange, Judgment
-from rating.plan import Item, Plan, Rater, blind_text, columns_of_models, item_of, named_models
+from rating.plan import Item, Rater, RatingPlan, blind_text, columns_of_models, item_of, named_models
 
 STRATA: Final = 3
 LEAST_IN_STRATUM: Final = 4  # prompts; of fewer no strata are made
@@ -30,14 +30,14 @@ Row = tuple[Exchange, ...]  # all models' replies to one prompt
 class NextDraw:
     """The plan with more to rate, the new texts, and a `summary` of what was drawn."""
 
-    plan: Plan
+    plan: RatingPlan
     texts: Mapping[str, Mapping[str, Any]]
     summary: str
     notes: tuple[str, ...]
 
 
 def draw_next(
-    plan: Plan, pool: Sequence[Exchange], judgments: Sequence[Judgment] = (), *, each: int
+    plan: RatingPlan, pool: Sequence[Exchange], judgments: Sequence[Judgment] = (), *, each: int
 ) -> NextDraw:
     """Give every rater about `each` replies more; `pool` is what the plan was drawn from, and new models'."""
     known = {item.id for item in plan.items.values()}
@@ -55,7 +55,7 @@ def draw_next(
     return _add_prompts(plan, rows, strata, each, rng)
 
 
-def _under_known_ids(plan: Plan, pool: Sequence[Exchange]) -> list[Exchange]:
+def _under_known_ids(plan: RatingPlan, pool: Sequence[Exchange]) -> list[Exchange]:
     """The replies by the plan's ids: a row without one is called otherwise when other files are read too."""
     ids = {item.id for item in pool}
     known = {
@@ -67,7 +67,7 @@ def _under_known_ids(plan: Plan, pool: Sequence[Exchange]) -> list[Exchange]:
     return [item if item.id == identity else replace(item, id=identity) for item, identity in found]
 
 
-def _rows(plan: Plan, pool: Sequence[Exchange]) -> list[Row]:
+def _rows(plan: RatingPlan, pool: Sequence[Exchange]) -> list[Row]:
     """The prompts that may be drawn, in the plan's own random order; those of anchors are not among them."""
     columns, notes = columns_of_models(pool, plan.each, random.Random(plan.seed))
     if notes:
@@ -123,7 +123,7 @@ def _strata(rows: Sequence[Row], good: Mapping[str, float] | None) -> list[Strat
 
 
 def _add_prompts(
-    plan: Plan, rows: Sequence[Row], strata: Sequence[Stratum], each: int, rng: random.Random
+    plan: RatingPlan, rows: Sequence[Row], strata: Sequence[Stratum], each: int, rng: random.Random
 ) -> NextDraw:
     taken = {item.id for item in plan.items.values()}
     models = len(rows[0]) if rows else 1
@@ -186,7 +186,7 @@ def _allocate(sizes: Sequence[tuple[int, float]], free: Sequence[int], wanted: i
     return counts
 
 
-def _check_chances(plan: Plan, part: Stratum) -> None:
+def _check_chances(plan: RatingPlan, part: Stratum) -> None:
     """Within a stratum all had the same chance so far; else the strata are not those of the last draw."""
     ids = {item.id for row in part.rows for item in row}
     chances = Counter((item.model, round(item.chance, 9)) for item in plan.items.values() if item.id in ids)
@@ -197,7 +197,7 @@ def _check_chances(plan: Plan, part: Stratum) -> None:
 
 
 def _add_models(
-    plan: Plan, pool: Sequence[Exchange], unrated: set[str], each: int, rng: random.Random
+    plan: RatingPlan, pool: Sequence[Exchange], unrated: set[str], each: int, rng: random.Random
 ) -> NextDraw:
     """New models' replies to prompts that a rater has read already, by as many as `each` allows."""
     replies: dict[str, dict[str, Exchange]] = {}
@@ -237,7 +237,7 @@ def _add_models(
 
 
 def _extend(
-    plan: Plan,
+    plan: RatingPlan,
     items: Mapping[str, Item],
     added: Mapping[str, list[str]],
     new: Sequence[Exchange],

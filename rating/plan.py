@@ -50,7 +50,7 @@ class Rater:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class RatingPlan:
     """What is rated by whom: raters by a token nobody can guess, replies by a key that says nothing.
 
     `source_words` are the files the replies came from, with the options that name their columns.
@@ -87,7 +87,7 @@ class Plan:
 class Drawn:
     """A plan, what raters read of each reply by its key, and what its maker should know."""
 
-    plan: Plan
+    plan: RatingPlan
     texts: Mapping[str, Mapping[str, Any]]
     notes: tuple[str, ...]
 
@@ -119,7 +119,7 @@ def draw_plan(
     drawn = set(shown).union(*shares)
     chances = _chances(columns, kept, people * share, anchors)
     taken = [item for item in pool if keys[id(item)] in drawn]
-    plan = Plan(
+    plan = RatingPlan(
         seed=seed,
         people=people,
         each=each,
@@ -252,7 +252,7 @@ def write_plan(drawn: Drawn, folder: Path) -> None:
     replace_plan(drawn.plan, drawn.texts, folder)
 
 
-def replace_plan(plan: Plan, texts: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
+def replace_plan(plan: RatingPlan, texts: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
     """Write a plan over the one that is there, if any: its texts first."""
     place = folder / PLAN_FILE
     write_rows(folder / TEXTS_FILE, ({"key": key, **text} for key, text in texts.items()))
@@ -260,7 +260,7 @@ def replace_plan(plan: Plan, texts: Mapping[str, Mapping[str, Any]], folder: Pat
         partial.write_text(json.dumps(to_plain(plan), indent=1) + "\n", encoding="utf-8")
 
 
-def read_plan(folder: Path) -> Plan:
+def read_plan(folder: Path) -> RatingPlan:
     """The plan in a folder."""
     place = folder / PLAN_FILE
     try:
@@ -271,7 +271,7 @@ def read_plan(folder: Path) -> Plan:
         raise UserError(f"{place}: not a plan: {error}") from error
     if isinstance(table, dict) and table.get("format") != FORMAT:
         raise UserError(f"{place}: a plan of format {table.get('format')!r}; this version reads {FORMAT}")
-    plan = validate(Plan, table, str(place))
+    plan = validate(RatingPlan, table, str(place))
     for rater in plan.raters.values():
         if unknown := set(rater.order) - set(plan.items):
             raise UserError(f"{place}: {rater.name}: no item has the key {min(unknown)!r}")
@@ -283,6 +283,6 @@ def read_texts(folder: Path) -> dict[str, dict[str, Any]]:
     return {str(row.pop("key")): row for _, row in read_rows(folder / TEXTS_FILE)}
 
 
-def count_models(plan: Plan, token: str) -> Counter[str]:
+def count_models(plan: RatingPlan, token: str) -> Counter[str]:
     """How often a rater sees each model, without anchors and repeats."""
     return Counter(plan.items[key].model for key in set(plan.raters[token].order) - set(plan.anchors))

@@ -12,10 +12,10 @@ from calibration.pairing import LEAST_RATERS
 from data.records import LABELS
 from rating.collect import CONSISTENCY_FILE, collect, rating_row, read_collected
 from rating.journal import Entry, read_journal
-from rating.plan import Plan
+from rating.plan import RatingPlan
 
 
-def interval_width(plan: Plan, ratings: Sequence[tuple[str, Entry]]) -> Width | None:
+def interval_width(plan: RatingPlan, ratings: Sequence[tuple[str, Entry]]) -> Width | None:
     """Return half the interval of two models' difference in Good, or of the share of a single model.
 
     It is the stop rule's, which holds at every look. None while too few have rated.
@@ -26,7 +26,7 @@ def interval_width(plan: Plan, ratings: Sequence[tuple[str, Entry]]) -> Width | 
     return width_so_far(crossed_ratings(plan, rows), plan.count_design()) if rows else None
 
 
-def crossed_ratings(plan: Plan, rows: Iterable[Mapping[str, Any]]) -> CrossedRatings:
+def crossed_ratings(plan: RatingPlan, rows: Iterable[Mapping[str, Any]]) -> CrossedRatings:
     """Return rows of ratings.jsonl as columns, with chances as the plan has them now."""
     chance = {item.id: item.chance for item in plan.items.values()}
     taken = [row for row in rows if row["id"] in chance]
@@ -40,14 +40,14 @@ def crossed_ratings(plan: Plan, rows: Iterable[Mapping[str, Any]]) -> CrossedRat
     )
 
 
-def read_all_ratings(folder: Path, plan: Plan, files: Sequence[Path] = ()) -> CrossedRatings:
+def read_all_ratings(folder: Path, plan: RatingPlan, files: Sequence[Path] = ()) -> CrossedRatings:
     """Return the ratings of the journal, of files, and of an earlier collection."""
     rows = {(row["rater"], row["id"]): row for row in read_collected(folder)}
     rows |= {(row["rater"], row["id"]): row for row in collect(folder, files).rows}
     return crossed_ratings(plan, rows.values())
 
 
-def count_rated(folder: Path, plan: Plan) -> dict[str, int]:
+def count_rated(folder: Path, plan: RatingPlan) -> dict[str, int]:
     """Return the number of ratings by rater's token: given on the page, or collected from files."""
     places = _collected_places(folder, plan)
     for token, entry in read_journal(folder, plan):  # the page counts: there a rating may be undone
@@ -55,7 +55,7 @@ def count_rated(folder: Path, plan: Plan) -> dict[str, int]:
     return {token: len(found) for token, found in places.items()}
 
 
-def _collected_places(folder: Path, plan: Plan) -> dict[str, set[int]]:
+def _collected_places(folder: Path, plan: RatingPlan) -> dict[str, set[int]]:
     """Return the places of each rater's order that were collected; checks are in a file of their own."""
     path = folder / CONSISTENCY_FILE
     checks = json.loads(path.read_text(encoding="utf-8"))["raters"] if path.exists() else {}

@@ -17,7 +17,7 @@ from data.records import LABELS
 from data.tables import read_ratings, write_rows
 from rating.handouts import checksum
 from rating.journal import Entry, Journal
-from rating.plan import Plan, read_plan
+from rating.plan import RatingPlan, read_plan
 
 
 def run(*words: object, code: int = 0) -> Result:
@@ -30,7 +30,7 @@ def label_at(token: str, place: int) -> str:
     return LABELS[(int(token[:6], 16) + place) % 3]
 
 
-def handed_back(plan: Plan, token: str, places: list[int], **changes: Any) -> dict[str, Any]:
+def handed_back(plan: RatingPlan, token: str, places: list[int], **changes: Any) -> dict[str, Any]:
     """What the page of a file saves."""
     order = plan.raters[token].order
     rows = [

@@ -17,7 +17,7 @@ from data.records import Exchange, Judgment, judgment_of
 from data.tables import read_rows, write_rows
 from rating.journal import Entry, Journal
 from rating.next_draw import draw_next
-from rating.plan import Plan, draw_plan, read_plan, read_texts
+from rating.plan import RatingPlan, draw_plan, read_plan, read_texts
 
 PAIR = ("quorvex-large", "blimtar-7b")
 
@@ -37,11 +37,11 @@ def judged(replies: list[Exchange]) -> list[Judgment]:
     return found
 
 
-def shown(plan: Plan) -> Counter[str]:
+def shown(plan: RatingPlan) -> Counter[str]:
     return Counter(plan.items[key].id for rater in plan.raters.values() for key in set(rater.order))
 
 
-def rate_all(folder: Path, plan: Plan, good: dict[str, float], *, share: float = 1.0) -> None:
+def rate_all(folder: Path, plan: RatingPlan, good: dict[str, float], *, share: float = 1.0) -> None:
     """Everybody rates the first part of their replies; a model's are Good as often as said."""
     rng, journal = random.Random(7), Journal(folder, plan)
     for token, rater in plan.raters.items():

@@ -11,10 +11,10 @@ from rating_plans import NAMES, made_replies, make_plan
 
 from data.errors import UserError
 from data.records import Exchange
-from rating.plan import ANCHORS, Drawn, Plan, count_models, draw_plan, read_plan, read_texts, write_plan
+from rating.plan import ANCHORS, Drawn, RatingPlan, count_models, draw_plan, read_plan, read_texts, write_plan
 
 
-def counts_of(plan: Plan) -> Counter[str]:
+def counts_of(plan: RatingPlan) -> Counter[str]:
     """How many people rate each reply, anchors apart."""
     return Counter(
         key for rater in plan.raters.values() for key in set(rater.order) if key not in plan.anchors

@@ -18,22 +18,24 @@ from data.errors import OperationalError, UserError
 from data.records import LABELS
 from rating.collect import collect
 from rating.journal import JOURNAL_FILE, Entry, Journal, lock_plan
-from rating.plan import Plan, draw_plan
+from rating.plan import RatingPlan, draw_plan
 from rating.rating_progress import count_rated, interval_width
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> Plan:
+def plan(tmp_path: Path) -> RatingPlan:
     return make_plan(tmp_path, people=4, each=20)
 
 
 @pytest.fixture
-def client(tmp_path: Path, plan: Plan) -> Iterator[httpx.Client]:
+def client(tmp_path: Path, plan: RatingPlan) -> Iterator[httpx.Client]:
     with serving_plan(tmp_path) as client:
         yield client
 
 
-def act(plan: Plan, token: str, place: int, label: str | None, n: int = 1, **more: Any) -> dict[str, Any]:
+def act(
+    plan: RatingPlan, token: str, place: int, label: str | None, n: int = 1, **more: Any
+) -> dict[str, Any]:
     return {"place": place, "key": plan.raters[token].order[place], "label": label, "n": n, **more}
 
 
@@ -42,7 +44,7 @@ def lines(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_a_rating_is_on_the_disk_once_however_often_it_is_sent(
-    client: httpx.Client, plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: httpx.Client, plan: RatingPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token = next(iter(plan.raters))
     synced: list[int] = []
@@ -73,7 +75,7 @@ def test_a_rating_is_on_the_disk_once_however_often_it_is_sent(
         assert [entry.label for _, entry in journal.ratings()] == ["Bad"]
 
 
-def test_names_of_models_are_nowhere_in_what_a_rater_gets(client: httpx.Client, plan: Plan) -> None:
+def test_names_of_models_are_nowhere_in_what_a_rater_gets(client: httpx.Client, plan: RatingPlan) -> None:
     for token, rater in plan.raters.items():
         page, state = client.get(f"/r/{token}"), client.get(f"/r/{token}/state")
         assert [item["key"] for item in state.json()["items"]] == list(rater.order)
@@ -87,7 +89,7 @@ def test_names_of_models_are_nowhere_in_what_a_rater_gets(client: httpx.Client, 
         assert page.text.count("nonce=") == 2
 
 
-def test_what_is_not_ours_is_refused(client: httpx.Client, plan: Plan, tmp_path: Path) -> None:
+def test_what_is_not_ours_is_refused(client: httpx.Client, plan: RatingPlan, tmp_path: Path) -> None:
     token, other = list(plan.raters)[:2]
     assert client.get("/r/0123456789abcdef").status_code == 404
     assert "Open the link you were sent" in client.get("/").text
@@ -111,7 +113,7 @@ def test_what_is_not_ours_is_refused(client: httpx.Client, plan: Plan, tmp_path:
     assert client.get(f"/r/{other}/state").json()["acts"] == []
 
 
-def test_one_server_at_a_time_and_a_torn_line_is_forgotten(plan: Plan, tmp_path: Path) -> None:
+def test_one_server_at_a_time_and_a_torn_line_is_forgotten(plan: RatingPlan, tmp_path: Path) -> None:
     token = next(iter(plan.raters))
     with serving_plan(tmp_path) as client:
         client.post(f"/r/{token}/ratings", json=act(plan, token, 0, "Good", reason="a\u2028b"))
@@ -132,7 +134,7 @@ def test_one_server_at_a_time_and_a_torn_line_is_forgotten(plan: Plan, tmp_path:
 
 
 def test_what_the_disk_refuses_is_not_acknowledged_and_can_be_sent_again(
-    client: httpx.Client, plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: httpx.Client, plan: RatingPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token = next(iter(plan.raters))
 
@@ -149,7 +151,7 @@ def test_what_the_disk_refuses_is_not_acknowledged_and_can_be_sent_again(
 
 
 def test_many_raters_at_once_lose_and_double_nothing(
-    client: httpx.Client, plan: Plan, tmp_path: Path
+    client: httpx.Client, plan: RatingPlan, tmp_path: Path
 ) -> None:
     rng = random.Random(3)
     jobs = [(token, place, rng.choice(LABELS)) for token in plan.raters for place in range(20)] * 2

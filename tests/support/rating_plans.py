@@ -8,7 +8,7 @@ from threading import Event, Thread
 import httpx
 
 from data.records import Exchange, Turn
-from rating.plan import Plan, draw_plan, write_plan
+from rating.plan import RatingPlan, draw_plan, write_plan
 from rating.rating_app import make_rating_app
 from server.middleware import own_hosts
 from server.process import make_server, open_socket, url_of
@@ -36,7 +36,7 @@ def made_replies(prompts: int = 40, models: tuple[str, ...] = NAMES) -> list[Exc
 
 def make_plan(
     folder: Path, *, people: int = 3, each: int = 12, prompts: int = 40, models: tuple[str, ...] = NAMES
-) -> Plan:
+) -> RatingPlan:
     """Draw a plan into a folder."""
     drawn = draw_plan(made_replies(prompts, models), people=people, each=each, seed=1)
     write_plan(drawn, folder)

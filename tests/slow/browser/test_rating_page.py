@@ -17,7 +17,7 @@ from rating_plans import NAMES, make_plan, serving_plan
 
 import cli
 from data.records import LABELS
-from rating.plan import Plan
+from rating.plan import RatingPlan
 
 PEOPLE, EACH = 8, 50
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -181,7 +181,7 @@ def test_eight_people_rate_while_tabs_die_and_the_server_is_killed(
     assert f"{PEOPLE * (EACH - 3)} ratings by 8 people, 8 of whom are done" in done.stdout
 
 
-def check_journal(folder: Path, plan: Plan, people: dict[str, Person]) -> None:
+def check_journal(folder: Path, plan: RatingPlan, people: dict[str, Person]) -> None:
     """Every rating is there once, as it was given."""
     acts: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for line in (folder / "journal.jsonl").read_bytes().splitlines():
