@@ -1,4 +1,4 @@
-"""The sets that people rated: scale, raters and licence of each, its items, and texts that two sets share."""
+"""Public sets with human ratings: scale, raters and license of each, its items, and texts that sets share."""
 
 import re
 from collections import defaultdict
@@ -23,7 +23,7 @@ REVERSED: Final = frozenset({"advice_giving", "self_oriented", "dismissing_emoti
 
 @dataclass(frozen=True, slots=True)
 class RatedSet:
-    """What is known of a set before one of its items is read."""
+    """Facts about a set."""
 
     name: str
     source: str
@@ -32,17 +32,17 @@ class RatedSet:
     raters: str
     licence: str
     systems: bool = False
-    is_simulated: bool = False  # a model spoke, so that its words are no person's answer to the listener
+    is_simulated: bool = False  # the speaker is a model, so its turns are no human reaction
 
 
 @dataclass(frozen=True, slots=True)
 class RatedItem:
-    """What people rated as one: replies, a rating on the set's scale, and what others said of the same.
+    """A unit of rating: replies, a rating on the set's scale, and the ratings of other judges.
 
     `exchanges` are the replies in order, each with the turns before it as its dialogue. `rater` is known
-    where one person rated several items; `cluster` is what an interval draws; `others` are recorded judges,
-    the crowd and single experts, on the scale of the rating. `label` is Bad, Okay or Good as 1 to 3, where
-    people were asked for that too.
+    where one person rated several items; `cluster` is the unit of resampling; `others` are recorded judges,
+    crowd workers and single experts, on the scale of the rating. `label` is Bad, Okay or Good as 1 to 3,
+    where raters gave one.
     """
 
     set: str
@@ -101,22 +101,22 @@ RATED_SETS: Final = _listed(
 def read_rated_set(
     name: str, folder: Path, on_set_aside: Callable[[SetAside], None] | None = None
 ) -> list[RatedItem]:
-    """The items of a set, from a folder that has one folder for each source.
+    """Return the items of a set, from a folder that has one folder for each source.
 
-    What became no item, for want of a text or of a rating, goes to `on_set_aside`.
+    Rows without a text or a rating are passed to `on_set_aside`.
     """
     if name not in RATED_SETS:
         raise UserError(f"unknown rated set {name!r}; known: {', '.join(RATED_SETS)}")
-    about = RATED_SETS[name]
-    imported = import_source(about.source, folder / about.source)
+    facts = RATED_SETS[name]
+    imported = import_source(facts.source, folder / facts.source)
     exchanges = {exchange.id: exchange for exchange in imported.exchanges}
-    words = _words_by_rater(name, imported)
+    scores = _scores_by_rater(name, imported)
     labels = {item.id: int(item.rating) for item in imported.ratings if item.dimension == "Rating"}
     items = []
-    for identity in [key for key in dict.fromkeys([*exchanges, *words]) if _belongs(name, key)]:
-        said = words.get(identity, {})
-        people = [word for rater, word in said.items() if _counts(name, rater)]
-        replies = _replies(about, exchanges[identity]) if identity in exchanges else ()
+    for identity in [key for key in dict.fromkeys([*exchanges, *scores]) if _belongs(name, key)]:
+        by_rater = scores.get(identity, {})
+        people = [score for rater, score in by_rater.items() if _counts(name, rater)]
+        replies = _replies(facts, exchanges[identity]) if identity in exchanges else ()
         if people and replies:
             items.append(
                 RatedItem(
@@ -126,7 +126,7 @@ def read_rated_set(
                     rater=str(replies[0].extra["batch"]) if name == "ieval" else None,
                     system=str(replies[0].extra.get("file", replies[0].model)),
                     cluster=_cluster(name, identity),
-                    others=_others(name, said),
+                    others=_others(name, by_rater),
                     label=labels.get(identity),
                 )
             )
@@ -139,28 +139,30 @@ Texts = TypeVar("Texts", RatedItem, Exchange)
 
 
 def drop_shared(items: Sequence[Texts], against: Iterable[RatedItem | Exchange]) -> list[Texts]:
-    """Those of the items that have neither a text nor a source's conversation in common with the others.
+    """Return the items that share neither a text nor a source's conversation with the others.
 
-    Texts are compared by their words alone. Shorter ones than eight words, such as greetings, stand in many
-    conversations by chance: they count only with the turn after them, where both have eight together.
+    Texts are compared by their words alone. Texts of fewer than eight words, such as greetings, occur in many
+    conversations by chance: they count only with the next turn, where both have eight words together.
     """
     taken: set[str] = set().union(*(_texts(item) for item in against))
     return [item for item in items if _texts(item).isdisjoint(taken)]
 
 
 def _texts(item: RatedItem | Exchange) -> set[str]:
-    """All that a judge may read of an item, as far as it tells one conversation from another."""
+    """Return the texts of an item that identify its conversation."""
     last = item.exchanges[-1] if isinstance(item, RatedItem) else item
     turns = [_plain(text) for text in (*(turn.text for turn in last.dialogue), last.prompt, last.response)]
     pairs = [f"{first}\n{second}" for first, second in pairwise(turns)]
     texts = (*turns, *pairs, _plain(last.situation or ""))
-    told = {text for text in texts if len(text.split()) >= DISTINCTIVE_WORDS}
-    # Talks and turns of one source are two sets of the same conversations, also where all words are few.
-    return told | {f"{source_of(item)}\n{item.cluster}"} if isinstance(item, RatedItem) else told
+    distinctive = {text for text in texts if len(text.split()) >= DISTINCTIVE_WORDS}
+    # Conversations and turns of one source are two sets of the same conversations.
+    if isinstance(item, RatedItem):
+        distinctive.add(f"{source_of(item)}\n{item.cluster}")
+    return distinctive
 
 
 def source_of(item: RatedItem) -> str:
-    """Where an item comes from: some sources hold several sets; of ratings somebody brings, their name."""
+    """Return the source of an item, which may hold several sets; of given ratings, their name."""
     return RATED_SETS[item.set].source if item.set in RATED_SETS else item.set
 
 
@@ -169,20 +171,20 @@ def _plain(text: str) -> str:
     return " ".join(re.findall(r"\w+", text.casefold()))
 
 
-def _words_by_rater(name: str, imported: Imported) -> dict[str, dict[str, float]]:
-    """Who said what of each id: one number a rater, on the scale of the set."""
+def _scores_by_rater(name: str, imported: Imported) -> dict[str, dict[str, float]]:
+    """Return one number for each id and rater, on the scale of the set."""
     given: defaultdict[str, defaultdict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
     for rating in imported.ratings:
         given[rating.id][rating.rater][rating.dimension] = rating.rating
-    words: dict[str, dict[str, float]] = {}
+    scores: dict[str, dict[str, float]] = {}
     for identity, raters in given.items():
-        scores = {rater: _score(name, marks) for rater, marks in raters.items()}
-        words[identity] = {rater: score for rater, score in scores.items() if score is not None}
-    return words
+        rated = {rater: _score(name, marks) for rater, marks in raters.items()}
+        scores[identity] = {rater: score for rater, score in rated.items() if score is not None}
+    return scores
 
 
 def _score(name: str, marks: Mapping[str, float]) -> float | None:
-    """One number of a rater's marks; None where a mark is missing."""
+    """Return one number for a rater's marks; None where a mark is missing."""
     if name == "judging-empathy/epitome":
         levels = [marks.get(f"level_{dimension}") for dimension in EPITOME_DIMENSIONS]
         return None if None in levels else sum(level for level in levels if level is not None)
@@ -193,32 +195,32 @@ def _score(name: str, marks: Mapping[str, float]) -> float | None:
 
 
 def _belongs(name: str, identity: str) -> bool:
-    """Whether an id of the source is one of the set's: some sources hold several sets."""
+    """Return whether an id of the source belongs to the set."""
     if name.startswith("judging-empathy/"):
         return identity.startswith(f"{name.split('/')[1]}/")
     return RATED_SETS[name].source != "esconv" or ("/turn-" in identity) == (name == "esconv-turns")
 
 
 def _counts(name: str, rater: str) -> bool:
-    """Whether a rater's word is part of the rating."""
+    """Return whether a rater counts towards the rating."""
     if name.startswith("judging-empathy/"):
         return rater.startswith("expert")
     return rater != "gpt"
 
 
-def _others(name: str, said: Mapping[str, float]) -> dict[str, float]:
+def _others(name: str, by_rater: Mapping[str, float]) -> dict[str, float]:
     if name.startswith("judging-empathy/"):
-        return {rater.replace("expert", "expert-"): score for rater, score in said.items()}
-    return {rater: score for rater, score in said.items() if rater == "gpt"}
+        return {rater.replace("expert", "expert-"): score for rater, score in by_rater.items()}
+    return {rater: score for rater, score in by_rater.items() if rater == "gpt"}
 
 
-def _replies(about: RatedSet, exchange: Exchange) -> tuple[Exchange, ...]:
-    if about.name == "esconv-turns":
+def _replies(facts: RatedSet, exchange: Exchange) -> tuple[Exchange, ...]:
+    if facts.name == "esconv-turns":
         return split_conversation(exchange)[-exchange.extra["rated_replies"] :]
-    return split_conversation(exchange) if about.unit == CONVERSATION else (exchange,)
+    return split_conversation(exchange) if facts.unit == CONVERSATION else (exchange,)
 
 
 def _cluster(name: str, identity: str) -> str:
-    """The post, the conversation or the worker that an item comes from."""
+    """Return the post, the conversation or the worker of an item."""
     parts = {"esconv-turns": 2, "epitome": 1, "empathetic-exchanges": 1, "ieval": 1}.get(name)
     return "/".join(identity.split("/")[:parts])
