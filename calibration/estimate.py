@@ -27,6 +27,10 @@ class Estimate:
     value: float
     interval: Interval | None
 
+    def __neg__(self) -> "Estimate":
+        ends = self.interval
+        return Estimate(-self.value, ends and Interval(-ends.high, -ends.low))
+
     def as_dict(self) -> dict[str, float | None]:
         """Put value and ends side by side; JSON knows no nan, so what is undefined is null.
 

@@ -331,15 +331,13 @@ def status(folder: Path, files: tuple[Path, ...], margin: float, baseline: str |
 
 def _standing_line(pair: "Standing") -> str:
     """Two models, the one ahead first: the verdict, and the difference it rests on."""
-    from calibration.estimate import Estimate, Interval
     from data.text import points
 
-    ends = pair.difference.interval
-    if ends is None:
+    if pair.difference.interval is None:
         return f"{pair.other} and {pair.one}: {pair}"
     ahead, behind, gap = pair.other, pair.one, pair.difference
     if gap.value < 0:
-        ahead, behind, gap = behind, ahead, Estimate(-gap.value, Interval(-ends.high, -ends.low))
+        ahead, behind, gap = behind, ahead, -gap
     what = " ratings by these people" if pair.more is not None else ""
     what = " who rate as much each" if pair.people is not None else what
     return f"{ahead} and {behind}: {pair}{what}; {points(gap)} points of Good"

@@ -35,7 +35,15 @@ from calibration.comparison.needed_ratings import needed_ratings
 from calibration.comparison.prompt_wins import PromptWins, prompt_wins
 from calibration.comparison.published_models import PublishedModel
 from calibration.comparison.rated_differences import RatedDifference, rated_difference
-from calibration.comparison.verdicts import SETTLED, Evidence, Verdict, decide, direction, p_of_interval
+from calibration.comparison.verdicts import (
+    REVERSED,
+    SETTLED,
+    Evidence,
+    Verdict,
+    decide,
+    direction,
+    p_of_interval,
+)
 from calibration.estimate import (
     CONFIDENCE,
     UNDEFINED,
@@ -64,6 +72,7 @@ TOO_FEW_PROMPTS: Final = "too few prompts to tell how much they differ"
 
 
 Bound = Literal["at least", "at most"]
+OPPOSITE: Final[Mapping[Bound, Bound]] = {"at least": "at most", "at most": "at least"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,6 +294,21 @@ class Difference:
     @property
     def good(self) -> Estimate:
         return self.shares.get(GOOD, UNDEFINED)
+
+    def reverse(self) -> "Difference":
+        """Return other - one."""
+        return replace(
+            self,
+            one=self.other,
+            other=self.one,
+            verdict=REVERSED[self.verdict],
+            shares={label: -share for label, share in self.shares.items()},
+            judge=-self.judge,
+            points=-self.points,
+            wins=self.wins.reverse() if self.wins else None,
+            bound=OPPOSITE[self.bound] if self.bound else None,
+            extremes=self.extremes and (-self.extremes[1], -self.extremes[0]),
+        )
 
 
 def differences(

@@ -40,6 +40,11 @@ class PromptWins:
     losses: int
     most: tuple[PromptGap, ...] = ()
 
+    def reverse(self) -> "PromptWins":
+        """Return the same for the models in the other order."""
+        most = tuple(PromptGap(scores=gap.scores[::-1], contents=gap.contents[::-1]) for gap in self.most)
+        return PromptWins(prompts=self.prompts, wins=self.losses, losses=self.wins, most=most)
+
 
 def prompt_wins(one: RatedModel, other: RatedModel, contents: Sequence[Sequence[str]]) -> PromptWins | None:
     """Count the shared prompts that each model wins; None where there is none."""

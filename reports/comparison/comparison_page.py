@@ -19,8 +19,8 @@ from reports.comparison.pair_sentences import (
     describe_needed,
     describe_pair,
     describe_wins,
+    favored,
     headline,
-    ranked,
 )
 from reports.outputs import CheckOutcome
 from reports.page import Example, Figure, Page, Section, Table, row, table_of
@@ -109,7 +109,11 @@ def notes(compared: ComparedRuns) -> Iterator[str]:
                 " Ratings of a few dozen replies narrow the interval."
             )
         yield from _variant_notes(compared)
-        yield from _uncorrected_notes(compared)
+        own = [model for model in compared.models if model.how == "judge"]
+        if few := [model.model for model in own if model.judged < LEAST_REPLIES]:
+            yield f"(judge): {_some(few)}: fewer than {LEAST_REPLIES} scored {NOUNS[unit]}, so uncorrected."
+        if outside := [model.model for model in own if model.judged >= LEAST_REPLIES]:
+            yield f"(judge): {_some(outside)}: outside the range of models that people rated, so uncorrected."
     if unscored := [f"{model.model} {model.unscored:,}" for model in compared.models if model.unscored]:
         yield f"Unscored: {', '.join(unscored)}."
     if compared.tests > 1:
@@ -137,20 +141,6 @@ def _variant_notes(compared: ComparedRuns) -> Iterator[str]:
             f"{_some(compared.repeated)}: in several runs, compared as unrelated models. If they are variants"
             " of one model, add --variants."
         )
-
-
-def _uncorrected_notes(compared: ComparedRuns) -> Iterator[str]:
-    own = [model for model in compared.models if model.how == "judge"]
-    for reason, names in {
-        f"fewer than {LEAST_REPLIES} scored {NOUNS[compared.judge.unit]}": [
-            model.model for model in own if model.judged < LEAST_REPLIES
-        ],
-        "outside the range of models that people rated": [
-            model.model for model in own if model.judged >= LEAST_REPLIES
-        ],
-    }.items():
-        if names:
-            yield f"(judge): {_some(names)}: {reason}, so the share is the judge's own, without an interval."
 
 
 def _level_gaps(compared: ComparedRuns) -> Iterator[tuple[float, float]]:
@@ -281,26 +271,19 @@ def _facts(compared: ComparedRuns) -> Iterator[tuple[str, str, str]]:
     """Yield the few figures at the top, of a comparison of two."""
     if len(compared.pairs) != 1:
         return
-    (pair,) = compared.pairs
-    first, second = ranked(pair)
-    turn = -1.0 if first == pair.other else 1.0
-    verdict = pair.verdict.replace("worse", "better")
-    yield "Verdict", verdict, first if verdict.endswith("better") else f"{first} and {second}"
+    pair = favored(compared.pairs[0])
+    is_better = pair.verdict.endswith("better")
+    yield "Verdict", pair.verdict, pair.one if is_better else f"{pair.one} and {pair.other}"
     if pair.shares:
-        value, ends = turn * pair.good.value, pair.good.interval
-        detail = "points (Good share)"
+        ends, detail = pair.good.interval, "points (Good share)"
         if ends and pair.bound:
-            low = ends.low if turn > 0 else -ends.high
-            detail += f"; 95% confidence: {signed(low)} or more" if low > 0 else ""
+            detail += f"; 95% confidence: {signed(ends.low)} or more" if ends.low > 0 else ""
         elif ends:
-            low, high = sorted((turn * ends.low, turn * ends.high))
-            detail += f", 95% CI {interval(low, high, 1, scale=100, sign=True)}"
-        yield "Difference", f"{signed(value)}{' or more' if pair.bound else ''}", detail
+            detail += f", 95% CI {interval(ends.low, ends.high, 1, scale=100, sign=True)}"
+        yield "Difference", f"{signed(pair.good.value)}{' or more' if pair.bound else ''}", detail
     if pair.wins:
-        wins, losses = pair.wins.wins, pair.wins.losses
-        wins, losses = (wins, losses) if turn > 0 else (losses, wins)
         title = f"{PROMPT_NOUNS[compared.judge.unit].capitalize()} won"
-        yield title, f"{wins:,} of {pair.wins.prompts:,}", f"{losses:,} lost"
+        yield title, f"{pair.wins.wins:,} of {pair.wins.prompts:,}", f"{pair.wins.losses:,} lost"
 
 
 def _figures(compared: ComparedRuns) -> Iterator[Figure]:

@@ -33,54 +33,50 @@ def describe_pair(pair: Difference, margin: float, unit: str) -> str:
 
 def headline(pair: Difference, margin: float) -> str:
     """Return which model is better, without a figure or a full stop."""
-    first, second = ranked(pair)
-    if pair.verdict in ("better", "worse"):
-        return f"{first} is better than {second}"
-    if pair.verdict in ("probably better", "probably worse"):
-        return f"{first} is probably better than {second}"
+    if pair.verdict.endswith(("better", "worse")):
+        pair = favored(pair)
+        return f"{pair.one} is {pair.verdict} than {pair.other}"
     if pair.verdict == "similar":
         return f"{pair.one} and {pair.other} are similar, within {100 * margin:g} points"
     return f"Inconclusive whether {pair.one} or {pair.other} is better"
 
 
-def ranked(pair: Difference) -> tuple[str, str]:
-    """Return the two models, the one that the verdict favors first."""
-    return (pair.other, pair.one) if pair.verdict.endswith("worse") else (pair.one, pair.other)
+def favored(pair: Difference) -> Difference:
+    """Return the pair with the model that the verdict favors first."""
+    return pair.reverse() if pair.verdict.endswith("worse") else pair
 
 
 def describe_difference(pair: Difference) -> str:
     """Return the difference of the Good shares, from the model that the verdict favors."""
     if not pair.shares:
         return pair.reason or UNDEFINED
-    turn = -1.0 if pair.verdict.endswith("worse") else 1.0
-    value, ends = turn * pair.good.value, pair.good.interval
+    pair = favored(pair)
+    value, ends = pair.good.value, pair.good.interval
     basis = BASES[pair.how]
-    if pair.bound and ends and pair.verdict.endswith(("better", "worse")):
+    if pair.bound and ends and pair.verdict.endswith("better"):
         if value < LEAST_SHOWN:
             return f"the size of the difference is unknown ({pair.reason})"
-        low = ends.low if turn > 0 else -ends.high
-        limit = f"; 95% confidence: {signed(low)} or more" if low > 0 else ""
+        limit = f"; 95% confidence: {signed(ends.low)} or more" if ends.low > 0 else ""
         return f"Good share {signed(value)} points or more {basis} ({pair.reason}{limit})"
     text = f"Good share {signed(value)} points"
     if ends:
-        low, high = sorted((turn * ends.low, turn * ends.high))
-        text += f", 95% CI {interval(low, high, 1, scale=100, sign=True)},"
+        text += f", 95% CI {interval(ends.low, ends.high, 1, scale=100, sign=True)},"
     return f"{text} {basis}"
 
 
 def describe_wins(pair: Difference, unit: str) -> str:
     """Return on how many prompts the judge prefers which model; empty where they share none."""
+    pair = favored(pair)
     if pair.wins is None:
         return ""
-    first, second = ranked(pair)
-    wins, losses = pair.wins.wins, pair.wins.losses
-    if first == pair.other or (pair.verdict in ("similar", "inconclusive") and losses > wins):
-        first, second, wins, losses = pair.other, pair.one, losses, wins
-    ties = pair.wins.prompts - wins - losses
+    counts = pair.wins
+    if not pair.verdict.endswith("better") and counts.losses > counts.wins:
+        pair, counts = pair.reverse(), counts.reverse()
+    ties = counts.prompts - counts.wins - counts.losses
     tied = f" ({ties:,} tied)" if ties else ""
     return (
-        f"The judge prefers {first} on {wins:,} of {pair.wins.prompts:,} {PROMPT_NOUNS[unit]}"
-        f" and {second} on {losses:,}{tied}."
+        f"The judge prefers {pair.one} on {counts.wins:,} of {counts.prompts:,} {PROMPT_NOUNS[unit]}"
+        f" and {pair.other} on {counts.losses:,}{tied}."
     )
 
 

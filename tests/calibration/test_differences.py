@@ -165,6 +165,10 @@ def test_beyond_the_rated_range_one_side_is_still_told() -> None:
     assert found.good.value < 1.2 * (end - 0.6), "no more than a model at the end of the range"
     turned = compare(low, middle, settings)
     assert (turned.verdict, turned.bound) == ("worse", "at most") and turned.good.value < 0
+    back = compare(middle, low, settings)
+    reversed_ = turned.reverse()
+    assert (reversed_.verdict, reversed_.bound, reversed_.one) == (back.verdict, back.bound, back.one)
+    assert reversed_.good.value == pytest.approx(back.good.value, abs=1e-6)
     apart = compare(high, low, settings)
     assert apart.verdict == "better"
     assert apart.reason == "the judge places high above and low below every model that people rated"
