@@ -6,8 +6,7 @@ from typing import Any
 
 import click
 
-from commands.shared.next_step import say_next
-from commands.shared.options import FILE, interruptible, model_options
+from commands.shared.options import FILE, interruptible, model_options, say_next
 from data.text import printable
 
 

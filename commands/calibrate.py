@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.shared.next_step import say, say_next
 from commands.shared.options import (
     FILE,
-    ratings_options,
     reading_words,
+    say,
+    say_next,
     say_notes,
-    sheet_options,
 )
+from commands.shared.rating_options import ratings_options, sheet_options
 from data.errors import UserError
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from commands.shared.next_step import say_next
 from commands.shared.options import (
     FILE,
     READING_REPLIES,
@@ -18,11 +17,11 @@ from commands.shared.options import (
     complete_calibration,
     complete_judge,
     interruptible,
-    ratings_options,
     reading_words,
+    say_next,
     say_notes,
-    sheet_options,
 )
+from commands.shared.rating_options import ratings_options, sheet_options
 from data.errors import UserError
 from data.storage import Columns
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import click
 
-from commands.shared.next_step import say_next
-from commands.shared.options import FILE
+from commands.shared.options import FILE, say_next
 
 WHERE = {
     "bash": 'eval "$(empathy-judge completion bash)"  in ~/.bashrc',

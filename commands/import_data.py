@@ -6,8 +6,7 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-from commands.shared.next_step import say, say_next
-from commands.shared.options import FILE, complete_names
+from commands.shared.options import FILE, complete_names, say, say_next
 
 
 def complete_source(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

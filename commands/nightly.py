@@ -5,8 +5,7 @@ from pathlib import Path
 
 import click
 
-from commands.shared.next_step import say, say_next
-from commands.shared.options import FILE, device_option, interruptible, say_notes
+from commands.shared.options import FILE, device_option, interruptible, say, say_next, say_notes
 
 
 @click.command()

@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from commands.shared.next_step import say, say_next
-from commands.shared.options import FILE, READING_REPLIES, column_options, reading_words, say_notes
+from commands.shared.options import (
+    FILE,
+    READING_REPLIES,
+    column_options,
+    reading_words,
+    say,
+    say_next,
+    say_notes,
+)
 from data.errors import UserError
 from data.storage import Columns
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import click
 
-from commands.shared.next_step import say_next
-from commands.shared.options import FILE, column_options, interruptible, model_options, say_notes
+from commands.shared.options import FILE, column_options, interruptible, model_options, say_next, say_notes
 from data.errors import OperationalError, UserError
 from data.runs import FinishedRun
 from data.storage import Columns

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from commands.shared.next_step import say_next
-from commands.shared.options import FILE, complete_judge, interruptible
+from commands.shared.options import FILE, complete_judge, interruptible, say_next
 
 EXIT_CODES = {"passes": 0, "fails": 1, "inconclusive": 3}
 

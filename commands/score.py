@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.shared.next_step import say, say_next
 from commands.shared.options import (
     FILE,
     READING_REPLIES,
@@ -21,6 +20,8 @@ from commands.shared.options import (
     device_option,
     interruptible,
     reading_words,
+    say,
+    say_next,
     say_notes,
 )
 from data.crisis import READING_LIST
@@ -287,7 +288,7 @@ def _choose_engine(
         )
     if find_spec("ray") is None:  # said now, and not after the input was read
         raise ModuleNotFoundError("No module named 'ray'", name="ray")
-    from judge.classifier.torch_backend import CUDA, DEVICE
+    from judge.base import CUDA, DEVICE
     from judge.ray_engine import score_ray
 
     default = 1 if DEVICE.get() == CUDA else os.cpu_count() or 1

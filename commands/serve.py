@@ -2,8 +2,7 @@
 
 import click
 
-from commands.shared.next_step import say, say_next
-from commands.shared.options import device_option
+from commands.shared.options import device_option, say, say_next
 from data.errors import UserError
 
 

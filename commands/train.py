@@ -7,8 +7,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from commands.shared.next_step import say, say_next
-from commands.shared.options import FILE, complete_judge, interruptible
+from commands.shared.options import FILE, complete_judge, interruptible, say, say_next
 from data.errors import Interrupted, UserError
 
 NOT_WITH_CARD = ("unit", "recipe", "base", "seed", "protocol", "evidence", "about")

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, get_type_hints
+from typing import Any, ClassVar, Final, Protocol, get_type_hints
 
 from data.errors import UserError
 from data.files import read_toml
@@ -34,6 +34,11 @@ DEFAULT = "classifier"
 OTHERS = "empathy_judge.judges"  # the group of entry points under which other packages offer judges
 WEIGHTS = Path(__file__).parent / "weights"  # a folder for each shipped judge, under its name
 WEIGHTS_LICENCE = "no commercial use (CC BY-NC 4.0)"
+
+AUTO, CPU, CUDA = "auto", "cpu", "cuda"
+DEVICES: Final = (AUTO, CPU, CUDA)
+# The device of judges that name none; a command's --device sets it.
+DEVICE: ContextVar[str] = ContextVar("DEVICE", default=AUTO)
 
 _OPEN: ContextVar[tuple[Path, ...]] = ContextVar("_OPEN", default=())  # files being read, outermost first
 

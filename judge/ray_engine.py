@@ -29,8 +29,7 @@ from data.records import Exchange, Judgment
 from data.runs import Run
 from data.storage import Source, shards_of
 from data.tables import Exchanges, Row, make_record, to_json, to_row
-from judge.base import Judge, load_judge
-from judge.classifier.torch_backend import CUDA, DEVICE
+from judge.base import CUDA, DEVICE, Judge, load_judge
 from judge.engine import Memory, ask_all, still_to_judge
 from judge.llm.endpoint import endpoints_of
 

@@ -12,14 +12,11 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
+from typing import Literal, TypedDict, Unpack
 
 from calibration.estimate import Estimate
 from data.text import MINUS, AnyEstimate, ends_of
 from reports.page import Figure
-
-if TYPE_CHECKING:
-    from calibration.probabilities.reliability import ReliabilityBin
 
 KEPT = frozenset("\n\t\u200c\u200d")  # joiners are inside emoji and words of many scripts, and turn nothing
 INSET = 2.5  # per cent of the width left free at both ends, so that no mark is cut off
@@ -336,9 +333,9 @@ def _whisker(x: float, low: float, high: float, look: str) -> str:
 
 
 def reliability(
-    curves: Mapping[Literal["before", "after"], Sequence["ReliabilityBin"]], **about: Unpack[About]
+    curves: Mapping[Literal["before", "after"], Sequence[tuple[float, Estimate]]], **about: Unpack[About]
 ) -> str:
-    """Draw what the judge said against how often it was so; on the diagonal the two are the same."""
+    """Draw the observed frequency over the predicted probability; on the diagonal the two are the same."""
     field = RELIABILITY
     parts = []
     for value in (0.0, 0.25, 0.5, 0.75, 1.0):
@@ -348,9 +345,11 @@ def reliability(
         element("line", x1=field.left, x2=field.end, y1=field.floor, y2=field.top, class_="reference")
     )
     for look, curve in curves.items():
-        spots = [(field.left + field.width * item.predicted, field.y(item.observed.value)) for item in curve]
-        for (x, _), item in zip(spots, curve, strict=True):
-            if look == "after" and (ends := item.observed.interval) is not None:
+        spots = [
+            (field.left + field.width * predicted, field.y(observed.value)) for predicted, observed in curve
+        ]
+        for (x, _), (_, observed) in zip(spots, curve, strict=True):
+            if look == "after" and (ends := observed.interval) is not None:
                 parts.append(_whisker(x, field.y(ends.low), field.y(ends.high), look))
         path = " ".join(f"{_px(x)},{_px(y)}" for x, y in spots)
         parts.append(element("polyline", points=path, class_=f"curve {look}"))

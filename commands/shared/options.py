@@ -1,21 +1,19 @@
-"""What every command line shares."""
+"""Options, completions and messages that the commands share."""
 
 import shlex
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import reduce, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 from click.shell_completion import CompletionItem
 
-from commands.shared.next_step import program, say
 from data.errors import Interrupted
 from data.storage import Columns
-
-if TYPE_CHECKING:
-    from data.rating_files.sheet import SheetOptions
+from data.text import printable_lines
 
 FILE: Final = click.Path(path_type=Path)
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
@@ -39,57 +37,6 @@ def model_options(rows: str, *more: Decorator, settings: str = "temperature") ->
     ]
     # The last decorator is the first option in the help.
     return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
-
-
-def ratings_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that say how a file of ratings is read; `sheet_options` makes one value of them."""
-    options: list[Decorator] = [
-        click.option(
-            "--scale",
-            metavar="LOW-HIGH|LEVELS",
-            help="The ratings' levels, worst first: 1-5, or poor,fair,good."
-            "  [default: Bad,Okay,Good, thumbs or stars, whichever they are]",
-        ),
-        click.option(
-            "--cut",
-            metavar="OKAY,GOOD",
-            help="On another scale than the judge's: the lowest level that is Okay, and that is Good."
-            "  [default: thirds of the scale]",
-        ),
-        click.option(
-            "--column",
-            "columns",
-            metavar="FIELD=NAME",
-            multiple=True,
-            help="Which column of the ratings is id, rater, rating, model, prompt, response ...;"
-            " may be repeated.  [default: by its name]",
-        ),
-        click.option(
-            "--ai-raters",
-            metavar="NAMES|all",
-            help="Raters who are AIs, separated by commas."
-            "  [default: those that the column rater_kind or their name tells]",
-        ),
-        click.option("--skip-invalid", is_flag=True, help="Set rows that cannot be read aside, and go on."),
-    ]
-    return reduce(lambda made, option: option(made), reversed(options), command)
-
-
-def sheet_options(
-    *, scale: str | None, cut: str | None, columns: tuple[str, ...], ai_raters: str | None, skip_invalid: bool
-) -> "SheetOptions":
-    """What `ratings_options` were given, as the reader takes it."""
-    from data.judgments import parse_scale
-    from data.rating_files.columns import parse_stated
-    from data.rating_files.sheet import SheetOptions
-
-    return SheetOptions(
-        scale=parse_scale(scale) if scale is not None else None,
-        cut=tuple(part.strip() for part in cut.split(",")) if cut is not None else None,
-        columns=parse_stated(columns),
-        ai_raters=tuple(name.strip() for name in (ai_raters or "").split(",") if name.strip()),
-        skip_invalid=skip_invalid,
-    )
 
 
 def say_notes(notes: Iterable[str]) -> None:
@@ -132,7 +79,7 @@ def device_option(command: Callable[..., None]) -> Callable[..., None]:
 
     def choose(ctx: click.Context, parameter: click.Parameter, device: str | None) -> None:
         if device is not None:
-            from judge.classifier.torch_backend import DEVICE
+            from judge.base import DEVICE
 
             token = DEVICE.set(device)
             ctx.call_on_close(lambda: DEVICE.reset(token))
@@ -212,3 +159,30 @@ def reading_words(ctx: click.Context, names: Collection[str] = READING_RATINGS) 
         if parameter.name in names
         for word in option_words(parameter, ctx.params.get(parameter.name or ""))
     ]
+
+
+def say_next(what: str, *words: object) -> None:
+    """Say what to do next and the command for it; on stderr, so that pipes and files hold results only.
+
+    `words` are a command of ours; without them `what` is all there is to say.
+    """
+    sys.stdout.flush()  # a pipe may hold back what was printed before
+    command = f": {program(click.get_current_context())} {shlex.join(map(str, words))}" if words else ""
+    say(f"Next, {what}{command}", err=True)
+
+
+def say(text: object, *, err: bool = False) -> None:
+    """Print a line for people; what it quotes of a file or a server cannot steer their terminal."""
+    click.echo(printable_lines(str(text)), err=err)
+
+
+def program(ctx: click.Context) -> str:
+    """How this program was called, and can be called again."""
+    name = ctx.find_root().info_name or "empathy-judge"
+    if name != "cli.py":
+        return name
+    # As it was typed: an environment that is not active has no other name, nor has a script elsewhere.
+    python = sys.orig_argv[0]
+    script = next((word for word in sys.orig_argv if word.endswith("/cli.py")), name)
+    is_kept = "/" in script or ("/" in python and not python.startswith("/"))
+    return shlex.join([python if is_kept else "python", script])

@@ -17,7 +17,7 @@ from data.records import Exchange, Judgment
 from data.rubric import read_rubric
 from data.storage import digest_file
 from data.tables import validate
-from judge.base import WEIGHTS, Judge, check_wanted
+from judge.base import CUDA, WEIGHTS, Judge, check_wanted
 from judge.classifier.preprocessing import (
     PreparedReply,
     Tokeniser,
@@ -28,7 +28,6 @@ from judge.classifier.preprocessing import (
     write_context,
 )
 from judge.classifier.torch_backend import (
-    CUDA,
     TorchNetworks,
     check_device,
     choose_device,

@@ -7,7 +7,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextvars import ContextVar
 from functools import cache
 from importlib.util import find_spec
 from itertools import chain, islice
@@ -21,6 +20,7 @@ import numpy as np
 from data.errors import UserError
 from data.records import Exchange
 from data.tables import to_line, to_row
+from judge.base import AUTO, CPU, CUDA, DEVICE, DEVICES
 from judge.classifier.base_weights import DOWN_PROJ, SCALE, TABLE, rotate_inner
 from judge.classifier.preprocessing import PreparedReply, Tokeniser, judgments_of, prepare
 from judge.engine import Store, count_cores, in_threads, still_to_judge
@@ -28,10 +28,6 @@ from judge.engine import Store, count_cores, in_threads, still_to_judge
 if TYPE_CHECKING:
     from torch import Tensor
 
-AUTO, CPU, CUDA = "auto", "cpu", "cuda"
-DEVICES: Final = (AUTO, CPU, CUDA)
-# The device of judges that name none; a command's --device sets it.
-DEVICE: ContextVar[str] = ContextVar("DEVICE", default=AUTO)
 REPLIES_PER_CORE: Final = 150  # `auto` takes the GPU from so many replies a core on: docs/performance.md
 MAX_TOKENS: Final = 1_024  # of a context and a reply; both are cut to fewer
 BATCH_TOKENS: Final = 65_536  # of one batch, padding included

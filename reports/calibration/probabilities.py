@@ -67,7 +67,10 @@ def reliability_section(report: CalibrationReport) -> Section:
             Figure(
                 caption=f"Probability of {label}",
                 svg=reliability(
-                    {name: stage.curve for name, stage in drawn.items()},
+                    {
+                        name: [(item.predicted, item.observed) for item in stage.curve]
+                        for name, stage in drawn.items()
+                    },
                     name="reliability-figure",
                     title=f"Reliability of the probability of {label}",
                     description="; ".join(
