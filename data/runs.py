@@ -39,7 +39,7 @@ OnProgress = Callable[[int, int], None]  # how many of how many are done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class RunPlan:
     """What decides every row of a run: change one of its fields and it is another run."""
 
     @property
@@ -53,7 +53,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScorePlan(Plan):
+class ScorePlan(RunPlan):
     """What decides every judgment of a run."""
 
     judge: str
@@ -82,7 +82,7 @@ def folder_name(model: str) -> str:
     return safe.strip(".-")[:60] or "model"
 
 
-def read_manifest(folder: Path, plan: Plan) -> dict[str, Any] | None:
+def read_manifest(folder: Path, plan: RunPlan) -> dict[str, Any] | None:
     """The manifest of a whole run, or None; refused when the folder holds another run."""
     if not (folder / "plan.json").exists():
         return None
@@ -227,7 +227,7 @@ class Run:
 
 
 @contextmanager
-def open_run(folder: Path, plan: Plan, *, name: str = "judgments") -> Iterator[Run]:
+def open_run(folder: Path, plan: RunPlan, *, name: str = "judgments") -> Iterator[Run]:
     """Start a run in `folder`, or take up the one that is there; `name` is what it makes.
 
     Refused when the folder holds another run or other files, or when another process is at work in it.
@@ -261,7 +261,7 @@ def open_run(folder: Path, plan: Plan, *, name: str = "judgments") -> Iterator[R
 
 def run_all(
     folder: Path,
-    plan: Plan,
+    plan: RunPlan,
     *,
     total: int,
     ask: Callable[[Run, Callable[[], None]], int],
@@ -306,7 +306,7 @@ def _gone(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.gone")
 
 
-def _check_plan(folder: Path, plan: Plan) -> None:
+def _check_plan(folder: Path, plan: RunPlan) -> None:
     there, asked = read_object(folder / "plan.json"), asdict(plan)
     differing = [
         f"{key} {str(there.get(key))[:16]} instead of {str(value)[:16]}"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import OperationalError, UserError
-from data.runs import FinishedRun, OnProgress, Plan, Run, run_all
+from data.runs import FinishedRun, OnProgress, Run, RunPlan, run_all
 from data.tables import read_rows
 from emotionbench.ask import Inquiry, Replayer, SelfReporter
 from emotionbench.importer import import_results
@@ -37,7 +37,7 @@ FEWEST_DEFAULTS = 10  # sheets without a situation: every change is held against
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlignPlan(Plan):
+class AlignPlan(RunPlan):
     """What decides every sheet of a run."""
 
     model: str

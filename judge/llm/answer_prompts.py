@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Final, Literal
 from data.errors import UserError
 from data.files import read_toml
 from data.records import Exchange, digest_json
-from data.runs import FinishedRun, OnProgress, Plan, Run, run_all
+from data.runs import FinishedRun, OnProgress, Run, RunPlan, run_all
 from data.storage import Source, digest_file, digest_source
 from data.tables import MAX_TEXT, Prompts, first_problem, read_prompts, read_rows, write_rows
 from judge.engine import ask_all
@@ -232,7 +232,7 @@ def _failed(reason: str, raw: str) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RespondPlan(Plan):
+class RespondPlan(RunPlan):
     """What decides every response of a run."""
 
     model: str

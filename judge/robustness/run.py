@@ -24,7 +24,7 @@ from calibration.bootstrap import resample_clusters, sample
 from calibration.estimate import UNDEFINED, Estimate, Interval
 from data.errors import UserError
 from data.records import LABELS, Exchange, Judgment, to_plain
-from data.runs import OnProgress, Plan, Run, folder_name, run_all
+from data.runs import OnProgress, Run, RunPlan, folder_name, run_all
 from data.tables import read_judgments
 from judge.base import Judge
 from judge.engine import score_exchanges
@@ -299,7 +299,7 @@ def judge_saved(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RobustnessPlan(Plan):
+class RobustnessPlan(RunPlan):
     """What decides every judgment: the judge, and the texts that it is shown."""
 
     judge: str

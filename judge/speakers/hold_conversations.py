@@ -20,7 +20,7 @@ from typing import Any, Final
 from data.errors import OperationalError, UserError
 from data.readers.conversations import SCENARIO
 from data.records import SCRIPTED, Exchange, Turn, digest_json
-from data.runs import FinishedRun, OnProgress, Plan, Run, run_all
+from data.runs import FinishedRun, OnProgress, Run, RunPlan, run_all
 from data.storage import digest_file
 from data.tables import read_rows, write_rows
 from judge.engine import Memory, ask_all
@@ -57,7 +57,7 @@ class Listener(Responder):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TalkPlan(Plan):
+class TalkPlan(RunPlan):
     """What decides every turn of a run."""
 
     model: str
