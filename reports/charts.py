@@ -7,7 +7,7 @@ cent of the width a drawing is as wide as there is room while its text keeps its
 
 import math
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
@@ -398,67 +398,92 @@ def line_chart(
     `behind` is a second, dashed line. `notes` extend the tooltips of some places, `flagged` places have a
     triangle, and `rules` are vertical lines with a name. A value of nan leaves a gap.
     """
-    field = LINES
     known = {at: value for at, value in enumerate(values) if math.isfinite(value.value)}
     ends = [end for item in known.values() for end in ends_of(item)]
-    domain = span([*ends, *behind, reference], least=1e-9)
-    step = (100 - LINES_INSET - INSET) / max(1, len(labels))
-
-    def x(at: int) -> float:
-        return LINES_INSET + step * (at + 0.5)
-
-    def path(points: Iterable[tuple[int, float]]) -> str:
-        return " ".join(f"{x(at):.2f},{_px(field.y(value, domain))}" for at, value in points)
-
-    parts = []
-    for value in ticks(*domain, most=5):
-        level = _px(field.y(value, domain))
-        look_of = "reference" if value == reference else "grid"
-        parts.append(element("line", x1="0%", x2="100%", y1=level, y2=level, class_=look_of))
-        text = tick(value).replace("-", MINUS)
-        parts.append(words(text, x="0%", y=_px(field.y(value, domain) - 4), class_="tick"))
-    for number, (at, text) in enumerate(sorted(rules.items(), reverse=True)):
-        place = f"{x(at) - step / 2:.2f}%"
-        parts.append(element("line", x1=place, x2=place, y1=field.top, y2=field.floor, class_="reference"))
-        if number < NAMED_RULES:
-            side = "end" if x(at) > 50 else "start"
-            said = shorten(text, RULE_LETTERS)
-            parts.append(words(said, x=place, y=field.top - 6, class_="tick", text_anchor=side))
-    drawn = []
-    for run in _runs([at for at, item in known.items() if item.interval is not None]):
-        low = [(at, ends_of(known[at])[1] or 0.0) for at in run]
-        high = [(at, ends_of(known[at])[2] or 0.0) for at in reversed(run)]
-        drawn.append(element("polygon", points=path([*low, *high]), class_=f"area {look}"))
-    for run in _runs([at for at, value in enumerate(behind) if math.isfinite(value)]):
-        points = path((at, behind[at]) for at in run)
-        drawn.append(element("polyline", points=points, class_="curve before"))
-    for run in _runs(list(known)):
-        points = path((at, known[at].value) for at in run)
-        drawn.append(element("polyline", points=points, class_=f"curve {look}"))
+    scale = LineScale(count=len(labels), domain=span([*ends, *behind, reference], least=1e-9))
+    paths = [
+        element("polygon", points=scale.path([*low, *reversed(high)]), class_=f"area {look}")
+        for run in _runs([at for at, item in known.items() if item.interval is not None])
+        for low, high in [tuple([(at, ends_of(known[at])[end] or 0.0) for at in run] for end in (1, 2))]
+    ]
+    for look_of, line in (("before", behind), (look, [value.value for value in values])):
+        for run in _runs([at for at, value in enumerate(line) if math.isfinite(value)]):
+            points = scale.path([(at, line[at]) for at in run])
+            paths.append(element("polyline", points=points, class_=f"curve {look_of}"))
+    height = LINES.floor + LINES.bottom
     # A polyline knows no per cent, so lines stand in a drawing of their own that is stretched.
-    height = field.floor + field.bottom
-    stretched = {"viewBox": f"0 0 100 {height}", "preserveAspectRatio": "none"}
-    parts.append(element("svg", *drawn, **stretched, width="100%", height=height, class_="stretched"))
+    stretched = {"viewBox": f"0 0 100 {height}", "preserveAspectRatio": "none", "class_": "stretched"}
+    parts = [
+        *_line_axes(scale, labels, tick, rules, reference),
+        element("svg", *paths, **stretched, width="100%", height=height),
+    ]
     for at, item in known.items():
-        place, y = f"{x(at):.2f}%", field.y(item.value, domain)
         if at in flagged:
-            parts.append(shape("worst", place, round(y - 8, 1), "flagged"))
+            parts.append(shape("worst", scale.x(at), round(scale.y(item.value) - 8, 1), "flagged"))
         elif len(labels) <= MOST_DOTS:
-            parts.append(element("circle", cx=place, cy=_px(y), r=3, class_=f"dot {look}"))
+            place = {"cx": scale.x(at), "cy": _px(scale.y(item.value))}
+            parts.append(element("circle", **place, r=3, class_=f"dot {look}"))
     for at, label in enumerate(labels):
-        said = show(known[at]) if at in known else "no value"
-        tooltip = element("title", escape(visible(f"{label}: {said}{notes.get(at, '')}")))
-        area = {"x": f"{x(at) - step / 2:.2f}%", "width": f"{step:.3f}%", "height": field.floor}
-        parts.append(element("rect", tooltip, **area, y=0, class_="hit"))
-    for at in sorted({0, len(labels) // 2, len(labels) - 1} if labels else ()):
-        side = "start" if at == 0 else "end" if at == len(labels) - 1 else "middle"
-        where = {"x": f"{x(at):.2f}%", "y": field.floor + 20, "text_anchor": side}
-        parts.append(words(shorten(labels[at], 12), **where, class_="tick"))
+        text = f"{label}: {show(known[at]) if at in known else 'no value'}{notes.get(at, '')}"
+        area = {"x": scale.x(at, -0.5), "width": f"{scale.step:.3f}%", "height": LINES.floor}
+        parts.append(element("rect", element("title", escape(visible(text))), **area, y=0, class_="hit"))
     newest = f"; newest {show(values[-1])}" if values and len(values) - 1 in known else ""
     description = f"{len(known):,} of {len(labels):,} points{newest}"
     frame = {"width": "100%", "height": height, "class_": "strips lines"}
     svg = drawing(*parts, name=name, title=title, description=description, **frame)
     return Figure(caption=caption, svg=svg)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineScale:
+    """The places of a line chart: so many columns across, values of the domain upwards."""
+
+    count: int
+    domain: tuple[float, float]
+
+    @property
+    def step(self) -> float:
+        """The width of a column in per cent."""
+        return (100 - LINES_INSET - INSET) / max(1, self.count)
+
+    def column(self, at: float) -> float:
+        """Return the middle of a column in per cent of the width."""
+        return LINES_INSET + self.step * (at + 0.5)
+
+    def x(self, at: int, offset: float = 0.0) -> str:
+        """Return the place of a column as an attribute, moved by a part of its width."""
+        return f"{self.column(at + offset):.2f}%"
+
+    def y(self, value: float) -> float:
+        """Return the height of a value in pixels."""
+        return LINES.y(value, self.domain)
+
+    def path(self, points: Sequence[tuple[int, float]]) -> str:
+        """Return the points of a polyline in a stretched drawing."""
+        return " ".join(f"{self.column(at):.2f},{_px(self.y(value))}" for at, value in points)
+
+
+def _line_axes(
+    scale: LineScale, labels: Sequence[str], tick: Format, rules: Mapping[int, str], reference: float | None
+) -> list[str]:
+    parts = []
+    for value in ticks(*scale.domain, most=5):
+        level, look = _px(scale.y(value)), "reference" if value == reference else "grid"
+        parts.append(element("line", x1="0%", x2="100%", y1=level, y2=level, class_=look))
+        text = tick(value).replace("-", MINUS)
+        parts.append(words(text, x="0%", y=_px(scale.y(value) - 4), class_="tick"))
+    for number, (at, text) in enumerate(sorted(rules.items(), reverse=True)):
+        x = scale.x(at, -0.5)
+        parts.append(element("line", x1=x, x2=x, y1=LINES.top, y2=LINES.floor, class_="reference"))
+        if number < NAMED_RULES:
+            side = "end" if scale.column(at) > 50 else "start"
+            text = shorten(text, RULE_LETTERS)
+            parts.append(words(text, x=x, y=LINES.top - 6, class_="tick", text_anchor=side))
+    for at in sorted({0, len(labels) // 2, len(labels) - 1} if labels else ()):
+        side = "start" if at == 0 else "end" if at == len(labels) - 1 else "middle"
+        where = {"x": scale.x(at), "y": LINES.floor + 20, "text_anchor": side}
+        parts.append(words(shorten(labels[at], 12), **where, class_="tick"))
+    return parts
 
 
 def _runs(places: Sequence[int]) -> list[list[int]]:
