@@ -22,7 +22,7 @@ METRIC_NAMES = {
 }
 SHOWN = ("qwk_matched", "spearman", "qwk", "balanced_accuracy")  # of all metrics, those with a figure
 # Not by their own names: the judge may be `length` too.
-BASELINES: Final = {"length": "counting words", "majority": "the commonest label"}
+BASELINES: Final = {"length": "counting words", "majority": "the most common label"}
 Party = tuple[str, Look, Mapping[str, AnyEstimate]]  # who is compared: name, look and metrics
 
 
@@ -30,7 +30,7 @@ CLUSTERS: Final = {"batch": "batches", "rater": "raters"}
 
 
 def agreement_section(report: CalibrationReport) -> Section:
-    """The judge's agreement with people between trivial baselines and what people themselves reach."""
+    """Return the judge's agreement with people beside trivial baselines and the human ceiling."""
     parties, data = list(_parties(report)), report.data
     figures = [
         dot_plot(
@@ -50,7 +50,7 @@ def agreement_section(report: CalibrationReport) -> Section:
     ]
     tables = [
         Table(
-            caption="Agreement with people's ratings, with 95 % intervals",
+            caption="Agreement with human ratings, with 95% confidence intervals",
             head=("statistic", *(name for name, _, _ in parties)),
             rows=tuple(
                 row(title, *(show_estimate(metrics.get(metric)) for _, _, metrics in parties))
@@ -62,7 +62,7 @@ def agreement_section(report: CalibrationReport) -> Section:
     ]
     if report.ceiling.left_out:
         people = Table(
-            caption="Weighted kappa with the median of the others: each person, and the judge instead",
+            caption="Weighted kappa with the median of the other raters: each person, and the judge",
             head=("person", NOUNS[report.judge.unit], "person", "judge"),
             rows=tuple(
                 row(item.rater, item.responses, number(item.person), number(item.judge))
@@ -71,7 +71,7 @@ def agreement_section(report: CalibrationReport) -> Section:
         )
         tables.insert(0, people)
     intervals = (
-        f"Intervals: 95 %, over {data.cluster_count:,} whole {_clusters(report)}, since ratings of one "
+        f"95% confidence intervals over {data.cluster_count:,} whole {_clusters(report)}: ratings within one "
         "are not independent."
     )
     if data.speaks_for != "people":
@@ -85,7 +85,7 @@ def agreement_section(report: CalibrationReport) -> Section:
             ("judge", "the judge"),
             ("rival", "a baseline"),
             ("people", "a person"),
-            ("bound", "perfect knowledge: the most anyone can reach"),
+            ("bound", "perfect knowledge: the upper bound"),
         ),
         figures=tuple(figures),
         tables=tuple(tables),
@@ -99,8 +99,8 @@ def _parties(report: CalibrationReport) -> Iterator[Party]:
     for baseline in report.baselines:
         yield BASELINES.get(baseline.name, baseline.name), "rival", baseline.metrics
     if bound := ceiling.bound:
-        yield "a second person, supposed", "people", as_matched(asdict(bound.second_person))
-        yield "perfect knowledge, supposed", "bound", as_matched(asdict(bound.perfect))
+        yield "a second person, assumed", "people", as_matched(asdict(bound.second_person))
+        yield "perfect knowledge, assumed", "bound", as_matched(asdict(bound.perfect))
     else:
         yield (
             "a person",
@@ -110,7 +110,7 @@ def _parties(report: CalibrationReport) -> Iterator[Party]:
 
 
 def as_matched(metrics: Mapping[str, AnyEstimate]) -> Mapping[str, AnyEstimate]:
-    """People's labels are as frequent as ratings: their kappa is the same by label and by order."""
+    """Add the matched kappa of people: their labels are as frequent as ratings, so it is the same."""
     return {**metrics, "qwk_matched": metrics["qwk"]}
 
 
@@ -122,36 +122,36 @@ def _clusters(report: CalibrationReport) -> str:
 def _say_ceiling(ceiling: Ceiling, noun: str) -> Iterator[str]:
     if ceiling.not_identifiable and ceiling.bound:
         reason = ceiling.not_identifiable.removeprefix("not identifiable: ")
-        yield f"How far people agree among themselves is not identifiable here: {reason}."
+        yield f"How well people agree with each other is not identifiable here: {reason}."
         yield (
-            "The marks for people are therefore supposed, not measured: what a second person would reach "
-            f"if two people agreed by a weighted kappa of {number(ceiling.bound.reliability)}, and what "
-            "somebody would who knew the true quality of each."
+            "The figures for people are therefore assumed, not measured: those of a second person if the "
+            f"weighted kappa of two people is {number(ceiling.bound.reliability)}, and those of somebody who "
+            "knows the true quality of each."
         )
     else:
         yield (
             f"{ceiling.shared:,} {noun} have two ratings or more, by {ceiling.raters:,} people. "
-            "One person against the median of the others has a weighted kappa of "
-            f"{show_estimate(ceiling.person_against_rest)}, the judge in that person's place "
-            f"{show_estimate(ceiling.judge_against_rest)}; judge less person: "
+            "Against the median of the other raters, one person has a weighted kappa of "
+            f"{show_estimate(ceiling.person_against_rest)} and the judge "
+            f"{show_estimate(ceiling.judge_against_rest)}; judge minus person: "
             f"{show_estimate(ceiling.gap)}."
         )
         if ceiling.speaks_for != "people":
-            yield "So few people are a panel: these figures are of these raters, not of people."
+            yield "So few raters are a panel: these figures describe these raters, not people in general."
     test = ceiling.alternative
     if test and test.undefined:
         yield f"The alternative-annotator test is undefined: {test.undefined}."
     elif test:
         yield (
             f"The judge {'passes' if test.is_passed else 'does not pass'} the alternative-annotator test: it "
-            f"does as well as {number(test.winning_rate, 0, scale=100)} % of the people in their own place, "
-            f"where half are needed (epsilon {number(test.epsilon)}); its mean advantage is "
+            f"beats {number(test.winning_rate, 0, scale=100)}% of the raters, and half are needed "
+            f"(epsilon {number(test.epsilon)}); its mean advantage is "
             f"{show_estimate(test.advantage)}."
         )
 
 
 def confusion_section(report: CalibrationReport) -> Section:
-    """People's ratings down, the judge's labels across."""
+    """Return the confusion matrix: human ratings down, the judge's labels across."""
     labels, counts = report.agreement.scale, report.agreement.confusion
     body = []
     for label, line in zip(labels, counts, strict=True):
@@ -165,15 +165,13 @@ def confusion_section(report: CalibrationReport) -> Section:
     body.append(row("all", *sums, sum(sums)))
     return Section(
         name="confusion",
-        title="Which label for which",
+        title="Confusion matrix",
         short="Confusion",
-        text=(
-            "Each row is a label people gave; the darker a cell, the more of that row the judge put there.",
-        ),
+        text=("Each row is a human label; the darker a cell, the larger its part of the row.",),
         tables=(
             Table(
-                caption="Ratings by people's label and the judge's (part of the row)",
-                head=("people say", *(f"judge: {label}" for label in labels), "ratings"),
+                caption="Ratings by human label and label of the judge (part of the row)",
+                head=("human label", *(f"judge: {label}" for label in labels), "ratings"),
                 rows=tuple(body),
             ),
         ),

@@ -1,4 +1,4 @@
-"""Where a judge leans: sections on biases and on rewritten replies."""
+"""Report section on biases."""
 
 from collections.abc import Iterator, Sequence
 from math import isfinite
@@ -16,7 +16,7 @@ MOST_LINES = 20  # in one figure
 
 
 def bias_section(report: CalibrationReport) -> Section | None:
-    """A forest plot: what each audit found, and what it could have found."""
+    """Return a forest plot of every audit: the effect found, and the effect that is detectable."""
     findings = report.findings
     if not findings:
         return None
@@ -27,18 +27,16 @@ def bias_section(report: CalibrationReport) -> Section | None:
     left_out = len(findings) - len(drawn)
     return Section(
         name="bias",
-        title="Biases, and what could have been found",
+        title="Biases, and what was detectable",
         short="Bias",
         text=(
-            f"Does the judge err more for some {NOUNS[report.judge.unit]} than for others? "
-            "Each effect is in points of score. "
-            "Where nothing was found, the grey band tells how large an effect would have been found with a "
-            "power of 80 %: inside it, nobody can say. "
-            f"An effect of {number(findings[0].threshold)} points is taken to matter.",
-            f"Found: {listed(found)}. Could not have been found: {hidden} of {len(findings)}."
+            f"Is the judge's error larger for some {NOUNS[report.judge.unit]} than for others? Each effect "
+            "is in points of score. Where none was found, the gray band has the effects that are too small "
+            f"to be detected with 80% power. An effect of {number(findings[0].threshold)} points matters.",
+            f"Found: {listed(found)}. Not detectable: {hidden} of {len(findings)}."
             + (f" {left_out} with fewer than {FEWEST} ratings are not drawn." if left_out else ""),
         ),
-        key=(("found", "found"), ("raw", "not found"), ("band", "too small to be found, on beyond the edge")),
+        key=(("found", "found"), ("raw", "not found"), ("band", "too small to be detected")),
         figures=tuple(_forests(drawn)),
         tables=(
             table_of(
@@ -46,11 +44,11 @@ def bias_section(report: CalibrationReport) -> Section | None:
                 {
                     "audit": lambda item: f"{item.audit}: {item.about}" if item.about else item.audit,
                     "effect": lambda item: show_estimate(item.effect, digits=3),
-                    "would have been found": lambda item: number(item.detectable, 3),
+                    "detectable": lambda item: number(item.detectable, 3),
                     "p, adjusted": lambda item: number(item.p, 3),
                     "outcome": _outcome,
                     "ratings": lambda item: item.ratings,
-                    "what it asks": lambda item: item.what,
+                    "question": lambda item: item.what,
                 },
                 caption="Every audit, in points of score",
                 words=frozenset({0, 4, 6}),
@@ -61,7 +59,7 @@ def bias_section(report: CalibrationReport) -> Section | None:
 
 
 def _small_cells(report: CalibrationReport) -> set[tuple[str, str]]:
-    """Models and emotions of so few ratings that their effect would only stretch the axis."""
+    """Return the models and emotions with too few ratings to be drawn."""
     emotions = report.by_emotion.emotions if report.by_emotion else ()
     small = {("emotion", item.emotion) for item in emotions if item.overall.n < FEWEST}
     return small | {("model", item.model) for item in report.models.rows if item.ratings < FEWEST}
@@ -72,7 +70,7 @@ def _about(finding: Finding) -> str:
 
 
 def _forests(findings: Sequence[Finding]) -> Iterator[Figure]:
-    """The single audits, the models, and the emotions in two halves of equal scale, the kindest first."""
+    """Draw the single audits, the models, and the emotions in two halves, the highest error first."""
     general = [item for item in findings if item.audit not in CAPTIONS]
     if general:
         yield _forest(general, "general", "Overall", _domain(general))
@@ -84,13 +82,13 @@ def _forests(findings: Sequence[Finding]) -> Iterator[Figure]:
         domain = _domain(items)
         half = (len(items) + 1) // 2 if len(items) > MOST_LINES else len(items)
         for start in range(0, len(items), half or 1):
-            which = "" if half == len(items) else (", kinder" if not start else ", harsher")
+            which = "" if half == len(items) else (", higher" if not start else ", lower")
             drawn = items[start : start + half]
             yield _forest(drawn, f"{audit}-{start}", f"{caption}{which}", domain)
 
 
 def _domain(findings: Sequence[Finding]) -> tuple[float, float]:
-    """As wide as the effects and what matters: a band may be wider, and is cut off at the edge."""
+    """Return the span of the effects and the threshold; a wider band is cut off at the edge."""
     ends = [end for item in findings for end in (*ends_of(item.effect), item.threshold, -item.threshold)]
     return span(ends, least=0.05)
 
@@ -119,7 +117,7 @@ def _forest(findings: Sequence[Finding], name: str, caption: str, domain: tuple[
 
 
 def _undetected(finding: Finding) -> tuple[float, float] | None:
-    """Within these ends an effect would not have been found."""
+    """Return the ends between which an effect is not detectable."""
     return (-finding.detectable, finding.detectable) if isfinite(finding.detectable) else None
 
 

@@ -35,25 +35,23 @@ from reports.page import Page, Section, Table, row
 from reports.terminal import open_screen, print_lines, print_tables, print_text
 
 READING = (
-    "An interval in brackets holds the true figure 95 times of 100 if ratings come as these did; another "
-    "crowd, rubric or kind of model is another question.",
-    "Kappa is 1 for perfect agreement and 0 for chance. The ceiling is not 1: people do not agree with each "
-    "other either. By label, it takes the label that the judge gave; by order, it asks only whether better "
-    "ones score higher.",
-    "Compare the judge with the baselines beside it before you believe it: one that is no better than "
-    "counting words may have read nothing.",
-    "A corrected share is the answer; the judge's own is shown to tell how far off it would have been.",
-    "“None found” is not “could not have been found”: the grey bands say which it is.",
-    "“Undefined” is no number: the data do not determine it.",
+    "A 95% confidence interval is in brackets. It covers ratings that are made as these were; another crowd, "
+    "rubric or kind of model is another question.",
+    "Kappa is 1 for perfect agreement and 0 for chance. The ceiling is below 1, because people do not agree "
+    "with each other either. By label, it uses the judge's labels; by order, only the order of its scores.",
+    "Compare the judge with the baselines: one that is no better than counting words may measure length.",
+    "Use the corrected share; the judge's own share is shown for comparison.",
+    "“None found” differs from “could not have been found”: the gray bands show which it is.",
+    "“Undefined” means that the data do not determine the figure.",
 )
 MISUSE = (
-    "To rate single people, or to decide about anyone.",
-    "For crisis lines, therapy or medical advice: empathy in a crowd's eyes is neither safety nor truth.",
-    "To train a model and then measure that model: what is optimised stops being a measure.",
+    "To rate individual people, or to decide about anyone.",
+    "For crisis lines, therapy or medical advice: empathy as rated by a crowd is neither safety nor truth.",
+    "To train a model and then measure that model: an optimized measure is no longer a measure.",
     "To compare levels across calibrations, languages or kinds of conversation that nobody rated.",
     "To quote a share without its interval, or a rank where intervals overlap.",
 )
-TOLD_ELSEWHERE = ("models", "columns", "shares", "responses")  # of the data: in sections of their own
+SHOWN_ELSEWHERE = ("models", "columns", "shares", "responses")  # of the data: in sections of their own
 
 
 def write_report(report: CalibrationReport, folder: str | PathLike[str]) -> list[Path]:
@@ -62,12 +60,12 @@ def write_report(report: CalibrationReport, folder: str | PathLike[str]) -> list
 
 
 def plain_report(report: CalibrationReport) -> dict[str, Any]:
-    """The report as report.json has it: the verdict in words, then all figures."""
+    """Return the report as in report.json: the verdict in words, then all figures."""
     return {"verdict": say_verdict(report), **to_plain(report)}
 
 
 def make_page(report: CalibrationReport) -> Page:
-    """The page of a report; sections it has no data for are left out."""
+    """Return the page of a report; sections without data are left out."""
     sections = (
         agreement_section(report),
         models_section(report),
@@ -82,7 +80,7 @@ def make_page(report: CalibrationReport) -> Page:
         reliability_section(report),
         runs_section(report),
         Section(name="reading", title="How to read this", short="Reading", points=READING),
-        Section(name="misuse", title="What it must not be used for", short="Not for", points=MISUSE),
+        Section(name="misuse", title="Do not use it for", short="Not for", points=MISUSE),
         _provenance(report),
     )
     names = report.data.models
@@ -130,9 +128,9 @@ def _fact(name: str, estimate: Estimate) -> tuple[str, str, str]:
 
 
 def _provenance(report: CalibrationReport) -> Section:
-    """Where every figure comes from: the judge, the data, the seed, and hashes where given."""
+    """Return the judge, the data, the seed and the hashes behind the figures."""
     plain = to_plain(report)
-    data = {key: value for key, value in plain["data"].items() if key not in TOLD_ELSEWHERE}
+    data = {key: value for key, value in plain["data"].items() if key not in SHOWN_ELSEWHERE}
     parts = {"judge": plain["judge"], "": data, "calibration": plain["calibration"]}
     facts = {key: value for name, part in parts.items() for key, value in _flat(part, name).items()}
     table = Table(
@@ -142,13 +140,11 @@ def _provenance(report: CalibrationReport) -> Section:
         words=frozenset({0, 1}),
         is_folded=True,
     )
-    return Section(
-        name="provenance", title="Where the figures come from", short="Provenance", tables=(table,)
-    )
+    return Section(name="provenance", title="Provenance", short="Provenance", tables=(table,))
 
 
 def _flat(facts: Mapping[str, Any], name: str) -> dict[str, str]:
-    """Nested facts as one list of names and texts; what is empty is left out."""
+    """Return nested facts as one list of names and texts, without empty ones."""
     flat: dict[str, str] = {}
     for key, value in facts.items():
         full = f"{name} {key}".strip().replace("_", " ")

@@ -6,18 +6,18 @@ from data.records import NOUNS
 from data.text import number
 from reports.page import Cell, Example, Section, Table, Tile, row
 
-FEWEST = 30  # ratings of an emotion below which its difference says nothing and stays grey
-# A difference's unit, scale and digits, and which has the full colour, the same in all reports.
+FEWEST = 30  # ratings of an emotion below which its difference is not shown
+# The unit, scale and digits of a difference, and the one with the full color.
 LEVELS = {
-    "share of Good": ("points of per cent", 100, 1, 0.15),
+    "share of Good": ("percentage points", 100, 1, 0.15),
     "mean": ("points of the scale", 1, 2, 0.5),
 }
-REACH = 1.96  # standard errors to either side in a 95 % interval
+REACH = 1.96  # standard errors to either side in a 95% confidence interval
 MOST_EXAMPLES = 4  # on either side
 
 
 def emotions_section(report: CalibrationReport) -> Section | None:
-    """A heat map of the judge's level less the crowd's, of the emotions with enough ratings."""
+    """Return a heat map of the judge's level minus the human level, by emotion."""
     table = report.by_emotion
     if table is None:
         return None
@@ -43,8 +43,8 @@ def emotions_section(report: CalibrationReport) -> Section | None:
     few = [item.overall.n for item in table.emotions if item.overall.n < FEWEST]
     counts = f"{min(few)}" if few and min(few) == max(few) else f"{min(few)} to {max(few)}" if few else ""
     if not ordered:
-        told = f"None of the {len(few)} emotions has the {FEWEST} ratings that would tell: each has {counts}."
-        return Section(name="emotions", title="Emotion by emotion", short="Emotions", text=(told,))
+        none = f"None of the {len(few)} emotions has the {FEWEST} ratings needed: each has {counts}."
+        return Section(name="emotions", title="Emotion by emotion", short="Emotions", text=(none,))
     # Models of which at least one emotion has enough.
     enough = [at for at in range(len(table.models)) if any(item.models[at].n >= FEWEST for item in ordered)]
     return Section(
@@ -52,9 +52,9 @@ def emotions_section(report: CalibrationReport) -> Section | None:
         title="Emotion by emotion",
         short="Emotions",
         text=(
-            f"Judge less crowd, {table.level}, in {unit}: orange where the judge is kinder than people, blue "
-            f"where it is harsher. Of {len(ordered)} emotions, about {max(1, round(len(ordered) / 20))} "
-            "would stray beyond the margin by chance.",
+            f"Judge minus people, {table.level}, in {unit}: orange where the judge is higher, blue where it "
+            f"is lower. Of {len(ordered)} emotions, about {max(1, round(len(ordered) / 20))} would exceed "
+            "the margin by chance.",
             *([f"Left out: {len(few)} with fewer than {FEWEST} ratings ({counts})."] if few else []),
         ),
         tiles=tuple(
@@ -70,7 +70,7 @@ def emotions_section(report: CalibrationReport) -> Section | None:
         ),
         tables=(
             Table(
-                caption="The same by model (judge less crowd)",
+                caption="The same by model (judge minus people)",
                 head=("emotion", "all", *(table.models[at] for at in enough)),
                 rows=tuple(
                     row(
@@ -91,8 +91,8 @@ def emotions_section(report: CalibrationReport) -> Section | None:
 
 
 def disagreements_section(report: CalibrationReport) -> Section | None:
-    """Where the judge was surest of something else than people said."""
-    sides = {"Too kind": report.disagreements.too_kind, "Too harsh": report.disagreements.too_harsh}
+    """Return the responses on which the judge was most certain of another label than people gave."""
+    sides = {"Too high": report.disagreements.too_kind, "Too low": report.disagreements.too_harsh}
     examples = tuple(
         _example(item, title) for title, worst in sides.items() for item in worst[:MOST_EXAMPLES]
     )
@@ -104,9 +104,8 @@ def disagreements_section(report: CalibrationReport) -> Section | None:
         title="The worst disagreements",
         short="Disagreements",
         text=(
-            f"{NOUNS[report.judge.unit].capitalize()} on which the judge was surest of something else "
-            "than people said. A single rating is "
-            "one person's: some of these are the judge's mistakes, some the rater's. "
+            f"{NOUNS[report.judge.unit].capitalize()} on which the judge was most certain of another label "
+            "than people gave. Some of these are errors of the judge, some of the rater. "
             f"{len(examples)} of {total} are shown; report.json has them all.",
         ),
         examples=examples,
@@ -117,14 +116,14 @@ def _example(item: Disagreement, title: str) -> Example:
     chances = (item.probabilities or {}).items()
     facts = [
         ("score", number(item.score)),
-        ("chances", ", ".join(f"{label} {number(value, 0, scale=100)} %" for label, value in chances)),
+        ("probabilities", ", ".join(f"{label} {number(value, 0, scale=100)}%" for label, value in chances)),
         ("emotion", item.emotion),
         ("model", item.model),
         ("id", item.id),
         ("the judge's reason", item.rationale),
     ]
     return Example(
-        title=f"{title}: people say {', '.join(item.ratings)}, the judge {item.label}",
+        title=f"{title}: human rating {', '.join(item.ratings)}, judge {item.label}",
         facts=tuple((name, value) for name, value in facts if value),
         prompt=item.prompt,
         response=item.response,

@@ -13,17 +13,17 @@ from reports.calibration.verdict import count_worth
 from reports.charts import Line, dot_plot, mark, percent_tick
 from reports.page import Figure, Section, Table, row, table_of
 
-REACH = 1.96  # standard errors to either side in a 95 % interval
+REACH = 1.96  # standard errors to either side in a 95% confidence interval
 HOW = {
     "ratings": "its own ratings",
-    "line": "the judge alone, by the other models' line",
+    "line": "the judge alone, by the calibration line",
     "both": "ratings and judge",
     "refused": "refused",
 }
 
 
 def models_section(report: CalibrationReport) -> Section:
-    """Every model's corrected levels, beside what the judge alone and the crowd alone say."""
+    """Return every model's corrected levels, beside the judge's own and the human ones."""
     crowd_errors = {
         item.model: item.people_standard_error
         for item in report.agreement.levels.models
@@ -31,27 +31,26 @@ def models_section(report: CalibrationReport) -> Section:
     }
     refused = [item.model for item in report.models.rows if item.how == "refused"]
     text = [
-        "The judge's own figures are never the answer: they are corrected by people's ratings where a model "
-        "has some, by a line through rated models where it has none, and refused where that line does not "
-        "reach."
+        "The judge's own figures are corrected by human ratings where a model has some, by the calibration "
+        "line through rated models where it has none, and refused where that line does not apply."
     ]
     if crowd_errors:
         low, high = min(crowd_errors.values()), max(crowd_errors.values())
         text.append(
-            "The crowd is uncertain too: with whole batches of ratings counted, the standard error of its "
-            f"Good share is {100 * low:.1f} to {100 * high:.1f} points a model."
+            "Human shares are uncertain too: their standard error, clustered by batch, is "
+            f"{100 * low:.1f} to {100 * high:.1f} points per model."
         )
     text += [f"{item.warning}." for item in report.models.rows if item.warning]
     if refused:
-        text.append(f"No level is given for {listed(refused)}; why is said in the table.")
+        text.append(f"No level is given for {listed(refused)}; the table has the reason.")
     return Section(
         name="models",
         title=f"Corrected {'shares' if report.data.has_shares else 'mean'} of each model",
         short="Models",
         text=tuple(text),
         key=(
-            ("judge", "corrected, with its 95 % interval"),
-            ("people", "the crowd's own"),
+            ("judge", "corrected, with its 95% CI"),
+            ("people", "human ratings"),
             ("raw", "the judge alone"),
         ),
         figures=tuple(
@@ -66,7 +65,7 @@ def _level_figure(
     report: CalibrationReport, column: str, name: str, crowd_errors: Mapping[str, float]
 ) -> Figure:
     shares = report.data.has_shares
-    what = f"{column}, per cent of {NOUNS[report.judge.unit]}" if shares else "mean"
+    what = f"{column}, % of {NOUNS[report.judge.unit]}" if shares else "mean"
     lines = []
     for item in report.models.rows:
         corrected, crowd = item.corrected.get(column), item.crowd[column]
@@ -87,14 +86,14 @@ def _level_figure(
 
 
 def _model_tables(report: CalibrationReport) -> Iterator[Table]:
-    """All corrected levels; the last column, Good or the mean, in full; and the lines."""
+    """Return all corrected levels; the last column, Good or the mean, in full; and the lines."""
     columns, shares, fit = report.data.columns, report.data.has_shares, report.models
     column = columns[-1]
     scale, digits = (100, 1) if shares else (1, 2)
     covered = {None: UNDEFINED, True: "yes", False: "no"}
     yield Table(
-        caption="Corrected levels" + (" in per cent" if shares else "") + ", with 95 % intervals",
-        head=("model", *columns, "comes from", "judged", "ratings"),
+        caption="Corrected levels" + (", %" if shares else "") + ", with 95% confidence intervals",
+        head=("model", *columns, "source", "judged", "ratings"),
         rows=tuple(
             row(
                 item.model,
@@ -107,22 +106,22 @@ def _model_tables(report: CalibrationReport) -> Iterator[Table]:
         ),
         words=frozenset({0, len(columns) + 1}),
     )
-    told: dict[str, Callable[[ModelCorrection], str]] = {
+    shown: dict[str, Callable[[ModelCorrection], str]] = {
         "model": lambda item: item.model,
-        "crowd": lambda item: number(item.crowd[column], digits, scale=scale),
+        "people": lambda item: number(item.crowd[column], digits, scale=scale),
         "judge alone": lambda item: number(item.judge.get(column), digits, scale=scale),
         "corrected": lambda item: show_estimate(item.corrected.get(column), is_share=shares),
     }
-    caption = f"{column}: the crowd, the judge alone, and both together"
+    caption = f"{column}: people, the judge alone, and corrected"
     has_left_out = any(show_estimate(item.left_out.get(column)) != UNDEFINED for item in fit.rows)
     if has_left_out:
-        caption = f"{column}: the crowd, the judge alone, and what could be said had nobody rated the model"
-        told |= {
-            "had nobody rated it": lambda item: show_estimate(item.left_out.get(column), is_share=shares),
-            "holds the crowd's": lambda item: covered[item.covered.get(column)],
+        caption = f"{column}: people, the judge alone, corrected, and estimated without its ratings"
+        shown |= {
+            "without its ratings": lambda item: show_estimate(item.left_out.get(column), is_share=shares),
+            "contains people's": lambda item: covered[item.covered.get(column)],
             "worth, in ratings": lambda item: show(item.worth_in_ratings, digits=0),
         }
-    yield table_of(fit.rows, told, caption=caption)
+    yield table_of(fit.rows, shown, caption=caption)
     yield table_of(
         fit.lines,
         {
@@ -130,10 +129,10 @@ def _model_tables(report: CalibrationReport) -> Iterator[Table]:
             "intercept": lambda name: number(fit.lines[name].intercept, 3),
             "slope": lambda name: number(fit.lines[name].slope),
             "spread between models": lambda name: number(fit.lines[name].between_sd, 3),
-            "reaches from": lambda name: number(fit.calibrated[name].range[0], 3),
+            "range from": lambda name: number(fit.calibrated[name].range[0], 3),
             "to": lambda name: number(fit.calibrated[name].range[1], 3),
         },
-        caption="The line from the judge's level to the crowd's, through models",
+        caption="The calibration line from the judge's level to the human level",
         is_folded=True,
     )
 
@@ -146,7 +145,7 @@ def planning_section(report: CalibrationReport) -> Section:
         "difference": lambda plan: number(plan.difference, digits, scale=scale) + unit,
         "ratings": lambda plan: number(plan.ratings, 0),
     }
-    alone = f"On a model nobody rated, this judge is as exact as {worth} of it would be."
+    alone = f"For an unrated model, this judge is as precise as {worth} of it."
     return Section(
         name="planning",
         title="How many ratings settle a comparison",

@@ -18,24 +18,22 @@ ERRORS: dict[str, Callable[[ReliabilityStage], float]] = {
 
 
 def reliability_section(report: CalibrationReport) -> Section:
-    """Whether probabilities mean what they say, before and after the map."""
+    """Return whether probabilities match observed frequencies, before and after the map."""
     label, before, after = report.reliability.label, report.reliability.before, report.reliability.after
     stages: dict[Stage, ReliabilityStage] = {"before": before, "after": after} if before else {"after": after}
     is_same = before is not None and to_plain(before) == to_plain(after)
     drawn = {name: stage for name, stage in stages.items() if not is_same or name == "after"}
     words = {
-        "before": "as the judge said it",
-        "after": "as the judge said it" if is_same else "after the map",
+        "before": "as the judge gave it",
+        "after": "as the judge gave it" if is_same else "after the map",
     }
     mapping = report.mapping
-    chosen = f"The map chosen by log-loss on ratings it had not seen: {mapping.map.kind}."
+    chosen = f"Map chosen by log-loss on held-out ratings: {mapping.map.kind}."
     if mapping.map.kind == "identity":
-        chosen = (
-            "No map of its probabilities did better on ratings it had not seen, so they stay as they are."
-        )
+        chosen = "No map of its probabilities is better on held-out ratings, so they are used as they are."
     errors = Table(
         caption="Errors of the probabilities; smaller is better",
-        head=("error", *(["as the judge said it"] if is_same else drawn)),
+        head=("error", *(["as the judge gave it"] if is_same else drawn)),
         rows=tuple(
             row(name, *(number(error_of(stage), 4) for stage in drawn.values()))
             for name, error_of in ERRORS.items()
@@ -49,20 +47,19 @@ def reliability_section(report: CalibrationReport) -> Section:
             "above the best": lambda item: number(item[1].excess, 4),
             "standard error": lambda item: number(item[1].excess_error, 4),
         },
-        caption=f"Maps by log-loss on {mapping.folds:,} parts they were not fitted on",
+        caption=f"Maps by held-out log-loss, {mapping.folds:,} folds",
         is_folded=True,
     )
     return Section(
         name="reliability",
-        title="Do its probabilities mean what they say?",
+        title="Reliability of the probabilities",
         short="Reliability",
         is_beside=True,
         text=(
-            f"Among {NOUNS[report.judge.unit]} of which the judge says {label} with 60 %, "
-            f"people should call 60 % {label}: "
-            f"points on the dashed diagonal. {chosen}",
+            f"Among {NOUNS[report.judge.unit]} with a probability of 60% for {label}, people should rate 60% "
+            f"as {label}: points on the dashed diagonal. {chosen}",
         ),
-        key=(*((name, words[name]) for name in drawn), ("reference", "said as often as seen")),
+        key=(*((name, words[name]) for name in drawn), ("reference", "perfect calibration")),
         figures=(
             Figure(
                 caption=f"Probability of {label}",
@@ -74,7 +71,7 @@ def reliability_section(report: CalibrationReport) -> Section:
                     name="reliability-figure",
                     title=f"Reliability of the probability of {label}",
                     description="; ".join(
-                        f"said {100 * item.predicted:.0f} %, seen {100 * item.observed.value:.0f} %"
+                        f"predicted {100 * item.predicted:.0f}%, observed {100 * item.observed.value:.0f}%"
                         for item in after.curve
                     ),
                 ),

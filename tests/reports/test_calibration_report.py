@@ -200,7 +200,7 @@ def test_a_models_row_says_its_corrected_shares(written: tuple[str, str, Any]) -
         "dot": "refused",
     }
     assert "refused: Bad: 3 calibrated models" not in html
-    assert "No level is given for dot; why is said in the table." in html
+    assert "No level is given for dot; the table has the reason." in html
 
 
 def test_the_same_result_gives_the_same_page(tmp_path: Path, written: tuple[str, str, Any]) -> None:
@@ -218,8 +218,8 @@ def test_the_json_is_the_result_and_a_verdict(tmp_path: Path, written: tuple[str
 
 def test_a_ceiling_that_is_known_is_told_with_its_test(tmp_path: Path) -> None:
     html, _, _ = write(three_raters(), tmp_path)
-    assert "the alternative-annotator test" in html and "One person against the median of the others" in html
-    assert "supposed" not in html
+    assert "the alternative-annotator test" in html and "Against the median of the other raters" in html
+    assert "assumed" not in html
 
 
 def test_a_scale_of_means_is_told_in_its_own_numbers(tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ def test_a_small_set_of_ratings_is_told_in_sentences_and_its_axes_stay_on_the_sc
     assert plain["verdict"][0].startswith("Do not rely on it")
     assert "by 1 person;" in html and "1 people" not in html
     assert html.count("too few") <= 2 and "(tau)" not in html
-    assert "None of the 32 emotions has the 30 ratings that would tell: each has 3 to 4." in markdown
+    assert "None of the 32 emotions has the 30 ratings needed: each has 3 to 4." in markdown
     ticks = [item["text"] for item in Outline(html).all("text") if item["at"].get("class") == "tick"]
     assert not [text for text in ticks if re.search(r"\de", text)]
     assert "Ask at least 4 people" in section_of(html, "verdict")
