@@ -36,11 +36,11 @@ from calibration.comparison.prompt_wins import PromptWins, prompt_wins
 from calibration.comparison.published_models import PublishedModel
 from calibration.comparison.rated_differences import RatedDifference, rated_difference
 from calibration.comparison.verdicts import (
+    ALPHA,
+    LIKELY,
     REVERSED,
     SETTLED,
-    Evidence,
     Verdict,
-    decide,
     direction,
     p_of_interval,
 )
@@ -51,6 +51,7 @@ from calibration.estimate import (
     Interval,
     estimate_of,
     independent_difference,
+    is_same_within,
 )
 from calibration.multiple_testing import holm
 from calibration.pairing import LEAST_RATERS
@@ -261,6 +262,8 @@ class Difference:
 
     `judge` is the judge's own difference, and `wins` counts prompts. Where a model is `beyond` the rated
     range, the difference is a lower or upper `bound`, and one end of its interval is known.
+    `points` is 1 or -1 where the human shares of Good and of Bad both point to the one or to the other, and
+    `doubt` the probability that they do not. `judge_p` is nan where the two share no prompts.
     `correlation` is that assumed of the judge's errors on variants of one model, else 0. `extremes` is where
     the interval of Good could end if all unscored responses of the one were Bad and of the other Good, or the
     reverse. `detects` is the smallest difference that is found with 80% power; `needed` is how many more
@@ -321,7 +324,7 @@ def differences(
     decided = []
     for (one, other), item, p in zip(pairs, plain, holm([item.p for item in plain]), strict=True):
         item = replace(item, p_holm=float(p), extremes=_extremes(item, levels))
-        verdict = decide(_evidence(item), settings.margin)
+        verdict = _decide(item, settings.margin)
         ends, holds = item.extremes, True
         is_lost = any(levels[model.name].unscored for model in (one, other) if model.name in levels)
         is_shown = verdict in ("better", "worse") or (item.how == "judge" and verdict != "inconclusive")
@@ -335,17 +338,25 @@ def differences(
     return tuple(decided)
 
 
-def _evidence(item: Difference) -> Evidence:
-    return Evidence(
-        good=item.good,
-        p_holm=item.p_holm,
-        points=item.points,
-        doubt=item.doubt,
-        judge=item.judge,
-        judge_p=item.judge_p,
-        is_people=item.how != "judge",
-        is_bound=item.bound is not None,
-    )
+def _decide(item: Difference, margin: float) -> Verdict:
+    """Return the verdict; a difference within the margin is similar, however certain its sign."""
+    if item.how == "judge":
+        is_seen = item.p_holm < ALPHA and not is_same_within(item.judge, margin)
+        return _probably(item.judge.value) if is_seen else "inconclusive"
+    if item.bound is None and is_same_within(item.good, margin):
+        return "similar"
+    if item.p_holm < ALPHA:
+        return "better" if item.good.value > 0 else "worse"
+    if math.isnan(item.judge_p):  # no shared prompts: the human shares alone must be more certain
+        is_likely = item.doubt < LIKELY / 2
+    else:
+        is_significant = item.judge_p < ALPHA and item.points * item.judge.value > 0
+        is_likely = is_significant and item.doubt < LIKELY
+    return _probably(item.points) if is_likely and item.points else "inconclusive"
+
+
+def _probably(value: float) -> Verdict:
+    return "probably better" if value > 0 else "probably worse"
 
 
 def _difference(

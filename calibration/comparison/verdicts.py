@@ -9,10 +9,9 @@ calibration or ratings, gives at most *probably better*.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Literal
 
-from calibration.estimate import CONFIDENCE, Estimate, is_same_within
+from calibration.estimate import CONFIDENCE, Estimate
 
 Verdict = Literal["better", "probably better", "similar", "inconclusive", "probably worse", "worse"]
 SETTLED: Final[frozenset[Verdict]] = frozenset({"better", "similar", "worse"})
@@ -29,48 +28,8 @@ LIKELY: Final = 0.12  # most probability left that the human shares point the ot
 SAME: Final = 1e-9  # shares no further apart are equal
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """What a verdict on `one - other` rests on.
-
-    `good` and `p_holm` are of people's share of Good; nan where nothing tells it. `points` is 1 or -1 where
-    people's shares of Good and of Bad point to the one or to the other, and `doubt` the chance left that they
-    do not. `judge_p` is nan where the judge did not see both.
-    """
-
-    good: Estimate
-    p_holm: float
-    points: int
-    doubt: float
-    judge: Estimate
-    judge_p: float
-    is_people: bool  # False where the judge alone was asked
-    is_bound: bool = False  # the difference is at least this
-
-
-def decide(evidence: Evidence, margin: float) -> Verdict:
-    """Return the verdict; a difference within the margin is similar, however certain its sign."""
-    if not evidence.is_people:
-        is_seen = evidence.p_holm < ALPHA and not is_same_within(evidence.judge, margin)
-        return _probably(evidence.judge.value) if is_seen else "inconclusive"
-    if not evidence.is_bound and is_same_within(evidence.good, margin):
-        return "similar"
-    if evidence.p_holm < ALPHA:
-        return "better" if evidence.good.value > 0 else "worse"
-    if math.isnan(evidence.judge_p):  # nothing on the same prompts: people's view alone must be surer
-        is_likely = evidence.doubt < LIKELY / 2
-    else:
-        is_sure = evidence.judge_p < ALPHA and evidence.points * evidence.judge.value > 0
-        is_likely = is_sure and evidence.doubt < LIKELY
-    return _probably(evidence.points) if is_likely and evidence.points else "inconclusive"
-
-
-def _probably(value: float) -> Verdict:
-    return "probably better" if value > 0 else "probably worse"
-
-
 def direction(good: Estimate, bad: Estimate, freedom: float) -> tuple[int, float]:
-    """Where people's shares point, 1 or -1, and the chance left that one of them goes the other way."""
+    """Return where the human shares of Good and Bad point, 1 or -1, and the probability that they do not."""
     if not good.value * bad.value < 0:
         return 0, math.nan
     doubt = max(p_of_interval(item, freedom)[0] for item in (good, bad)) / 2
@@ -78,7 +37,7 @@ def direction(good: Estimate, bad: Estimate, freedom: float) -> tuple[int, float
 
 
 def p_of_interval(estimate: Estimate, freedom: float) -> tuple[float, float]:
-    """The p-value of no difference, and the standard error, that an interval by t implies.
+    """Return the p-value of no difference and the standard error that an interval by t implies.
 
     The reach towards 0 counts, so that p is below .05 just where the interval leaves 0 out.
 
