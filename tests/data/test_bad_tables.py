@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from data.errors import UserError
-from data.records import LABELS, Exchange
+from data.records import Exchange
 from data.tables import BadRow, read_exchanges, read_ratings, read_rows, to_json, to_row, write_rows
 
 IN_ONE_FOLDER = settings(
@@ -41,15 +41,6 @@ KEYS = st.sampled_from(
 def read_all(path: Path, reader: Any = read_exchanges) -> tuple[list[Any], list[BadRow]]:
     bad: list[BadRow] = []
     return list(reader(path, on_bad=bad.append)), bad
-
-
-@given(st.lists(EXCHANGE, max_size=5, unique_by=lambda item: item.id))
-@IN_ONE_FOLDER
-def test_exchanges_come_back_from_jsonl_as_they_were(tmp_path: Path, exchanges: list[Exchange]) -> None:
-    path = tmp_path / "exchanges.jsonl"
-    write_rows(path, exchanges)
-    found, bad = read_all(path)
-    assert (found, bad) == (exchanges, [])
 
 
 @given(
@@ -82,18 +73,6 @@ def test_any_bytes_are_rows_or_refused(tmp_path: Path, data: bytes, suffix: str)
         read_all(path)
     except UserError as error:
         assert str(path) in str(error)
-
-
-@given(st.lists(st.lists(st.text(max_size=12), min_size=2, max_size=4), min_size=1, max_size=5))
-@IN_ONE_FOLDER
-def test_a_csv_of_any_cells_is_rows_or_bad_rows(tmp_path: Path, cells: list[list[str]]) -> None:
-    path = tmp_path / "cells.csv"
-    path.write_text(
-        "prompt,response\n" + "\n".join(",".join(row) for row in cells),
-        encoding="utf-8",
-        errors="surrogatepass",
-    )
-    read_all(path)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, "nan", "Infinity", "1e999"])
@@ -164,16 +143,3 @@ def test_parquet_dates_and_bytes_are_kept_as_text(tmp_path: Path) -> None:
     write_rows(path, [row])
     ((_, found),) = read_rows(path)
     assert json.loads(to_json(found))["day"] == "2026-11-15"
-
-
-@given(
-    st.sampled_from(LABELS), st.text(" \t", max_size=3), st.sampled_from((str.upper, str.lower, str.title))
-)
-@IN_ONE_FOLDER
-def test_a_label_is_a_rating_however_it_is_written(
-    tmp_path: Path, label: str, space: str, spell: Any
-) -> None:
-    path = tmp_path / "ratings.jsonl"
-    path.write_text(json.dumps({"id": "1", "rater": "ann", "rating": space + spell(label) + space}) + "\n")
-    ((rating,), bad) = read_all(path, read_ratings)
-    assert rating.rating == LABELS.index(label) + 1 and not bad

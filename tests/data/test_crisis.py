@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,11 +10,11 @@ from click.testing import CliRunner
 from repository import ROOT
 
 import cli
-from data.crisis import PATTERNS, danger_said
+from data.crisis import danger_said
 from data.files import read_toml
 from data.importers import import_source
 from data.records import Exchange, Turn, danger_in, judgment_of, unscored
-from data.tables import read_exchanges, read_judgments, to_row, write_rows
+from data.tables import read_exchanges, to_row
 
 DATA = Path(os.environ.get("EMPATHY_DATA", ROOT.parent / "shared" / "data"))
 EXCHANGE = Exchange(id="1", prompt="I want to die.", response="I'm here. Are you safe right now?")
@@ -102,13 +101,6 @@ def test_a_text_as_long_as_any_is_read_to_its_end() -> None:
     assert danger_said(long) is None and danger_said(f"{long} I want to die.") == "suicide"
 
 
-def test_every_pattern_compiles_and_is_hinted_at_by_plain_words() -> None:
-    table = read_toml(PATTERNS)
-    for row in [*table["signs"], table["lost"]]:
-        assert row["words"] == row["words"].lower()
-        assert all(re.compile(pattern) for pattern in row["patterns"])
-
-
 def test_a_flag_changes_no_label_and_is_there_whether_scored_or_not() -> None:
     sure = {"Bad": 0.1, "Okay": 0.2, "Good": 0.7}
     flagged, plain = judgment_of(EXCHANGE, sure), judgment_of(replace(EXCHANGE, prompt="Hello!"), sure)
@@ -116,12 +108,6 @@ def test_a_flag_changes_no_label_and_is_there_whether_scored_or_not() -> None:
     assert (flagged.label, flagged.score) == (plain.label, plain.score)
     assert unscored(EXCHANGE, "refused").flag == "suicide"
     assert "flag" not in to_row(plain), "rows without a flag are as they were before there were flags"
-
-
-def test_rows_with_and_without_a_flag_are_read_again(tmp_path: Path) -> None:
-    made = [unscored(EXCHANGE, "refused"), unscored(replace(EXCHANGE, prompt="Hello!"), "refused")]
-    write_rows(tmp_path / "judgments.jsonl", made)
-    assert [item.flag for item in read_judgments(tmp_path / "judgments.jsonl")] == ["suicide", None]
 
 
 def test_score_compare_and_the_summary_say_what_to_read(

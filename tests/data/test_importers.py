@@ -141,19 +141,6 @@ def test_a_bad_cell_is_set_aside_with_file_line_and_field(tmp_path, change, reas
     assert (len(imported.exchanges), len(imported.ratings)) == (exchanges, ratings)
 
 
-def test_a_repeated_row_is_reported(tmp_path):
-    imported = import_source("empathy-study", write_csv(tmp_path / "d.csv", [study_row(arms=("human",))] * 2))
-    assert (len(imported.exchanges), len(imported.ratings), len(imported.set_aside)) == (1, 1, 2)
-
-
-def test_a_row_with_too_many_cells_is_set_aside(tmp_path):
-    path = write_csv(tmp_path / "d.csv", [study_row(arms=("human",))])
-    path.write_text(path.read_text() + ",".join("x" * 20) + "\n")
-    imported = import_source("empathy-study", path)
-    assert len(imported.exchanges) == 1
-    assert imported.set_aside[0].place == "d.csv:3"
-
-
 @pytest.mark.parametrize(
     ("without", "words"),
     [

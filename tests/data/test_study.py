@@ -27,8 +27,3 @@ def test_every_model_has_every_emotion_and_the_same_number_of_ratings():
 
 def test_sentiments_are_those_of_the_records():
     assert {cell.emotion for cell in read_study() if cell.sentiment == "positive"} == POSITIVE_EMOTIONS
-
-
-def test_no_cells_count_nothing():
-    assert count_labels([]) == {"Bad": 0, "Okay": 0, "Good": 0}
-    assert count_labels_by_model([]) == {}

@@ -211,26 +211,12 @@ def test_a_csv_row_with_too_many_cells_is_said(tmp_path: Path) -> None:
     assert str(bad[0]) == "r.csv:2: row: has 2 cells more than the header"
 
 
-def test_parquet_that_is_none_is_said(tmp_path: Path) -> None:
-    path = write(tmp_path / "r.parquet", "no parquet")
-    with pytest.raises(UserError, match="not a Parquet file"):
-        list(read_exchanges(path))
-
-
 def test_parquet_with_nulls_and_numbers_for_ids(tmp_path: Path) -> None:
     table = arrow.table({"id": [7, 8], "prompt": ["p", "q"], "response": ["r", None]})
     parquet.write_table(table, tmp_path / "r.parquet")
     read, bad = collect(tmp_path / "r.parquet")
     assert [item.id for item in read] == ["7"]
     assert "response: missing" in bad[0].problem
-
-
-def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
-    for name, said in (("none.jsonl", "no such file"), (".", "is a folder"), ("r.docx", "unknown kind")):
-        if name == "r.docx":
-            write(tmp_path / name, "")
-        with pytest.raises(UserError, match=said):
-            list(read_exchanges(tmp_path / name))
 
 
 def test_ratings_take_labels_and_numbers(tmp_path: Path) -> None:
