@@ -8,7 +8,7 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 UNDEFINED = "undefined"
 MINUS = "\N{MINUS SIGN}"
@@ -242,3 +242,61 @@ def money(dollars: float | None) -> str:
 def show_estimate(estimate: AnyEstimate, *, is_share: bool = False, digits: int = 2) -> str:
     """Print a share in per cent, any other statistic as it is."""
     return percent(estimate) if is_share else show(estimate, digits=digits)
+
+
+# Control characters but for tab and line break; characters without width; changes of the writing direction;
+# the invisible alphabets (tags, variation selectors) in which whole sentences can be hidden.
+HIDDEN: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff"
+    "\U000e0000-\U000e007f\U000e0100-\U000e01ef]"
+)
+EMOJI_JOINER: Final = re.compile("(?<=[^\x00-\x7f])\u200d(?=[^\x00-\x7f])")  # as in a family
+SURROGATE: Final = re.compile("[\ud800-\udfff]")
+# Chat templates separate roles by these: <|im_start|>, [INST], <<SYS>>, <start_of_turn>, <think> ...
+ROLE_TOKEN: Final = re.compile(
+    r"<[|\uff5c][^<>|\uff5c\n]{0,40}[|\uff5c]>"
+    r"|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS)\]|<</?SYS>>"
+    r"|</?(?:s|bos|eos|pad|unk|start_of_turn|end_of_turn|start_header_id|end_header_id|eot_id)>"
+    r"|</?(?:think|tool_call|tool_response|system|assistant|user|developer)>"
+    r"|^[ \t]*#{2,4}[ \t]*(?:system|instruction|assistant|response)s?[ \t]*:[ \t]*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_TYPED: Final = str.maketrans("\u2019\u2018\u201c\u201d\u2013\u2014\u2026", '\'""",,.')
+_PICTURE: Final = re.compile(
+    "[\u2600-\u2775\u2794-\u27bf\U0001f300-\U0001f3f3\U0001f3f5-\U0001f64f\U0001f680-\U0001f6ff\U0001f900-\U0001f9ff]"
+    "\ufe0f?"
+)
+
+
+def as_typed(text: str) -> str:
+    """Replace typographic signs and emoji by a keyboard's signs; no word changes.
+
+    >>> print(as_typed("It\u2019s \u201cfine\u201d\u2026"))
+    It's "fine".
+    """
+    return text if text.isascii() else _PICTURE.sub(",", text.translate(_TYPED))
+
+
+def clean(text: str) -> str:
+    """Remove invisible characters, and the tokens that only a chat template may write.
+
+    >>> clean("So <|im_start|>system\\u200b sorry!")
+    'So \\nsystem sorry!'
+    """
+    if not is_printable_ascii(text):
+        text = SURROGATE.sub("\ufffd", text.replace("\r\n", "\n").replace("\r", "\n"))
+        joiners = {match.start() for match in EMOJI_JOINER.finditer(text)}
+        text = HIDDEN.sub(lambda match: match[0] if match.start() in joiners else "", text)
+    # A line break in its place, or the rest of one token could close up to another. Twice, since a heading
+    # counts as a token only at the start of a line.
+    return ROLE_TOKEN.sub("\n", ROLE_TOKEN.sub("\n", text)) if may_have_role_tokens(text) else text
+
+
+def is_printable_ascii(text: str) -> bool:
+    """Return whether a text has nothing but printable ASCII and line breaks."""
+    return text.isascii() and text.replace("\n", " ").isprintable()
+
+
+def may_have_role_tokens(text: str) -> bool:
+    """Return whether a text has a sign that every role token has."""
+    return "<" in text or "[" in text or "#" in text

@@ -76,5 +76,5 @@ class CascadeJudge(CompositeJudge):
 
 def _tell(judgment: Judgment, who: str) -> str:
     """Write the rationale: suspected injections, then who decided and why, then what that judge said."""
-    suspicions, rest = split_rationale(judgment.rationale)
-    return "\n".join([*suspicions, who, *([rest] if rest else [])])
+    injections, rest = split_rationale(judgment.rationale)
+    return "\n".join([*injections, who, *([rest] if rest else [])])

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from data.files import read_toml
-from judge.llm.fencing import as_typed
+from data.text import as_typed
 
 WORDS: Final = Path(__file__).with_suffix(".toml")
 READ: Final = 5_000  # characters; enough of any reply to tell its language
@@ -125,7 +125,7 @@ def _is_template(text: str, words: int) -> bool:
 
 
 def _is_code(text: str) -> bool:
-    """Most of it by its lines, unless it is prose that only stands in code, quoted or fenced."""
+    """Most of it by its lines, unless it is prose that only stands in code, quoted or delimited."""
     lines = [line[:LINE] for line in _FENCE.sub("", text).splitlines() if line.strip()]
     code = sum(len(line) for line in lines if _CODE_LINE.fullmatch(line))
     prose = sum(len(found[0]) for line in lines for found in _PROSE.finditer(line))

@@ -154,8 +154,8 @@ def _tell(members: Sequence[Member], judgments: Sequence[Judgment]) -> str:
     flags: dict[str, None] = {}
     rows: dict[str, Any] = {}
     for member, judgment in zip(members, judgments, strict=False):  # the rest were not asked
-        suspicions, rest = split_rationale(judgment.rationale)
-        flags |= dict.fromkeys(suspicions)
+        injections, rest = split_rationale(judgment.rationale)
+        flags |= dict.fromkeys(injections)
         row: dict[str, Any] = {**(judgment.probabilities or {"unscored": judgment.unscored})}
         row |= {"components": judgment.components} if judgment.components else {}
         rows[member.name] = row | ({"said": rest} if rest else {})

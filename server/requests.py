@@ -18,7 +18,7 @@ from data.readers.chat_turns import LISTENER, PROMPTS, RESPONSES, SPEAKER
 from data.readers.file_formats import DECODER, parse_json
 from data.records import Exchange, Turn
 from data.tables import MAX_TEXT, read_exchange, to_row
-from judge.llm.fencing import EARLIER, FEELS, REPLY, SAID, SITUATION
+from judge.llm.prompt_injection import EARLIER, FEELS, REPLY, SAID, SITUATION
 from server.http_errors import RequestRefused
 
 Unit = Literal["reply", "conversation"]

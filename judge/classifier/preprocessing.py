@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from data.records import LABELS, Exchange, Judgment, judgment_of, unscored
+from data.text import clean
 from judge.input_checks import why_unreadable
-from judge.llm.fencing import clean, suspect
+from judge.llm.prompt_injection import find_injections
 
 # Letters of other alphabets that look like ours; by hand, as the packages that know them carry thousands.
 LIKE: Final = str.maketrans(
@@ -273,7 +274,9 @@ def prepare(exchanges: Sequence[Exchange], tokeniser: Tokeniser) -> list[Prepare
         tokens, notes = None, []
         if not reason:
             tokens = next(encoded)
-            notes = [f"suspected injection: {item}" for item in sorted(suspect(exchange.response, text))]
+            notes = [
+                f"suspected injection: {item}" for item in sorted(find_injections(exchange.response, text))
+            ]
             notes += [f"longer than {tokeniser.limit}: only its start was read"] if tokens.cut else []
         prepared.append(PreparedReply(text, reason, tokens, tuple(notes)))
     return prepared

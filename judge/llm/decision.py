@@ -9,9 +9,9 @@ from data.errors import OperationalError, UserError
 from data.records import CONVERSATION, LABELS, Exchange, Judgment, digest_json, judgment_of, unscored
 from data.rubric import Rubric, read_rubric
 from judge.llm.endpoint import CallFailed, Endpoint, EndpointOptions, LanguageModelJudge, Reply
-from judge.llm.fencing import Fenced, fence_exchange
 from judge.llm.limits import add_usage, lasting_usage
 from judge.llm.program import RATED
+from judge.llm.prompt_injection import DelimitedExchange, delimit_exchange
 
 READING = 1  # raised whenever the same answer would be read in another way
 FAR_FROM_ONE = 0.02
@@ -48,28 +48,31 @@ class DecisionJudge(LanguageModelJudge):
         self.protocol, self.reask = protocol, reask
         self.endpoint = Endpoint(**endpoint, price_kind="decision")
         self.concurrency = self.endpoint.concurrency
-        told = [self.name, protocol, self.reask, READING, self.write_request(self._fence(PROBE))]
+        told = [self.name, protocol, self.reask, READING, self.write_request(self._delimit(PROBE))]
         self.version = digest_json(told)[:12]
 
     def judge(self, exchange: Exchange) -> Judgment:
-        fenced = self._fence(exchange)
-        judgment = self._ask(exchange, fenced)
+        delimited = self._delimit(exchange)
+        judgment = self._ask(exchange, delimited)
         if judgment.unscored and self.reask:
-            again = self._ask(exchange, fenced)
+            again = self._ask(exchange, delimited)
             judgment = replace(again, usage=add_usage([judgment.usage, again.usage]) or None)
         return judgment
 
-    def _fence(self, exchange: Exchange) -> Fenced:
-        return fence_exchange(exchange, whole=self.unit == CONVERSATION)
+    def _delimit(self, exchange: Exchange) -> DelimitedExchange:
+        return delimit_exchange(exchange, whole=self.unit == CONVERSATION)
 
     def count_runs(self, exchange: Exchange) -> int:
         """Count the calls that a judgment takes at most."""
         return 1 + self.reask
 
-    def write_request(self, fenced: Fenced) -> dict[str, Any]:
+    def write_request(self, delimited: DelimitedExchange) -> dict[str, Any]:
         """What is sent for one exchange."""
         field = "state" if self.protocol == "systemone" else "input"
-        text, questions = f"{fenced.notice}\n\n{fenced.text}", write_questions(self.rubric, self.protocol)
+        text, questions = (
+            f"{delimited.notice}\n\n{delimited.text}",
+            write_questions(self.rubric, self.protocol),
+        )
         return {"model": self.endpoint.model, field: text, "questions": questions}
 
     @property
@@ -81,16 +84,16 @@ class DecisionJudge(LanguageModelJudge):
         """Write what is sent in a batch, which asks about all exchanges at once."""
         if self.reask:
             raise UserError("--batch: not with reask, which asks one thing after another")
-        return [self.write_request(self._fence(exchange))]
+        return [self.write_request(self._delimit(exchange))]
 
     def read_replies(self, exchange: Exchange, replies: Sequence[Reply | CallFailed]) -> Judgment:
         """The judgment that follows from the reply to `write_requests`."""
-        return self._read(exchange, self._fence(exchange), replies[0])
+        return self._read(exchange, self._delimit(exchange), replies[0])
 
-    def _ask(self, exchange: Exchange, fenced: Fenced) -> Judgment:
+    def _ask(self, exchange: Exchange, delimited: DelimitedExchange) -> Judgment:
         reply: Reply | CallFailed
         try:
-            reply = self.endpoint.post(self.batch_path, self.write_request(fenced))
+            reply = self.endpoint.post(self.batch_path, self.write_request(delimited))
         except CallFailed as failure:
             if failure.reason.startswith("HTTP 501"):
                 raise OperationalError(
@@ -98,9 +101,9 @@ class DecisionJudge(LanguageModelJudge):
                     f"no typed questions at /{self.protocol}: name another model, or another protocol"
                 ) from None
             reply = failure
-        return self._read(exchange, fenced, reply)
+        return self._read(exchange, delimited, reply)
 
-    def _read(self, exchange: Exchange, fenced: Fenced, reply: Reply | CallFailed) -> Judgment:
+    def _read(self, exchange: Exchange, delimited: DelimitedExchange, reply: Reply | CallFailed) -> Judgment:
         usage = reply.usage or None if isinstance(reply, CallFailed) else lasting_usage(reply.usage)
         raw, components = "", dict[str, float]()
         try:
@@ -113,7 +116,7 @@ class DecisionJudge(LanguageModelJudge):
             judgment = unscored(exchange, str(problem))
             raw = json.dumps(reply.body, ensure_ascii=False) if isinstance(reply, Reply) else reply.raw
         # A line for each suspected injection, then the answer where it could not be used.
-        told = [*(f"suspected injection: {item}" for item in fenced.suspicions), raw[:RAW]]
+        told = [*(f"suspected injection: {item}" for item in delimited.injections), raw[:RAW]]
         rationale = "\n".join(told).strip() or None
         return replace(judgment, components=components or None, rationale=rationale, usage=usage)
 

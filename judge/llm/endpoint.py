@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 from data.errors import OperationalError, UserError, install_hint
 from data.records import Exchange, Judgment
+from data.text import SURROGATE
 from judge.base import Judge, check_wanted
 from judge.llm.base_url import check_base_url, is_loopback
-from judge.llm.fencing import SURROGATE
 from judge.llm.keys import Key, check_key_name
 from judge.llm.limits import (
     Budget,

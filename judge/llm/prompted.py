@@ -22,9 +22,9 @@ from data.rubric import read_rubric
 from judge.llm.answers import OUT_OF_TOKENS, Answer, Unusable, read_answer, sample_probabilities, shorten
 from judge.llm.chat import PATH, TOP_LOGPROBS, Chat
 from judge.llm.endpoint import CallFailed, Endpoint, EndpointOptions, LanguageModelJudge, Reply
-from judge.llm.fencing import Fenced
 from judge.llm.limits import add_usage, lasting_usage
 from judge.llm.program import REASON, Mode, PromptForm, default_program, make_form, present, read_program
+from judge.llm.prompt_injection import DelimitedExchange
 
 CAVEAT: Final = "Nobody measured how far this judge's shares are from people's: calibrate it on ratings."
 
@@ -132,7 +132,7 @@ class PromptedJudge(LanguageModelJudge):
             extra_body=extra_body or {},
         )
 
-    def _present(self, exchange: Exchange) -> Fenced:
+    def _present(self, exchange: Exchange) -> DelimitedExchange:
         return present(exchange, whole=self.unit == CONVERSATION)
 
     @cached_property
@@ -159,8 +159,8 @@ class PromptedJudge(LanguageModelJudge):
         return digest_json([self.name, self.model, self.mode, asked, decoding, how, source])[:12]
 
     def judge(self, exchange: Exchange) -> Judgment:
-        fenced = self._present(exchange)
-        return self._tell(exchange, fenced, self.ask(fenced.text, self.form))
+        delimited = self._present(exchange)
+        return self._tell(exchange, delimited, self.ask(delimited.text, self.form))
 
     def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]:
         """What would be sent about an exchange, a body a sample; a batch asks these all at once."""
@@ -178,8 +178,8 @@ class PromptedJudge(LanguageModelJudge):
         usage = add_usage(reply.usage for reply in replies)
         return self._tell(exchange, self._present(exchange), self._conclude(answers, usage))
 
-    def _tell(self, exchange: Exchange, fenced: Fenced, outcome: Outcome) -> Judgment:
-        words = [f"suspected injection: {item}" for item in fenced.suspicions] + [outcome.note]
+    def _tell(self, exchange: Exchange, delimited: DelimitedExchange, outcome: Outcome) -> Judgment:
+        words = [f"suspected injection: {item}" for item in delimited.injections] + [outcome.note]
         if outcome.probabilities is None:
             problem = outcome.unusable or Unusable(reason="no answer")
             judgment = unscored(exchange, problem.reason)

@@ -10,10 +10,11 @@ import pytest
 from servers import Answer, Call, ScriptedServer, answer, answer_chat
 
 from data.records import LABELS, Exchange, Judgment
+from data.text import HIDDEN, ROLE_TOKEN, clean
 from judge.engine import judge_all
 from judge.llm.decision import DecisionJudge
-from judge.llm.fencing import HIDDEN, ROLE_TOKEN, clean, fence_exchange
 from judge.llm.program import HEADING
+from judge.llm.prompt_injection import delimit_exchange
 from judge.llm.prompted import PromptedJudge
 from judge.robustness.catalogue import Perturbation, read_perturbations, read_replies, rewrite
 from judge.robustness.run import SUSPECTED
@@ -67,7 +68,7 @@ def sent(request: pytest.FixtureRequest) -> Iterator[Sent]:
         judge = make_judge(request.param, server.base_url)
         judged = {item.content: item for item in judge_all(judge, [ONE, *dressed.values()])}
         bodies = [call.body for call in server.calls]
-    marks = {fence_exchange(exchange).mark: name for name, exchange in {"": ONE, **dressed}.items()}
+    marks = {delimit_exchange(exchange).mark: name for name, exchange in {"": ONE, **dressed}.items()}
     by_name = {
         name: body
         for body in bodies
@@ -97,7 +98,7 @@ def around(body: dict[str, Any], mark: str) -> str:
 
 def test_an_attack_stays_inside_the_fence(sent: Sent) -> None:
     plain, attacked, _ = sent
-    expected = around(plain, fence_exchange(ONE).mark)
+    expected = around(plain, delimit_exchange(ONE).mark)
     problems = {attack.name: escape_of(attack, attacked[attack.name], expected) for attack in ATTACKS}
     assert not {name: problem for name, problem in problems.items() if problem}
 
@@ -105,7 +106,7 @@ def test_an_attack_stays_inside_the_fence(sent: Sent) -> None:
 def escape_of(attack: Perturbation, body: dict[str, Any], plain: str) -> str:
     """What of an attack came out of the fence, or is not in it as it should be."""
     dressed = rewritten(attack)
-    mark, text = fence_exchange(dressed).mark, text_of(body)
+    mark, text = delimit_exchange(dressed).mark, text_of(body)
     lines = [line for line in text.splitlines() if mark in line and line[:3] in ("===", "---")]
     if [line.replace(mark, "MARK") for line in lines] != [
         "=== MARK exchange ===",

@@ -12,7 +12,7 @@ from data.records import Exchange, Turn
 from judge.base import WEIGHTS, load_judge
 from judge.conversations.conversation_judge import ConversationJudge, read_card, read_weights
 from judge.conversations.features import conversation_features
-from judge.llm.fencing import fence_exchange
+from judge.llm.prompt_injection import delimit_exchange
 from training.fit_conversations import SYSTEMS_APART
 from training.rated_sets import RATED_SETS
 from training.trial_files import SETS_APART
@@ -82,9 +82,9 @@ def test_a_language_model_is_shown_the_whole_conversation_turn_by_turn(tmp_path)
     (request,) = asked.write_requests(talk(HEARD, STUCK))
     system, shown = (message["content"] for message in request["messages"])
     assert "the listener in a whole conversation" in system
-    fenced = fence_exchange(talk(HEARD, STUCK), whole=True)
-    assert fenced.text in shown
-    assert f"--- {fenced.mark} turn 6, said by the listener ---" in shown
+    delimited = delimit_exchange(talk(HEARD, STUCK), whole=True)
+    assert delimited.text in shown
+    assert f"--- {delimited.mark} turn 6, said by the listener ---" in shown
     assert load_judge(str(judge)).version != asked.version
 
 

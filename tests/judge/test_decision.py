@@ -27,7 +27,7 @@ from data.records import LABELS, Exchange
 from data.tables import read_judgments
 from judge.base import load_judge
 from judge.llm.decision import DecisionJudge
-from judge.llm.fencing import fence_exchange
+from judge.llm.prompt_injection import delimit_exchange
 from judge.scoring import score_file
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -105,7 +105,7 @@ def test_an_answer_becomes_a_judgment(open_judge: Open, protocol: str) -> None:
     judgment = judge.judge(EXCHANGE)
     [call] = server.calls
     assert call.path == f"/v1/{protocol}"
-    assert call.body == judge.write_request(fence_exchange(EXCHANGE))
+    assert call.body == judge.write_request(delimit_exchange(EXCHANGE))
     known = known_probabilities(call.text)
     assert judgment.probabilities == pytest.approx(known, abs=2e-6)
     assert judgment.label == max(LABELS, key=lambda label: known[label])
@@ -118,7 +118,7 @@ def test_an_answer_becomes_a_judgment(open_judge: Open, protocol: str) -> None:
 
 def test_the_questions_are_typed_as_the_decisions_api_has_them(open_judge: Open) -> None:
     _, judge = open_judge()
-    request = judge.write_request(fence_exchange(EXCHANGE))
+    request = judge.write_request(delimit_exchange(EXCHANGE))
     assert sorted(request) == ["input", "model", "questions"]
     score, *predicates = request["questions"]
     assert sorted(score) == ["instructions", "levels", "name", "type"]
@@ -132,7 +132,7 @@ def test_the_questions_are_typed_as_the_decisions_api_has_them(open_judge: Open)
 
 def test_the_questions_are_typed_as_system_one_has_them(open_judge: Open) -> None:
     _, judge = open_judge(protocol="systemone")
-    request = judge.write_request(fence_exchange(EXCHANGE))
+    request = judge.write_request(delimit_exchange(EXCHANGE))
     assert sorted(request) == ["model", "questions", "state"]
     score = request["questions"].pop("empathy")
     assert sorted(score) == ["criteria", "instructions", "type"]
@@ -243,7 +243,7 @@ def test_an_injection_is_fenced_stripped_and_flagged(open_judge: Open) -> None:
     judgment = judge.judge(Exchange(id="1", prompt="My dog died.", response=attack))
     assert (judgment.rationale or "").splitlines() == [
         "suspected injection: asks for a label",
-        "suspected injection: imitates the fence",
+        "suspected injection: imitates the delimiters",
         "suspected injection: role tokens",
     ]
     assert set(judgment.components or {}) == set(COMPONENTS)

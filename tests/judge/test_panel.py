@@ -15,7 +15,7 @@ from data.records import LABELS, Exchange
 from data.tables import read_judgments
 from judge.base import load_judge
 from judge.llm.endpoint import endpoints_of, limit_cost
-from judge.llm.fencing import fence_exchange
+from judge.llm.prompt_injection import delimit_exchange
 from judge.panel import PanelJudge, combine
 from judge.scoring import score_file
 
@@ -203,4 +203,4 @@ def test_the_exchange_reaches_a_member_fenced() -> None:
         judge = PanelJudge(judges=["length", "asked.toml"])
         judge.judge(EXCHANGE)
         judge.close()
-    assert fence_exchange(EXCHANGE).text in server.calls[0].text
+    assert delimit_exchange(EXCHANGE).text in server.calls[0].text

@@ -20,8 +20,8 @@ from data.errors import UserError
 from data.records import LABELS, POSITIVE_EMOTIONS, Exchange, Judgment, judgment_of, unscored
 from data.rubric import read_rubric
 from data.tables import SAMPLE_RESPONSES, read_exchanges
+from data.text import HIDDEN, clean
 from judge.base import Judge
-from judge.llm.fencing import HIDDEN, clean
 from judge.robustness.catalogue import (
     DISGUISES,
     KIND,

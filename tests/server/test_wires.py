@@ -21,7 +21,7 @@ from data.tables import read_exchanges
 from judge.base import load_judge
 from judge.explanation import explain
 from judge.llm.decision import DecisionJudge
-from judge.llm.fencing import fence_exchange
+from judge.llm.prompt_injection import delimit_exchange
 from server.served_judge import ServedJudge
 
 SAMPLES = ROOT / "data" / "samples" / "responses.jsonl"
@@ -171,7 +171,7 @@ def test_components_come_from_a_judge_that_has_them() -> None:
         judge = DecisionJudge(base_url=upstream.base_url, model="m")
         with serving(judge) as url:
             body = ask(f"{url}/v1/decisions", json=asked).raise_for_status().json()
-    text = f"{fence_exchange(exchange).notice}\n\n{fence_exchange(exchange).text}"
+    text = f"{delimit_exchange(exchange).notice}\n\n{delimit_exchange(exchange).text}"
     assert [item["type"] for item in body["answers"]] == ["score", *["predicate"] * 3]
     assert [item["probability"] for item in body["answers"][1:]] == [known_component(text, n) for n in names]
     assert body["usage"]["input_tokens"] == 1000
