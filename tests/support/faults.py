@@ -24,8 +24,6 @@ from typing import IO, Any
 from repository import ROOT
 
 SEEDS = int(os.environ.get("FAULT_SEEDS", "0"))  # how many faults of a kind; 0 is each test's own few
-HAS_FAILING_DISKS = os.environ.get("FAULT_DISKS") != "0"
-TALLY = os.environ.get("FAULT_TALLY")  # a file that gets a line for each fault; see trust_faults.py
 TIMEOUT = 120.0
 LOADED = (
     "numpy",
@@ -213,39 +211,25 @@ class Campaign:
             kills, left = kills + 1, left - place
             said.append(ended.last)
         spare = kills * self.case.in_flight
-        self.finish(folder, "kill" if kills else None, said, before=before, spare=spare, times=kills)
+        self.finish(folder, said, before=before, spare=spare)
         return kills
 
     def fail(self, seed: int, kind: str) -> None:
         """Let the disk fail from some step on; the message must help, and the same command go on."""
-        if not HAS_FAILING_DISKS:
-            return
         chance, before = Random(f"{self.case.name} {kind} {seed}"), self.case.calls()
         folder = self.new_folder()
         ended = self.run(folder, {"kind": kind, "at": chance.randrange(self.steps), "torn": chance.random()})
         said = [f"{kind} {ended.last}: exit {ended.code}: {ended.err[-600:]}"]
-        is_helpful = ended.code in self.case.codes or is_clear(ended, folder)
-        tally(self.case.name, kind, bad_message=not is_helpful)
+        is_helpful = ended.code in self.case.codes or is_clear(ended)
         assert is_helpful, said
-        self.finish(folder, None, said, before=before, spare=self.case.in_flight)
+        self.finish(folder, said, before=before, spare=self.case.in_flight)
 
-    def finish(
-        self,
-        folder: Path,
-        kind: str | None,
-        said: Sequence[str],
-        *,
-        before: int,
-        spare: int,
-        times: int = 1,
-    ) -> None:
+    def finish(self, folder: Path, said: Sequence[str], *, before: int, spare: int) -> None:
         """Give the command again, undisturbed, and hold what is there against what ought to be."""
         ended = self.run(folder)
         found = self.case.found(folder) if ended.code in self.case.codes else {}
         asked = self.case.calls() - before
         is_doubled = asked > self.asked + spare
-        if kind:
-            tally(self.case.name, kind, times=times, lost=found != self.whole, doubled=is_doubled)
         story = f"{self.case.name}: {' then '.join(said)}"
         assert ended.code in self.case.codes, f"{story}\n{ended.out}{ended.err}"
         assert sorted(found) == sorted(self.whole), f"{story}: other files"
@@ -254,30 +238,14 @@ class Campaign:
         assert not is_doubled, f"{story}: {asked} calls, {self.asked} undisturbed, {spare} to spare"
 
 
-WAYS_OUT = ("again", "name a", "name another", "permissions", "free some space", "install", "delete")
-
-
-def is_clear(ended: Ended, folder: Path | None = None) -> bool:
-    """Whether a failure is said in words: an exit code of ours, a place, a way out, no traceback."""
-    said = ended.err
-    return (
-        ended.code in (2, 4, 5)
-        and "error: " in said
-        and "Traceback" not in said
-        and any(way in said for way in WAYS_OUT)
-    )
+def is_clear(ended: Ended) -> bool:
+    """Tell whether a failure ended with a message and an exit code of ours, without a traceback."""
+    return ended.code in (2, 4, 5) and "error: " in ended.err and "Traceback" not in ended.err
 
 
 def seeds(few: int) -> range:
     """So many as this run wants: a few in `make test`, more in `make trust`."""
     return range(SEEDS or few)
-
-
-def tally(case: str, kind: str, *, times: int = 1, **found: bool) -> None:
-    """Note a fault that was injected, for trust_faults.py to count."""
-    if TALLY:
-        with open(TALLY, "a", encoding="utf-8") as out:
-            out.write(json.dumps({"case": case, "kind": kind, "times": times, **found}) + "\n")
 
 
 # The nursery's own side: all below runs in a process of its own.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from faults import ROOT, tally
+from faults import ROOT
 from histories import write_history
 from servers import ScriptedServer, answer
 
@@ -73,7 +73,6 @@ def test_a_full_disk_is_said_and_once_there_is_room_nothing_is_asked_twice(
         judge.write_text(f'kind = "decision"\nmodel = "x"\nbase_url = "{server.base_url}"\nconcurrency = 4\n')
         arguments = ("score", path, "--judge", judge, "--out", small_disk / "run")
         ballast = fill(small_disk, leave=40_000)
-        tally("score", "full disk")
         assert_full(run(path.parent, *arguments), str(small_disk / "run"))
         kept = (small_disk / "run" / "journal.jsonl").read_bytes()
         assert kept.endswith(b"\n"), "no half line is left"
@@ -93,7 +92,6 @@ def test_a_full_disk_is_said_and_once_there_is_room_nothing_is_asked_twice(
 def test_a_history_on_a_full_disk_is_as_it_was(leave: int, small_disk: Path) -> None:
     path = write_history(small_disk / "nights.sqlite", nights=2, responses=2)
     fill(small_disk, leave=leave)
-    tally("dashboard", "full disk")
     assert_full(
         run(small_disk, "dashboard", "nights.sqlite", "--out", "site"), "nights.sqlite" if leave == 0 else "s"
     )
@@ -106,7 +104,6 @@ def test_a_history_on_a_full_disk_is_as_it_was(leave: int, small_disk: Path) -> 
 def test_files_that_may_not_grow_are_said(tmp_path: Path, write_responses: Write) -> None:
     """Needs no root: the system's own limit stands for the disk."""
     arguments = ("score", write_responses(300), "--judge", "length", "--out", "run")
-    tally("score", "file limit")
     assert_full(run(tmp_path, *arguments, limit=20_000), "run")
     assert (tmp_path / "run" / "journal.jsonl").read_bytes().endswith(b"\n")
     assert run(tmp_path, *arguments).returncode == 0
@@ -114,7 +111,6 @@ def test_files_that_may_not_grow_are_said(tmp_path: Path, write_responses: Write
 
 def test_a_disk_that_is_read_only(small_disk: Path, write_responses: Write) -> None:
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
-    tally("score", "read-only disk")
     done = run(small_disk, "score", write_responses(3), "--judge", "length", "--out", small_disk / "run")
     assert done.returncode == 5
     assert f"{small_disk / 'run'}: read-only file system; name a folder on a disk" in done.stderr

@@ -11,7 +11,6 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from click.testing import CliRunner
-from faults import tally
 from nightly_world import World, start_world
 from repository import ROOT
 
@@ -68,7 +67,6 @@ BACK = [  # how a clock goes while a night runs
 def test_no_clock_makes_a_night_end_before_it_began(world: World) -> None:
     world.write(models=("ann",))
     for number, (name, times) in enumerate(BACK, start=1):
-        tally("nightly", f"clock {name}")
         world.mood = str(number)
         record = live(world, f"2026-12-0{number}", Stepping(*times)).record
         started, finished = (datetime.fromisoformat(text) for text in (record.started, record.finished))
@@ -93,7 +91,6 @@ def test_of_two_nights_at_once_one_is_told_to_wait_and_nothing_is_doubled(world:
     try:
         world.server.wait_for_calls(3)
         first.send_signal(signal.SIGSTOP)
-        tally("nightly", "two at once")
         second = start("nightly", path, "--night", "2026-12-01", *NOW)
         _, said = second.communicate(timeout=100)
         first.send_signal(signal.SIGCONT)
