@@ -1,7 +1,7 @@
-"""`calibrate()`: everything that is said of a judge, and the calibration that corrects it.
+"""`calibrate()`: the report on a judge, and the calibration that corrects it.
 
 Levels of a model are its shares of Bad, Okay and Good (0 to 1), on other scales its `mean` in the scale's own
-numbers. `CalibrationReport` is the result, and its `as_dict` what report.json holds.
+numbers. `CalibrationReport` is the result; its `as_dict` is the content of report.json.
 """
 
 import json
@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, fields, replace
 from datetime import date
 from hashlib import sha256
 from os import PathLike
-from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -18,7 +17,7 @@ import numpy as np
 from calibration.agreement.ceiling import Ceiling, ceiling
 from calibration.agreement.judge_vs_people import Agreement, agreement
 from calibration.agreement.metrics import LEAST_PROBABILITY, calibration_error, log_losses
-from calibration.artifact import CALIBRATION_FILE, Calibration, JudgeIdentity, write_calibration
+from calibration.artifact import Calibration, JudgeIdentity
 from calibration.bias.audits import Finding, audit, response_facts
 from calibration.bias.slices import (
     Disagreements,
@@ -41,7 +40,6 @@ from calibration.shares.model_table import (
 )
 from calibration.shares.planning import RatingsPlan
 from data.crisis import find_flags
-from data.files import disk_errors, replacing
 from data.judgments import Judged, with_exchanges
 from data.rated_range import RatedRange, rated_range_of
 from data.rating_files.sheet import SheetOptions
@@ -73,17 +71,17 @@ class CalibratedJudge:
     dimension_note: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """The judge as report.json has it; of empathy as a whole there is nothing to note."""
+        """Return the judge as in report.json; empathy as a whole has no dimension."""
         is_part = bool(self.dimension_note)
         return {key: value for key, value in asdict(self).items() if is_part or "dimension" not in key}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatedData:
-    """What was calibrated on, and how: `clusters` were resampled; `columns` are those of a model's level.
+    """The data of a calibration: `clusters` were resampled; `columns` are those of a model's level.
 
     `unscored` counts rated responses without a score by reason, `unjudged` those the judge was not given.
-    `notes` tell how the files were read.
+    `notes` describe how the files were read.
     """
 
     ratings: int
@@ -107,13 +105,13 @@ class RatedData:
 
     @property
     def has_shares(self) -> bool:
-        """Whether levels are shares of labels, which are told in per cent, or means on a scale."""
+        """Whether levels are shares of labels, shown in percent, or means on a scale."""
         return self.scale == LABELS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """A judge, a baseline or people: how well each agrees with `n` ratings, and what it takes."""
+    """A judge, a baseline or people: agreement with `n` ratings, and cost."""
 
     name: str
     kind: Literal["judge", "baseline", "people"]
@@ -126,7 +124,7 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReliabilityStage:
-    """Whether the highest label's probabilities mean what they say, as the judge or its map gives them."""
+    """The reliability of the highest label's probabilities, as the judge or its map gives them."""
 
     curve: tuple[ReliabilityBin, ...]
     ece: float
@@ -153,7 +151,7 @@ class UnsureResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationReport:
-    """All that is said of one judge, and its `calibration`; `runs` also has those it was compared with.
+    """The report on one judge, with its `calibration`; `runs` also has those it was compared with.
 
     `headline` is the metric of `agreement` to lead with. `by_emotion` is None without exchanges;
     `flagged` counts speakers who may be in danger, None where there are none. `ask_first` are the
@@ -179,11 +177,11 @@ class CalibrationReport:
 
     @property
     def baselines(self) -> tuple[RunRow, ...]:
-        """The judges that know next to nothing."""
+        """The trivial baselines."""
         return tuple(run for run in self.runs if run.kind == "baseline")
 
     def as_dict(self) -> dict[str, Any]:
-        """Name everything as report.json does; flags are left out where there are none."""
+        """Return the content of report.json; flags are left out where there are none."""
         made, agreed = self.calibration, self.agreement
         return {
             "headline": self.headline,
@@ -216,17 +214,6 @@ class CalibrationReport:
             "disagreements": self.disagreements,
         }
 
-    def write(self, folder: str | PathLike[str]) -> list[Path]:
-        """Write calibration.json and report.json; `reports.write_report` adds the verdict and the pages."""
-        files = [Path(folder) / CALIBRATION_FILE, Path(folder) / "report.json"]
-        with disk_errors(Path(folder)):
-            Path(folder).mkdir(parents=True, exist_ok=True)
-            write_calibration(files[0], self.calibration)
-            with replacing(files[1]) as partial:
-                text = json.dumps(to_plain(self), indent=2, allow_nan=False)
-                partial.write_text(f"{text}\n", encoding="utf-8")
-        return files
-
 
 # How it is made.
 
@@ -241,7 +228,7 @@ def calibrate(
     options: CalibrationOptions | None = None,
     reading: SheetOptions | None = None,
 ) -> CalibrationReport:
-    """Calibrate the judge of a run against people's ratings; of several judges the first, beside the others.
+    """Calibrate the judge of a run against human ratings; of several judges the first, beside the others.
 
     A run is a folder, or another tool's table; runs of one judge are pooled. `judges` names those to take of
     a table that has several. `ratings` is a table of ratings, of which `raters` picks some; `reading` says
@@ -375,7 +362,7 @@ def _agree(paired: Paired, options: CalibrationOptions) -> Agreement:
 def baseline_rows(
     paired: Paired, exchanges: Mapping[str, Exchange], options: CalibrationOptions
 ) -> Iterator[RunRow]:
-    """Judge by the commonest label and by length: they ask nobody and take no time worth a digit."""
+    """Yield the baselines: the most common label, and length; they cost nothing."""
     shares = np.bincount(paired.rating, minlength=paired.levels + 1)[1:] / max(1, len(paired))
     tables = {"majority": np.tile(shares, (len(paired), 1))}
     rated = [exchanges[name] for name in paired.id.tolist() if name in exchanges]
@@ -400,7 +387,7 @@ def baseline_rows(
 
 
 def _people_row(people: Ceiling) -> RunRow:
-    """One person against the others; where that is not identifiable, what the given reliability implies."""
+    """Return one person against the others; where not identifiable, the bound of the given reliability."""
     metrics: Metrics = {"qwk": people.person_against_rest}
     note = "one person against the median of the others"
     if (bound := people.bound) is not None:
