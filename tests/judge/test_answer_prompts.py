@@ -14,7 +14,6 @@ from data.records import EMOTIONS, Exchange, Turn
 from data.runs import FinishedRun
 from data.tables import SAMPLE_PROMPTS, read_exchanges, read_prompts, read_rows, write_rows
 from judge.llm.answer_prompts import (
-    DEFINITION,
     ModelConfig,
     Responder,
     make_model_config,
@@ -59,11 +58,6 @@ def test_a_model_is_told_what_the_study_told_and_not_what_only_raters_saw() -> N
     assert all(word in text for word in ("cognitive", "affective", "compassionate", "28 words", "97 words"))
     assert text.endswith("Their situation: A walk.\n\nThey say: My dog died.")
     assert "sad" not in text, "the emotion is for the raters"
-
-
-def test_the_plain_style_leaves_out_the_definition_and_nothing_else() -> None:
-    full, plain = (write_messages(PROMPT, style=style)[0]["content"] for style in ("empathy", "plain"))
-    assert full == f"{DEFINITION}\n\n{plain}"
 
 
 def test_earlier_turns_are_told_in_their_order() -> None:
@@ -265,14 +259,6 @@ def test_the_money_allowed_is_not_exceeded_and_the_run_goes_on_later(tmp_path: P
         done = ask(prompts, tmp_path / "run", server.base_url, max_cost=1.0, **settings)
     assert done.asked == 8 - before
     assert done.manifest["counts"]["responses"] == 8
-
-
-def test_a_server_that_is_not_there_ends_the_run_at_once(tmp_path: Path) -> None:
-    prompts = write_prompts(tmp_path / "p.jsonl", 2)
-    with ScriptedServer(lambda call: answer_chat(call)) as server:
-        base_url = server.base_url
-    with pytest.raises(OperationalError, match=r"is the server running"):
-        ask(prompts, tmp_path / "run", base_url)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from repository import ROOT
 from servers import (
     Answer,
     Call,
@@ -22,7 +21,7 @@ from servers import (
 )
 
 import cli
-from data.errors import BudgetSpent, OperationalError, UserError
+from data.errors import OperationalError, UserError
 from data.records import LABELS, Exchange
 from data.tables import read_judgments
 from judge.base import load_judge
@@ -220,13 +219,6 @@ def test_a_refused_component_leaves_the_judgment(open_judge: Open, protocol: str
     assert set(judgment.components or {}) == set(COMPONENTS) - {"affective"}
 
 
-def test_a_failed_call_is_unscored_with_its_raw_answer(open_judge: Open) -> None:
-    _, judge = open_judge(lambda call: Answer(body="<html>Bad gateway"))
-    judgment = judge.judge(EXCHANGE)
-    assert judgment.unscored == "not JSON: <html>Bad gateway"
-    assert judgment.rationale == "<html>Bad gateway"
-
-
 def test_an_unusable_answer_may_be_asked_for_once_more(open_judge: Open) -> None:
     server, judge = open_judge(
         lambda call: answer(call) if call.repeat else Answer(body={"answers": []}), reask=True
@@ -269,13 +261,6 @@ def test_the_version_follows_from_what_could_change_a_judgment() -> None:
     assert len({version(**options) for options in same}) == 1
     other: list[dict[str, Any]] = [{}, {"model": "n"}, {"protocol": "systemone"}, {"reask": True}]
     assert len({version(**options) for options in other}) == len(other)
-
-
-def test_the_version_follows_from_the_rubric(tmp_path: Path) -> None:
-    text = (ROOT / "data" / "rubrics" / "crowd.toml").read_text(encoding="utf-8")
-    (tmp_path / "mine.toml").write_text(text.replace("feels with", "suffers with"), encoding="utf-8")
-    options: dict[str, Any] = {"base_url": "http://127.0.0.1:1/v1", "model": "m"}
-    assert DecisionJudge(**options, rubric="mine.toml").version != DecisionJudge(**options).version
 
 
 def test_the_judges_file_is_checked(tmp_path: Path) -> None:
@@ -365,40 +350,6 @@ def test_a_wrong_key_ends_the_run_with_exit_code_5(write_responses: Write, open_
     assert "TEST_KEY" in result.output
     assert SECRET not in result.output
     assert len(server.calls) <= 4
-
-
-def test_what_ends_a_run_is_told_and_nobody_waits_any_longer(
-    write_responses: Write, open_judge: Open
-) -> None:
-    """Three threads have been asked to wait two minutes when the fourth learns that the key is wrong."""
-
-    def script(call: Call) -> Answer:
-        if call.number < 3:
-            return Answer(status=500, headers={"Retry-After": "120"})
-        return Answer(status=401)
-
-    server, judge = open_judge(script, concurrency=4)
-    path = write_responses(50)
-    with pytest.raises(OperationalError, match="HTTP 401"):
-        score_file(path, judge=judge, out="run", calibration=None)
-    assert len(server.calls) == 4
-
-
-@pytest.mark.slow
-def test_a_budget_stops_a_run_that_can_be_taken_up_again(write_responses: Write, open_judge: Open) -> None:
-    server, judge = open_judge(concurrency=4)
-    path = write_responses(100)
-    judge.endpoint.budget.most = 0.004  # a call costs USD 0.0001
-    with pytest.raises(BudgetSpent):
-        score_file(path, judge=judge, out="run", calibration=None)
-    assert judge.endpoint.budget.spent <= 0.004
-    kept = Path("run/journal.jsonl").read_bytes().count(b"\n")
-    assert kept == len(server.calls) > 20
-    judge.endpoint.budget.most = None
-    scored = score_file(path, judge=judge, out="run", calibration=None)
-    assert scored.asked == 100 - kept
-    assert len(server.calls) == 100
-    assert scored.manifest["cost"] == pytest.approx(0.01)
 
 
 def test_a_server_without_decisions_ends_the_run(open_judge: Open) -> None:

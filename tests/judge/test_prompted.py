@@ -14,10 +14,9 @@ import pytest
 from repository import ROOT
 from servers import Answer, Call, Script, ScriptedServer, answer_chat
 
-from data.errors import OperationalError, UserError
+from data.errors import UserError
 from data.records import Exchange, Judgment
 from judge.base import load_judge
-from judge.llm.answers import strip_thoughts
 from judge.llm.prompt_injection import delimit_exchange
 from judge.llm.prompted import PromptedJudge
 
@@ -193,10 +192,6 @@ def test_a_label_is_read_past_thoughts_and_wrappings(ask: Ask, said: str) -> Non
     assert ask(said)[0].label == "Good"
 
 
-def test_thoughts_are_stripped_wherever_the_tags_are() -> None:
-    assert strip_thoughts("a<think>b</think>c<thinking>d</thinking>") == "ac"
-
-
 @pytest.mark.parametrize(
     ("failure", "reason"),
     [
@@ -209,16 +204,6 @@ def test_thoughts_are_stripped_wherever_the_tags_are() -> None:
 def test_a_failed_call_is_unscored(ask: Ask, failure: Answer, reason: str) -> None:
     judgment, _ = ask(lambda call: failure, json_schema="never")
     assert judgment.unscored == reason
-
-
-def test_a_time_out_is_unscored(ask: Ask) -> None:
-    judgment, _ = ask(lambda call: Answer(hang=True), timeout=0.2)
-    assert judgment.unscored == "timed out"
-
-
-def test_a_refused_key_ends_the_run(ask: Ask) -> None:
-    with pytest.raises(OperationalError, match="check base_url, model and key_env"):
-        ask(lambda call: Answer(status=401, body={"error": {"message": "no key"}}))
 
 
 # Injections
@@ -281,12 +266,6 @@ def test_logprobs_give_the_labels_their_probabilities(ask: Ask) -> None:
     # 0.5, 0.2 and 0.1 of the 0.8 that lies on allowed labels.
     assert judgment.probabilities == {"Bad": 0.125, "Okay": 0.25, "Good": 0.625}
     assert judgment.label == "Good"
-
-
-def test_a_label_in_pieces_is_known_by_its_first_token(ask: Ask) -> None:
-    tokens = (*HEAD, token("G", G=0.5, Ok=0.2, O=0.1, B=0.2), token("ood", ood=1.0), token('"}'))
-    judgment, _ = ask(with_logprobs(*tokens))
-    assert judgment.probabilities == {"Bad": 0.2, "Okay": 0.3, "Good": 0.5}
 
 
 def test_a_label_glued_to_its_quote_is_found(ask: Ask) -> None:

@@ -1,6 +1,5 @@
 """What the server does when it is asked for too much, in the wrong way, or by the wrong people."""
 
-import gc
 import io
 import json
 import select
@@ -65,16 +64,6 @@ def test_a_full_queue_says_when_to_come_again() -> None:
     assert judge.asked == ["a", "b", "c", "d"]
 
 
-def test_many_clients_are_answered_or_told_to_come_again() -> None:
-    with serving(load_judge("length"), limits=Limits(queue=2)) as url, ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda name: ask(f"{url}/v1/score", json=exchanges(name, f"{name}+")), IDS))
-        assert held(url) == 0
-    statuses = {answer.status_code for answer in answers}
-    assert 200 in statuses and statuses <= {200, 503}
-    judged = [answer.json()["judgments"] for answer in answers if answer.status_code == 200]
-    assert all(len(rows) == 2 for rows in judged)
-
-
 def test_who_leaves_is_not_judged() -> None:
     judge = WaitingJudge(concurrency=1)
     with serving(judge) as url:
@@ -86,22 +75,6 @@ def test_who_leaves_is_not_judged() -> None:
         judge.let(2)
         assert ask(f"{url}/v1/score", json=exchanges("d")).status_code == 200
     assert judge.asked == ["a", "d"]
-
-
-def test_an_explanation_ends_when_its_client_leaves() -> None:
-    judge = WaitingJudge(concurrency=1)
-    row = {"id": "a", "prompt": "I won!", "response": "Oh! Lovely! Well done! Tell me more! When was it?"}
-    with serving(judge) as url:
-        with raw_connection(url) as connection:
-            connection.sendall(post("/v1/score", json.dumps({"exchanges": [row], "explain": True}).encode()))
-            judge.wait_asked()
-            wait_held(url, 11)  # the whole, without each part, and with each part swapped
-        judge.wait_asked(0)
-        while is_open(url):
-            pass
-        judge.let(20)
-        assert ask(f"{url}/v1/score", json=exchanges("d")).status_code == 200
-    assert judge.asked in (["a", "d"], ["a", "a", "d"]), "at most one more"
 
 
 def leave_while_asked(url: str, wait_asked: Callable[[], object]) -> None:
@@ -225,19 +198,6 @@ def test_much_text_is_refused_however_it_is_split(client: httpx.Client) -> None:
     refused = client.post("/v1/score", json={"exchanges": [row]})
     assert refused.status_code == 400
     assert "exchanges.0: 250,002 characters in all" in complaint(refused)
-
-
-def test_a_judge_that_fails_after_its_client_left_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    judge = WaitingJudge(concurrency=1)
-    with serving(judge) as url:
-        with raw_connection(url) as connection:
-            connection.sendall(post("/v1/score", json.dumps(exchanges("a", "b", prompt="raise")).encode()))
-            judge.wait_asked()
-        wait_held(url, 1)
-        judge.let(1)
-        wait_held(url, 0)
-    gc.collect()
-    assert "Lovely" not in caplog.text
 
 
 def test_a_bug_in_a_judge_is_not_told_to_the_world(caplog: pytest.LogCaptureFixture) -> None:

@@ -270,27 +270,6 @@ def test_a_question_it_cannot_answer_is_refused_beside_one_it_can(client: httpx.
     assert good["probability"] == score["probabilities"][2]["probability"]
 
 
-def test_a_reply_alone_is_answered_as_unscored(client: httpx.Client) -> None:
-    asked = {"model": JUDGE, "input": "I am so sorry to hear that.", "questions": [SCORE, SCORE]}
-    answer = client.post("/v1/decisions", json=asked)
-    assert answer.status_code == 200
-    for refusal in answer.json()["answers"]:
-        assert refusal["type"] == "refusal"
-        assert refusal["reason"].startswith("unscored: no exchange found")
-
-
-def test_labels_may_be_written_in_any_case(client: httpx.Client) -> None:
-    levels = [{"label": " BAD"}, {"label": "okay", "description": "so-so"}, {"label": "Good"}]
-    asked = {
-        "model": JUDGE,
-        "input": json.dumps({"prompt": "I won!", "response": "Lovely!"}),
-        "questions": [{**SCORE, "levels": levels}],
-        "safety_identifier": "x",
-    }
-    (score,) = client.post("/v1/decisions", json=asked).json()["answers"]
-    assert [level["label"] for level in score["probabilities"]] == [" BAD", "okay", "Good"]
-
-
 def test_the_models_health_metrics_and_description(client: httpx.Client) -> None:
     (model,) = client.get("/v1/models").json()["data"]
     assert client.get(f"/v1/models/{JUDGE}").json() == model
