@@ -12,8 +12,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from data.errors import UserError
-from data.importers.conversations import exchange_of
 from data.importers.intake import BadCell
+from data.importers.rated_conversations import exchange_of
 from data.readers.chat_turns import LISTENER, PROMPTS, RESPONSES, SPEAKER
 from data.readers.file_formats import DECODER, parse_json
 from data.records import Exchange, Turn

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Final
 
 from data.errors import UserError
-from data.importers.conversations import import_ieval, import_judging_empathy
 from data.importers.dstc9 import import_dstc9
 from data.importers.empathetic_exchanges import import_empathetic_exchanges
 from data.importers.empathy_study import import_empathy_study, import_empathy_study_ratings
@@ -13,6 +12,7 @@ from data.importers.epitome import import_epitome
 from data.importers.esconv import import_esconv
 from data.importers.intake import Imported
 from data.importers.mental_align import import_mental_align
+from data.importers.rated_conversations import import_ieval, import_judging_empathy
 
 
 def import_source(name: str, path: Path) -> Imported:

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Final
 
-from data.importers.conversations import exchange_of, parse_transcript
 from data.importers.intake import Imported, Intake, Scale, find_files, read_score, read_text
+from data.importers.rated_conversations import exchange_of, parse_transcript
 from data.records import Rating
 
 PEOPLE: Final[dict[str, Scale]] = {

@@ -6,8 +6,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-from data.importers.conversations import exchange_of
 from data.importers.intake import BadCell, Imported, Intake, find_files, read_objects, read_score, read_text
+from data.importers.rated_conversations import exchange_of
 from data.readers.chat_turns import LISTENER, party_of
 from data.records import Rating, Turn
 
