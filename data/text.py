@@ -261,20 +261,6 @@ ROLE_TOKEN: Final = re.compile(
     r"|^[ \t]*#{2,4}[ \t]*(?:system|instruction|assistant|response)s?[ \t]*:[ \t]*$",
     re.IGNORECASE | re.MULTILINE,
 )
-_TYPED: Final = str.maketrans("\u2019\u2018\u201c\u201d\u2013\u2014\u2026", '\'""",,.')
-_PICTURE: Final = re.compile(
-    "[\u2600-\u2775\u2794-\u27bf\U0001f300-\U0001f3f3\U0001f3f5-\U0001f64f\U0001f680-\U0001f6ff\U0001f900-\U0001f9ff]"
-    "\ufe0f?"
-)
-
-
-def as_typed(text: str) -> str:
-    """Replace typographic signs and emoji by a keyboard's signs; no word changes.
-
-    >>> print(as_typed("It\u2019s \u201cfine\u201d\u2026"))
-    It's "fine".
-    """
-    return text if text.isascii() else _PICTURE.sub(",", text.translate(_TYPED))
 
 
 def clean(text: str) -> str:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final
 
 from data.files import read_toml
-from data.text import as_typed
 
 WORDS: Final = Path(__file__).with_suffix(".toml")
 READ: Final = 5_000  # characters; enough of any reply to tell its language
@@ -25,10 +24,6 @@ ENGLISH: Final = frozenset({"en", "pcm"})  # and the Pidgin that is written with
 NO_WORDS, CODE, TEMPLATE, FOREIGN = "no words", "code", "template text", "another language"
 
 _WORD: Final = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
-# The letters of ASCII as small ones, the apostrophe, and a space for all else.
-_AS_WORDS: Final = bytes(
-    ord(chr(n).lower()) if n < 128 and (chr(n).isalpha() or chr(n) == "'") else ord(" ") for n in range(256)
-)
 _FENCE: Final = re.compile(r"^\s*(?:```|~~~).*$", re.MULTILINE)
 # What people do not type into a message, even where they bracket, quote or indent.
 _CODE_LINE: Final = re.compile(
@@ -45,11 +40,6 @@ _CODE_LINE: Final = re.compile(
     )""",
     re.VERBOSE,
 )
-# No line of code is without one of these, but for those that begin with a comma or have one of the words; no
-# template is without one of the signs.
-_NO_SIGNS: Final = bytes(n for n in range(256) if n not in b'{}[]();=:#"<>/%')
-_FIRST_COMMA: Final = re.compile(r",(?<!\S,)")
-_CODE_WORDS: Final = frozenset({"import", "return", "select", "insert", "update", "create", "delete"})
 _PROSE: Final = re.compile(r"(?:[A-Za-z][a-z'’]*[,.!?;:]{0,3} ){5,}[A-Za-z'’]+")  # noqa: RUF001
 _MACHINE: Final = re.compile(
     r"\{\{[^{}\n]{1,60}\}\}|\{%[^\n]{1,60}%\}|\$?\{[A-Za-z_][\w.]{0,40}\}|%\([A-Za-z_]\w*\)[sd]|(?<!\w)%s\b"
@@ -82,28 +72,14 @@ def why_unreadable(text: str) -> str | None:
     ('template text', 'code', 'no words')
     """
     text = text[:READ]
-    words = _find_words(text)
+    words = _WORD.findall(_without_marks(text).casefold())
     if not words:
         return NO_WORDS
-    has_signs = bool(text.encode(errors="replace").translate(None, _NO_SIGNS))
-    if _is_nothing(text) or (has_signs and _is_template(text, len(words))):
+    if _is_nothing(text) or _is_template(text, len(words)):
         return TEMPLATE
-    may_be_code = has_signs or not _CODE_WORDS.isdisjoint(words) or _FIRST_COMMA.search(text)
-    if may_be_code and _is_code(text):
+    if _is_code(text):
         return CODE
     return None if _is_english(words) else _find_language(text)
-
-
-def _find_words(text: str) -> list[str]:
-    """The words in small letters, contractions whole; by spaces where that finds the same, and sooner."""
-    typed = as_typed(text)
-    if typed.isascii() and "''" not in typed:
-        spaced = typed.encode().translate(_AS_WORDS).decode()
-        parts = spaced.split()
-        if " '" not in spaced and "' " not in spaced and spaced[:1] != "'" != spaced[-1:]:
-            return parts
-        return [word for part in parts if (word := part.strip("'"))]
-    return _WORD.findall(_without_marks(text).casefold())
 
 
 def _without_marks(text: str) -> str:
