@@ -103,7 +103,7 @@ def test_no_class_name_is_used_twice() -> None:
     names = Counter(
         node.name for path in MODULES for node in ast.walk(parsed(path)) if isinstance(node, ast.ClassDef)
     )
-    assert len({name for name, count in names.items() if count > 1}) <= 40
+    assert not {name: count for name, count in names.items() if count > 1}
 
 
 def module_name(path: Path) -> str:
@@ -138,7 +138,7 @@ def closure(module: str) -> set[str]:
 
 def test_no_imports_run_in_a_cycle() -> None:
     circular = {name for name in NAMES if any(name in closure(other) for other in needs(name))}
-    assert len(circular) <= 15, sorted(circular)
+    assert not circular
 
 
 @pytest.mark.parametrize("command", LIMITS)
