@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from calibration.inputs import CalibrationInputs
     from reports.page import Page
 
-INCONCLUSIVE, FAILED = 3, 1
+INCONCLUSIVE = 3
 
 
 @click.command()

@@ -47,7 +47,6 @@ REWRITTEN_KIND: Final = ("kind", "excellent", "growing")
 POOL: Final = 90  # of each side; with fewer, a share of 0 could not be told from 5%
 EACH: Final = 5  # of the pool for each perturbation
 ORDINARY: Final = 100  # ordinary replies; a judge that costs money is asked for each once a perturbation
-LEAST_SAMPLE: Final = 24
 GROWN: Final = "four more kind paragraphs"
 SUSPECTED: Final = "suspected injection"  # the start of the lines in which a judge names its suspicion
 # The targets.
