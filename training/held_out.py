@@ -23,7 +23,12 @@ from calibration.agreement.metrics import (
     matched_labels,
     spearman_of,
 )
-from calibration.agreement.model_levels import (
+from calibration.bootstrap import Draws, Statistic, mean_of, resample_clusters, sample
+from calibration.estimate import Estimate, Floats, Integers
+from calibration.pairing import given_labels
+from data.errors import UserError
+from data.records import LABELS
+from training.model_levels import (
     GOOD,
     Levels,
     ModelLevel,
@@ -32,11 +37,6 @@ from calibration.agreement.model_levels import (
     sample_levels,
     tabulate,
 )
-from calibration.bootstrap import Draws, Statistic, mean_of, resample_clusters, sample
-from calibration.estimate import Estimate, Floats, Integers
-from calibration.pairing import given_labels
-from data.errors import UserError
-from data.records import LABELS
 
 RATINGS = np.arange(1, len(LABELS) + 1)
 

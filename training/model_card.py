@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from calibration.agreement.model_levels import say_worth
 from data.errors import UserError
 from data.text import percent, show
 from judge.classifier.judge import CARD, read_card
+from training.model_levels import say_worth
 from training.recipe import Recipe, build_recipe
 from training.trial_files import JUDGE, MODEL_APART, SETS_APART
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from calibration.agreement.level_errors import kendall
 from calibration.agreement.metrics import auc_of, spearman_of
-from calibration.agreement.model_levels import kendall
 from calibration.bootstrap import Statistic, ratio, resample_clusters, sample
 from calibration.estimate import Estimate, Floats
 from training.held_out import expected_scores

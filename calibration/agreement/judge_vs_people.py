@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.agreement.level_errors import LevelErrors, level_errors
 from calibration.agreement.metrics import (
     TABLE_STATISTICS,
     matched_labels,
@@ -16,7 +17,6 @@ from calibration.agreement.metrics import (
     tables_of,
     unseen_variance,
 )
-from calibration.agreement.model_levels import LevelErrors, level_errors
 from calibration.bootstrap import Draws, Sampled, Statistic, leaves_one_out, replicate_clusters, sample
 from calibration.estimate import Estimate, Floats, Integers
 from calibration.pairing import Cluster, Paired, SpeaksFor

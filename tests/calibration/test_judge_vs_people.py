@@ -10,10 +10,10 @@ from sklearn import metrics
 
 from calibration.agreement.judge_vs_people import agreement
 from calibration.agreement.metrics import matched_labels
-from calibration.agreement.model_levels import model_levels, tabulate
 from calibration.pairing import Paired
 from data.judgments import parse_scale
 from data.records import to_plain
+from training.model_levels import model_levels, tabulate
 
 
 def some_paired(

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from sklearn import metrics
 
+from calibration.agreement.level_errors import kendall
 from calibration.agreement.metrics import (
     LEAST_PROBABILITY,
     TABLE_STATISTICS,
@@ -26,7 +27,6 @@ from calibration.agreement.metrics import (
     spearman_of,
     table_of,
 )
-from calibration.agreement.model_levels import kendall
 from calibration.bootstrap import Statistic, mean_of, percentile_interval, value_of
 from calibration.estimate import Floats
 

@@ -10,7 +10,6 @@ import pytest
 from sklearn import metrics
 
 from calibration.agreement.metrics import spearman
-from calibration.agreement.model_levels import model_levels, tabulate, worth_in_ratings, worth_range
 from calibration.bootstrap import resample_clusters
 from calibration.estimate import Estimate
 from data.errors import UserError
@@ -23,6 +22,7 @@ from training.held_out import (
     labels_by_frequency,
     labels_by_lift,
 )
+from training.model_levels import model_levels, tabulate, worth_in_ratings, worth_range
 
 PER_RESPONSE = [
     "qwk",

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.bootstrap import Draws, Sampled, leaves_one_out, ratio, sum_draws
-from calibration.cluster import cluster_sums
+from calibration.agreement.level_errors import estimate_over_models, over_models
+from calibration.bootstrap import Draws, Sampled, leaves_one_out, ratio
 from calibration.estimate import CONFIDENCE, Estimate, Floats, Integers, Interval
 from data.records import LABELS
 
@@ -180,7 +180,7 @@ def levels_over(table: ModelTable, models: Sequence[str], sampled: Mapping[str, 
     effect = float(ratio(np.array(clustered), np.array(table.binomial_variances()[chosen].sum())))
     return Levels(
         models=tuple(models),
-        **{name: _over(name, item) for name, item in sampled.items()},
+        **{name: estimate_over_models(name, item) for name, item in sampled.items()},
         design_effect=effect,
         between_sd=between,
         worth_in_ratings=worth_in_ratings(float(crowd.mean()), effect, between),
@@ -200,13 +200,6 @@ def worth_in_ratings(share: float, design_effect: float, between_sd: float) -> f
     if between_sd == 0 and ratings > 0:
         return math.inf
     return ratings / between_sd**2 if between_sd else math.nan
-
-
-def _over(name: str, sampled: Sampled) -> Estimate:
-    """A value over several models; few clusters, left out one by one, say nothing of an order of models."""
-    if name == "tau" and sampled.is_left_out:
-        return Estimate(sampled.value, None)
-    return sampled.estimate(low=0.0)
 
 
 def worth_range(errors: Floats, noise: Floats, share: float, design_effect: float) -> Interval | None:
@@ -257,7 +250,7 @@ def say_worth(evaluation: Mapping[str, Any]) -> str:
 
 def _level_values(crowd: Floats, judge: Floats, chosen: Sequence[int]) -> dict[str, Floats]:
     """Make the estimates of each draw from Good shares, (draws, models)."""
-    over = _over_models(crowd[:, chosen], judge[:, chosen])
+    over = over_models(crowd[:, chosen], judge[:, chosen])
     return {
         "mean_share_error": over["mean_error"],
         "worst_share_error": over["worst_error"],
@@ -272,95 +265,3 @@ def _guess_errors(shares: Floats) -> Floats:
     others = float(shares.shape[1] - 1)
     guesses = ratio(shares.sum(axis=1, keepdims=True) - shares, np.full(shares.shape, others))
     return np.abs(guesses - shares)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LevelError:
-    """The level of one model by people and by the judge, and `error`, judge - people.
-
-    `people_standard_error` is clustered; nan with one cluster.
-    """
-
-    model: str
-    ratings: int
-    people: float
-    judge: float
-    error: Estimate
-    people_standard_error: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LevelErrors:
-    """Several models, the one people found best first; errors are absolute, `tau` is Kendall's."""
-
-    models: tuple[LevelError, ...]
-    mean_error: Estimate
-    worst_error: Estimate
-    tau: Estimate
-
-
-def level_errors(
-    model: NDArray[Any], people: Floats, judge: Floats, clusters: Integers, drawn: Draws
-) -> LevelErrors:
-    """Return every model's mean by people and by the judge; `clusters` is each row's column in `drawn`."""
-    names, codes = np.unique(model, return_inverse=True)
-    here = (codes[:, None] == np.arange(len(names))).astype(float)
-    parts = np.hstack([here, here * people[:, None], here * judge[:, None]])
-    sums = cluster_sums(clusters, parts, drawn.shape[1])
-    values, draws = _means(sums.sum(axis=0)[None], len(names)), _means(sum_draws(sums, drawn), len(names))
-    sizes = here.sum(axis=0)
-    residuals = sums[:, len(names) : 2 * len(names)] - sums[:, : len(names)] * values[0]
-    count = (sums[:, : len(names)] > 0).sum(axis=0).astype(float)
-    errors = np.sqrt(ratio(count, count - 1) * (residuals**2).sum(axis=0)) / sizes
-    is_left_out = leaves_one_out(drawn)
-
-    def level(index: int) -> LevelError:
-        people, judge = (float(each[0, index]) for each in values)
-        drawn_errors = draws[1][:, index] - draws[0][:, index]
-        return LevelError(
-            model=str(names[index]),
-            ratings=int(sizes[index]),
-            people=people,
-            judge=judge,
-            error=Sampled(judge - people, drawn_errors, is_left_out).estimate(),
-            people_standard_error=float(errors[index]),
-        )
-
-    over, over_draws = _over_models(*values), _over_models(*draws)
-    return LevelErrors(
-        models=tuple(sorted(map(level, range(len(names))), key=lambda item: (-item.people, item.model))),
-        **{name: _over(name, Sampled(float(over[name][0]), over_draws[name], is_left_out)) for name in over},
-    )
-
-
-def kendall(first: Floats, second: Floats) -> Floats:
-    """Kendall's tau-b over the last axis, (draws, models) -> (draws,); takes all pairs, so tens of models."""
-    one, two = _signs(first), _signs(second)
-    untied = (one**2).sum(axis=(1, 2)) * (two**2).sum(axis=(1, 2))
-    return ratio((one * two).sum(axis=(1, 2)), np.sqrt(untied))
-
-
-def _signs(values: Floats) -> Floats:
-    """Which of each two models is the higher, (draws, models, models)."""
-    signs: Floats = np.sign(values[:, :, None] - values[:, None, :])
-    return signs
-
-
-def _means(sums: Floats, models: int) -> tuple[Floats, Floats]:
-    sizes, people, judge = (sums[:, start * models : (start + 1) * models] for start in range(3))
-    return ratio(people, sizes), ratio(judge, sizes)
-
-
-def _over_models(people: Floats, judge: Floats) -> dict[str, Floats]:
-    """Measure how far off the judge is, and how far in the same order, from levels, (draws, models)."""
-    if not people.shape[1]:
-        return dict.fromkeys(("mean_error", "worst_error", "tau"), np.full(len(people), np.nan))
-    errors = np.abs(judge - people)
-    # Rounded: a judge that says the same of all models ties them, though its sums differ in the last bit.
-    one, two = np.round(people, 12), np.round(judge, 12)
-    missing = np.isnan(errors).any(axis=1)  # a draw without ratings of some model has no order of them
-    return {
-        "mean_error": errors.mean(axis=1),
-        "worst_error": errors.max(axis=1),
-        "tau": np.where(missing, np.nan, kendall(one, two)),
-    }
