@@ -11,6 +11,7 @@ anchors = "anchors.jsonl"           # judged every night; our 192 sample respons
 matters = 1                         # points: a judge that moved by less on the anchors did not move
 baseline = 2026-11-15               # the night to hold all others against; a model's first without a word
 baseline_nights = 3                 # average it over so many nights from then on; 1 without a word
+study = ["human", "gpt-4"]          # models of the crowd study to compare with
 history = "nights.sqlite"           # or postgresql+psycopg://...
 runs = "nights"                     # the folder of each night's responses and judgments
 dashboard = "dashboard"             # the folder of the pages, or false
@@ -49,6 +50,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
 from calibration.artifact import NONE
+from calibration.comparison.published_models import PREFIX, published
 from data.errors import UserError
 from data.files import read_toml
 from data.records import CONVERSATION, REPLY
@@ -101,6 +103,7 @@ class NightlyConfig:
     matters: float
     baseline: str | None
     baseline_nights: int
+    study: tuple[str, ...]
     history: str
     runs: Path
     dashboard: Path | None
@@ -136,6 +139,7 @@ class _Table:
     matters: float = 1.0
     baseline: date | str = ""
     baseline_nights: int = 1
+    study: list[str] = field(default_factory=lambda: ["human"])
     history: str = "nights.sqlite"
     runs: str = "nights"
     dashboard: bool | str = "dashboard"
@@ -178,6 +182,7 @@ def read_config(path: Path) -> NightlyConfig:
         matters=table.matters / 100,
         baseline=check_name(baseline, f"{path}: baseline") if baseline else None,
         baseline_nights=table.baseline_nights,
+        study=tuple(PREFIX + name.removeprefix(PREFIX) for name in table.study),
         history=table.history if "://" in table.history else str(_beside(folder, table.history)),
         runs=_beside(folder, table.runs),
         dashboard=_beside(folder, dashboard) if dashboard else None,
@@ -204,6 +209,11 @@ def read_config(path: Path) -> NightlyConfig:
         check_table(config.prompts)
     if config.anchors is not None:
         check_table(config.anchors)
+    for name in config.study:
+        try:
+            published(name)
+        except UserError as error:
+            raise UserError(f"{path}: study: {str(error).removeprefix('--baseline: ')}") from error
     return config
 
 

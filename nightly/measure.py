@@ -87,10 +87,11 @@ class NightSetup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredModel:
-    """A model's night with its single responses."""
+    """A model's night, its single responses, and the folder they were judged in."""
 
     result: ModelResult
     judged: tuple[JudgedResponse, ...]
+    folder: Path
 
 
 def set_up_night(
@@ -165,7 +166,7 @@ def measure(entry: ModelEntry, setup: NightSetup) -> MeasuredModel:
             *(f"{line}." for line in say_flags(run.summary.flagged, LEFT_OUT)),
         ),
     )
-    return MeasuredModel(result=result, judged=judged)
+    return MeasuredModel(result=result, judged=judged, folder=run.folder)
 
 
 def measure_anchors(setup: NightSetup) -> tuple[tuple[AnchorResult, ...], float]:

@@ -5,10 +5,17 @@ everything after it is made from the history. So the same command after any inte
 history, and a night that is stored is not asked for again, unless a model failed on it.
 """
 
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
+from calibration.artifact import CALIBRATION_FILE
+from calibration.comparison.compare_runs import ComparisonRequest, compare_runs
 from data.errors import OperationalError, UserError
 from data.files import locked
+from data.text import listed
+from judge.base import WEIGHTS
 from nightly.baseline import changes_of, check_baseline, describe_new_judge, floor_figures, read_earlier
 from nightly.changes import change_result
 from nightly.config import NightlyConfig
@@ -21,6 +28,7 @@ from nightly.measure import (
     MeasuredModel,
     NightSetup,
     ShowProgress,
+    date_of,
     measure,
     measure_anchors,
     no_progress,
@@ -28,6 +36,7 @@ from nightly.measure import (
 )
 from nightly.output import FinishedNight, check_outcomes
 from nightly.schema import ChangeResult, NightRecord
+from reports.comparison.pair_sentences import describe_pair
 from reports.outputs import write_junit
 
 BUSY: Final = "another process is at this night; wait until it is done"
@@ -123,6 +132,7 @@ def make_record(history: History, setup: NightSetup) -> tuple[NightRecord, set[s
         judge_moved=next((model.moved for model in checked.values() if model.moved), None),
         anchors_cost=anchors_cost,
         failed=failed,
+        study=compare_with_study(setup, list(measured.values())),
         models=tuple(model.result for model in measured.values()),
         changes=tuple(changes),
         emotions=tuple(emotions),
@@ -134,3 +144,33 @@ def make_record(history: History, setup: NightSetup) -> tuple[NightRecord, set[s
     for item in earlier.values():
         pinned |= {*item.averaged, *((setup.night,) if len(item.averaged) < config.baseline_nights else ())}
     return record, pinned | ({config.baseline} if config.baseline else set())
+
+
+def compare_with_study(setup: NightSetup, measured: Sequence[MeasuredModel]) -> tuple[str, ...]:
+    """Return sentences that compare models with those of the crowd study; none without a calibration."""
+    calibration = setup.correction.calibration
+    if not measured or not setup.config.study or calibration is None:
+        return ()
+    shipped = (setup.judge.folder or Path()) / CALIBRATION_FILE
+    question = ComparisonRequest(
+        paths=tuple(item.folder for item in measured),
+        baselines=setup.config.study,
+        calibration=setup.config.calibration or str(shipped),
+        weights=WEIGHTS,
+    )
+    # By the night's own date, so that one resumed after midnight ends as it would have before.
+    compared = compare_runs(question, today=date_of(setup.night, setup.clock))
+    refused: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    sentences = []
+    for pair in compared.pairs:
+        if pair.shares:
+            sentences.append(describe_pair(pair, compared.margin, setup.config.unit))
+        else:
+            refused[pair.other, pair.reason or "unknown"].append(pair.one)
+    return (
+        *sentences,
+        *(
+            f"{listed(sorted(models))} cannot be compared with {other}: {reason}."
+            for (other, reason), models in refused.items()
+        ),
+    )

@@ -153,7 +153,7 @@ def as_page(night: FinishedNight, config: NightlyConfig) -> Page:
 
 
 def sentences(record: NightRecord) -> list[str]:
-    """Return the outcome, failures, shifts of the judge, results of gates, and notes on the figures."""
+    """Return the outcome, failures, shifts of the judge, results of gates, and comparisons with the study."""
     gates = record.gates
     counts = Counter(gate.outcome for gate in gates)
     skipped = f", {counts['skipped']} skipped" if counts["skipped"] else ""  # a first night passes by none
@@ -185,7 +185,7 @@ def sentences(record: NightRecord) -> list[str]:
         lines += since.values()
         notes = (describe_variation(changes.get("baseline")), *model.notes)
         lines += [f"{model.model}: {note}" for note in notes if note]
-    return lines
+    return [*lines, *record.study]
 
 
 def describe_missing(model: ModelResult, unit: str = REPLY) -> str | None:

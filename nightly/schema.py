@@ -38,7 +38,8 @@ class Night:
     """A night by its name, usually a date, and the name of its config; times are ISO texts.
 
     `status` is the gravest outcome of its gates, `settings` the digest of the config. `stale` is why the
-    calibration cannot be used and `judge_moved` how the judge moved, if so. `failed` are reasons by model.
+    calibration cannot be used and `judge_moved` how the judge moved, if so. `failed` are reasons by model,
+    `study` sentences that compare models with those of the crowd study.
     """
 
     config: str
@@ -58,6 +59,7 @@ class Night:
     judge_moved: str | None = None
     anchors_cost: float | None = None
     failed: Mapping[str, str] = field(default_factory=dict)
+    study: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[str, str]:

@@ -24,7 +24,7 @@ def test_what_nobody_sets_has_a_value(tmp_path: Path) -> None:
     assert (config.prompts, config.anchors) == (SAMPLE_PROMPTS, SAMPLE_ANCHORS)
     assert config.history == str(tmp_path / "nights.sqlite")
     assert (config.runs, config.dashboard) == (tmp_path / "nights", tmp_path / "dashboard")
-    assert (config.gates, config.junit, config.github) == ((), None, False)
+    assert (config.study, config.gates, config.junit, config.github) == (("study:human",), (), None, False)
     (model,) = config.models
     assert model.name == "m"
     assert model.endpoint is not None
@@ -36,7 +36,7 @@ def test_everything_can_be_set_and_paths_are_beside_the_file(tmp_path: Path) -> 
     (tmp_path / "gpt.toml").write_text('model = "gpt"\ntemperature = 0.5\n')
     head = (
         'name = "mine"\nprompts = "p.jsonl"\nanchors = "a.jsonl"\njudge = "j.toml"\ncalibration = "c.json"\n'
-        'baseline = 2026-11-15\nhistory = "postgresql+psycopg://me@db/x"\n'
+        'baseline = 2026-11-15\nstudy = ["human", "study:gpt-4"]\nhistory = "postgresql+psycopg://me@db/x"\n'
         'runs = "r"\ndashboard = false\nmax_cost = 0.5\nlimit = 20\nexplain = 0\nmatters = 2\n'
         "[gates]\ngood_share_drop = 5\n[outputs]\njunit = 'j.xml'\ngithub = true\n"
         '[[models]]\nconfig = "gpt.toml"\nname = "g"\n[[models]]\nname = "f"\nresponses = "r/{night}.csv"\n'
@@ -46,6 +46,7 @@ def test_everything_can_be_set_and_paths_are_beside_the_file(tmp_path: Path) -> 
     assert (config.judge, config.calibration) == (str(tmp_path / "j.toml"), str(tmp_path / "c.json"))
     assert config.history == "postgresql+psycopg://me@db/x"
     assert (config.dashboard, config.junit, config.github) == (None, tmp_path / "j.xml", True)
+    assert config.study == ("study:human", "study:gpt-4")
     asked, known = config.models
     assert asked.endpoint is not None
     assert (asked.name, asked.endpoint.model, asked.endpoint.temperature) == ("g", "gpt", 0.5)
@@ -81,6 +82,7 @@ def test_the_digest_is_of_what_decides_a_night(tmp_path: Path) -> None:
         (f"limit = 0\n{MODEL}", "n.toml: limit: must be at least 1"),
         (f"limit = 'x'\n{MODEL}", "n.toml: limit: input should be a valid integer"),
         (f"max_cost = -1\n{MODEL}", "n.toml: max_cost: must be at least 0"),
+        (f"study = ['claude']\n{MODEL}", "n.toml: study: no 'study:claude' in the study; known: study:human"),
         (f"prompts = 'none.jsonl'\n{MODEL}", "none.jsonl: no such file"),
         (f"anchors = 'none.jsonl'\n{MODEL}", "none.jsonl: no such file"),
         (f"name = 'a/b'\n{MODEL}", "n.toml: name: 'a/b' is no name for nights"),
