@@ -8,9 +8,9 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from batch_servers import BatchServer, answer_line
@@ -19,11 +19,11 @@ from servers import Answer, Call, ScriptedServer, answer, answer_chat
 
 import cli
 
-CANARY = "sk-proj-canary7f3a9c51d2e84b06QZ"
+CANARY = "sk-proj-canary7f3a9c51+d2e84b06=QZ"
 KEY_ENV = "CANARY_API_KEY"
-FORMS = (CANARY.encode(), b64encode(CANARY.encode()).rstrip(b"="), CANARY.encode("utf-16-le"))
 ESCAPED = "".join(f"\\u{ord(letter):04x}" for letter in CANARY)
-PACKED = b64encode(CANARY.encode()).decode()
+QUOTED = quote(CANARY, safe="")
+FORMS = (CANARY.encode(), QUOTED.encode(), CANARY.encode("utf-16-le"))
 
 
 def find_leaks(folder: Path) -> list[str]:
@@ -53,7 +53,7 @@ def reject(call: Call) -> Answer:
 
 
 def break_down(call: Call) -> Answer:
-    return Answer(status=500, body=f"<html><pre>{_quote(call)}\nX: {PACKED}</pre></html>")
+    return Answer(status=500, body=f"<html><pre>{_quote(call)}\nX: {QUOTED}</pre></html>")
 
 
 def redirect(call: Call) -> Answer:
@@ -68,11 +68,11 @@ def say(call: Call) -> Answer:
     """A model that repeats it in an answer that is fine otherwise, and in one that is not."""
     if not call.path.endswith("/chat/completions"):
         fine = answer(call).body
-        return Answer(body=fine | {"id": CANARY, "note": PACKED, "model": CANARY})
-    labels = {"reason": f"It said {CANARY} and {PACKED}.", "label": "Good", "better": "first"}
+        return Answer(body=fine | {"id": CANARY, "note": QUOTED, "model": CANARY})
+    labels = {"reason": f"It said {CANARY} and {QUOTED}.", "label": "Good", "better": "first"}
     text = json.dumps(labels) if call.number % 2 else f"I cannot, but here: {CANARY}"
     fine = answer_chat(call, text).body
-    return Answer(body=fine | {"model": CANARY, "id": CANARY, "system_fingerprint": PACKED})
+    return Answer(body=fine | {"model": CANARY, "id": CANARY, "system_fingerprint": QUOTED})
 
 
 def mutter(call: Call) -> Answer:
@@ -185,7 +185,7 @@ def test_no_command_writes_or_prints_a_key_that_a_server_quotes(
 def test_batches_write_no_key(tmp_path: Path, home: Path, ending: str) -> None:
     def respond(row: dict[str, object]) -> dict[str, object]:
         line = answer_line(row)
-        line["note"], line["response"]["body"]["model"] = PACKED, CANARY
+        line["note"], line["response"]["body"]["model"] = QUOTED, CANARY
         return line
 
     with BatchServer(respond) as server:
@@ -292,7 +292,7 @@ def test_the_server_logs_no_key(
         ("/v1/models", {"Authorization": f"Bearer {CANARY}"}, None),
         (f"/v1/models?key={CANARY}", {}, None),
         (f"/v1/models/{CANARY}", {"Authorization": f"Bearer {CANARY}"}, None),
-        ("/v1/models", {"Authorization": f"Basic {PACKED}"}, None),
+        ("/v1/models", {"Authorization": f"Basic {QUOTED}"}, None),
         ("/v1/score", {"Authorization": f"Bearer {CANARY}", "Content-Type": "application/json"}, b'{"a": '),
     ]
     bodies = []
