@@ -78,7 +78,7 @@ def test_an_uncertain_judged_mean_widens_the_interval_and_the_range() -> None:
     assert "above the calibrated range, 0.463 to 0.688" in (refusal(known, sure) or "")
     assert refusal(known, unsure) is None
     assert "below" in (refusal(known, TargetModel(judge=0.3)) or "")
-    assert "no response" in (refusal(known, TargetModel(judge=math.nan)) or "")
+    assert "nothing was scored" in (refusal(known, TargetModel(judge=math.nan)) or "")
 
 
 def test_a_difference_has_both_strays_but_one_line() -> None:
