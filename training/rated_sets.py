@@ -13,8 +13,8 @@ from typing import Final, TypeVar
 
 from data.errors import UserError
 from data.importers import import_source
-from data.importers.epitome import EPITOME_DIMENSIONS
 from data.importers.intake import Imported, SetAside
+from data.importers.rated_replies import EPITOME_DIMENSIONS
 from data.readers.conversations import DISTINCTIVE_WORDS, split_conversation
 from data.records import CONVERSATION, REPLY, Exchange
 

@@ -5,14 +5,20 @@ from pathlib import Path
 from typing import Final
 
 from data.errors import UserError
-from data.importers.dstc9 import import_dstc9
-from data.importers.empathetic_exchanges import import_empathetic_exchanges
-from data.importers.empathy_study import import_empathy_study, import_empathy_study_ratings
-from data.importers.epitome import import_epitome
-from data.importers.esconv import import_esconv
 from data.importers.intake import Imported
-from data.importers.mental_align import import_mental_align
-from data.importers.rated_conversations import import_ieval, import_judging_empathy
+from data.importers.rated_conversations import (
+    import_dstc9,
+    import_esconv,
+    import_ieval,
+    import_judging_empathy,
+)
+from data.importers.rated_replies import (
+    import_empathetic_exchanges,
+    import_empathy_study,
+    import_empathy_study_ratings,
+    import_epitome,
+    import_mental_align,
+)
 
 
 def import_source(name: str, path: Path) -> Imported:

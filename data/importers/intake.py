@@ -94,6 +94,16 @@ class Intake:
             )
             self.set_aside(place, problem)
 
+    def rate(
+        self, place: str, row: Mapping[str, Any], column: str, scale: Scale, **fields: Any
+    ) -> float | None:
+        """Take the rating in a cell, with these other fields, and return it; None where it was set aside."""
+        with self.setting_aside(place):
+            score = read_score(row, column, scale)
+            self.add_rating(Rating(rating=score, **fields), place)
+            return score
+        return None
+
     def has_exchange(self, identity: str) -> bool:
         """Whether the texts of a rated id were found."""
         return identity in self._exchanges

@@ -1,14 +1,15 @@
-"""Datasets of whole conversations, read into exchanges and ratings.
+"""Datasets of whole conversations: judging empathy, iEval, ESConv and DSTC9, as exchanges and ratings.
 
 The response is the listener's last turn, the prompt the speaker's before it, `dialogue` what came earlier.
 """
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from data.errors import UserError
 from data.importers.intake import (
@@ -51,6 +52,21 @@ NO_DIMENSION = {"", "Unnamed: 0", "rp_id", "full_conversation", "response_length
 IEVAL_BOTS = ("Pink", "Purple", "Yellow", "Green")
 IEVAL_SCALES: dict[str, Scale] = dict.fromkeys(("P", "^P", "A", "^A", "EU", "ER", "L", "R", "S"), (1, 5))
 IEVAL_SCALES["Rating"] = (1, 3)
+
+SURVEY: Final = ("empathy", "relevance", "initial_emotion_intensity", "final_emotion_intensity")
+PEOPLE: Final[dict[str, Scale]] = {
+    "human (overall)": (1, 5),
+    "consistent": (0, 1),
+    "likeable": (1, 3),
+    "diverse": (1, 3),
+    "informative": (1, 3),
+    "coherent": (1, 3),
+    "understanding": (1, 3),
+    "flexible": (1, 3),
+    "topic depth": (1, 3),
+    "error recovery": (1, 3),
+    "inquisitive": (1, 3),
+}
 
 
 def parse_transcript(text: str, column: str = "full_conversation") -> list[Turn]:
@@ -193,15 +209,12 @@ def _take_corpus_ratings(intake: Intake, table: Path, name: str) -> list[str]:
         for dimension in dimensions:
             with intake.setting_aside(place):
                 identity = f"{name}/{read_text(row, corpus.key)}"
-                rating = Rating(
-                    id=identity,
-                    rater=RATERS.get(rater, rater),
-                    rating=read_score(row, dimension, corpus.scale),
-                    dimension=dimension,
-                    extra={"dataset": name},
-                )
-                intake.add_rating(rating, place)
-                rated.append(identity)
+                about = {"id": identity, "rater": RATERS.get(rater, rater), "dimension": dimension}
+                if (
+                    intake.rate(place, row, dimension, corpus.scale, **about, extra={"dataset": name})
+                    is not None
+                ):
+                    rated.append(identity)
     return rated
 
 
@@ -252,3 +265,109 @@ def _take_ieval_dialogue(intake: Intake, file: Path, worker: Mapping[str, Any], 
     for dimension, score in scores.items():
         rating = Rating(id=identity, rater=rater, rating=score, batch=rater, dimension=dimension, extra=extra)
         intake.add_rating(rating, place)
+
+
+def import_esconv(path: Path) -> Imported:
+    """Talks that failed the authors' checks and talks they accepted; all scores are the seeker's, 1-5.
+
+    An exchange is a talk (id `<failed|accepted>/<number>`) or the end of a stretch that got stars (id
+    `…/turn-<n>`, dimension `turn`). Stars stand at a turn of the seeker's and rate what the listener said
+    since the last stars: `rated_replies` counts these replies.
+    """
+    intake = Intake(path)
+    for file in find_files(path, "FailedESConv.json", "q-esconv.json"):
+        origin = "failed" if "failed" in file.name.lower() else "accepted"
+        for number, talk in enumerate(read_objects(file)):
+            place = intake.place(file, number)
+            with intake.setting_aside(place):
+                _take_esconv_talk(intake, place, f"{origin}/{number}", _esconv_talk(talk))
+    return intake.finish()
+
+
+def _esconv_talk(talk: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The talk itself; one file has each of its talks inside a JSON string `text`."""
+    if "dialog" in talk:
+        return talk
+    try:
+        inner = json.loads(read_text(talk, "text"))
+    except (ValueError, RecursionError):
+        inner = None
+    if not isinstance(inner, dict):
+        raise BadCell("text: not an object written as JSON")
+    return inner
+
+
+def _take_esconv_talk(intake: Intake, place: str, identity: str, talk: Mapping[str, Any]) -> None:
+    origin = identity.split("/")[0]
+    about: dict[str, Any] = {
+        "model": "human",
+        "situation": str(talk.get("situation") or "").strip() or None,
+        "emotion": str(talk.get("emotion_type") or "").strip() or None,
+    }
+    turns, stars = _read_esconv_turns(intake, place, talk.get("dialog"))
+    survey = talk.get("survey_score")
+    seeker = survey.get("seeker") if isinstance(survey, dict) else None
+    for dimension in SURVEY:
+        if isinstance(seeker, dict) and dimension in seeker:
+            rater = f"seeker-{identity}"
+            intake.rate(place, seeker, dimension, (1, 5), id=identity, rater=rater, dimension=dimension)
+    extra = {"dialog_id": identity, "file": origin}
+    with intake.setting_aside(place):
+        intake.add_exchange(exchange_of(identity, turns, **about, extra=extra), place)
+    start = 0
+    for end, score in stars:
+        with intake.setting_aside(place):
+            stretch = [turn.speaker for turn in turns[start:end] if turn.text]
+            replies = sum(who == LISTENER for who, _ in groupby(stretch))
+            start = end
+            if not replies:
+                raise BadCell(f"feedback: turn {end} rates no word of the listener")
+            turn_id = f"{identity}/turn-{end}"
+            rating = Rating(id=turn_id, rater=f"seeker-{identity}", rating=score, dimension="turn")
+            intake.add_rating(rating, place)
+            more = extra | {"rated_replies": replies}
+            intake.add_exchange(exchange_of(turn_id, turns[:end], **about, extra=more), place)
+
+
+def _read_esconv_turns(intake: Intake, place: str, dialog: Any) -> tuple[list[Turn], list[tuple[int, float]]]:
+    """The turns, and the stars, each with the number of turns before it."""
+    if not isinstance(dialog, list) or not all(isinstance(turn, dict) for turn in dialog):
+        raise BadCell("dialog: not a list of turns")
+    turns: list[Turn] = []
+    stars: list[tuple[int, float]] = []
+    for turn in dialog:
+        party = party_of(str(turn.get("speaker")))
+        if party is None:
+            raise BadCell(f"speaker: {str(turn.get('speaker'))[:40]!r} is neither of the two parties")
+        annotation = turn.get("annotation")
+        if isinstance(annotation, dict) and "feedback" in annotation:
+            with intake.setting_aside(place):
+                stars.append((len(turns), read_score(annotation, "feedback", (1, 5))))
+        turns.append(Turn(speaker=party, text=str(turn.get("content", turn.get("text")) or "").strip()))
+    return turns, stars
+
+
+def import_dstc9(path: Path) -> Imported:
+    """DSTC9 (DEP's table): the means of people's ratings of a talk, and a GPT's word on it.
+
+    Some turns are empty in the published file, of both parties. They are left out, so that what one party
+    says before and after becomes one turn; a bot's opening that follows nobody's words stays in `dialogue`.
+    The GPT's score 0-4 is moved to the 1-5 that people's `overall` has.
+    """
+    (table,) = find_files(path, "dstc9_dep_step2_eval.csv")
+    intake = Intake(path)
+    for number, (place, row) in enumerate(intake.rows(table, ["context", "model", *PEOPLE])):
+        with intake.setting_aside(place):
+            bot = read_text(row, "model").removesuffix(".json")
+            identity, model = f"{bot}/{number}", f"dstc9-{bot}"
+            about: dict[str, Any] = {"id": identity, "extra": {"model": model}}
+            for column, scale in PEOPLE.items():
+                dimension = "overall" if column == "human (overall)" else column
+                intake.rate(place, row, column, scale, rater="crowd", dimension=dimension, **about)
+            if "openai_score" in row:
+                with intake.setting_aside(place):
+                    score = read_score(row, "openai_score", (0, 4)) + 1
+                    intake.add_rating(Rating(rater="gpt", rating=score, dimension="overall", **about), place)
+            turns = parse_transcript(read_text(row, "context"), "context")
+            intake.add_exchange(exchange_of(identity, turns, model=model, extra={}), place)
+    return intake.finish()

@@ -12,9 +12,8 @@ from repository import SHARED
 
 from data.errors import UserError
 from data.importers import SOURCES, import_source
-from data.importers.dstc9 import PEOPLE
 from data.importers.intake import BadCell, Imported, SetAside
-from data.importers.rated_conversations import exchange_of, parse_chat_log, parse_transcript
+from data.importers.rated_conversations import PEOPLE, exchange_of, parse_chat_log, parse_transcript
 from data.readers.chat_turns import LISTENER, SPEAKER
 from data.records import LABELS, Turn
 from data.studies.label_counts import count_labels_by_model, read_study

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from data.importers.epitome import EPITOME_DIMENSIONS
 from data.importers.rated_conversations import IEVAL_BOTS
+from data.importers.rated_replies import EPITOME_DIMENSIONS
 from data.rated_exchanges import RatedExchange
 from data.records import Exchange, Turn
 from training.rated_sets import RatedItem
