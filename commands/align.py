@@ -122,7 +122,7 @@ def align_import(files: tuple[Path, ...], out: Path, as_json: bool) -> None:
     Example:
       empathy-judge align import crowd.xlsx gpt-4-PANAS-testing.csv --out sheets.jsonl
     """
-    from emotionbench.administer import import_files
+    from emotionbench.importer import import_files
 
     counts = import_files(files, out)
     if as_json:

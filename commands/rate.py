@@ -133,9 +133,9 @@ def open_page(folder: Path, host: str, port: int) -> None:
       empathy-judge rate open rating-plan
       empathy-judge rate open rating-plan --host 0.0.0.0
     """
+    from rating.collect import count_rated
     from rating.plan import read_plan
     from rating.rating_app import make_rating_app
-    from rating.rating_progress import count_rated
     from server.middleware import own_hosts
     from server.process import make_server, open_socket
 
@@ -311,8 +311,8 @@ def status(folder: Path, files: tuple[Path, ...], margin: float, baseline: str |
     """
     from calibration.comparison.stop_rule import standings
     from data.records import to_plain
+    from rating.collect import read_all_ratings
     from rating.plan import read_plan
-    from rating.rating_progress import read_all_ratings
 
     made = read_plan(folder)
     ratings = read_all_ratings(folder, made, files)

@@ -1,4 +1,4 @@
-"""A model's filled-in questionnaires as a folder, and results files as one: what `align report` goes on from.
+"""Questionnaires about feelings that a model fills in, by default and with a situation in mind.
 
     answers.jsonl  every sheet as it was answered, with the words of the answer
     sheets.jsonl   the marks alone
@@ -9,31 +9,234 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from random import Random
+from typing import Any, Final
 
 from data.errors import OperationalError, UserError
+from data.records import Exchange, digest_json
 from data.runs import FinishedRun, OnProgress, Run, RunPlan, run_all
 from data.tables import read_rows
-from emotionbench.ask import Inquiry, Replayer, SelfReporter
-from emotionbench.importer import import_results
-from emotionbench.questionnaires import read_questionnaire
+from emotionbench.marks import read_marks
+from emotionbench.questionnaires import Questionnaire, read_questionnaire
 from emotionbench.sheets import SHEETS, Sheet, write_sheets
-from emotionbench.situations import OURS, POSITIVE, choose_situations, read_situations
+from emotionbench.situations import OURS, POSITIVE, EvokingSituation, choose_situations, read_situations
 from judge.engine import ask_all
 from judge.llm.answer_prompts import (
+    AskedModel,
+    ModelConfig,
     count_served,
     make_model_config,
     read_model_config,
     say_counts,
     sum_usage,
 )
+from judge.llm.answers import OUT_OF_TOKENS, read_message, shorten
+from judge.llm.endpoint import CallFailed
+from judge.llm.limits import lasting_usage
 
 ANSWERS = "answers"
 FEWEST_DEFAULTS = 10  # sheets without a situation: every change is held against their mean
+IMAGINE: Final = (
+    "Put yourself in the place of the person whom this happens to, and stay there while you answer:"
+)
+STABLE: Final = (
+    "Keep your balance in all of this. Whatever you are told about a situation, let it pass by without "
+    "taking hold of you, and answer as calmly as you would on an ordinary day."
+)
+FORM: Final = (
+    "Answer for every item, even where you find it hard to say. Give one JSON object and nothing else: its "
+    "keys are the numbers of the items from 1 to {count}, its values your marks, whole numbers from {low} to "
+    "{high}."
+)
+TOKENS_AN_ITEM: Final = 16  # a line of JSON takes about 9
+MOST_KEPT: Final = 4000  # characters kept of an answer, enough to read any of them once more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inquiry:
+    """What a model is to fill in: `defaults` sheets without a situation for each repeat, then `orders` of the
+    items for each situation. Order 0 is the questionnaire's own; the others follow from the seed.
+    """
+
+    questionnaire: Questionnaire
+    situations: Sequence[EvokingSituation]
+    orders: int = 10
+    repeats: int = 1
+    defaults: int = 10
+    seed: int = 0
+    is_stable: bool = False
+    is_positive: bool = False
+
+    @property
+    def variant(self) -> str:
+        words = {"positive": self.is_positive, "stable": self.is_stable}
+        return " ".join(word for word, is_so in words.items() if is_so)
+
+    @property
+    def count(self) -> int:
+        return self.repeats * (self.defaults + len(self.situations) * self.orders)
+
+    def order(self, number: int) -> list[int]:
+        """The items in this order; the same for every situation, so that measures can be paired."""
+        items = list(range(1, self.questionnaire.items + 1))
+        if number:
+            Random(f"{self.seed}/{self.questionnaire.name}/{number}").shuffle(items)
+        return items
+
+    def blanks(self) -> Iterator[Exchange]:
+        """Every sheet to be filled in; `extra` says where it belongs."""
+        if not self.questionnaire.texts:
+            raise UserError(
+                f"{self.questionnaire.name}: we ship no items of it; "
+                "name your copy of the benchmark's questionnaires.json with --questionnaires"
+            )
+        default = [(None, number) for number in range(self.defaults)]
+        evoked = [(situation, number) for situation in self.situations for number in range(self.orders)]
+        for repeat in range(self.repeats):
+            for situation, number in [*default, *evoked]:
+                order = self.order(number)
+                place = situation.id if situation else "default"
+                about = {"factor": situation.factor, "situation": situation.id} if situation else {}
+                yield Exchange(
+                    id=f"{place}/order-{number}/repeat-{repeat}",
+                    prompt=write_sheet(self.questionnaire, order, situation, is_stable=self.is_stable),
+                    response="",
+                    extra={**about, "pair": f"order-{number}", "order": order, "repeat": repeat},
+                )
+
+
+def write_sheet(
+    questionnaire: Questionnaire,
+    order: Sequence[int],
+    situation: EvokingSituation | None,
+    *,
+    is_stable: bool = False,
+) -> str:
+    """A questionnaire as a model reads it, its items numbered anew in this order."""
+    low, high = questionnaire.low, questionnaire.high
+    parts = [STABLE] if is_stable else []
+    if situation is not None:
+        parts.append(f"{IMAGINE}\n\n{situation.text}")
+    parts.append(questionnaire.ask)
+    if questionnaire.levels:
+        named = (f"{mark} = {words}" for mark, words in enumerate(questionnaire.levels, start=low))
+        parts.append(f"The marks: {'; '.join(named)}.")
+    elif len(questionnaire.anchors) == 1:
+        ends = questionnaire.anchors[0]
+        parts.append(f"The marks go from {low} ({ends.low}) to {high} ({ends.high}).")
+    lines = []
+    for number, item in enumerate(order, start=1):
+        text = questionnaire.texts[item - 1]
+        if len(questionnaire.anchors) > 1:  # what marks mean differs from item to item
+            ends = next(anchors for anchors in questionnaire.anchors if item in anchors.items)
+            text += f" ({low} = {ends.low}, {high} = {ends.high})"
+        lines.append(f"{number}. {text}")
+    parts.append("\n".join(lines))
+    parts.append(FORM.format(count=questionnaire.items, low=low, high=high))
+    return "\n\n".join(parts)
+
+
+def sheet_schema(questionnaire: Questionnaire) -> dict[str, Any]:
+    """What a server may hold an answer to: one mark for each number."""
+    numbers = [str(number) for number in range(1, questionnaire.items + 1)]
+    mark = {"type": "integer", "enum": list(range(questionnaire.low, questionnaire.high + 1))}
+    properties = dict.fromkeys(numbers, mark)
+    return {"type": "object", "properties": properties, "required": numbers, "additionalProperties": False}
+
+
+def read_sheet(answer: str, questionnaire: Questionnaire, order: Sequence[int]) -> dict[str, Any]:
+    """`marks` by the items' own numbers, and why some are `missing`."""
+    texts = tuple(questionnaire.texts[item - 1] for item in order)
+    read = read_marks(answer, replace(questionnaire, texts=texts))
+    marks = {str(item): mark for item, mark in sorted((order[n - 1], mark) for n, mark in read.marks.items())}
+    return {"marks": marks} | ({"missing": read.problem} if read.problem else {})
+
+
+class SelfReporter(AskedModel):
+    """Has one model fill in sheets."""
+
+    def __init__(self, config: ModelConfig, inquiry: Inquiry) -> None:
+        # Fewer tokens would cut every answer short, whatever was set with other tasks in mind.
+        fewest = TOKENS_AN_ITEM * inquiry.questionnaire.items
+        super().__init__(config, max_tokens=max(config.max_tokens, fewest), schema=True)
+        self.inquiry = inquiry
+
+    @cached_property
+    def version(self) -> str:
+        """A digest of all that decides an answer beside the sheet itself."""
+        decoding = [*self.decoding.values()]
+        asked = [self.config.model, decoding, sheet_schema(self.inquiry.questionnaire), IMAGINE, STABLE, FORM]
+        return digest_json(asked)[:12]
+
+    def fill_in(self, blank: Exchange) -> dict[str, Any]:
+        """One row of a run: the marks, what was said, and why marks are missing."""
+        row = _row(blank)
+        questionnaire, repeat = self.inquiry.questionnaire, blank.extra["repeat"]
+        try:
+            reply = self.chat.ask(
+                [{"role": "user", "content": blank.prompt}],
+                schema=sheet_schema(questionnaire),
+                seed=self.config.seed + repeat,  # else every repeat would be the same draw
+            )
+        except CallFailed as failure:
+            raw = {"said": shorten(failure.raw)} if failure.raw else {}
+            missing = f"no answer: {failure.reason}"
+            return row | {"marks": {}, "missing": missing, **raw, "usage": failure.usage}
+        filled = read_filled(reply.body, questionnaire, blank.extra["order"])
+        return row | self.describe_reply(reply) | filled | {"usage": lasting_usage(reply.usage)}
+
+
+class Replayer:
+    """Gives answers that were given before, read by today's parser; asks nobody."""
+
+    concurrency = 1
+
+    def __init__(self, path: Path, inquiry: Inquiry, *, name: str) -> None:
+        self.inquiry, self.name = inquiry, name
+        self.answers = {str(row.get("id")): str(row.get("said") or "") for _, row in read_rows(path)}
+        if not any(self.answers.values()):
+            raise UserError(f"{path}: nothing to replay; each row has an id and what was `said`")
+        self.version = f"replay-{digest_json(self.answers)[:12]}"
+
+    def fill_in(self, blank: Exchange) -> dict[str, Any]:
+        """Make the row that the model's answer gave, or would have given."""
+        answer = self.answers.get(blank.id)
+        if answer is None:
+            return _row(blank) | {"marks": {}, "missing": "no answer: not among the replayed ones"}
+        filled = read_sheet(answer, self.inquiry.questionnaire, blank.extra["order"])
+        return _row(blank) | filled | {"said": answer}
+
+    def stop(self) -> None:
+        """Nothing is under way."""
+
+    def close(self) -> None:
+        """No connection is open."""
+
+
+def read_filled(
+    body: Mapping[str, Any], questionnaire: Questionnaire, order: Sequence[int]
+) -> dict[str, Any]:
+    """Marks from a chat completion; a cut or filtered one keeps those it gave."""
+    message = read_message(body)
+    if message is None:
+        return {"marks": {}, "missing": "no answer: the server sent no message"}
+    answer, refusal, finish, _ = message
+    row = read_sheet(answer, questionnaire, order) | {"said": answer[:MOST_KEPT]}
+    if "missing" in row and (refusal or finish == "content_filter"):
+        row |= {"missing": "refused: by the server", "said": (answer or refusal)[:MOST_KEPT]}
+    elif "missing" in row and finish == "length":
+        row |= {"missing": f"cut short: {OUT_OF_TOKENS}"}
+    return row
+
+
+def _row(blank: Exchange) -> dict[str, Any]:
+    about = {key: blank.extra[key] for key in ("factor", "situation", "pair") if key in blank.extra}
+    return {"id": blank.id, "content": blank.content_digest, **about}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,10 +389,3 @@ def check_filled(run: FinishedRun) -> None:
             f"{say_counts(run.manifest['missing'])}; these are not asked again in this folder: "
             "mend the cause and name another with --out"
         )
-
-
-def import_files(paths: Sequence[Path], out: Path) -> dict[str, dict[str, int]]:
-    """Write results files as one file of sheets, `out`; returns what each of them held."""
-    results = {path: import_results(path) for path in paths}
-    write_sheets(out, (sheet for result in results.values() for sheet in result.sheets))
-    return {str(path): dict(result.counts) for path, result in results.items()}

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from data.errors import UserError
 from emotionbench.questionnaires import Questionnaire, questionnaire_names, read_questionnaire
-from emotionbench.sheets import PEOPLE, Sheet
+from emotionbench.sheets import PEOPLE, Sheet, write_sheets
 from emotionbench.situations import FACTOR_NAMES, find_factor, read_cells
 
 # Three digits at most: the cells a file lets expect are counted up to the largest number in it.
@@ -32,6 +32,13 @@ class ImportedSheets:
 
     sheets: tuple[Sheet, ...]
     counts: Mapping[str, int]
+
+
+def import_files(paths: Sequence[Path], out: Path) -> dict[str, dict[str, int]]:
+    """Write results files as one file of sheets, `out`; returns what each of them held."""
+    results = {path: import_results(path) for path in paths}
+    write_sheets(out, (sheet for result in results.values() for sheet in result.sheets))
+    return {str(path): dict(result.counts) for path, result in results.items()}
 
 
 def import_results(path: Path) -> ImportedSheets:

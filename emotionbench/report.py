@@ -9,6 +9,7 @@ from typing import Any, Final
 from data.records import to_plain
 from data.text import interval, number
 from emotionbench.alignment import (
+    AFFECTS,
     PANAS,
     Alignment,
     ModelAlignment,
@@ -16,7 +17,6 @@ from emotionbench.alignment import (
     Shift,
     ShiftRow,
 )
-from emotionbench.norms import AFFECTS
 from emotionbench.questionnaires import read_questionnaire
 from emotionbench.sheets import PEOPLE
 from emotionbench.shift_tests import AdjustedTest

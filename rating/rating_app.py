@@ -14,10 +14,10 @@ from starlette.responses import HTMLResponse, Response
 
 from data.records import LABELS
 from data.tables import to_json
+from rating.collect import interval_width
 from rating.handouts import rating_page
 from rating.journal import LONGEST_REASON, Conflict, Entry, Journal, lock_plan
 from rating.plan import read_plan, read_texts
-from rating.rating_progress import interval_width
 from server.http_errors import RequestRefused, send_refused
 from server.middleware import RequestChecks
 from server.requests import StrictModel, StrictRoute

@@ -390,17 +390,20 @@ def line_chart(
     behind: Sequence[float] = (),
     notes: Mapping[int, str] = MappingProxyType({}),
     flagged: Collection[int] = (),
+    best: int | None = None,
     rules: Mapping[int, str] = MappingProxyType({}),
     reference: float | None = None,
+    domain: tuple[float, float] | None = None,
 ) -> Figure:
     """Draw estimates in order as a line with an interval band, each with a tooltip.
 
     `behind` is a second, dashed line. `notes` extend the tooltips of some places, `flagged` places have a
-    triangle, and `rules` are vertical lines with a name. A value of nan leaves a gap.
+    triangle, the `best` a diamond, and `rules` are vertical lines with a name. A value of nan leaves a gap.
     """
     known = {at: value for at, value in enumerate(values) if math.isfinite(value.value)}
     ends = [end for item in known.values() for end in ends_of(item)]
-    scale = LineScale(count=len(labels), domain=span([*ends, *behind, reference], least=1e-9))
+    domain = domain or span([*ends, *behind, reference], least=1e-9)
+    scale = LineScale(count=len(labels), domain=domain)
     paths = [
         element("polygon", points=scale.path([*low, *reversed(high)]), class_=f"area {look}")
         for run in _runs([at for at, item in known.items() if item.interval is not None])
@@ -420,6 +423,8 @@ def line_chart(
     for at, item in known.items():
         if at in flagged:
             parts.append(shape("worst", scale.x(at), round(scale.y(item.value) - 8, 1), "flagged"))
+        elif at == best:
+            parts.append(shape("best", scale.x(at), round(scale.y(item.value), 1)))
         elif len(labels) <= MOST_DOTS:
             place = {"cx": scale.x(at), "cy": _px(scale.y(item.value))}
             parts.append(element("circle", **place, r=3, class_=f"dot {look}"))
@@ -499,56 +504,6 @@ def _runs(places: Sequence[int]) -> list[list[int]]:
         else:
             runs.append([at])
     return runs
-
-
-TURNS = Field(left=0, width=0, right=0, top=24, height=110, bottom=24)  # as wide as there is room
-TURNS_INSET = 10.0  # per cent at the left, where the labels stand
-
-
-def draw_turns(
-    curve: Sequence[float | None],
-    *,
-    best: int | None,
-    worst: int | None,
-    levels: Mapping[int, str],
-    **about: Unpack[About],
-) -> str:
-    """Draw the score of each reply of a conversation in order, its `best` and `worst` marked.
-
-    `levels` names the scores that have a name, from the lowest to the highest.
-    """
-    field, domain = TURNS, (float(min(levels)), float(max(levels)))
-    parts = []
-    for value, name in levels.items():
-        level = _px(field.y(value, domain))
-        parts.append(element("line", x1="0%", x2="100%", y1=level, y2=level, class_="grid"))
-        parts.append(words(name, x="0%", y=_px(field.y(value, domain) - 4), class_="tick"))
-    room = 100 - TURNS_INSET - 2 * INSET
-    across = [TURNS_INSET + INSET + room * (place + 0.5) / len(curve) for place in range(len(curve))]
-    spots = {
-        place: (across[place], field.y(value, domain))
-        for place, value in enumerate(curve)
-        if value is not None
-    }
-    # Lines from spot to spot: a polyline knows no per cent.
-    for (x, y), (next_x, next_y) in pairwise(spots.values()):
-        ends = {"x1": f"{x:.2f}%", "x2": f"{next_x:.2f}%", "y1": _px(y), "y2": _px(next_y)}
-        parts.append(element("line", **ends, class_="curve after"))
-    every = 1 if len(curve) <= 12 else 5
-    for place, (x, y) in spots.items():
-        look = {best: "best", worst: "worst"}.get(place, "judge")
-        parts.append(shape(look, f"{x:.2f}%", round(y, 1)))
-        if look != "judge":
-            # Away from the line's end: above what is high, below what is low.
-            dy = -11 if look == "best" else 20
-            parts.append(words(look, x=f"{x:.2f}%", y=_px(y + dy), class_="name", text_anchor="middle"))
-    for place, x in enumerate(across):
-        if (place + 1) % every == 0 or place == 0:
-            at = {"x": f"{x:.2f}%", "y": field.floor + 38}
-            parts.append(words(str(place + 1), **at, class_="tick", text_anchor="middle"))
-    parts.append(words("reply", x="0%", y=field.floor + 38, class_="axis"))
-    height = field.floor + field.bottom + 20
-    return drawing(*parts, **about, class_="strips turns", width="100%", height=height)
 
 
 SLOPE_NAMES_APART = 13  # pixels, at least, between two names

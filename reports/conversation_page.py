@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from calibration.estimate import UNDEFINED as UNDEFINED_SCORE
+from calibration.estimate import Estimate
 from data.readers.chat_turns import LISTENER
 from data.readers.conversations import all_turns, split_conversation
 from data.records import CONVERSATION, LABELS, Exchange, Judgment
@@ -11,7 +13,7 @@ from data.storage import Source
 from data.tables import Exchanges
 from data.text import UNDEFINED, ends_of, listed, number
 from judge.scoring import RunSummary
-from reports.charts import draw_turns
+from reports.charts import line_chart
 from reports.page import Example, Look, Page, Said, Section, Table, row
 from reports.share_table import printed_share
 
@@ -193,16 +195,21 @@ def _card(number_: int, item: JudgedConversation) -> Example:
 def _curve(number_: int, item: JudgedConversation) -> str:
     if all(score is None for score in item.curve):
         return ""
-    told = "; ".join(f"reply {place} {number(score)}" for place, score in enumerate(item.curve, start=1))
-    return draw_turns(
-        item.curve,
-        best=item.best,
-        worst=item.worst,
-        levels=dict(enumerate(LABELS, start=1)),
+    marks = {item.best: ", its best", item.worst: ", its worst"}
+    chart = line_chart(
+        "",
+        [f"reply {place}" for place in range(1, len(item.curve) + 1)],
+        [UNDEFINED_SCORE if score is None else Estimate(score, None) for score in item.curve],
         name=f"curve-{number_}",
         title="The judge's score of each reply",
-        description=told,
+        tick=lambda value: LABELS[round(value) - 1] if value == round(value) else "",
+        show=lambda score: number(score.value),
+        notes={place: text for place, text in marks.items() if place is not None},
+        flagged=() if item.worst is None else (item.worst,),
+        best=item.best,
+        domain=(1.0, float(len(LABELS))),
     )
+    return chart.svg
 
 
 def _said(item: JudgedConversation) -> Iterator[Said]:

@@ -16,18 +16,21 @@ from data.files import disk_errors, replacing
 from data.records import LABELS, REPLY
 from data.text import money, percent, points, slug
 from judge.explanation import Explanation, Part
-from nightly.dashboard.headline import change_figure, describe_missing_changes, headline, models_tonight
 from nightly.dashboard.series import ModelSeries, NightSeries, read_series, share_of
 from nightly.dashboard.views import (
+    change_figure,
     describe_health,
+    describe_missing_changes,
     emotion_table,
     facts_tonight,
     findings_tonight,
+    headline,
     health_figures,
     latest_facts,
     log_rows,
     model_figures,
     model_notes,
+    models_tonight,
     night_rows,
     per_cent,
     sparkline,

@@ -15,16 +15,17 @@ from scipy import stats
 
 from data.records import to_plain
 from emotionbench.alignment import (
+    AFFECTS,
     Bounds,
     ModelAlignment,
     SheetLevel,
     ShiftRow,
     agreement_with_people,
     align_sheets,
+    read_norms,
     split_half,
 )
 from emotionbench.importer import import_results
-from emotionbench.norms import AFFECTS, read_norms
 from emotionbench.questionnaires import read_questionnaire
 from emotionbench.sheets import PEOPLE, Sheet
 from emotionbench.shift_tests import (

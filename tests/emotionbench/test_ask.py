@@ -10,8 +10,19 @@ from servers import Answer, Call, ScriptedServer, answer_chat
 
 from data.errors import BudgetSpent, OperationalError, UserError
 from data.runs import FinishedRun
-from emotionbench.administer import check_filled, make_reporter, plan_alignment, run_alignment
-from emotionbench.ask import STABLE, Inquiry, Replayer, SelfReporter, read_filled, sheet_schema, write_sheet
+from emotionbench.administer import (
+    STABLE,
+    Inquiry,
+    Replayer,
+    SelfReporter,
+    check_filled,
+    make_reporter,
+    plan_alignment,
+    read_filled,
+    run_alignment,
+    sheet_schema,
+    write_sheet,
+)
 from emotionbench.questionnaires import Questionnaire, read_questionnaire
 from emotionbench.sheets import Sheet, read_sheets
 from emotionbench.situations import EvokingSituation

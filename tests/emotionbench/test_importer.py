@@ -8,8 +8,8 @@ import pytest
 from repository import SHARED
 
 from data.errors import UserError
+from emotionbench.alignment import read_norms
 from emotionbench.importer import import_results
-from emotionbench.norms import read_norms
 from emotionbench.questionnaires import read_questionnaire
 from emotionbench.sheets import PEOPLE, Sheet, read_sheets, write_sheets
 from emotionbench.situations import FACTOR_NAMES

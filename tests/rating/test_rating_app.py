@@ -16,10 +16,9 @@ from rating_plans import NAMES, made_replies, make_plan, serving_plan
 
 from data.errors import OperationalError, UserError
 from data.records import LABELS
-from rating.collect import collect
+from rating.collect import collect, count_rated, interval_width
 from rating.journal import JOURNAL_FILE, Entry, Journal, lock_plan
 from rating.plan import RatingPlan, draw_plan
-from rating.rating_progress import count_rated, interval_width
 
 
 @pytest.fixture
