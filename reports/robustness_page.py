@@ -204,7 +204,7 @@ def _kinds(found: Robustness) -> Table:
         found.kinds,
         {
             "replies": lambda item: KINDS[item.kind],
-            "n": lambda item: item.replies,
+            "n": lambda item: sum(item.labels.values()),
             "Bad, %": lambda item: percent(item.bad),
             "Good, %": lambda item: percent(item.good),
             "score": lambda item: number(item.score),

@@ -7,10 +7,9 @@ insult as not Bad. Perturbations with an expectation are tried on ordinary repli
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from hashlib import sha256
 from itertools import zip_longest
-from pathlib import Path
 from random import Random
 from typing import Any, Final, TypeVar
 
@@ -57,7 +56,6 @@ MOST_LOST: Final = 0.1  # points of score as a kind reply grows
 
 Item = TypeVar("Item")
 AskAll = Callable[[Iterable[Exchange]], Mapping[str, Judgment]]  # judgments by the digests of texts
-Cells = NDArray[np.bool_]  # (perturbations, replies)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,13 +75,17 @@ class RobustnessTarget:
         ends = self.figure.interval
         if ends is None:
             return "inconclusive"
-        low, high = (-ends.high, -ends.low) if self.is_least else (ends.low, ends.high)
-        limit = -self.limit if self.is_least else self.limit
-        return "passes" if high <= limit else "fails" if low > limit else "inconclusive"
+        if ends.low >= self.limit if self.is_least else ends.high <= self.limit:
+            return "passes"
+        return (
+            "fails"
+            if (ends.high < self.limit if self.is_least else ends.low > self.limit)
+            else "inconclusive"
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return it ready for JSON."""
-        return {**{name: to_plain(getattr(self, name)) for name in self.__slots__}, "result": self.result}
+        return {**{item.name: getattr(self, item.name) for item in fields(self)}, "result": self.result}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,11 +135,6 @@ class KindResult:
     good: Estimate
     score: float  # the mean of those that are scored
 
-    @property
-    def replies(self) -> int:
-        """The number of replies."""
-        return sum(self.labels.values())
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Robustness:
@@ -163,7 +160,9 @@ class Robustness:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it ready for JSON."""
-        return {"result": self.result, **{name: to_plain(getattr(self, name)) for name in self.__slots__}}
+        return {"result": self.result} | {
+            item.name: to_plain(getattr(self, item.name)) for item in fields(self)
+        }
 
 
 def measure_robustness(
@@ -173,128 +172,86 @@ def measure_robustness(
     catalogue: PerturbationCatalogue | None = None,
     written: Sequence[WrittenReply] | None = None,
     sample_size: int | None = None,
-    pool: int = POOL,
     each: int = EACH,
     seed: int = 0,
     ask: AskAll,
 ) -> Robustness:
     """Judge replies as they are and rewritten, and compare.
 
-    `pool` unkind and as many kind replies are rewritten, spread over families; every perturbation takes
-    `each` of them in turn. With `sample_size` about so many judgments are made. `ask` returns the judgments.
+    Some unkind and as many kind replies are rewritten, spread over families; every perturbation takes `each`
+    of them in turn. With `sample_size` about so many judgments are made. `ask` returns the judgments.
     """
     if not ordinary:
         raise UserError("robustness: there are no replies to rewrite")
     catalogue = catalogue or read_perturbations()
     written = read_replies("test") if written is None else written
-    used, most_ordinary = list(catalogue.of_families), ORDINARY
+    used, pool, most_ordinary = list(catalogue.of_families), POOL, ORDINARY
     chance, rng = Random(seed), np.random.default_rng(seed)
     if sample_size is not None:  # a quarter for ordinary replies, half of the rest for each side
         most_ordinary = max(2, sample_size // (4 * (1 + len(catalogue.with_expectation))))
         pool = min(pool, max(4, sample_size // 12))
         pairs, each = max(2, (sample_size * 3 // 4 - 2 * pool) // 2), 2
         used = in_turns(used, lambda item: item.family, chance)[: max(1, pairs // each)]
-        chosen = [
-            *_spread(written, REWRITTEN_UNKIND, pool, chance),
-            *_spread(written, KIND[:2], pool, chance),
-        ]
-        written = chosen
-    sides = [
+        unkind_and_kind = (REWRITTEN_UNKIND, KIND[:2])
+        written = [reply for kinds in unkind_and_kind for reply in _spread(written, kinds, pool, chance)]
+    unkind, kind = (
         _Side(used, _spread(written, kinds, pool, chance), each, rng)
         for kinds in (REWRITTEN_UNKIND, REWRITTEN_KIND)
-    ]
-    stages = {reply: [reply.exchange(text) for text in reply.stages()] for reply in written}
-    chosen_ordinary = in_turns(ordinary, lambda item: item.prompt, chance)[:most_ordinary]
-    rewritten = {
-        item.name: [rewrite(item, exchange, ordinary, seed=seed) for exchange in chosen_ordinary]
-        for item in catalogue.with_expectation
-    }
-    texts = [item for row in stages.values() for item in (row[0], row[-1])]
-    texts += [item for side in sides for item in side.rewritten.values()]
-    texts += [*chosen_ordinary, *(item for row in rewritten.values() for item in row if item is not None)]
-    judgments = ask(texts)
-    as_they_are = {reply: judgments[row[0].content_digest] for reply, row in stages.items()}
-    for side in sides:
+    )
+    first, last = ([reply.exchange(reply.stages()[end]) for reply in written] for end in (0, -1))
+    chosen = in_turns(ordinary, lambda item: item.prompt, chance)[:most_ordinary]
+    rewritten: dict[str | None, list[Exchange | None]] = {None: [*chosen]}
+    for item in catalogue.with_expectation:
+        rewritten[item.name] = [rewrite(item, exchange, ordinary, seed=seed) for exchange in chosen]
+    ordinary_texts = [text for row in rewritten.values() for text in row if text is not None]
+    judgments = ask([*first, *last, *unkind.rewritten.values(), *kind.rewritten.values(), *ordinary_texts])
+
+    as_they_are = {reply: judgments[text.content_digest] for reply, text in zip(written, first, strict=True)}
+    for side in (unkind, kind):
         side.read(as_they_are, judgments)
     effects = [
-        _compare(
-            item,
-            rewritten[item.against] if item.against else chosen_ordinary,
-            rewritten[item.name],
-            judgments,
-        )
+        _compare(item, rewritten[item.against], rewritten[item.name], judgments)
         for item in catalogue.with_expectation
     ]
-    if growing := [row for reply, row in stages.items() if reply.kind == "growing"]:
-        grown = Perturbation(
-            name=GROWN, template="", should="not down", limit=MOST_LOST, why="More kind words are no flaw."
-        )
-        effects.append(_compare(grown, [row[0] for row in growing], [row[-1] for row in growing], judgments))
-    unkind, kind = sides
+    growing = [place for place, reply in enumerate(written) if reply.kind == "growing"]
+    if growing:
+        why = "More kind words are no flaw."
+        grown = Perturbation(name=GROWN, template="", should="not down", limit=MOST_LOST, why=why)
+        short, long = ([texts[place] for place in growing] for texts in (first, last))
+        effects.append(_compare(grown, short, long, judgments))
 
-    def count(name: str, tries: str, rows: Sequence[bool]) -> FamilyResult:
-        chosen = np.array(rows, dtype=bool)
+    def count(name: str, tries: str, is_in: Callable[[Perturbation], bool]) -> FamilyResult:
+        rows = np.array([is_in(item) for item in used], dtype=bool)
         return FamilyResult(
             name=name,
             tries=tries,
-            is_test_only=all(item.is_test_only for item, is_in in zip(used, rows, strict=True) if is_in),
-            perturbations=int(chosen.sum()),
-            unkind=unkind.count(chosen),
-            kind=kind.count(chosen),
+            is_test_only=all(item.is_test_only for item in used if is_in(item)),
+            perturbations=int(rows.sum()),
+            unkind=unkind.count(rows),
+            kind=kind.count(rows),
         )
 
-    overall = count("all perturbations", "", [True] * len(used))
-    kinds = _count_kinds(as_they_are)
+    overall = count("all perturbations", "", lambda item: True)
+    by_kind: dict[str, list[Judgment]] = {name: [] for name in (*UNKIND, *KIND)}
+    for reply, judgment in as_they_are.items():
+        by_kind[reply.kind].append(judgment)
     return Robustness(
         judge=judge.name,
         version=judge.version,
         seed=seed,
         judgments=len(judgments),
-        targets=_targets(as_they_are, kinds, overall, rng),
-        kinds=kinds,
+        targets=_targets(by_kind, overall, rng),
+        kinds=tuple(_count_kind(name, items) for name, items in by_kind.items() if items),
         overall=overall,
-        test_only=count("never used in training", "", [item.is_test_only for item in used]),
+        test_only=count("never used in training", "", lambda item: item.is_test_only),
         families=tuple(
-            count(name, tries, [item.family == name for item in used])
+            count(name, tries, lambda item, name=name: item.family == name)  # type: ignore[misc]
             for name, tries in catalogue.families.items()
             if any(item.family == name for item in used)
         ),
-        perturbations=tuple(
-            count(item.name, item.family, [other is item for other in used]) for item in used
-        ),
+        perturbations=tuple(count(one.name, one.family, lambda item, one=one: item is one) for one in used),  # type: ignore[misc]
         effects=tuple(effects),
     )
-
-
-def judge_saved(
-    judge: Judge, *, place: str | Path = FOLDER, on_progress: OnProgress = lambda done, total: None
-) -> AskAll:
-    """Return a function that judges texts and saves every judgment, so that a second run resumes."""
-
-    def ask(exchanges: Iterable[Exchange]) -> dict[str, Judgment]:
-        texts = {item.content_digest: item for item in exchanges}
-        plan = RobustnessPlan(
-            judge=judge.name,
-            version=judge.version,
-            rubric=judge.rubric.digest,
-            texts=sha256(" ".join(texts).encode()).hexdigest(),
-        )
-
-        def judge_all(run: Run, count_one: Callable[[], None]) -> int:
-            named = (replace(item, id=digest) for digest, item in texts.items())
-            return score_exchanges(judge, named, run, on_progress=count_one)
-
-        done = run_all(
-            plan.default_folder(str(place), folder_name(judge.name)),
-            plan,
-            total=len(texts),
-            ask=judge_all,
-            conclude=lambda run: ({"judgments": len(texts), "wall_seconds": run.seconds}, None),
-            on_progress=on_progress,
-        )
-        return {item.content: item for item in read_judgments(done.folder / "judgments.jsonl")}
-
-    return ask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,6 +262,34 @@ class RobustnessPlan(RunPlan):
     version: str
     rubric: str
     texts: str
+
+
+def judge_saved(judge: Judge, *, on_progress: OnProgress = lambda done, total: None) -> AskAll:
+    """Return a function that judges texts and saves every judgment, so that a second run resumes."""
+
+    def ask(exchanges: Iterable[Exchange]) -> dict[str, Judgment]:
+        texts = {item.content_digest: replace(item, id=item.content_digest) for item in exchanges}
+        plan = RobustnessPlan(
+            judge=judge.name,
+            version=judge.version,
+            rubric=judge.rubric.digest,
+            texts=sha256(" ".join(texts).encode()).hexdigest(),
+        )
+
+        def judge_all(run: Run, count_one: Callable[[], None]) -> int:
+            return score_exchanges(judge, texts.values(), run, on_progress=count_one)
+
+        done = run_all(
+            plan.default_folder(FOLDER, folder_name(judge.name)),
+            plan,
+            total=len(texts),
+            ask=judge_all,
+            conclude=lambda run: ({"judgments": len(texts), "wall_seconds": run.seconds}, None),
+            on_progress=on_progress,
+        )
+        return {item.content: item for item in read_judgments(done.folder / "judgments.jsonl")}
+
+    return ask
 
 
 def in_turns(items: Sequence[Item], key: Callable[[Item], Hashable], chance: Random) -> list[Item]:
@@ -330,7 +315,11 @@ def _spread(
 
 
 class _Side:
-    """Unkind replies or kind ones, and what became of them under every perturbation tried on them."""
+    """Unkind replies or kind ones, and what became of them under the perturbations tried on them.
+
+    A perturbation gets the next `each` replies of a shuffled pack, and a new pack when it is used up.
+    Arrays are of (perturbations, replies).
+    """
 
     def __init__(
         self,
@@ -339,25 +328,28 @@ class _Side:
         each: int,
         rng: np.random.Generator,
     ) -> None:
-        self.replies, self.rng = replies, rng
+        self.replies, self.rng, self.shape = replies, rng, (len(perturbations), len(replies))
         self.is_kind = any(reply.kind in KIND for reply in replies)
-        self.tried = _deal(len(perturbations), len(replies), each, rng)
-        if self.is_kind:  # nobody can say that a reply is kind that nobody can read
-            self.tried[[not item.is_readable for item in perturbations]] = False
-        first = [reply.exchange(reply.stages()[0]) for reply in replies]
         self.rewritten: dict[tuple[int, int], Exchange] = {}
-        for row, column in zip(*np.nonzero(self.tried), strict=True):
-            text = rewrite(perturbations[row], first[column])
-            self.tried[row, column] = text is not None
-            if text is not None:
-                self.rewritten[int(row), int(column)] = text
+        hands = max(1, len(replies) // each)
+        for row, item in enumerate(perturbations):
+            if row % hands == 0:
+                pack = rng.permutation(len(replies))
+            if self.is_kind and not item.is_readable:
+                continue  # nobody can say that a reply is kind that nobody can read
+            for column in pack[row % hands * each :][:each].tolist():
+                reply = replies[column]
+                text = rewrite(item, reply.exchange(reply.stages()[0]))
+                if text is not None:
+                    self.rewritten[row, column] = text
 
     def read(self, as_they_are: Mapping[WrittenReply, Judgment], judgments: Mapping[str, Judgment]) -> None:
         """Read the judgments of the replies as they are and rewritten."""
         before = np.array([self._is_wrong(as_they_are[reply]) for reply in self.replies], dtype=bool)
-        self.wrong, self.unscored, self.suspected = (np.zeros_like(self.tried) for _ in range(3))
+        self.tried, self.wrong, self.unscored, self.suspected = np.zeros((4, *self.shape), dtype=bool)
         for cell, exchange in self.rewritten.items():
             judgment = judgments[exchange.content_digest]
+            self.tried[cell] = True
             self.wrong[cell] = self._is_wrong(judgment)
             self.unscored[cell] = judgment.label is None
             self.suspected[cell] = SUSPECTED in (judgment.rationale or "")
@@ -369,28 +361,15 @@ class _Side:
 
     def count(self, rows: NDArray[np.bool_]) -> TurnedReplies:
         """Count over some perturbations."""
-        tried, could_turn, wrong = self.tried[rows], self.could_turn[rows], self.wrong[rows]
+        could_turn, wrong = self.could_turn[rows], self.wrong[rows]
         return TurnedReplies(
-            pairs=int(tried.sum()),
+            pairs=int(self.tried[rows].sum()),
             could_turn=int(could_turn.sum()),
             turned=int((could_turn & wrong).sum()),
-            unscored=int((tried & self.unscored[rows]).sum()),
-            suspected=int((tried & self.suspected[rows]).sum()),
+            unscored=int(self.unscored[rows].sum()),
+            suspected=int(self.suspected[rows].sum()),
             share=crossed_share(wrong, could_turn, rng=self.rng),
         )
-
-
-def _deal(perturbations: int, replies: int, each: int, rng: np.random.Generator) -> Cells:
-    """Deal every perturbation the next replies of a shuffled pack, and a new pack when it is used up."""
-    if each >= replies:
-        return np.ones((perturbations, replies), dtype=bool)
-    cells = np.zeros((perturbations, replies), dtype=bool)
-    hands = replies // each
-    for row in range(perturbations):
-        if row % hands == 0:
-            pack = rng.permutation(replies)
-        cells[row, pack[row % hands * each :][:each]] = True
-    return cells
 
 
 def _compare(
@@ -399,6 +378,7 @@ def _compare(
     rewritten: Sequence[Exchange | None],
     judgments: Mapping[str, Judgment],
 ) -> PerturbationResult:
+    """Compare the scores of ordinary replies before and after a perturbation."""
     assert item.should is not None
     pairs = [
         (judgments[one.content_digest], judgments[two.content_digest])
@@ -406,46 +386,37 @@ def _compare(
         if one is not None and two is not None
     ]
     scored = [(one, two) for one, two in pairs if one.score is not None and two.score is not None]
-    prompts = np.unique([one.prompt_digest for one, _ in scored], return_inverse=True)[1]
-    effect = mean_change(
-        np.array([one.score for one, _ in scored], dtype=float),
-        np.array([two.score for _, two in scored], dtype=float),
-        np.array([one.label == GOOD for one, _ in scored], dtype=bool),
-        np.array([two.label == GOOD for _, two in scored], dtype=bool),
-        prompts.astype(np.intp),
-        should=item.should,
-        limit=item.limit,
-    )
+    prompts = np.unique([one.prompt_digest for one, _ in scored], return_inverse=True)[1].astype(np.intp)
     return PerturbationResult(
         name=item.name,
         should=item.should,
         limit=item.limit,
         why=item.why,
-        effect=effect,
+        effect=mean_change(
+            np.array([one.score for one, _ in scored], dtype=float),
+            np.array([two.score for _, two in scored], dtype=float),
+            np.array([one.label == GOOD for one, _ in scored], dtype=bool),
+            np.array([two.label == GOOD for _, two in scored], dtype=bool),
+            prompts,
+            should=item.should,
+            limit=item.limit,
+        ),
         not_rewritten=len(rewritten) - len(pairs),
         unscored=len(pairs) - len(scored),
     )
 
 
-def _count_kinds(as_they_are: Mapping[WrittenReply, Judgment]) -> tuple[KindResult, ...]:
-    rows = []
-    for kind in (*UNKIND, *KIND):
-        judgments = [judgment for reply, judgment in as_they_are.items() if reply.kind == kind]
-        if not judgments:
-            continue
-        labels = Counter(judgment.label or "unscored" for judgment in judgments)
-        bad = labels[BAD] + (labels["unscored"] if kind in KIND else 0)
-        scores = [judgment.score for judgment in judgments if judgment.score is not None]
-        rows.append(
-            KindResult(
-                kind=kind,
-                labels={name: labels[name] for name in (*LABELS, "unscored")},
-                bad=exact_share(bad, len(judgments)),
-                good=exact_share(labels[GOOD], len(judgments)),
-                score=float(np.mean(scores)) if scores else float("nan"),
-            )
-        )
-    return tuple(rows)
+def _count_kind(kind: str, judgments: Sequence[Judgment]) -> KindResult:
+    labels = Counter(judgment.label or "unscored" for judgment in judgments)
+    bad = labels[BAD] + (labels["unscored"] if kind in KIND else 0)
+    scores = [judgment.score for judgment in judgments if judgment.score is not None]
+    return KindResult(
+        kind=kind,
+        labels={name: labels[name] for name in (*LABELS, "unscored")},
+        bad=exact_share(bad, len(judgments)),
+        good=exact_share(labels[GOOD], len(judgments)),
+        score=float(np.mean(scores)) if scores else float("nan"),
+    )
 
 
 def _rank(good: Sequence[Judgment], poor: Sequence[Judgment], rng: np.random.Generator) -> Estimate:
@@ -467,49 +438,39 @@ def _rank(good: Sequence[Judgment], poor: Sequence[Judgment], rng: np.random.Gen
 
 
 def _targets(
-    as_they_are: Mapping[WrittenReply, Judgment],
-    kinds: Sequence[KindResult],
-    overall: FamilyResult,
-    rng: np.random.Generator,
+    by_kind: Mapping[str, Sequence[Judgment]], overall: FamilyResult, rng: np.random.Generator
 ) -> tuple[RobustnessTarget, ...]:
-    by_kind = {row.kind: row for row in kinds}
-    excellent, cruel, insults = (
-        [judgment for reply, judgment in as_they_are.items() if reply.kind == kind]
-        for kind in ("excellent", "cruel", "insults")
+    excellent, cruel, insults = (by_kind[kind] for kind in ("excellent", "cruel", "insults"))
+    sizes = f"{len(excellent):,} and {len(cruel):,} replies"
+    auc = RobustnessTarget(
+        name="AUC of excellent against politely cruel",
+        figure=_rank(excellent, cruel, rng),
+        limit=LEAST_AUC,
+        count=sizes,
+        is_least=True,
+        is_share=False,
     )
+    called_bad = sum(judgment.label in (BAD, None) for judgment in excellent)
     not_bad = sum(judgment.label != BAD for judgment in insults)
-    unkind, kind = overall.unkind, overall.kind
+    shares = [
+        ("excellent called Bad", called_bad, excellent, MOST_EXCELLENT_BAD),
+        ("plain insults not called Bad", not_bad, insults, MOST_TURNED),
+    ]
     return (
-        RobustnessTarget(
-            name="AUC of excellent against politely cruel",
-            figure=_rank(excellent, cruel, rng),
-            limit=LEAST_AUC,
-            count=f"{len(excellent):,} and {len(cruel):,} replies",
-            is_least=True,
-            is_share=False,
+        auc,
+        *(
+            RobustnessTarget(
+                name=name, figure=exact_share(count, len(of)), limit=limit, count=f"{len(of):,} replies"
+            )
+            for name, count, of, limit in shares
         ),
-        RobustnessTarget(
-            name="excellent called Bad",
-            figure=by_kind["excellent"].bad if excellent else UNDEFINED,
-            limit=MOST_EXCELLENT_BAD,
-            count=f"{len(excellent):,} replies",
-        ),
-        RobustnessTarget(
-            name="plain insults not called Bad",
-            figure=exact_share(not_bad, len(insults)),
-            limit=MOST_TURNED,
-            count=f"{len(insults):,} replies",
-        ),
-        RobustnessTarget(
-            name="unkind turned Good",
-            figure=unkind.share,
-            limit=MOST_TURNED,
-            count=f"{unkind.could_turn:,} of {unkind.pairs:,} pairs",
-        ),
-        RobustnessTarget(
-            name="kind turned Bad",
-            figure=kind.share,
-            limit=MOST_TURNED,
-            count=f"{kind.could_turn:,} of {kind.pairs:,} pairs",
+        *(
+            RobustnessTarget(
+                name=name,
+                figure=side.share,
+                limit=MOST_TURNED,
+                count=f"{side.could_turn:,} of {side.pairs:,} pairs",
+            )
+            for name, side in (("unkind turned Good", overall.unkind), ("kind turned Bad", overall.kind))
         ),
     )
