@@ -133,7 +133,7 @@ def score(
     RESPONSES are files with a prompt and a response in each row, and, if you have them, an id, model,
     situation, emotion and dialogue: .jsonl, .json, .csv, .tsv, .parquet or .xlsx. Other names of columns,
     conversations, a column for each model, and what promptfoo, Inspect, lm-eval, OpenAI, Langfuse and
-    LangSmith write are recognised. A folder of such files, a quoted glob or a URL (s3://, gs://) will do. The
+    LangSmith write are recognized. A folder of such files, a quoted glob or a URL (s3://, gs://) will do. The
     same command takes an interrupted run up again and judges nothing twice. The judges that come with this
     program are for no commercial use (CC BY-NC 4.0).
 

@@ -217,7 +217,7 @@ def _exchanges(rows: TableRows) -> Iterator[tuple[int, int, Exchange, Row]]:
         try:
             parts = rows.parts(line, row)
         except UserError as problem:
-            rows.set_aside(line, f"{problem} (the file is read as {rows.recognised.says})", row)
+            rows.set_aside(line, f"{problem} (the file is read as {rows.recognized.says})", row)
             continue
         for number, part in enumerate(parts):
             if rows.model and part.get("model") is None:
@@ -448,7 +448,7 @@ class Prompts:
     def said(self) -> list[str]:
         """How the tables were read, as far as that needs a word."""
         return [
-            f"Read {rows.count:,} prompts of {rows.name or rows.table.name} as {rows.recognised.says}"
+            f"Read {rows.count:,} prompts of {rows.name or rows.table.name} as {rows.recognized.says}"
             for rows in self.tables
             if rows.needs_word
         ]

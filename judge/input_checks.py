@@ -64,7 +64,7 @@ class _Lists:
 def why_unreadable(text: str) -> str | None:
     """Why a judge of English replies should leave this one unscored; None for a reply in English.
 
-    The text is normalised first: a reply in look-alike letters or odd fonts is in English.
+    The text is normalized first: a reply in look-alike letters or odd fonts is in English.
 
     >>> why_unreadable("oof. call me."), why_unreadable("Lo siento mucho, de verdad.")
     (None, 'another language (Spanish)')

@@ -269,7 +269,7 @@ def score_file(
 
     def conclude(run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
         judged = partial(read_judgments, run.judgments)
-        summary, cost = summarise(judged, judge, calibrated, seed=seed, set_aside=run.set_aside_count)
+        summary, cost = summarize(judged, judge, calibrated, seed=seed, set_aside=run.set_aside_count)
         if summary.flagged["count"]:
             write_reading_list(folder, source, unit)
         about = {
@@ -390,7 +390,7 @@ def explain_responses(exchanges: Sequence[Exchange], judge: Judge, folder: Path)
     return [explain(judge, exchange, whole=whole[exchange.id]) for exchange in exchanges]
 
 
-def summarise(
+def summarize(
     read: Callable[[], Iterable[Judgment]],
     judge: Judge,
     calibrated: CalibrationChoice,

@@ -14,7 +14,7 @@ from data.tables import Row, make_record, to_row
 from judge.base import Judge
 from judge.explanation import count_judgments, explain
 from judge.llm.endpoint import endpoints_of
-from judge.scoring import summarise
+from judge.scoring import summarize
 
 PROBE = Exchange(id="", prompt="I lost my keys.", response="Oh no! Where did you see them last?")
 
@@ -107,7 +107,7 @@ class ServedJudge:
     def shares(self, rows: Iterable[Row], *, seed: int = 0) -> dict[str, Any]:
         """What judgments, given as rows, say of each model: the summary that `score` writes of a run."""
         judgments = [_read_judgment(row, f"judgments.{place}") for place, row in enumerate(rows)]
-        return summarise(lambda: judgments, self.judge, self.calibration, seed=seed)[0].as_dict()
+        return summarize(lambda: judgments, self.judge, self.calibration, seed=seed)[0].as_dict()
 
     @property
     def component_names(self) -> tuple[str, ...]:

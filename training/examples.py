@@ -9,7 +9,7 @@ import numpy as np
 
 from data.rated_exchanges import RatedExchange
 from data.records import Exchange
-from judge.classifier.preprocessing import normalise
+from judge.classifier.preprocessing import normalize
 from judge.explanation import split_reply
 from judge.robustness.catalogue import rewrite
 from training.graded_replies import read_graded_replies, read_grades
@@ -110,7 +110,7 @@ def perturb_some(exchange: Exchange, chance: random.Random) -> Exchange:
     if chance.random() >= PERTURBED:
         return exchange
     perturbed = rewrite(chance.choice(training_perturbations()), exchange) or exchange
-    return replace(perturbed, response=normalise(perturbed.response))
+    return replace(perturbed, response=normalize(perturbed.response))
 
 
 def examples_from_grades(data: TrainingData, weight: float, chance: random.Random) -> list[TrainingExample]:

@@ -34,7 +34,7 @@ from judge.classifier.base_weights import (
     rotate_inner,
 )
 from judge.classifier.judge import MODEL, TOKENIZER, import_onnxruntime
-from judge.classifier.preprocessing import Tokeniser
+from judge.classifier.preprocessing import ReplyTokenizer
 from training.network import JudgeNetwork, LoraLinear
 
 MAX_FILE_SIZE = 50_000_000  # bytes: hosts of repositories warn about larger files
@@ -47,7 +47,7 @@ DAMPING = 0.01  # of the mean square of an activation, so that the inverse exist
 
 def write_decoder(
     network: JudgeNetwork,
-    tokeniser: Tokeniser,
+    tokenizer: ReplyTokenizer,
     folder: Path,
     run: Callable[[], object] | None = None,
 ) -> list[str]:
@@ -68,7 +68,7 @@ def write_decoder(
             files.append(bytearray())
         graph.add_external(name, value, location=WEIGHTS.format(len(files) - 1), offset=len(files[-1]))
         files[-1] += value.tobytes()
-    content = {MODEL: graph.serialize(), TOKENIZER: tokeniser.tokenizer.to_str().encode()}
+    content = {MODEL: graph.serialize(), TOKENIZER: tokenizer.backend.to_str().encode()}
     if not has_adapters:
         content |= {WEIGHTS.format(number): bytes(part) for number, part in enumerate(files)}
     for name, part in content.items():
@@ -356,7 +356,7 @@ def quantize_onnx(path: Path) -> None:
         path.write_bytes((Path(scratch) / MODEL).read_bytes())
 
 
-def export_onnx(networks: Sequence[JudgeNetwork], tokeniser: Tokeniser, folder: Path) -> Path:
+def export_onnx(networks: Sequence[JudgeNetwork], tokenizer: ReplyTokenizer, folder: Path) -> Path:
     """Write `model.onnx`, in full precision, and `tokenizer.json` into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     length = torch.export.Dim("length", min=4, max=512)
@@ -385,7 +385,7 @@ def export_onnx(networks: Sequence[JudgeNetwork], tokeniser: Tokeniser, folder: 
     # The exporter has optimized the graph; without this mark quantization asks on stderr to do it again.
     model.metadata_props.add(key="onnx.quant.pre_process", value="onnxruntime.quant")
     (folder / MODEL).write_bytes(model.SerializeToString())
-    tokeniser.tokenizer.save(str(folder / TOKENIZER), pretty=False)
+    tokenizer.backend.save(str(folder / TOKENIZER), pretty=False)
     return folder / MODEL
 
 

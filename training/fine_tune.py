@@ -14,7 +14,7 @@ from torch.nn import functional
 from data.errors import UserError
 from data.rated_exchanges import RatedExchange
 from data.records import Exchange
-from judge.classifier.preprocessing import Tokeniser, write_context
+from judge.classifier.preprocessing import ReplyTokenizer, write_context
 from training.examples import (
     TrainingExample,
     draw_evenly,
@@ -87,9 +87,9 @@ def fine_tune(
     networks = []
     for number, network_data in enumerate(recipe.networks):
         seeded = replace(recipe, seed=recipe.seed + number)
-        network, tokeniser = _fine_tune_once(partial(make_examples, network_data), seeded, device, progress)
+        network, tokenizer = _fine_tune_once(partial(make_examples, network_data), seeded, device, progress)
         networks.append(network)
-    return TrainedNetworks(networks, tokeniser)
+    return TrainedNetworks(networks, tokenizer)
 
 
 def _fine_tune_once(
@@ -97,10 +97,10 @@ def _fine_tune_once(
     recipe: Recipe,
     device: str,
     progress: Progress | None,
-) -> tuple[JudgeNetwork, Tokeniser]:
+) -> tuple[JudgeNetwork, ReplyTokenizer]:
     torch.manual_seed(recipe.seed)
     chance = random.Random(recipe.seed)
-    network, tokeniser = make_network(recipe)
+    network, tokenizer = make_network(recipe)
     network.to(device)
     if device.startswith("cuda"):
         # Compiled once for all layers, which are alike, except the first, whose input has no gradient.
@@ -117,7 +117,7 @@ def _fine_tune_once(
         if epoch:
             examples = make_epoch(chance)
         network.train()
-        for batch in make_batches(examples, tokeniser, recipe, effects, chance, device):
+        for batch in make_batches(examples, tokenizer, recipe, effects, chance, device):
             with mixed_precision(torch.device(device)):
                 loss = compute_loss(network, effects, batch)
             optimizer.zero_grad(set_to_none=True)
@@ -129,7 +129,7 @@ def _fine_tune_once(
             optimizer.step()
             if progress:
                 progress(done, total)
-    return network.eval(), tokeniser
+    return network.eval(), tokenizer
 
 
 class RatingEffects(nn.Module):
@@ -220,7 +220,7 @@ def compute_loss(network: JudgeNetwork, effects: RatingEffects, batch: TrainingB
 
 def make_batches(
     examples: Sequence[TrainingExample],
-    tokeniser: Tokeniser,
+    tokenizer: ReplyTokenizer,
     recipe: Recipe,
     effects: RatingEffects,
     chance: random.Random,
@@ -232,7 +232,7 @@ def make_batches(
         for example in examples
         for exchange in example.exchanges
     ]
-    tokens = iter(tokeniser.encode_all(pairs))
+    tokens = iter(tokenizer.encode_all(pairs))
     replies = [[next(tokens) for _ in example.exchanges] for example in examples]
     size = [max(len(reply.ids) for reply in several) for several in replies]
     order = list(range(len(examples)))
@@ -367,7 +367,7 @@ def match_level(
     sample = random.Random(5).sample(rated, min(LEVEL_SAMPLE, len(rated)))
     shares = np.mean([each.target for each in sample], axis=0)
     for network in trained.networks:
-        single = TrainedNetworks([network], trained.tokeniser)
+        single = TrainedNetworks([network], trained.tokenizer)
         logits = np.log(single.predict([each.exchange for each in sample]) + 1e-6)
         bias = match_shares(sharpness * logits, shares)
         with torch.no_grad():

@@ -19,7 +19,7 @@ from data.records import LABELS, Exchange, digest_json, shape_of, to_plain
 from data.storage import digest_file
 from judge.classifier.base_weights import find_base, find_base_file
 from judge.classifier.judge import CARD, MEANS, MODEL, NETWORK, TOKENIZER, ClassifierJudge
-from judge.classifier.preprocessing import normalise
+from judge.classifier.preprocessing import normalize
 from judge.classifier.torch_backend import CONFIG_KEYS
 from training.environment import make_deterministic, package_versions
 from training.export import export_onnx, quantize_onnx, shift_exported, write_decoder, write_means
@@ -127,20 +127,20 @@ def export(
     step = max(1, len(exchanges) // COMPARED)
     # Normalized as in scoring, so that only quantization differs; weights are quantized by other replies.
     chosen, others = (
-        [replace(exchange, response=normalise(exchange.response)) for exchange in exchanges[start::step]]
+        [replace(exchange, response=normalize(exchange.response)) for exchange in exchanges[start::step]]
         for start in (0, step // 2)
     )
     for network in trained.networks:
         network.cpu().float()
     exact = trained.predict(chosen, batch_size=1)
     card: dict[str, Any] = {}
-    if trained.tokeniser.is_decoder:
+    if trained.tokenizer.is_decoder:
         settings = cast(Any, trained.networks[0].base).config.to_dict()
         card["config"] = {name: settings[name] for name in CONFIG_KEYS}
     names = [MODEL, TOKENIZER]
     if recipe.rank:
         card["base"] = {recipe.base: digest_file(find_base_file(recipe.base))}
-        names = write_decoder(trained.networks[0], trained.tokeniser, folder)
+        names = write_decoder(trained.networks[0], trained.tokenizer, folder)
         for number, network in enumerate(trained.networks):
             names.append(NETWORK.format(number))
             save_network(network, folder / names[-1])
@@ -148,12 +148,12 @@ def export(
         run = partial(copies.predict, others[:CALIBRATION_REPLIES], batch_size=1)
         write_means(copies.networks, run, folder / MEANS)
         names.append(MEANS)
-    elif not trained.tokeniser.is_decoder:
-        full_precision = export_onnx(trained.networks, trained.tokeniser, folder).read_bytes()
+    elif not trained.tokenizer.is_decoder:
+        full_precision = export_onnx(trained.networks, trained.tokenizer, folder).read_bytes()
         quantize_onnx(folder / MODEL)
     elif len(trained.networks) == 1:
         run = partial(trained.predict, others[:CALIBRATION_REPLIES], batch_size=1)
-        names = write_decoder(trained.networks[0], trained.tokeniser, folder, run)
+        names = write_decoder(trained.networks[0], trained.tokenizer, folder, run)
     else:
         raise UserError("networks: a decoder without LoRA adapters is exported as one network; name one")
     quantized = _predict_exported(folder, names, card, chosen)
@@ -162,7 +162,7 @@ def export(
         quantized = _predict_exported(folder, names, card, chosen)
     change = describe_change(exact, quantized)
     if change["mean_score"] > MAX_INT8_CHANGE:
-        if trained.tokeniser.is_decoder:
+        if trained.tokenizer.is_decoder:
             raise UserError(
                 f"int8 quantization shifts scores by {change['mean_score']:.3f} on average (limit "
                 f"{MAX_INT8_CHANGE}), so this base cannot be quantized"

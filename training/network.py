@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from data.errors import UserError
 from data.records import Exchange
 from judge.classifier.base_weights import find_base
-from judge.classifier.preprocessing import Tokeniser, Tokens, write_context
+from judge.classifier.preprocessing import ReplyTokenizer, Tokens, write_context
 from training.recipe import Recipe
 
 ENCODERS = ("bert", "electra", "deberta-v2")  # they read [CLS] context [SEP] reply [SEP]
@@ -81,7 +81,7 @@ class TrainedNetworks:
     """Networks with one tokenizer, whose probabilities are averaged."""
 
     networks: list[JudgeNetwork]
-    tokeniser: Tokeniser
+    tokenizer: ReplyTokenizer
 
     def predict(self, exchanges: Sequence[Exchange], *, batch_size: int = 512) -> np.ndarray:
         """Return probabilities of Bad, Okay and Good: [exchanges, 3]."""
@@ -89,7 +89,7 @@ class TrainedNetworks:
 
     def predict_each(self, exchanges: Sequence[Exchange], *, batch_size: int = 512) -> np.ndarray:
         """Return each network's probabilities: [networks, exchanges, 3]."""
-        tokens = self.tokeniser.encode_all([(write_context(item), item.response) for item in exchanges])
+        tokens = self.tokenizer.encode_all([(write_context(item), item.response) for item in exchanges])
         order = sorted(range(len(tokens)), key=lambda index: len(tokens[index].ids))
         probabilities = np.zeros((len(self.networks), len(tokens), 3))
         device = next(self.networks[0].parameters()).device
@@ -127,21 +127,21 @@ def mixed_precision(device: torch.device) -> torch.autocast:
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda")
 
 
-def make_network(recipe: Recipe) -> tuple[JudgeNetwork, Tokeniser]:
+def make_network(recipe: Recipe) -> tuple[JudgeNetwork, ReplyTokenizer]:
     """Return an untrained network and its tokenizer, as a recipe describes them."""
-    base, tokeniser = load_base(recipe.base)
+    base, tokenizer = load_base(recipe.base)
     base = deepcopy(base)
     if recipe.layers:
         # A decoder holds its layers itself, an encoder in a submodule; a base with fewer keeps all.
-        owner, name = (base, "layers") if tokeniser.is_decoder else (base.encoder, "layer")
+        owner, name = (base, "layers") if tokenizer.is_decoder else (base.encoder, "layer")
         setattr(owner, name, getattr(owner, name)[: recipe.layers])
         base.config.num_hidden_layers = len(getattr(owner, name))
     # Token embeddings stay frozen: the training texts contain few of them.
     base.get_input_embeddings().requires_grad_(False)
-    network = JudgeNetwork(base, is_decoder=tokeniser.is_decoder, dropout=recipe.dropout)
+    network = JudgeNetwork(base, is_decoder=tokenizer.is_decoder, dropout=recipe.dropout)
     if recipe.rank:
         add_lora(network.base, recipe.rank)
-    return network, tokeniser
+    return network, tokenizer
 
 
 def save_network(network: JudgeNetwork, path: Path) -> None:
@@ -152,12 +152,12 @@ def save_network(network: JudgeNetwork, path: Path) -> None:
     save_file({name: item.detach().half().cpu().contiguous() for name, item in trained.items()}, path)
 
 
-def load_network(recipe: Recipe, path: Path) -> tuple[JudgeNetwork, Tokeniser]:
+def load_network(recipe: Recipe, path: Path) -> tuple[JudgeNetwork, ReplyTokenizer]:
     """Read a network that `save_network` wrote."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    network, tokeniser = make_network(recipe)
+    network, tokenizer = make_network(recipe)
     try:
         state = {name: tensor.float() for name, tensor in load_file(path).items()}
     except (OSError, SafetensorError) as error:
@@ -168,11 +168,11 @@ def load_network(recipe: Recipe, path: Path) -> tuple[JudgeNetwork, Tokeniser]:
     trained = {name for name, parameter in network.named_parameters() if parameter.requires_grad}
     if unknown or trained & set(missing):
         raise UserError(f"{path}: was not made by this recipe; train again, or install again")
-    return network.eval(), tokeniser
+    return network.eval(), tokenizer
 
 
 @cache
-def load_base(name: str) -> tuple[Any, Tokeniser]:
+def load_base(name: str) -> tuple[Any, ReplyTokenizer]:
     """Load a base by the name of the package that carries it, or a transformers folder by its path."""
     from tokenizers import Tokenizer
     from transformers import AutoModel, AutoTokenizer
@@ -196,4 +196,4 @@ def load_base(name: str) -> tuple[Any, Tokeniser]:
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     else:
         tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=weights.name).backend_tokenizer
-    return base, Tokeniser(tokenizer, is_decoder=kind not in ENCODERS)
+    return base, ReplyTokenizer(tokenizer, is_decoder=kind not in ENCODERS)

@@ -91,7 +91,7 @@ class Shape:
 
     name: str
     example: str
-    recognise: Callable[[Sample], Fit | None]
+    recognize: Callable[[Sample], Fit | None]
 
 
 def value_at(row: Mapping[str, Any], column: str) -> Any:

@@ -25,19 +25,19 @@ MOST_PARTS: Final = 256  # exchanges in one row
 
 
 SHAPES: Final = (*TOOL_SHAPES, *COLUMN_SHAPES)  # the first that fits is taken
-FIRST_ROWS: Final = 20  # by which a shape is recognised
+FIRST_ROWS: Final = 20  # by which a shape is recognized
 MOST_COLUMNS: Final = 12  # named where none fits
 
 
 @dataclass(frozen=True, slots=True)
-class Recognised:
+class Recognized:
     """How a table is read; `fit` is None for one in our own columns."""
 
     says: str
     fit: Fit | None = None
 
 
-OUR_OWN: Final = Recognised("prompt/response")
+OUR_OWN: Final = Recognized("prompt/response")
 
 
 def is_ours(row: Row) -> bool:
@@ -48,7 +48,7 @@ def is_ours(row: Row) -> bool:
     return True
 
 
-def recognise(sample: Sample, place: object, *, needs_reply: bool = True) -> Recognised:
+def recognize(sample: Sample, place: object, *, needs_reply: bool = True) -> Recognized:
     """How a table is read; without `needs_reply` prompts that nobody answered will do."""
     named = sample.named
     for column in (named.prompt, *named.responses, named.model):
@@ -58,12 +58,12 @@ def recognise(sample: Sample, place: object, *, needs_reply: bool = True) -> Rec
         firsts = [sample.first("prompt"), sample.first("response") if needs_reply else None]
         if not any(isinstance(value, dict | list) or turns_in(value) for value in firsts):
             return OUR_OWN
-    shapes = [shape.recognise for shape in (COLUMN_SHAPES if named else SHAPES)]
+    shapes = [shape.recognize for shape in (COLUMN_SHAPES if named else SHAPES)]
     if not needs_reply:  # of a conversation its last question, whether it was answered or not
         shapes = [questions_asked, *shapes, prompts_alone]
-    fit = next((fit for recogniser in shapes if (fit := recogniser(sample)) is not None), None)
+    fit = next((fit for recognizer in shapes if (fit := recognizer(sample)) is not None), None)
     if fit is not None:
-        return Recognised(fit.says, fit)
+        return Recognized(fit.says, fit)
     raise UserError(f"{place}: {_missing(sample, needs_reply)}")
 
 
@@ -110,7 +110,7 @@ def read_rows(
 
 @dataclass(slots=True)
 class TableRows:
-    """The rows of one table of a source, recognised by the first of them, and how many were read so far."""
+    """The rows of one table of a source, recognized by the first of them, and how many were read so far."""
 
     source: Source
     shard: int
@@ -122,7 +122,7 @@ class TableRows:
     lacks_model: bool = False
     is_whole: bool = False  # rows are judged as conversations
     header: Header = field(default_factory=Header)
-    recognised: Recognised = OUR_OWN
+    recognized: Recognized = OUR_OWN
     requests: dict[str, Row] = field(default_factory=dict, repr=False)
     _head: list[tuple[int, Row] | BadRow] = field(default_factory=list, repr=False)
     _rows: Iterator[tuple[int, Row]] = field(default_factory=lambda: iter(()), repr=False)
@@ -140,7 +140,7 @@ class TableRows:
             if rows:
                 columns = self.header.columns or tuple(dict.fromkeys(key for row in rows for key in row))
                 sample = Sample(tuple(map(str, columns)), rows, named)
-                self.recognised = recognise(sample, self.name or self.table, needs_reply=self.needs_reply)
+                self.recognized = recognize(sample, self.name or self.table, needs_reply=self.needs_reply)
         self._is_peeking = False
         if self.fit is not None and self.fit.needs_requests:
             self._find_requests()
@@ -156,7 +156,7 @@ class TableRows:
 
     @property
     def fit(self) -> Fit | None:
-        return self.recognised.fit
+        return self.recognized.fit
 
     @property
     def model(self) -> str:
@@ -243,7 +243,7 @@ class TableRows:
 
     def say(self, name: str, rows: int, count: int) -> str:
         """How the table was read, in one line."""
-        says = self.recognised.says.replace(LAST_TURN, "") if self.is_whole else self.recognised.says
+        says = self.recognized.says.replace(LAST_TURN, "") if self.is_whole else self.recognized.says
         line = f"Read {rows:,} {'row' if rows == 1 else 'rows'} of {name} as {says}"
         if self.is_whole:
             line += ", whole conversations"

@@ -118,7 +118,7 @@ def _option_default(parameter: Parameter) -> str:
 
 
 def shapes() -> str:
-    """The shapes of files that are recognised, in the order they are tried."""
+    """The shapes of files that are recognized, in the order they are tried."""
     return table(("shape", "such as"), ((shape.name, shape.example) for shape in SHAPES))
 
 

@@ -18,29 +18,24 @@ from data.rubric import read_rubric
 from data.storage import digest_file
 from data.tables import validate
 from judge.base import CUDA, WEIGHTS, Judge, check_wanted
+from judge.classifier.device import check_device, choose_device
 from judge.classifier.preprocessing import (
     PreparedReply,
-    Tokeniser,
+    ReplyTokenizer,
     judgments_of,
-    normalise,
+    normalize,
     prepare,
     style_features,
     write_context,
-)
-from judge.classifier.torch_backend import (
-    TorchNetworks,
-    check_device,
-    choose_device,
-    dequantize,
-    read_weights,
-    score_in_batches,
 )
 from judge.engine import count_cores
 
 if TYPE_CHECKING:
     import numpy as np
 
-# Part of the version, to which calibrations are bound: raise when normalising, tokenising, what is left
+    from judge.classifier.torch_backend import TorchNetworks
+
+# Part of the version, to which calibrations are bound: raise when normalizing, tokenizing, what is left
 # unscored or how a label is found changes.
 RULES_VERSION = 5
 MODEL, TOKENIZER, CARD = "model.onnx", "tokenizer.json", "card.json"
@@ -122,8 +117,8 @@ class ClassifierJudge(Judge):
         return self._device
 
     @cached_property
-    def tokeniser(self) -> Tokeniser:
-        return Tokeniser.read(self.tokenizer_path, is_decoder=self.is_decoder)
+    def tokenizer(self) -> ReplyTokenizer:
+        return ReplyTokenizer.read(self.tokenizer_path, is_decoder=self.is_decoder)
 
     @property
     def tokenizer_path(self) -> Path:
@@ -143,8 +138,10 @@ class ClassifierJudge(Judge):
             ) from error
 
     @cached_property
-    def networks(self) -> TorchNetworks:
+    def networks(self) -> "TorchNetworks":
         """The same networks in torch."""
+        from judge.classifier.torch_backend import TorchNetworks, dequantize, read_weights
+
         if "config" not in self.card:
             raise UserError(f"{self.folder / CARD}: config: missing; judge with --device cpu, or train again")
         stored = self._merge() or [read_weights(self.folder / MODEL)]
@@ -181,7 +178,9 @@ class ClassifierJudge(Judge):
         """The function that scores a whole input at once on a GPU; None on the CPU."""
         if self.device != CUDA:
             return None
-        return partial(score_in_batches, self.networks, self.tokeniser)
+        from judge.classifier.torch_backend import score_in_batches
+
+        return partial(score_in_batches, self.networks, self.tokenizer)
 
     def count_runs(self, exchange: Exchange) -> int:
         """Count the networks whose probabilities are averaged."""
@@ -193,17 +192,17 @@ class ClassifierJudge(Judge):
     def judge_many(self, exchanges: Sequence[Exchange]) -> list[Judgment]:
         """Return judgments in the order given."""
         with self.loading:  # once, however many threads come first
-            tokeniser = self.tokeniser
-        prepared = prepare(exchanges, tokeniser)
+            tokenizer = self.tokenizer
+        prepared = prepare(exchanges, tokenizer)
         probabilities = self._run([item for item in prepared if not item.reason])
         return list(judgments_of(exchanges, prepared, probabilities))
 
     def predict(self, exchange: Exchange) -> list[float]:
         """Return the probabilities of Bad, Okay and Good, whatever the reply is."""
-        text = normalise(exchange.response)
+        text = normalize(exchange.response)
         with self.loading:
-            tokeniser = self.tokeniser
-        tokens = tokeniser.encode(write_context(exchange), text)
+            tokenizer = self.tokenizer
+        tokens = tokenizer.encode(write_context(exchange), text)
         return self._run([PreparedReply(text, None, tokens, ())])[0]
 
     def _run(self, prepared: Sequence[PreparedReply]) -> list[list[float]]:

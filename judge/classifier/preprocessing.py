@@ -42,10 +42,10 @@ REPEATS: Final = 3  # of a word after itself that are too many
 _AGAIN: Final = re.compile(rf"(?i)\b(\w+)(?:[\s,;!.#*-]+\1\b){{{REPEATS},}}")
 
 
-def normalise(text: str) -> str:
+def normalize(text: str) -> str:
     """Return a reply as a person sees it: without hidden characters, look-alike letters and endless repeats.
 
-    >>> normalise("I c\u0430re. I c\u200bare. I care. Love love love LOVE!")
+    >>> normalize("I c\u0430re. I c\u200bare. I care. Love love love LOVE!")
     'I care. Love!'
     """
     text = clean(_REVERSED.sub(lambda run: run[1][::-1], text))
@@ -144,7 +144,7 @@ def style_features(response: str) -> tuple[float, ...]:
 CONTEXT_START, CONTEXT_END = 96, 160  # tokens of a long context that are kept at its two ends
 ENCODER_TOKENS = 512  # all that an encoder of BERT's kind can read
 RESPONSE_TOKENS = 640  # the start of a reply is kept: some 480 words
-RESPONSE_CHARACTERS = 40 * RESPONSE_TOKENS  # 100,000 characters are not tokenised for 640 tokens
+RESPONSE_CHARACTERS = 40 * RESPONSE_TOKENS  # 100,000 characters are not tokenized for 640 tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,17 +180,17 @@ def write_context(exchange: Exchange, *, chance: random.Random | None = None, dr
     return "\n".join(parts)
 
 
-class Tokeniser:
+class ReplyTokenizer:
     """Turns exchanges into tokens for one kind of base: a pair for encoders, one text for decoders."""
 
     def __init__(self, tokenizer: Any, *, is_decoder: bool) -> None:
-        self.tokenizer = tokenizer
-        self.tokenizer.no_truncation()
-        self.tokenizer.no_padding()
+        self.backend = tokenizer
+        self.backend.no_truncation()
+        self.backend.no_padding()
         self.is_decoder = is_decoder
 
     @classmethod
-    def read(cls, path: Path, *, is_decoder: bool) -> "Tokeniser":
+    def read(cls, path: Path, *, is_decoder: bool) -> "ReplyTokenizer":
         """From a `tokenizer.json`."""
         from tokenizers import Tokenizer
 
@@ -239,12 +239,12 @@ class Tokeniser:
 
     @cached_property
     def _ends(self) -> tuple[int, int]:
-        return self.tokenizer.token_to_id("[CLS]"), self.tokenizer.token_to_id("[SEP]")
+        return self.backend.token_to_id("[CLS]"), self.backend.token_to_id("[SEP]")
 
     def _ids(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
         # A lone surrogate cannot be encoded; the replacement character stands for it.
         clean = [text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") for text in texts]
-        return [tuple(item.ids) for item in self.tokenizer.encode_batch(clean, add_special_tokens=False)]
+        return [tuple(item.ids) for item in self.backend.encode_batch(clean, add_special_tokens=False)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,12 +263,12 @@ class PreparedReply:
         return self.tokens.ids
 
 
-def prepare(exchanges: Sequence[Exchange], tokeniser: Tokeniser) -> list[PreparedReply]:
+def prepare(exchanges: Sequence[Exchange], tokenizer: ReplyTokenizer) -> list[PreparedReply]:
     """Normalize, check and tokenize replies."""
-    texts = [normalise(exchange.response) for exchange in exchanges]
+    texts = [normalize(exchange.response) for exchange in exchanges]
     reasons = [why_unreadable(text) for text in texts]
     rows = list(zip(exchanges, texts, reasons, strict=True))
-    encoded = iter(tokeniser.encode_all([(write_context(item), text) for item, text, why in rows if not why]))
+    encoded = iter(tokenizer.encode_all([(write_context(item), text) for item, text, why in rows if not why]))
     prepared = []
     for exchange, text, reason in rows:
         tokens, notes = None, []
@@ -277,7 +277,7 @@ def prepare(exchanges: Sequence[Exchange], tokeniser: Tokeniser) -> list[Prepare
             notes = [
                 f"suspected injection: {item}" for item in sorted(find_injections(exchange.response, text))
             ]
-            notes += [f"longer than {tokeniser.limit}: only its start was read"] if tokens.cut else []
+            notes += [f"longer than {tokenizer.limit}: only its start was read"] if tokens.cut else []
         prepared.append(PreparedReply(text, reason, tokens, tuple(notes)))
     return prepared
 

@@ -1,14 +1,10 @@
 """Decoder judges on a GPU: length-sorted batches, and a process pool that prepares them."""
 
-import ctypes
 import multiprocessing
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import cache
-from importlib.util import find_spec
 from itertools import chain, islice
 from operator import attrgetter
 from pathlib import Path
@@ -17,18 +13,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from data.errors import UserError
 from data.records import Exchange
 from data.tables import to_line, to_row
-from judge.base import AUTO, CPU, CUDA, DEVICE, DEVICES
+from judge.base import CUDA
 from judge.classifier.base_weights import DOWN_PROJ, SCALE, TABLE, rotate_inner
-from judge.classifier.preprocessing import PreparedReply, Tokeniser, judgments_of, prepare
+from judge.classifier.preprocessing import PreparedReply, ReplyTokenizer, judgments_of, prepare
 from judge.engine import Store, count_cores, in_threads, still_to_judge
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-REPLIES_PER_CORE: Final = 150  # `auto` takes the GPU from so many replies a core on: docs/performance.md
 MAX_TOKENS: Final = 1_024  # of a context and a reply; both are cut to fewer
 BATCH_TOKENS: Final = 65_536  # of one batch, padding included
 CHUNK: Final = 4_096  # replies that are prepared, sorted by length and judged together
@@ -43,45 +37,6 @@ CONFIG_KEYS: Final = (
 Chunk = list[tuple[int, Exchange]]  # with their positions in the input
 Check = tuple[str | None, tuple[str, ...]]  # why a reply is not judged, and notes on it
 _to_tuple: Final = attrgetter(*Exchange.__slots__)
-
-
-def check_device(device: str) -> str:
-    """Return the device that a judge was given, or the one that the command set."""
-    device = device or DEVICE.get()
-    if device not in DEVICES:
-        raise UserError(f"device: one of {', '.join(DEVICES)} expected, not {device!r}")
-    return device
-
-
-def choose_device(device: str, judge: str, *, is_decoder: bool, count: int) -> str:
-    """Return the device for so many replies; warn once where a GPU was requested and there is none."""
-    is_worth_it = count >= REPLIES_PER_CORE * count_cores()
-    if device == CPU or (device == AUTO and not is_worth_it):
-        return CPU
-    problem = why_no_gpu() if is_decoder else f"{judge} runs on the CPU only"
-    if problem and device == CUDA:
-        _warn_once(f"No GPU is used: {problem}. Judging on the CPU instead.")
-    return CPU if problem else CUDA
-
-
-@cache
-def why_no_gpu() -> str:
-    """Return why no GPU can be used, or an empty text; torch is imported only where a driver exists."""
-    missing = [name for name in ("onnx", "torch") if find_spec(name) is None]
-    if missing:
-        return f"packages are missing: pip install {' '.join(missing)}"
-    try:
-        ctypes.CDLL("libcuda.so.1" if os.name == "posix" else "nvcuda.dll")
-    except OSError:
-        return "this machine has no NVIDIA driver"
-    import torch
-
-    return "" if torch.cuda.is_available() else "torch finds no CUDA device"
-
-
-@cache
-def _warn_once(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 class Decoder:
@@ -216,7 +171,7 @@ def dequantize(stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def score_in_batches(
     networks: TorchNetworks,
-    tokeniser: Tokeniser,
+    tokenizer: ReplyTokenizer,
     exchanges: Iterable[Exchange],
     run: Store,
     *,
@@ -248,13 +203,13 @@ def score_in_batches(
 
     if second is None:  # too few for a pool
         call: Callable[..., Any] = lambda function, *values: function(*values)  # noqa: E731
-        _set_tokenizer(tokeniser)
+        _set_tokenizer(tokenizer)
         for chunk in filter(None, [first]):
             keep(chunk, ask(chunk))
         return count
     # A CUDA context does not survive a fork. Some threads wait for the GPU while others wait for the pool.
     workers, spawn = count_cores(), multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, spawn, _start_worker, (tokeniser,)) as pool:
+    with ProcessPoolExecutor(workers, spawn, _start_worker, (tokenizer,)) as pool:
         call = lambda function, *values: pool.submit(function, *values).result()  # noqa: E731
         in_threads(workers + 2, chain(filter(None, (first, second)), chunks), ask, keep)
     return count
@@ -265,18 +220,18 @@ def _chunked(coming: Iterator[tuple[int, Exchange]]) -> Iterator[Chunk]:
         yield chunk
 
 
-_TOKENIZER: Tokeniser  # of this process, where it prepares replies
+_TOKENIZER: ReplyTokenizer  # of this process, where it prepares replies
 
 
-def _set_tokenizer(tokeniser: Tokeniser) -> None:
+def _set_tokenizer(tokenizer: ReplyTokenizer) -> None:
     global _TOKENIZER
-    _TOKENIZER = tokeniser
+    _TOKENIZER = tokenizer
 
 
-def _start_worker(tokeniser: Tokeniser) -> None:
+def _start_worker(tokenizer: ReplyTokenizer) -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # every core has a process already
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent process
-    _set_tokenizer(tokeniser)
+    _set_tokenizer(tokenizer)
 
 
 def _from_tuple(row: tuple[Any, ...]) -> Exchange:

@@ -111,7 +111,7 @@ class DecisionJudge(LanguageModelJudge):
                 raise UnusableDecision(reply.reason)
             read = read_systemone if self.protocol == "systemone" else read_decisions
             levels, given = read(reply.body, self.rubric)
-            judgment, components = judgment_of(exchange, normalise(levels)), _probabilities(given)
+            judgment, components = judgment_of(exchange, normalize(levels)), _probabilities(given)
         except UnusableDecision as problem:
             judgment = unscored(exchange, str(problem))
             raw = json.dumps(reply.body, ensure_ascii=False) if isinstance(reply, Reply) else reply.raw
@@ -183,10 +183,10 @@ def read_systemone(body: Mapping[str, Any], rubric: Rubric) -> tuple[dict[str, A
     return {label: levels[str(position)] for position, label in enumerate(LABELS)}, given
 
 
-def normalise(by_label: Mapping[str, Any]) -> dict[str, float]:
+def normalize(by_label: Mapping[str, Any]) -> dict[str, float]:
     """Probabilities that sum to one, from such as nearly do.
 
-    >>> normalise({"Bad": 0.1, "Okay": 0.2, "Good": 0.69})["Bad"]
+    >>> normalize({"Bad": 0.1, "Okay": 0.2, "Good": 0.69})["Bad"]
     0.10101010101010102
     """
     given = _probabilities(by_label)

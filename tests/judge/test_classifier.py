@@ -16,8 +16,8 @@ from repository import ROOT
 from data.errors import UserError
 from data.records import LABELS, Exchange
 from judge.base import WEIGHTS, load_judge
+from judge.classifier import device as devices
 from judge.classifier import judge as classifier
-from judge.classifier import torch_backend
 from judge.classifier.judge import ClassifierJudge, version_of
 from judge.classifier.preprocessing import ENCODER_TOKENS, RESPONSE_TOKENS
 
@@ -195,7 +195,7 @@ def test_an_encoder_says_how_much_it_reads_and_so_does_its_card() -> None:
 
 
 def test_a_missing_gpu_is_reported_once_and_the_cpu_judges(capsys: pytest.CaptureFixture[str]) -> None:
-    torch_backend._warn_once.cache_clear()
+    devices._warn_once.cache_clear()
     quiet = [ClassifierJudge(device=device) for device in ("", "auto", "cpu")]
     assert {item.device for item in quiet} == {"cpu"} and capsys.readouterr().err == ""
     judges = [ClassifierJudge(device="cuda") for _ in range(2)]

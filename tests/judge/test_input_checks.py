@@ -14,7 +14,7 @@ from data.importers import import_source
 from data.records import Exchange
 from data.tables import read_exchanges, write_rows
 from judge.classifier.judge import ClassifierJudge
-from judge.classifier.preprocessing import normalise
+from judge.classifier.preprocessing import normalize
 from judge.input_checks import why_unreadable
 from judge.robustness.catalogue import REPLIES, read_perturbations, read_replies, rewrite
 from training.rated_sets import RATED_SETS, read_rated_set
@@ -28,7 +28,7 @@ UNREADABLE = {"reply in base64", "reply in rot13"}  # nobody reads these at sigh
 
 
 def refused(text: str) -> str | None:
-    return why_unreadable(normalise(text))
+    return why_unreadable(normalize(text))
 
 
 def test_replies_in_other_languages_are_caught() -> None:

@@ -25,7 +25,7 @@ from data.tables import read_exchanges
 from judge.base import load_judge
 from judge.classifier.base_weights import find_base_file
 from judge.classifier.judge import CARD, MEANS, MODEL, NETWORK, ClassifierJudge
-from judge.classifier.preprocessing import normalise, write_context
+from judge.classifier.preprocessing import normalize, write_context
 from training.make import export, make_judge
 from training.network import LoraLinear, TrainedNetworks, make_network
 from training.recipe import Recipe, read_recipe
@@ -81,20 +81,20 @@ def test_what_is_made_says_what_was_trained(
 def test_two_full_networks_and_too_large_files_are_refused(
     tmp_path: Path, decoder: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    network, tokeniser = make_network(decoder)
+    network, tokenizer = make_network(decoder)
     reply = [Exchange(id="1", prompt="rain", response="hug")]
     with pytest.raises(UserError, match="a decoder without LoRA adapters is exported as one"):
-        export(TrainedNetworks([network, network], tokeniser), decoder, tmp_path, reply)
+        export(TrainedNetworks([network, network], tokenizer), decoder, tmp_path, reply)
     base: Any = network.base
     width = base.config.hidden_size
     base.embed_tokens = torch.nn.Embedding(25_000 // width, width)  # more than its graph takes
     monkeypatch.setattr(training.export, "MAX_FILE_SIZE", 30_000)
-    names = training.export.write_decoder(network, tokeniser, tmp_path / "many")
+    names = training.export.write_decoder(network, tokenizer, tmp_path / "many")
     assert {"weights-0.bin", "weights-1.bin"} <= set(names)
     assert all((tmp_path / "many" / name).stat().st_size <= 30_000 for name in names)
     monkeypatch.setattr(training.export, "MAX_FILE_SIZE", 1_000)
     with pytest.raises(UserError, match="would have more than 1,000 bytes"):
-        training.export.write_decoder(network, tokeniser, tmp_path / "none")
+        training.export.write_decoder(network, tokenizer, tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
 
@@ -132,25 +132,25 @@ def test_damaged_files_and_another_base_are_refused(tmp_path: Path, changes: Pat
 @pytest.fixture(scope="module")
 def replies() -> list[Exchange]:
     found = list(read_exchanges(SAMPLES / "responses.jsonl"))[::5]
-    return [replace(exchange, response=normalise(exchange.response)) for exchange in found]
+    return [replace(exchange, response=normalize(exchange.response)) for exchange in found]
 
 
 @pytest.fixture(scope="module")
 def smollm2() -> TrainedNetworks:
     torch.manual_seed(0)
-    network, tokeniser = make_network(Recipe(base="smollm2", rank=16))
+    network, tokenizer = make_network(Recipe(base="smollm2", rank=16))
     for module in network.modules():
         if isinstance(module, LoraLinear):
             torch.nn.init.normal_(module.up, std=0.005)
-    return TrainedNetworks([network.eval()], tokeniser)
+    return TrainedNetworks([network.eval()], tokenizer)
 
 
 @pytest.fixture(scope="module")
 def ten_layers(smollm2: TrainedNetworks) -> TrainedNetworks:
     """Its first ten layers, as if all of them had been trained."""
-    network, tokeniser = make_network(Recipe(base="smollm2", layers=10))
+    network, tokenizer = make_network(Recipe(base="smollm2", layers=10))
     network.head.load_state_dict(smollm2.networks[0].head.state_dict())
-    return TrainedNetworks([network.eval()], tokeniser)
+    return TrainedNetworks([network.eval()], tokenizer)
 
 
 @pytest.fixture(scope="module")
@@ -199,7 +199,7 @@ def test_a_kept_context_order_and_threads_change_no_bit(exported: Path, replies:
 
 def read_in_one_step(judge: ClassifierJudge, exchange: Exchange) -> np.ndarray:
     """What the network says of a text that is read in one step."""
-    tokens = judge.tokeniser.encode(write_context(exchange), exchange.response)
+    tokens = judge.tokenizer.encode(write_context(exchange), exchange.response)
     return np.array(judge._read_apart(replace(tokens, before=0), {})[0])
 
 
@@ -219,8 +219,8 @@ def test_changes_to_the_base_say_what_torch_says(
 
 
 def test_the_shipped_graph_is_what_export_writes(tmp_path: Path) -> None:
-    network, tokeniser = make_network(read_recipe("large"))
-    for name in training.export.write_decoder(network, tokeniser, tmp_path):
+    network, tokenizer = make_network(read_recipe("large"))
+    for name in training.export.write_decoder(network, tokenizer, tmp_path):
         assert (tmp_path / name).read_bytes() == (SHIPPED / name).read_bytes(), name
 
 

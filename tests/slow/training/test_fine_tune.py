@@ -244,8 +244,8 @@ def test_batches_hold_every_example_once_and_limit_padded_tokens(tiny_recipe: Re
         for number, size in enumerate(sizes)
     ]
     recipe = replace(tiny_recipe, batch_size=64)
-    tokeniser = load_base(recipe.base)[1]
-    batches = list(make_batches(shown, tokeniser, recipe, RatingEffects(shown, recipe), chance, "cpu"))
+    tokenizer = load_base(recipe.base)[1]
+    batches = list(make_batches(shown, tokenizer, recipe, RatingEffects(shown, recipe), chance, "cpu"))
     assert sorted(float(value) for batch in batches for value in batch.value) == list(range(150))
     for batch in batches:
         assert batch.ids.numel() <= BATCH_TOKENS

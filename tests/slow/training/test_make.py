@@ -16,7 +16,7 @@ import training.make
 from data.rated_exchanges import RatedExchange
 from data.records import Exchange
 from judge.classifier.judge import CARD, ClassifierJudge, read_card
-from judge.classifier.preprocessing import normalise, write_context
+from judge.classifier.preprocessing import normalize, write_context
 from training.export import SingleExchangeModel
 from training.make import make_judge
 from training.model_card import DEFAULT_TEXT, state_caveat
@@ -30,14 +30,14 @@ TEXT = {"name": "mine", **DEFAULT_TEXT, "caveat": state_caveat({})}
 @pytest.fixture(scope="module")
 def saved(made_judge: tuple[Path, Result], tiny_recipe: Recipe) -> TrainedNetworks:
     """The network in the made judge's folder."""
-    network, tokeniser = load_network(tiny_recipe, made_judge[0] / "network-0.safetensors")
-    return TrainedNetworks([network], tokeniser)
+    network, tokenizer = load_network(tiny_recipe, made_judge[0] / "network-0.safetensors")
+    return TrainedNetworks([network], tokenizer)
 
 
 @pytest.fixture(scope="module")
 def exchanges(examples: list[RatedExchange]) -> list[Exchange]:
     """Normalized as in scoring."""
-    return [replace(rated.exchange, response=normalise(rated.exchange.response)) for rated in examples]
+    return [replace(rated.exchange, response=normalize(rated.exchange.response)) for rated in examples]
 
 
 def predicted(folder: Path, exchanges: list[Exchange]) -> np.ndarray:
@@ -86,7 +86,7 @@ def test_a_judge_is_not_trained_again_and_stays_in_full_precision_where_int8_cos
 def test_the_export_of_two_networks_is_their_mean(exchanges: list[Exchange], tiny_recipe: Recipe) -> None:
     networks = [make_network(tiny_recipe)[0].eval() for _ in range(2)]
     trained = TrainedNetworks(networks, load_base(tiny_recipe.base)[1])
-    tokens = trained.tokeniser.encode(write_context(exchanges[0]), exchanges[0].response)
+    tokens = trained.tokenizer.encode(write_context(exchanges[0]), exchanges[0].response)
     ids, _, segments = pad_tokens([tokens], torch.device("cpu"))
     with torch.no_grad():
         mean = SingleExchangeModel(trained.networks)(ids, segments)

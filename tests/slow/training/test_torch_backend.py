@@ -17,9 +17,10 @@ from data.errors import UserError
 from data.records import Exchange, Judgment
 from data.tables import read_exchanges, write_rows
 from judge.base import WEIGHTS, load_judge
+from judge.classifier import device as devices
 from judge.classifier import torch_backend
 from judge.classifier.judge import CARD, MODEL, ClassifierJudge
-from judge.classifier.preprocessing import Tokeniser
+from judge.classifier.preprocessing import ReplyTokenizer
 from judge.classifier.torch_backend import TorchNetworks, dequantize, read_weights
 from judge.engine import judge_all
 from judge.scoring import score_file
@@ -55,7 +56,7 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.nn.init.normal_(network.head.weight, std=0.2)
     folder = tmp_path_factory.mktemp("toy")
     tokenizer = Tokenizer.from_file(str(WEIGHTS / "classifier" / "tokenizer.json"))
-    names = write_decoder(network, Tokeniser(tokenizer, is_decoder=True), folder)
+    names = write_decoder(network, ReplyTokenizer(tokenizer, is_decoder=True), folder)
     files = {name: sha256((folder / name).read_bytes()).hexdigest() for name in names}
     card = {"files": files, "caveat": "random", "config": {**SIZES, **HEADS}}
     (folder / CARD).write_text(json.dumps(card))
@@ -65,7 +66,7 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def on_gpu(toy: Path, monkeypatch: pytest.MonkeyPatch) -> ClassifierJudge:
     """A judge that takes the CPU's torch for a GPU."""
-    monkeypatch.setattr(torch_backend, "why_no_gpu", lambda: "")
+    monkeypatch.setattr(devices, "why_no_gpu", lambda: "")
     judge = ClassifierJudge(weights=str(toy), device="cuda")
     judge.networks = TorchNetworks([dequantize(read_weights(toy / MODEL))], judge.card["config"], "cpu")
     assert judge.device == "cuda"
@@ -130,7 +131,7 @@ def test_the_pool_scores_a_file_in_order_and_resumes(
 
 
 def test_auto_takes_the_gpu_for_many_replies_only(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_backend, "why_no_gpu", lambda: "")
+    monkeypatch.setattr(devices, "why_no_gpu", lambda: "")
     few, many = (ClassifierJudge(weights=str(toy)) for _ in range(2))
     few.expect(100)
     many.expect(1_000_000)
@@ -149,6 +150,6 @@ def test_shipped_judges_agree_on_both_devices(name: str, exchanges: list[Exchang
     stored = on_cpu._merge() or [read_weights(on_cpu.folder / MODEL)]
     networks = TorchNetworks([dequantize(item) for item in stored], on_cpu.card["config"], "cpu")
     judged = judge_all(on_cpu, exchanges[:12])
-    prepared = [item for item in torch_backend.prepare(exchanges[:12], on_cpu.tokeniser) if not item.reason]
+    prepared = [item for item in torch_backend.prepare(exchanges[:12], on_cpu.tokenizer) if not item.reason]
     gaps = np.abs(networks.predict([item.ids for item in prepared]) - probabilities(judged))
     assert gaps.max() < 0.015 and gaps.mean() < 0.005

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from repository import SAMPLES
 
 from data.tables import read_exchanges
-from judge.classifier.preprocessing import normalise
+from judge.classifier.preprocessing import normalize
 
 
 @pytest.mark.parametrize(
@@ -32,15 +32,15 @@ from judge.classifier.preprocessing import normalise
     ],
 )
 def test_what_hides_a_reply_is_undone(written: str, seen: str) -> None:
-    assert normalise(written) == seen
+    assert normalize(written) == seen
 
 
 @pytest.mark.parametrize("name", ["responses.jsonl", "wry.jsonl"])
 def test_ordinary_replies_are_left_as_they_are(name: str) -> None:
     for exchange in read_exchanges(SAMPLES / name):
-        assert normalise(exchange.response) == exchange.response
+        assert normalize(exchange.response) == exchange.response
 
 
 @given(st.text(max_size=200))
 def test_seen_twice_is_seen_once(text: str) -> None:
-    assert normalise(normalise(text)) == normalise(text)
+    assert normalize(normalize(text)) == normalize(text)

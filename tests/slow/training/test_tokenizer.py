@@ -16,7 +16,7 @@ from judge.classifier.preprocessing import (
     CONTEXT_START,
     ENCODER_TOKENS,
     RESPONSE_TOKENS,
-    Tokeniser,
+    ReplyTokenizer,
     write_context,
 )
 from training.make import hash_files
@@ -33,20 +33,20 @@ EXCHANGE = Exchange(
 
 
 @pytest.fixture
-def pairs(tiny_tokenizer: Path) -> Tokeniser:
-    return Tokeniser.read(tiny_tokenizer, is_decoder=False)
+def pairs(tiny_tokenizer: Path) -> ReplyTokenizer:
+    return ReplyTokenizer.read(tiny_tokenizer, is_decoder=False)
 
 
 @pytest.fixture
-def one_text(tiny_tokenizer: Path) -> Tokeniser:
-    return Tokeniser.read(tiny_tokenizer, is_decoder=True)
+def one_text(tiny_tokenizer: Path) -> ReplyTokenizer:
+    return ReplyTokenizer.read(tiny_tokenizer, is_decoder=True)
 
 
-def words(tokeniser: Tokeniser, ids: tuple[int, ...]) -> str:
-    return " ".join(tokeniser.tokenizer.id_to_token(number) for number in ids)
+def words(tokenizer: ReplyTokenizer, ids: tuple[int, ...]) -> str:
+    return " ".join(tokenizer.backend.id_to_token(number) for number in ids)
 
 
-def test_what_a_network_reads(pairs: Tokeniser, one_text: Tokeniser) -> None:
+def test_what_a_network_reads(pairs: ReplyTokenizer, one_text: ReplyTokenizer) -> None:
     tokens = pairs.encode("Speaker: rain", "hug word1")
     assert words(pairs, tokens.ids) == "[CLS] speaker : rain [SEP] hug word1 [SEP]"
     assert tokens.segments == (0, 0, 0, 0, 0, 1, 1, 1) and not tokens.cut
@@ -59,19 +59,19 @@ def test_what_a_network_reads(pairs: Tokeniser, one_text: Tokeniser) -> None:
 
 @pytest.mark.parametrize("is_decoder", [False, True])
 def test_a_long_context_is_read_at_both_ends(tiny_tokenizer: Path, is_decoder: bool) -> None:
-    tokeniser = Tokeniser.read(tiny_tokenizer, is_decoder=is_decoder)
+    tokenizer = ReplyTokenizer.read(tiny_tokenizer, is_decoder=is_decoder)
     context = "word1 " * CONTEXT_START + "word2 " * 500 + "word3 " * CONTEXT_END
-    said = words(tokeniser, tokeniser.encode(context, "hug").ids).split()
+    said = words(tokenizer, tokenizer.encode(context, "hug").ids).split()
     assert (said.count("word1"), said.count("word2"), said.count("word3")) == (CONTEXT_START, 0, CONTEXT_END)
     assert said.index("word3") - max(n for n, word in enumerate(said) if word == "word1") == 2, (
         "a gap is seen"
     )
     short = "word1 " * CONTEXT_START + "word3 " * CONTEXT_END
-    said = words(tokeniser, tokeniser.encode(short, "hug").ids)
+    said = words(tokenizer, tokenizer.encode(short, "hug").ids)
     assert "[UNK]" not in said, "what fits has no gap"
 
 
-def test_a_decoder_reads_a_whole_reply_up_to_640_tokens(one_text: Tokeniser) -> None:
+def test_a_decoder_reads_a_whole_reply_up_to_640_tokens(one_text: ReplyTokenizer) -> None:
     whole = "word1 " * 639 + "word2"
     tokens = one_text.encode("Speaker: rain " * 500, whole)
     assert words(one_text, tokens.ids).endswith("word1 word2 empathy :")
@@ -82,7 +82,7 @@ def test_a_decoder_reads_a_whole_reply_up_to_640_tokens(one_text: Tokeniser) -> 
     assert longer.ids[-2:] == tokens.ids[-2:], "the question stands at the end all the same"
 
 
-def test_an_encoder_reads_what_fits_and_says_what_does_not(pairs: Tokeniser) -> None:
+def test_an_encoder_reads_what_fits_and_says_what_does_not(pairs: ReplyTokenizer) -> None:
     room = ENCODER_TOKENS - 3 - CONTEXT_START - CONTEXT_END - 1  # one for the gap
     context = "word1 " * 500
     whole = pairs.encode(context, "word4 " * room)
@@ -94,20 +94,20 @@ def test_an_encoder_reads_what_fits_and_says_what_does_not(pairs: Tokeniser) -> 
 
 
 @pytest.mark.parametrize("response", ["word1 " * 16_666, "a" * 100_000, " " * 99_999 + "x", "." * 100_000])
-def test_the_longest_reply_is_cut(one_text: Tokeniser, response: str) -> None:
+def test_the_longest_reply_is_cut(one_text: ReplyTokenizer, response: str) -> None:
     tokens = one_text.encode("Speaker: rain", response)
     assert len(tokens.ids) <= CONTEXT_START + CONTEXT_END + RESPONSE_TOKENS + 8
     assert tokens.cut, "even where it comes to few tokens, its end was not read"
 
 
-def test_a_lone_surrogate_is_no_question_and_a_pair_of_them_is_one_character(pairs: Tokeniser) -> None:
+def test_a_lone_surrogate_is_no_question_and_a_pair_of_them_is_one_character(pairs: ReplyTokenizer) -> None:
     assert pairs.encode("c", "hug \ud83d") == pairs.encode("c", "hug \N{REPLACEMENT CHARACTER}")
     assert pairs.encode("c", "hug \ud83d") != pairs.encode("c", "hug ?")
     assert pairs.encode("c", "hug \ud83d\ude00") == pairs.encode("c", "hug \N{GRINNING FACE}")
 
 
 @pytest.mark.parametrize("response", ["", " ", "\x00", "😀"])
-def test_a_reply_of_nothing_is_still_a_pair(pairs: Tokeniser, response: str) -> None:
+def test_a_reply_of_nothing_is_still_a_pair(pairs: ReplyTokenizer, response: str) -> None:
     tokens = pairs.encode("Speaker: rain", response)
     assert words(pairs, tokens.ids).count("[SEP]") == 2
     assert len(tokens.ids) == len(tokens.segments)
@@ -159,9 +159,9 @@ def test_training_and_scoring_read_the_same(
     long = Exchange(id="2", prompt="rain " * 300, response=" ".join(f"hug{n} \ud83d" for n in range(300)))
     for exchange in (EXCHANGE, long):
         examples = [TrainingExample(exchanges=(exchange,), target=(0.0, 0.0, 1.0), rater="r")]
-        _, tokeniser = load_base(str(base))
+        _, tokenizer = load_base(str(base))
         (batch,) = make_batches(
-            examples, tokeniser, recipe, RatingEffects(examples, recipe), random.Random(0), "cpu"
+            examples, tokenizer, recipe, RatingEffects(examples, recipe), random.Random(0), "cpu"
         )
 
         shutil.copy(base / "tokenizer.json", tmp_path)
