@@ -12,19 +12,19 @@ list of batches is searched for that digest.
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
 from time import sleep
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from data.errors import BudgetSpent, OperationalError, UserError
 from data.files import disk_errors, replacing
 from data.readers.file_formats import read_lines
 from data.records import Exchange, Judgment
 from data.runs import Run
-from data.storage import digest_file
+from data.tables import first_problem
 from data.text import printable
 from judge.base import Judge
 from judge.engine import still_to_judge
@@ -32,7 +32,6 @@ from judge.llm.endpoint import RAW, CallFailed, Endpoint, LanguageModelJudge, Re
 from judge.llm.keys import Key
 from judge.llm.limits import guess_tokens, read_tokens
 
-FORMAT: Final = 1
 FILE: Final = "batch.json"
 DISCOUNT: Final = 0.5
 POLL_SECONDS: Final = 30.0
@@ -62,28 +61,18 @@ class BatchPart:
     batch_id: str = ""
     status: str = ""
     done: int = 0
-    output_digest: str = ""  # of the downloaded files
-    error_digest: str = ""
     is_collected: bool = False
 
     def file(self, folder: Path, kind: str = "") -> Path:
         """Return the file of its requests, or of the server's answers of `kind`."""
         return folder / f"batch-{self.number}{'-' if kind else ''}{kind}.jsonl"
 
-    def __post_init__(self) -> None:
-        """Check the types and signs of values that may come from a damaged file."""
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if type(value) is not item.type and not (item.type is float and type(value) is int):
-                raise TypeError(f"{item.name}: {value!r}")
-            if isinstance(value, int | float) and not value >= 0:
-                raise ValueError(f"{item.name}: {value!r}")
-
 
 @dataclass(slots=True, kw_only=True)
 class BatchState:
     """All batches of a run, their server, and the run's own mark."""
 
+    format: Literal[1] = 1
     base_url: str
     mark: str
     parts: list[BatchPart] = field(default_factory=list)
@@ -96,20 +85,19 @@ class BatchState:
 
 def read_state(folder: Path) -> BatchState | None:
     """Read the state that an earlier command left, or None."""
+    from pydantic import TypeAdapter, ValidationError
+
     path = folder / FILE
     with disk_errors(path):
         if not path.exists():
             return None
-        text = path.read_text(encoding="utf-8", errors="replace")
+        content = path.read_bytes()
     try:
-        row: dict[str, Any] = json.loads(text)
-        if row["format"] != FORMAT:
-            raise ValueError(f"format {row['format']!r}")
-        parts = [BatchPart(**part) for part in row["parts"]]
-        return BatchState(base_url=str(row["base_url"]), mark=str(row["mark"]), parts=parts)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        return TypeAdapter(BatchState).validate_json(content)
+    except ValidationError as error:
+        place, problem = first_problem(error)
         raise UserError(
-            f"{path}: damaged ({error!r}); it records what was submitted: restore it, or name "
+            f"{path}: damaged ({place}: {problem}); it records what was submitted: restore it, or name "
             "another folder with --out and submit everything again"
         ) from error
 
@@ -265,77 +253,10 @@ def score_batch(
     return batch.judged
 
 
-class BatchClient:
-    """Files and batches at the server of an endpoint; OpenAI's client retries what can be sent again."""
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        self.base_url = endpoint.base_url
-        self._client = endpoint.open_client()
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._client.close()
-
-    def list_batches(self, after: str) -> dict[str, Any]:
-        """Return one page of the server's batches, behind the batch `after`."""
-        page = {"limit": 100} | ({"after": after} if after else {})
-        return self._ask("/batches", lambda client: client.batches.with_raw_response.list(**page))
-
-    def retrieve_batch(self, batch_id: str) -> dict[str, Any]:
-        """Return the state of a batch."""
-        path = f"/batches/{batch_id}"
-        return self._ask(path, lambda client: client.batches.with_raw_response.retrieve(batch_id))
-
-    def create_batch(self, **options: Any) -> dict[str, Any]:
-        """Submit a batch without retries: after a time-out the server may have accepted it."""
-        return self._ask(
-            "/batches",
-            lambda client: client.with_options(max_retries=0).batches.with_raw_response.create(**options),
-        )
-
-    def upload(self, path: Path) -> dict[str, Any]:
-        """Upload a file of requests."""
-
-        def send(client: Any) -> Any:
-            with disk_errors(path), path.open("rb") as stream:
-                file = (path.name, stream, "application/jsonl")
-                return client.files.with_raw_response.create(file=file, purpose="batch")
-
-        return self._ask("/files", send)
-
-    def download(self, file_id: str, to: Path) -> None:
-        """Download a file completely or not at all."""
-
-        def send(client: Any) -> None:
-            with (
-                disk_errors(to),
-                replacing(to) as unfinished,
-                unfinished.open("wb") as out,
-                client.files.with_streaming_response.content(file_id) as response,
-            ):
-                for part in response.iter_bytes():
-                    out.write(part)
-
-        self._ask(f"/files/{file_id}/content", send)
-
-    def _ask(self, path: str, send: Callable[[Any], Any]) -> dict[str, Any]:
-        answer = self._client.ask(send)
-        if answer.body is None:
-            raise OperationalError(
-                f"{self.base_url}{path}: {answer.problem}; progress is saved: run the command again to resume"
-            )
-        return answer.body
-
-
 class BatchRun:
     """A run's batches, resumed where they stand."""
 
-    def __init__(
-        self,
-        judge: LanguageModelJudge,
-        run: Run,
-        on_progress: Callable[[], None],
-    ) -> None:
+    def __init__(self, judge: LanguageModelJudge, run: Run, on_progress: Callable[[], None]) -> None:
         self.judge, self.run, self.on_progress = judge, run, on_progress
         self.state = read_state(run.folder) or BatchState(base_url=judge.endpoint.base_url, mark=token_hex(8))
         if self.state.open and self.state.base_url != judge.endpoint.base_url:
@@ -347,7 +268,7 @@ class BatchRun:
         for part in self.state.parts:
             if part.is_collected:  # a command was killed before it could delete the files
                 self._clear(part)
-        self.client, self.key = BatchClient(judge.endpoint), Key(judge.endpoint.key_env)
+        self.client, self.key = judge.endpoint.open_client(), Key(judge.endpoint.key_env)
         self.left: dict[int, Exchange] = {}  # by position in the input
         self.limit: int | None = None
         self.judged = 0
@@ -391,7 +312,7 @@ class BatchRun:
     def collect_all(self) -> None:
         """Update the state of each part, and download the answers of those that have ended."""
         for part in self.state.open:
-            batch = self.client.retrieve_batch(part.batch_id)
+            batch = self._retrieve(part.batch_id)
             part.status = str(batch.get("status"))
             counts = batch.get("request_counts") or {}
             part.done = int(counts.get("completed") or 0) + int(counts.get("failed") or 0)
@@ -416,35 +337,17 @@ class BatchRun:
         batch = self._find(part)
         if batch is None:
             if not part.file_id:
-                self._check_requests(part)
-                part.file_id = _identity(self.client.upload(part.file(self.run.folder)))
+                part.file_id = _identity(self._upload(part.file(self.run.folder)))
                 self._save()
-            batch = self.client.create_batch(
-                input_file_id=part.file_id,
-                endpoint=f"/v1{self.judge.batch_path}",
-                completion_window="24h",
-                metadata={MARK: part.digest},
-            )
+            batch = self._create(part)
         part.batch_id, part.status = _identity(batch), str(batch.get("status"))
         self._save()
-
-    def _check_requests(self, part: BatchPart) -> None:
-        """Refuse a damaged file: the missing requests would stay unscored."""
-        path = part.file(self.run.folder)
-        with disk_errors(path):
-            content = path.read_bytes() if path.exists() else b""
-        if sha256(self.state.mark.encode() + content).hexdigest() != part.digest:
-            part.is_collected = True  # nothing of it was submitted
-            self._save()
-            raise OperationalError(
-                f"{path}: damaged, and not submitted; run the command again to write it anew"
-            )
 
     def _find(self, part: BatchPart) -> dict[str, Any] | None:
         """Return the server's batch with the part's digest, if there is one that did not fail."""
         after = ""
         while True:
-            page = self.client.list_batches(after)
+            page = self._list(after)
             rows = [row for row in page.get("data") or () if isinstance(row, dict)]
             for row in rows:
                 is_ours = (row.get("metadata") or {}).get(MARK) == part.digest
@@ -474,12 +377,8 @@ class BatchRun:
             if not identity:
                 continue
             files.append(path)
-            digest = getattr(part, f"{kind}_digest")
-            if digest and path.exists() and digest_file(path) == digest:
-                continue  # downloaded by an earlier command
-            self.client.download(str(identity), path)
-            setattr(part, f"{kind}_digest", digest_file(path))
-            self._save()
+            if not path.exists():  # else an earlier command has downloaded it
+                self._download(str(identity), path)
         for position, judgment in collect_part(self.judge, part, self.left, files, key=self.key):
             self._keep(position, judgment)
         part.is_collected = True
@@ -494,8 +393,60 @@ class BatchRun:
     def _save(self) -> None:
         path = self.run.folder / FILE
         with disk_errors(path), replacing(path) as unfinished:
-            text = json.dumps({"format": FORMAT, **asdict(self.state)}, indent=1)
-            unfinished.write_text(f"{text}\n", encoding="utf-8")
+            unfinished.write_text(f"{json.dumps(asdict(self.state), indent=1)}\n", encoding="utf-8")
+
+    def _list(self, after: str) -> dict[str, Any]:
+        """Return one page of the server's batches, behind the batch `after`."""
+        page = {"limit": 100} | ({"after": after} if after else {})
+        return self._ask("/batches", lambda client: client.batches.with_raw_response.list(**page))
+
+    def _retrieve(self, batch_id: str) -> dict[str, Any]:
+        path = f"/batches/{batch_id}"
+        return self._ask(path, lambda client: client.batches.with_raw_response.retrieve(batch_id))
+
+    def _create(self, part: BatchPart) -> dict[str, Any]:
+        """Submit a batch without retries: after a time-out the server may have accepted it."""
+        return self._ask(
+            "/batches",
+            lambda client: client.with_options(max_retries=0).batches.with_raw_response.create(
+                input_file_id=part.file_id,
+                endpoint=f"/v1{self.judge.batch_path}",
+                completion_window="24h",
+                metadata={MARK: part.digest},
+            ),
+        )
+
+    def _upload(self, path: Path) -> dict[str, Any]:
+        def send(client: Any) -> Any:
+            with disk_errors(path), path.open("rb") as stream:
+                file = (path.name, stream, "application/jsonl")
+                return client.files.with_raw_response.create(file=file, purpose="batch")
+
+        return self._ask("/files", send)
+
+    def _download(self, file_id: str, to: Path) -> None:
+        """Download a file completely or not at all."""
+
+        def send(client: Any) -> None:
+            with (
+                disk_errors(to),
+                replacing(to) as unfinished,
+                unfinished.open("wb") as out,
+                client.files.with_streaming_response.content(file_id) as response,
+            ):
+                for part in response.iter_bytes():
+                    out.write(part)
+
+        self._ask(f"/files/{file_id}/content", send)
+
+    def _ask(self, path: str, send: Callable[[Any], Any]) -> dict[str, Any]:
+        answer = self.client.ask(send)
+        if answer.body is None:
+            raise OperationalError(
+                f"{self.state.base_url}{path}: {answer.problem}; progress is saved: run the command again "
+                "to resume"
+            )
+        return answer.body
 
 
 def _identity(answer: Mapping[str, Any]) -> str:

@@ -16,7 +16,6 @@ from data.errors import OperationalError, UserError, install_hint
 from data.records import Exchange, Judgment
 from data.text import SURROGATE
 from judge.base import Judge, check_wanted
-from judge.llm.base_url import check_base_url, is_loopback
 from judge.llm.keys import Key, check_key_name
 from judge.llm.limits import (
     Budget,
@@ -26,7 +25,6 @@ from judge.llm.limits import (
     check_prices,
     find_prices,
     guess_tokens,
-    least_tokens,
     read_tokens,
 )
 
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
     from judge.llm.http_client import ServerAnswer, ServerClient
 
 FATAL = frozenset({401, 402, 404, 405})  # every other call would get the same answer
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 GIVE_UP_AFTER = 20  # calls in a row without an answer
 RAW = 2000  # characters stored of an answer that could not be used
 
@@ -77,6 +76,33 @@ class CallFailed(Exception):
         self.reason, self.raw, self.usage = reason, raw, dict(usage or {})
 
 
+def check_base_url(base_url: str) -> str:
+    """Return a base URL that can be called and shown: http(s), a host, and nothing secret in it."""
+    try:
+        parts = urlsplit(base_url)
+        has_login, has_host = "@" in parts.netloc, bool(parts.hostname) and parts.port != 0
+    except ValueError as error:
+        raise UserError(f"base_url: not a URL: {error}") from None
+    if has_login:
+        raise UserError(
+            "base_url: holds a user or password; put the key into an environment variable (key_env)"
+        )
+    if parts.query or parts.fragment:
+        raise UserError("base_url: ends in a query; give the address only, such as http://127.0.0.1:8000/v1")
+    if parts.scheme not in ("http", "https") or not has_host or not base_url.isprintable() or " " in base_url:
+        raise UserError(f"base_url: {base_url!r} is not an http(s) address such as http://127.0.0.1:8000/v1")
+    return base_url.rstrip("/")
+
+
+def is_loopback(base_url: str) -> bool:
+    """Return whether a server is on this machine.
+
+    >>> is_loopback("http://127.0.0.1:8000/v1"), is_loopback("https://api.openai.com/v1")
+    (True, False)
+    """
+    return urlsplit(base_url).hostname in LOOPBACK
+
+
 @cache
 def _announce(base_url: str, key_env: str) -> None:
     """Print, once a process, which host gets the texts and which variable's key."""
@@ -117,7 +143,6 @@ class Endpoint:
         self._client: ServerClient | None = None
         self._lock = Lock()
         self._answered = self._failed_in_a_row = 0
-        self._dearest = 1.0  # the highest ratio of a call's cost to its estimate
 
     def post(self, path: str, body: Mapping[str, Any]) -> Reply:
         """Send one request, with retries; raise `CallFailed` where it gets no answer.
@@ -133,7 +158,7 @@ class Endpoint:
         # A lone surrogate cannot be encoded.
         body = json.loads(SURROGATE.sub("\ufffd", json.dumps(body, ensure_ascii=False)))
         size, started = len(json.dumps(body)), monotonic()
-        call = _Call(self, guess_tokens(body, size), least_tokens(size))
+        call = _Call(self, guess_tokens(body, size))
         answer = call.send(path, body)
         if answer.body is None:
             raise self._explain(answer, call)
@@ -165,11 +190,17 @@ class Endpoint:
         except ImportError:
             raise UserError(f"asking a server needs openai: {install_hint('prompted')}") from None
         key = Key(self.key_env)
+        if key.headers and urlsplit(self.base_url).scheme != "https" and not is_loopback(self.base_url):
+            raise UserError(
+                f"base_url: {self.base_url}: the key in {key.name} would be sent unencrypted; use https, "
+                "reach the server by a tunnel to 127.0.0.1, or leave key_env out"
+            )
         client = ServerClient(
             base_url=self.base_url,
             key=key,
             timeout=self.timeout if timeout is None else timeout,
             retries=self.retries if retries is None else retries,
+            stopped=self._stopped,
         )
         _announce(self.base_url, key.name)
         return client
@@ -211,11 +242,10 @@ class Endpoint:
 class _Call:
     """One call: its tries, and what they cost or may have cost."""
 
-    def __init__(self, endpoint: Endpoint, guess: TokenCounts, least: TokenCounts) -> None:
-        self.endpoint, self.guess, self.least = endpoint, guess, least
+    def __init__(self, endpoint: Endpoint, guess: TokenCounts) -> None:
+        self.endpoint, self.guess = endpoint, guess
         self.tries, self.cost = 0, 0.0
-        self.guessed = endpoint.prices.cost(guess) if endpoint.prices else 0.0
-        self.reserved = self.guessed * endpoint._dearest
+        self.reserved = endpoint.prices.cost(guess) if endpoint.prices else 0.0
 
     def send(self, path: str, body: Mapping[str, Any]) -> "ServerAnswer":
         """Send the request within the limits, and settle its cost."""
@@ -231,10 +261,7 @@ class _Call:
             used = read_tokens(answer.body or {})
             if used:
                 endpoint.pace.correct(tokens=used.total - self.guess.total)
-                # A server must not make us spend without end by reporting too few tokens.
-                prices = endpoint.prices
-                cost = max(map(prices.cost, (used, self.least))) if prices else 0.0
-                endpoint._dearest = max(endpoint._dearest, cost / self.guessed if self.guessed else 1.0)
+                cost = endpoint.prices.cost(used) if endpoint.prices else 0.0
             elif answer.body is not None or answer.may_have_cost:
                 cost = self.reserved
             return answer

@@ -5,22 +5,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from ssl import SSLContext
-from threading import local
+from threading import Event, local
 from time import monotonic
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import httpx
 import openai
 
-from data.errors import UserError
 from data.text import printable
-from judge.llm.base_url import is_loopback
 from judge.llm.keys import Key
 
 MOST_BYTES: Final = 8 << 20
 SHORT: Final = 160  # characters of a server's message in a problem
 CONNECT_SECONDS: Final = 10.0
+LONGEST_WAIT: Final = 60.0  # seconds before a retry, whatever Retry-After says
 NO_PROXY: Final = ("all://localhost", "all://127.0.0.1", "all://[::1]")  # for this machine
 SPENT_QUOTAS: Final = (b"insufficient_quota", b"billing_hard_limit_reached")
 NO_RETRY: Final = {"x-should-retry": "false"}  # the client's own convention
@@ -60,9 +58,9 @@ def _trusted() -> SSLContext:
 
 
 class _BoundedClient(httpx.Client):
-    """An HTTP client that sends our key, follows no redirect and reads at most `most_bytes`."""
+    """An HTTP client that sends our key, follows no redirect and reads at most `MOST_BYTES`."""
 
-    def __init__(self, key: Key, timeout: float, most_bytes: int) -> None:
+    def __init__(self, key: Key, timeout: float, stopped: Event) -> None:
         super().__init__(
             headers={"Accept-Encoding": "identity"},
             verify=_trusted(),
@@ -70,7 +68,7 @@ class _BoundedClient(httpx.Client):
             follow_redirects=False,  # the key is for this server only
             mounts=dict.fromkeys(NO_PROXY),
         )
-        self.key, self.seconds, self.most_bytes = key, timeout, most_bytes
+        self.key, self.seconds, self.stopped = key, timeout, stopped
         self.has_answered = False
         self.call = local()  # with `on_try` and `was_unanswered`
 
@@ -101,8 +99,8 @@ class _BoundedClient(httpx.Client):
         try:
             for part in response.iter_raw():
                 content += part
-                if len(content) > self.most_bytes:
-                    problem = f"answer larger than {self.most_bytes >> 20} MB"
+                if len(content) > MOST_BYTES:
+                    problem = f"answer larger than {MOST_BYTES >> 20} MB"
                     raise _Failed(ServerAnswer(problem=problem, may_have_cost=True))
                 if monotonic() > deadline:
                     raise httpx.ReadTimeout("the answer takes too long")
@@ -128,20 +126,25 @@ class _BoundedClient(httpx.Client):
         raise error
 
 
-class ServerClient:
-    """OpenAI's client to one server, for any number of threads."""
+class _StoppableClient(openai.OpenAI):
+    """OpenAI's client, with waits between tries that end when the endpoint is stopped."""
 
-    def __init__(
-        self, *, base_url: str, key: Key, timeout: float, retries: int = 0, most_bytes: int = MOST_BYTES
+    def _sleep_for_retry(
+        self, *, retries_taken: int, max_retries: int, options: Any, response: httpx.Response | None
     ) -> None:
-        if key.headers and urlsplit(base_url).scheme != "https" and not is_loopback(base_url):
-            raise UserError(
-                f"base_url: {base_url}: the key in {key.name} would be sent unencrypted; use https, "
-                "reach the server by a tunnel to 127.0.0.1, or leave key_env out"
-            )
-        self._http = _BoundedClient(key, timeout, most_bytes)
+        headers = response.headers if response is not None else None
+        seconds = self._calculate_retry_timeout(max_retries - retries_taken, options, headers)
+        assert isinstance(self._client, _BoundedClient)
+        self._client.stopped.wait(min(seconds, LONGEST_WAIT))
+
+
+class ServerClient:
+    """OpenAI's client to one server, for any number of threads; no retry is waited for once `stopped`."""
+
+    def __init__(self, *, base_url: str, key: Key, timeout: float, retries: int, stopped: Event) -> None:
+        self._http = _BoundedClient(key, timeout, stopped)
         omitted: dict[str, Any] = dict.fromkeys(("OpenAI-Organization", "OpenAI-Project"), openai.Omit())
-        self._client = openai.OpenAI(
+        self._client = _StoppableClient(
             base_url=base_url,
             api_key="none",  # otherwise it takes OPENAI_API_KEY, whatever the server
             default_headers=omitted,

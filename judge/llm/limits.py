@@ -89,7 +89,6 @@ PRICES = Path(__file__).parent / "prices.toml"  # list prices; a judge's file ma
 MILLION = 1e6
 DATED = re.compile(r"-(?:20\d\d-?\d\d-?\d\d|\d{4})$")  # gpt-4o-mini-2024-07-18 is a gpt-4o-mini
 CHARACTERS_A_TOKEN = 3.0  # low, so that the reserve is rather too large
-MOST_CHARACTERS_A_TOKEN = 16.0  # of any text, as JSON
 ANSWER_TOKENS = 1000  # where a request sets no limit
 
 
@@ -161,20 +160,13 @@ def guess_tokens(body: Mapping[str, Any], size: int) -> TokenCounts:
     return TokenCounts(input=size / CHARACTERS_A_TOKEN, output=output)
 
 
-def least_tokens(size: int) -> TokenCounts:
-    """Return the least tokens that a request of `size` bytes takes: all cached, no answer."""
-    return TokenCounts(
-        input=size / MOST_CHARACTERS_A_TOKEN, output=0.0, cached=size / MOST_CHARACTERS_A_TOKEN
-    )
-
-
 def read_tokens(body: Mapping[str, Any]) -> TokenCounts | None:
     """Read the tokens that an answer reports, under either of the names in use; None without them."""
     usage = body.get("usage")
     if not isinstance(usage, Mapping):
         return None
     read = _count(usage, "input_tokens", "prompt_tokens")
-    if read is None:
+    if not read:  # no request takes 0 tokens: a server that says so is not believed
         return None
     details = usage.get("input_tokens_details") or usage.get("prompt_tokens_details")
     cached = _count(details, "cached_tokens") if isinstance(details, Mapping) else None

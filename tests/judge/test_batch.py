@@ -218,7 +218,7 @@ def test_a_limit_moved_meanwhile_loses_nothing(server: BatchServer, write_respon
 def test_what_can_be_sent_again_is_retried_and_a_submission_is_not(
     server: BatchServer, write_responses: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("openai._base_client.SyncAPIClient._sleep_for_retry", lambda *_, **__: None)
+    monkeypatch.setattr("judge.llm.http_client.LONGEST_WAIT", 0.0)
     path = write_responses(6)
     write_judge(server)
     server.is_done = True

@@ -17,7 +17,6 @@ from data.rated_exchanges import RatedExchange, join_ratings
 from data.records import LABELS, Exchange, Rating
 from data.rubric import RUBRICS, read_rubric
 from judge.base import load_judge
-from judge.llm.limits import MOST_CHARACTERS_A_TOKEN
 from judge.llm.program import default_program, read_program, write_program
 from judge.llm.prompted import Outcome, PromptedJudge
 from judge.tuning.candidates import CallMeter, Candidates, OptimizeSettings, merge_ratings, split_rated
@@ -104,9 +103,7 @@ def test_a_search_finds_what_helps_and_keeps_to_its_calls(
         judge = make(server.base_url, prices={"input": 1.0, "output": 0.0})
         tuned = optimize(examples, judge, OptimizeSettings(max_calls=400))
         assert tuned.calls == len(server.calls) <= 400
-        # What the server names, 200 tokens, but a long request costs no less than its own length implies.
-        least = [len(json.dumps(call.body)) / MOST_CHARACTERS_A_TOKEN for call in server.calls]
-        assert tuned.cost == pytest.approx(1e-6 * sum(max(200, tokens) for tokens in least), abs=1e-6)
+        assert tuned.cost == pytest.approx(200e-6 * tuned.calls, abs=1e-6)
     found = measure_rows(tuned.rows)
     assert found["qwk"]["before"]["value"] < 0.3
     assert found["qwk"]["after"]["value"] == 1.0
