@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from calibration.estimate import Floats, Integers
 from data.errors import UserError
-from data.judgments import first_number, nearest_level, position_on
+from data.judgments import first_number, position_on
 from data.records import LABELS, UNNAMED_MODEL, Judgment, Rating, label_of
 
 Cluster = Literal["batch", "rater", "prompt", "id"]
@@ -215,7 +215,7 @@ def _rating_positions(ratings: Sequence[Rating], scale: Sequence[str]) -> list[i
                 f"rating {rating.rating:g} of {rating.id!r} lies between two levels; give each person's own"
                 " rating"
             )
-        places.append(nearest_level(position))
+        places.append(round(position))
     return places
 
 
@@ -232,7 +232,7 @@ def _score(judgment: Judgment, scale: Sequence[str]) -> tuple[float, int] | None
     score = judgment.score if judgment.score is not None else float(label or 1)
     # Probabilities written to six digits can put their mean a hair outside.
     score = min(max(score, 1.0), float(len(scale)))
-    return score, label or nearest_level(score)
+    return score, label or round(score)
 
 
 def _probabilities(judgments: Sequence[Judgment], scale: Sequence[str]) -> Floats | None:

@@ -83,19 +83,15 @@ def _held(partial: Path) -> Iterator[None]:
     while True:
         with open(partial, "ab", opener=without_links) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not _is_at(lock.fileno(), partial):
+            try:
+                is_ours = os.path.samestat(os.fstat(lock.fileno()), os.lstat(partial))
+            except FileNotFoundError:
+                is_ours = False
+            if not is_ours:
                 continue  # whoever held it has given it its name, or taken it away
             os.ftruncate(lock.fileno(), 0)
             yield
             return
-
-
-def _is_at(handle: int, path: Path) -> bool:
-    """Whether an open file is the one that now has this name."""
-    try:
-        return os.path.samestat(os.fstat(handle), os.lstat(path))
-    except FileNotFoundError:
-        return False
 
 
 def sync(path: Path) -> None:

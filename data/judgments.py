@@ -148,19 +148,10 @@ def recorded_judgment(
         if position is None or held is None:
             off = said if position is None else label
             return _judgment(identity, model, prompt, unscored=f"{OFF_SCALE}: {str(off)[:40]!r}")
-        named = nearest_level(held)
+        named = round(held)  # halfway between two the even one, so that halves lean neither way
     return _judgment(
         identity, model, prompt, label=scale[named - 1], probabilities=probabilities, score=position
     )
-
-
-def nearest_level(position: float) -> int:
-    """The level nearest to a position; halfway between two the even one, so that halves lean neither way.
-
-    >>> nearest_level(1.4), nearest_level(1.5), nearest_level(2.5)
-    (1, 2, 2)
-    """
-    return round(position)
 
 
 def judgments_by(
@@ -227,11 +218,6 @@ class Judged:
     unit: str = REPLY
     dimension: str = EMPATHY  # what was judged, and where that is a part, what figures of it mean
     dimension_note: str = ""
-
-    @property
-    def scored(self) -> int:
-        """How many judgments have a label."""
-        return sum(1 for judgment in self.judgments if judgment.unscored is None)
 
     def per_thousand(self, total: float | None) -> float | None:
         """What a thousand judgments take of something."""
@@ -311,15 +297,10 @@ def _read_run(folder: Path) -> Judged:
     )
 
 
-def shared_id(identity: str, model: str) -> str:
-    """The id of a reply where those of several models bear the same; `Exchanges` makes it likewise."""
-    return f"{identity}/{model}"
-
-
 def plain_id(identity: str, model: str) -> str:
-    """The id as its file had it.
+    """The id as its file had it, where models share ids and each is told with its model.
 
-    >>> plain_id(shared_id("7", "ada"), "ada"), plain_id("7", "ada")
+    >>> plain_id("7/ada", "ada"), plain_id("7", "ada")
     ('7', '7')
     """
     return identity.removesuffix(f"/{model}")
@@ -355,7 +336,7 @@ def tell_ids_apart(runs: Sequence[Judged], names: Sequence[str] = ()) -> list[Ju
     told = []
     for run, judgments in zip(runs, named, strict=True):
         judgments = [
-            replace(item, id=shared_id(item.id, item.model)) if len(contents[item.id]) > 1 else item
+            replace(item, id=f"{item.id}/{item.model}") if len(contents[item.id]) > 1 else item
             for item in judgments
         ]
         for item in judgments:

@@ -181,16 +181,11 @@ class Run:
         """Write the judgments in the order of the input, line by line out of the journal."""
         with disk_errors(self.folder), replacing(self.judgments) as partial:
             os.fsync(self._stream)
-            end = 0
             with self._journal.open("rb") as journal, partial.open("wb") as out:
                 for offset in self._offsets:
-                    if offset < 0:
-                        continue
-                    if offset != end:  # judged in another order than they stand in the input
+                    if offset >= 0:
                         journal.seek(offset)
-                    line = journal.readline()
-                    out.write(line)
-                    end = offset + len(line)
+                        out.write(journal.readline())
 
     def finish(self, *, manifest: Mapping[str, Any], summary: Mapping[str, Any] | None = None) -> None:
         """Write what was found, then the manifest; only then is the journal no longer needed."""
@@ -217,13 +212,8 @@ class Run:
         return offset
 
     def _place(self, position: int, offset: int) -> None:
-        offsets = self._offsets
-        if position == len(offsets):
-            offsets.append(offset)
-            return
-        if (missing := position + 1 - len(offsets)) > 0:
-            offsets.extend([-1] * missing)
-        offsets[position] = offset
+        self._offsets.extend([-1] * (position + 1 - len(self._offsets)))
+        self._offsets[position] = offset
 
 
 @contextmanager

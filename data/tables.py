@@ -4,7 +4,7 @@ import csv
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO, TypeVar
@@ -20,7 +20,7 @@ from data.readers.table_rows import TableRows
 from data.readers.table_rows import read_rows as read_rows
 from data.readers.table_rows import stop_at_bad_row as stop_at_bad_row
 from data.records import CONVERSATION, LABELS, REPLY, Exchange, Judgment, Rating
-from data.storage import NONE_NAMED, Columns, Source, Table, digest_source, find_sources, shards_of
+from data.storage import NONE_NAMED, Columns, Source, Table, find_sources, shards_of
 from data.text import disarm
 
 WRITTEN: Final = (".jsonl", ".csv", ".parquet")
@@ -70,8 +70,6 @@ def _as_cell(value: Any) -> Any:
 Record = TypeVar("Record", Exchange, Rating, Judgment)
 Kind = TypeVar("Kind")
 MAX_TEXT = 100_000  # characters; a longer text is a mistake far more often than a reply
-
-
 SHOWN_TABLES: Final = 4  # each with a line of its own; more are told together
 
 
@@ -92,27 +90,6 @@ def read_responses(
     `columns` are those that a person named. Models without a name are called after their file.
     """
     return Exchanges(find_sources(list(places), columns), on_bad=on_bad, unit=unit)
-
-
-@dataclass(frozen=True, slots=True)
-class Survey:
-    """What a source holds: its digest, how many exchanges, and what there is to say of how it was read.
-
-    Of a plain one each line that is not empty is an exchange, which whoever takes it can read by itself.
-    """
-
-    digest: str
-    count: int
-    said: tuple[str, ...]
-
-
-def survey_exchanges(
-    source: Source, *, limit: int | None = None, on_bad: OnBad = stop_at_bad_row, unit: str = REPLY
-) -> Survey:
-    """What a source holds, none counted beyond `limit`; reads it once."""
-    exchanges = Exchanges(source, on_bad=on_bad, unit=unit)
-    count = sum(1 for _ in islice(exchanges, limit))
-    return Survey(digest_source(source), count, tuple(exchanges.said()))
 
 
 FIRST_ROWS: Final = 200  # by which a source is known to hold conversations
@@ -142,13 +119,7 @@ class Exchanges:
     another model's response has already gets its own model's name behind it.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        *,
-        on_bad: OnBad = stop_at_bad_row,
-        unit: str = REPLY,
-    ) -> None:
+    def __init__(self, source: Source, *, on_bad: OnBad = stop_at_bad_row, unit: str = REPLY) -> None:
         self.source, self._on_bad, self._unit = source, on_bad, unit
         self.shard = self.line = self.part = 0
         self.is_renamed = False
@@ -217,7 +188,7 @@ def _exchanges(rows: TableRows) -> Iterator[tuple[int, int, Exchange, Row]]:
         try:
             parts = rows.parts(line, row)
         except UserError as problem:
-            rows.set_aside(line, f"{problem} (the file is read as {rows.recognized.says})", row)
+            rows.set_aside(line, f"{problem} (the file is read as {rows.says})", row)
             continue
         for number, part in enumerate(parts):
             if rows.model and part.get("model") is None:
@@ -232,14 +203,12 @@ def _exchanges(rows: TableRows) -> Iterator[tuple[int, int, Exchange, Row]]:
 
 def read_ratings(path: Path, *, on_bad: OnBad = stop_at_bad_row) -> Iterator[Rating]:
     """Every valid rating of a file, in order; Bad, Okay and Good are read as 1, 2 and 3."""
-    for _, rating, _ in _read_records(path, Rating, on_bad):
-        yield rating
+    return _read_records(path, Rating, on_bad)
 
 
 def read_judgments(path: Path) -> Iterator[Judgment]:
     """Every judgment of a finished run, in order."""
-    for _, judgment, _ in _read_records(path, Judgment, _stop_at_bad_judgment):
-        yield judgment
+    return _read_records(path, Judgment, _stop_at_bad_judgment)
 
 
 def _stop_at_bad_judgment(bad: BadRow) -> None:
@@ -288,11 +257,11 @@ def to_row(record: Any) -> Row:
     return {key: value for key, value in row.items() if value not in (None, [])} | dict(extra)
 
 
-def _read_records(path: Table, kind: type[Record], on_bad: OnBad) -> Iterator[tuple[int, Record, Row]]:
+def _read_records(path: Table, kind: type[Record], on_bad: OnBad) -> Iterator[Record]:
     make = make_record(kind)
     for line, row in read_rows(path, on_bad=on_bad):
         try:
-            yield line, make(line, row), row
+            yield make(line, row)
         except UserError as problem:
             on_bad(BadRow(path, line, str(problem), row))
 
@@ -401,11 +370,6 @@ def stop_at_bad_prompt(bad: BadRow) -> None:
     raise UserError(f"{bad}\nMend the row, or take it out.")
 
 
-def read_prompts(source: Source, *, on_bad: OnBad = stop_at_bad_prompt) -> Iterator[Exchange]:
-    """Every prompt of a source, in order, as an exchange whose response is still empty."""
-    return iter(Prompts(source, on_bad=on_bad))
-
-
 class Prompts:
     """Every prompt of a source, in order, as an exchange whose response is still empty.
 
@@ -448,7 +412,7 @@ class Prompts:
     def said(self) -> list[str]:
         """How the tables were read, as far as that needs a word."""
         return [
-            f"Read {rows.count:,} prompts of {rows.name or rows.table.name} as {rows.recognized.says}"
+            f"Read {rows.count:,} prompts of {rows.name or rows.table.name} as {rows.says}"
             for rows in self.tables
             if rows.needs_word
         ]

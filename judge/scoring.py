@@ -26,10 +26,8 @@ from data.storage import Remote, Shards, Source, check_source, digest_source, fi
 from data.tables import (
     BadRow,
     Exchanges,
-    Survey,
     read_judgments,
     stop_at_bad_row,
-    survey_exchanges,
     to_row,
     write_rows,
 )
@@ -255,11 +253,11 @@ def score_file(
         calibrated = find_calibration(judge, named, today=date.today())
     # All is read before the first response is judged: a bad row is found in seconds, not after hours.
     unit = judge.unit
-    survey = _survey(source, limit=limit, skip_invalid=skip_invalid, unit=unit)
-    on_read(survey.said)
+    total, notes = _survey(source, limit=limit, skip_invalid=skip_invalid, unit=unit)
+    on_read(notes)
     if engine is score_exchanges:
-        judge.expect(survey.count)
-    plan = plan_run(source, judge, calibration=calibrated.digest, digest=survey.digest)
+        judge.expect(total)
+    plan = plan_run(source, judge, calibration=calibrated.digest)
     folder = Path(out) if out is not None else plan.default_folder("runs", source.stem, plan.judge)
     on_start(folder)
 
@@ -299,7 +297,7 @@ def score_file(
     finished = run_all(
         folder,
         plan,
-        total=survey.count,
+        total=total,
         ask=ask,
         conclude=conclude,
         is_enough=is_enough,
@@ -321,35 +319,31 @@ def write_reading_list(folder: Path, source: Source, unit: str = REPLY) -> None:
     write_rows(folder / READING_LIST, ({**to_row(item), "danger": flags[item.id]} for item in exchanges))
 
 
-def plan_run(
-    responses: Source, judge: Judge, *, calibration: str | None = None, digest: str | None = None
-) -> ScorePlan:
-    """What a run of this judge over these responses, with the calibration of this digest, is known by.
-
-    `digest` is the responses' own, where they were read already.
-    """
+def plan_run(responses: Source, judge: Judge, *, calibration: str | None = None) -> ScorePlan:
+    """What a run of this judge over these responses, with the calibration of this digest, is known by."""
     return ScorePlan(
         judge=judge.name,
         version=judge.version,
         rubric=judge.rubric.digest,
-        input=digest or digest_source(responses),
+        input=digest_source(responses),
         calibration=calibration,
     )
 
 
-def _survey(responses: Source, *, limit: int | None, skip_invalid: bool, unit: str) -> Survey:
-    """What there is to judge; refused when that is nothing."""
+def _survey(responses: Source, *, limit: int | None, skip_invalid: bool, unit: str) -> tuple[int, list[str]]:
+    """Count what there is to judge, and say how it was read; refused when there is nothing."""
     first_bad: list[BadRow] = []
 
     def note(bad: BadRow) -> None:
         first_bad[:] = first_bad or [bad]
 
     on_bad = note if skip_invalid else stop_at_bad_row
-    survey = survey_exchanges(responses, limit=limit, on_bad=on_bad, unit=unit)
-    if not survey.count:
+    exchanges = Exchanges(responses, on_bad=on_bad, unit=unit)
+    count = sum(1 for _ in islice(exchanges, limit))
+    if not count:
         problem = f"no row can be read; the first: {first_bad[0]}" if first_bad else "the file has no rows"
         raise UserError(f"{responses}: nothing to score: {problem}")
-    return survey
+    return count, exchanges.said()
 
 
 def find_responses(

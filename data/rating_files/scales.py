@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from data.errors import UserError
-from data.judgments import first_number, nearest_level, position_on
+from data.judgments import first_number, position_on
 from data.rating_files.columns import bare_name
 from data.records import LABELS
 
@@ -164,7 +164,7 @@ class Cut:
 
     def rating(self, position: float) -> float:
         """1, 2 or 3 for a position on the scale."""
-        level = nearest_level(position)
+        level = round(position)
         return 3.0 if level >= self.good else 2.0 if level >= self.okay else 1.0
 
     def say(self) -> str:
@@ -207,7 +207,7 @@ def cut_of(scale: RatingScale, stated: Sequence[str] | None = None) -> Cut:
             f"--cut {','.join(stated)}: give the lowest level that is Okay and the lowest that is Good,"
             f" {scale.ends}, such as --cut {_example(scale)}"
         )
-    okay, good = (nearest_level(place or 0) for place in places)
+    okay, good = (round(place or 0) for place in places)
     return Cut(scale=scale, okay=okay, good=good, is_stated=True)
 
 

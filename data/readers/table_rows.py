@@ -29,27 +29,8 @@ FIRST_ROWS: Final = 20  # by which a shape is recognized
 MOST_COLUMNS: Final = 12  # named where none fits
 
 
-@dataclass(frozen=True, slots=True)
-class Recognized:
-    """How a table is read; `fit` is None for one in our own columns."""
-
-    says: str
-    fit: Fit | None = None
-
-
-OUR_OWN: Final = Recognized("prompt/response")
-
-
-def is_ours(row: Row) -> bool:
-    """Tell by one row that a table has our own columns, with texts in them."""
-    for name in ("prompt", "response"):
-        if isinstance(row.get(name, {}), dict | list) or turns_in(row[name]):
-            return False
-    return True
-
-
-def recognize(sample: Sample, place: object, *, needs_reply: bool = True) -> Recognized:
-    """How a table is read; without `needs_reply` prompts that nobody answered will do."""
+def recognize(sample: Sample, place: object, *, needs_reply: bool = True) -> Fit | None:
+    """Return how a table is read, None where it has our own columns; `needs_reply` refuses prompts alone."""
     named = sample.named
     for column in (named.prompt, *named.responses, named.model):
         if column is not None and column not in sample.columns and not sample.values(column):
@@ -57,14 +38,14 @@ def recognize(sample: Sample, place: object, *, needs_reply: bool = True) -> Rec
     if not named and {"prompt"} | ({"response"} if needs_reply else set()) <= set(sample.columns):
         firsts = [sample.first("prompt"), sample.first("response") if needs_reply else None]
         if not any(isinstance(value, dict | list) or turns_in(value) for value in firsts):
-            return OUR_OWN
+            return None
     shapes = [shape.recognize for shape in (COLUMN_SHAPES if named else SHAPES)]
     if not needs_reply:  # of a conversation its last question, whether it was answered or not
         shapes = [questions_asked, *shapes, prompts_alone]
     fit = next((fit for recognizer in shapes if (fit := recognizer(sample)) is not None), None)
-    if fit is not None:
-        return Recognized(fit.says, fit)
-    raise UserError(f"{place}: {_missing(sample, needs_reply)}")
+    if fit is None:
+        raise UserError(f"{place}: {_missing(sample, needs_reply)}")
+    return fit
 
 
 def _missing(sample: Sample, needs_reply: bool) -> str:
@@ -78,10 +59,8 @@ def _missing(sample: Sample, needs_reply: bool) -> str:
         lacks = "no column is known as prompt" + (" or reply" if needs_reply else "")
         option = "--prompt-column" + (" and --response-column" if needs_reply else "")
     elif prompt is None:
-        lacks, option = (
-            f"the reply is under {response!r}, but no column is known as prompt",
-            "--prompt-column",
-        )
+        lacks = f"the reply is under {response!r}, but no column is known as prompt"
+        option = "--prompt-column"
     else:
         lacks = f"the prompt is under {prompt!r}, but no column is known as reply"
         option = "--response-column (once for each model, where each has a column)"
@@ -122,7 +101,7 @@ class TableRows:
     lacks_model: bool = False
     is_whole: bool = False  # rows are judged as conversations
     header: Header = field(default_factory=Header)
-    recognized: Recognized = OUR_OWN
+    fit: Fit | None = None  # None for a table in our own columns
     requests: dict[str, Row] = field(default_factory=dict, repr=False)
     _head: list[tuple[int, Row] | BadRow] = field(default_factory=list, repr=False)
     _rows: Iterator[tuple[int, Row]] = field(default_factory=lambda: iter(()), repr=False)
@@ -133,14 +112,10 @@ class TableRows:
         named = self.source.columns if isinstance(self.source, Shards) else NONE_NAMED
         for line, row in islice(self._rows, FIRST_ROWS):
             self._head.append((line, row))
-            if self.needs_reply and not named and is_ours(row):
-                break  # the plain path: nothing more to find out
-        else:
-            rows = tuple(item[1] for item in self._head if isinstance(item, tuple))
-            if rows:
-                columns = self.header.columns or tuple(dict.fromkeys(key for row in rows for key in row))
-                sample = Sample(tuple(map(str, columns)), rows, named)
-                self.recognized = recognize(sample, self.name or self.table, needs_reply=self.needs_reply)
+        if rows := tuple(item[1] for item in self._head if isinstance(item, tuple)):
+            columns = self.header.columns or tuple(dict.fromkeys(key for row in rows for key in row))
+            sample = Sample(tuple(map(str, columns)), rows, named)
+            self.fit = recognize(sample, self.name or self.table, needs_reply=self.needs_reply)
         self._is_peeking = False
         if self.fit is not None and self.fit.needs_requests:
             self._find_requests()
@@ -155,8 +130,9 @@ class TableRows:
         return shards_of(self.source)[self.shard][1]
 
     @property
-    def fit(self) -> Fit | None:
-        return self.recognized.fit
+    def says(self) -> str:
+        """What its shape is called."""
+        return self.fit.says if self.fit else "prompt/response"
 
     @property
     def model(self) -> str:
@@ -243,7 +219,7 @@ class TableRows:
 
     def say(self, name: str, rows: int, count: int) -> str:
         """How the table was read, in one line."""
-        says = self.recognized.says.replace(LAST_TURN, "") if self.is_whole else self.recognized.says
+        says = self.says.replace(LAST_TURN, "") if self.is_whole else self.says
         line = f"Read {rows:,} {'row' if rows == 1 else 'rows'} of {name} as {says}"
         if self.is_whole:
             line += ", whole conversations"

@@ -23,7 +23,7 @@ from data.files import read_toml
 from data.records import Exchange, digest_json
 from data.runs import FinishedRun, OnProgress, Run, RunPlan, run_all
 from data.storage import Source, digest_file, digest_source
-from data.tables import MAX_TEXT, Prompts, first_problem, read_prompts, read_rows, write_rows
+from data.tables import MAX_TEXT, Prompts, first_problem, read_rows, write_rows
 from judge.engine import ask_all
 from judge.llm.answers import OUT_OF_TOKENS, read_message, shorten, strip_thoughts
 from judge.llm.chat import Chat
@@ -285,7 +285,7 @@ def respond_to(
         return has_all and path.exists() and digest_file(path) == digest
 
     def ask(run: Run, count_one: Callable[[], None]) -> int:
-        waiting = read_prompts(prompts)
+        waiting = Prompts(prompts)
         return ask_all(responder, responder.respond, waiting, run, limit=limit, on_progress=count_one)
 
     def conclude(run: Run) -> tuple[dict[str, Any], None]:
@@ -324,7 +324,7 @@ def say_counts(counts: Mapping[str, int]) -> str:
 
 
 def _responses(prompts: Source, answers: Mapping[str, Mapping[str, Any]], model: str) -> Iterator[Exchange]:
-    for prompt in read_prompts(prompts):
+    for prompt in Prompts(prompts):
         answer = answers.get(prompt.id, {})
         if "response" in answer:
             served = {"served": answer["served"]} if "served" in answer else {}

@@ -12,7 +12,7 @@ from commands.respond import check_answered
 from data.errors import BudgetSpent, OperationalError, UserError
 from data.records import EMOTIONS, Exchange, Turn
 from data.runs import FinishedRun
-from data.tables import SAMPLE_PROMPTS, read_exchanges, read_prompts, read_rows, write_rows
+from data.tables import SAMPLE_PROMPTS, Prompts, read_exchanges, read_rows, write_rows
 from judge.llm.answer_prompts import (
     ModelConfig,
     Responder,
@@ -125,7 +125,7 @@ def test_what_is_no_reply_is_a_failure_with_its_reason(body: Mapping[str, Any], 
 
 
 def test_the_samples_hold_five_prompts_for_each_emotion() -> None:
-    prompts = list(read_prompts(SAMPLE_PROMPTS))
+    prompts = list(Prompts(SAMPLE_PROMPTS))
     assert len(prompts) == 160
     assert {prompt.emotion for prompt in prompts} == set(EMOTIONS)
     assert all(prompt.response == "" and prompt.situation for prompt in prompts)
@@ -145,7 +145,7 @@ def test_a_bad_prompt_names_its_line(tmp_path: Path, row: dict[str, Any], said: 
     path = tmp_path / "p.jsonl"
     write_rows(path, [{"id": "ok", "prompt": "x", "response": "left out", "model": "too"}, row])
     with pytest.raises(UserError, match=f"p.jsonl:2: {said}"):
-        list(read_prompts(path))
+        list(Prompts(path))
 
 
 def test_responses_are_ready_to_score_and_the_manifest_says_who_answered_how(tmp_path: Path) -> None:
