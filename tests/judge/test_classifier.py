@@ -22,11 +22,6 @@ from judge.classifier.judge import ClassifierJudge, version_of
 from judge.classifier.preprocessing import ENCODER_TOKENS, RESPONSE_TOKENS
 
 SHIPPED = ClassifierJudge.shipped
-SAMPLES = ROOT / "data" / "samples"
-WARM, PLAIN, CURT = "demo-warm", "demo-plain", "demo-curt"
-
-
-# What the shipped judge answers.
 
 
 EXTREMES = ["x", "\ud83d x", "\x00x", "Sorry. " * 14_000, "a" * 100_000, "x" + "." * 99_999]
@@ -59,9 +54,6 @@ def test_good_needs_more_than_half(shipped: ClassifierJudge, monkeypatch: pytest
     assert [judgment.label for judgment in shipped.judge_many(exchanges)] == list(cases.values())
 
 
-# What a judgment must not depend on.
-
-
 @pytest.mark.slow
 def test_order_neighbours_and_threads_change_nothing(
     shipped: ClassifierJudge, samples: dict[str, list[Exchange]]
@@ -78,7 +70,7 @@ def test_order_neighbours_and_threads_change_nothing(
 def test_the_model_and_the_id_are_not_seen(
     shipped: ClassifierJudge, samples: dict[str, list[Exchange]]
 ) -> None:
-    exchange = samples[WARM][0]
+    exchange = samples["demo-warm"][0]
     other = replace(exchange, id="other", model="other", extra={"rating": 1})
     assert shipped.predict(other) == shipped.predict(exchange)
 
@@ -95,14 +87,12 @@ def test_scoring_loads_neither_torch_nor_transformers() -> None:
     assert (done.stdout.strip(), done.stderr) == ("[]", "")
 
 
-# The files.
-
-
 def test_the_shipped_files_are_small_and_those_on_their_card() -> None:
     card = json.loads((SHIPPED / "card.json").read_text(encoding="utf-8"))
     for name, stated in card["files"].items():
         assert sha256((SHIPPED / name).read_bytes()).hexdigest() == stated
     assert sum(path.stat().st_size for path in SHIPPED.iterdir()) <= 70e6
+    assert b"site-packages" not in (SHIPPED / "model.onnx").read_bytes(), "nothing of the machine"
     assert "CC BY-NC" in card["licence"]
     assert "On a model it has not met" in card["caveat"]
     assert {"raters-apart", "model-apart"} <= set(card["evidence"])
@@ -131,15 +121,10 @@ def forget_files(path: Path) -> None:
 
 SPOILT = {
     "one bit": ("model.onnx", flip, r"model\.onnx: damaged or changed .* install again"),
-    "half a model": ("model.onnx", truncate, r"model\.onnx: damaged or changed"),
     "no model": ("model.onnx", Path.unlink, r"model\.onnx: cannot be read: No such file"),
-    "another tokenizer": ("tokenizer.json", flip, r"tokenizer\.json: damaged or changed"),
     "no card": ("card.json", Path.unlink, r"no trained judge here \(card\.json is missing\)"),
     "half a card": ("card.json", truncate, r"card\.json: cannot be read"),
     "an empty card": ("card.json", lambda path: path.write_text("{}"), r"card\.json: lacks caveat, files"),
-    "a list": ("card.json", lambda path: path.write_text("[]"), r"card\.json: lacks caveat, files"),
-    "a number": ("card.json", lambda path: path.write_text("5"), r"card\.json: lacks caveat, files"),
-    "no text": ("card.json", lambda path: path.write_bytes(b"\xff"), r"card\.json: cannot be read"),
     "no files": ("card.json", forget_files, r"card\.json: files: .* expected, not \{\}"),
 }
 
@@ -157,15 +142,6 @@ def test_another_runtime_is_another_version(monkeypatch: pytest.MonkeyPatch) -> 
     for runtime, is_same in (("1.31.0", True), ("1.31.9", True), ("1.32.0", False), ("2.31.0", False)):
         monkeypatch.setattr(classifier, "version_of_package", lambda name, runtime=runtime: runtime)
         assert (version_of("weights") == here) is is_same
-
-
-def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no trained judge here"):
-        ClassifierJudge(weights=str(tmp_path / "none"))
-
-
-def test_the_shipped_model_says_nothing_of_the_machine_that_made_it() -> None:
-    assert b"site-packages" not in (SHIPPED / "model.onnx").read_bytes()
 
 
 VERBS = ("miss", "remember", "love", "need", "know", "trust", "thank", "hear", "see", "follow")
@@ -189,9 +165,6 @@ def test_an_encoder_says_how_much_it_reads_and_so_does_its_card() -> None:
     assert note == "longer than 512 tokens with what came before it: only its start was read"
     told = " ".join(json.loads((WEIGHTS / judge.name / "card.json").read_text(encoding="utf-8"))["limits"])
     assert f"{ENCODER_TOKENS} tokens together" in told and f"{RESPONSE_TOKENS} tokens" not in told
-
-
-# Which device it runs on.
 
 
 def test_a_missing_gpu_is_reported_once_and_the_cpu_judges(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from data.errors import UserError
 from data.records import LABELS, Exchange, Judgment, judgment_of
 from data.rubric import read_rubric
 from data.runs import ScorePlan, open_run
-from judge.base import JUDGES, Judge, load_judge
+from judge.base import Judge, load_judge
 from judge.engine import score_exchanges
 
 PLAN = ScorePlan(judge="test", version="1", rubric="r", input="i")
@@ -117,53 +117,28 @@ def test_judgments_under_way_are_kept_when_another_fails(tmp_path: Path) -> None
     assert ids(tmp_path, "journal.jsonl") == ["e1"]
 
 
-def test_a_limit_stops_and_a_higher_one_goes_on(tmp_path: Path) -> None:
-    judge = StubJudge()
-    for limit, asked in ((10, 10), (10, 0), (4, 0), (25, 15), (None, 15)):
+def test_a_limit_stops_a_higher_one_goes_on_and_a_lower_one_loses_nothing(tmp_path: Path) -> None:
+    judge, ticks = StubJudge(), list[None]()
+    for limit, asked, done in ((10, 10, 10), (10, 0, 10), (4, 0, 10), (25, 15, 25), (None, 15, 40)):
+        ticks.clear()
         with open_run(tmp_path, PLAN) as run:
-            assert score_exchanges(judge, EXCHANGES, run, limit=limit) == asked
+            count = score_exchanges(
+                judge, EXCHANGES, run, limit=limit, on_progress=lambda: ticks.append(None)
+            )
+            run.write_judgments()
+        assert (count, len(ticks), len(ids(tmp_path))) == (asked, done, done)
     assert judge.asked == [item.id for item in EXCHANGES]
 
 
-def test_a_lower_limit_loses_nothing_that_was_judged(tmp_path: Path) -> None:
-    with open_run(tmp_path, PLAN) as run:
-        score_exchanges(StubJudge(), EXCHANGES, run, limit=30)
-    with open_run(tmp_path, PLAN) as run:
-        assert score_exchanges(StubJudge(), EXCHANGES, run, limit=3) == 0
-        run.write_judgments()
-    assert len(ids(tmp_path)) == 30
-
-
-def test_progress_counts_what_was_there_and_what_is_new(tmp_path: Path) -> None:
-    ticks: list[None] = []
-    for limit, total in ((15, 15), (None, 15 + 40)):
-        with open_run(tmp_path, PLAN) as run:
-            score_exchanges(StubJudge(), EXCHANGES, run, limit=limit, on_progress=lambda: ticks.append(None))
-        assert len(ticks) == total
-
-
-@pytest.mark.parametrize("name", ["majority", "length"])
-def test_a_baseline_gives_probabilities(name: str) -> None:
-    judge = load_judge(name)
-    assert judge.name == name
-    assert len(judge.version) == 12
-    judgment = judge.judge(EXCHANGES[0])
-    assert judgment.probabilities is not None
-    assert list(judgment.probabilities) == list(LABELS)
-    assert sum(judgment.probabilities.values()) == pytest.approx(1, abs=2e-6)
-    assert judgment.unscored is None
-
-
-def test_majority_gives_the_published_shares() -> None:
-    """Summed by hand from the study's table: 2,000 dialogues, six arms."""
-    judgment = load_judge("majority").judge(EXCHANGES[0])
-    assert judgment.label == "Good"
+def test_the_baselines_give_probabilities() -> None:
+    """Those of the majority were summed by hand from the study's table: 2,000 dialogues, six arms."""
+    judgments = {name: load_judge(name).judge(EXCHANGES[0]) for name in ("majority", "length")}
+    for name, judgment in judgments.items():
+        assert load_judge(name).name == name and len(load_judge(name).version) == 12
+        assert judgment.probabilities is not None and list(judgment.probabilities) == list(LABELS)
+        assert sum(judgment.probabilities.values()) == pytest.approx(1, abs=2e-6)
     counted = {"Bad": 1267 / 12000, "Okay": 3692 / 12000, "Good": 7041 / 12000}
-    assert judgment.probabilities == pytest.approx(counted, abs=1e-6)
-
-
-def test_every_judge_by_name_has_a_path() -> None:
-    assert all(path.startswith("judge.") and ":" in path for path in JUDGES.values())
+    assert judgments["majority"].probabilities == pytest.approx(counted, abs=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """What drove a score: exact for a judge whose words have known weights, and shown without harm."""
 
 import json
-from collections.abc import Callable
+from dataclasses import replace
 from html import unescape
 from io import StringIO
 from pathlib import Path
@@ -22,7 +22,6 @@ from judge.base import Judge
 from judge.explanation import MOST_PARTS, Explanation, Part, explain, split_reply
 from reports.highlight import as_html, print_explanations
 
-Write = Callable[..., Path]
 WEIGHTS = {"sorry": 0.5, "hug": 0.25, "whatever": -0.5}
 
 
@@ -48,26 +47,24 @@ class WordJudge(Judge):
         return Judgment(id=exchange.id, model=exchange.model, content="", prompt_digest="", score=score)
 
 
-def explained(reply: str) -> list[tuple[str, float | None]]:
-    exchange = Exchange(id="1", prompt="p", response=reply)
-    return [(part.text, part.effect) for part in explain(WordJudge(), exchange).parts]
-
-
-def test_each_sentence_has_exactly_its_own_effect() -> None:
-    assert explained("So sorry. A hug for you.\n\nWhatever.") == [
-        ("So sorry. ", 0.5),
-        ("A hug for you.\n\n", 0.25),
-        ("Whatever.", -0.5),
-    ]
-
-
-def test_one_sentence_is_explained_by_its_clauses_and_one_clause_by_its_words() -> None:
-    assert explained("So sorry, whatever.") == [("So sorry, ", 0.5), ("whatever.", -0.5)]
-    assert explained("I am so sorry for you") == [("I am so ", 0.0), ("sorry for you", 0.5)]
-
-
-def test_a_single_word_has_no_effect_that_anyone_could_know() -> None:
-    assert explained(" Sorry. ") == [(" Sorry. ", None)]
+@pytest.mark.parametrize(
+    ("reply", "parts"),
+    [
+        (
+            "So sorry. A hug for you.\n\nWhatever.",
+            [("So sorry. ", 0.5), ("A hug for you.\n\n", 0.25), ("Whatever.", -0.5)],
+        ),
+        ("So sorry, whatever.", [("So sorry, ", 0.5), ("whatever.", -0.5)]),
+        ("I am so sorry for you", [("I am so ", 0.0), ("sorry for you", 0.5)]),
+        (" Sorry. ", [(" Sorry. ", None)]),
+        ("I refuse. A hug.", [("I refuse. ", None), ("A hug.", None)]),
+    ],
+    ids=["sentences", "clauses", "words", "one word", "no score"],
+)
+def test_each_part_has_exactly_its_own_effect(reply: str, parts: list[tuple[str, float | None]]) -> None:
+    explanation = explain(WordJudge(), Exchange(id="1", prompt="p", response=reply))
+    assert [(part.text, part.effect) for part in explanation.parts] == parts
+    assert (explanation.unscored == "refused") == ("refuse" in reply) == (explanation.score is None)
 
 
 def test_only_what_is_not_known_is_asked() -> None:
@@ -78,6 +75,9 @@ def test_only_what_is_not_known_is_asked() -> None:
     assert sorted(judge.asked) == ["A hug.", swapped[0], "So sorry.", "So sorry. A hug.", swapped[1]]
     assert found.score == 2.75
     assert found == explain(judge, exchange)
+    for reply in ("Oh no, what a day.", "oh no, what a day."):
+        explain(judge, replace(exchange, response=reply))
+    assert {"What a day.", "what a day."} <= set(judge.asked), "a reply keeps its capital"
 
 
 class LongerIsBetter(WordJudge):
@@ -108,19 +108,6 @@ def test_an_effect_that_is_only_length_is_told_from_one_of_what_is_said() -> Non
     assert [part["is_doubtful"] for part in found.as_row()["parts"]] == [True, False]
 
 
-def test_no_score_is_no_effect() -> None:
-    assert explained("I refuse. A hug.") == [("I refuse. ", None), ("A hug.", None)]
-    refused = explain(WordJudge(), Exchange(id="1", prompt="p", response="I refuse. A hug."))
-    assert (refused.score, refused.unscored) == (None, "refused")
-
-
-def test_a_reply_keeps_its_capital() -> None:
-    judge = WordJudge()
-    explain(judge, Exchange(id="1", prompt="p", response="Oh no, what a day."))
-    explain(judge, Exchange(id="1", prompt="p", response="oh no, what a day."))
-    assert {"What a day.", "what a day."} <= set(judge.asked)
-
-
 REPLIES = [
     "",
     " ",
@@ -142,14 +129,11 @@ def test_parts_join_to_the_reply_and_none_is_blank(reply: str) -> None:
     assert len(parts) <= MOST_PARTS
 
 
-def test_figures_stay_whole_and_abbreviations_do_not() -> None:
+def test_figures_stay_whole_and_a_huge_reply_is_split_into_few_parts() -> None:
     assert split_reply("It cost 3.5 euros. Dr. Lee said so") == ["It cost 3.5 euros. ", "Dr. ", "Lee said so"]
     assert split_reply('"Really?" Yes.') == ['"Really?" ', "Yes."]
-
-
-@pytest.mark.parametrize("piece", [".", ". ", "\n", ".'", "a. ", "a ", ", ", " - "])
-def test_a_huge_reply_is_split_into_few_parts(piece: str) -> None:
-    assert len(split_reply(piece * (100_000 // len(piece)))) <= MOST_PARTS
+    for piece in (".", ". ", "\n", ".'", "a. ", "a ", ", ", " - "):
+        assert len(split_reply(piece * (100_000 // len(piece)))) <= MOST_PARTS
 
 
 def shown(*parts: Part, colour: bool, score: float | None = 2.0) -> str:
@@ -222,15 +206,15 @@ def test_score_explains_after_the_table_and_leaves_the_run_as_it_was(responses: 
     assert {item: item.read_bytes() for item in Path("run").iterdir()} == before
 
 
-def test_json_has_the_explanations(responses: Path) -> None:
-    score = ("score", responses, "--judge", "length", "--json")
-    assert "explanations" not in json.loads(run(*score).stdout)
-    (found,) = json.loads(run(*score, "--explain", "a").stdout)["explanations"]
-    assert found["id"] == "a"
-    assert 1 <= found["score"] <= 3
+@pytest.mark.parametrize("judge", ["length", "classifier"])
+def test_json_has_the_explanations(responses: Path, judge: str) -> None:
+    done = run("score", responses, "--judge", judge, "--json", "--explain", "a")
+    assert done.exit_code == 0, done.output
+    (explained,) = json.loads(done.stdout)["explanations"]
+    assert explained["id"] == "a" and 1 <= explained["score"] <= 3
     reply = json.loads(responses.read_text().splitlines()[0])["response"]
-    assert "".join(part["text"] for part in found["parts"]) == reply
-    assert all(isinstance(part["effect"], float) for part in found["parts"])
+    assert "".join(part["text"] for part in explained["parts"]) == reply
+    assert any(abs(part["effect"]) > 0.001 for part in explained["parts"])
 
 
 def test_an_unknown_id_is_refused_before_anything_is_judged(responses: Path) -> None:
@@ -245,10 +229,3 @@ def test_an_unknown_id_is_refused_before_anything_is_judged(responses: Path) -> 
 def test_an_interrupted_command_is_said_with_all_its_ids() -> None:
     context = score.make_context("score", ["r.jsonl", "--explain", "a", "--explain", "b c"])
     assert command_line(context) == "score r.jsonl --explain a --explain 'b c'"
-
-
-def test_the_classifier_can_be_explained(responses: Path) -> None:
-    done = run("score", responses, "--explain", "a", "--json")
-    assert done.exit_code == 0, done.output
-    (found,) = json.loads(done.stdout)["explanations"]
-    assert any(abs(part["effect"]) > 0.001 for part in found["parts"])
