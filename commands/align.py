@@ -146,10 +146,9 @@ def align_import(files: tuple[Path, ...], out: Path, as_json: bool) -> None:
     show_default=True,
     help="Of the tests.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of people's halves.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole result as JSON.")
 def align_report(
-    sheets: tuple[Path, ...], out: Path | None, factors: bool, alpha: float, seed: int, as_json: bool
+    sheets: tuple[Path, ...], out: Path | None, factors: bool, alpha: float, as_json: bool
 ) -> None:
     """Report how far feelings moved, and whether as people's did.
 
@@ -163,7 +162,7 @@ def align_report(
     import emotionbench
     from emotionbench.report import print_alignment, write_alignment
 
-    result = emotionbench.align(sheets, alpha=alpha, seed=seed)
+    result = emotionbench.align(sheets, alpha=alpha)
     written = write_alignment(result, out) if out else []
     print_alignment(result, factors=factors, as_json=as_json, report=written[0] if written else None)
     if written and not as_json:

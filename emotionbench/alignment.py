@@ -35,7 +35,6 @@ CEILING: Final = {"positive": 0.69, "negative": 0.82}
 PANAS: Final = "PANAS"
 OVERALL: Final = "Overall"
 FEWEST_FACTORS: Final = 4  # below which an order says nothing
-SPLITS: Final = 200
 NEAR_END: Final = 0.05  # of a scale's range: a default this near its end can hardly move further
 OWN_SITUATIONS: Final = (
     "The situations are ours, and people read the benchmark's: factors are the same, wording and force are "
@@ -151,8 +150,7 @@ class PeopleAgreement:
     """How a model's factors move beside people's.
 
     `rank` is Spearman's correlation of the changes with its 95% interval, `level_error` the mean distance of
-    the evoked means, `change_error` that of the changes. `ceiling` is the agreement of two halves of the
-    people in their changes.
+    the evoked means. `ceiling` is the agreement of two halves of the people in their changes.
     """
 
     factors: int
@@ -161,7 +159,6 @@ class PeopleAgreement:
     high: float
     level_error: float
     level_bias: float  # the model above people, on average
-    change_error: float
     ceiling: float | None
 
 
@@ -178,7 +175,6 @@ class ModelAlignment:
     default: Mapping[str, SheetLevel]
     rows: Sequence[ShiftRow]
     agreement: Mapping[str, PeopleAgreement] | None
-    split_half: Mapping[str, float] | None = None
     warnings: Sequence[str]
 
     def rows_of(self, *levels: str) -> list[ShiftRow]:
@@ -198,7 +194,7 @@ class Alignment:
     notes: Sequence[str]
 
 
-def align(paths: Sequence[Path], *, alpha: float = ALPHA, seed: int = 0) -> Alignment:
+def align(paths: Sequence[Path], *, alpha: float = ALPHA) -> Alignment:
     """Align every model, variant and questionnaire in these files or folders of sheets.
 
     People come first, and are the norm where their sheets are given.
@@ -211,7 +207,7 @@ def align(paths: Sequence[Path], *, alpha: float = ALPHA, seed: int = 0) -> Alig
     models: list[ModelAlignment] = []
     for (model, _, scale), group in sorted(groups.items(), key=lambda item: item[0][0] != PEOPLE):
         questionnaire = read_questionnaire(scale)
-        models.append(align_sheets(group, questionnaire, norms=norms, alpha=alpha, seed=seed))
+        models.append(align_sheets(group, questionnaire, norms=norms, alpha=alpha))
         if model == PEOPLE and scale == PANAS:
             norms = {
                 row.name: NormRow(level=row.level, people=row.sheets, norms=by_scale)
@@ -239,7 +235,6 @@ def align_sheets(
     *,
     norms: Norms,
     alpha: float = ALPHA,
-    seed: int = 0,
 ) -> ModelAlignment:
     """Align one model, or the people, on one questionnaire."""
     scored = [ScoredSheet(sheet, score_marks(questionnaire, sheet.marks)) for sheet in sheets]
@@ -263,13 +258,6 @@ def align_sheets(
         for group in groups
     ]
     _adjust(rows)
-    halves = None
-    if first.model == PEOPLE:
-        factors = [group for group in groups if group.level == "factor"]
-        halves = {
-            scale: split_half([[*_pair_changes(group, scale).values()] for group in factors], seed=seed)
-            for scale in questionnaire.scales
-        }
     return ModelAlignment(
         model=first.model,
         variant=first.variant,
@@ -280,7 +268,6 @@ def align_sheets(
         default=levels,
         rows=rows,
         agreement=_agreement(first, rows),
-        split_half=halves,
         warnings=_warn_of_sheets(levels, scored, questionnaire),
     )
 
@@ -454,8 +441,8 @@ def agreement_with_people(
     >>> people = {"a": (20.0, 1.0), "b": (30.0, 2.0), "c": (31.0, 3.0), "d": (40.0, 4.0)}
     >>> model = {name: (evoked + 5, 10 * change) for name, (evoked, change) in people.items()}
     >>> found = agreement_with_people(model, people)
-    >>> round(found.rank, 6), found.level_error, found.change_error
-    (1.0, 5.0, 22.5)
+    >>> round(found.rank, 6), found.level_error
+    (1.0, 5.0)
     """
     shared = [name for name in people if name in model and np.isfinite([*model[name], *people[name]]).all()]
     ours, theirs = (np.array([side[name] for name in shared]).reshape(-1, 2) for side in (model, people))
@@ -473,28 +460,8 @@ def agreement_with_people(
         high=high,
         level_error=float(np.abs(differences[:, 0]).mean()),
         level_bias=float(differences[:, 0].mean()),
-        change_error=float(np.abs(differences[:, 1]).mean()),
         ceiling=ceiling,
     )
-
-
-def split_half(changes: Sequence[Sequence[float]], *, seed: int = 0) -> float:
-    """How well two halves of the people agree in the factors' mean changes, as all of them would.
-
-    The mean over random halves of Pearson's correlation, stepped up by Spearman and Brown; nan where a factor
-    has fewer than two people.
-    """
-    values = [np.asarray(item, dtype=float) for item in changes]
-    if len(values) < FEWEST_FACTORS or min(map(len, values)) < 2:
-        return nan
-    rng = np.random.default_rng(seed)
-    correlations = []
-    for _ in range(SPLITS):
-        orders = [rng.permutation(item) for item in values]
-        halves = [[item[part::2].mean() for item in orders] for part in (0, 1)]
-        correlations.append(float(np.corrcoef(halves[0], halves[1])[0, 1]))
-    half = float(np.mean(correlations))
-    return 2 * half / (1 + half)
 
 
 # What makes a change of feelings hard to read: defaults at the end of a scale, marks that are missing.

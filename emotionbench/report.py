@@ -6,8 +6,9 @@ from math import isfinite, isnan
 from pathlib import Path
 from typing import Any, Final
 
+from calibration.estimate import Estimate
 from data.records import to_plain
-from data.text import interval, number
+from data.text import interval, number, slug
 from emotionbench.alignment import (
     AFFECTS,
     PANAS,
@@ -20,7 +21,7 @@ from emotionbench.alignment import (
 from emotionbench.questionnaires import read_questionnaire
 from emotionbench.sheets import PEOPLE
 from emotionbench.shift_tests import AdjustedTest
-from reports.charts import Slope, draw_slopes
+from reports.charts import line_chart
 from reports.html import write_page
 from reports.page import Cell, Figure, Page, Section, Table, row
 from reports.terminal import open_screen, print_lines, print_page
@@ -129,7 +130,7 @@ def make_alignment_page(result: Alignment) -> Page:
                 short=title,
                 text=(f"{_say_default(model).capitalize()}.",),
                 points=(*(f"Beware: {warning}." for warning in model.warnings), *findings),
-                key=(("after", "the model"), ("before", "people")) if figures else (),
+                key=(("judge", "the model"), ("before", "people")) if figures else (),
                 figures=figures,
                 tables=(_level_table(model), _level_table(model, is_factors=True), _test_table(model)),
             )
@@ -175,30 +176,24 @@ def _verdict(result: Alignment) -> Iterator[str]:
 
 
 def _figures(model: ModelAlignment, name: str) -> Iterator[Figure]:
-    """A drawing for each emotion, with every sub-scale of PANAS or the first one of another scale."""
+    """Return a chart for each emotion and sub-scale of PANAS, or for another scale's first sub-scale."""
     questionnaire = read_questionnaire(model.scale)
     scales = list(questionnaire.scales) if model.scale == PANAS else list(questionnaire.scales)[:1]
     for place, about in enumerate(model.rows_of("emotion")):
-        levels, slopes = [], []
         for scale in scales:
             shift = about.scales[scale]
-            means = shift.default.mean, shift.evoked.mean
-            levels.append(f"{scale} from {number(means[0], 1)} to {number(means[1], 1)}")
-            default, evoked = (mean if isfinite(mean) else None for mean in means)
-            slopes.append(Slope(name=scale, look="after", default=default, evoked=evoked))
-            if people := shift.people:
-                default, evoked = people["default"], people["evoked"]
-                slopes.append(Slope(name=f"{scale}, people", look="before", default=default, evoked=evoked))
-        yield Figure(
-            caption=about.name,
-            svg=draw_slopes(
-                slopes,
-                name=f"{name}-slope-{place}",
-                title=f"{about.name}: {_label(model)}",
-                description="; ".join(levels),
-                domain=questionnaire.span(scales[0]),
-            ),
-        )
+            people = shift.people
+            yield line_chart(
+                f"{about.name}, {scale}",
+                ["default", "evoked"],
+                [Estimate(shift.default.mean, None), Estimate(shift.evoked.mean, None)],
+                name=f"{name}-{slug(scale)}-{place}",
+                title=f"{about.name}, {scale}: {_label(model)}",
+                tick=lambda value: f"{value:g}",
+                show=lambda level: number(level.value, 1),
+                behind=(people["default"], people["evoked"]) if people else (),
+                domain=questionnaire.span(scale),  # the whole scale, so that all drawings can be compared
+            )
 
 
 def _level_table(model: ModelAlignment, *, is_factors: bool = False) -> Table:

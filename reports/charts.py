@@ -1,4 +1,4 @@
-"""The charts of reports as inline SVG: dots with intervals, lines over nights, reliability, and slopes.
+"""The charts of reports as inline SVG: dots with intervals, lines over nights or replies, and reliability.
 
 By hand: matplotlib is heavy, its drawings are large, and they neither take their colours from the page, light
 or dark, nor can be read out. Here colour is a class name that the page's style sheet knows. Where x is in per
@@ -10,9 +10,8 @@ import unicodedata
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from itertools import pairwise
 from types import MappingProxyType
-from typing import Literal, TypedDict, Unpack
+from typing import Literal
 
 from calibration.estimate import Estimate
 from data.text import MINUS, AnyEstimate, ends_of
@@ -58,14 +57,6 @@ def element(tag: str, *inside: str, **attributes: object) -> str:
 def words(text: str, **attributes: object) -> str:
     """Write text at a place of a drawing."""
     return element("text", escape(visible(text)), **attributes)
-
-
-class About(TypedDict):
-    """What is told of a drawing to those who hear it; `name` is unique on its page."""
-
-    name: str
-    title: str
-    description: str
 
 
 def drawing(*inside: str, name: str, title: str, description: str, **attributes: object) -> str:
@@ -295,24 +286,15 @@ class Field:
         """The lower edge."""
         return self.top + self.height
 
-    def view_box(self, *, below: int = 0) -> str:
-        """The size of the whole drawing, with more room `below` where it is needed."""
-        return f"0 0 {self.end + self.right} {self.floor + self.bottom + below}"
-
     def y(self, value: float, domain: tuple[float, float] = (0.0, 1.0)) -> float:
         """Where a value stands between the lower edge and the upper one."""
         low, high = domain
         return self.floor - self.height * (value - low) / ((high - low) or 1)
 
-    def rule(self, y: float, look: str = "grid") -> str:
-        """A line from left to right."""
-        return element("line", x1=self.left, x2=self.end, y1=_px(y), y2=_px(y), class_=look)
-
     def level(self, y: float, text: str) -> str:
         """A line from left to right, with its tick."""
-        return self.rule(y) + words(
-            text.replace("-", MINUS), x=self.left - 8, y=_px(y + 4), class_="tick", text_anchor="end"
-        )
+        line = element("line", x1=self.left, x2=self.end, y1=_px(y), y2=_px(y), class_="grid")
+        return line + words(text, x=self.left - 8, y=_px(y + 4), class_="tick", text_anchor="end")
 
     def upright(self, x: float, text: str) -> str:
         """A line from top to bottom, with its tick."""
@@ -321,7 +303,6 @@ class Field:
 
 
 RELIABILITY = Field(left=40, width=232, right=12, top=10, height=232, bottom=44)
-SLOPES = Field(left=34, width=150, right=92, top=14, height=190, bottom=28)  # names stand at its right
 
 
 def _px(place: float) -> str:
@@ -333,7 +314,11 @@ def _whisker(x: float, low: float, high: float, look: str) -> str:
 
 
 def reliability(
-    curves: Mapping[Literal["before", "after"], Sequence[tuple[float, Estimate]]], **about: Unpack[About]
+    curves: Mapping[Literal["before", "after"], Sequence[tuple[float, Estimate]]],
+    *,
+    name: str,
+    title: str,
+    description: str,
 ) -> str:
     """Draw the observed frequency over the predicted probability; on the diagonal the two are the same."""
     field = RELIABILITY
@@ -368,7 +353,8 @@ def reliability(
             transform=f"rotate(-90 12 {middle:g})",
         ),
     ]
-    return drawing(*parts, **about, class_="square", viewBox=field.view_box())
+    box = f"0 0 {field.end + field.right} {field.floor + field.bottom}"
+    return drawing(*parts, name=name, title=title, description=description, class_="square", viewBox=box)
 
 
 LINES = Field(left=0, width=0, right=0, top=18, height=132, bottom=26)  # as wide as there is room
@@ -504,57 +490,3 @@ def _runs(places: Sequence[int]) -> list[list[int]]:
         else:
             runs.append([at])
     return runs
-
-
-SLOPE_NAMES_APART = 13  # pixels, at least, between two names
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slope:
-    """A line from the default to the evoked level; nothing is drawn of one that is undefined."""
-
-    name: str
-    look: Literal["after", "before"]  # the model's, or people's: as the curves of other figures
-    default: float | None
-    evoked: float | None
-
-
-def draw_slopes(slopes: Sequence[Slope], *, domain: tuple[float, float], **about: Unpack[About]) -> str:
-    """Draw where feelings stand by default and where a situation takes them.
-
-    `domain` is the range of the scale, so that all drawings can be compared.
-    """
-    field, (low, high) = SLOPES, domain
-    parts = [field.level(field.y(value, domain), f"{value:g}") for value in ticks(low, high, most=5)]
-
-    def place(value: float) -> float:
-        return field.y(min(high, max(low, value)), domain)
-
-    ends = [
-        (slope, place(slope.default), place(slope.evoked))
-        for slope in slopes
-        if slope.default is not None and slope.evoked is not None
-    ]
-    for slope, before, after in ends:
-        points = f"{field.left},{before:.1f} {field.end},{after:.1f}"
-        parts.append(element("polyline", points=points, class_=f"curve {slope.look}"))
-        for x, y in ((field.left, before), (field.end, after)):
-            parts.append(element("circle", cx=x, cy=_px(y), r=4, class_=f"dot {slope.look}"))
-    for (slope, _, _), y in zip(ends, _spread([after for _, _, after in ends]), strict=True):
-        parts.append(words(slope.name, x=field.end + 10, y=_px(y + 4), class_="tick"))
-    for x, label, anchor in ((field.left, "default", "start"), (field.end, "evoked", "end")):
-        parts.append(words(label, x=x, y=field.floor + 20, class_="axis", text_anchor=anchor))
-    return drawing(*parts, **about, class_="square", viewBox=field.view_box())
-
-
-def _spread(heights: Sequence[float]) -> list[float]:
-    """Move places apart as far as names need it.
-
-    >>> _spread([50.0, 52.0, 90.0])
-    [50.0, 63.0, 90.0]
-    """
-    places = list(heights)
-    order = sorted(range(len(places)), key=lambda index: places[index])
-    for before, after in pairwise(order):
-        places[after] = max(places[after], places[before] + SLOPE_NAMES_APART)
-    return places

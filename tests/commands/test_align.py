@@ -61,7 +61,7 @@ def test_run_then_report(tmp_path: Path) -> None:
     assert "the overall change (negative) lies between" in " ".join(told.stdout.split())
     assert "The situations are ours" in told.stdout
     page = Path("report/report.html").read_text(encoding="utf-8")
-    assert len(re.findall('<polyline[^>]*class="curve after"', page)) == 8 * 2 and "Alignment report" in page
+    assert len(re.findall('<polyline[^>]*class="curve judge"', page)) == 8 * 2 and "Alignment report" in page
     assert "<script" not in page
 
 

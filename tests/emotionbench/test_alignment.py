@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from printed_figures import agrees, check_printed, read_printed
 from repository import SHARED
 from scipy import stats
 
@@ -23,7 +22,6 @@ from emotionbench.alignment import (
     agreement_with_people,
     align_sheets,
     read_norms,
-    split_half,
 )
 from emotionbench.importer import import_results
 from emotionbench.questionnaires import read_questionnaire
@@ -57,7 +55,7 @@ def find(result: ModelAlignment, name: str) -> ShiftRow:
     return next(row for row in result.rows if row.name == name)
 
 
-def test_student_and_welch_are_scipys() -> None:
+def test_tests_are_scipys() -> None:
     chance = np.random.default_rng(0)
     for scale, kind in ((1.1, "Student"), (6.0, "Welch")):
         one, two = chance.normal(3, scale, 40), chance.normal(2, 1, 30)
@@ -69,6 +67,10 @@ def test_student_and_welch_are_scipys() -> None:
         )
         interval = wanted.confidence_interval()
         assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
+    changes = [1.0, -2.0, 4.0, 3.5, 0.0]
+    single = stats.ttest_1samp(changes, 0.0)
+    assert paired_test(changes).p == pytest.approx(single.pvalue)
+    assert clustered_test(changes, list("abcde")).t == pytest.approx(single.statistic), "clusters of one"
 
 
 def test_a_default_that_never_varies_is_tested_as_published() -> None:
@@ -87,19 +89,6 @@ def test_tests_without_enough_scores_are_undefined() -> None:
     assert isnan(clustered_test([1.0, 2.0], ["a", "b"], [1.0]).p)
     assert isnan(hedges_g(few, few)) and isnan(hedges_g(Spread(2, 0, 5), Spread(1, 0, 5)))
     assert arrow(1.0, float("nan")) == ""
-
-
-def test_the_paired_test_is_scipys() -> None:
-    changes = [1.0, -2.0, 4.0, 3.5, 0.0]
-    wanted = stats.ttest_1samp(changes, 0.0)
-    assert paired_test(changes).p == pytest.approx(wanted.pvalue)
-
-
-def test_clusters_of_one_are_an_ordinary_test() -> None:
-    values = [1.0, -2.0, 4.0, 3.5, 0.0]
-    found = clustered_test(values, list("abcde"))
-    assert found.t == pytest.approx(stats.ttest_1samp(values, 0.0).statistic)
-    assert found.units == 5
 
 
 def test_runs_of_one_situation_are_no_new_evidence() -> None:
@@ -243,27 +232,6 @@ def test_order_and_level_are_two_questions() -> None:
     assert isnan(agreement_with_people(dict.fromkeys("abcdef", (1.0, 1.0)), people).rank)
 
 
-def test_halves_of_the_people_agree_as_far_as_factors_differ() -> None:
-    chance = np.random.default_rng(0)
-    means = chance.normal(0, 1, 36)
-    changes = [list(chance.normal(mean, 3, 36)) for mean in means]
-    # Reliability of a mean of 36 with SD 3: 1 / (1 + 9 / 36) = .8.
-    assert split_half(changes) == pytest.approx(0.8, abs=0.1)
-    assert split_half(changes) == split_half(changes), "the halves follow from the seed"
-    assert isnan(split_half([[1.0]]))
-
-
-def test_printed_figures_are_held_to_their_decimals() -> None:
-    assert agrees("-5.1", -5.149) and not agrees("-5.1", -5.151)
-    checked = check_printed([], read_printed(), NORMS)
-    assert {figure.who for figure in checked} == {PEOPLE}
-    wrong = {(figure.name, figure.subscale, figure.quantity) for figure in checked if not figure.holds}
-    assert ("Overall", "positive", "default_sd") in wrong
-    assert ("Overall", "positive", "change") not in wrong
-    first = [figure for figure in checked if figure.is_first_factor]
-    assert len(first) == 16, "all eight emotions on both affects"
-
-
 # --- the real files
 
 
@@ -284,7 +252,7 @@ def test_the_crowds_norms_come_out_exactly() -> None:
         for affect, norm in norm_row.norms.items():
             found = rows[name].scales[affect]
             pairs = zip(astuple(norm), astuple(found.norm), strict=True)
-            assert all(agrees(f"{printed:.2f}", value) for printed, value in pairs), name
+            assert all(abs(printed - value) <= 0.005 + 1e-6 for printed, value in pairs), name
     overall = rows["Overall"].scales
     assert [f"{overall[affect].change:+.2f}" for affect in AFFECTS] == ["-5.13", "+10.44"]
     assert [f"{rows['Anger'].scales[affect].change:+.2f}" for affect in AFFECTS] == ["-5.26", "+9.86"]
@@ -292,11 +260,6 @@ def test_the_crowds_norms_come_out_exactly() -> None:
     factors = [row.scales for row in result.rows if row.level == "factor"]
     moved = [sum(scales[affect].arrow in "↑↓" for scales in factors) for affect in AFFECTS]
     assert moved == [24, 34]
-    halves = result.split_half
-    assert halves is not None
-    assert halves["positive"] == pytest.approx(0.69, abs=0.02) and halves["negative"] == pytest.approx(
-        0.82, abs=0.02
-    )
 
 
 # Each emotion and overall, then the 36 factors: change with its arrow, positive / negative.
@@ -345,14 +308,12 @@ def test_models_come_out_as_published(model: str) -> None:
     assert [(round(about.rank, 2), round(about.level_error, 1)) for about in found] == LIKENESS[model]
 
 
-def test_depression_scores_rise_twice_as_far_as_printed() -> None:
+def test_depression_scores_of_the_real_file() -> None:
     key = read_questionnaire("BDI")
     result = align_sheets(real("Challenging Bench/gpt-3.5-turbo-BDI-testing.csv"), key, norms=NORMS)
     changes = [round(row.scales["overall"].change, 1) for row in result.rows]
     assert changes == [12.6, 12.6, 15.3, 16.1, 19.3, 14.2, 8.4, 2.5]
     assert {row.scales["overall"].arrow for row in result.rows} == {"↑"}
-    wrong = [figure for figure in check_printed([result], read_printed(), {}) if not figure.holds]
-    assert [(figure.scale, figure.printed) for figure in wrong] == [("BDI-II", "6.4")]
 
 
 def test_anger_scales_turn_their_reversed_items() -> None:
