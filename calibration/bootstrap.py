@@ -80,9 +80,7 @@ def mean_intervals(sums: Floats, counts: Floats, drawn: Draws) -> list[Interval]
     totals = sum_draws(np.column_stack([sums, counts]), drawn)
     totals = totals[totals[:, -1] > 0]
     means = totals[:, :-1] / totals[:, -1:]
-    tail = (1 - CONFIDENCE) / 2
-    lows, highs = np.quantile(means, [tail, 1 - tail], axis=0)
-    return [Interval(float(low), float(high)) for low, high in zip(lows, highs, strict=True)]
+    return [interval for column in means.T if (interval := percentile_interval(column)) is not None]
 
 
 def replicate_clusters(clusters: int, *, rng: np.random.Generator, draws: int = 2000) -> Draws:

@@ -6,7 +6,7 @@ numbers. `CalibrationReport` is the result; its `as_dict` is the content of repo
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import date
 from hashlib import sha256
 from os import PathLike
@@ -16,7 +16,13 @@ import numpy as np
 
 from calibration.agreement.ceiling import Ceiling, ceiling
 from calibration.agreement.judge_vs_people import Agreement, agreement
-from calibration.agreement.metrics import LEAST_PROBABILITY, calibration_error, log_losses
+from calibration.agreement.metrics import (
+    LEAST_PROBABILITY,
+    ReliabilityBin,
+    calibration_error,
+    log_losses,
+    reliability_curve,
+)
 from calibration.artifact import Calibration, JudgeIdentity
 from calibration.bias.audits import Finding, audit, response_facts
 from calibration.bias.slices import (
@@ -27,9 +33,8 @@ from calibration.bias.slices import (
 )
 from calibration.estimate import Estimate, Floats
 from calibration.inputs import CalibrationInputs, CalibrationOptions, Paths, Run, read_inputs
+from calibration.label_maps import MapChoice, choose_map, folds_of, held_out
 from calibration.pairing import Paired, SpeaksFor, given_labels, pair
-from calibration.probabilities.maps import MapChoice, choose_map, folds_of, held_out
-from calibration.probabilities.reliability import ReliabilityBin, reliability_curve
 from calibration.shares.model_table import (
     ModelFit,
     columns_of,
@@ -43,7 +48,7 @@ from data.crisis import find_flags
 from data.judgments import Judged, with_exchanges
 from data.rated_range import RatedRange, rated_range_of
 from data.rating_files.sheet import SheetOptions
-from data.records import EMPATHY, LABELS, REPLY, Exchange, Judgment, Rating, to_plain
+from data.records import LABELS, Exchange, Judgment, Rating, to_plain
 
 ASK_FIRST: Final = 20
 BASELINES: Final = {
@@ -54,26 +59,6 @@ Metrics = Mapping[str, Estimate]
 
 
 # The result, part by part.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalibratedJudge:
-    """The judge and its run; `cost` is in USD, None if unknown."""
-
-    name: str
-    version: str
-    rubric: str
-    source: str
-    cost: float | None
-    seconds: float | None
-    unit: str = REPLY
-    dimension: str = EMPATHY
-    dimension_note: str = ""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the judge as in report.json; empathy as a whole has no dimension."""
-        is_part = bool(self.dimension_note)
-        return {key: value for key, value in asdict(self).items() if is_part or "dimension" not in key}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,13 +138,13 @@ class UnsureResponse:
 class CalibrationReport:
     """The report on one judge, with its `calibration`; `runs` also has those it was compared with.
 
-    `headline` is the metric of `agreement` to lead with. `by_emotion` is None without exchanges;
-    `flagged` counts speakers who may be in danger, None where there are none. `ask_first` are the
-    responses to ask people about.
+    `judge` is without its judgments, and `headline` the metric of `agreement` to lead with. `by_emotion` is
+    None without exchanges; `flagged` counts speakers who may be in danger, None where there are none.
+    `ask_first` are the responses to ask people about.
     """
 
     headline: str
-    judge: CalibratedJudge
+    judge: Judged
     flagged: Mapping[str, Any] | None
     calibration: Calibration
     data: RatedData
@@ -185,7 +170,7 @@ class CalibrationReport:
         made, agreed = self.calibration, self.agreement
         return {
             "headline": self.headline,
-            "judge": self.judge,
+            "judge": _plain_judge(self.judge),
             **({"flagged": self.flagged} if self.flagged else {}),
             "calibration": {
                 "digest": made.digest,
@@ -213,6 +198,12 @@ class CalibrationReport:
             "bias": {"findings": self.findings},
             "disagreements": self.disagreements,
         }
+
+
+def _plain_judge(judge: Judged) -> dict[str, Any]:
+    """Return the judge as in report.json; empathy as a whole has no dimension."""
+    hidden = {"judgments"} if judge.dimension_note else {"judgments", "dimension", "dimension_note"}
+    return {key: value for key, value in asdict(judge).items() if key not in hidden}
 
 
 # How it is made.
@@ -292,7 +283,7 @@ def calibrate_judged(
         # Of a judge that gives probabilities the order counts: kappa by label depends on the rule that makes
         # labels of them, and is near 0 for the likeliest however well it ranks.
         headline="qwk" if paired.probabilities is None else "qwk_matched",
-        judge=CalibratedJudge(**{item.name: getattr(judged, item.name) for item in fields(CalibratedJudge)}),
+        judge=replace(judged, judgments=()),
         flagged=find_flags(judged.judgments).get("flagged"),
         calibration=calibration,
         data=_data(paired, agreements[0], options),

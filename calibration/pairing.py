@@ -56,15 +56,6 @@ class Paired:
     unjudged: int = 0
     unrated: int = 0
 
-    def __post_init__(self) -> None:
-        if len({len(getattr(self, name)) for name in COLUMNS}) > 1:
-            raise ValueError("paired ratings: columns of one length")
-        if self.probabilities is not None and self.probabilities.shape != (len(self.id), self.levels):
-            raise ValueError("paired ratings: one probability for every level and row")
-        for column in (self.rating, self.score, self.label):
-            if column.size and not ((column >= 1) & (column <= self.levels)).all():
-                raise ValueError("paired ratings: ratings, scores and labels are positions on the scale")
-
     def __len__(self) -> int:
         return len(self.id)
 

@@ -237,7 +237,6 @@ def ceiling(
         alternative=alternative_test(
             grid.table,
             grid.judge,
-            raters=np.array(grid.raters),
             clusters=grid.clusters,
             drawn=drawn,
             epsilon=epsilon,

@@ -2,10 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibration.agreement.level_errors import LevelErrors, level_errors
 from calibration.agreement.metrics import (
@@ -19,7 +17,7 @@ from calibration.agreement.metrics import (
 )
 from calibration.bootstrap import Draws, Sampled, Statistic, leaves_one_out, replicate_clusters, sample
 from calibration.estimate import Estimate, Floats, Integers
-from calibration.pairing import Cluster, Paired, SpeaksFor
+from calibration.pairing import Cluster, Paired
 from data.judgments import first_number
 from data.records import LABELS
 
@@ -35,14 +33,9 @@ class Agreement:
     scale: tuple[str, ...]
     ratings: int
     responses: int
-    raters: int
     clusters: Cluster
     cluster_count: int
-    speaks_for: SpeaksFor
     draws: int
-    unjudged: int
-    unrated: int
-    unscored: Mapping[str, int]
     metrics: Mapping[str, Estimate]
     confusion: tuple[tuple[int, ...], ...]
     levels: LevelErrors
@@ -68,22 +61,18 @@ def agreement(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) ->
         scale=paired.scale,
         ratings=len(paired),
         responses=len(np.unique(paired.id)),
-        raters=len(np.unique(paired.rater)),
         clusters=kind,
-        speaks_for=paired.speaks_for,
         cluster_count=count,
         draws=len(drawn),
         metrics=_estimates(paired, codes, drawn),
         confusion=tuple(tuple(int(cell) for cell in row) for row in table),
         levels=level_errors(paired.model, *good_or_mean(paired), codes, drawn),
-        unscored=paired.unscored,
-        unjudged=paired.unjudged,
-        unrated=paired.unrated,
     )
 
 
 def _estimates(paired: Paired, codes: Integers, drawn: Draws) -> dict[str, Estimate]:
-    unseen = {"exact": 0.0, "balanced_accuracy": unseen_variance(table_of(*_labels(paired)))}
+    table = table_of(paired.rating, paired.label, paired.levels)
+    unseen = {"exact": 0.0, "balanced_accuracy": unseen_variance(table)}
     estimates = {
         name: item.estimate(low=0.0, high=1.0, scale="logit", unseen=unseen[name])
         if name in unseen
@@ -96,13 +85,9 @@ def _estimates(paired: Paired, codes: Integers, drawn: Draws) -> dict[str, Estim
     return checked | refused_by_rarity(matched, paired.rating)
 
 
-def _labels(paired: Paired) -> tuple[NDArray[Any], NDArray[Any], int]:
-    return paired.rating, paired.label, paired.levels
-
-
 def _metrics(paired: Paired, codes: Integers, drawn: Draws) -> dict[str, Sampled]:
-    ratings, labels, levels = _labels(paired)
-    columns = dict.fromkeys(TABLE_STATISTICS, labels)
+    ratings, levels = paired.rating, paired.levels
+    columns = dict.fromkeys(TABLE_STATISTICS, paired.label)
     if len(paired):
         columns["qwk_matched"] = matched_labels(ratings, paired.score, levels)
     metrics = {}

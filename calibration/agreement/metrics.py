@@ -7,13 +7,14 @@ better; of all else, more. Undefined values are nan; nothing raises or warns on 
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibration.bootstrap import Draws, Statistic, ratio, sum_draws, value_of
-from calibration.cluster import LITTLE
+from calibration.cluster import LITTLE, clustered_share
 from calibration.estimate import UNDEFINED, Estimate, Floats, Integers
 
 TableStatistic = Callable[[Floats], Floats]  # (draws, k, k) -> (draws,)
@@ -244,6 +245,43 @@ def calibration_error(positive: ArrayLike, probabilities: ArrayLike, bins: int =
     """
     outcome = np.asarray(positive, dtype=bool)
     return value_of(calibration_error_of(outcome, _floats(probabilities), bins), len(outcome))
+
+
+@dataclass(frozen=True, slots=True)
+class ReliabilityBin:
+    """Responses of similar probability: the mean predicted probability and the observed frequency."""
+
+    count: int
+    predicted: float
+    observed: Estimate
+
+    def as_dict(self) -> dict[str, float | None]:
+        """Return count, prediction, and the observed frequency with its interval."""
+        return {"count": self.count, "predicted": self.predicted, **self.observed.as_dict()}
+
+
+def reliability_curve(
+    positive: ArrayLike, probabilities: ArrayLike, *, clusters: ArrayLike | None = None, bins: int = BINS
+) -> tuple[ReliabilityBin, ...]:
+    """Return bins of equal count, the lowest probability first; equal probabilities share a bin.
+
+    With `clusters` (batches, raters) the intervals allow for correlated responses within a cluster.
+
+    >>> curve = reliability_curve([0, 0, 1, 1], [0.1, 0.2, 0.8, 0.9], bins=2)
+    >>> [(item.count, item.observed.value) for item in curve]
+    [(2, 0.0), (2, 1.0)]
+    """
+    outcome, predicted = np.asarray(positive, dtype=bool), np.asarray(probabilities, dtype=float)
+    groups = np.arange(len(outcome)) if clusters is None else np.unique(clusters, return_inverse=True)[1]
+    number = (positions(predicted) * bins).astype(np.intp)
+    return tuple(
+        ReliabilityBin(
+            int(inside.sum()),
+            float(predicted[inside].mean()),
+            clustered_share(outcome[inside], groups[inside]),
+        )
+        for inside in (number == index for index in np.unique(number))
+    )
 
 
 def log_losses(ratings: NDArray[Any], probabilities: Floats) -> Floats:

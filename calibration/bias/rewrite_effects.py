@@ -1,4 +1,4 @@
-"""The effect of a rewrite on a judge's scores: the mean change over prompts, and the power to detect one."""
+"""Statistics of robustness checks: the effect of a rewrite on scores, and shares of crossed cases."""
 
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -6,9 +6,12 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.bootstrap import percentile_interval, ratio, resample_clusters
 from calibration.cluster import UNIT, Contrast, contrast, t_intervals
-from calibration.estimate import Estimate, Floats, Integers, Interval
+from calibration.estimate import CONFIDENCE, UNDEFINED, Estimate, Floats, Integers, Interval
 
+DRAWS: Final = 2000
+Cells = NDArray[np.bool_]  # (perturbations, replies)
 Result = Literal["passes", "fails", "inconclusive"]
 # Where the mean change must lie, as parts of the limit.
 ALLOWED: Final = {
@@ -89,3 +92,43 @@ def _share(flips: NDArray[np.bool_], prompts: Integers) -> Estimate:
     value = np.array([float(flips.mean())])  # to the last digit: a share of 1 is not a little more
     low, high = t_intervals(value, np.array([found.error**2]), np.array([found.freedom]), UNIT, number)
     return Estimate(float(value[0]), Interval(float(low[0]), float(high[0])))
+
+
+def exact_share(hits: int, count: int) -> Estimate:
+    """A part of independent cases with Clopper and Pearson's interval; undefined without any.
+
+    >>> share = exact_share(0, 20)
+    >>> share.value, round(share.interval.high, 3)
+    (0.0, 0.168)
+    """
+    if not count:
+        return UNDEFINED
+    # Not by scipy's binomtest, which finds the ends by trial, and a p-value too: a report has
+    # hundreds of shares, and they took half of its time.
+    from scipy.special import betaincinv
+
+    tail = (1 - CONFIDENCE) / 2
+    low = float(betaincinv(hits, count - hits + 1, tail)) if hits else 0.0
+    high = float(betaincinv(hits + 1, count - hits, 1 - tail)) if hits < count else 1.0
+    return Estimate(hits / count, Interval(low, high))
+
+
+def crossed_share(hits: Cells, counted: Cells, *, rng: np.random.Generator, draws: int = DRAWS) -> Estimate:
+    """Return the share of hits among the counted cells of (perturbations, replies), resampling both.
+
+    A reply is easy or hard under all perturbations, and a perturbation on all replies, so cells are not
+    independent. Where all cells agree a bootstrap has no spread: then every reply counts as one case.
+    """
+    hit, total = int((hits & counted).sum()), int(counted.sum())
+    if not total:
+        return UNDEFINED
+    if hit in (0, total):
+        replies = int(counted.any(axis=0).sum())
+        return exact_share(replies if hit else 0, replies)
+    perturbations, replies = hits.shape
+    rows = resample_clusters(perturbations, rng=rng, draws=draws).astype(float)
+    columns = resample_clusters(replies, rng=rng, draws=draws).astype(float)
+    tops, bottoms = (
+        ((rows @ cells.astype(float)) * columns).sum(axis=1) for cells in (hits & counted, counted)
+    )
+    return Estimate(hit / total, percentile_interval(ratio(tops, bottoms)))

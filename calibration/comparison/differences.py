@@ -31,8 +31,6 @@ from calibration.comparison.judged_models import (
     compared_level,
     judge_contrast,
 )
-from calibration.comparison.needed_ratings import needed_ratings
-from calibration.comparison.prompt_wins import PromptWins, prompt_wins
 from calibration.comparison.published_models import PublishedModel
 from calibration.comparison.rated_differences import RatedDifference, rated_difference
 from calibration.comparison.verdicts import (
@@ -48,6 +46,7 @@ from calibration.estimate import (
     CONFIDENCE,
     UNDEFINED,
     Estimate,
+    Floats,
     Interval,
     estimate_of,
     independent_difference,
@@ -56,6 +55,8 @@ from calibration.estimate import (
 from calibration.multiple_testing import holm
 from calibration.pairing import LEAST_RATERS
 from calibration.shares.correction import target_of
+from calibration.shares.planning import ratings_of_each
+from calibration.shares.ppi import RatedModel
 from calibration.shares.transport import (
     CalibratedModels,
     Side,
@@ -70,7 +71,9 @@ from data.records import LABELS
 VARIANT_CORRELATION: Final = 0.5  # assumed, of the judge's errors on variants of one model
 LEAST_REPLIES: Final = 10  # of each model: fewer do not tell how much its replies differ
 TOO_FEW_PROMPTS: Final = "too few prompts to tell how much they differ"
-
+KNOWN_RATERS: Final = 10  # as many raters show their own design effect
+TIE: Final = 0.05  # on the scale from 1 to 3: what the judge finds no further apart is a tie
+MOST: Final = 10  # prompts kept of a pair
 
 Bound = Literal["at least", "at most"]
 OPPOSITE: Final[Mapping[Bound, Bound]] = {"at least": "at most", "at most": "at least"}
@@ -250,6 +253,39 @@ def describe_beyond(sides: Mapping[str, Side]) -> str:
         by_side.setdefault(side, []).append(name)
     places = " and ".join(f"{' and '.join(names)} {side}" for side, names in by_side.items())
     return f"the judge places {places} every model that people rated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptGap:
+    """One prompt on which two models differ: the judge's score of each, from 1 to 3.
+
+    `contents` are the digests of the two replies.
+    """
+
+    scores: tuple[float, float]
+    contents: tuple[str, str]
+
+    @property
+    def gap(self) -> float:
+        return self.scores[0] - self.scores[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptWins:
+    """Shared prompts on which the judge prefers one model or the other; the rest are ties.
+
+    `most` are those with the largest differences.
+    """
+
+    prompts: int
+    wins: int
+    losses: int
+    most: tuple[PromptGap, ...] = ()
+
+    def reverse(self) -> "PromptWins":
+        """Return the same for the models in the other order."""
+        most = tuple(PromptGap(scores=gap.scores[::-1], contents=gap.contents[::-1]) for gap in self.most)
+        return PromptWins(prompts=self.prompts, wins=self.losses, losses=self.wins, most=most)
 
 
 Unit = Literal["ratings", "prompts"]
@@ -478,3 +514,86 @@ def _extremes(item: Difference, levels: Mapping[str, ComparedLevel]) -> tuple[fl
     if level := levels.get(item.other):
         low, high = low - (1 - level.good) * level.missing, high + level.good * level.missing
     return max(-1.0, low), min(1.0, high)
+
+
+def prompt_wins(one: RatedModel, other: RatedModel, contents: Sequence[Sequence[str]]) -> PromptWins | None:
+    """Count the shared prompts that each model wins; None where there is none."""
+    if one.prompt is None or other.prompt is None:
+        return None
+    (first, rows), (second, others) = (_by_prompt(item) for item in (one, other))
+    shared = [prompt for prompt in first if prompt in second]
+    if not shared:
+        return None
+    gaps = {prompt: first[prompt] - second[prompt] for prompt in shared}
+    most: tuple[PromptGap, ...] = ()
+    if all(contents):
+        order = sorted(shared, key=lambda prompt: (-abs(gaps[prompt]), prompt))
+        most = tuple(
+            PromptGap(
+                scores=(first[prompt], second[prompt]),
+                contents=(contents[0][rows[prompt]], contents[1][others[prompt]]),
+            )
+            for prompt in order[:MOST]
+            if abs(gaps[prompt]) > TIE
+        )
+    return PromptWins(
+        prompts=len(shared),
+        wins=sum(gap > TIE for gap in gaps.values()),
+        losses=sum(gap < -TIE for gap in gaps.values()),
+        most=most,
+    )
+
+
+def _by_prompt(model: RatedModel) -> tuple[dict[str, float], dict[str, int]]:
+    """Return the mean score of each prompt's replies, and the row of the first of them."""
+    scores: Floats = model.judged @ np.arange(1.0, model.judged.shape[1] + 1)
+    prompts, first, number = np.unique(np.asarray(model.prompt), return_index=True, return_inverse=True)
+    means = np.bincount(number, scores) / np.bincount(number) if len(scores) else scores
+    names = prompts.astype(str).tolist()
+    return dict(zip(names, means.tolist(), strict=True)), dict(zip(names, first.tolist(), strict=True))
+
+
+def needed_ratings(
+    one: JudgedModel,
+    other: JudgedModel | PublishedModel,
+    how: How,
+    error: float,
+    settings: ComparisonSettings,
+) -> int | None:
+    """Return how many more ratings of each model detect a true difference of the margin with 80% power.
+
+    Each rating is of a new reply. By the judge alone it is more prompts instead. None where no number does,
+    or none is known.
+    """
+    judged = [item for item in (one, other) if isinstance(item, JudgedModel)]
+    if how == "judge":
+        have = min(len(item.rated.judged) for item in judged)
+        total = _prompts(settings.margin, error, have)
+    elif how == "refused" and settings.calibrated is None:
+        return None
+    else:
+        have = min(len(item.rated.item) for item in judged)
+        shares = [float(item.rated.judged[:, -1].mean()) for item in judged if len(item.rated.judged)]
+        share = float(np.mean(shares)) if shares else 0.5
+        known = 0.0
+        if isinstance(other, PublishedModel):
+            ends = other.shares[GOOD].interval
+            known = ((ends.high - ends.low) / 2 / NORMAL) ** 2 if ends else math.inf
+        variance = share * (1 - share) * _design_effect(judged, settings)
+        total = ratings_of_each(settings.margin, variance=variance, sides=len(judged), known=known)
+    return max(1, math.ceil(total - have)) if math.isfinite(total) else None
+
+
+def _prompts(difference: float, error: float, prompts: int) -> float:
+    """Return how many prompts detect a difference, if so many have this standard error."""
+    total = float(prompts)
+    for _ in range(10):  # the more prompts, the smaller their t
+        total = prompts * (error * reach(max(1.0, total - 1)) / difference) ** 2
+    return total
+
+
+def _design_effect(judged: Sequence[JudgedModel], settings: ComparisonSettings) -> float:
+    """Return their own raters' design effect where those are many enough, else the calibration's."""
+    known = [item.ppi for item in judged if item.ppi is not None and item.ppi.clusters >= KNOWN_RATERS]
+    own = [float(ppi.design_effect[-1]) for ppi in known if math.isfinite(ppi.design_effect[-1])]
+    return max(1.0, float(np.mean(own)) if own else settings.design_effect)

@@ -144,18 +144,15 @@ def _ppi_estimates(models: Mapping[str, RatedModel]) -> dict[str, PpiEstimate]:
 def correct(
     models: Mapping[str, RatedModel],
     *,
-    calibrated: Sequence[CalibratedModels] | None = None,
+    calibrated: Sequence[CalibratedModels],
     names: Sequence[str] = LABELS,
 ) -> tuple[ModelCorrection, ...]:
     """Return every model's corrected levels, in the order given.
 
-    `names` are the columns': the labels, or `MEAN`. `calibrated` is of a calibration made earlier; a model of
-    `models` is left out of it, since what was rated then need not be what is judged now. Without it every
-    model is corrected by the other rated ones of `models`.
+    `names` are the columns': the labels, or `MEAN`. A model of `models` is left out of the `calibrated`
+    ones, since what was rated then need not be what is judged now.
     """
     by_ratings = _ppi_estimates(models)
-    if calibrated is None:
-        calibrated = calibrated_models(models)
     effects = [float(item.design_effect.mean()) for item in by_ratings.values()]
     design_effect = float(np.nanmean(effects)) if np.isfinite(effects).any() else 1.0
     spread = float(np.mean([float(item.spread[-1]) for item in by_ratings.values()])) if by_ratings else None

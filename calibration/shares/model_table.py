@@ -18,7 +18,7 @@ from calibration.shares.correction import (
     prompt_count,
     within_slope,
 )
-from calibration.shares.planning import RatingsPlan, plan_ratings
+from calibration.shares.planning import RatingsPlan, ratings_of_each
 from calibration.shares.ppi import RatedModel, judge_means, one_hot
 from calibration.shares.transport import (
     CalibratedModels,
@@ -169,11 +169,11 @@ def _with_left_out(
 def plan_comparisons(fit: ModelFit, scale: Sequence[str]) -> tuple[RatingsPlan, ...]:
     """Plan how many ratings of each of two models detect a difference, for several differences."""
     steps = SHARE_STEPS if fit.columns == LABELS else [part * (len(scale) - 1) for part in MEAN_STEPS]
+    variance = fit.spread * max(1.0, fit.design_effect)
     return tuple(
-        plan_ratings(
-            step,
-            spread=fit.spread,
-            design_effect=max(1.0, fit.design_effect),
+        RatingsPlan(
+            difference=step,
+            ratings=np.inf if np.isnan(variance) else ratings_of_each(step, variance=variance),
         )
         for step in steps
     )

@@ -26,19 +26,6 @@ class RatingsPlan:
     ratings: float
 
 
-def plan_ratings(difference: float, *, spread: float, design_effect: float = 1.0) -> RatingsPlan:
-    """Plan the ratings that detect a `difference`; `spread` is the variance of one rating.
-
-    >>> plan_ratings(0.1, spread=0.24, design_effect=1.5).ratings
-    575
-    """
-    variance = spread * design_effect
-    ratings = math.inf
-    if difference and not math.isnan(difference + variance):
-        ratings = ratings_of_each(difference, variance=variance)
-    return RatingsPlan(difference=difference, ratings=ratings)
-
-
 def ratings_of_each(difference: float, *, variance: float, sides: int = 2, known: float = 0.0) -> float:
     """Return how many ratings of each of `sides` models detect a `difference`.
 

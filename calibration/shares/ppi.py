@@ -48,17 +48,6 @@ class RatedModel:
     speaks_for: SpeaksFor = "people"  # with too few raters to tell, clusters are prompts
     chance: Floats | None = None  # (ratings,)
 
-    def __post_init__(self) -> None:
-        columns = self.judged.shape[1:]
-        if len(columns) != 1 or self.value.shape != (len(self.item), *columns):
-            raise ValueError("ratings and judgments: one row each, with the same columns")
-        if len(self.cluster) != len(self.item) or (
-            self.prompt is not None and len(self.prompt) != len(self.judged)
-        ):
-            raise ValueError("ratings and judgments: columns of one length")
-        if not np.isfinite(self.judged).all() or not np.isfinite(self.value).all():
-            raise ValueError("ratings and judgments are numbers; leave out what is unscored")
-
     @property
     def has_unequal_chances(self) -> bool:
         """Whether ratings have to be weighted."""

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.agreement.metrics import auc_of
-from calibration.bias.crossed_shares import DRAWS, crossed_share, exact_share
-from calibration.bias.rewrite_effects import Change, Result, mean_change
+from calibration.bias.rewrite_effects import DRAWS, Change, Result, crossed_share, exact_share, mean_change
 from calibration.bootstrap import resample_clusters, sample
 from calibration.estimate import UNDEFINED, Estimate, Interval
 from data.errors import UserError

@@ -16,8 +16,7 @@ from data.rated_range import say_rated_range
 from data.records import NOUNS, to_plain
 from data.text import ends_of, number, printable
 from reports.calibration.agreement import agreement_section, confusion_section, runs_section
-from reports.calibration.bias import bias_section
-from reports.calibration.disagreements import disagreements_section, emotions_section
+from reports.calibration.failures import bias_section, disagreements_section, emotions_section
 from reports.calibration.per_model import models_section, planning_section
 from reports.calibration.probabilities import ask_first_section, reliability_section
 from reports.calibration.verdict import (

@@ -1,7 +1,5 @@
 """Corrected shares: ppi-python's point, raters in the variance, and answers known beforehand."""
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,10 +7,24 @@ from hypothesis import strategies as st
 from ppi_py import ppi_mean_pointestimate
 from rated_worlds import World, draw_models
 
-from calibration.shares.correction import MEAN, calibrated_models, correct, judge_worth, project, within_slope
-from calibration.shares.planning import plan_ratings
+from calibration.shares.correction import (
+    MEAN,
+    ModelCorrection,
+    calibrated_models,
+    correct,
+    judge_worth,
+    project,
+    within_slope,
+)
+from calibration.shares.planning import ratings_of_each
 from calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
 from data.records import LABELS, to_plain
+
+
+def by_each_other(
+    models: dict[str, RatedModel], names: tuple[str, ...] = LABELS
+) -> tuple[ModelCorrection, ...]:
+    return correct(models, calibrated=calibrated_models(models), names=names)
 
 
 def iid(rng: np.random.Generator, responses: int = 600, rated: int = 120) -> RatedModel:
@@ -101,7 +113,7 @@ def test_one_cluster_or_one_item_cannot_say_how_exact_it_is() -> None:
     )
     for rated in (lone_rater, lone_item):
         assert np.isnan(ppi_estimate(rated).variance).all()
-        (found,) = correct({"a": rated})
+        (found,) = by_each_other({"a": rated})
         assert found.how == "ratings" and found.corrected["Good"].interval is None
 
 
@@ -120,7 +132,7 @@ def test_a_mean_on_five_levels_is_corrected_like_a_share() -> None:
             bounds=(1.0, 5.0),
         )
         truth[f"m{number}"] = level
-    for found in correct(models, names=MEAN):
+    for found in by_each_other(models, names=MEAN):
         level = found.corrected["mean"]
         assert found.how == ("both" if found.reason is None else "ratings")
         assert level.interval is not None
@@ -162,7 +174,7 @@ def test_out_of_the_calibrated_range_the_level_is_refused() -> None:
         value=np.zeros((0, 3)),
         cluster=np.zeros(0, dtype=int),
     )
-    *_, found = correct({**models, "strange": strange})
+    *_, found = by_each_other({**models, "strange": strange})
     assert found.how == "refused" and found.corrected == {}
     assert found.reason is not None, "of three labels that are beyond, Good tells where the model lies"
     assert found.reason.startswith("Good: ") and "below the calibrated range" in found.reason
@@ -170,15 +182,15 @@ def test_out_of_the_calibrated_range_the_level_is_refused() -> None:
     rated = RatedModel(
         judged=strange.judged, item=np.arange(60), value=one_hot([1, 2, 3] * 20, 3), cluster=np.arange(60)
     )
-    *_, found = correct({**models, "strange": rated})
+    *_, found = by_each_other({**models, "strange": rated})
     assert found.how == "ratings" and found.corrected["Good"].value == pytest.approx(1 / 3)
 
 
 def test_a_model_alone_has_no_line() -> None:
     rated = iid(np.random.default_rng(9))
-    (found,) = correct({"a": unrated(rated)})
+    (found,) = by_each_other({"a": unrated(rated)})
     assert found.how == "refused" and "calibrated models" in (found.reason or "")
-    assert correct({}) == ()
+    assert by_each_other({}) == ()
 
 
 def test_slopes_within_and_worth() -> None:
@@ -200,7 +212,6 @@ def test_projected_shares_are_shares(values: list[float]) -> None:
 def test_planning_follows_the_textbook() -> None:
     # Two proportions near .5, 10 points apart, power .8: 392 a group by the usual formula, and what 40 raters
     # of each, ten ratings from each, add by their t.
-    assert plan_ratings(0.1, spread=0.25).ratings == 403
+    assert ratings_of_each(0.1, variance=0.25) == 403
     many = 2 * 0.25 * (2.8016 / 0.02) ** 2
-    assert plan_ratings(0.02, spread=0.25).ratings == pytest.approx(many, rel=2e-3)
-    assert plan_ratings(0.0, spread=0.25).ratings == math.inf
+    assert ratings_of_each(0.02, variance=0.25) == pytest.approx(many, rel=2e-3)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax, softmax
 
-from calibration.agreement.metrics import calibration_error, log_losses
+from calibration.agreement.metrics import calibration_error, log_losses, reliability_curve
 from calibration.cluster import clustered_share
 from calibration.estimate import Floats
-from calibration.probabilities.maps import (
+from calibration.label_maps import (
     FROM_PROBABILITIES,
     LabelMap,
     MapKind,
@@ -19,7 +19,6 @@ from calibration.probabilities.maps import (
     fit_map,
     folds_of,
 )
-from calibration.probabilities.reliability import reliability_curve
 from data.records import to_plain
 
 

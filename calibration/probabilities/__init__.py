@@ -1,1 +1,0 @@
-"""What a judge's probabilities are worth: maps and reliability."""
