@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from calibration.comparison.compare_runs import ComparedRuns
     from data.records import Exchange
     from data.storage import Source
-    from judge.score_files import ScoredFiles
+    from judge.scoring import ScoredFiles
 
 
 @click.command()
@@ -238,7 +238,7 @@ def _score_files(
     from data.runs import OnProgress
     from judge.base import Judge
     from judge.llm.endpoint import spent_by
-    from judge.score_files import score_files
+    from judge.scoring import score_files
     from reports.progress import progress
 
     files = [path for path in paths if not path.is_dir()]

@@ -117,13 +117,13 @@ def _hold_conversations(
 ) -> FinishedRun:
     """Hold conversations of the model with scripted speakers."""
     from data.runs import folder_name
-    from judge.speakers.hold_conversations import (
+    from judge.scripted_conversations import (
+        OURS,
         Listener,
         find_speaker,
         hold_conversations,
         plan_conversations,
     )
-    from judge.speakers.scripted_speaker import OURS
     from reports.progress import progress
 
     file, listener = file or OURS, Listener(config)

@@ -57,8 +57,8 @@ from data.records import CONVERSATION, REPLY
 from data.storage import check_table
 from data.tables import SAMPLE_PROMPTS, first_problem
 from judge.llm.answer_prompts import ModelConfig, make_model_config, read_model_config
-from judge.speakers.hold_conversations import find_speaker
-from judge.speakers.scripted_speaker import OURS as SITUATIONS
+from judge.scripted_conversations import OURS as SITUATIONS
+from judge.scripted_conversations import find_speaker
 from nightly.gates import Gate, read_gates
 
 SAMPLE_ANCHORS: Final = SAMPLE_PROMPTS.with_name("responses.jsonl")  # 192, of three pretend models

@@ -35,7 +35,7 @@ from judge.llm.answers import OUT_OF_TOKENS
 from judge.llm.endpoint import endpoints_of, is_loopback
 from judge.llm.limits import Budget
 from judge.scoring import ScoredRun, plan_run, score_file
-from judge.speakers.hold_conversations import (
+from judge.scripted_conversations import (
     CONVERSATIONS,
     Listener,
     find_speaker,

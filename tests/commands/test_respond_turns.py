@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from servers import Answer, Call, ScriptedServer, answer_chat
 
 import cli
-from judge.speakers.scripted_speaker import OURS, read_situations
+from judge.scripted_conversations import OURS, read_situations
 
 Start = Callable[..., "subprocess.Popen[str]"]
 

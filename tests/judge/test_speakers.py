@@ -6,12 +6,11 @@ import pytest
 
 from data.errors import UserError
 from data.records import EMOTIONS, danger_in
-from judge.speakers.scripted_speaker import (
+from judge.scripted_conversations import (
     OURS,
     ScriptedSpeaker,
-    check_turns,
+    find_speaker,
     next_words,
-    openings,
     read_sign,
     read_situations,
 )
@@ -28,8 +27,7 @@ def test_ours_has_words_for_eight_turns_whatever_is_replied_and_never_says_a_thi
     situations = read_situations(OURS)
     assert len(situations) >= 40
     assert {item.emotion for item in situations} == set(EMOTIONS)
-    assert not [item.id for item in openings(situations) if danger_in(item)]
-    check_turns(situations, 8, OURS)
+    assert not [item.id for item in find_speaker(OURS, turns=8)[1] if danger_in(item)]
     for item in situations:
         for sign, reply in REPLIES.items():
             assert read_sign(reply) == sign

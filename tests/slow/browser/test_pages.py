@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from repository import SAMPLES
 
 import cli
-from judge.speakers.scripted_speaker import OURS, next_words, read_situations
+from judge.scripted_conversations import OURS, next_words, read_situations
 from reports import write_report
 
 PHONE, SMALL, DESK = 390, 320, 1180

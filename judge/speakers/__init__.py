@@ -1,1 +1,0 @@
-"""Scripted speakers for a model to talk with, and the conversations with them."""
