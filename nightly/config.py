@@ -4,7 +4,6 @@ name = "nightly"                    # what the history knows these nights by; th
 prompts = "prompts.jsonl"           # the 160 sample prompts without a word
 unit = "conversation"               # judge whole conversations; without a word replies, with turns talks
 turns = 8                           # hold conversations of so many turns; prompts are situations then
-speaker = "speaker.toml"            # a second model as the speaker, in the place of scripts
 judge = "classifier"                # a name, or a judge's TOML file
 calibration = "calibration.json"    # or "none"; the one that came with the judge without a word
 anchors = "anchors.jsonl"           # judged every night; our 192 sample responses without a word, or "none"

@@ -1,7 +1,7 @@
 """A model fills in questionnaires: what it reads, how its answers are kept, and what is left after a kill."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from data.runs import FinishedRun
 from emotionbench.administer import (
     STABLE,
     Inquiry,
-    Replayer,
     SelfReporter,
     check_filled,
     make_reporter,
@@ -23,15 +22,14 @@ from emotionbench.administer import (
     sheet_schema,
     write_sheet,
 )
-from emotionbench.questionnaires import Questionnaire, read_questionnaire
-from emotionbench.sheets import Sheet, read_sheets
+from emotionbench.questionnaires import read_questionnaire
+from emotionbench.sheets import read_sheets
 from emotionbench.situations import EvokingSituation
 from judge.llm.answer_prompts import ModelConfig
 
 PANAS = read_questionnaire("PANAS")
 WAIT = EvokingSituation(id="Anger-0/own-9", factor="Anger-0", text="You wait in the rain.")
 TWO = (WAIT, EvokingSituation(id="Fear-1/own-9", factor="Fear-1", text="You are stuck in a lift."))
-Start = Callable[..., Any]
 
 
 def words_of(call: Call) -> list[str]:
@@ -60,10 +58,6 @@ def fill(
     return run_alignment(reporter, plan_alignment(reporter), folder, max_cost=max_cost)
 
 
-def sheets_in(folder: Path) -> list[Sheet]:
-    return [sheet for sheet in read_sheets(folder) if isinstance(sheet, Sheet)]
-
-
 def test_orders_follow_from_the_seed_and_the_first_is_the_questionnaires_own() -> None:
     inquiry = Inquiry(questionnaire=PANAS, situations=(), seed=3)
     assert inquiry.order(0) == list(range(1, 21))
@@ -86,16 +80,12 @@ def test_a_sheet_holds_its_items_in_order_and_the_situation_only_if_there_is_one
 
 
 def test_where_items_differ_in_what_marks_mean_each_says_it(tmp_path: Path) -> None:
-    jealousy = with_items("MJS", tmp_path)
+    jealousy = read_questionnaire("MJS", copy=write_copy("MJS", tmp_path))
     lines = write_sheet(jealousy, [9, 1], None).split("\n\n")[-2].splitlines()
     assert lines == [
         "1. Item 9. (1 = it would please me greatly, 7 = it would upset me greatly)",
         "2. Item 1. (1 = at no time, 7 = always)",
     ]
-
-
-def with_items(name: str, folder: Path) -> Questionnaire:
-    return read_questionnaire(name, copy=write_copy(name, folder))
 
 
 def write_copy(name: str, folder: Path) -> Path:
@@ -110,7 +100,7 @@ def test_a_run_asks_for_every_sheet_and_puts_marks_back_in_their_place(tmp_path:
     with ScriptedServer(answer_sheet) as server:
         run = fill(tmp_path / "run", server.base_url)
     assert run.asked == len(server.calls) == 4 + 2 * 3
-    sheets = sheets_in(tmp_path / "run")
+    sheets = read_sheets(tmp_path / "run")
     assert [sheet.factor for sheet in sheets] == [None] * 4 + ["Anger-0"] * 3 + ["Fear-1"] * 3
     for sheet in sheets:
         rain = "rain" if sheet.factor == "Anger-0" else ""
@@ -125,17 +115,6 @@ def test_a_run_asks_for_every_sheet_and_puts_marks_back_in_their_place(tmp_path:
     manifest = run.manifest
     assert manifest["counts"] == {"sheets": 10, "complete": 10, "incomplete": 0}
     assert manifest["missing"] == {} and manifest["variant"] == ""
-
-
-def test_the_same_run_again_asks_for_nothing_and_another_is_refused(tmp_path: Path) -> None:
-    with ScriptedServer(answer_sheet) as server:
-        fill(tmp_path / "run", server.base_url)
-        assert fill(tmp_path / "run", server.base_url).asked == 0
-        with pytest.raises(UserError, match=r"holds another run .*orders 3 instead of 2"):
-            fill(tmp_path / "run", server.base_url, inquiry={"orders": 2})
-        with pytest.raises(UserError, match="variant"):
-            fill(tmp_path / "run", server.base_url, inquiry={"is_stable": True})
-    assert len(server.calls) == 10
 
 
 def test_repeats_are_other_draws_at_a_temperature(tmp_path: Path) -> None:
@@ -161,7 +140,7 @@ def test_a_server_without_schemas_is_asked_for_text(tmp_path: Path) -> None:
     assert run.manifest["counts"]["complete"] == 10
     assert run.manifest["left_out"] == ["schema"]
     assert len(server.calls) == 11, "it is refused once, and never sent again"
-    assert sheets_in(tmp_path / "run")[-4].marks[4] == 5
+    assert read_sheets(tmp_path / "run")[-4].marks[4] == 5
 
 
 def test_refusals_and_missing_marks_are_data(tmp_path: Path) -> None:
@@ -176,7 +155,7 @@ def test_refusals_and_missing_marks_are_data(tmp_path: Path) -> None:
         run = fill(tmp_path / "run", server.base_url)
     assert run.manifest["missing"] == {"incomplete": 3, "refused": 3}
     assert run.manifest["counts"] == {"sheets": 10, "complete": 4, "incomplete": 3}
-    sheets = sheets_in(tmp_path / "run")
+    sheets = read_sheets(tmp_path / "run")
     assert [len(sheet.marks) for sheet in sheets] == [20] * 4 + [19] * 3 + [0] * 3
     assert {sheet.missing for sheet in sheets[-3:]} == {"refused"}
 
@@ -227,18 +206,6 @@ def test_the_money_is_kept_to_and_the_run_taken_up_again(tmp_path: Path) -> None
 )
 def test_bodies_of_every_kind_are_read(body: Mapping[str, Any], missing: str) -> None:
     assert read_filled(body, PANAS, list(range(1, 21)))["missing"].startswith(missing)
-
-
-def test_answers_are_replayed_without_a_server(tmp_path: Path) -> None:
-    with ScriptedServer(answer_sheet) as server:
-        fill(tmp_path / "run", server.base_url)
-    inquiry = Inquiry(questionnaire=PANAS, situations=TWO, orders=3, defaults=5)
-    replayer = Replayer(tmp_path / "run" / "answers.jsonl", inquiry, name="m")
-    run = run_alignment(replayer, plan_alignment(replayer), tmp_path / "again")
-    first, second = sheets_in(tmp_path / "run"), sheets_in(tmp_path / "again")
-    assert run.manifest["missing"] == {"no answer": 1}, "the fifth default was never asked for"
-    assert [sheet for sheet in second if not sheet.missing] == first
-    assert len(server.calls) == 10
 
 
 def test_other_scales_need_the_users_items(tmp_path: Path) -> None:

@@ -41,10 +41,6 @@ def write_results(path: Path, *columns: Column) -> Path:
     return path
 
 
-def sheets_of(path: Path) -> list[Sheet]:
-    return [sheet for sheet in import_results(path).sheets if isinstance(sheet, Sheet)]
-
-
 def test_default_and_evoked_columns_become_sheets(tmp_path: Path) -> None:
     path = write_results(
         tmp_path / "my-model-7b-PANAS-testing.csv",
@@ -52,7 +48,7 @@ def test_default_and_evoked_columns_become_sheets(tmp_path: Path) -> None:
         column("Jealousy-2_scenario-1_test-0_order-0", range(1, 21)),
         column("Jealousy-2_scenario-0_test-0_order-0", ["4.0", *["5"] * 19]),
     )
-    default, first, second = sheets_of(path)
+    default, first, second = import_results(path).sheets
     assert (default.model, default.scale, default.factor) == ("my-model-7b", "PANAS", None)
     assert dict(default.marks) == dict.fromkeys(range(1, 21), 1)
     assert (first.factor, first.situation, first.marks[1]) == ("Jealousy-2", "Jealousy-2/scenario-0", 4)
@@ -81,7 +77,7 @@ def test_columns_that_are_empty_or_absent_are_counted_not_dropped(tmp_path: Path
         "missing columns": 2,
         "unknown columns": 2,
     }
-    reasons = [sheet.missing for sheet in imported.sheets if isinstance(sheet, Sheet)]
+    reasons = [sheet.missing for sheet in imported.sheets]
     assert reasons[1:] == [
         None,
         "empty column",
@@ -100,7 +96,7 @@ def test_more_than_ten_orders_do_not_collide(tmp_path: Path) -> None:
         turned,
         column("General_test-0_order-10", [1] * 19 + [5]),
     )
-    first, second = sheets_of(path)
+    first, second = import_results(path).sheets
     assert (first.marks[20], first.marks[1]) == (5, 1)
     assert (second.marks[20], second.marks[1]) == (1, 5), "answers are put back by their own order"
     assert (first.pair, second.pair) == ("order-0", "order-10")
@@ -149,25 +145,16 @@ def test_the_crowds_table_is_read_across_with_its_own_names(tmp_path: Path) -> N
     )
     imported = import_results(path)
     default, evoked, other, missing = imported.sheets
-    assert isinstance(evoked, Sheet) and isinstance(missing, Sheet) and isinstance(default, Sheet)
     assert (evoked.model, evoked.factor, evoked.situation) == (PEOPLE, "Anger-0", "Anger-0/scenario-0")
     assert (default.factor, set(default.marks.values()), set(evoked.marks.values())) == (None, {2}, {4})
-    assert default.pair == evoked.pair != other.pair if isinstance(other, Sheet) else False
+    assert default.pair == evoked.pair != other.pair
     assert (missing.situation, missing.missing) == ("Jealousy-3/scenario-2", "empty column")
     assert imported.counts["unknown columns"] == 1
 
 
 def test_sheets_are_written_and_read_back(tmp_path: Path) -> None:
-    sheets = [
-        Sheet(
-            model="m",
-            scale="PANAS",
-            marks={1: 3.0},
-            factor="Anger-0",
-            situation="Anger-0/1",
-            missing="refused",
-        ),
-    ]
+    about = {"factor": "Anger-0", "situation": "Anger-0/1", "missing": "refused"}
+    sheets = [Sheet(model="m", scale="PANAS", marks={1: 3.0}, **about)]
     path = tmp_path / "sheets.jsonl"
     assert write_sheets(path, sheets) == len(sheets)
     assert read_sheets(path) == sheets == read_sheets(tmp_path)

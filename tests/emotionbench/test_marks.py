@@ -116,19 +116,6 @@ def test_a_scale_may_start_at_zero() -> None:
     assert dict(read_marks(bare, FROM_ZERO).marks) == {n: (0, 3, 1)[(n - 1) % 3] for n in range(1, 22)}
 
 
-def test_a_refusal_is_told_as_one() -> None:
-    texts = (
-        "I'm sorry, but I can't help with that.",
-        "As an AI language model, I do not have feelings.",
-        "I cannot rate my emotions, since I have none.",
-        "I don\u2019t experience emotions.",
-        "I must decline to answer.",
-    )
-    assert {(found.problem, *found.marks) for found in (read_marks(text, PANAS) for text in texts)} == {
-        ("refused",)
-    }
-
-
 def test_the_reason_is_told() -> None:
     problems = {
         "": "empty answer",
@@ -136,6 +123,11 @@ def test_the_reason_is_told() -> None:
         "<think>1. 4": "empty answer",
         "Sure!": "no marks",
         "1. 4": "incomplete: 19 of 20 marks missing",
+        "I'm sorry, but I can't help with that.": "refused",
+        "As an AI language model, I do not have feelings.": "refused",
+        "I cannot rate my emotions, since I have none.": "refused",
+        "I don\u2019t experience emotions.": "refused",
+        "I must decline to answer.": "refused",
     }
     assert {text: read_marks(text, PANAS).problem for text in problems} == problems
 

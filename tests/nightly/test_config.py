@@ -88,15 +88,14 @@ def test_the_digest_is_of_what_decides_a_night(tmp_path: Path) -> None:
         (f"name = 'a/b'\n{MODEL}", "n.toml: name: 'a/b' is no name for nights"),
         (f"baseline = '../x'\n{MODEL}", "n.toml: baseline: '../x' is no name for nights"),
         ("models = [", "n.toml: not TOML"),
+        (f"turns = 3\nunit = 'reply'\n{MODEL}", "unit: with turns it is conversations that are judged"),
+        (f"turns = 30\n{MODEL}", "has words for 8 turns"),
     ],
 )
 def test_a_mistake_is_named_with_its_place_and_the_way_out(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(UserError) as caught:
         read_config(write(tmp_path, text))
     assert said in str(caught.value)
-
-
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"none\.toml: no such file"):
         read_config(tmp_path / "none.toml")
 

@@ -8,8 +8,6 @@ from click.testing import CliRunner, Result
 from servers import ScriptedServer, answer_chat
 
 import cli
-from data.errors import UserError
-from nightly.config import read_config
 
 WARM = "I am so sorry, that must have been such a hard day for you. What was the worst of it?"
 
@@ -47,19 +45,3 @@ def test_two_nights_are_paired_by_situation_and_a_fall_is_found() -> None:
     assert change["prompts"] == 12 and change["total"]["high"] < 0, second.output
     page = next(Path("dashboard").glob("responses*.html")).read_text()
     assert "Model: " in page and "Speaker: " in page
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ('unit = "reply"\n', "unit: with turns it is conversations that are judged"),
-        ("", "has words for 8 turns"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(more: str, said: str) -> None:
-    with ScriptedServer(lambda call: answer_chat(call, WARM)) as server:
-        path = write_config(server, more)
-    if not more:
-        path.write_text(path.read_text().replace("turns = 3", "turns = 30"))
-    with pytest.raises(UserError, match=said):
-        read_config(path)

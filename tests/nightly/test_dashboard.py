@@ -24,15 +24,13 @@ from histories import (
 import cli
 from data.text import slug
 from nightly.dashboard.build import LIST, build_dashboard, marked
-from nightly.dashboard.series import judge_shifts, read_series, succession
+from nightly.dashboard.series import read_series, succession
 from nightly.history import open_history
 from nightly.schema import (
-    AnchorResult,
     EmotionResult,
     GateResult,
     JudgedResponse,
     ModelResult,
-    Night,
     NightRecord,
 )
 
@@ -189,16 +187,6 @@ def test_a_model_that_failed_is_told_once_however_many_gates_there_are(tmp_path:
     assert text.count("no such file") == 1 and "a could not be measured: no such file." in text
 
 
-def test_regressions_are_told_of_all_nights_and_the_rest_of_the_newest(past: Path) -> None:
-    with open_history(past) as history:
-        models = {model.name: model for model in read_series(history, last=39).models}
-        few = {model.name: model for model in read_series(history, last=2).models}
-    assert models["bea-large"].regressions == [36, 37, 38]
-    assert list(models["cyd"].findings) == list(range(39))
-    assert few["bea-large"].regressions == [0, 1]
-    assert not models["ada-small"].findings
-
-
 def test_emotions_are_pooled_and_their_intervals_count_prompts_once(past: Path, site: Path) -> None:
     text = (site / "index.html").read_text(encoding="utf-8")
     table = text[text.index('id="emotions"') : text.index('id="nights"')]
@@ -224,25 +212,6 @@ def test_the_judge_s_shift_shows_from_the_night_it_was_changed(site: Path) -> No
     assert text.count("flagged") == -JUDGE_CHANGE
 
 
-def test_a_shift_is_against_the_first_night_of_the_same_anchors() -> None:
-    night = Night(config="c", night="n", started="", finished="", judge="j", judge_version="1", status="pass")
-    nights = [replace(night, night=f"n{at}") for at in range(5)]
-
-    def judged(anchors: str, *good: float | None) -> list[AnchorResult]:
-        return [
-            AnchorResult(anchors=anchors, item=f"i{at}", score=None, good=value)
-            for at, value in enumerate(good)
-        ]
-
-    rows = [judged("a", 0.1, 0.2), judged("a", 0.1, 0.2), [], judged("b", 0.9, 0.8), judged("a", None, 0.3)]
-    same, again, none, other, partial = judge_shifts(rows, nights)
-    assert same is not None and again is not None and other is not None and partial is not None
-    assert (again.change.value, again.since, again.is_shown) == (0.0, "n0", False)
-    assert none is None
-    assert (other.since, other.change.value) == ("n3", 0.0)
-    assert (partial.count, round(partial.change.value, 6), partial.change.interval) == (1, 0.1, None)
-
-
 def test_responses_of_the_newest_nights_have_pages_with_marks_and_reasons(site: Path) -> None:
     pages = sorted(site.glob("responses-*.html"))
     assert len(pages) == 3 * len(MODELS)
@@ -266,23 +235,9 @@ def test_marks_of_another_text_are_not_shown() -> None:
 
 
 def test_nights_of_a_config_that_ran_beside_are_left_out() -> None:
-    def night(config: str, name: str) -> Night:
-        return make_bare(name, config)
-
-    nights = [
-        night("old", "1"),
-        night("old", "2"),
-        night("beside", "2"),
-        night("new", "3"),
-        night("beside", "4"),
-        night("new", "5"),
-    ]
-    assert [(item.config, item.night) for item in succession(nights)] == [
-        ("old", "1"),
-        ("old", "2"),
-        ("new", "3"),
-        ("new", "5"),
-    ]
+    pairs = [("old", "1"), ("old", "2"), ("beside", "2"), ("new", "3"), ("beside", "4"), ("new", "5")]
+    kept = succession([make_bare(night, config) for config, night in pairs])
+    assert [item.key for item in kept] == [pair for pair in pairs if pair[0] != "beside"]
 
 
 def test_a_history_without_nights_and_one_with_nearly_nothing(tmp_path: Path) -> None:

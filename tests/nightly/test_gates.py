@@ -226,12 +226,6 @@ def test_a_stale_calibration_stops_shares_but_not_cost() -> None:
     assert "the calibration cannot be used: it expired" in results[0].sentence
 
 
-def test_on_the_first_night_there_is_nothing_to_compare_with() -> None:
-    results = check_gates(read_gates({"good_share_drop": {"last_night": 5}}), [CheckedModel(model="m")])
-    assert results[0].outcome == "skipped"
-    assert "there is no last night to compare with yet" in results[0].sentence
-
-
 @pytest.mark.parametrize(
     ("nights", "expected", "code"),
     [
