@@ -238,21 +238,14 @@ def read_judged(
         if not judges:
             names = ", ".join(sorted({rating.rater for rating in ratings})[:12])
             raise UserError(f"{path}: ratings by several; say with --judge who is the judge: {names}")
-        return [
-            Judged(
-                name=name,
-                judgments=tuple(judgments_by(ratings, rater=name, scale=scale, dimension=dimension)),
-                source=path.name,
-            )
-            for name in judges
-        ]
+        read = {name: judgments_by(ratings, rater=name, scale=scale, dimension=dimension) for name in judges}
+    else:
+        read = {
+            name or path.stem: list(read_recorded(path, scale=scale, judge=name))
+            for name in judges or (None,)
+        }
     return [
-        Judged(
-            name=name or path.stem,
-            judgments=tuple(read_recorded(path, scale=scale, judge=name)),
-            source=path.name,
-        )
-        for name in (judges or (None,))
+        Judged(name=name, judgments=tuple(judgments), source=path.name) for name, judgments in read.items()
     ]
 
 

@@ -154,29 +154,24 @@ def judgment_of(exchange: Exchange, probabilities: Mapping[str, float]) -> Judgm
     """
     rounded = {label: round(float(probabilities[label]), 6) for label in LABELS}
     bad, okay, good = rounded.values()
-    return Judgment(
-        id=exchange.id,
-        model=exchange.model,
-        content=exchange.content_digest,
-        prompt_digest=exchange.prompt_digest,
-        label=label_of(rounded),
-        probabilities=rounded,
-        score=round(bad + 2 * okay + 3 * good, 6),
-        flag=danger_in(exchange),
-        shape=shape_of(exchange),
-    )
+    score = round(bad + 2 * okay + 3 * good, 6)
+    return _judgment(exchange, label=label_of(rounded), probabilities=rounded, score=score)
 
 
 def unscored(exchange: Exchange, reason: str) -> Judgment:
     """No judgment, and why: a value of its own, never a low score."""
+    return _judgment(exchange, unscored=reason)
+
+
+def _judgment(exchange: Exchange, **judged: Any) -> Judgment:
     return Judgment(
         id=exchange.id,
         model=exchange.model,
         content=exchange.content_digest,
         prompt_digest=exchange.prompt_digest,
-        unscored=reason,
         flag=danger_in(exchange),
         shape=shape_of(exchange),
+        **judged,
     )
 
 

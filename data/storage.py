@@ -16,13 +16,7 @@ from data.files import disk_errors
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".xlsx", ".eval")
 BLOCK = 1 << 20
-DRIVERS = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs"}
 KNOWN_PLACES = "use a path, or a URL that fsspec knows (s3://, gs://)"
-# Drivers raise errors of their own for what the world does to them; anything else is a bug.
-STRANGERS = (
-    *("aiohttp", "azure", "boto3", "botocore", "fsspec", "gcsfs", "google", "httpx", "huggingface_hub"),
-    *("requests", "s3fs"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +94,6 @@ def find_source(place: str) -> Source:
     path = Path(place)
     if path.is_dir():
         files = [item for item in sorted(path.iterdir()) if item.is_file() and not _is_hidden(item.name)]
-        if not files:
-            raise UserError(f"{place}: is a folder with no file to read; use {', '.join(SUFFIXES)}")
         return _gather(place, path.name or "responses", [(item.name, item) for item in files])
     if re.search(r"[*?[]", place) and not path.exists():
         matched = [Path(item) for item in sorted(glob(place, recursive=True)) if Path(item).is_file()]
@@ -192,33 +184,33 @@ def store_errors(table: object) -> Iterator[None]:
     """Turn what a store refuses into an error that names the place and the way out."""
     try:
         yield
+    except UserError:
+        raise
     except FileNotFoundError as error:
         raise UserError(f"{table}: no such file") from error
-    except Exception as error:
-        is_theirs = type(error).__module__.partition(".")[0] in STRANGERS
-        if not (is_theirs or isinstance(error, OSError)) or isinstance(error, UserError):
-            raise
-        said = str(error).strip() or type(error).__name__
-        raise OperationalError(f"{table}: {said}; check the address and the store's credentials") from error
+    except ValueError as error:  # a driver's own word for an address it cannot read
+        raise UserError(f"{table}: {error}; {KNOWN_PLACES}") from error
+    except ImportError as error:  # fsspec names the driver that is missing
+        raise UserError(f"{table}: {error}; pip install fsspec, and the driver of the store") from error
+    except Exception as error:  # drivers raise errors of their own for what the world does to them
+        problem = str(error).strip() or type(error).__name__
+        raise OperationalError(
+            f"{table}: {problem}; check the address and the store's credentials"
+        ) from error
 
 
 def _find_remote(url: str) -> Source:
     with store_errors(url):
         files, root = _connect(url)
-        try:
-            if re.search(r"[*?[]", root):
-                items = [item for item in files.glob(root) if not files.isdir(item)]
-                root = (
-                    os.path.commonpath([str(PurePosixPath(item).parent) for item in items]) if items else ""
-                )
-            elif files.isdir(root):
-                items = [item for item in files.ls(root, detail=False) if not files.isdir(item)]
-            elif files.exists(root):
-                return Remote(url)
-            else:
-                raise FileNotFoundError
-        except ValueError as error:  # the driver's own word for an address it cannot read
-            raise UserError(f"{url}: {error}; {KNOWN_PLACES}") from error
+        if re.search(r"[*?[]", root):
+            items = [item for item in files.glob(root) if not files.isdir(item)]
+            root = os.path.commonpath([str(PurePosixPath(item).parent) for item in items]) if items else ""
+        elif files.isdir(root):
+            items = [item for item in files.ls(root, detail=False) if not files.isdir(item)]
+        elif files.exists(root):
+            return Remote(url)
+        else:
+            raise FileNotFoundError
         shown = sorted(item for item in items if not _is_hidden(PurePosixPath(item).name))
         named = [(_below(item, root), Remote(files.unstrip_protocol(item))) for item in shown]
     return _gather(url, PurePosixPath(root).name or "responses", named)
@@ -226,16 +218,9 @@ def _find_remote(url: str) -> Source:
 
 def _connect(url: str) -> tuple[Any, str]:
     """The file system of a URL, and the path there."""
-    protocol = url.partition("://")[0]
-    try:
-        import fsspec
+    import fsspec
 
-        files, path = fsspec.core.url_to_fs(url)
-    except ImportError as error:
-        package = DRIVERS.get(protocol, error.name or "its driver") if error.name != "fsspec" else "fsspec"
-        raise UserError(f"{url}: {protocol}:// needs {package}: pip install fsspec {package}") from error
-    except ValueError as error:
-        raise UserError(f"{url}: {error}; {KNOWN_PLACES}") from error
+    files, path = fsspec.core.url_to_fs(url)
     return files, path
 
 

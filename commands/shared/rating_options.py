@@ -51,8 +51,7 @@ def sheet_options(
 ) -> "SheetOptions":
     """What `ratings_options` were given, as the reader takes it."""
     from data.judgments import parse_scale
-    from data.rating_files.columns import parse_stated
-    from data.rating_files.sheet import SheetOptions
+    from data.rating_files.sheet import SheetOptions, parse_stated
 
     return SheetOptions(
         scale=parse_scale(scale) if scale is not None else None,

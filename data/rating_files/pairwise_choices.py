@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from data.errors import UserError
-from data.rating_files.columns import SIDES, bare_name, find_columns, find_sides
 from data.rating_files.sheet import (
     ONE_RATER,
+    SIDES,
     Replies,
     SheetOptions,
+    bare_name,
+    find_columns,
+    find_sides,
     is_ai,
     name_text,
     say_set_aside,
@@ -24,25 +27,14 @@ from data.readers.file_formats import BadRow, Header, OnBad, Row
 from data.readers.table_rows import read_rows, stop_at_bad_row
 
 Winner = Literal["one", "other", "tie"]
+SIDE_WORDS: Final = ("{0}", "model{0}", "response{0}", "answer{0}")
+TIES: Final = frozenset(
+    {"tie", "draw", "equal", "same", "both", "neither", "tiebothbad", "bothbad", "bothgood", "nopreference"}
+)
 WINNERS: Final[Mapping[Winner, frozenset[str]]] = {
-    "one": frozenset({"a", "1", "left", "first", "modela", "model1", "responsea", "response1", "answera"}),
-    "other": frozenset(
-        {"b", "2", "right", "second", "modelb", "model2", "responseb", "response2", "answerb"}
-    ),
-    "tie": frozenset(
-        {
-            "tie",
-            "draw",
-            "equal",
-            "same",
-            "both",
-            "neither",
-            "tiebothbad",
-            "bothbad",
-            "bothgood",
-            "nopreference",
-        }
-    ),
+    "one": frozenset({"left", "first", *(word.format(name) for word in SIDE_WORDS for name in "a1")}),
+    "other": frozenset({"right", "second", *(word.format(name) for word in SIDE_WORDS for name in "b2")}),
+    "tie": TIES,
 }
 COMMON: Final = ("id", "prompt", "situation", "emotion")  # of both sides
 NO_WINNER: Final = "{value!r} is neither side; write a, b or tie, or the chosen reply's model or id"
@@ -117,20 +109,16 @@ def _read_choice(
     common = {field: row.get(columns[field]) for field in COMMON if field in columns}
     models = [name_text(half.get("model")) for half in halves]
     ids = [_find_reply({**common, **half}, replies) for half in halves]
+    known = replies.models if replies is not None else {}
     said = row.get(sides["winner"]) if "winner" in sides else "a"
     prompt = name_text(common.get("prompt") or common.get("id")) or str(line)
     return Choice(
         rater=rater,
         winner=_winner(said, models, [name_text(half.get("id")) for half in halves]),
         ids=(ids[0], ids[1]),
-        models=(models[0] or replies_model(ids[0], replies), models[1] or replies_model(ids[1], replies)),
+        models=(models[0] or known.get(ids[0], ""), models[1] or known.get(ids[1], "")),
         prompt=prompt,
     )
-
-
-def replies_model(identity: str, replies: Replies | None) -> str:
-    """The model of a reply that is known; else nothing."""
-    return replies.models.get(identity, "") if replies is not None else ""
 
 
 def _winner(value: Any, models: Sequence[str], ids: Sequence[str]) -> Winner:

@@ -10,8 +10,9 @@ from typing import Any, Final, Literal
 
 from data.errors import UserError
 from data.judgments import first_number, position_on
-from data.rating_files.columns import bare_name
+from data.readers.chat_turns import plain_name
 from data.records import LABELS
+from data.text import listed
 
 THUMBS: Final = ("down", "up")
 UP: Final = frozenset(
@@ -120,7 +121,7 @@ def find_scale(values: Sequence[Any], *, column: str, declared: Sequence[str] | 
         RatingScale(kind="thumbs", levels=THUMBS),
         RatingScale(kind="stars", levels=stars),
     ]
-    is_stars = bare_name(column) in STAR_COLUMNS
+    is_stars = plain_name(column).replace("_", "") in STAR_COLUMNS
     if not is_stars:  # a number is one of stars only where something says so
         said = sum(count_stars(str(value).strip())[0] is not None for value in values)
         scales = scales if said else scales[:2]
@@ -133,7 +134,8 @@ def find_scale(values: Sequence[Any], *, column: str, declared: Sequence[str] | 
     if len(off) > OFF * len(values):
         low, high = min(numbers), max(numbers)
         as_read = "1 to 3 (Bad, Okay, Good)" if best.kind == "labels" else f"{best.ends}"
-        guess = f"{0 if low <= 0 else 1}-{_usual_top(high)}"
+        top = next((top for top in (2, 3, 4, 5, 7, 10, 100) if high <= top), round(high))
+        guess = f"{0 if low <= 0 else 1}-{top}"
         raise UserError(
             f"{column}: numbers from {low:g} to {high:g}, and without --scale they are read as {as_read};"
             f" say what scale they are on, such as --scale {guess}"
@@ -147,10 +149,6 @@ def _number(value: Any) -> float | None:
     except ValueError:
         return None
     return number if abs(number) < 1e6 else None  # nan compares with nothing
-
-
-def _usual_top(high: float) -> int:
-    return next((top for top in (2, 3, 4, 5, 7, 10, 100) if high <= top), round(high))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,10 +180,8 @@ class Cut:
 
 
 def _name_levels(levels: Sequence[str]) -> str:
-    if len(levels) == 1:
-        return levels[0]
-    is_numbered = all(re.fullmatch(r"\d+", level) for level in levels)
-    return f"{levels[0]}-{levels[-1]}" if is_numbered else " and ".join((", ".join(levels[:-1]), levels[-1]))
+    is_numbered = len(levels) > 1 and all(re.fullmatch(r"\d+", level) for level in levels)
+    return f"{levels[0]}-{levels[-1]}" if is_numbered else listed(levels)
 
 
 def cut_of(scale: RatingScale, stated: Sequence[str] | None = None) -> Cut:
@@ -203,14 +199,11 @@ def cut_of(scale: RatingScale, stated: Sequence[str] | None = None) -> Cut:
         return Cut(scale=scale, okay=okay, good=good)
     places = [scale.position(level) for level in stated]
     if len(places) != 2 or None in places or not (places[0] or 0) <= (places[1] or 0):
+        usual = cut_of(scale)
+        example = f"{scale.levels[usual.okay - 1]},{scale.levels[usual.good - 1]}"
         raise UserError(
             f"--cut {','.join(stated)}: give the lowest level that is Okay and the lowest that is Good,"
-            f" {scale.ends}, such as --cut {_example(scale)}"
+            f" {scale.ends}, such as --cut {example}"
         )
     okay, good = (round(place or 0) for place in places)
     return Cut(scale=scale, okay=okay, good=good, is_stated=True)
-
-
-def _example(scale: RatingScale) -> str:
-    usual = cut_of(scale)
-    return f"{scale.levels[usual.okay - 1]},{scale.levels[usual.good - 1]}"

@@ -10,22 +10,8 @@ USER, ASSISTANT, SYSTEM = "user", "assistant", "system"
 SPEAKER, LISTENER = "speaker", "listener"  # the same parties, as studies of conversations call them
 ROLES: Final = {
     **dict.fromkeys(("user", "human", "prompter", "customer", "client", "seeker", SPEAKER, "usr"), USER),
-    **dict.fromkeys(
-        (
-            "assistant",
-            "gpt",
-            "ai",
-            "bot",
-            "chatbot",
-            "chatgpt",
-            "model",
-            LISTENER,
-            "supporter",
-            "therapist",
-            "sys",
-        ),
-        ASSISTANT,
-    ),
+    **dict.fromkeys(("assistant", "gpt", "ai", "bot", "chatbot", "chatgpt", "model"), ASSISTANT),
+    **dict.fromkeys((LISTENER, "supporter", "therapist", "sys"), ASSISTANT),
     **dict.fromkeys(("system", "developer", "tool", "function", "observation", "function_call"), SYSTEM),
 }
 ANSWERING: Final = frozenset(name for name, role in ROLES.items() if role == ASSISTANT) | {"system"}
@@ -42,13 +28,7 @@ RESPONSES: Final = (
     *("bot", "ai", "outputs"),
 )
 CONVERSATIONS: Final = (
-    "messages",
-    "conversations",
-    "conversation",
-    "chat",
-    "chat_history",
-    "dialog",
-    "turns",
+    *("messages", "conversations", "conversation", "chat", "chat_history", "dialog", "turns"),
 )
 DEEPEST: Final = 6  # as deep as messages are nested in what tools write
 

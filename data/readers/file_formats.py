@@ -14,7 +14,7 @@ from typing import IO, Any, Final
 from data.errors import UserError, install_hint
 from data.readers.chat_turns import PROMPTS, RESPONSES, plain_name
 from data.readers.tool_exports import rows_of_document
-from data.storage import BLOCK, Table
+from data.storage import Table
 from data.text import printable, rearm
 
 Row = dict[str, Any]
@@ -147,48 +147,19 @@ def _read_jsonl(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[in
 
 
 def _read_json(path: Table, on_bad: OnBad, header: Header) -> Iterator[tuple[int, Row]]:
-    """An array's items as they come; any other value is read whole, and its rows looked for in it."""
+    """The rows of one JSON value; it is read whole, so a large file is better written as JSON lines."""
     with path.open("rb") as binary, io.TextIOWrapper(binary, encoding=_encoding(binary)) as stream:
         try:
-            start = stream.read(BLOCK)
-            if start.lstrip().startswith("["):
-                items = _array_items(start, stream)
-            else:
-                items = iter(_documents(start + stream.read(), header))
-            for number, item in enumerate(items, start=1):
-                if isinstance(item, dict):
-                    yield number, item
-                else:
-                    problem = f"a JSON object was expected, not {type(item).__name__}"
-                    on_bad(BadRow(path, number, problem, item))
+            items = _documents(stream.read(), header)
         except UnicodeDecodeError as error:
             raise UserError(f"{path}: not UTF-8 text; {SAVE_AS}") from error
-        except (json.JSONDecodeError, BadValue, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{path}: not JSON: {error}") from error
-
-
-def _array_items(held: str, stream: IO[str]) -> Iterator[Any]:
-    """The items of a JSON array, without holding more of it than the one that is read."""
-    place = held.index("[") + 1
-    while True:
-        if found := re.compile(r"[\s,]*").match(held, place):
-            place = found.end()
-        if held[place : place + 1] == "]":
-            return
-        try:
-            item, end = DECODER.raw_decode(held, place)
-            if end == len(held):  # a number may go on
-                raise json.JSONDecodeError("the array does not end", held, end)
-        except json.JSONDecodeError:
-            if len(held) - place > LONGEST_LINE:
-                raise BadValue(TOO_LONG) from None
-            more = stream.read(max(BLOCK, len(held) - place))  # twice as much each time
-            if not more:
-                raise
-            held, place = held[place:] + more, 0
-            continue
-        yield item
-        place = end
+    for number, item in enumerate(items, start=1):
+        if isinstance(item, dict):
+            yield number, item
+        else:
+            on_bad(BadRow(path, number, f"a JSON object was expected, not {type(item).__name__}", item))
 
 
 def _documents(text: str, header: Header) -> list[Any]:

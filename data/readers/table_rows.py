@@ -9,14 +9,7 @@ from typing import Final, NoReturn
 
 from data.errors import UserError
 from data.readers.chat_turns import CONVERSATIONS, PROMPTS, RESPONSES, turns_in
-from data.readers.column_shapes import (
-    COLUMN_SHAPES,
-    LAST_TURN,
-    Fit,
-    Sample,
-    prompts_alone,
-    questions_asked,
-)
+from data.readers.column_shapes import COLUMN_SHAPES, LAST_TURN, Fit, Sample, prompts_alone, questions_asked
 from data.readers.file_formats import READERS, BadRow, Header, OnBad, Row
 from data.readers.tool_exports import TOOL_SHAPES
 from data.storage import NONE_NAMED, Remote, Shards, Source, Table, check_table, shards_of, store_errors

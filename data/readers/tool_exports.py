@@ -55,6 +55,12 @@ def _table(value: Any) -> Mapping[str, Any]:
     return held if isinstance(held, Mapping) else {}
 
 
+def _row(prompt: Row, reply: Row, *, identity: Any = None, model: Any = None) -> list[Row]:
+    """A reply in our own columns; an id or a model that is not given is left out."""
+    about = {"id": identity, "model": model}
+    return [prompt | reply | {key: str(value) for key, value in about.items() if value not in (None, "")}]
+
+
 def _promptfoo(sample: Sample) -> Fit | None:
     """Results as JSON or JSON lines: a row for each test, prompt and provider."""
     if not {"provider", "prompt"} <= set(sample.columns) or not {"vars", "testCase"} & set(sample.columns):
@@ -79,10 +85,9 @@ def _promptfoo(sample: Sample) -> Fit | None:
         raw = prompt.get("raw")
         # A prompt that is no chat holds the instructions too; what the person said is among the variables.
         asked = raw if turns_in(raw) else (find_value(about, PROMPTS) or _only_text(about) or raw)
-        made = prompt_row(asked, "prompt.raw")
-        made |= reply_row(_table(row.get("response")).get("output"), "response.output")
-        made |= {"id": f"{row['testIdx']}/{model}"} if row.get("testIdx") is not None else {}
-        return [made | {"model": model}]
+        reply = reply_row(_table(row.get("response")).get("output"), "response.output")
+        identity = f"{row['testIdx']}/{model}" if row.get("testIdx") is not None else None
+        return _row(prompt_row(asked, "prompt.raw"), reply, identity=identity, model=model)
 
     return Fit("promptfoo results", convert)
 
@@ -138,13 +143,12 @@ def _inspect(sample: Sample) -> Fit | None:
         said = exchanged_in(row.get("messages")) or asked_in(row.get("input"))
         if said is None:
             raise UserError("input: no turn of a user in it")
-        made: Row = {"prompt": said.prompt, **reply}
-        made |= {"dialogue": said.dialogue} if said.dialogue else {}
+        prompt: Row = {"prompt": said.prompt, **({"dialogue": said.dialogue} if said.dialogue else {})}
         epoch, identity = row.get("epoch") or 1, row.get("id")
-        if identity is not None:
-            made |= {"id": f"{identity}" if epoch == 1 else f"{identity}/{epoch}"}
+        if identity is not None and epoch != 1:
+            identity = f"{identity}/{epoch}"
         model = output.get("model") or _table(row.get("eval")).get("model")
-        return [made | ({"model": str(model)} if model else {})]
+        return _row(prompt, reply, identity=identity, model=model)
 
     return Fit("an Inspect log", convert)
 
@@ -170,10 +174,9 @@ def _lm_eval(sample: Sample) -> Fit | None:
         if isinstance(question, str) and isinstance(asked, str) and question.strip() in asked:
             asked = question if not turns_in(asked) else asked
         name, document = row.get("filter", "none"), row.get("doc_id")
-        made = prompt_row(asked, "arguments") | reply_row(reply, "resps")
-        if document is None:
-            return [made]
-        return [made | {"id": str(document) if name == "none" else f"{document}/{name}"}]
+        if document is not None and name != "none":
+            document = f"{document}/{name}"
+        return _row(prompt_row(asked, "arguments"), reply_row(reply, "resps"), identity=document)
 
     return Fit("lm-eval samples", convert, is_by_folder=True)
 
@@ -188,8 +191,7 @@ def _openai_batch(sample: Sample) -> Fit | None:
         if row.get("error") or not body:
             raise UserError(f"response: there is none: {str(row.get('error') or 'no body')[:80]}")
         reply = body.get("choices") or body.get("output") or body.get("output_text")
-        made = reply_row(reply, "response.body") | {"id": str(row["custom_id"])}
-        return [made | ({"model": str(body["model"])} if body.get("model") else {})]
+        return _row({}, reply_row(reply, "response.body"), identity=row["custom_id"], model=body.get("model"))
 
     return Fit("the output of an OpenAI batch", convert, needs_requests=True)
 
@@ -201,8 +203,8 @@ def _openai_requests(sample: Sample) -> Fit | None:
 
     def convert(row: Row) -> list[Row]:
         body = _table(row.get("body"))
-        made = prompt_row(body.get("messages") or body.get("input") or body.get("prompt"), "body")
-        return [made | {"id": str(row["custom_id"])}]
+        asked = body.get("messages") or body.get("input") or body.get("prompt")
+        return _row(prompt_row(asked, "body"), {}, identity=row["custom_id"])
 
     return Fit("the requests of an OpenAI batch", convert, is_requests=True)
 
@@ -221,10 +223,10 @@ def _openai_evals(sample: Sample) -> Fit | None:
         if row.get("type") != "sampling":
             return []  # what was matched and measured; not the replies
         data = _table(row.get("data"))
-        made = prompt_row(data.get("prompt"), "data.prompt") | reply_row(data.get("sampled"), "data.sampled")
-        made |= {"id": f"{row.get('sample_id')}/{row.get('event_id')}"}
+        prompt = prompt_row(data.get("prompt"), "data.prompt")
+        reply = reply_row(data.get("sampled"), "data.sampled")
         model = data.get("model") or (by[0] if by else None)
-        return [made | ({"model": str(model)} if model else {})]
+        return _row(prompt, reply, identity=f"{row.get('sample_id')}/{row.get('event_id')}", model=model)
 
     return Fit("an OpenAI Evals log", convert)
 
@@ -232,9 +234,8 @@ def _openai_evals(sample: Sample) -> Fit | None:
 def _evals_item(row: Row) -> list[Row]:
     about, item = _table(row.get("sample")), row.get("datasource_item") or row.get("item")
     reply = about.get("output") or about.get("output_text") or about.get("outputs")
-    made = prompt_row(about.get("input") or item, "sample.input") | reply_row(reply, "sample.output")
-    made |= {"id": str(row["id"])} if row.get("id") else {}
-    return [made | ({"model": str(about["model"])} if about.get("model") else {})]
+    prompt = prompt_row(about.get("input") or item, "sample.input")
+    return _row(prompt, reply_row(reply, "sample.output"), identity=row.get("id"), model=about.get("model"))
 
 
 def _langfuse(sample: Sample) -> Fit | None:
@@ -253,12 +254,9 @@ def _langfuse(sample: Sample) -> Fit | None:
         kind = str(row.get(columns.get("type", ""), "GENERATION"))
         if kind.upper() != "GENERATION":
             return []  # spans and events: steps on the way to a reply
-        asked, replied = row.get(columns["input"]), row.get(columns["output"])
-        made = prompt_row(asked, "input") | reply_row(replied, "output")
-        identity = row.get(columns.get("id", ""))
-        model = row.get(name) if name else None
-        made |= {"id": str(identity)} if identity else {}
-        return [made | ({"model": str(model)} if model else {})]
+        prompt = prompt_row(row.get(columns["input"]), "input")
+        reply = reply_row(row.get(columns["output"]), "output")
+        return _row(prompt, reply, identity=row.get(columns.get("id", "")), model=row.get(name or ""))
 
     return Fit("a Langfuse export", convert)
 
@@ -276,14 +274,13 @@ def _langsmith(sample: Sample) -> Fit | None:
     def convert(row: Row) -> list[Row]:
         if row.get("parent_run_id"):
             return []  # a step of a run that is told as a whole
-        made = prompt_row(_nested(row, f"input{one}"), "inputs")
-        made |= reply_row(_nested(row, f"output{one}"), "outputs")
+        prompt = prompt_row(_nested(row, f"input{one}"), "inputs")
+        reply = reply_row(_nested(row, f"output{one}"), "outputs")
         extra = _table(row.get("extra"))
         about = {**_table(extra.get("metadata")), **_table(extra.get("invocation_params"))}
         about |= {**_table(row.get("metadata")), "model": row.get("model")}
         model = find_value(about, ("model", "ls_model_name", "model_name"))
-        made |= {"id": str(row["id"])} if row.get("id") else {}
-        return [made | ({"model": str(model)} if model else {})]
+        return _row(prompt, reply, identity=row.get("id"), model=model)
 
     return Fit("a LangSmith export", convert)
 

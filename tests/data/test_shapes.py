@@ -140,13 +140,7 @@ FILES: list[Any] = [
         "instruction/output" + AFTER,
         "l",
     ),
-    (
-        "m.jsonl",
-        as_lines([{"messages": TALK, "model": "kind"}]),
-        1,
-        "messages, whole conversations",
-        "kind",
-    ),
+    ("m.jsonl", as_lines([{"messages": TALK, "model": "kind"}]), 1, "messages, whole conversations", "kind"),
     (
         "n.jsonl",
         as_lines([{"prompt": TALK[:4], "completion": TALK[4:]}]),

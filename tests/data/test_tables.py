@@ -190,11 +190,7 @@ def test_bytes_that_are_not_utf8_are_said(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     path.write_bytes(b'{"prompt": "\xff", "response": "r"}\n')
     read, bad = collect(path)
-    assert (read, bad[0].line, bad[0].problem) == (
-        [],
-        1,
-        "not UTF-8 text; save the file as UTF-8",
-    )
+    assert (read, bad[0].line, bad[0].problem) == ([], 1, "not UTF-8 text; save the file as UTF-8")
 
 
 def test_an_open_quote_does_not_swallow_rows_in_silence(tmp_path: Path) -> None:
