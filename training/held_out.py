@@ -5,7 +5,7 @@ models together: responses share a rater, and models share prompts.
 
 Most labels are made from probabilities by rules that use no rating of the split they label. The most probable
 label is Good for almost every response, which measures the mean rating rather than the judge; each rule
-removes that in its own way. The label that a judge reports is measured too.
+removes that in its own way.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.agreement.level_errors import level_errors
 from calibration.agreement.metrics import (
     TABLE_STATISTICS,
     auc_of,
@@ -23,22 +24,12 @@ from calibration.agreement.metrics import (
     matched_labels,
     spearman_of,
 )
-from calibration.bootstrap import Draws, Statistic, mean_of, resample_clusters, sample
+from calibration.bootstrap import Draws, Statistic, mean_of, ratio, resample_clusters, sample
 from calibration.estimate import Estimate, Floats, Integers
-from calibration.pairing import given_labels
-from data.errors import UserError
 from data.records import LABELS
-from training.model_levels import (
-    GOOD,
-    Levels,
-    ModelLevel,
-    levels_over,
-    model_levels,
-    sample_levels,
-    tabulate,
-)
 
 RATINGS = np.arange(1, len(LABELS) + 1)
+GOOD = LABELS.index("Good")
 
 
 def expected_scores(probabilities: Floats) -> Floats:
@@ -100,21 +91,39 @@ class HeldOut:
     rating: NDArray[np.int64]  # 1 to 3
     probabilities: Floats  # (rows, 3): Bad, Okay, Good
 
-    def __post_init__(self) -> None:
-        columns = (self.model, self.batch, self.split, self.rating, self.probabilities)
-        if len({len(column) for column in columns}) > 1 or self.probabilities.shape[1:] != (len(LABELS),):
-            raise ValueError("held-out ratings: columns of one length, and three probabilities a row")
-        if not np.isin(self.rating, [1, 2, 3]).all() or not np.isfinite(self.probabilities).all():
-            raise ValueError("held-out ratings: ratings are 1 to 3 and probabilities are numbers")
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelLevel:
+    """The shares of one model by the crowd and by the judge; `share_error` is judge - crowd of Good."""
+
+    model: str
+    ratings: int
+    crowd: Mapping[str, float]
+    judge: Mapping[str, float]
+    share_error: Estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Levels:
+    """Absolute errors of the Good share over several models, and `tau`, Kendall's, of their order.
+
+    `guess_error` is the mean error of guessing each model's share as the mean of the crowd's shares of all
+    other models of the study; `guess_error_among` takes the others of `models` only.
+    """
+
+    models: tuple[str, ...]
+    mean_share_error: Estimate
+    worst_share_error: Estimate
+    tau: Estimate
+    guess_error: Estimate
+    guess_error_among: Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOutEvaluation:
-    """The figures of one judge; `chosen_models` is None when no models were chosen."""
+    """The figures of one judge: by response, by model, and over all models and over the chosen ones."""
 
     responses: int
-    batches: int
-    draws: int
     per_response: Mapping[str, Estimate]
     models: tuple[ModelLevel, ...]
     all_models: Levels
@@ -126,12 +135,10 @@ def evaluate_held_out(
 ) -> dict[str, HeldOutEvaluation]:
     """Evaluate every judge on the same rows and the same draws: by response, by model, and over models.
 
-    Over models means over all of them, and over the `chosen` ones. By response, with labels fixed before the
-    bootstrap:
+    By response, with labels fixed before the bootstrap:
 
     - `qwk`: quadratic kappa of the rating and a label, cut from the expected score so that in each split the
       labels are as frequent as the ratings outside it;
-    - `given_qwk`: the same of the label that a judge reports;
     - `spearman`: of the rating and the expected score;
     - `balanced_accuracy`: of the label whose probability is highest relative to its mean over the split;
     - `auc_good`, `auc_bad`: by the probability of Good and of Bad;
@@ -141,29 +148,23 @@ def evaluate_held_out(
     fewer than two batches there are no intervals.
     """
     first = next(iter(judges.values()))
-    if not len(first.batch):
-        raise UserError("nothing to evaluate: no response has both a rating and a judgment")
     names, batches = np.unique(first.batch, return_inverse=True)
     # One batch does not show how much batches differ: no draws, hence no intervals.
     count = draws if len(names) > 1 else 0
     drawn = resample_clusters(len(names), rng=np.random.default_rng(seed), draws=count)
-    return {name: _evaluate(held_out, batches, drawn, chosen) for name, held_out in judges.items()}
-
-
-def _evaluate(held_out: HeldOut, batches: Integers, drawn: Draws, chosen: Sequence[str]) -> HeldOutEvaluation:
-    table = tabulate(held_out.model, batches, held_out.rating, held_out.probabilities, drawn)
-    if missing := sorted(set(chosen) - set(table.models)):
-        raise UserError(f"no rated response by {', '.join(missing)}; known: {', '.join(table.models)}")
-    per_response = sample(_response_statistics(held_out), batches, drawn)
-    return HeldOutEvaluation(
-        responses=len(held_out.rating),
-        batches=drawn.shape[1],
-        draws=len(drawn),
-        per_response={name: item.estimate() for name, item in per_response.items()},
-        models=model_levels(table),
-        all_models=levels_over(table, table.models, sample_levels(table, table.models)),
-        chosen_models=levels_over(table, chosen, sample_levels(table, chosen)) if chosen else None,
-    )
+    return {
+        name: HeldOutEvaluation(
+            responses=len(held_out.rating),
+            per_response={
+                metric: item.estimate()
+                for metric, item in sample(_response_statistics(held_out), batches, drawn).items()
+            },
+            models=_model_levels(held_out, batches, drawn),
+            all_models=_levels(held_out, sorted(set(held_out.model.tolist())), batches, drawn),
+            chosen_models=_levels(held_out, chosen, batches, drawn) if chosen else None,
+        )
+        for name, held_out in judges.items()
+    }
 
 
 def _response_statistics(held_out: HeldOut) -> dict[str, Statistic]:
@@ -175,10 +176,68 @@ def _response_statistics(held_out: HeldOut) -> dict[str, Statistic]:
 
     return {
         "qwk": of_labels("qwk", labels_by_frequency(scores, ratings, split)),
-        "given_qwk": of_labels("qwk", given_labels(probabilities)),
         "spearman": spearman_of(ratings.astype(float), scores),
         "balanced_accuracy": of_labels("balanced_accuracy", labels_by_lift(probabilities, split)),
         "auc_good": auc_of(ratings == GOOD + 1, probabilities[:, GOOD]),
         "auc_bad": auc_of(ratings == 1, probabilities[:, 0]),
         "log_loss": mean_of(log_losses(ratings, probabilities)),
     }
+
+
+def _model_levels(held_out: HeldOut, batches: Integers, drawn: Draws) -> tuple[ModelLevel, ...]:
+    """Return every model, the one with the largest human Good share first."""
+    is_good = (held_out.rating == GOOD + 1).astype(float)
+    errors = level_errors(held_out.model, is_good, held_out.probabilities[:, GOOD], batches, drawn)
+    levels = []
+    for level in errors.models:
+        rows = held_out.model == level.model
+        crowd = (held_out.rating[rows, None] == RATINGS).mean(axis=0)
+        judge = held_out.probabilities[rows].mean(axis=0)
+        levels.append(
+            ModelLevel(
+                model=level.model,
+                ratings=level.ratings,
+                crowd=dict(zip(LABELS, crowd.tolist(), strict=True)),
+                judge=dict(zip(LABELS, judge.tolist(), strict=True)),
+                share_error=level.error,
+            )
+        )
+    return tuple(levels)
+
+
+def _levels(held_out: HeldOut, models: Sequence[str], batches: Integers, drawn: Draws) -> Levels:
+    """Return the errors over these models."""
+    is_good = (held_out.rating == GOOD + 1).astype(float)
+    rows = np.isin(held_out.model, models)
+    errors = level_errors(
+        held_out.model[rows], is_good[rows], held_out.probabilities[rows, GOOD], batches[rows], drawn
+    )
+    every = sorted(set(held_out.model.tolist()))
+    guesses = {
+        name: _guess_error_of(held_out.model, is_good, others, models)
+        for name, others in (("guess_error", every), ("guess_error_among", models))
+    }
+    return Levels(
+        models=tuple(models),
+        mean_share_error=errors.mean_error,
+        worst_share_error=errors.worst_error,
+        tau=errors.tau,
+        **{name: item.estimate(low=0.0) for name, item in sample(guesses, batches, drawn).items()},
+    )
+
+
+def _guess_error_of(
+    model: NDArray[np.str_], is_good: Floats, others: Sequence[str], models: Sequence[str]
+) -> Statistic:
+    """Return the mean distance of each model's Good share from the mean of the others' shares."""
+    inside = (model[:, None] == np.array(others)).astype(float)
+    guessed = [list(others).index(name) for name in models]
+
+    def guess_error(counts: Floats) -> Floats:
+        shares = ratio((counts * is_good) @ inside, counts @ inside)
+        count = np.full(shares.shape, float(len(others) - 1))  # of the others: without any, undefined
+        guesses = ratio(shares.sum(axis=1, keepdims=True) - shares, count)
+        errors: Floats = np.abs(guesses - shares)[:, guessed].mean(axis=1)
+        return errors
+
+    return guess_error

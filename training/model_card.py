@@ -7,7 +7,6 @@ from typing import Any
 from data.errors import UserError
 from data.text import percent, show
 from judge.classifier.judge import CARD, read_card
-from training.model_levels import say_worth
 from training.recipe import Recipe, build_recipe
 from training.trial_files import JUDGE, MODEL_APART, SETS_APART
 
@@ -117,11 +116,6 @@ def trial_lines(evaluation: Row) -> list[str]:
         f"{percent(guess)}, of the others among these {percent(among)}. Order of these models: Kendall's "
         f"tau {show(levels['tau'], digits=2)}.",
     ]
-    # With raters apart the judge was trained on these models: their spread says nothing of a new one.
-    is_apart = evaluation["protocol"] == MODEL_APART
-    if is_apart and levels["between_sd"] is not None and levels["worth_in_ratings"] is not None:
-        spread = 100 * levels["between_sd"]
-        lines += ["", f"Spread of the error between models: {spread:.1f} points, worth {say_worth(judge)}."]
     return lines
 
 

@@ -44,8 +44,6 @@ class SetTransfer:
 
     set: str
     items: int
-    clusters: int
-    systems: int
     parties: Mapping[str, RaterTransfer]
 
 
@@ -67,13 +65,7 @@ def measure_set(items: Sequence[SetItem], *, seed: int = 0, draws: int = 2000) -
     experts = [name for name in others if name.startswith(EXPERT)]
     if len(experts) > 1:
         parties["one expert"] = _measure_experts(experts, items, clusters, drawn)
-    return SetTransfer(
-        set=items[0].set,
-        items=len(items),
-        clusters=len(names),
-        systems=len(np.unique(system)),
-        parties=parties,
-    )
+    return SetTransfer(set=items[0].set, items=len(items), parties=parties)
 
 
 def _measure(

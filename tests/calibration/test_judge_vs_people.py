@@ -13,7 +13,6 @@ from calibration.agreement.metrics import matched_labels
 from calibration.pairing import Paired
 from data.judgments import parse_scale
 from data.records import to_plain
-from training.model_levels import model_levels, tabulate
 
 
 def some_paired(
@@ -82,20 +81,6 @@ def test_means_by_model_on_any_scale() -> None:
         stats.kendalltau(list(people.values()), list(judge.values())).statistic
     )
     assert [item.people for item in found.levels.models] == sorted(people.values(), reverse=True)
-
-
-def test_levels_of_labels_are_shares_of_good_as_in_an_evaluation() -> None:
-    paired = some_paired(0, 300)
-    assert paired.probabilities is not None
-    found = agreement(paired, rng=np.random.default_rng(0), draws=20)
-    drawn = (1 - np.eye(15)).astype(np.uint16)
-    table = tabulate(paired.model, paired.clusters(), paired.rating, paired.probabilities, drawn)
-    expected = {level.model: level for level in model_levels(table)}
-    for level in found.levels.models:
-        theirs = expected[level.model]
-        assert (level.people, level.judge) == pytest.approx((theirs.crowd["Good"], theirs.judge["Good"]))
-        assert level.people_standard_error == pytest.approx(theirs.crowd_standard_error)
-        assert level.error.as_dict() == pytest.approx(theirs.share_error.as_dict())
 
 
 def test_matched_labels_are_as_frequent_as_ratings() -> None:

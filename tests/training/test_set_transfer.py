@@ -92,7 +92,7 @@ def test_one_expert_is_held_against_the_mean_of_the_others(found: SetTransfer) -
 
 
 def test_counts_and_an_order_only_of_three_systems_or_more(found: SetTransfer) -> None:
-    assert (found.set, found.items, found.clusters, found.systems) == ("made", 80, 40, SYSTEMS)
+    assert (found.set, found.items) == ("made", 80)
     assert measure_set(make_items(systems=2), draws=5).parties["judge"].tau is None
 
 
@@ -100,10 +100,6 @@ def test_where_all_ratings_are_equal_nothing_is_claimed() -> None:
     party = measure_set([replace(item, rating=3.0) for item in ITEMS], draws=5).parties["judge"]
     assert math.isnan(party.spearman.value) and party.spearman.interval is None
     assert math.isnan(party.worst.value) and party.worst.interval is None
-
-
-def test_the_same_seed_gives_the_same_interval() -> None:
-    assert measure_set(ITEMS, draws=50) == measure_set(ITEMS, draws=50)
 
 
 def test_a_card_and_a_trial_print_every_set(found: SetTransfer) -> None:
