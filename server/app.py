@@ -59,32 +59,16 @@ class Limits:
     body: int = 1024 * 1024  # bytes a request
 
 
-class ErrorDetails(BaseModel):
-    """Why a request was refused."""
-
-    message: str
-    type: str
-    param: str | None
-    code: str | None
-
-
 class ErrorBody(BaseModel):
-    """The body of every refused request."""
+    """The body of every refused request: its message, type, param and code."""
 
-    error: ErrorDetails
-
-
-class JudgeName(BaseModel):
-    """The judge's name and version."""
-
-    name: str
-    version: str
+    error: dict[str, str | None]
 
 
 class ScoreAnswer(BaseModel):
     """The rows that `score` writes, in the order of the exchanges, with the judge's caveats."""
 
-    judge: JudgeName
+    judge: dict[str, str]  # name and version
     calibration: str | None
     note: str
     caveats: list[str]
@@ -137,13 +121,13 @@ def make_app(
     app.add_middleware(RequestChecks, hosts=hosts, key=key, metrics=metrics)
     for kind in (RequestRefused, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, send_refused)
-    app.openapi = cache(lambda: _describe(app, served))  # type: ignore[method-assign]
+    app.openapi = cache(lambda: _describe(app))  # type: ignore[method-assign]
     _add_routes(app, JudgmentService(served, queue, limits, metrics))
     return app
 
 
-def _describe(app: FastAPI, served: ServedJudge) -> dict[str, Any]:
-    """Return FastAPI's OpenAPI description without its own 422 errors, and with the names of our models."""
+def _describe(app: FastAPI) -> dict[str, Any]:
+    """Return FastAPI's OpenAPI description without its own 422 errors."""
     described = get_openapi(title=app.title, version=app.version, routes=app.routes)
     schemas = described["components"]["schemas"]
     for name in ("HTTPValidationError", "ValidationError"):
@@ -151,10 +135,6 @@ def _describe(app: FastAPI, served: ServedJudge) -> dict[str, Any]:
     for path in described["paths"].values():
         for operation in path.values():
             operation["responses"].pop("422", None)
-    for body in (decisions.DecisionRequest, chat_completions.ChatRequest):
-        schemas[body.__name__]["properties"]["model"]["enum"] = list(served.models)
-    exchanges = schemas[ScoreRequest.__name__]["properties"]["exchanges"]
-    schemas["Exchange"], exchanges["items"] = exchanges["items"], {"$ref": "#/components/schemas/Exchange"}
     return described
 
 

@@ -8,23 +8,50 @@ from secrets import token_hex
 from time import time
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, Field, WithJsonSchema
+from pydantic import BaseModel, Field
 
 from data.records import LABELS, Exchange, Judgment, judgment_of
 from server.decisions import label_of
 from server.http_errors import RequestRefused
-from server.requests import TEXT, StrictModel, read_input
+from server.requests import StrictModel, read_input
 
 GOOD: Final = LABELS[-1]
 LEAST_LOGPROB: Final = -9999.0  # as OpenAI writes a probability of 0
 MOST_ALTERNATIVES: Final = 20
 LABEL_NAMES: Final = ("label", "rating", "verdict", "category", "choice", "grade")
 SAMPLE: Final = judgment_of(Exchange(id="", prompt="", response=""), {"Bad": 0.2, "Okay": 0.3, "Good": 0.5})
-MESSAGE: Final = {
-    "type": "object",
-    "required": ["role", "content"],
-    "properties": {"role": {"enum": ["user"]}, "content": TEXT},
-}
+
+
+class AnswerSchema(StrictModel):
+    """The JSON Schema of an answer."""
+
+    content: dict[str, Any] = Field(alias="schema")
+
+
+class ResponseFormat(StrictModel):
+    """A label as text, or JSON."""
+
+    type: str
+    json_schema: AnswerSchema | None = None
+
+
+class FunctionDefinition(StrictModel):
+    """A function that the answer may call."""
+
+    name: str
+    parameters: dict[str, Any] = Field(default_factory=dict)
+
+
+class ToolDefinition(StrictModel):
+    """A tool that is a function."""
+
+    function: FunctionDefinition
+
+
+class ToolChoice(StrictModel):
+    """The tool to use, by the name of its function."""
+
+    function: FunctionDefinition
 
 
 class ChatRequest(StrictModel):
@@ -36,12 +63,10 @@ class ChatRequest(StrictModel):
     """
 
     model: str
-    messages: Annotated[
-        list[dict[str, Any]], Field(min_length=1), WithJsonSchema({"type": "array", "items": MESSAGE})
-    ]
-    response_format: dict[str, Any] | None = None
-    tools: list[dict[str, Any]] | None = None
-    tool_choice: str | dict[str, Any] | None = None
+    messages: list[dict[str, Any]] = Field(min_length=1)
+    response_format: ResponseFormat | None = None
+    tools: list[ToolDefinition] | None = None
+    tool_choice: str | ToolChoice | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MOST_ALTERNATIVES)] | None = None
     n: int | None = None
@@ -82,36 +107,25 @@ def read_chat(request: ChatRequest) -> Exchange:
 
 def read_format(request: ChatRequest) -> AnswerFormat:
     """Read the format of the answer, and refuse one that no judgment fits."""
-    wanted = request.response_format or {}
-    answer = AnswerFormat(is_json=wanted.get("type") == "json_object")
+    wanted = request.response_format
+    answer = AnswerFormat(is_json=wanted is not None and wanted.type == "json_object")
     if request.tools and request.tool_choice != "none":
         answer = _read_tool(request)
-    elif wanted.get("type") == "json_schema":
-        described = wanted.get("json_schema")
-        schema = described.get("schema") if isinstance(described, Mapping) else None
-        if not isinstance(schema, Mapping):
-            raise _unsupported("response_format", "json_schema.schema: missing")
-        answer = AnswerFormat(is_json=True, schema=schema)
+    elif wanted is not None and wanted.type == "json_schema":
+        if wanted.json_schema is None:
+            raise _unsupported("response_format", "json_schema: missing")
+        answer = AnswerFormat(is_json=True, schema=wanted.json_schema.content)
     _write_text(answer, SAMPLE, "")  # raises where a field cannot be filled in
     return answer
 
 
 def _read_tool(request: ChatRequest) -> AnswerFormat:
-    functions = [tool.get("function") for tool in request.tools or ()]
-    choice = request.tool_choice if isinstance(request.tool_choice, Mapping) else {}
-    chosen = choice.get("function")
-    name = chosen.get("name") if isinstance(chosen, Mapping) else None
-    named = [
-        item
-        for item in functions
-        if isinstance(item, Mapping) and isinstance(item.get("name"), str) and name in (None, item["name"])
-    ]
+    choice = request.tool_choice
+    wanted = choice.function.name if isinstance(choice, ToolChoice) else None
+    named = [tool.function for tool in request.tools or () if wanted in (None, tool.function.name)]
     if len(named) != 1:
         raise _unsupported("tools", "name in tool_choice the one function that the answer is to call")
-    schema = named[0].get("parameters")
-    if not isinstance(schema, Mapping):
-        raise _unsupported("tools", f"{named[0]['name'][:40]}: parameters: missing")
-    return AnswerFormat(is_json=True, schema=schema, tool=named[0]["name"])
+    return AnswerFormat(is_json=True, schema=named[0].parameters, tool=named[0].name)
 
 
 def write_completion(

@@ -1,36 +1,19 @@
 """`/v1/decisions`: typed questions about one exchange, in the format of OpenAI's Decisions API."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, Field, WithJsonSchema
+from pydantic import BaseModel, Field
 
 from data.records import LABELS, Judgment
 from server.http_errors import RequestRefused
-from server.requests import MESSAGES, PARTS, TEXT, StrictModel
+from server.requests import StrictModel
 from server.served_judge import ServedJudge
 
 IS_GOOD: Final = "good"  # the predicate "the label is Good"
-# The schemas describe the questions that the judge can answer, not all that are accepted.
-THREE: Final = {"type": "array", "minItems": len(LABELS), "maxItems": len(LABELS)}
-LEVELS: Final = THREE | {
-    "prefixItems": [
-        {
-            "type": "object",
-            "required": ["label"],
-            "properties": {"label": {"const": label}, "description": TEXT},
-        }
-        for label in LABELS
-    ],
-}
-CHOICES: Final = THREE | {
-    "uniqueItems": True,
-    "items": {"type": "object", "required": ["value"], "properties": {"value": {"enum": list(LABELS)}}},
-}
 
 # Not read: the judge has its own rubric.
-Instructions = Annotated[str | list[dict[str, Any]], WithJsonSchema({"anyOf": [TEXT, PARTS]})]
+Instructions = str | list[dict[str, Any]]
 
 
 class PredicateQuestion(StrictModel):
@@ -53,7 +36,7 @@ class ChoiceQuestion(StrictModel):
 
     type: Literal["choice"]
     instructions: Instructions
-    choices: Annotated[list[ChoiceOption], Field(min_length=2, max_length=255), WithJsonSchema(CHOICES)]
+    choices: list[ChoiceOption] = Field(min_length=2, max_length=255)
     name: str | None = None
 
 
@@ -69,7 +52,7 @@ class ScoreQuestion(StrictModel):
 
     type: Literal["score"]
     instructions: Instructions
-    levels: Annotated[list[ScoreLevel], Field(min_length=1), WithJsonSchema(LEVELS)]
+    levels: list[ScoreLevel] = Field(min_length=1)
     name: str | None = None
 
 
@@ -87,7 +70,7 @@ class DecisionRequest(StrictModel):
     """
 
     model: str
-    input: Annotated[str | list[dict[str, Any]], WithJsonSchema({"anyOf": [TEXT, MESSAGES]})]
+    input: str | list[dict[str, Any]]
     questions: list[Annotated[DecisionQuestion, Field(discriminator="type")]] = Field(
         min_length=1, max_length=400
     )
@@ -101,21 +84,12 @@ class Decision(BaseModel):
     usage: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _Distribution:
-    """A question's options, as the answer repeats them, and the labels that they stand for."""
-
-    options: Sequence[dict[str, Any]]
-    labels: Sequence[str]
-
-
-def _read_options(question: ChoiceQuestion | ScoreQuestion) -> _Distribution:
+def _read_options(question: ChoiceQuestion | ScoreQuestion) -> list[tuple[dict[str, Any], str]]:
+    """Return a question's options, as the answer repeats them, with the labels that they stand for."""
     if isinstance(question, ChoiceQuestion):
-        values = [option.value for option in question.choices]
-        return _Distribution([{"value": value} for value in values], list(map(label_of, values)))
+        return [({"value": option.value}, label_of(option.value)) for option in question.choices]
     names = [level.label for level in question.levels]
-    options = [{"value": value, "label": name} for value, name in enumerate(names)]
-    return _Distribution(options, list(map(label_of, names)))
+    return [({"value": value, "label": name}, label_of(name)) for value, name in enumerate(names)]
 
 
 def check_questions(questions: Sequence[DecisionQuestion], served: ServedJudge) -> None:
@@ -129,12 +103,11 @@ def check_questions(questions: Sequence[DecisionQuestion], served: ServedJudge) 
 def _find_problem(question: DecisionQuestion, served: ServedJudge) -> str | None:
     """Return why the judge cannot answer a question about any exchange, or None if it can."""
     names = ", ".join(LABELS)
-    if isinstance(question, ScoreQuestion):
-        if _read_options(question).labels != list(LABELS):
+    if not isinstance(question, PredicateQuestion):
+        labels = [label for _, label in _read_options(question)]
+        if isinstance(question, ScoreQuestion) and labels != list(LABELS):
             return f"the levels of a score must be {names}, in this order"
-        return None
-    if isinstance(question, ChoiceQuestion):
-        if sorted(_read_options(question).labels) != sorted(LABELS):
+        if sorted(labels) != sorted(LABELS):
             return f"the values of a choice must be {names}, and nothing else"
         return None
     if question.name == IS_GOOD or question.name in served.component_names:
@@ -179,16 +152,16 @@ def _answer(question: DecisionQuestion, judgment: Judgment, served: ServedJudge)
         if question.name not in components:
             return {**refusal, "reason": f"the judge {served.judge.name!r} gave no value of this component"}
         return {**row, "probability": components[question.name]}
-    given = _read_options(question)
-    probabilities = [judgment.probabilities[label] for label in given.labels]
+    options, labels = zip(*_read_options(question), strict=True)
+    probabilities = [judgment.probabilities[label] for label in labels]
     if isinstance(question, ScoreQuestion):
         assert judgment.score is not None
         row |= {"score": round(judgment.score - 1, 6), "confidence": score_confidence(probabilities)}
     else:
-        chosen = given.labels.index(judgment.label or "")
+        chosen = labels.index(judgment.label or "")
         confidence = choice_confidence(probabilities, chosen)
-        row |= {"choice": given.options[chosen]["value"], "confidence": confidence}
-    pairs = zip(given.options, probabilities, strict=True)
+        row |= {"choice": options[chosen]["value"], "confidence": confidence}
+    pairs = zip(options, probabilities, strict=True)
     return {**row, "probabilities": [{**option, "probability": part} for option, part in pairs]}
 
 

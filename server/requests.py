@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, TypeAdapter
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
@@ -17,7 +17,8 @@ from data.importers.rated_conversations import exchange_of
 from data.readers.chat_turns import LISTENER, PROMPTS, RESPONSES, SPEAKER
 from data.readers.file_formats import DECODER, parse_json
 from data.records import Exchange, Turn
-from data.tables import MAX_TEXT, read_exchange, to_row
+from data.tables import first_problem, read_exchange, to_row
+from data.text import SURROGATE
 from judge.llm.prompt_injection import EARLIER, FEELS, REPLY, SAID, SITUATION
 from server.http_errors import RequestRefused
 
@@ -25,26 +26,6 @@ Unit = Literal["reply", "conversation"]
 MAX_DEPTH: Final = 32  # nested containers
 BODY_TIMEOUT: Final = 30.0  # seconds for the whole body to arrive
 DRAIN_FACTOR: Final = 32  # times the limit that is read of an oversized body, so that the sender gets the 413
-TEXT: Final = {"type": "string"}
-PARTS: Final = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "required": ["type", "text"],
-        "properties": {"type": {"enum": ["input_text", "output_text"]}, "text": TEXT},
-    },
-}
-MESSAGES: Final = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "required": ["role", "content"],
-        "properties": {
-            "role": {"enum": ["user", "assistant", "system", "developer"]},
-            "content": {"anyOf": [TEXT, PARTS]},
-        },
-    },
-}
 
 
 class StrictModel(BaseModel):
@@ -53,32 +34,15 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(strict=True)
 
 
-class ExchangeSchema:
-    """JSON Schema of an exchange in a request: the id is optional, other keys are allowed."""
-
-    def __get_pydantic_json_schema__(self, _: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        schema = handler(TypeAdapter(Exchange).core_schema)
-        del schema["required"]
-        schema["properties"].pop("extra")
-        for name in ("prompt", "response"):
-            schema["properties"][name] |= {"minLength": 1, "maxLength": MAX_TEXT}
-        schema["properties"]["messages"] = {
-            **MESSAGES,
-            "minItems": 2,
-            "description": "All turns of a conversation, in place of prompt, response and dialogue.",
-        }
-        schema["anyOf"] = [{"required": ["prompt", "response"]}, {"required": ["messages"]}]
-        return schema
-
-
 class ScoreRequest(StrictModel):
     """Exchanges to judge; `explain` adds the effect of each part of a reply on its score.
 
+    An exchange has the fields of a row of `responses.jsonl`, or `messages` that end with the reply.
     `unit` is what is judged as one: the last reply (`reply`), or a row with all its turns
     (`conversation`). The default is the unit of the server's judge.
     """
 
-    exchanges: list[Annotated[dict[str, Any], ExchangeSchema()]] = Field(min_length=1)
+    exchanges: list[dict[str, Any]] = Field(min_length=1)
     explain: bool = False
     unit: Unit | None = None
 
@@ -193,12 +157,33 @@ ACCEPTED: Final = (
 REPLY_ALONE: Final = f"a reply alone cannot be rated, because its empathy depends on the prompt; {ACCEPTED}"
 NOT_STRUCTURED: Final = f"no exchange found: free text is not searched for one; {ACCEPTED}"
 CONTEXT: Final = ("situation", "emotion", "dialogue")  # optional fields beside prompt and reply
-ROLES: Final = {"user": SPEAKER, "assistant": LISTENER}
-IGNORED_ROLES: Final = ("system", "developer")  # the judge has its own instructions
-TEXT_PARTS: Final = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
+ROLES: Final = {"user": SPEAKER, "assistant": LISTENER}  # others are ignored: the judge has its own rubric
 # The format of our own LLM judges. A text cannot forge a heading: the marker is a digest of all texts.
 DELIMITED: Final = re.compile(r"^=== ([0-9a-f]{16}) exchange ===\n", re.MULTILINE)
 HEADINGS: Final = {FEELS: "emotion", SITUATION: "situation", SAID: "prompt", REPLY: "response"}
+
+
+def _read_content(content: Any) -> str:
+    """Return the text of a message, its parts joined."""
+    parts = content if isinstance(content, list) else [{"text": content}]
+    texts = [part.get("text", part.get("refusal")) if isinstance(part, Mapping) else None for part in parts]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("only texts can be judged")
+    text = SURROGATE.sub("\ufffd", "\n".join(map(str, texts)))
+    if not text.strip():
+        raise ValueError("empty")
+    return text
+
+
+class ChatMessage(StrictModel):
+    """One message; its content is text or a list of parts with texts."""
+
+    type: Literal["message"] = "message"
+    role: Literal["user", "assistant", "system", "developer"]
+    content: Annotated[str, BeforeValidator(_read_content)]
+
+
+MESSAGES: Final = TypeAdapter(list[ChatMessage])
 
 
 class NoExchange(Exception):
@@ -294,21 +279,13 @@ def read_turns(row: Mapping[str, Any], *, place: str, number: int) -> Exchange:
 
 
 def _read_messages(messages: Sequence[Any], place: str, context: Mapping[str, Any] | None = None) -> Exchange:
-    turns: list[Turn] = []
-    for number, message in enumerate(messages):
-        here = f"{place}.{number}"
-        if not isinstance(message, Mapping) or message.get("type", "message") != "message":
-            raise RequestRefused(400, f"{here}: only messages can be judged, not tool calls", param=here)
-        role = message.get("role")
-        if role in IGNORED_ROLES:
-            continue
-        if not isinstance(role, str) or role not in ROLES:
-            expected = ", ".join([*ROLES, *IGNORED_ROLES])
-            raise RequestRefused(400, f"{here}.role: one of {expected} expected", param=here)
-        text = _read_content(message.get("content"), f"{here}.content")
-        if not text.strip():
-            raise RequestRefused(400, f"{here}.content: empty", param=f"{here}.content")
-        turns.append(Turn(speaker=ROLES[role], text=text))
+    try:
+        checked = MESSAGES.validate_python(messages)
+    except ValidationError as error:
+        field, problem = first_problem(error)
+        here = f"{place}.{field}"
+        raise RequestRefused(400, f"{here}: {problem}", param=here) from None
+    turns = [Turn(speaker=ROLES[item.role], text=item.content) for item in checked if item.role in ROLES]
     speakers = [turn.speaker for turn in turns]
     if speakers == [SPEAKER]:  # the exchange as JSON in a single user message
         return read_input(turns[0].text, place=f"{place}.{len(messages) - 1}")
@@ -322,19 +299,3 @@ def _read_messages(messages: Sequence[Any], place: str, context: Mapping[str, An
     except BadCell as error:
         raise RequestRefused(400, f"{place}: {error}", param=place) from None
     return read_row({**to_row(exchange), "model": None, **(context or {})}, place=place)
-
-
-def _read_content(content: Any, place: str) -> str:
-    """Return a message's text, its parts joined."""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        raise RequestRefused(400, f"{place}: text or a list of parts expected", param=place)
-    texts: list[str] = []
-    for part in content:
-        kind = part.get("type") if isinstance(part, Mapping) else None
-        text = part.get(TEXT_PARTS[kind]) if isinstance(kind, str) and kind in TEXT_PARTS else None
-        if not isinstance(text, str):
-            raise RequestRefused(400, f"{place}: only texts can be judged, not {kind!r}", param=place)
-        texts.append(text)
-    return "\n".join(texts)

@@ -9,7 +9,7 @@ from data.errors import OperationalError, UserError
 from data.records import CONVERSATION, LABELS, Exchange, Judgment, digest_json, judgment_of, unscored
 from data.rubric import Rubric, read_rubric
 from judge.llm.endpoint import CallFailed, Endpoint, EndpointOptions, LanguageModelJudge, Reply
-from judge.llm.limits import add_usage, lasting_usage
+from judge.llm.limits import lasting_usage
 from judge.llm.program import RATED
 from judge.llm.prompt_injection import DelimitedExchange, delimit_exchange
 
@@ -34,7 +34,6 @@ class DecisionJudge(LanguageModelJudge):
         *,
         protocol: ProtocolName = "decisions",
         rubric: str = "crowd",
-        reask: bool = False,
         **endpoint: Unpack[EndpointOptions],
     ) -> None:
         for option in ("base_url", "model"):
@@ -45,52 +44,15 @@ class DecisionJudge(LanguageModelJudge):
         self.rubric = read_rubric(rubric)
         self.name, self.unit = self.rubric.name_judge("decision"), self.rubric.unit
         self.component_names = tuple(self.rubric.components)
-        self.protocol, self.reask = protocol, reask
+        self.protocol = protocol
         self.endpoint = Endpoint(**endpoint, price_kind="decision")
         self.concurrency = self.endpoint.concurrency
-        told = [self.name, protocol, self.reask, READING, self.write_request(self._delimit(PROBE))]
-        self.version = digest_json(told)[:12]
+        # False: the option to ask twice, of earlier versions; without it all versions would change.
+        decisive = [self.name, protocol, False, READING, self.write_request(self._delimit(PROBE))]
+        self.version = digest_json(decisive)[:12]
 
     def judge(self, exchange: Exchange) -> Judgment:
         delimited = self._delimit(exchange)
-        judgment = self._ask(exchange, delimited)
-        if judgment.unscored and self.reask:
-            again = self._ask(exchange, delimited)
-            judgment = replace(again, usage=add_usage([judgment.usage, again.usage]) or None)
-        return judgment
-
-    def _delimit(self, exchange: Exchange) -> DelimitedExchange:
-        return delimit_exchange(exchange, whole=self.unit == CONVERSATION)
-
-    def count_runs(self, exchange: Exchange) -> int:
-        """Count the calls that a judgment takes at most."""
-        return 1 + self.reask
-
-    def write_request(self, delimited: DelimitedExchange) -> dict[str, Any]:
-        """What is sent for one exchange."""
-        field = "state" if self.protocol == "systemone" else "input"
-        text, questions = (
-            f"{delimited.notice}\n\n{delimited.text}",
-            write_questions(self.rubric, self.protocol),
-        )
-        return {"model": self.endpoint.model, field: text, "questions": questions}
-
-    @property
-    def batch_path(self) -> str:
-        """Where a batch sends its requests."""
-        return f"/{self.protocol}"
-
-    def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]:
-        """Write what is sent in a batch, which asks about all exchanges at once."""
-        if self.reask:
-            raise UserError("--batch: not with reask, which asks one thing after another")
-        return [self.write_request(self._delimit(exchange))]
-
-    def read_replies(self, exchange: Exchange, replies: Sequence[Reply | CallFailed]) -> Judgment:
-        """The judgment that follows from the reply to `write_requests`."""
-        return self._read(exchange, self._delimit(exchange), replies[0])
-
-    def _ask(self, exchange: Exchange, delimited: DelimitedExchange) -> Judgment:
         reply: Reply | CallFailed
         try:
             reply = self.endpoint.post(self.batch_path, self.write_request(delimited))
@@ -102,6 +64,29 @@ class DecisionJudge(LanguageModelJudge):
                 ) from None
             reply = failure
         return self._read(exchange, delimited, reply)
+
+    def _delimit(self, exchange: Exchange) -> DelimitedExchange:
+        return delimit_exchange(exchange, whole=self.unit == CONVERSATION)
+
+    def write_request(self, delimited: DelimitedExchange) -> dict[str, Any]:
+        """What is sent for one exchange."""
+        field = "state" if self.protocol == "systemone" else "input"
+        text = f"{delimited.notice}\n\n{delimited.text}"
+        questions = write_questions(self.rubric, self.protocol)
+        return {"model": self.endpoint.model, field: text, "questions": questions}
+
+    @property
+    def batch_path(self) -> str:
+        """Where a batch sends its requests."""
+        return f"/{self.protocol}"
+
+    def write_requests(self, exchange: Exchange) -> list[dict[str, Any]]:
+        """Write what is sent in a batch, which asks about all exchanges at once."""
+        return [self.write_request(self._delimit(exchange))]
+
+    def read_replies(self, exchange: Exchange, replies: Sequence[Reply | CallFailed]) -> Judgment:
+        """The judgment that follows from the reply to `write_requests`."""
+        return self._read(exchange, self._delimit(exchange), replies[0])
 
     def _read(self, exchange: Exchange, delimited: DelimitedExchange, reply: Reply | CallFailed) -> Judgment:
         usage = reply.usage or None if isinstance(reply, CallFailed) else lasting_usage(reply.usage)

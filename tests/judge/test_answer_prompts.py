@@ -10,13 +10,12 @@ from servers import Answer, Call, ScriptedServer, answer_chat
 
 from commands.respond import check_answered
 from data.errors import BudgetSpent, OperationalError, UserError
-from data.records import EMOTIONS, Exchange, Turn
+from data.records import Exchange
 from data.runs import FinishedRun
-from data.tables import SAMPLE_PROMPTS, Prompts, read_exchanges, read_rows, write_rows
+from data.tables import Prompts, read_exchanges, read_rows, write_rows
 from judge.llm.answer_prompts import (
     ModelConfig,
     Responder,
-    make_model_config,
     plan_responses,
     read_model_config,
     read_response,
@@ -60,28 +59,6 @@ def test_a_model_is_told_what_the_study_told_and_not_what_only_raters_saw() -> N
     assert "sad" not in text, "the emotion is for the raters"
 
 
-def test_earlier_turns_are_told_in_their_order() -> None:
-    turns = (Turn(speaker="Ann", text="Hello."), Turn(speaker="Bo", text="Hi."))
-    text = write_messages(Exchange(id="1", prompt="Bad day.", response="", dialogue=turns))[0]["content"]
-    assert "Ann: Hello.\nBo: Hi.\n\nThey say: Bad day." in text
-
-
-@pytest.mark.parametrize(
-    ("body", "found"),
-    [
-        (chat_body(), WARM),
-        (chat_body([{"type": "text", "text": "Oh "}, {"type": "text", "text": "no."}]), "Oh no."),
-        (chat_body("<think>sad, so\nbe kind</think>\n\nOh no."), "Oh no."),
-        (
-            chat_body("I can't help but smile at this. What a day!"),
-            "I can't help but smile at this. What a day!",
-        ),
-    ],
-)
-def test_a_reply_is_read_without_its_thoughts(body: Mapping[str, Any], found: str) -> None:
-    assert read_response(body) == {"response": found}
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -122,13 +99,6 @@ def test_what_is_no_reply_is_a_failure_with_its_reason(body: Mapping[str, Any], 
     found = read_response(body)
     assert found["failed"] == reason
     assert "response" not in found
-
-
-def test_the_samples_hold_five_prompts_for_each_emotion() -> None:
-    prompts = list(Prompts(SAMPLE_PROMPTS))
-    assert len(prompts) == 160
-    assert {prompt.emotion for prompt in prompts} == set(EMOTIONS)
-    assert all(prompt.response == "" and prompt.situation for prompt in prompts)
 
 
 @pytest.mark.parametrize(
@@ -277,16 +247,3 @@ def test_a_model_file_is_checked(tmp_path: Path, content: str, said: str) -> Non
     path.write_text(content)
     with pytest.raises(UserError, match=rf"model\.toml: {said}"):
         read_model_config(path)
-
-
-def test_options_stand_in_place_of_the_files(tmp_path: Path) -> None:
-    path = tmp_path / "model.toml"
-    path.write_text("model = 'm'\nseed = 1\n[prices]\ninput = 1.0\noutput = 2.0\n")
-    config = read_model_config(path, seed=2, style=None)
-    assert (config.model, config.seed, config.style, config.prices) == (
-        "m",
-        2,
-        "empathy",
-        {"input": 1, "output": 2},
-    )
-    assert make_model_config({"model": "m"}, place="x") == ModelConfig(model="m")

@@ -13,13 +13,13 @@ from servers import Answer, Call, ScriptedServer, answer_chat
 
 import cli
 from data.errors import OperationalError, UserError
-from data.rated_exchanges import RatedExchange, join_ratings
-from data.records import LABELS, Exchange, Rating
+from data.rated_exchanges import RatedExchange
+from data.records import Exchange
 from data.rubric import RUBRICS, read_rubric
 from judge.base import load_judge
 from judge.llm.program import default_program, read_program, write_program
-from judge.llm.prompted import Outcome, PromptedJudge
-from judge.tuning.candidates import CallMeter, Candidates, OptimizeSettings, merge_ratings, split_rated
+from judge.llm.prompted import PromptedJudge
+from judge.tuning.candidates import OptimizeSettings, merge_ratings, split_rated
 from judge.tuning.optimize import make_signature, measure_rows, optimize
 
 pytestmark = pytest.mark.slow  # searches
@@ -73,26 +73,6 @@ def test_parts_share_neither_prompt_nor_batch(examples: list[RatedExchange]) -> 
     assert split_rated(merge_ratings(examples), held_out_part=0.3, seed=1) != parts
 
 
-def test_people_who_rated_everything_leave_prompts_to_split_by() -> None:
-    exchanges = [Exchange(id=str(n), prompt=f"p{n}", response="r") for n in range(4)]
-    ratings = [Rating(id=str(n), rater=rater, rating=2) for n in range(4) for rater in ("ann", "ben")]
-    rated = merge_ratings(join_ratings(exchanges, ratings))
-    assert [item.ratings for item in rated] == [(2, 2)] * 4
-    parts = split_rated(rated, held_out_part=0.25, seed=0)
-    assert not parts.batches_apart
-    assert len(parts.held_out) == 1
-    with pytest.raises(UserError, match="2 prompts cannot be split into three parts"):
-        split_rated(rated[:2], held_out_part=0.3, seed=0)
-    with pytest.raises(UserError, match="between 0 and 1"):
-        split_rated(rated, held_out_part=1.0, seed=0)
-
-
-def test_the_label_of_several_raters_is_the_commonest_or_the_middle(examples: list[RatedExchange]) -> None:
-    rated = merge_ratings(examples[:1])[0]
-    for ratings, label in (((1, 3, 3), "Good"), ((1, 3), "Good"), ((1, 2, 3), "Okay"), ((1, 2), "Okay")):
-        assert replace(rated, ratings=ratings).label == label
-
-
 # Searches
 
 
@@ -127,15 +107,6 @@ def test_a_spent_budget_ends_the_search_and_keeps_the_best_so_far(
             optimize(examples, make(server.base_url), OptimizeSettings(max_calls=least - 1))
 
 
-def test_spent_money_ends_the_search_as_well(make: Make, examples: list[RatedExchange]) -> None:
-    with ScriptedServer(learner) as server:
-        judge = make(server.base_url, prices={"input": 1.0, "output": 0.0}, max_tokens=10)
-        tuned = optimize(examples, judge, OptimizeSettings(max_calls=10_000, max_cost=0.04))
-        assert tuned.cost <= 0.04
-        assert tuned.stopped
-        assert judge.endpoint.budget.most is None, "as it was before"
-
-
 def test_a_server_that_is_gone_ends_it_with_a_word(make: Make, examples: list[RatedExchange]) -> None:
     with pytest.raises(OperationalError, match="is the server running"):
         optimize(examples, make(), OptimizeSettings())
@@ -147,35 +118,6 @@ def test_a_server_that_is_gone_ends_it_with_a_word(make: Make, examples: list[Ra
 
     with ScriptedServer(forbids) as server, pytest.raises(OperationalError, match="HTTP 401"):
         optimize(examples, make(server.base_url), OptimizeSettings())
-
-
-def test_a_judge_that_gives_no_labels_is_tuned_to_nothing(make: Make, examples: list[RatedExchange]) -> None:
-    with ScriptedServer(lambda call: answer_chat(call, "I cannot say.")) as server:
-        tuned = optimize(examples, make(server.base_url), OptimizeSettings(max_calls=300))
-    assert tuned.program == default_program(read_rubric(), "direct")
-    found = measure_rows(tuned.rows)
-    assert found["unscored"] == {"before": 36, "after": 36}
-    assert found["qwk"]["after"] == {"value": None, "low": None, "high": None}
-
-
-def test_the_metric_decides_between_candidates(make: Make, examples: list[RatedExchange]) -> None:
-    """One is certain, and of nine replies twice quite wrong; the other halting, and each time a bit off."""
-    judge = make()
-    candidates = Candidates(judge=judge, meter=CallMeter(limit=0))
-    sharp, soft = (replace(judge.program, instructions=name) for name in ("sharp", "soft"))
-    rated = [
-        replace(item, ratings=(1 + number % 3,)) for number, item in enumerate(merge_ratings(examples)[:9])
-    ]
-    for number, item in enumerate(rated):
-        said = 3 - number % 3 if number < 3 else 1 + number % 3  # of Bad, Okay, Good: Good, Okay, Bad
-        certain = {label: float(place == said) for place, label in enumerate(LABELS, start=1)}
-        near = "Bad" if item.label == "Okay" else "Okay"
-        halting = {label: {item.label: 0.45, near: 0.55}.get(label, 0.0) for label in LABELS}
-        candidates.ledger[candidates.register(sharp), item.text] = Outcome(probabilities=certain)
-        candidates.ledger[candidates.register(soft), item.text] = Outcome(probabilities=halting)
-    for start in (sharp, soft):
-        assert candidates.find_best(rated, "qwk", start=start) == sharp
-        assert candidates.find_best(rated, "log_loss", start=start) == soft
 
 
 def test_the_prompt_is_that_of_dspys_json_adapter(make: Make) -> None:

@@ -70,11 +70,6 @@ def test_json_has_the_fields_that_tools_look_for(client: httpx.Client, judgment:
     }
 
 
-def test_instructions_are_not_read(client: httpx.Client) -> None:
-    told = "Respond with a JSON object, and a score between 0 and 10."
-    assert grade(client, system=told)["choices"][0]["message"]["content"] in LABELS
-
-
 def test_a_schema_is_filled_in(client: httpx.Client, judgment: dict[str, Any]) -> None:
     part = (judgment["score"] - 1) / 2
     optional = {"anyOf": [{"$ref": "#/$defs/Label"}, {"type": "null"}]}
@@ -138,7 +133,7 @@ def test_without_an_exchange_there_is_no_grade(client: httpx.Client, fields: dic
         ({"response_format": schema(steps={"type": "array"})}, "'steps' cannot be filled in"),
         ({"response_format": schema(colour={"enum": ["red", "blue"]})}, "'colour' cannot be filled in"),
         ({"response_format": schema()}, "no properties"),
-        ({"response_format": {"type": "json_schema"}}, "json_schema.schema: missing"),
+        ({"response_format": {"type": "json_schema"}}, "json_schema: missing"),
         ({"tools": [{"type": "function", "function": {"name": n}} for n in "ab"]}, "name in tool_choice"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role"),
         ({"messages": []}, "messages"),

@@ -2,12 +2,9 @@
 
 import io
 import json
-import select
-import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from threading import BoundedSemaphore
 from typing import Any
 
 import httpx
@@ -16,9 +13,7 @@ from served import LONGEST, WaitingJudge, ask, exchanges, get, held, post, raw_c
 from servers import Answer, ScriptedServer
 
 from judge.base import load_judge
-from judge.cascade import CascadeJudge
 from judge.llm.prompted import PromptedJudge
-from judge.panel import Member, PanelJudge
 from server.app import Limits
 from server.served_judge import ServedJudge
 from server.stdio import answer_lines
@@ -86,32 +81,6 @@ def leave_while_asked(url: str, wait_asked: Callable[[], object]) -> None:
         pass
 
 
-@pytest.mark.parametrize("kind", ["panel", "cascade"])
-def test_judges_made_of_others_end_when_their_client_leaves(kind: str) -> None:
-    """The first of three has begun: the others are not asked any more, and nothing stays held."""
-    parts = [WaitingJudge(concurrency=1, version=str(number)) for number in range(3)]
-    members = [Member(name=part.version, judge=part, places=BoundedSemaphore()) for part in parts]
-    judge: Any
-    if kind == "panel":
-        judge = PanelJudge(judges=["length", "majority"])
-        judge.members, judge.asked_judges = members, tuple(parts)
-    else:  # EVEN leaves it open for the first, so that the second, here a panel, would be asked
-        rest = PanelJudge(judges=["length", "majority"])
-        rest.members, rest.asked_judges = members[1:], tuple(parts[1:])
-        judge = CascadeJudge(first="length", second="majority")
-        judge.members = [members[0], Member(name="rest", judge=rest, places=BoundedSemaphore())]
-        judge.first, judge.second = judge.members
-        judge.asked_judges = (parts[0], rest)
-    with serving(judge) as url:
-        leave_while_asked(url, parts[0].wait_asked)
-        assert held(url) == 3
-        for part in parts:
-            part.let(9)
-        assert ask(f"{url}/v1/score", json=exchanges("d")).status_code == 200
-        assert held(url) == 0
-    assert [part.asked for part in parts] == [["a", "d"], ["d"], ["d"]]
-
-
 def test_no_further_sample_is_asked_for_when_the_client_has_left() -> None:
     """Not even where the one under way is to be tried again."""
     with ScriptedServer(lambda call: Answer(status=500, hang=call.number == 0)) as model:
@@ -128,20 +97,6 @@ def is_open(url: str) -> bool:
     """Whether the server still waits for somebody else than us, by its own count of answers."""
     lines = get(f"{url}/metrics").text.splitlines()
     return not any(line.startswith('empathy_requests_total{path="/v1/score",status="499"}') for line in lines)
-
-
-def test_what_waits_is_counted_in_runs_of_the_network() -> None:
-    judge = WaitingJudge(concurrency=1)
-    judge.count_runs = lambda exchange: 4  # type: ignore[method-assign]
-    with serving(judge, limits=Limits(queue=8)) as url, ThreadPoolExecutor(1) as pool:
-        never = ask(f"{url}/v1/score", json=exchanges("a", "b", "c"))
-        assert never.status_code == 400 and "takes 12 runs, and 8 may wait" in complaint(never)
-        first = pool.submit(ask, f"{url}/v1/score", json=exchanges("a", "b"))
-        judge.wait_asked()
-        assert held(url) == 8
-        assert ask(f"{url}/v1/score", json=exchanges("d")).status_code == 503
-        judge.let(2)
-        assert first.result().status_code == 200
 
 
 @pytest.mark.slow
@@ -172,16 +127,6 @@ def test_a_header_that_never_ends_is_not_waited_for() -> None:
                     pass
 
 
-def test_who_never_fetches_the_answers_loses_the_connection() -> None:
-    """Else a few hundred such clients would hold all places for ever."""
-    with serving(load_judge("length"), idle_seconds=0.2) as url, raw_connection(url) as connection:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-        connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 400)
-        ended = select.poll()
-        ended.register(connection, 0)  # told of its end alone
-        assert ended.poll(LONGEST * 1000)
-
-
 def test_requests_beyond_the_connection_limit_get_503() -> None:
     with serving(load_judge("length"), most_connections=3) as url:
         idle = [raw_connection(url) for _ in range(3)]
@@ -190,14 +135,6 @@ def test_requests_beyond_the_connection_limit_get_503() -> None:
         finally:
             for connection in idle:
                 connection.close()
-
-
-def test_much_text_is_refused_however_it_is_split(client: httpx.Client) -> None:
-    turns = [{"speaker": "a", "text": "x" * 50_000}] * 5
-    row = {"prompt": "a", "response": "b", "dialogue": turns}
-    refused = client.post("/v1/score", json={"exchanges": [row]})
-    assert refused.status_code == 400
-    assert "exchanges.0: 250,002 characters in all" in complaint(refused)
 
 
 def test_a_bug_in_a_judge_is_not_told_to_the_world(caplog: pytest.LogCaptureFixture) -> None:
@@ -351,18 +288,3 @@ def test_a_path_leads_nowhere_but_to_a_route(server: str) -> None:
             connection.sendall(request.encode())
             heads[path] = connection.recv(4096).decode("latin-1")
     assert not {path: head for path, head in heads.items() if head.split()[1] not in ("404", "405")}
-
-
-def test_other_methods_are_refused(client: httpx.Client) -> None:
-    for method, path in [
-        ("GET", "/v1/score"),
-        ("DELETE", "/v1/models"),
-        ("OPTIONS", "/v1/score"),
-        ("PUT", "/"),
-    ]:
-        refused = client.request(method, path)
-        assert refused.status_code == 405
-        assert complaint(refused)
-    # A page elsewhere gets no word that would let it read an answer.
-    asked = client.options("/v1/score", headers={"Origin": "http://evil.example"})
-    assert "access-control-allow-origin" not in asked.headers

@@ -101,14 +101,6 @@ def test_other_wires_name_the_model_of_conversations(client: httpx.Client) -> No
     assert "'classifier' and 'conversation'" in unknown.json()["error"]["message"]
 
 
-def test_an_explained_conversation_names_replies_and_counts(client: httpx.Client) -> None:
-    asked = {"exchanges": CHATS[1:], "unit": "conversation", "explain": True}
-    (row,) = client.post("/v1/score", json=asked).json()["judgments"]
-    assert [part["text"].partition(":")[0] for part in row["parts"]] == ["Reply 1", "Reply 2", "Reply 3"]
-    assert row["counted"]["questions asked again: more than usual"] < 0
-    assert not any("speaker" in text.partition(":")[2] for text in row["counted"])
-
-
 @pytest.mark.parametrize(
     ("exchange", "unit", "says"),
     [
@@ -125,12 +117,3 @@ def test_what_is_no_conversation_is_refused(
     answer = client.post("/v1/score", json={"exchanges": [exchange], "unit": unit})
     assert answer.status_code == 400
     assert says in answer.json()["error"]["message"]
-
-
-def test_a_server_of_conversations_refuses_single_replies() -> None:
-    judge, conversations = load_both_units("conversation:length")
-    with serving(judge, conversations=conversations) as url:
-        exchanges = {"exchanges": [{"prompt": "I won!", "response": "Lovely!"}]}
-        assert len(httpx.post(f"{url}/v1/score", json=exchanges).json()["judgments"][0]["curve"]) == 1
-        refused = httpx.post(f"{url}/v1/score", json={**exchanges, "unit": "reply"})
-        assert "judges conversations only" in refused.json()["error"]["message"]
