@@ -16,9 +16,9 @@ from typing import Final, Literal
 from data.errors import UserError, install_hint
 from data.files import explain, read_toml
 from data.records import Exchange, to_plain
-from judge.base import WEIGHTS, WEIGHTS_LICENCE
+from judge.base import WEIGHTS, WEIGHTS_LICENCE, load_judge
 from judge.llm.answer_prompts import Responder, read_model_config
-from judge.llm.endpoint import Endpoint
+from judge.llm.endpoint import Endpoint, endpoints_of
 
 Status = Literal["ok", "warn", "fail"]
 ROOT: Final = Path(__file__).parents[2]
@@ -50,14 +50,18 @@ class Check:
 
 def check_installation(*, today: date, folder: Path) -> Iterator[Check]:
     """All that can be looked at without a network; `folder` is where runs would go."""
+    from judge.classifier.base_weights import find_base_file
+
     yield from check_packages()
     for name in SHIPPED:
         yield from check_judge(name, today=today)
     yield Check("licence of these judges", "ok", WEIGHTS_LICENCE)
     yield check_sample()
-    yield check_base()
-    yield check_disk(folder)
-    yield check_writing(folder)
+    try:
+        yield Check("large judge's base", "ok", str(find_base_file("smollm2")))
+    except UserError as error:
+        yield Check("large judge's base", "ok", f"optional, not installed: {error}")
+    yield from check_folder(folder)
 
 
 def shipped_versions() -> Iterator[str]:
@@ -76,7 +80,8 @@ def shipped_versions() -> Iterator[str]:
 
 
 def check_packages() -> Iterator[Check]:
-    """Python and every package against what pyproject.toml asks for."""
+    """Check Python and every package against what pyproject.toml asks for."""
+    from packaging.requirements import Requirement
     from packaging.specifiers import SpecifierSet
 
     version = ".".join(map(str, sys.version_info[:3]))
@@ -87,7 +92,15 @@ def check_packages() -> Iterator[Check]:
         yield Check("python", "fail", f"{version}, and {python} is needed", "install it")
     for extra, wanted in {"": needed, **extras}.items():
         name = f"extra {extra}" if extra else "packages"
-        missing, unfit = _look_for(wanted)
+        missing, unfit = [], []
+        for item in map(Requirement, wanted):
+            try:
+                installed = metadata.version(item.name)
+            except metadata.PackageNotFoundError:
+                missing.append(item.name)
+                continue
+            if not item.specifier.contains(installed, prereleases=True):
+                unfit.append(f"{item.name} {installed} does not fit {item.specifier}")
         if extra and missing and not unfit:
             says = f"optional, not installed: {', '.join(missing)}"
             yield Check(name, "ok", says, install_hint(extra))
@@ -95,13 +108,12 @@ def check_packages() -> Iterator[Check]:
             says = "; ".join([*(f"{package} missing" for package in missing), *unfit])
             yield Check(name, "warn" if extra else "fail", says, install_hint(extra))
         else:
-            yield Check(name, "ok", f"all {len(wanted)} packages fit" if extra else f"all {len(wanted)} fit")
+            yield Check(name, "ok", f"all {len(wanted)} packages fit")
 
 
 def check_judge(name: str, *, today: date) -> Iterator[Check]:
     """A shipped judge's weights against its card, and its calibration against both."""
     from calibration.artifact import find_calibration
-    from judge.base import load_judge
 
     try:
         judge = load_judge(name)
@@ -139,41 +151,18 @@ def check_sample() -> Check:
     return Check(name, "warn" if off <= ODD else "fail", f"{shown}, off by {off:.4f}", way_out)
 
 
-def check_base() -> Check:
-    """Whether the large judge finds what it is a change of."""
-    from judge.classifier.base_weights import find_base_file
-
-    name = "large judge's base"
-    try:
-        path = find_base_file("smollm2")
-    except UserError as error:
-        return Check(name, "ok", f"optional, not installed: {error}")
-    return Check(name, "ok", str(path))
-
-
-def check_disk(folder: Path) -> Check:
-    """Free space where `folder` is or would be."""
-    name, free = "disk for runs", shutil.disk_usage(_nearest(folder)).free
-    says = f"{free / GIGABYTE:.1f} GB free"
-    if free >= GIGABYTE:
-        return Check(name, "ok", says)
-    return Check(name, "warn" if free >= LITTLE else "fail", says, "free some space, or name another --out")
-
-
-def check_writing(folder: Path) -> Check:
-    """Whether a file can be made where runs would go."""
-    place = _nearest(folder)
+def check_folder(folder: Path) -> Iterator[Check]:
+    """Check that there is space, and that files can be made, where `folder` is or would be."""
+    place = next(item for item in (folder.absolute(), *folder.absolute().parents) if item.is_dir())
+    free = shutil.disk_usage(place).free
+    status: Status = "ok" if free >= GIGABYTE else "warn" if free >= LITTLE else "fail"
+    way_out = "" if status == "ok" else "free some space, or name another --out"
+    yield Check("disk for runs", status, f"{free / GIGABYTE:.1f} GB free", way_out)
     try:
         with tempfile.TemporaryFile(dir=place):
-            return Check("write access", "ok", str(place))
+            yield Check("write access", "ok", str(place))
     except OSError as error:
-        return Check("write access", "fail", f"{place}: {explain(error)}")
-
-
-def _nearest(folder: Path) -> Path:
-    """The folder, or the first above it that is there."""
-    place = folder.absolute()
-    return next(item for item in (place, *place.parents) if item.is_dir())
+        yield Check("write access", "fail", f"{place}: {explain(error)}")
 
 
 def _read_requirements() -> tuple[str, list[str], dict[str, list[str]]]:
@@ -186,30 +175,16 @@ def _read_requirements() -> tuple[str, list[str], dict[str, list[str]]]:
         extras = {name: items for name, items in project["optional-dependencies"].items() if name != "test"}
         return project["requires-python"], project["dependencies"], extras
     about = metadata.metadata("empathy-judge")
-    lines = about.get_all("Requires-Dist") or ()
-    by_extra: dict[str, list[str]] = {
-        extra: [line for line in lines if f'"{extra}"' in str(Requirement(line).marker)]
-        for extra in about.get_all("Provides-Extra") or ()
-        if extra != "test"
-    }
-    needed = [line for line in lines if "extra ==" not in str(Requirement(line).marker or "")]
-    return about["Requires-Python"] or ">=3", needed, by_extra
-
-
-def _look_for(requirements: Iterable[str]) -> tuple[list[str], list[str]]:
-    """The names of packages that are missing, and what is wrong with those that do not fit."""
-    from packaging.requirements import Requirement
-
-    missing, unfit = [], []
-    for asked in map(Requirement, requirements):
-        try:
-            version = metadata.version(asked.name)
-        except metadata.PackageNotFoundError:
-            missing.append(asked.name)
-            continue
-        if not asked.specifier.contains(version, prereleases=True):
-            unfit.append(f"{asked.name} {version} does not fit {asked.specifier}")
-    return missing, unfit
+    extras = {extra: [] for extra in about.get_all("Provides-Extra") or () if extra != "test"}
+    needed = []
+    for line in about.get_all("Requires-Dist") or ():
+        marker = str(Requirement(line).marker or "")
+        if "extra ==" not in marker:
+            needed.append(line)
+        for extra in extras:
+            if f'"{extra}"' in marker:
+                extras[extra].append(line)
+    return about["Requires-Python"] or ">=3", needed, extras
 
 
 def print_checks(checks: Iterable[Check], *, as_json: bool) -> int:
@@ -247,27 +222,20 @@ def check_file(path: Path) -> Iterator[Check]:
             config = read_config(path)
             counts = f"models: {len(config.models)}, gates: {len(config.gates)}"
             yield Check(str(path), "ok", counts)
-            if config.judge.endswith(".toml"):
-                yield from check_judge_file(config.judge)
-            endpoints = [model.endpoint for model in config.models if model.endpoint is not None]
-            yield from (check_endpoint(Responder(endpoint).endpoint) for endpoint in endpoints)
+            judge_file = config.judge if config.judge.endswith(".toml") else ""
+            models = [model.endpoint for model in config.models if model.endpoint is not None]
             yield check_history(config.history)
         elif "kind" in table:
-            yield from check_judge_file(str(path))
+            judge_file, models = str(path), []
         else:
-            yield check_endpoint(Responder(read_model_config(path)).endpoint)
+            judge_file, models = "", [read_model_config(path)]
+        if judge_file:
+            judge = load_judge(judge_file)
+            yield Check(judge_file, "ok", f"judge {judge.name} {judge.version}")
+            yield from map(check_endpoint, endpoints_of(judge))
+        yield from (check_endpoint(Responder(model).endpoint) for model in models)
     except UserError as error:
         yield Check(str(path), "fail", str(error))
-
-
-def check_judge_file(name: str) -> Iterator[Check]:
-    """A judge by its file: whether it loads, and whether its servers answer."""
-    from judge.base import load_judge
-    from judge.llm.endpoint import endpoints_of
-
-    judge = load_judge(name)
-    yield Check(name, "ok", f"judge {judge.name} {judge.version}")
-    yield from map(check_endpoint, endpoints_of(judge))
 
 
 def check_endpoint(endpoint: Endpoint) -> Check:

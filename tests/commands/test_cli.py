@@ -164,14 +164,6 @@ def test_json_holds_every_number_with_its_interval(write_responses: Write) -> No
     assert good == sorted(good, reverse=True)
 
 
-def test_the_same_command_judges_nothing_again(write_responses: Write) -> None:
-    path = write_responses(30)
-    assert "30 judged in" in score(path, "-v").stdout
-    before = {item: item.read_bytes() for item in Path("runs").rglob("*") if item.is_file()}
-    assert "nothing left to judge" in score(path, "-v").stdout
-    assert {item: item.read_bytes() for item in Path("runs").rglob("*") if item.is_file()} == before
-
-
 def test_a_limit_is_continued_by_the_same_command_without_it(write_responses: Write) -> None:
     path = write_responses(30)
     assert "10 judged in" in score(path, "--limit", 10, "-v").stdout
@@ -184,11 +176,16 @@ def test_a_limit_is_continued_by_the_same_command_without_it(write_responses: Wr
         assert (limited / name).read_bytes() == Path("unbroken", name).read_bytes()
 
 
-def test_another_seed_changes_the_intervals_and_asks_nothing(write_responses: Write) -> None:
+def test_the_same_command_judges_nothing_again_and_another_seed_changes_the_intervals_alone(
+    write_responses: Write,
+) -> None:
     path = write_responses(60)
+    assert "60 judged in" in score(path, "-v").stdout
+    before = {item: item.read_bytes() for item in Path("runs").rglob("*") if item.is_file()}
+    assert "nothing left to judge" in score(path, "-v").stdout
+    assert {item: item.read_bytes() for item in Path("runs").rglob("*") if item.is_file()} == before
     first = json.loads(score(path, "--json").stdout)
-    done = score(path, "--seed", 1, "-v")
-    assert "nothing left to judge" in done.stdout
+    assert "nothing left to judge" in score(path, "--seed", 1, "-v").stdout
     second = json.loads(score(path, "--json", "--seed", 1).stdout)
     assert first["models"][0]["shares"]["Good"]["value"] == second["models"][0]["shares"]["Good"]["value"]
     assert first["models"] != second["models"]
@@ -202,12 +199,8 @@ def test_another_judge_or_input_on_a_folder_is_refused(write_responses: Write) -
     assert "judge length instead of majority" in other.stderr
     assert "--out" in other.stderr
     assert "input " in score(write_responses(7), "--out", "run").stderr
-
-
-def test_an_unknown_judge_is_answered_with_a_guess(write_responses: Write) -> None:
-    done = run("score", write_responses(1), "--judge", "lenght")
-    assert done.exit_code == 2
-    assert "did you mean 'length'?" in done.stderr
+    in_the_way = score(path, "--out", "responses.jsonl/run")
+    assert in_the_way.exit_code == 2 and "a file is in the way" in in_the_way.stderr
 
 
 def test_import_writes_what_it_read_and_what_it_could_not() -> None:
@@ -217,9 +210,3 @@ def test_import_writes_what_it_read_and_what_it_could_not() -> None:
     assert json.loads(done.stdout) == {"exchanges": 0, "ratings": 3, "set_aside": 1}
     assert len(Path("study/ratings.jsonl").read_text().splitlines()) == 3
     assert "3  study/ratings.jsonl" in run("import", "mental-align", "scores.csv", "--out", "study").stdout
-
-
-def test_a_file_in_the_way_of_the_folder_is_said(write_responses: Write) -> None:
-    done = score(write_responses(3), "--out", "responses.jsonl/run")
-    assert done.exit_code == 2
-    assert "a file is in the way" in done.stderr

@@ -67,16 +67,16 @@ def plain(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"), [("scor", "score"), ("calibarte", "calibrate"), ("docter", "doctor")]
+    ("words", "guess"),
+    [
+        (["scor"], "No such command 'scor'. Did you mean 'score'?"),
+        (["docter"], "No such command 'docter'. Did you mean 'doctor'?"),
+        (["score", "x.jsonl", "--jugde", "length"], "--judge"),
+    ],
 )
-def test_a_mistyped_command_is_answered_with_a_guess(typed: str, meant: str) -> None:
-    done = run(typed)
-    assert done.exit_code == 2
-    assert f"No such command '{typed}'. Did you mean '{meant}'?" in done.stderr
-
-
-def test_a_mistyped_option_is_answered_with_a_guess() -> None:
-    assert "--judge" in run("score", "x.jsonl", "--jugde", "length").stderr
+def test_what_is_mistyped_is_answered_with_a_guess(words: list[str], guess: str) -> None:
+    done = run(*words)
+    assert done.exit_code == 2 and guess in done.stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -91,25 +91,23 @@ def test_completion_is_a_script_that_says_where_it_goes(shell: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "incomplete", "expected"),
+    ("words", "incomplete", "expected", "has_files"),
     [
-        ([], "cal", {"calibrate"}),
-        (["score"], "--ju", {"--judge"}),
-        (["score", "--judge"], "class", {"classifier", "classifier-large", "classifier-small"}),
-        (["score", "--calibration"], "n", {"none"}),
-        (["import"], "emp", {"empathy-study", "empathy-study-ratings", "empathetic-exchanges"}),
-        (["history", "export", "--kind"], "em", {"emotions"}),
+        ([], "cal", {"calibrate"}, False),
+        (["score"], "--ju", {"--judge"}, False),
+        (["score", "--judge"], "class", {"classifier", "classifier-large", "classifier-small"}, True),
+        (["score", "--calibration"], "n", {"none"}, True),
+        (["import"], "emp", {"empathy-study", "empathy-study-ratings", "empathetic-exchanges"}, False),
+        (["history", "export", "--kind"], "em", {"emotions"}, False),
+        (["compare"], "x", set(), True),
     ],
 )
-def test_names_complete(words: list[str], incomplete: str, expected: set[str]) -> None:
+def test_names_and_files_complete(
+    words: list[str], incomplete: str, expected: set[str], has_files: bool
+) -> None:
     found = ShellComplete(cli.main, {}, "empathy-judge", "_X").get_completions(words, incomplete)
     assert {item.value for item in found if item.type == "plain"} == expected
-
-
-@pytest.mark.parametrize("words", [["score", "--judge"], ["score", "--calibration"], ["compare"], ["doctor"]])
-def test_files_complete(words: list[str]) -> None:
-    found = ShellComplete(cli.main, {}, "empathy-judge", "_X").get_completions(words, "x")
-    assert "file" in {item.type for item in found}
+    assert ("file" in {item.type for item in found}) == has_files
 
 
 @pytest.fixture
@@ -141,7 +139,7 @@ def test_no_column_of_the_table_goes_missing(scored: str, write_responses: Write
     for model in summary["models"]:
         assert model["model"] in shown
         for share in model["shares"].values():
-            assert f"{100 * share['share']:.1f}" in shown
+            assert f"{100 * share['value']:.1f}" in shown
             assert f"[{100 * share['low']:.1f}, {100 * share['high']:.1f}]" in shown
     table = shown[: shown.index("per cent of replies")].splitlines()
     assert max(map(len, table)) <= columns
