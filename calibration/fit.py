@@ -33,7 +33,7 @@ from calibration.bias.slices import (
 )
 from calibration.estimate import Estimate, Floats
 from calibration.inputs import CalibrationInputs, CalibrationOptions, Paths, Run, read_inputs
-from calibration.label_maps import MapChoice, choose_map, folds_of, held_out
+from calibration.label_maps import LabelMap, MapChoice, choose_map, folds_of, held_out
 from calibration.pairing import Paired, SpeaksFor, given_labels, pair
 from calibration.shares.model_table import (
     ModelFit,
@@ -252,24 +252,19 @@ def calibrate_judged(
     texts = exchanges or {}
     judges = [with_exchanges(run, texts) for run in runs]
     pairs = [
-        pair(
-            item.judgments,
-            ratings,
-            scale=options.scale,
-            dimension=options.dimension,
-        )
-        for item in judges
+        pair(item.judgments, ratings, scale=options.scale, dimension=options.dimension) for item in judges
     ]
     judged, paired = judges[0], pairs[0]
-    response_fit = fit_responses(paired, seed=options.seed)
+    mapping, mapped = fit_responses(paired, seed=options.seed)
     model_fit = fit_models(rated_models(paired, judged.judgments))
+    rated = set(paired.id.tolist())
     calibration = make_calibration(
         JudgeIdentity(name=judged.name, version=judged.version, rubric=judged.rubric),
         paired,
         model_fit,
         created=today or date.today(),
         days=options.days,
-        covers=_covered(paired, judged.judgments),
+        covers=rated_range_of(item.shape for item in judged.judgments if item.id in rated and item.shape),
     )
     agreements = [_agree(item, options) for item in pairs]
     people = ceiling(
@@ -308,10 +303,10 @@ def calibrate_judged(
         reliability=Reliability(
             label=paired.scale[-1],
             before=_stage(paired, given) if (given := paired.probabilities) is not None else None,
-            after=_stage(paired, response_fit.held_out),
+            after=_stage(paired, mapped),
         ),
-        mapping=response_fit.choice,
-        ask_first=_ask_first(paired, response_fit, judged.judgments),
+        mapping=mapping,
+        ask_first=_ask_first(paired, mapping.map, judged.judgments),
         models=model_fit,
         planning=plan_comparisons(model_fit, paired.scale),
         by_emotion=by_emotion(paired, texts),
@@ -398,26 +393,19 @@ def _people_row(people: Ceiling) -> RunRow:
 # The map fitted to the judge's output on single responses.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResponseFit:
-    """A map, and the probabilities of every paired row by that map fitted on the other clusters."""
+def fit_responses(paired: Paired, *, seed: int) -> tuple[MapChoice, Floats]:
+    """Choose the map for the judge's probabilities, or for its scores where it gives none.
 
-    choice: MapChoice
-    held_out: Floats
-
-
-def fit_responses(paired: Paired, *, seed: int) -> ResponseFit:
-    """Choose the map for the judge's probabilities, or for its scores where it gives none."""
+    The probabilities are those of every paired row by that map fitted on the other clusters.
+    """
     values = paired.score if paired.probabilities is None else paired.probabilities
     clusters = paired.clusters()
     choice = choose_map(
         values, paired.rating, clusters, rng=np.random.default_rng(seed), levels=paired.levels
     )
-    folds = folds_of(clusters, rng=np.random.default_rng(seed))
-    mapped = choice.map.apply(values)
-    if folds:
-        mapped = held_out(choice.map.kind, values, paired.rating, folds, paired.levels)
-    return ResponseFit(choice=choice, held_out=mapped)
+    if folds := folds_of(clusters, rng=np.random.default_rng(seed)):
+        return choice, held_out(choice.map.kind, values, paired.rating, folds, paired.levels)
+    return choice, choice.map.apply(values)
 
 
 def _stage(paired: Paired, probabilities: Floats) -> ReliabilityStage:
@@ -429,13 +417,13 @@ def _stage(paired: Paired, probabilities: Floats) -> ReliabilityStage:
     )
 
 
-def _ask_first(paired: Paired, fit: ResponseFit, judgments: Sequence[Judgment]) -> tuple[UnsureResponse, ...]:
+def _ask_first(paired: Paired, fitted: LabelMap, judgments: Sequence[Judgment]) -> tuple[UnsureResponse, ...]:
     """Return the unrated responses, or all where everything was rated, by falling entropy."""
     rated = set(paired.id.tolist())
     scored = [item for item in judgments if item.unscored is None]
     asked = [item for item in scored if item.id not in rated] or scored
     values = judged_values(asked, paired.scale, paired.probabilities is not None)
-    probabilities = fit.choice.map.apply(values)
+    probabilities = fitted.apply(values)
     entropy = -(probabilities * np.log(np.maximum(probabilities, LEAST_PROBABILITY))).sum(axis=1)
     return tuple(
         UnsureResponse(
@@ -445,11 +433,6 @@ def _ask_first(paired: Paired, fit: ResponseFit, judgments: Sequence[Judgment]) 
         )
         for row in np.argsort(-entropy, kind="stable")[:ASK_FIRST].tolist()
     )
-
-
-def _covered(paired: Paired, judgments: Sequence[Judgment]) -> RatedRange | None:
-    rated = set(paired.id.tolist())
-    return rated_range_of(item.shape for item in judgments if item.id in rated and item.shape)
 
 
 def make_calibration(

@@ -115,30 +115,20 @@ def read_inputs(
             name: replace(item, prompt=opening, response=later, dialogue=())
             for name, (item, opening, later) in talks.items()
         }
-    told = [line for source in sources for line in source.said()]
+    read_notes = [line for source in sources for line in source.said()]
     replies = Replies((item for run in judged for item in run.judgments), texts.values())
     pooled = [
         f"{listed(item.source.split('+'))}: runs of one judge, pooled" for item in judged if item not in every
     ]
+    inputs = CalibrationInputs(
+        judges=tuple(judged), people=(), exchanges=texts, options=options, notes=(*pooled, *read_notes)
+    )
     if are_choices(Path(ratings), reading.columns):
-        sheet_of_choices = read_choices(Path(ratings), reading, replies=replies)
-        choices = tuple(item for item in sheet_of_choices.choices if not raters or item.rater in raters)
+        table = read_choices(Path(ratings), reading, replies=replies)
+        choices = tuple(item for item in table.choices if not raters or item.rater in raters)
         if not choices:
             raise UserError(f"choices: none by {', '.join(raters) or 'anyone'}")
-        return CalibrationInputs(
-            judges=tuple(judged),
-            people=(),
-            choices=choices,
-            exchanges=texts,
-            options=options,
-            notes=(*pooled, *told, *sheet_of_choices.notes, *say_set_aside(bad)),
-        )
+        return replace(inputs, choices=choices, notes=(*inputs.notes, *table.notes, *say_set_aside(bad)))
     sheet = read_sheet(Path(ratings), reading, replies=replies, target=options.scale)
-    names = [item.name for item in judged]
-    return CalibrationInputs(
-        judges=tuple(judged),
-        people=tuple(of_raters(sheet.ratings, raters=raters, judges=names)),
-        exchanges=texts,
-        options=options,
-        notes=(*pooled, *told, *sheet.notes, *say_set_aside(bad)),
-    )
+    people = tuple(of_raters(sheet.ratings, raters=raters, judges=[item.name for item in judged]))
+    return replace(inputs, people=people, notes=(*inputs.notes, *sheet.notes, *say_set_aside(bad)))

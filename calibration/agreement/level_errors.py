@@ -80,15 +80,10 @@ def level_errors(
 
 def kendall(first: Floats, second: Floats) -> Floats:
     """Kendall's tau-b over the last axis, (draws, models) -> (draws,); takes all pairs, so tens of models."""
-    one, two = _signs(first), _signs(second)
+    # Which of each two models is the higher, (draws, models, models).
+    one, two = (np.sign(values[:, :, None] - values[:, None, :]) for values in (first, second))
     untied = (one**2).sum(axis=(1, 2)) * (two**2).sum(axis=(1, 2))
     return ratio((one * two).sum(axis=(1, 2)), np.sqrt(untied))
-
-
-def _signs(values: Floats) -> Floats:
-    """Which of each two models is the higher, (draws, models, models)."""
-    signs: Floats = np.sign(values[:, :, None] - values[:, None, :])
-    return signs
 
 
 def _means(sums: Floats, models: int) -> tuple[Floats, Floats]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from calibration.cluster import UNDEFINED_CONTRAST, Contrast, contrast
 from calibration.estimate import CONFIDENCE, Estimate, Floats, Integers
 from calibration.multiple_testing import benjamini_hochberg
-from calibration.pairing import Cluster, Paired
+from calibration.pairing import Paired
 from data.records import EMOTIONS, POSITIVE_EMOTIONS, Exchange
 
 
@@ -118,20 +118,17 @@ AUDITS: Final = {
 class Finding:
     """One audit's answer, in points of score; `effect` is undefined where `note` says why.
 
-    `looks` is how many questions of its kind were asked; `p` is adjusted for them (Benjamini and Hochberg),
-    `detectable` allows for them, and the interval is that of this one look. `size` says where the interval
+    `p` is adjusted for the number of questions of its kind (Benjamini and Hochberg), `detectable` allows for
+    it, and the interval is that of this one look. `size` says where the interval
     lies: all beyond the threshold, all within, or neither.
     """
 
     audit: str
     about: str  # the model or the emotion; else empty
-    looks: int
     threshold: float
     verdict: Outcome
     size: Size
     ratings: int
-    clusters: Cluster
-    cluster_count: int
     what: str  # of `AUDITS`
     effect: Estimate
     p: float
@@ -154,8 +151,7 @@ def audit(
     scale's length.
     """
     error = np.asarray(paired.score - paired.rating, dtype=float)
-    kind = paired.cluster_kind
-    clusters = paired.clusters(kind)
+    clusters = paired.clusters()
     crossing = paired.clusters(paired.item_kind) if paired.speaks_for == "people" else None
     matters = THRESHOLD * (paired.levels - 1)
 
@@ -173,21 +169,17 @@ def audit(
         adjusted = benjamini_hochberg([answer.p_value() for answer in answers]).tolist()
         for question, answer, p in zip(family, answers, adjusted, strict=True):
             verdict, size = conclude(answer, p, looks=len(family), threshold=matters)
-            rows = clusters[question.kept]
             finding = Finding(
                 audit=question.audit,
                 about=question.about,
                 what=AUDITS[question.audit],
                 effect=answer.estimate(),
                 p=p,
-                looks=len(family),
                 detectable=answer.detectable(looks=len(family)),
                 threshold=matters,
                 verdict=verdict,
                 size=size,
-                ratings=len(rows),
-                clusters=kind,
-                cluster_count=len(np.unique(rows)),
+                ratings=int(question.kept.sum()),
                 note=question.note or ("" if answer.is_defined else TOO_FEW),
             )
             findings.append(finding)

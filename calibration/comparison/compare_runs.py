@@ -1,5 +1,6 @@
 """Comparisons of models: by a judge's runs, by human ratings, or by choices between replies."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -17,10 +18,8 @@ from calibration.comparison.judged_models import (
     JudgedModel,
     compared_level,
     find_corrector,
-    in_order,
     judged_models,
     read_runs,
-    runs_to_rate,
 )
 from calibration.comparison.published_models import (
     USUAL_DESIGN_EFFECT,
@@ -32,7 +31,7 @@ from calibration.comparison.rated_models import RatedComparison, compare_sheet, 
 from calibration.comparison.verdicts import REVERSED, Verdict
 from data.crisis import find_flags
 from data.errors import UserError
-from data.judgments import Judged
+from data.judgments import Judged, tell_ids_apart
 from data.rated_range import find_outside
 from data.rating_files.pairwise_choices import are_choices, read_choices
 from data.rating_files.sheet import RatingSheet, Replies, SheetOptions
@@ -153,11 +152,7 @@ def _compare_choices(request: ComparisonRequest) -> ComparedChoices:
         choices = tuple(item for item in choices if set(item.models) <= wanted)
         if not choices:
             raise UserError(f"{path}: no choice between {listed(sorted(wanted))}")
-    return ComparedChoices(
-        pairs=compare_chosen(choices),
-        source=path.name,
-        notes=sheet.notes,
-    )
+    return ComparedChoices(pairs=compare_chosen(choices), source=path.name, notes=sheet.notes)
 
 
 def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:
@@ -165,7 +160,8 @@ def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:
     runs = read_runs(request.paths, request.labels)
     sheet = RatingSheet(ratings=())
     if request.ratings:
-        runs = runs_to_rate(runs)
+        unique = tell_ids_apart([run.judged for run in runs], [run.label for run in runs])
+        runs = [replace(run, judged=judged) for run, judged in zip(runs, unique, strict=True)]
         judgments = [item for run in runs for item in run.judged.judgments]
         reading = replace(request.reading or SheetOptions(), dimension=runs[0].judged.dimension)
         sheet = read_people(request.ratings, reading, judgments=judgments, exchanges=request.exchanges)
@@ -181,7 +177,10 @@ def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:
             calibrated=tuple(corrector.calibration.calibrated_models.values()),
             design_effect=corrector.calibration.design_effect or USUAL_DESIGN_EFFECT,
         )
-    levels = in_order([compared_level(model, settings) for model in models.values()])
+    levels = sorted(  # by the share of Good, the largest first; those without one last
+        (compared_level(model, settings) for model in models.values()),
+        key=lambda level: (-level.good if math.isfinite(level.good) else 2.0, level.model),
+    )
     pairs: list[tuple[JudgedModel, JudgedModel | PublishedModel]] = [
         (models[level.model], baseline)
         for baseline in baselines

@@ -23,7 +23,7 @@ from calibration.cluster import (
 )
 from calibration.comparison.judged_models import (
     GOOD,
-    UNCALIBRATED,
+    NO_LINES,
     ComparedLevel,
     ComparisonSettings,
     How,
@@ -163,7 +163,7 @@ def _by_line(
     shares, extended = {}, {}
     beyond: dict[str, Side] = {}
     for column, label in enumerate(LABELS):
-        line = (settings.calibrated or UNCALIBRATED)[column].without(one.known_as, other.known_as)
+        line = (settings.calibrated or NO_LINES)[column].without(one.known_as, other.known_as)
         targets = [target_of(item.rated, item.ppi, column, line) for item in (one, other)]
         if gap is None and all(target.is_rated for target in targets):  # together they say nothing exact
             targets = [replace(target, crowd=math.nan, noise=math.inf) for target in targets]
@@ -481,7 +481,7 @@ def _beyond_study(
     """Compare a model outside the rated range with a published one: by the range's end and extrapolated."""
     shares, extended, side = {}, {}, None
     for column, label in enumerate(LABELS):
-        line = (settings.calibrated or UNCALIBRATED)[column].without(one.known_as)
+        line = (settings.calibrated or NO_LINES)[column].without(one.known_as)
         target = target_of(one.rated, None, column)
         if reason := no_line(line, target):
             return DifferenceEstimate(reason=reason)

@@ -27,11 +27,11 @@ from calibration.artifact import (
 from calibration.cluster import UNDEFINED_CONTRAST, Contrast, contrast
 from calibration.estimate import Estimate, Integers, Interval
 from calibration.pairing import chances_of
-from calibration.shares.correction import correct
+from calibration.shares.correction import UNCALIBRATED, correct
 from calibration.shares.ppi import PpiEstimate, RatedModel, one_hot, ppi_estimate
 from calibration.shares.transport import CalibratedModels
 from data.errors import UserError
-from data.judgments import Judged, read_judged, tell_ids_apart
+from data.judgments import Judged, read_judged
 from data.rated_range import RatedRange
 from data.records import LABELS, UNNAMED_MODEL, Judgment, Rating
 from data.runs import read_summary
@@ -40,7 +40,7 @@ from data.tables import validate
 How = Literal["ratings", "line", "both", "judge", "refused"]
 MARGIN: Final = 0.05  # the least difference of shares worth telling
 GOOD: Final = LABELS[-1]
-UNCALIBRATED: Final = tuple(CalibratedModels(models=(), judge=(), crowd=(), noise=()) for _ in LABELS)
+NO_LINES: Final = (UNCALIBRATED,) * len(LABELS)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -118,7 +118,7 @@ class ComparedLevel:
 
 def compared_level(model: JudgedModel, settings: ComparisonSettings) -> ComparedLevel:
     """Return the model's shares: corrected, or the judge's own where nothing can correct them."""
-    corrected = correct({model.known_as: model.rated}, calibrated=settings.calibrated or UNCALIBRATED)[0]
+    corrected = correct({model.known_as: model.rated}, calibrated=settings.calibrated or NO_LINES)[0]
     how: How = "judge" if corrected.how == "refused" else corrected.how
     shares, reason = corrected.corrected, corrected.reason if settings.calibrated else None
     if how == "judge":
@@ -138,11 +138,6 @@ def compared_level(model: JudgedModel, settings: ComparisonSettings) -> Compared
     ends = shares[GOOD].interval or Interval(level.good, level.good)
     scored = 1 - level.missing
     return replace(level, extremes=(ends.low * scored, ends.high * scored + level.missing))
-
-
-def in_order(levels: Sequence[ComparedLevel]) -> list[ComparedLevel]:
-    """Sort levels by the share of Good, the largest first; those without one last."""
-    return sorted(levels, key=lambda level: (-level.good if math.isfinite(level.good) else 2.0, level.model))
 
 
 def judge_shares(rated: RatedModel) -> dict[str, Estimate]:
@@ -264,12 +259,6 @@ def judged_models(runs: Sequence[JudgedRun], ratings: Sequence[Rating] = ()) -> 
     if ratings and not any(len(item.rated.item) for item in models.values()):
         raise UserError("--ratings: none belongs to a scored response; its ids must be those of the runs")
     return models
-
-
-def runs_to_rate(runs: Sequence[JudgedRun]) -> list[JudgedRun]:
-    """Return the runs with ids that are unique over all of them."""
-    unique = tell_ids_apart([run.judged for run in runs], [run.label for run in runs])
-    return [replace(run, judged=judged) for run, judged in zip(runs, unique, strict=True)]
 
 
 def _judged_model(

@@ -36,7 +36,6 @@ class PublishedModel:
     name: str
     shares: Mapping[str, Estimate]
     ratings: int
-    design_effect: float
 
 
 def is_published(name: str) -> bool:
@@ -65,5 +64,4 @@ def published(name: str) -> PublishedModel:
         name=name,
         shares=dict(zip(LABELS, map(estimate_of, value, low, high), strict=True)),
         ratings=int(total),
-        design_effect=float(effects[-1]),
     )

@@ -17,7 +17,6 @@ from calibration.artifact import Calibration
 from calibration.bootstrap import ratio
 from calibration.cluster import NORMAL, UNIT, cluster_sums, shared_covariance, sum_variance, t_quantile
 from calibration.estimate import UNDEFINED, Estimate, Floats, Interval, estimate_of
-from calibration.pairing import SpeaksFor
 from calibration.shares.ppi import PpiEstimate, RatedModel, judge_means, ppi_estimate
 from calibration.shares.tally import Tally
 from calibration.shares.transport import (
@@ -27,7 +26,6 @@ from calibration.shares.transport import (
     disagreement,
     fit_line,
     refusal,
-    spread_range,
     transport,
 )
 from data.records import LABELS
@@ -53,12 +51,10 @@ class ModelCorrection:
     model: str
     judged: int
     ratings: int
-    clusters: int
     judge: Mapping[str, float]
     crowd: Mapping[str, float | None]
     corrected: Mapping[str, Estimate]
     how: How
-    speaks_for: SpeaksFor
     reason: str | None
     design_effect: float
     worth_in_ratings: Estimate
@@ -182,17 +178,15 @@ def correct(
             ModelCorrection(
                 model=model,
                 how=how,
-                speaks_for=rated.speaks_for,
                 reason=reason,
                 corrected=dict(zip(names, estimates, strict=True)) if estimates else {},
                 judge=dict(zip(names, judge, strict=True)) if judge else {},
                 crowd=dict(zip(names, crowd, strict=True)),
                 judged=len(rated.judged),
                 ratings=len(rated.item),
-                clusters=ppi.clusters if ppi is not None else 0,
                 design_effect=float(ppi.design_effect.mean()) if ppi is not None else math.nan,
                 worth_in_ratings=worth,
-                disagreement=_most_apart(lines, targets) if how == "both" else math.nan,
+                disagreement=max(map(disagreement, lines, targets), key=abs) if how == "both" else math.nan,
             )
         )
     return tuple(corrections)
@@ -219,15 +213,10 @@ def judge_worth(
         has_share = calibrated.bounds == UNIT and calibrated.crowd
         share = float(np.mean(calibrated.crowd)) if has_share else math.nan
         spread = share * (1 - share)
-    variance, between_sd = spread * design_effect, fit_line(calibrated).between_sd
-    ends = spread_range(calibrated)
-    if ends is None:
+    variance, line = spread * design_effect, fit_line(calibrated)
+    if (ends := line.between_range) is None:
         return UNDEFINED
-    return estimate_of(*(variance / sd**2 for sd in (between_sd, ends.high, ends.low)))
-
-
-def _most_apart(lines: Sequence[CalibratedModels], targets: Sequence[TargetModel]) -> float:
-    return max(map(disagreement, lines, targets), key=abs)
+    return estimate_of(*(variance / sd**2 for sd in (line.between_sd, ends.high, ends.low)))
 
 
 def target_of(

@@ -78,7 +78,6 @@ def rated_models(paired: Paired, judgments: Sequence[Judgment]) -> dict[str, Rat
             item=np.array([place[identity] for identity in paired.id[rows].tolist()], dtype=np.intp),
             value=value.astype(float),
             cluster=getattr(paired, paired.cluster_kind)[rows],
-            speaks_for=paired.speaks_for,
             prompt=np.array([item.prompt_digest for item in items]),
             bounds=(0.0, 1.0) if is_shares else (1 + offset, paired.levels + offset),
             chance=None if paired.chance is None else paired.chance[rows],

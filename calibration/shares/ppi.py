@@ -23,7 +23,6 @@ from calibration.cluster import (
     t_intervals,
 )
 from calibration.estimate import Estimate, Floats, Integers, estimate_of
-from calibration.pairing import SpeaksFor
 
 RARE: Final = 5  # a label given fewer times says little about how raters differ in giving it
 
@@ -45,7 +44,6 @@ class RatedModel:
     cluster: NDArray[Any]  # (ratings,)
     prompt: NDArray[Any] | None = None  # (responses,)
     bounds: tuple[float, float] = UNIT
-    speaks_for: SpeaksFor = "people"  # with too few raters to tell, clusters are prompts
     chance: Floats | None = None  # (ratings,)
 
     @property

@@ -120,12 +120,14 @@ class FittedLine:
 
     `residuals` are crowd - line with the model left out. `between_sd` is the median of what the models allow,
     the crowd's noise taken off; it is never 0, since no number of models shows that a judge never errs.
+    `between_range` is its 95% interval.
     """
 
     intercept: float
     slope: float
     between_sd: float
     residuals: tuple[float, ...]
+    between_range: Interval | None = None
 
 
 Side = Literal["below", "above"]
@@ -213,22 +215,15 @@ def fit_line(calibrated: CalibratedModels) -> FittedLine:
     posterior = _posterior(calibrated, [])
     slope = float(posterior.weight @ posterior.slope)
     left_out = left_out_levels(calibrated)
+    tail = (1 - CONFIDENCE) / 2
+    low, middle, high = np.interp((tail, 0.5, 1 - tail), np.cumsum(posterior.weight), posterior.spread)
     return FittedLine(
         intercept=float(posterior.weight @ posterior.height) - slope * posterior.centre,
         slope=slope,
-        between_sd=float(np.interp(0.5, np.cumsum(posterior.weight), posterior.spread)),
+        between_sd=float(middle),
+        between_range=Interval(float(low), float(high)),
         residuals=tuple(crowd - left.value for crowd, left in zip(calibrated.crowd, left_out, strict=True)),
     )
-
-
-def spread_range(calibrated: CalibratedModels) -> Interval | None:
-    """Return the 95% interval of the models' spread about the line."""
-    if len(calibrated.models) < LEAST_MODELS:
-        return None
-    posterior = _posterior(calibrated, [])
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.interp((tail, 1 - tail), np.cumsum(posterior.weight), posterior.spread)
-    return Interval(float(low), float(high))
 
 
 def left_out_levels(calibrated: CalibratedModels) -> tuple[Estimate, ...]:

@@ -56,12 +56,7 @@ def compared_runs_row(compared: ComparedRuns) -> dict[str, Any]:
         "margin": compared.margin,
         "models": to_plain(compared.models),
         "baselines": [
-            {
-                "model": item.name,
-                "shares": to_plain(item.shares),
-                "ratings": item.ratings,
-                "design_effect": item.design_effect,
-            }
+            {"model": item.name, "shares": to_plain(item.shares), "ratings": item.ratings}
             for item in compared.baselines
         ],
         "pairs": [

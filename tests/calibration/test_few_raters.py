@@ -10,7 +10,6 @@ from scipy.special import logit
 from calibration.agreement.ceiling import ceiling
 from calibration.agreement.judge_vs_people import agreement
 from calibration.agreement.metrics import table_of, unseen_variance
-from calibration.bias.audits import audit
 from calibration.cluster import contrast
 from calibration.pairing import Paired
 from calibration.shares.correction import calibrated_models, correct
@@ -57,7 +56,6 @@ def test_raters_stay_clusters_and_below_four_figures_are_of_these_raters(
     paired = some_paired(raters, batches=batches)
     assert agreement(paired, rng=np.random.default_rng(0)).clusters == clusters
     assert paired.speaks_for == speaks_for
-    assert {item.clusters for item in audit(paired)} == {clusters}
 
 
 def test_few_raters_intervals_are_student_s_on_the_logit() -> None:
