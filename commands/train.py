@@ -226,7 +226,7 @@ def optimize(
     as_json: bool,
     **settings: Any,
 ) -> None:
-    """Optimize a prompted judge's instructions on human ratings, by GEPA.
+    """Optimize a prompted judge's instructions by GEPA, on ratings.
 
     EXCHANGES are prompts with their replies, RATINGS their human ratings. The result replaces the judge's own
     instructions only if it does better on ratings it was not made from. Name its file in the judge's TOML as

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ppi_py import ppi_mean_pointestimate
-from rated_worlds import World, draw_models
+from simulated_ratings import World, draw_models
 
 from calibration.shares.correction import (
     MEAN,

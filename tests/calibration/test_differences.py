@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from judged_worlds import calibrated, two_models
+from simulated_ratings import calibrated, two_models
 
 from calibration.comparison.differences import (
     LEAST_RATERS,

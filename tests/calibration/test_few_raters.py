@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from rated_worlds import World, draw_models
 from scipy.special import logit
+from simulated_ratings import World, draw_models
 
 from calibration.agreement.ceiling import ceiling
 from calibration.agreement.judge_vs_people import agreement

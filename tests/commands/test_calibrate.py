@@ -131,15 +131,6 @@ def test_ratings_of_one_level_are_inconclusive_and_no_crash(rating: int) -> None
     assert "differ from the most common one" in " ".join(done.stdout.split())
 
 
-def test_a_single_rating_is_enough_to_say_nothing() -> None:
-    rows = rated_rows()[:1]
-    write_rows(Path("one.csv"), ({"id": row["id"], "label": "Good"} for row in rows))
-    done = calibrate("one.csv", write_ratings(rows))
-    assert done.exit_code == 3, done.output
-    report = json.loads(Path("out/report.json").read_text())
-    assert report["between"]["lines"]["Good"]["slope"] is None
-
-
 BAD_CALLS = {
     "no ratings": (["theirs.csv"], "calibrate RUN... RATINGS"),
     "ids that do not meet": (["strange.csv", "ratings.csv"], "do not meet"),
@@ -184,22 +175,6 @@ def test_several_judges_of_one_table_are_compared() -> None:
     assert found["exact"]["metrics"]["exact"]["value"] == 1
     assert found["off"]["metrics"]["exact"]["value"] == 0
     assert found["people"]["kind"] == "people"
-
-
-def test_runs_carry_what_they_cost() -> None:
-    rows = rated_rows()
-    texts = write_exchanges(rows)
-    assert run("score", texts, "--judge", "length", "--out", "runs/length").exit_code == 0
-    manifest = json.loads(Path("runs/length/manifest.json").read_text())
-    manifest |= {"cost": 1.92, "wall_seconds": 96.0}
-    Path("runs/length/manifest.json").write_text(json.dumps(manifest))
-    done = calibrate("runs/length", write_ratings(rows), "-v")
-    assert done.exit_code == 0, done.output
-    (row,) = [
-        row for row in json.loads(Path("out/report.json").read_text())["runs"] if row["kind"] == "judge"
-    ]
-    assert (row["usd_per_1000"], row["seconds_per_1000"]) == (2.0, 100.0)
-    assert "US dollars" in done.stdout
 
 
 @pytest.fixture(scope="module")

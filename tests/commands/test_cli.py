@@ -1,7 +1,6 @@
 """The commands through the real door: what people bring, what they are told, and how it ends."""
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -121,35 +120,6 @@ def test_csv_with_a_mark_and_parquet_give_what_jsonl_gives() -> None:
     first = Path("jsonl/judgments.jsonl").read_bytes()
     assert Path("csv/judgments.jsonl").read_bytes() == first
     assert Path("parquet/judgments.jsonl").read_bytes() == first
-
-
-def test_the_table_fits_80_columns_and_says_what_to_know(write_responses: Write) -> None:
-    done = score(write_responses(60))
-    assert done.exit_code == 0, done.output
-    table = done.stdout.splitlines()
-    assert max(map(len, table)) <= 80
-    assert " ".join(table[0].split()) == "model Bad Okay Good 95 % sure 0 50 100 replies"
-    assert {line.split()[0] for line in table[1:4]} == {"model-0", "model-1", "model-2"}
-    assert all("\N{BLACK CIRCLE}" in line for line in table[1:4])
-    assert len(table) == 6, "the table, how sure it is, and that this judge was held against nobody"
-    assert "\x1b" not in done.stdout
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("Next, to hold this judge against people, ") and ": main rate plan /" in line
-    told = score("responses.jsonl", "--verbose").stdout
-    assert told.startswith(done.stdout)
-    assert "judge length" in told
-    assert "run runs/responses-length-" in told
-    assert "Intervals cover the choice of prompts only" in told
-
-
-def test_a_long_name_and_a_single_prompt_do_not_break_the_table() -> None:
-    rows = [{**GOOD, "model": name} for name in ("a-very-long-model-name-" * 4, "[red]\x1b[31m", "模型")]
-    Path("r.jsonl").write_text(lines_of(*rows))
-    done = score("r.jsonl")
-    assert max(map(len, done.stdout.splitlines())) <= 80
-    assert not re.search(r"\d \[\d", done.stdout), "one prompt has no interval"
-    assert "[red]" in done.stdout
-    assert "\x1b" not in done.stdout
 
 
 def test_json_holds_every_number_with_its_interval(write_responses: Write) -> None:

@@ -2,50 +2,16 @@
 
 import json
 import sys
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner, Result
 from nightly_world import CURT, start_world
 from repository import SAMPLES
+from servers import Answer, ScriptedServer
 
 import cli
-
-
-class Listener(HTTPServer):
-    """Keeps what is posted; its status is what it answers."""
-
-    status = 204
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Keeping)
-        self.bodies: list[dict[str, Any]] = []
-        self.url = f"http://127.0.0.1:{self.server_port}/secret-path"
-
-
-class Keeping(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        assert isinstance(self.server, Listener)
-        self.server.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        self.send_response(self.server.status)
-        self.send_header("Location", "/elsewhere")
-        self.end_headers()
-
-    def log_message(self, *arguments: Any) -> None:
-        pass
-
-
-@pytest.fixture
-def listener() -> Iterator[Listener]:
-    with Listener() as server:
-        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        yield server
-        server.shutdown()
 
 
 @pytest.fixture(autouse=True)
@@ -77,17 +43,15 @@ def test_a_comparison_is_written_for_ci() -> None:
 
 
 @pytest.mark.slow
-def test_events_of_opentelemetry_reach_the_collector(
-    tmp_path: Path, listener: Listener, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with start_world(tmp_path) as world:
+def test_events_of_opentelemetry_reach_the_collector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with start_world(tmp_path) as world, ScriptedServer(lambda call: Answer(status=204)) as collector:
         line = ["nightly", str(world.write()), "--otel", "--night", "1"]
         refused = CliRunner().invoke(cli.main, line)
         assert refused.exit_code == 2 and "OTEL_EXPORTER_OTLP_ENDPOINT" in refused.stderr
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", listener.url)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.base_url)
         assert CliRunner().invoke(cli.main, line).exit_code == 0
-    (body,) = listener.bodies
-    (resource,) = body["resourceLogs"]
+    (call,) = collector.calls
+    (resource,) = call.body["resourceLogs"]
     (scope,) = resource["scopeLogs"]
     events = [
         {item["key"]: next(iter(item["value"].values())) for item in record["attributes"]}

@@ -5,7 +5,6 @@ import json
 import os
 import pty
 import re
-import signal
 import struct
 import subprocess
 import sys
@@ -16,7 +15,6 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
-from servers import Answer, Call, ScriptedServer, answer_chat
 
 import cli
 
@@ -145,54 +143,3 @@ def test_no_column_of_the_table_goes_missing(scored: str, write_responses: Write
     assert max(map(len, table)) <= columns
     for name in ("Bad", "Okay", "Good", "unscored"):
         assert any(name in line for line in table)
-
-
-@pytest.mark.slow
-def test_a_run_that_costs_money_says_how_much_while_it_starts(start: Start, write_responses: Write) -> None:
-    path = write_responses(300)
-
-    def script(call: Call) -> Answer:
-        return Answer(body=answer_chat(call).body, delay=0.2)
-
-    with ScriptedServer(script) as server:
-        Path("judge.toml").write_text(
-            f"kind = 'prompted'\nmodel = 'm'\nbase_url = '{server.base_url}'\nconcurrency = 4\n"
-            "prices = {input = 1000, output = 1000}\n"
-        )
-        process = start("score", path, "--judge", "judge.toml", "--out", "run")
-        assert process.stderr is not None
-        line = process.stderr.readline()
-        process.send_signal(signal.SIGINT)
-        _, rest = process.communicate(timeout=60)
-    assert re.search(r"about \d+ (s|min) and USD \d+\.\d\d left", line), line + rest
-    assert process.returncode == 130
-    assert "To go on:" in rest
-
-
-def interrupt_at(process: "subprocess.Popen[str]", server: ScriptedServer, calls: int) -> str:
-    """Ctrl-C once the server has seen so many calls; what was said."""
-    server.wait_for_calls(calls)
-    process.send_signal(signal.SIGINT)
-    server.release.set()
-    _, said = process.communicate(timeout=120)
-    assert process.returncode == 130, said
-    assert "Traceback" not in said
-    return said
-
-
-def hang_after(count: int) -> Callable[[Call], Answer]:
-    return lambda call: (
-        answer_chat(call, "So sorry to hear that.") if call.number < count else Answer(hang=True)
-    )
-
-
-@pytest.mark.slow
-def test_an_interrupted_night_says_how_to_go_on(start: Start) -> None:
-    with ScriptedServer(hang_after(5)) as server:
-        Path("nightly.toml").write_text(
-            "limit = 20\njudge = 'length'\nanchors = 'none'\n[[models]]\nname = 'mine'\nmodel = 'm'\n"
-            f"base_url = '{server.base_url}'\nconcurrency = 2\n"
-        )
-        said = interrupt_at(start("nightly", "nightly.toml", "--night", "one"), server, 7)
-    assert "what was answered and judged is kept" in said
-    assert "nightly nightly.toml --night one" in said

@@ -201,18 +201,6 @@ def test_bad_rows_are_set_aside_where_asked_and_told(scored: list[Row]) -> None:
     assert {item["model"]: item["judged"] for item in json.loads(compared.stdout)["models"]}["ada"] == 59
 
 
-def test_a_sheet_without_raters_is_one_person_s_with_a_warning(scored: list[Row]) -> None:
-    rows = [{"id": row["id"], "rating": row["rating"]} for row in ratings(scored)[::2]]
-    done = calibrate("run", write_csv("sheet.csv", rows))
-    assert done.exit_code == 0, done.output
-    assert "warning: no column tells who rated, so all ratings count as one person's" in done.stderr
-    assert report()["data"]["raters"] == 1 and report()["data"]["speaks_for"] == "these raters"
-    named = calibrate(
-        "run", write_csv("by.csv", ({**row, "who": "r"} for row in rows)), "--column", "rater=who"
-    )
-    assert "warning" not in named.stderr
-
-
 @pytest.mark.slow
 def test_two_models_runs_of_one_judge_are_one_judge(scored: list[Row]) -> None:
     """Every rating counts, whether ids are apart or each model's file counts from one."""

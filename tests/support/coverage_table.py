@@ -9,8 +9,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from judged_worlds import MIDDLE, Design, calibrated, truth, two_models
-from rated_worlds import World, draw_models
+from simulated_ratings import (
+    MIDDLE,
+    Design,
+    World,
+    calibrated,
+    draw_models,
+    truth,
+    two_models,
+    without_ratings,
+)
 from watched_nights import SPREAD
 
 from calibration.agreement.judge_vs_people import agreement
@@ -19,7 +27,7 @@ from calibration.bias.rewrite_effects import mean_change
 from calibration.bootstrap import mean_intervals, resample_clusters
 from calibration.cluster import clustered_share, contrast
 from calibration.comparison.differences import differences
-from calibration.comparison.judged_models import ComparisonSettings, JudgedModel, compared_level
+from calibration.comparison.judged_models import ComparisonSettings, compared_level
 from calibration.comparison.rated_differences import rated_difference
 from calibration.comparison.rated_models import RatingColumns, rater_test
 from calibration.estimate import Estimate, Interval, estimate_of, independent_difference
@@ -27,9 +35,10 @@ from calibration.monitoring.confidence_sequence import Watch, recent_change, upd
 from calibration.monitoring.drift import split_change
 from calibration.pairing import Paired
 from calibration.shares.correction import calibrated_models, correct, target_of
-from calibration.shares.ppi import RatedModel, ppi_estimate
+from calibration.shares.ppi import ppi_estimate
+from calibration.shares.tally import Tally, model_shares
 from calibration.shares.transport import CalibratedModels, TargetModel, transport
-from data.records import LABELS
+from data.records import LABELS, Judgment
 
 Hits = Mapping[str, bool]
 CONFUSION = np.array([[0.10, 0.05, 0.03], [0.06, 0.16, 0.10], [0.04, 0.12, 0.34]])  # of ratings and labels
@@ -210,21 +219,30 @@ def compared(
 
 
 def by_the_line_alone(rng: np.random.Generator) -> Hits:
-    one, other = (
-        JudgedModel(
-            name=item.name,
-            rated=RatedModel(
-                judged=item.rated.judged,
-                item=np.zeros(0, dtype=np.intp),
-                value=np.zeros((0, 3)),
-                cluster=np.zeros(0, dtype=str),
-                prompt=item.rated.prompt,
-            ),
-        )
-        for item in two_models(4, 100, rng)
-    )
+    one, other = map(without_ratings, two_models(4, 100, rng))
     (found,) = differences([(one, other)], calibrated(rng))
     return {"difference": found.how == "refused" or holds(found.good.interval, 0.0)}
+
+
+def conversations(level: float, count: int) -> Callable[[np.random.Generator], Hits]:
+    """The share of Good over few conversations of a bot, with the slope and cuts of the shipped judge."""
+
+    def chances(size: int, rng: np.random.Generator) -> np.ndarray:
+        places = level + 0.5 * rng.standard_normal(size)
+        okay, good = (1 / (1 + np.exp(2.0 * (cut - places))) for cut in (-0.1, 0.7))
+        return np.stack([1 - okay, okay - good, good], axis=1)
+
+    wanted = float(chances(400_000, np.random.default_rng(0))[:, -1].mean())
+
+    def draw(rng: np.random.Generator) -> Hits:
+        tally = Tally()
+        for number, row in enumerate(chances(count, rng).tolist()):
+            known = {"id": str(number), "model": "bot", "content": "", "prompt_digest": f"{number:x}"}
+            tally.add(Judgment(**known, probabilities=dict(zip(LABELS, row, strict=True))))
+        (model,) = model_shares(tally, rng=rng, draws=1000, widened=True)
+        return {"Good": holds(model.shares["Good"].interval, wanted)}
+
+    return draw
 
 
 def level_of_few_readers(raters: int) -> Callable[[np.random.Generator], Hits]:
@@ -327,6 +345,13 @@ PROMISES = {
     "difference, line alone": Promise(draw=by_the_line_alone, high=1.0, cost=4),
     "level, two people who read all": Promise(draw=level_of_few_readers(2), high=1.0, cost=2),
     "level, twenty people who read all": Promise(draw=level_of_few_readers(20), high=1.0, cost=2),
+    **{
+        f"share of Good, {count} conversations, level {level}": Promise(
+            draw=conversations(level, count), cost=2
+        )
+        for level in (-0.15, 0.6)
+        for count in (20, 60, 200)
+    },
     "t, raters as units": Promise(draw=raters_as_units),
     "difference of independent shares": Promise(draw=two_published),
     "t, rewritings over prompts": Promise(draw=rewriting, high=0.985),

@@ -1,11 +1,11 @@
 """Raters who read two models' replies, with a known truth: how often the stop rule is wrong."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
+from scipy.special import ndtri
 
 from calibration.comparison.stop_rule import MARGIN, half_widths, is_settled, spread_of
 from calibration.estimate import Floats
@@ -123,32 +123,6 @@ def run(
         ratings=float(at.mean()),
         half_width=float(np.median(half)),
     )
-
-
-def saved(world: World, histories: int, *, seed: int = 0) -> float:
-    """The part of separate raters' ratings that raters of both models need for intervals as short.
-
-    All give as many ratings each. Separate raters read one model's replies, as in the crowd study; their
-    interval is Welch's over raters' shares. Both intervals are looked at once.
-    """
-    rng = np.random.default_rng(seed)
-    world = replace(world, prompts=world.raters * world.each * 2)
-    value = draw(replace(world, each=2 * world.each), histories, rng)[0]
-    each, raters = world.each, world.raters
-    # Rater by rater: the prompts that are its own.
-    own = value.reshape(histories, raters, raters, 2 * each, 2)[:, np.arange(raters), np.arange(raters)]
-    gaps = own[:, :, :each, 1].mean(axis=2) - own[:, :, :each, 0].mean(axis=2)
-    shares = [
-        own[:, part, :, model].mean(axis=2)
-        for model, part in enumerate((slice(0, None, 2), slice(1, None, 2)))
-    ]
-    separate = np.sqrt(sum(part.var(axis=1, ddof=1) / part.shape[1] for part in shares))
-    wanted = float((stdtrit(raters - 2, 0.975) * separate).mean())
-    for few in range(3, raters + 1):
-        crossed = np.sqrt(gaps[:, :few].var(axis=1, ddof=1) / few)
-        if float((stdtrit(few - 1, 0.975) * crossed).mean()) <= wanted:
-            return few / raters
-    return 1.0
 
 
 WORLDS: Final[Mapping[str, World]] = {

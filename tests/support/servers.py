@@ -25,6 +25,7 @@ class Call:
     headers: Mapping[str, str]  # names in lower case
     body: Any  # parsed, or None
     repeat: int  # how often the same body came before
+    method: str = "POST"
 
     @property
     def text(self) -> str:
@@ -111,8 +112,9 @@ class ScriptedServer(LoopbackServer):
             self._arrived.wait(0.05)
             self._arrived.clear()
 
-    def take(self, path: str, headers: Mapping[str, str], content: bytes) -> Answer:
+    def take(self, method: str, path: str, headers: Mapping[str, str], content: bytes) -> Answer:
         """Remember a call and ask the script what to answer."""
+        body = None
         with suppress(ValueError):
             body = json.loads(content)
         with self._lock:
@@ -126,6 +128,7 @@ class ScriptedServer(LoopbackServer):
                 headers={name.lower(): value for name, value in headers.items()},
                 body=body,
                 repeat=repeat,
+                method=method,
             )
             self.calls.append(call)
         self._arrived.set()
@@ -147,9 +150,11 @@ def _handler(owner: ScriptedServer) -> type[BaseHTTPRequestHandler]:
             content = self.rfile.read(int(self.headers.get("content-length", 0)))
             owner.count(+1)
             try:
-                self.send(owner.take(self.path, dict(self.headers), content))
+                self.send(owner.take(self.command, self.path, dict(self.headers), content))
             finally:
                 owner.count(-1)
+
+        do_GET = do_POST
 
         def send(self, answer: Answer) -> None:
             if answer.delay:
@@ -179,9 +184,8 @@ def _handler(owner: ScriptedServer) -> type[BaseHTTPRequestHandler]:
                     self.wfile.write(slow[position : position + 1])
                 self.close_connection = True
             else:
-                self.wfile.write(
-                    start + content
-                )  # in one piece, else the second waits for an acknowledgement
+                # In one piece, else the second waits for an acknowledgement.
+                self.wfile.write(start + content)
 
         def log_message(self, *arguments: Any) -> None:
             """Say nothing."""

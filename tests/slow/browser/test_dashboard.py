@@ -91,20 +91,6 @@ def test_models_are_sorted_with_undefined_last_and_filtered(open_page: Open) -> 
     assert names(page) == []
 
 
-def test_from_a_regression_down_to_a_sentence(open_page: Open) -> None:
-    page = open_page()
-    page.locator("#model-table").get_by_role("link", name="bea-large").click()
-    assert page.locator("h1").inner_text() == "bea-large"
-    page.locator(".log a").first.click()
-    assert page.locator("h1").inner_text() == "bea-large, 2024-04-09"
-    page.get_by_label("Label").select_option("Okay")
-    first = page.locator("details.response:not([hidden])").first
-    assert not first.locator("mark").first.is_visible()
-    first.locator("summary").click()
-    assert first.locator("mark").first.is_visible()
-    assert first.get_by_text("It names the feeling").is_visible()
-
-
 def test_a_script_in_a_response_is_shown_as_text(open_page: Open, site: Path) -> None:
     page = open_page(find_page(site, "responses-ada"))
     page.get_by_label("Filter").fill("<script>document")
@@ -114,17 +100,6 @@ def test_a_script_in_a_response_is_shown_as_text(open_page: Open, site: Path) ->
     assert EVIL in told
     assert page.title() != "taken"
     assert page.locator("script").count() == 1, "our own"
-
-
-def test_responses_are_filtered_and_turned_round(open_page: Open, site: Path) -> None:
-    page = open_page(find_page(site, "responses-ada"))
-    shown = page.locator("details.response:not([hidden])")
-    assert shown.count() == 8
-    assert shown.first.get_attribute("data-label") == "Unscored"
-    page.get_by_label("Order").select_option("best first")
-    assert shown.last.get_attribute("data-label") == "Unscored"
-    page.get_by_label("Emotion").select_option("afraid")
-    assert shown.count() == 1
 
 
 def test_all_of_it_with_the_keyboard_alone(open_page: Open) -> None:

@@ -196,35 +196,6 @@ def check_journal(folder: Path, plan: RatingPlan, people: dict[str, Person]) -> 
         assert rows[-1]["key"] == plan.raters[token].order[place]
 
 
-def test_two_tabs_of_one_person_agree_in_the_end(browser: Any, tmp_path: Path) -> None:
-    plan = make_plan(tmp_path, people=1, each=8)
-    token = next(iter(plan.raters))
-    with serving_plan(tmp_path) as client:
-        context = browser.new_context()
-        tabs = [context.new_page() for _ in range(2)]
-        for tab in tabs:
-            tab.goto(f"{client.base_url}/r/{token}")
-            tab.click("#start")
-            tab.wait_for_selector("body[data-open='0']")
-        tabs[0].keyboard.press("3")
-        tabs[0].wait_for_selector("body[data-open='1'][data-unsaved='0']")
-        tabs[1].keyboard.press("1")
-        tabs[1].wait_for_selector("body[data-open='1'][data-unsaved='0']")
-        for place in range(1, 8):
-            tab = tabs[place % 2]
-            tab.reload()
-            tab.wait_for_selector(f"body[data-open='{place}']")
-            tab.keyboard.press("2")
-            after = "[data-view=done]" if place == 7 else f"[data-open='{place + 1}']"
-            tab.wait_for_selector(f"body{after}[data-unsaved='0']")
-        context.close()
-    rows = [json.loads(line) for line in (tmp_path / "journal.jsonl").read_text().splitlines()]
-    assert [(row["place"], row["label"]) for row in rows] == [
-        (0, "Good"),
-        *((n, "Okay") for n in range(1, 8)),
-    ]
-
-
 def test_a_file_from_the_disk_is_rated_closed_reopened_and_handed_back(browser: Any, tmp_path: Path) -> None:
     folder = tmp_path / "plan"
     plan = make_plan(folder, people=2, each=10)

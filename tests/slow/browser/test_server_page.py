@@ -1,14 +1,13 @@
 """The page to try the judge in a real browser: what it asks and shows, and keeps when a call fails."""
 
-import json
-import socket
+import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Event, Thread
+from threading import Event
 from typing import Any
 
 import pytest
+from served import serving
+from servers import Answer, Call, ScriptedServer
 
 from data.records import LABELS, Exchange
 from judge.base import load_judge
@@ -50,98 +49,44 @@ def answer(*judgments: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
     } | changes
 
 
-Reply = tuple[int, dict[str, str], bytes]
+def replied(body: Any = None, status: int = 200, **headers: str) -> Answer:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Answer(body=answer() if body is None else body, status=status, headers=named)
 
 
-def replied(body: Any = None, status: int = 200, **headers: str) -> Reply:
-    return status, headers, json.dumps(answer() if body is None else body).encode()
-
-
-@dataclass
-class Served:
+class Served(ScriptedServer):
     """The page and a scripted `/v1/score` behind one address; `hold` keeps answers back until it is set."""
 
-    replies: list[Reply] = field(default_factory=list)
-    calls: list[tuple[Mapping[str, str], Any]] = field(default_factory=list)
-    hold: Event = field(default_factory=Event)
-    url: str = ""
+    def __init__(self) -> None:
+        super().__init__(self.reply)
+        self.replies: list[Answer] = []
+        self.asked: list[Call] = []
+        self.hold = Event()
+        self.url = self.base_url.removesuffix("v1")
 
-    def handle_get(self) -> Reply:
-        return 200, {"Content-Type": "text/html; charset=utf-8"}, page_html("c2VjcmV0").encode()
-
-    def handle_post(self, headers: Mapping[str, str], body: bytes) -> Reply:
-        self.calls.append((dict(headers), json.loads(body)))
+    def reply(self, call: Call) -> Answer:
+        if call.method == "GET":
+            is_page = call.path == "/"
+            headers = {"Content-Type": "text/html; charset=utf-8"}
+            return Answer(body=page_html("c2VjcmV0"), headers=headers) if is_page else Answer(status=404)
+        assert call.path == "/v1/score"
+        self.asked.append(call)
         assert self.hold.wait(20)
         return self.replies.pop(0)
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Served]:
-    script = Served()
-
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *_: Any) -> None:
-            """Say nothing."""
-
-        def send(self, reply: Reply) -> None:
-            status, headers, body = reply
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name.replace("_", "-"), value)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def do_GET(self) -> None:
-            self.send(script.handle_get() if self.path == "/" else (404, {}, b""))
-
-        def do_POST(self) -> None:
-            assert self.path == "/v1/score"
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            self.send(script.handle_post(self.headers, body))
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    script.url = f"http://127.0.0.1:{server.server_port}/"
-    yield script
-    script.hold.set()
-    server.shutdown()
-    thread.join()
-    server.server_close()
+@pytest.fixture
+def served() -> Iterator[Served]:
+    with Served() as server:
+        server.hold.set()
+        yield server
+        server.hold.set()
 
 
 @pytest.fixture
-def served(server: Served) -> Served:
-    """The server with nothing scripted and nothing asked."""
-    server.replies, server.calls = [], []
-    server.hold.set()
-    return server
-
-
-@pytest.fixture(scope="module")
-def look(browser: Any) -> Iterator[Callable[[int, str], Any]]:
-    """A browser's window of a width and a scheme, made once: that takes longer than most tests."""
-    made: dict[tuple[int, str], Any] = {}
-
-    def look(width: int, scheme: str) -> Any:
-        if (width, scheme) not in made:
-            size = {"width": width, "height": 900}
-            made[width, scheme] = browser.new_context(
-                viewport=size, color_scheme=scheme, reduced_motion="reduce"
-            )
-            made[width, scheme].set_default_timeout(10_000)
-        return made[width, scheme]
-
-    yield look
-    for context in made.values():
-        context.close()
-
-
-@pytest.fixture
-def visit(look: Any, served: Served) -> Iterator[Callable[..., Any]]:
+def visit(browser: Any, served: Served) -> Iterator[Callable[..., Any]]:
     """Opens the page; no request may leave the server, and nothing may go wrong unseen."""
-    pages, left, said, allowed = [], [], [], []
+    contexts, left, said, allowed = [], [], [], []
 
     def turn_back(route: Any) -> None:
         if route.request.url in allowed:
@@ -152,8 +97,11 @@ def visit(look: Any, served: Served) -> Iterator[Callable[..., Any]]:
 
     def visit(*, width: int = DESK, scheme: str = "light", url: str = served.url) -> Any:
         allowed[:] = url, f"{url}v1/score"
-        page = look(width, scheme).new_page()
-        pages.append(page)
+        size = {"width": width, "height": 900}
+        context = browser.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce")
+        context.set_default_timeout(10_000)
+        contexts.append(context)
+        page = context.new_page()
         page.route("**/*", turn_back)
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))
@@ -161,8 +109,8 @@ def visit(look: Any, served: Served) -> Iterator[Callable[..., Any]]:
         return page
 
     yield visit
-    for page in pages:
-        page.close()
+    for context in contexts:
+        context.close()
     assert left == []
     # The browser itself notes an answer that is not a 200.
     assert [text for text in said if not text.startswith("Failed to load resource")] == []
@@ -206,41 +154,37 @@ def test_a_reply_is_judged_from_the_keyboard_and_everything_said(visit: Any, ser
     text = page.locator("#result").inner_text()
     for said in (
         *("Good", "2.46", "10.0\N{NO-BREAK SPACE}%", "34.0\N{NO-BREAK SPACE}%", "56.0\N{NO-BREAK SPACE}%"),
-        *("A crowd may well have said Okay or Good.", "Calibration ec477460e182 fits: 8,000 ratings."),
-        *("Nobody measured humour or verse.", "must not decide about people", "somebody in danger"),
+        *("ec477460e182", "8,000 ratings", "Nobody measured humour or verse."),
     ):
         assert said in text
     assert page.locator("#status").inner_text() == "The reply: Good."
-    assert served.calls[0][1] == {
+    assert served.asked[0].body == {
         "exchanges": [{"id": "a", "prompt": "My dog died.", "response": "I am so sorry."}],
         "explain": True,
     }
-    assert "authorization" not in {name.lower() for name in served.calls[0][0]}
+    assert "authorization" not in served.asked[0].headers
 
 
-def test_parts_say_their_effect_in_symbols_in_words_and_at_the_arrow_keys(visit: Any, served: Served) -> None:
+def test_parts_show_their_effect_and_are_reached_by_arrow_keys(visit: Any, served: Served) -> None:
     served.replies = [replied()]
     page = visit()
     judge(page)
     marks = page.locator("mark")
     assert marks.evaluate_all("all => all.map(item => item.className)") == ["raised", "lowered", "", ""]
-    shown = page.locator("mark .effect").all_text_contents()
-    assert [text.replace("\N{NO-BREAK SPACE}", " ") for text in shown] == [
-        *("▲ +0.30", "▼ \N{MINUS SIGN}0.25", "0.00", "\N{EN DASH}")
+    shown = [
+        re.sub(r"[^-\N{MINUS SIGN}.\d]", "", text)
+        for text in page.locator("mark .effect").all_text_contents()
     ]
+    assert shown == ["0.30", "\N{MINUS SIGN}0.25", "0.00", ""]
     heard = page.locator("mark .unseen").all_text_contents()
-    assert "raised the score by 0.30: without it, 2.16 rather than 2.46" in heard[0]
-    assert "lowered the score by 0.25: without it, 2.71" in heard[1]
-    assert "hardly moved" in heard[2] and "cannot be said" in heard[3]
+    assert "2.16" in heard[0] and "2.71" in heard[1]
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.tagName") == "MARK"
     page.keyboard.press("ArrowRight")
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
-    assert page.locator(".effect-line").inner_text().startswith("This part lowered the score by 0.25")
+    assert "0.25" in page.locator(".effect-line").inner_text()
     marks.nth(0).hover()
-    assert page.locator(".effect-line").inner_text().startswith("This part raised")
-    legend = page.locator(".legend").inner_text()
-    assert "raised the score" in legend and "▼" in legend
+    assert "0.30" in page.locator(".effect-line").inner_text()
 
 
 def test_two_replies_stand_side_by_side_with_a_word_on_the_pair(visit: Any, served: Served) -> None:
@@ -250,15 +194,11 @@ def test_two_replies_stand_side_by_side_with_a_word_on_the_pair(visit: Any, serv
     served.replies = [replied(answer(judgment("a"), other)) for other in (worse, same, lost)]
     page = visit()
     result = judge(page, other="Get over it.")
-    assert [item["response"] for item in served.calls[0][1]["exchanges"]] == [
+    assert [item["response"] for item in served.asked[0].body["exchanges"]] == [
         "I am so sorry.",
         "Get over it.",
     ]
-    text = result.inner_text()
-    assert "Reply A scores higher, 2.46 against 1.95." in text
-    assert "A crowd may well have said Okay of both." in text and "One pair shows little" in text
-    tops = page.locator(".card").evaluate_all("all => all.map(item => item.getBoundingClientRect().top)")
-    assert tops[0] == tops[1]
+    assert "Reply A scores higher, 2.46 against 1.95." in result.inner_text()
     for said in ("Both replies score 2.46.", "Not both replies were judged"):
         page.keyboard.press("Control+Enter")
         page.locator(".winner", has_text=said).wait_for()
@@ -285,7 +225,7 @@ def test_no_text_becomes_markup_or_breaks_the_page(visit: Any, served: Served) -
     ]
     page = visit(width=PHONE)
     judge(page, prompt=NASTY, reply=long)
-    sent = served.calls[0][1]["exchanges"][0]
+    sent = served.asked[0].body["exchanges"][0]
     assert (sent["prompt"], sent["response"]) == (NASTY, long)
     assert 0 <= page.evaluate("document.querySelector('#result').getBoundingClientRect().top") < 40
     assert page.locator("mark bdi").all_text_contents() == [long, NASTY]
@@ -303,11 +243,11 @@ FAILURES = (
     (replied({"error": {"message": "queue is full"}}, 503, Retry_After="7"), "Try again in 7 seconds"),
     (replied({"error": {"message": "queue is full"}}, 503), "Try again in a moment"),
     (replied({"error": {"message": "response: too long"}}, 422), "response: too long"),
-    ((502, {}, b"<html>"), "status 502"),
-    ((200, {}, b"{}"), "cannot be read"),
+    (replied("<html>", 502), "status 502"),
+    (replied({}), "cannot be read"),
     (replied(answer(judgment("b"))), "cannot be read"),
     (replied(answer(judgment("a", probabilities=None))), "cannot be shown"),
-    ((302, {"Location": "http://127.0.0.1:1/"}, b""), "did not answer"),
+    (replied("", 302, Location="http://127.0.0.1:1/"), "did not answer"),
 )
 
 
@@ -338,12 +278,12 @@ def test_a_slow_call_is_spoken_of_and_can_be_stopped(visit: Any, served: Served)
     page.click("#stop")
     page.locator("#status", has_text="Stopped").wait_for()
     assert page.locator("#stop").is_hidden() and page.input_value("#prompt") == "My dog died."
-    assert len(served.calls) == 1
+    assert len(served.asked) == 1
     page.click("#judge")
     page.fill("#prompt", "My cat died.")
     served.hold.set()
     page.locator("#result").wait_for(state="visible")
-    assert served.calls[1][1]["exchanges"][0]["prompt"] == "My dog died."
+    assert served.asked[1].body["exchanges"][0]["prompt"] == "My dog died."
     assert page.locator(".changed").is_visible()
 
 
@@ -364,7 +304,7 @@ def test_a_key_is_allowed_sent_and_kept_nowhere(visit: Any, served: Served) -> N
     page.locator(".problem", has_text="not accepted").wait_for()
     page.fill("#key", "open sesame")
     judge(page)
-    assert [headers.get("Authorization") for headers, _ in served.calls] == [
+    assert [call.headers.get("authorization") for call in served.asked] == [
         *(None, "Bearer wrong", "Bearer open sesame")
     ]
     kept = page.evaluate("[localStorage.length, sessionStorage.length, document.cookie, location.href]")
@@ -383,7 +323,7 @@ def test_an_empty_field_is_named_and_nothing_is_asked(visit: Any, served: Served
     assert "“Reply” is empty." in page.locator("#problem").inner_text()
     assert page.evaluate("document.activeElement.id") == "reply-a"
     assert page.get_attribute("#reply-a", "aria-invalid") == "true"
-    assert served.calls == []
+    assert served.asked == []
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(DESK, "light"), (PHONE, "dark")])
@@ -415,29 +355,13 @@ def test_axe_finds_no_barrier_and_nothing_sticks_out(
     assert ground == {"light": "rgb(251, 250, 247)", "dark": "rgb(20, 23, 28)"}[scheme]
 
 
-@pytest.fixture(scope="module")
-def real_url() -> Iterator[str]:
-    """The server itself with the judge that is shipped, behind a key."""
-    uvicorn = pytest.importorskip("uvicorn", reason="uvicorn is not installed")
-    pytest.importorskip("fastapi", reason="fastapi is not installed")
-    from server.app import make_app
-    from server.served_judge import ServedJudge
-
-    ready = Event()
-    app = make_app(ServedJudge(load_judge("classifier")), key="sesame", on_ready=ready.set)
-    listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, access_log=False, log_config=None, lifespan="on"))
-    thread = Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    assert ready.wait(30)
-    yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
-    server.should_exit = True
-    thread.join()
-    listening.close()
+def test_the_real_server_judges_the_example_as_score_does(visit: Any) -> None:
+    with serving(load_judge("classifier"), key="sesame") as url:
+        check_example(visit(url=f"{url}/"))
 
 
-def test_the_real_server_judges_the_example_as_score_does(real_url: str, visit: Any) -> None:
-    page = visit(url=real_url)
+def check_example(page: Any) -> None:
+    """Judge the page's example with the key, and compare every figure with the judge's own."""
     page.click("#example")
     page.keyboard.press("Control+Enter")
     page.locator(".problem", has_text="asks for a key").wait_for()

@@ -2,16 +2,11 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from html.parser import HTMLParser
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from urllib.parse import unquote, urldefrag, urlsplit
 
 import pytest
@@ -111,42 +106,3 @@ def test_pages_are_filled_and_can_be_searched(site: Built) -> None:
         assert page.anchors
     commands = site.pages[site.folder / "reference" / "cli.html"].anchors
     assert {f"empathy-judge-{name}" for name in ("score", "compare", "align-report")} <= commands
-
-
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-@pytest.fixture
-def address(site: Built) -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(site.folder)))
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def test_in_a_browser_search_finds_and_nothing_is_asked_for_elsewhere(address: str) -> None:
-    playwright = pytest.importorskip("playwright.sync_api", reason="a browser is driven by playwright")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("no chromium here")
-    asked: list[str] = []
-    problems: list[str] = []
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_page()
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        for name in ("tutorial", "explanation/worth", "reference/cli"):
-            page.goto(f"{address}/{name}.html")
-        page.goto(f"{address}/index.html?q=design+effect")  # typed before the page is ready, it would be lost
-        page.locator(".md-search-result__link").first.wait_for(timeout=60_000)
-        found = page.locator(".md-search-result__link").evaluate_all("links => links.map(link => link.href)")
-        assert any("explanation/worth" in link for link in found), found
-        browser.close()
-    assert [url for url in asked if not url.startswith((address, "data:", "blob:"))] == []
-    assert problems == []

@@ -5,10 +5,9 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
@@ -250,44 +249,13 @@ def test_a_key_in_the_wrong_place_is_refused_without_being_repeated(
     assert find_leaks(tmp_path) == []
 
 
-@pytest.fixture
-def serving(tmp_path: Path, home: Path) -> Iterator[tuple[str, subprocess.Popen[str], list[str]]]:
-    """The server as a process of its own, with a key that callers must send: address, process, output."""
-    if "serve" not in cli.COMMANDS:
-        pytest.skip("this version has no server")
-    words = [sys.executable, cli.__file__, "serve", "--judge", "length", "--port", "0", "--key-env", KEY_ENV]
-    process = subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path
-    )
-    said: list[str] = []
-    ready = threading.Event()
-
-    def listen() -> None:
-        for line in process.stdout or ():
-            said.append(line)
-            ready.set()
-
-    listener = threading.Thread(target=listen, daemon=True)
-    listener.start()
-    try:
-        assert ready.wait(60)
-        yield (
-            next(word for word in said[0].replace(";", " ").split() if word.startswith("http")),
-            process,
-            said,
-        )
-    finally:
-        process.kill()
-        process.wait(30)
-        listener.join(10)
-        if process.stdout:
-            process.stdout.close()
-
-
 def test_the_server_logs_no_key(
-    tmp_path: Path, serving: tuple[str, subprocess.Popen[str], list[str]]
+    tmp_path: Path, home: Path, start: Callable[..., "subprocess.Popen[str]"]
 ) -> None:
-    address, process, said = serving
+    process = start("serve", "--judge", "length", "--port", 0, "--key-env", KEY_ENV)
+    assert process.stderr is not None
+    first = process.stderr.readline()
+    address = next(word for word in first.replace(";", " ").split() if word.startswith("http"))
     ways: list[tuple[str, dict[str, str], bytes | None]] = [
         ("/v1/models", {"Authorization": f"Bearer {CANARY}"}, None),
         (f"/v1/models?key={CANARY}", {}, None),
@@ -302,12 +270,11 @@ def test_the_server_logs_no_key(
             with urllib.request.urlopen(request, timeout=30) as response:
                 bodies.append(response.read())
         except urllib.error.HTTPError as refused:
-            bodies.append(
-                b"" if CANARY in path else refused.read()
-            )  # a path that is asked for may be repeated
+            # A path that is asked for may be repeated.
+            bodies.append(b"" if CANARY in path else refused.read())
     process.send_signal(signal.SIGTERM)
-    process.wait(30)
+    said = first + "".join(process.communicate(timeout=30))
     assert b'"length"' in bodies[0]
     assert not any(form in body for form in FORMS for body in bodies)
-    assert not any(form in "".join(said).encode() for form in FORMS)
+    assert not any(form in said.encode() for form in FORMS)
     assert find_leaks(tmp_path) == []

@@ -11,7 +11,7 @@ from rows import write_shards
 
 from data.storage import find_source
 from judge.base import load_judge
-from judge.ray_engine import QUIET, ROOT, own_token, score_ray, start_ray
+from judge.ray_engine import QUIET, ROOT, own_token, score_ray
 from judge.scoring import score_file
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -41,18 +41,6 @@ def has_judge(node: Any) -> bool:
     (raylet,) = node.all_processes["raylet"]
     children = psutil.Process(raylet.process.pid).children(recursive=True)
     return any(child.name().startswith("ray::MapWor") for child in children)
-
-
-def test_one_ray_after_another_in_one_process(tmp_path: Path) -> None:
-    source = find_source(str(write_shards(tmp_path / "night", {"part.jsonl": 200})))
-    judge = load_judge("length")
-    for number in range(2):
-        by_ray = partial(score_ray, named="length", workers=1)
-        with start_ray(1):
-            scored = score_file(
-                source, judge=judge, out=tmp_path / f"{number}", calibration=None, engine=by_ray
-            )
-        assert scored.asked == 200
 
 
 def test_a_node_is_killed_and_another_joins(cluster: Any, tmp_path: Path) -> None:

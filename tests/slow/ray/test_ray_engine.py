@@ -2,12 +2,11 @@
 
 import json
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 import psutil
 import pytest
@@ -17,7 +16,6 @@ from rows import make_rows, write_many, write_shards
 import cli
 from data.errors import OperationalError, UserError
 from data.storage import find_source, find_sources
-from judge import ray_engine as engine
 from judge.base import load_judge
 from judge.ray_engine import score_ray, start_ray
 from judge.scoring import ScoredRun, score_file
@@ -98,30 +96,6 @@ def test_a_worker_killed_midway_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("ray")
-def test_a_worker_whose_start_fails_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class FailsAtItsStart:  # in here: it travels to processes that cannot import the tests
-        def __init__(self, **about: Any) -> None:
-            from judge.ray_engine import Worker
-
-            mark = Path(about["folder"]) / "failed"
-            if not mark.exists():
-                mark.touch()
-                raise MemoryError  # a killed process Ray would start again by itself
-            self.worker = Worker(**about)
-
-        def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[Any]]:
-            return self.worker(batch)
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(engine, "Worker", FailsAtItsStart)
-    path = write_many(tmp_path / "rows.jsonl", 2000)
-    score(path, tmp_path / "many", workers=2)
-    assert (tmp_path / "failed").exists()
-    score(path, tmp_path / "one")
-    assert_same(tmp_path / "one", tmp_path / "many")
-
-
-@pytest.mark.usefixtures("ray")
 def test_what_was_judged_before_an_interrupt_is_not_judged_again(tmp_path: Path) -> None:
     path = write_many(tmp_path / "rows.jsonl", 2000)
     score(path, tmp_path / "one")
@@ -185,17 +159,6 @@ def test_a_store_in_memory_is_refused(tmp_path: Path) -> None:
         out.write(json.dumps(next(make_rows(1))))
     with pytest.raises(UserError, match="lies in this process alone"):
         score("memory://rows/a.jsonl", tmp_path / "run", workers=1)
-
-
-@pytest.mark.campaign
-@pytest.mark.usefixtures("ray")
-def test_the_classifier_with_a_worker_killed(tmp_path: Path) -> None:
-    path = write_many(tmp_path / "rows.jsonl", 5000)
-    score(path, tmp_path / "one", "classifier")
-    killing = Killing(2000)
-    score(path, tmp_path / "many", "classifier", workers=2, on_progress=killing)
-    assert killing.killed
-    assert_same(tmp_path / "one", tmp_path / "many")
 
 
 @pytest.mark.campaign

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from rated_worlds import World, draw_models
+from simulated_ratings import World, draw_models
 
 from calibration.shares.ppi import ppi_estimate
 
