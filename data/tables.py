@@ -237,7 +237,9 @@ def write_rows(path: Path, rows: Iterable[Any]) -> int:
         with replacing(path) as partial:
             if suffix == ".parquet":
                 arrow, parquet = load_parquet(path)
-                table = arrow.Table.from_pylist([to_row(row) for row in rows])
+                flat = [to_row(row) for row in rows]
+                columns = dict.fromkeys(key for row in flat for key in row)  # Arrow takes those of the first
+                table = arrow.Table.from_pylist([{key: row.get(key) for key in columns} for row in flat])
                 parquet.write_table(table, partial)
                 return int(table.num_rows)
             with partial.open("w", encoding="utf-8", errors="surrogateescape", newline="") as out:

@@ -25,29 +25,6 @@ def bucket() -> Iterator[str]:
     fsspec.filesystem("memory").rm("/bucket", recursive=True)
 
 
-@pytest.fixture(scope="module")
-def s3() -> Iterator[str]:
-    """A bucket behind a server on the loopback that speaks S3."""
-    import boto3
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    settings = {
-        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-        "AWS_ACCESS_KEY_ID": "nobody",
-        "AWS_SECRET_ACCESS_KEY": "nothing",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in settings.items():
-            patch.setenv(name, value)
-        boto3.client("s3").create_bucket(Bucket="night")
-        yield "s3://night"
-    server.stop()
-
-
 def upload(folder: Path, url: str) -> str:
     for path in folder.iterdir():
         with fsspec.open(f"{url}/{path.name}", "wb") as out:
@@ -122,15 +99,14 @@ def test_a_store_gives_what_the_disk_gives(tmp_path: Path, bucket: str, name: st
     assert list(read_exchanges(Remote(f"{bucket}/{name}"))) == list(read_exchanges(folder / name))
 
 
-@pytest.mark.slow
-def test_scoring_a_bucket_is_scoring_the_folder(tmp_path: Path, s3: str) -> None:
+def test_scoring_a_bucket_is_scoring_the_folder(tmp_path: Path, bucket: str) -> None:
     folder = write_shards(tmp_path / "night", NAMES)
-    upload(folder, f"{s3}/night")
+    upload(folder, f"{bucket}/night")
     for number, (far, near) in enumerate(
         [
-            (f"{s3}/night", folder),
-            (f"{s3}/night/*.csv", f"{folder}/*.csv"),
-            (f"{s3}/night/a.jsonl", folder / "a.jsonl"),
+            (f"{bucket}/night", folder),
+            (f"{bucket}/night/*.csv", f"{folder}/*.csv"),
+            (f"{bucket}/night/a.jsonl", folder / "a.jsonl"),
         ]
     ):
         runs = [tmp_path / f"far-{number}", tmp_path / f"near-{number}"]
@@ -141,27 +117,11 @@ def test_scoring_a_bucket_is_scoring_the_folder(tmp_path: Path, s3: str) -> None
             assert (runs[0] / file).read_bytes() == (runs[1] / file).read_bytes()
 
 
-@pytest.mark.slow
-def test_a_store_is_read_in_blocks(tmp_path: Path, s3: str) -> None:
-    """The first row of a large file comes before the last has been fetched."""
-    import boto3
-
-    path = tmp_path / "large.jsonl"
-    row = {**next(make_rows(1)), "response": "hm " * 30_000}
-    path.write_text("".join(json.dumps({**row, "id": str(n)}) + "\n" for n in range(200)))
-    boto3.client("s3").upload_file(str(path), "night", "large.jsonl")
-    with Remote(f"{s3}/large.jsonl").open() as stream:
-        stream.readline()
-        assert stream.raw.cache.end < path.stat().st_size / 2  # type: ignore[attr-defined]
-    assert len(ids(f"{s3}/large.jsonl")) == 200
-
-
-@pytest.mark.slow
-def test_what_a_store_refuses_is_said(tmp_path: Path, s3: str, bucket: str) -> None:
-    with pytest.raises(UserError, match=r"s3://night/none\.jsonl: no such file"):
-        find_source(f"{s3}/none.jsonl")
+def test_what_a_store_refuses_is_said(tmp_path: Path, bucket: str) -> None:
+    with pytest.raises(UserError, match=r"none\.jsonl: no such file"):
+        find_source(f"{bucket}/none.jsonl")
     with pytest.raises(UserError, match="no file there to read"):
-        find_source(f"{s3}/none*.jsonl")
+        find_source(f"{bucket}/none*.jsonl")
     upload(write_shards(tmp_path / "night", {"a.jsonl": 1}), f"{bucket}/gone")
     source = find_source(f"{bucket}/gone/a.jsonl")
     fsspec.filesystem("memory").rm("/bucket/gone/a.jsonl")
@@ -170,18 +130,6 @@ def test_what_a_store_refuses_is_said(tmp_path: Path, s3: str, bucket: str) -> N
     result = score("nowhere://x/a.jsonl", tmp_path / "run")
     assert result.exit_code == 2
     assert "Protocol not known: nowhere" in result.stderr
-
-
-@pytest.mark.slow
-def test_a_server_that_is_not_there_is_an_operational_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"):
-        monkeypatch.setenv(name, "us-east-1")
-    fsspec.filesystem("s3").clear_instance_cache()
-    with pytest.raises(OperationalError, match="check the address and the store's credentials"):
-        find_source("s3://elsewhere/a.jsonl")
-    fsspec.filesystem("s3").clear_instance_cache()
 
 
 def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
