@@ -163,7 +163,7 @@ def _train_conversations(sets: Path | None, out: Path, protocol: str | None, *, 
     from reports.progress import steps
     from training.fit_conversations import SYSTEMS_APART, run_fit
     from training.model_card import trial_lines
-    from training.trial_files import SETS_APART
+    from training.trials import SETS_APART
 
     if sets is None:
         raise UserError("--unit conversation: needs --sets, the folder of the rated sets")

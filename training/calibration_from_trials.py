@@ -1,6 +1,5 @@
 """Calibration of a trained judge from its trials: the held-out predictions of its recipe."""
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
@@ -22,14 +21,14 @@ from calibration.shares.ppi import RatedModel, one_hot
 from data.errors import UserError
 from data.records import LABELS
 from judge.classifier.judge import ClassifierJudge
-from training.trial_files import EVALUATION, JUDGE, MODEL_APART, PLAN, RATERS_APART, read_rows
+from training.trials import JUDGE, MODEL_APART, RATERS_APART, read_finished, read_rows
 
 DAYS = 1825  # a trained judge does not change
 
 
 def calibrate_trained(folder: Path, trials: Sequence[Path]) -> bool:
     """Write the calibration beside a judge's weights if its trials have both protocols; return whether."""
-    read = read_trials(trials)
+    read = {read_finished(each)[0]["protocol"]: list(read_rows(each)) for each in trials}
     if not {RATERS_APART, MODEL_APART} <= set(read):
         return False
     judge = identify(ClassifierJudge(weights=str(folder)))
@@ -66,22 +65,6 @@ def calibration_from_trials(
         days=days,
         source="held-out predictions with models apart",
     )
-
-
-def read_trials(folders: Sequence[Path]) -> dict[str, list[dict[str, Any]]]:
-    """Read the predictions of finished trials by protocol."""
-    return dict(map(_read_trial, folders))
-
-
-def _read_trial(folder: Path) -> tuple[str, list[dict[str, Any]]]:
-    try:
-        protocol = str(json.loads((folder / PLAN).read_text(encoding="utf-8"))["protocol"])
-        rows = list(read_rows(folder))
-    except (OSError, ValueError, KeyError) as error:
-        raise UserError(f"{folder}: no finished trial here; run one with train --protocol") from error
-    if not rows or not (folder / EVALUATION).exists():
-        raise UserError(f"{folder}: the trial is not finished; run its `train` command again")
-    return protocol, rows
 
 
 def _pair(rows: Sequence[Mapping[str, Any]]) -> Paired:

@@ -2,8 +2,7 @@
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -364,7 +363,10 @@ def export_onnx(networks: Sequence[JudgeNetwork], tokenizer: ReplyTokenizer, fol
         torch.ones((1, 16), dtype=torch.long),
         torch.zeros((1, 16), dtype=torch.long),
     )
-    with _quiet():
+    # The exporter warns about its own internals, and misses torchvision, which nothing here needs.
+    logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         program = torch.onnx.export(
             SingleExchangeModel([network.cpu().float().eval() for network in networks]).eval(),
             example,
@@ -399,20 +401,3 @@ def shift_exported(path: Path, bias: np.ndarray) -> None:
         shifted = numpy_helper.to_array(tensor) + bias.astype(np.float32)
         tensor.CopyFrom(numpy_helper.from_array(shifted, tensor.name))
     onnx.save(model, path)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Suppress the exporter's warnings about its own internals."""
-    registration = logging.getLogger("torch.onnx._internal.exporter._registration")
-    level = registration.level
-    registration.setLevel(logging.ERROR)  # it misses torchvision, which nothing here needs
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings(
-                "ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning
-            )
-            warnings.filterwarnings("ignore", "# The axis name: length will not be used", UserWarning)
-            yield
-    finally:
-        registration.setLevel(level)

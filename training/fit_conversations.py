@@ -18,8 +18,7 @@ from judge.conversations.conversation_judge import CARD, FORMAT, Weights, names_
 from judge.conversations.features import START, conversation_features
 from training.rated_sets import RATED_SETS, RatedItem, drop_shared, read_rated_set
 from training.set_transfer import SetItem, measure_set
-from training.trial_files import EVALUATION, SETS_APART
-from training.trials import mean_words
+from training.trials import EVALUATION, SETS_APART, mean_words
 
 SYSTEMS_APART: Final = "systems-apart"
 JUDGED_REPLIES: Final = 3  # of a conversation, evenly spaced from first to last

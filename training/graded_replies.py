@@ -4,7 +4,7 @@ The data files are in the repository and not in the wheel.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -13,7 +13,6 @@ from typing import Final
 
 from data.errors import UserError
 from data.records import Exchange, Turn
-from data.tables import validate
 from judge.robustness.catalogue import read_replies
 
 RECIPES: Final = Path(__file__).parent / "recipes"
@@ -39,48 +38,23 @@ class GradedReply:
     score: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GradedPromptReply:
-    """One of the replies to a prompt, with its writer's grade."""
-
-    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012  (pydantic requires this form)
-
-    kind: str
-    manner: str
-    score: int
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GradedPrompt:
-    """A conversation that starts and ends with the speaker, and replies to it from cruel to excellent."""
-
-    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
-
-    hand: str  # who wrote it
-    turns: tuple[str, ...]
-    replies: tuple[GradedPromptReply, ...]
-
-    def graded(self) -> Iterator[GradedReply]:
-        """Yield every reply in its conversation."""
-        speakers = ("speaker", "listener")
-        earlier = tuple(Turn(speaker=speakers[n % 2], text=text) for n, text in enumerate(self.turns[:-1]))
-        for reply in self.replies:
-            identity = sha256(f"{self.turns[-1]}\n{reply.text}".encode()).hexdigest()[:12]
-            exchange = Exchange(
-                id=identity, prompt=self.turns[-1], response=reply.text, model=reply.kind, dialogue=earlier
-            )
-            yield GradedReply(exchange=exchange, score=reply.score)
-
-
 @cache
-def read_graded_prompts(path: Path = GRADED_REPLIES) -> tuple[GradedPrompt, ...]:
-    """Read the graded prompts of a file, one a line."""
-    lines = _read(path, "ours").strip().split("\n")  # some texts hold line breaks of other kinds
-    return tuple(
-        validate(GradedPrompt, json.loads(line), f"{path}: line {number}")
-        for number, line in enumerate(lines, 1)
-    )
+def read_written_replies(path: Path = GRADED_REPLIES) -> tuple[GradedReply, ...]:
+    """Read the replies of a file: each line is a conversation with replies to it, from cruel to excellent."""
+    replies = []
+    for line in _read(path, "ours").strip().split("\n"):  # some texts hold line breaks of other kinds
+        prompt = json.loads(line)
+        *earlier, last = prompt["turns"]
+        speakers = ("speaker", "listener")
+        dialogue = tuple(Turn(speaker=speakers[n % 2], text=text) for n, text in enumerate(earlier))
+        for reply in prompt["replies"]:
+            text = reply["text"]
+            identity = sha256(f"{last}\n{text}".encode()).hexdigest()[:12]
+            exchange = Exchange(
+                id=identity, prompt=last, response=text, model=reply["kind"], dialogue=dialogue
+            )
+            replies.append(GradedReply(exchange=exchange, score=reply["score"]))
+    return tuple(replies)
 
 
 @cache
@@ -94,15 +68,13 @@ def read_graded_replies() -> tuple[GradedReply, ...]:
         for reply in written
         for stage in reply.stages()
     )
-    return (*(reply for prompt in read_graded_prompts() for reply in prompt.graded()), *of_catalogue)
+    return (*read_written_replies(), *of_catalogue)
 
 
 @cache
 def read_grades(path: Path = GRADES) -> Mapping[str, int]:
     """Return a language model's scores of replies by content digest; it was not shown the human ratings."""
-    grades = json.loads(_read(path, "grades"))
-    if not isinstance(grades, dict):
-        raise UserError(f"{path}: digests with their scores expected")
+    grades: dict[str, int] = json.loads(_read(path, "grades"))
     return grades
 
 

@@ -28,8 +28,7 @@ from training.model_card import DEFAULT_TEXT, state_caveat, write_card
 from training.network import TrainedNetworks, load_network, save_network
 from training.recipe import Recipe
 from training.training_data import TrainingData
-from training.trial_files import EVALUATION, PLAN, check_plan
-from training.trials import fit_length, plan_training
+from training.trials import check_plan, fit_length, plan_training, read_finished
 
 TEACHER = "teacher"  # the subfolder of a judge's teacher
 BASE_FILES = ("*.gguf", "*.safetensors", "*.bin", "config.json", "tokenizer.json")
@@ -205,11 +204,8 @@ def read_evidence(folders: Sequence[Path], plan: Mapping[str, Any]) -> dict[str,
     """Return the figures of trials by protocol; refuse those of another recipe or other data."""
     evidence = {}
     for folder in folders:
-        try:
-            tried = json.loads((folder / PLAN).read_text(encoding="utf-8"))
-            evidence[tried["protocol"]] = json.loads((folder / EVALUATION).read_text(encoding="utf-8"))
-        except (OSError, ValueError, KeyError) as error:
-            raise UserError(f"{folder}: no finished trial here; run one with train --protocol") from error
+        tried, evaluation = read_finished(folder)
+        evidence[tried["protocol"]] = evaluation
         if differing := [key for key, value in plan.items() if tried.get(key) != value]:
             raise UserError(
                 f"{folder}: a trial with another {', '.join(differing)}, so its figures are not this judge's"

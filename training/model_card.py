@@ -8,7 +8,7 @@ from data.errors import UserError
 from data.text import percent, show
 from judge.classifier.judge import CARD, read_card
 from training.recipe import Recipe, build_recipe
-from training.trial_files import JUDGE, MODEL_APART, SETS_APART
+from training.trials import JUDGE, MODEL_APART, SETS_APART
 
 METRICS = {
     "qwk": "QWK",

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from data.errors import UserError
 from data.importers import import_source
-from data.importers.intake import Imported, SetAside
+from data.importers.intake import Imported
 from data.importers.rated_replies import EPITOME_DIMENSIONS
 from data.readers.conversations import DISTINCTIVE_WORDS, split_conversation
 from data.records import CONVERSATION, REPLY, Exchange
@@ -98,13 +98,8 @@ RATED_SETS: Final = _listed(
 )
 
 
-def read_rated_set(
-    name: str, folder: Path, on_set_aside: Callable[[SetAside], None] | None = None
-) -> list[RatedItem]:
-    """Return the items of a set, from a folder that has one folder for each source.
-
-    Rows without a text or a rating are passed to `on_set_aside`.
-    """
+def read_rated_set(name: str, folder: Path) -> list[RatedItem]:
+    """Return the items of a set with a text and a rating, from a folder that has one for each source."""
     if name not in RATED_SETS:
         raise UserError(f"unknown rated set {name!r}; known: {', '.join(RATED_SETS)}")
     facts = RATED_SETS[name]
@@ -130,8 +125,6 @@ def read_rated_set(
                     label=labels.get(identity),
                 )
             )
-        elif on_set_aside:
-            on_set_aside(SetAside(identity, "no rating" if replies else "no reply with a text"))
     return items
 
 

@@ -18,19 +18,13 @@ from training.rated_sets import RatedItem, drop_shared, source_of
 from training.recipe import Recipe
 from training.set_transfer import SetItem, measure_set
 from training.training_data import TrainingData, digest_items
-from training.trial_files import (
-    EVALUATION,
-    JUDGE,
-    MODEL_APART,
-    RATERS_APART,
-    SETS_APART,
-    check_plan,
-    read_rows,
-)
 
 if TYPE_CHECKING:
     from training.network import TrainedNetworks
 
+PLAN, EVALUATION = "plan.json", "evaluation.json"
+SETS_APART, RATERS_APART, MODEL_APART = "sets-apart", "raters-apart", "model-apart"
+JUDGE = "judge"  # among the predictions of a row
 FOLDS = 5
 STUDY = "study"  # the name of the given ratings among the sets
 UNTRAINED_SETS = "sets with the weight 0"
@@ -274,6 +268,44 @@ def run_trial(
     with replacing(folder / EVALUATION) as partial:
         partial.write_text(json.dumps(evaluation, indent=2) + "\n", encoding="utf-8")
     return evaluation
+
+
+def check_plan(folder: Path, plan: Mapping[str, Any], *, kind: str) -> None:
+    """Write the plan into a new folder; refuse a folder that has another plan."""
+    path = folder / PLAN
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as partial:
+            partial.write_text(json.dumps(plan, indent=2) + "\n", encoding="utf-8")
+        return
+    try:
+        existing = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{path}: damaged, not JSON ({error}); delete the folder and try again") from error
+    if set(existing) != set(plan):
+        raise UserError(f"{folder}: contains something other than a {kind}; give another --out")
+    if differing := [key for key, value in plan.items() if existing[key] != value]:
+        raise UserError(
+            f"{folder}: contains a {kind} with another {', '.join(differing)}; give another --out"
+        )
+
+
+def read_rows(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the predictions of all finished splits."""
+    for path in sorted(folder.glob("*.jsonl")):
+        with path.open(encoding="utf-8") as lines:
+            yield from (json.loads(line) for line in lines)
+
+
+def read_finished(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the plan and the evaluation of a finished trial."""
+    try:
+        plan, evaluation = (
+            json.loads((folder / name).read_text(encoding="utf-8")) for name in (PLAN, EVALUATION)
+        )
+    except (OSError, ValueError) as error:
+        raise UserError(f"{folder}: no finished trial here; run one with train --protocol") from error
+    return plan, evaluation
 
 
 def plan_training(data: TrainingData, recipes: Sequence[Recipe]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from judge.conversations.features import conversation_features
 from judge.llm.prompt_injection import delimit_exchange
 from training.fit_conversations import SYSTEMS_APART
 from training.rated_sets import RATED_SETS
-from training.trial_files import SETS_APART
+from training.trials import SETS_APART
 
 HEARD = ["My dog died this morning.", "Eleven years.", "He was gentle."]
 KIND = [

@@ -11,7 +11,8 @@ from calibration.shares.transport import fit_line
 from data.errors import UserError
 from data.records import LABELS
 from data.tables import write_rows
-from training.calibration_from_trials import calibrate_trained, calibration_from_trials, read_trials
+from training.calibration_from_trials import calibrate_trained, calibration_from_trials
+from training.trials import read_rows
 
 LEVELS = {"ada": (2, 6, 12), "bea": (4, 6, 10), "cyd": (6, 6, 8), "dot": (8, 6, 6)}  # of 20 ratings
 
@@ -42,12 +43,12 @@ def write_trial(folder: Path, protocol: str, shift: float) -> Path:
 
 
 def test_a_trained_judge_is_calibrated_by_its_trials(tmp_path: Path) -> None:
-    trials = [
-        write_trial(tmp_path / "r", "raters-apart", 0.0),
-        write_trial(tmp_path / "m", "model-apart", 0.04),
-    ]
+    shifts = {"raters-apart": 0.0, "model-apart": 0.04}
+    trials = {
+        name: list(read_rows(write_trial(tmp_path / name, name, shift))) for name, shift in shifts.items()
+    }
     judge = JudgeIdentity(name="length", version="1", rubric="r")
-    calibration = calibration_from_trials(read_trials(trials), judge, created=date(2026, 1, 1), days=10)
+    calibration = calibration_from_trials(trials, judge, created=date(2026, 1, 1), days=10)
     assert (calibration.judge, calibration.count, calibration.days) == ("length", 960, 10)
     assert list(calibration.calibrated_models) == list(LABELS), "columns keep the order of the labels"
     line = fit_line(calibration.calibrated_models["Good"])
@@ -61,5 +62,5 @@ def test_without_both_protocols_nothing_is_written(tmp_path: Path) -> None:
     assert not calibrate_trained(tmp_path, [trial])
     assert not (tmp_path / "calibration.json").exists()
     (trial / "evaluation.json").unlink()
-    with pytest.raises(UserError, match="the trial is not finished"):
+    with pytest.raises(UserError, match="no finished trial here"):
         calibrate_trained(tmp_path, [trial])

@@ -25,7 +25,7 @@ from training.examples import (
     join_replies,
     shuffle_replies,
 )
-from training.graded_replies import read_graded_prompts, read_graded_replies, read_grades
+from training.graded_replies import read_graded_replies, read_grades, read_written_replies
 from training.rated_sets import RatedItem
 from training.recipe import Recipe
 from training.training_data import TrainingData, without_situations
@@ -138,19 +138,18 @@ def test_training_refuses_the_test_half(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_the_graded_data_files_are_complete() -> None:
-    prompts = read_graded_prompts()
-    assert len({prompt.turns for prompt in prompts}) == len(prompts)
-    for prompt in prompts:
-        kinds = Counter(reply.kind for reply in prompt.replies)
-        assert len(prompt.turns) % 2, "the speaker starts and ends"
-        assert kinds["excellent"] + kinds["good"] >= 1 <= kinds["cruel"] + kinds["insult"], prompt.turns
-        assert all(0 <= reply.score <= 100 for reply in prompt.replies)
+    written = read_written_replies()
+    by_talk = Counter((reply.exchange.dialogue, reply.exchange.prompt) for reply in written)
+    assert min(by_talk.values()) > 1
+    for reply in written:
+        assert 0 <= reply.score <= 100
+        assert len(reply.exchange.dialogue) % 2 == 0, "the speaker starts and ends"
     assert all(len(digest) >= 12 and 0 <= score <= 100 for digest, score in read_grades().items())
 
 
 def test_data_that_is_not_in_the_wheel_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"missing.*train from the repository.*ours = 0"):
-        read_graded_prompts(tmp_path / "graded_replies.jsonl")
+        read_written_replies(tmp_path / "graded_replies.jsonl")
 
 
 def test_a_grade_is_used_only_where_its_reply_is_in_the_data(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from training.fit_conversations import (
     try_out,
 )
 from training.rated_sets import RatedItem
-from training.trial_files import SETS_APART
+from training.trials import SETS_APART
 
 
 def talk(heard, said, **changes) -> Exchange:

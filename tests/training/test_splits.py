@@ -13,9 +13,10 @@ from data.rated_exchanges import RatedExchange
 from data.records import Exchange
 from judge.baselines import softmax
 from training.training_data import TrainingData
-from training.trial_files import MODEL_APART, RATERS_APART
 from training.trials import (
     BASELINES,
+    MODEL_APART,
+    RATERS_APART,
     SPLITS,
     Split,
     fit_length,

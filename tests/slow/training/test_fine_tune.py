@@ -25,14 +25,12 @@ from training.examples import (
     examples_from_sets,
 )
 from training.fine_tune import (
-    BATCH_TOKENS,
     RatingEffects,
     TrainingBatch,
     compute_loss,
     distill_ratings,
     favor_length,
     fine_tune,
-    make_batches,
     match_level,
     train_judge,
 )
@@ -226,33 +224,6 @@ def test_a_set_with_a_reversed_scale_does_not_reverse_the_direction(
     (effects,) = kept
     assert float(effects.log_scale.detach()) < -0.7, "its scale approaches 0"
     assert min(auc(trained, unseen)) > 0.9
-
-
-def test_batches_hold_every_example_once_and_limit_padded_tokens(tiny_recipe: Recipe) -> None:
-    chance = random.Random(0)
-
-    def reply(words: int) -> Exchange:
-        return Exchange(id=f"{chance.random()}", prompt="rain", response="word1 " * words)
-
-    sizes = [chance.choice((3, 30, 300, 900)) for _ in range(150)]
-    shown = [
-        TrainingExample(
-            exchanges=tuple(reply(size) for _ in range(chance.choice((1, 1, 3)))),
-            set="ieval",
-            value=float(number),
-        )
-        for number, size in enumerate(sizes)
-    ]
-    recipe = replace(tiny_recipe, batch_size=64)
-    tokenizer = load_base(recipe.base)[1]
-    batches = list(make_batches(shown, tokenizer, recipe, RatingEffects(shown, recipe), chance, "cpu"))
-    assert sorted(float(value) for batch in batches for value in batch.value) == list(range(150))
-    for batch in batches:
-        assert batch.ids.numel() <= BATCH_TOKENS
-        assert len(batch.set) <= 64
-        replies = torch.bincount(batch.example, minlength=len(batch.set)).tolist()
-        assert replies == [len(shown[int(value)].exchanges) for value in batch.value]
-    assert len(batches) < 30, "and waste little"
 
 
 @pytest.mark.parametrize("by", [0.0, 0.35])

@@ -23,8 +23,19 @@ from training.network import TrainedNetworks
 from training.rated_sets import RATED_SETS, drop_shared, read_rated_set
 from training.recipe import Recipe, lineage
 from training.training_data import TrainingData
-from training.trial_files import JUDGE, MODEL_APART, PLAN, RATERS_APART, SETS_APART, read_rows
-from training.trials import BASELINES, NO_CONTEXT, SPLITS, run_trial, split_sets_apart
+from training.trials import (
+    BASELINES,
+    JUDGE,
+    MODEL_APART,
+    NO_CONTEXT,
+    PLAN,
+    RATERS_APART,
+    SETS_APART,
+    SPLITS,
+    read_rows,
+    run_trial,
+    split_sets_apart,
+)
 
 MODELS = ["ada", "bea/2", "cyd"]
 
