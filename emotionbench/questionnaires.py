@@ -13,7 +13,7 @@ from data.files import read_toml
 from data.tables import validate
 
 FOLDER: Final = Path(__file__).parent / "scales"
-Rule = Literal["sum", "double", "mean"]
+Rule = Literal["sum", "double"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +31,8 @@ class Anchors:
 class Questionnaire:
     """A scoring key, and how its items are asked; items have the numbers 1 to `items`.
 
-    A reversed item counts as low + high less its mark. `score` says what becomes of the marks of a sub-scale:
-    their sum, twice their sum, or their mean. `texts` is empty where the items are not ours to give.
+    A reversed item counts as low + high less its mark. The `score` of a sub-scale is the sum of its marks, or
+    twice that. `texts` is empty where the items are not ours to give.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -67,11 +67,11 @@ class Questionnaire:
     def span(self, scale: str) -> tuple[float, float]:
         """The lowest and the highest score a sub-scale can have."""
         count = len(self.scales[scale])
-        return self._total(count * self.low, count), self._total(count * self.high, count)
+        return self.total(count * self.low), self.total(count * self.high)
 
-    def _total(self, marks: float, count: int) -> float:
-        factor = {"sum": 1.0, "double": 2.0, "mean": 1 / count}[self.score]
-        return factor * marks
+    def total(self, marks: float) -> float:
+        """Return the score of a sum of marks."""
+        return {"sum": 1.0, "double": 2.0}[self.score] * marks
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def score_marks(questionnaire: Questionnaire, marks: Mapping[int, float]) -> dic
             if item in valid
         ]
         missing = len(items) - len(scored)
-        least, most = (questionnaire._total(sum(scored) + missing * end, len(items)) for end in (low, high))
+        least, most = (questionnaire.total(sum(scored) + missing * end) for end in (low, high))
         scores[name] = Score(least if not missing else None, least, most, missing)
     return scores
 

@@ -195,7 +195,8 @@ def change_since(
             differences = differences - (judge if math.isfinite(judge) else 0.0)
         elif is_watched:
             # A small drop shows in the mean of several nights, a large one on its first.
-            recent = _turned(recent_change(watch, models=models), sign)
+            recent = recent_change(watch, models=models)
+            recent = recent if sign > 0 else -recent
             if _harm(recent, sign) >= _harm(sustained, sign):
                 sustained, nights = recent, min(RECENT, variance.nights)
         figures[label] = GateFigure(
@@ -286,12 +287,6 @@ def _by_prompt(judged: Sequence[JudgedResponse]) -> dict[str, list[JudgedRespons
         if item.good is not None and item.bad is not None:
             prompts.setdefault(storable(item.prompt), []).append(item)  # as the history returns it
     return prompts
-
-
-def _turned(estimate: Estimate, sign: float) -> Estimate:
-    ends = estimate.interval
-    turned = Interval(*sorted((sign * ends.low, sign * ends.high))) if ends else None
-    return Estimate(sign * estimate.value, turned)
 
 
 def _harm(estimate: Estimate, sign: float) -> float:

@@ -3,24 +3,40 @@
 The history is written once, in one transaction. Everything before that is in run folders that resume, and
 everything after it is made from the history. So the same command after any interruption ends in the same
 history, and a night that is stored is not asked for again, unless a model failed on it.
+
+Nights that another judge or another version of it judged are not compared with: a new judge starts a new
+baseline. `nightly --again` judges an earlier night with the new one.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
 from calibration.artifact import CALIBRATION_FILE
 from calibration.comparison.compare_runs import ComparisonRequest, compare_runs
+from calibration.monitoring.confidence_sequence import Watch
 from data.errors import OperationalError, UserError
 from data.files import locked
 from data.text import listed
 from judge.base import WEIGHTS
-from nightly.baseline import changes_of, check_baseline, describe_new_judge, floor_figures, read_earlier
-from nightly.changes import change_result
+from nightly.changes import (
+    SIDES,
+    GateFigure,
+    Label,
+    ModelChange,
+    change_result,
+    change_since,
+    judge_shift,
+    make_watch,
+    pair,
+)
 from nightly.config import NightlyConfig
 from nightly.dashboard.build import build_dashboard
-from nightly.emotions import sum_emotions
+from nightly.emotions import NOISE_NIGHTS, POOLED_NIGHTS, pool, prompt_spread, sum_emotions
 from nightly.gates import CheckedModel, check_gates, gravest
 from nightly.history import History, open_history
 from nightly.measure import (
@@ -35,7 +51,15 @@ from nightly.measure import (
     set_up_night,
 )
 from nightly.output import FinishedNight, check_outcomes
-from nightly.schema import ChangeResult, NightRecord
+from nightly.schema import (
+    Against,
+    AnchorResult,
+    ChangeResult,
+    EmotionResult,
+    JudgedResponse,
+    ModelNight,
+    NightRecord,
+)
 from reports.comparison.pair_sentences import describe_pair
 from reports.outputs import write_junit
 
@@ -162,11 +186,11 @@ def compare_with_study(setup: NightSetup, measured: Sequence[MeasuredModel]) -> 
     compared = compare_runs(question, today=date_of(setup.night, setup.clock))
     refused: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     sentences = []
-    for pair in compared.pairs:
-        if pair.shares:
-            sentences.append(describe_pair(pair, compared.margin, setup.config.unit))
+    for models_pair in compared.pairs:
+        if models_pair.shares:
+            sentences.append(describe_pair(models_pair, compared.margin, setup.config.unit))
         else:
-            refused[pair.other, pair.reason or "unknown"].append(pair.one)
+            refused[models_pair.other, models_pair.reason or "unknown"].append(models_pair.one)
     return (
         *sentences,
         *(
@@ -174,3 +198,172 @@ def compare_with_study(setup: NightSetup, measured: Sequence[MeasuredModel]) -> 
             for (other, reason), models in refused.items()
         ),
     )
+
+
+# The models before tonight, from the history.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierNights:
+    """A model before tonight; `watches` hold its nights from the baseline on, less those of a moved judge.
+
+    The `baseline` has the responses of all nights it is averaged over, and `averaged` names these.
+    """
+
+    last: NightRecord | None = None
+    baseline: NightRecord | None = None
+    averaged: tuple[str, ...] = ()
+    watches: Mapping[Label, Watch]
+
+    def nights_of(self, against: Against) -> tuple[str, ...]:
+        """Return the nights that a change is measured against."""
+        return self.averaged if against == "baseline" else (self.last.night,) if self.last else ()
+
+
+def check_baseline(history: History, setup: NightSetup) -> None:
+    """Refuse a pinned night that is missing, deleted or of another judge: gates would silently be skipped."""
+    config, pinned = setup.config, setup.config.baseline
+    if pinned is None or pinned >= setup.night:
+        return
+    place = f"{config.path}: baseline"
+    night = history.night(config.name, pinned)
+    if night is None:
+        newest = [night.night for night in history.nights(config=config.name, last=5)]
+        raise UserError(
+            f"{place}: no night {pinned!r} of {config.name!r} in the history; "
+            f"newest: {', '.join(newest) or 'none yet'}"
+        )
+    if (night.judge, night.judge_version) != setup.judge_key:
+        raise UserError(
+            f"{place}: {pinned!r} was judged by {night.judge} {night.judge_version}, and the judge is now "
+            f"{' '.join(setup.judge_key)}; judge it again with `nightly {config.path} --night {pinned} "
+            "--again`, or pin another night"
+        )
+    if night.models and not night.judgments:
+        raise UserError(f"{place}: the responses of {pinned!r} are no longer stored; pin a newer night")
+
+
+def describe_new_judge(history: History, setup: NightSetup) -> str | None:
+    """Return a sentence where the judge is another than on the night before."""
+    before = [night for night in history.nights(config=setup.config.name) if night.night < setup.night]
+    if not before or (before[-1].judge, before[-1].judge_version) == setup.judge_key:
+        return None
+    old = f"{before[-1].judge} {before[-1].judge_version}"
+    return (
+        f"The judge is now {' '.join(setup.judge_key)}, after {old} on {before[-1].night}: nights before are "
+        "not compared with. `nightly --again --night NAME` judges one of them again."
+    )
+
+
+def read_earlier(history: History, setup: NightSetup) -> dict[str, EarlierNights]:
+    """Return each model's last night, baseline and sums, of nights by tonight's judge."""
+    config, series = setup.config, history.all_series(config=setup.config.name)
+
+    @cache
+    def read(night: str) -> NightRecord:
+        record = history.night(config.name, night)
+        assert record is not None
+        return record
+
+    earlier = {}
+    for entry in config.models:
+        before = [
+            point
+            for point in series.get(entry.name, ())
+            if point.night.night < setup.night
+            and (point.night.judge, point.night.judge_version) == setup.judge_key
+        ]
+        counted = [point for point in before if point.night.night >= (config.baseline or "")]
+        pinned = [read(point.night.night) for point in counted[: config.baseline_nights]]
+        alike = [
+            night
+            for night in pinned
+            if night is pinned[0]
+            or not judge_shift(night.anchors, before=pinned[0], matters=config.matters).moved
+        ]
+        averaged = tuple(night.night for night in alike)
+        responses = tuple(chain.from_iterable(night.judgments for night in alike))
+        baseline = replace(alike[0], judgments=responses) if alike else None
+        sums = [
+            row
+            for point in counted[config.baseline_nights :]
+            if baseline and (row := _sums(point, baseline, averaged, setup, read)) is not None
+        ]
+        earlier[entry.name] = EarlierNights(
+            last=read(before[-1].night.night) if before else None,
+            baseline=baseline,
+            averaged=averaged,
+            watches={
+                label: make_watch([row[label] for row in sums], baseline_nights=max(1, len(averaged)))
+                for label, _, _ in SIDES
+            },
+        )
+    return earlier
+
+
+def changes_of(
+    measured: MeasuredModel, earlier: EarlierNights, setup: NightSetup, anchors: Sequence[AnchorResult]
+) -> dict[Against, ModelChange]:
+    """Return a model's changes since its baseline and since its last night, as far as there are such."""
+    changes: dict[Against, ModelChange] = {}
+    past: tuple[tuple[Against, NightRecord | None], ...] = (
+        ("baseline", earlier.baseline),
+        ("last night", earlier.last),
+    )
+    for against, then in past:
+        if then is None:
+            continue
+        change = change_since(
+            against,
+            pair(measured.judged, [item for item in then.judgments if item.model == measured.result.model]),
+            judge_shift(anchors, before=then, matters=setup.config.matters),
+            watches=earlier.watches,
+            models=len(setup.config.models),
+        )
+        if change is not None:
+            changes[against] = change
+    return changes
+
+
+def floor_figures(
+    history: History, setup: NightSetup, tonight: Sequence[EmotionResult], judged: Sequence[JudgedResponse]
+) -> dict[str, dict[str, GateFigure]]:
+    """Return the Good share by model and emotion over the newest nights; all nights show how it varies."""
+    nights: defaultdict[str, defaultdict[str, list[EmotionResult]]] = defaultdict(lambda: defaultdict(list))
+    for night, rows in history.results(EmotionResult, config=setup.config.name, last=NOISE_NIGHTS):
+        if night.night < setup.night and (night.judge, night.judge_version) == setup.judge_key:
+            for row in rows:
+                nights[row.model][row.emotion].append(row)
+    for row in tonight:
+        nights[row.model][row.emotion].append(row)
+    figures: defaultdict[str, dict[str, GateFigure]] = defaultdict(dict)
+    for model in dict.fromkeys(row.model for row in tonight):
+        spread = prompt_spread((item for item in judged if item.model == model), nights[model].values())
+        asked = [row.emotion for row in tonight if row.model == model and row.n]
+        for emotion in asked:
+            pooled = pool(nights[model][emotion][-POOLED_NIGHTS:])
+            assert pooled is not None
+            one, always = pooled.floor_estimates(spread, floors=len(asked) * len(setup.config.models))
+            figures[model][emotion] = GateFigure(tonight=one, sustained=always, prompts=pooled.prompts)
+    return dict(figures)
+
+
+def _sums(
+    point: ModelNight,
+    baseline: NightRecord,
+    averaged: Sequence[str],
+    setup: NightSetup,
+    read: Callable[[str], NightRecord],
+) -> Mapping[Label, Sequence[float]] | None:
+    """Return a night's sums against the baseline; None where the judge had moved or nothing is stored."""
+    stored = point.change
+    if stored is not None and stored.nights == tuple(averaged):
+        return None if stored.judge_moved else {"good": stored.good_sums, "bad": stored.bad_sums}
+    # Another baseline then: count again, as far as the judgments are stored.
+    then = read(point.night.night)
+    if judge_shift(then.anchors, before=baseline, matters=setup.config.matters).moved:
+        return None
+    of_model = [
+        [item for item in record.judgments if item.model == point.result.model] for record in (then, baseline)
+    ]
+    return pair(*of_model).sums if all(of_model) else None

@@ -23,7 +23,6 @@ from nightly.dashboard.series import (
     new_instruments,
     share_of,
 )
-from nightly.emotions import PooledShare
 from nightly.gates import gravest, severity
 from nightly.schema import FINE, NOUNS, ChangeResult, GateResult, ModelResult, Outcome
 from reports.charts import Line, Mark, dot_plot, element, line_chart, percent_tick, signed_tick, span
@@ -93,12 +92,13 @@ def models_tonight(series: NightSeries) -> list[ModelTonight]:
         outcome: str = gravest(item.outcome for item in gates) or "no gate"
         if model.points[-1] is None and outcome != "failed":
             outcome = "not run"
+        change = model.changes[-1]
         drops = [item.limit for item in gates if (item.gate, item.subject) == ("good_share_drop", "baseline")]
         tonight.append(
             ModelTonight(
                 model=model,
                 outcome=outcome,
-                change=_known(model.changes[-1]),
+                change=change if change is not None and change.shown.interval is not None else None,
                 limit=drops[0] if drops else None,
             )
         )
@@ -196,10 +196,6 @@ def _levels(run: Sequence[ModelTonight]) -> str:
     ranked = sorted((-share.value, name) for name, share in shares.items() if is_known(share))
     levels = [f"{name} {percent(-value)}%" for value, name in ranked[:NAMED]]
     return f"Good shares are {listed(levels)}" if levels else "no share is known"
-
-
-def _known(change: ChangeResult | None) -> ChangeResult | None:
-    return change if change is not None and change.shown.interval is not None else None
 
 
 def trend_figures(series: NightSeries, models: Sequence[ModelSeries]) -> list[Figure]:
@@ -329,7 +325,13 @@ def _nightly_chart(
     start = max(0, len(values) - CHART_NIGHTS)
     if model is not None:
         flagged = model.regressions
-        notes = {at: f"; {_regression_text(model, at)}" for at in flagged}
+        notes = {
+            at: "; "
+            + " ".join(
+                item.sentence or item.gate for item in model.findings[at] if item.outcome == "regression"
+            )
+            for at in flagged
+        }
     return line_chart(
         caption,
         [night.night for night in series.nights[start:]],
@@ -341,11 +343,6 @@ def _nightly_chart(
         rules={at - start: text for at, text in new_instruments(series.nights).items() if at >= start},
         **how,
     )
-
-
-def _regression_text(model: ModelSeries, at: int) -> str:
-    found = [item for item in model.findings[at] if item.outcome == "regression"]
-    return " ".join(item.sentence or item.gate for item in found)
 
 
 def _exact(value: float | None) -> Estimate:
@@ -450,7 +447,10 @@ def emotion_table(series: NightSeries, models: Sequence[ModelSeries]) -> Emotion
         cell = cells.get((model.name, emotion))
         if cell is None:
             return None
-        return EmotionTile(text=_cell_text(cell), tint=round((cell.share - middle) / reach, 2))
+        ends = cell.interval()
+        text = f"{number(cell.share, 0, scale=100)} {interval(ends.low, ends.high, 0, scale=100)}"
+        tint = round((cell.share - middle) / reach, 2)
+        return EmotionTile(text=f"{text}, n = {cell.prompts:.0f}", tint=tint)
 
     emotions = sorted(
         {emotion for _, emotion in cells}, key=lambda name: (name in POSITIVE_EMOTIONS, mean(name), name)
@@ -475,9 +475,14 @@ def latest_facts(series: NightSeries, model: ModelSeries) -> list[tuple[str, str
     if change is not None and change.watched >= REPORTED_NIGHTS:
         spread = f"{100 * change.spread:.1f} points" if describe_variation(change) else "none shown"
         moved.append(("Night-to-night variation", spread, f"beyond sampling, {change.watched:,} nights"))
+    facts = []
+    for label, share in shares:
+        share_ends = share.interval
+        text = interval(share_ends.low, share_ends.high, 1, scale=100) if share_ends else "no interval"
+        facts.append((f"{label} share", per_cent(share.value), f"{text} {how}"))
     return [
         *moved,
-        *((f"{label} share", per_cent(share.value), f"{_ends(share)} {how}") for label, share in shares),
+        *facts,
         ("Judged", f"{shown.n:,}", f"{per_cent(shown.unscored_share)} unscored"),
         ("Cost", money(shown.cost), "that night"),
         ("Nights with a regression", f"{count:,}", when),
@@ -535,17 +540,6 @@ def sparkline(model: ModelSeries) -> str:
 def per_cent(part: float | None) -> str:
     """Return a part of a whole in percent."""
     return UNDEFINED if part is None or math.isnan(part) else f"{percent(part)}%"
-
-
-def _ends(share: Estimate) -> str:
-    ends = share.interval
-    return interval(ends.low, ends.high, 1, scale=100) if ends else "no interval"
-
-
-def _cell_text(cell: PooledShare) -> str:
-    ends = cell.interval()
-    shown = f"{number(cell.share, 0, scale=100)} {interval(ends.low, ends.high, 0, scale=100)}"
-    return f"{shown}, n = {cell.prompts:.0f}"
 
 
 def _gravest_first(item: GateResult) -> tuple[int, str]:
