@@ -101,12 +101,9 @@ def make_model_config(table: Mapping[str, Any], *, place: str) -> ModelConfig:
         config = TypeAdapter(ModelConfig).validate_python(given)
     except ValidationError as error:
         key, problem = first_problem(error)
-        kind = error.errors()[0]["type"]
-        if kind == "unexpected_keyword_argument":
+        if error.errors()[0]["type"] == "unexpected_keyword_argument":
             settings = ", ".join(item.name for item in fields(ModelConfig))
-            raise UserError(f"{place}: {key}: unknown; a model's settings are {settings}") from error
-        if kind in ("missing", "missing_argument"):
-            raise UserError(f"{place}: {key}: missing; name the model to ask") from error
+            problem = f"unknown; a model's settings are {settings}"
         raise UserError(f"{place}: {key}: {problem}") from error
     if not config.model.strip():
         raise UserError(f"{place}: model: empty; name the model to ask")

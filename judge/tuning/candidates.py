@@ -15,7 +15,7 @@ from data.errors import BudgetSpent, UserError
 from data.rated_exchanges import RatedExchange
 from data.records import LABELS, Exchange, digest_json, label_of
 from judge.llm.endpoint import Reply
-from judge.llm.program import Program, PromptForm, make_form, present
+from judge.llm.program import Program, make_form, present
 from judge.llm.prompted import Outcome, PromptedJudge
 
 MetricName = Literal["qwk", "log_loss"]
@@ -168,7 +168,6 @@ class Candidates:
     judge: PromptedJudge
     meter: CallMeter
     programs: dict[str, Program] = field(default_factory=dict)
-    forms: dict[str, PromptForm] = field(default_factory=dict)
     ledger: dict[tuple[str, str], Outcome] = field(default_factory=dict)
 
     def ask(self, program: Program, text: str) -> Outcome:
@@ -176,7 +175,8 @@ class Candidates:
         digest = self.register(program)
         outcome = self.ledger.get((digest, text))
         if outcome is None:
-            form = self.forms[digest]
+            characters = self.judge.reason_characters
+            form = make_form(program, self.judge.rubric, reason_characters=characters)
             outcome = self.meter.call(lambda: self.judge.ask(text, form), most=self.judge.most_calls)
             self.ledger[digest, text] = outcome
         return outcome
@@ -185,10 +185,7 @@ class Candidates:
         """Add a candidate; return the digest that names it."""
         program = replace(program, digest="")
         digest = digest_json(asdict(program))[:12]
-        if digest not in self.forms:
-            characters = self.judge.reason_characters
-            self.programs[digest] = program
-            self.forms[digest] = make_form(program, self.judge.rubric, reason_characters=characters)
+        self.programs.setdefault(digest, program)
         return digest
 
     def ask_all(self, program: Program, rated: Iterable[RatedText]) -> None:

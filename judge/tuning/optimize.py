@@ -40,19 +40,17 @@ from judge.tuning.candidates import (
 METRICS: Final = ("qwk", "log_loss")
 DRAWS: Final = 2000
 LEAST_TOKENS: Final = 1024  # instructions are longer than a judgment
-NOISY: Final = ("dspy", "gepa")
-SILENT: Final = logging.CRITICAL + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizedPrompt:
-    """The best program, and the judge's answers about the held-out exchanges before and after.
+    """The best program, and its agreement with the held-out ratings before and after the search.
 
-    `rows` has one entry for each held-out rating. `stopped` is why the search ended early, if it did.
+    `stopped` is why the search ended early, if it did.
     """
 
     program: Program
-    rows: tuple[Mapping[str, Any], ...]
+    held_out: Mapping[str, Any]
     split: RatingSplit
     candidates: int
     calls: int
@@ -98,7 +96,7 @@ def optimize(
         candidates.ask_all(best, split.held_out)
     return OptimizedPrompt(
         program=best,
-        rows=tuple(_rows(candidates, split.held_out, before=start, after=best)),
+        held_out=measure_change(candidates, split.held_out, before=start, after=best, seed=settings.seed),
         split=split,
         candidates=count,
         calls=judge.endpoint.calls - calls,
@@ -137,7 +135,16 @@ def _search(candidates: Candidates, start: Program, split: RatingSplit, settings
         seed=settings.seed,
         gepa_kwargs={"stop_callbacks": [lambda state: meter.ended is not None]},
     )
-    learn, choose = (_as_examples(part, judge.form.decides) for part in (split.learn, split.choose))
+    decides = judge.form.decides
+    learn, choose = (
+        [
+            dspy.Example({"exchange": item.text, decides: item.label, "ratings": item.ratings}).with_inputs(
+                "exchange"
+            )
+            for item in part
+        ]
+        for part in (split.learn, split.choose)
+    )
     try:
         with _quiet(), dspy.context(lm=proposer, adapter=dspy.JSONAdapter(), num_threads=judge.concurrency):
             optimizer.compile(_make_student(candidates, start), trainset=learn, valset=choose)
@@ -219,17 +226,6 @@ def make_signature(program: Program, judge: PromptedJudge) -> Any:
     return dspy.Signature(fields, program.instructions)
 
 
-def _as_examples(rated: Sequence[RatedText], decides: str) -> list[Any]:
-    import dspy
-
-    return [
-        dspy.Example(exchange=item.text, **{decides: item.label}, ratings=item.ratings).with_inputs(
-            "exchange"
-        )
-        for item in rated
-    ]
-
-
 def _feedback(metric: MetricName) -> Callable[..., Any]:
     """Return GEPA's metric: a score, and how the answer differs from the ratings."""
     import dspy
@@ -251,38 +247,55 @@ def _feedback(metric: MetricName) -> Callable[..., Any]:
 def _quiet() -> Iterator[None]:
     """Suppress the progress bars, scores and programs that DSPy prints."""
     # Permanently: threads still asking when a search ends log its texts later.
-    logging.getLogger("dspy.utils.parallelizer").setLevel(SILENT)
-    loggers = [logging.getLogger(name) for name in NOISY]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(SILENT)
+    logging.getLogger("dspy.utils.parallelizer").setLevel(logging.CRITICAL + 1)
+    logging.disable(logging.CRITICAL)
     try:
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+        logging.disable(logging.NOTSET)
 
 
-def _rows(
-    candidates: Candidates, held_out: Sequence[RatedText], *, before: Program, after: Program
-) -> Iterator[dict[str, Any]]:
-    digests = {"before": candidates.register(before), "after": candidates.register(after)}
-    for item in held_out:
-        predictions: dict[str, list[float] | None] = {}
-        for name, digest in digests.items():
-            outcome = candidates.ledger.get((digest, item.text))
-            given = outcome.probabilities if outcome else None
-            predictions[name] = [given[label] for label in LABELS] if given else None
-        for rating, batch in zip(item.ratings, item.batches, strict=True):
-            yield {
-                "id": item.exchange.id,
-                "model": item.exchange.model,
-                "batch": batch,
-                "rating": rating,
-                "predictions": predictions,
-            }
+def measure_change(
+    candidates: Candidates, held_out: Sequence[RatedText], *, before: Program, after: Program, seed: int
+) -> dict[str, Any]:
+    """Return QWK of label and rating, and log-loss, before and after, on the ratings answered both times.
+
+    Intervals resample whole rating batches, the same for before and after. With one batch there are none.
+    """
+    rated = [(item, *each) for item in held_out for each in zip(item.ratings, item.batches, strict=True)]
+    answers: dict[str, list[Mapping[str, float] | None]] = {}
+    for name, program in {"before": before, "after": after}.items():
+        digest = candidates.register(program)
+        outcomes = [candidates.ledger.get((digest, item.text)) for item, _, _ in rated]
+        answers[name] = [outcome.probabilities if outcome else None for outcome in outcomes]
+    both = [place for place in range(len(rated)) if all(given[place] for given in answers.values())]
+    without = {name: sum(not item for item in given) for name, given in answers.items()}
+    counts = {"ratings": len(rated), "compared": len(both), "unscored": without}
+    if not both:
+        undefined = dict.fromkeys(("before", "after", "difference"), UNDEFINED.as_dict())
+        return counts | dict.fromkeys(METRICS, undefined)
+    rating = np.array([rated[place][1] for place in both])
+    names, batches = np.unique([rated[place][2] for place in both], return_inverse=True)
+    rng = np.random.default_rng(seed)
+    drawn = resample_clusters(len(names), rng=rng, draws=DRAWS if len(names) > 1 else 0)
+    measured: dict[str, dict[str, Sampled]] = {}
+    for name, given in answers.items():
+        probabilities = np.array([[(given[place] or {})[label] for label in LABELS] for place in both])
+        statistics = {
+            "qwk": from_table(TABLE_STATISTICS["qwk"], rating, given_labels(probabilities), len(LABELS)),
+            "log_loss": mean_of(log_losses(rating, probabilities)),
+        }
+        measured[name] = sample(statistics, batches, drawn)
+    return counts | {
+        metric: {
+            "before": measured["before"][metric].estimate().as_dict(),
+            "after": measured["after"][metric].estimate().as_dict(),
+            "difference": (measured["after"][metric] - measured["before"][metric]).estimate().as_dict(),
+        }
+        for metric in METRICS
+    }
 
 
 @contextmanager
@@ -337,41 +350,7 @@ def tune(
         "calls": best.calls,
         "cost": best.cost,
         "stopped": best.stopped,
-        "held_out": measure_rows(best.rows, seed=settings.seed),
+        "held_out": best.held_out,
     }
     digest = write_program(out, best.program, rubric=judge.rubric, about=about)
     return {**about, "program": str(out), "sha256": digest}
-
-
-def measure_rows(rows: Sequence[Mapping[str, Any]], *, seed: int = 0, draws: int = DRAWS) -> dict[str, Any]:
-    """Return QWK of label and rating, and log-loss, before and after, on the ratings answered both times.
-
-    Intervals resample whole rating batches, the same for before and after. With one batch there are none.
-    """
-    both = [row for row in rows if all(row["predictions"].values())]
-    without = {name: sum(row["predictions"][name] is None for row in rows) for name in ("before", "after")}
-    counts = {"ratings": len(rows), "compared": len(both), "unscored": without}
-    if not both:
-        undefined = dict.fromkeys(("before", "after", "difference"), UNDEFINED.as_dict())
-        return counts | dict.fromkeys(METRICS, undefined)
-    rating = np.array([row["rating"] for row in both])
-    names, batches = np.unique([row["batch"] for row in both], return_inverse=True)
-    drawn = resample_clusters(
-        len(names), rng=np.random.default_rng(seed), draws=draws if len(names) > 1 else 0
-    )
-    measured: dict[str, dict[str, Sampled]] = {}
-    for name in ("before", "after"):
-        probabilities = np.array([row["predictions"][name] for row in both], dtype=float)
-        statistics = {
-            "qwk": from_table(TABLE_STATISTICS["qwk"], rating, given_labels(probabilities), len(LABELS)),
-            "log_loss": mean_of(log_losses(rating, probabilities)),
-        }
-        measured[name] = sample(statistics, batches, drawn)
-    return counts | {
-        metric: {
-            "before": measured["before"][metric].estimate().as_dict(),
-            "after": measured["after"][metric].estimate().as_dict(),
-            "difference": (measured["after"][metric] - measured["before"][metric]).estimate().as_dict(),
-        }
-        for metric in METRICS
-    }

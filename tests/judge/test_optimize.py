@@ -20,7 +20,7 @@ from judge.base import load_judge
 from judge.llm.program import default_program, read_program, write_program
 from judge.llm.prompted import PromptedJudge
 from judge.tuning.candidates import OptimizeSettings, merge_ratings, split_rated
-from judge.tuning.optimize import make_signature, measure_rows, optimize
+from judge.tuning.optimize import make_signature, optimize
 
 pytestmark = pytest.mark.slow  # searches
 
@@ -84,7 +84,7 @@ def test_a_search_finds_what_helps_and_keeps_to_its_calls(
         tuned = optimize(examples, judge, OptimizeSettings(max_calls=400))
         assert tuned.calls == len(server.calls) <= 400
         assert tuned.cost == pytest.approx(200e-6 * tuned.calls, abs=1e-6)
-    found = measure_rows(tuned.rows)
+    found = tuned.held_out
     assert found["qwk"]["before"]["value"] < 0.3
     assert found["qwk"]["after"]["value"] == 1.0
     assert found["qwk"]["difference"]["low"] > 0.5
@@ -146,14 +146,9 @@ def test_a_program_is_saved_readably_and_loads_only_unchanged(tmp_path: Path, ma
     messages = tuned.form.messages("X")
     assert [message["role"] for message in messages] == ["system", "user"]
     assert "Look closely." in messages[0]["content"]
-    for change, said in (
-        (text.replace("Look closely.", "Look away."), "changed since it was made"),
-        (text.replace(digest, "0" * 64), "changed since it was made"),
-        ("{}", "not an optimized prompt"),
-        ("[", "not an optimized prompt"),
-    ):
+    for change in (text.replace("Look closely.", "Look away."), text.replace(digest, "0" * 64), "{}", "["):
         path.write_text(change, encoding="utf-8")
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UserError, match="program.json: .* optimize"):
             make(program=str(path))
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match='optimized for mode = "direct", not "analytic"'):
@@ -201,19 +196,3 @@ def test_the_command_prints_before_and_after_and_its_program_scores(
     assert (
         'only a judge of kind "prompted" can be optimized' in run(tmp_path / "third.json", "majority").stderr
     )
-
-
-def test_rows_are_measured_with_answers_known_beforehand() -> None:
-    def row(batch: str, rating: int, before: Any, after: Any) -> dict[str, Any]:
-        return {"batch": batch, "rating": rating, "predictions": {"before": before, "after": after}}
-
-    good, bad = [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]
-    half = [0.5, 0.0, 0.5]
-    rows = [row("a", 3, half, good), row("b", 1, half, bad), row("b", 3, None, good)]
-    found = measure_rows(rows)
-    assert (found["ratings"], found["compared"]) == (3, 2)
-    assert found["unscored"] == {"before": 1, "after": 0}
-    assert found["qwk"]["after"]["value"] == 1.0
-    assert found["qwk"]["before"]["value"] == 0.0
-    assert found["log_loss"]["before"]["value"] == pytest.approx(0.693147, abs=1e-6)
-    assert found["log_loss"]["after"]["value"] == 0.0

@@ -64,7 +64,11 @@ def chat(call: Call, text: str, **choice: Any) -> Answer:
 
 
 def test_the_prompt_holds_the_rubric_and_the_fenced_exchange(ask: Ask) -> None:
-    _, (call,) = ask(GOOD)
+    judgment, (call,) = ask(GOOD, prices={"input": 1.0, "output": 10.0})
+    assert (judgment.label, judgment.rationale) == ("Good", "It feels with the speaker.")
+    assert judgment.probabilities == {"Bad": 0.0, "Okay": 0.0, "Good": 1.0}
+    usage = judgment.usage or {}
+    assert usage == {"input_tokens": 200, "output_tokens": 5, "cost": pytest.approx((200 + 50) / 1e6)}
     system, user = call.body["messages"]
     assert (system["role"], user["role"]) == ("system", "user")
     assert "Put yourself in the listener's place" in system["content"]
@@ -80,18 +84,6 @@ def test_the_prompt_holds_the_rubric_and_the_fenced_exchange(ask: Ask) -> None:
     assert list(schema["schema"]["properties"]) == ["reason", "label"]
     assert schema["schema"]["properties"]["label"]["enum"] == ["Bad", "Okay", "Good"]
     assert "maxLength" not in json.dumps(schema)
-
-
-def test_a_good_reply_is_a_judgment_with_its_reason_and_usage(ask: Ask) -> None:
-    judgment, _ = ask(GOOD, prices={"input": 1.0, "output": 10.0})
-    assert (judgment.id, judgment.model, judgment.content) == ("7", "m", EXCHANGE.content_digest)
-    # One label and no logprobs: all the probability there is.
-    assert (judgment.label, judgment.score) == ("Good", 3.0)
-    assert judgment.probabilities == {"Bad": 0.0, "Okay": 0.0, "Good": 1.0}
-    assert judgment.rationale == "It feels with the speaker."
-    assert judgment.unscored is None
-    usage = judgment.usage or {}
-    assert usage == {"input_tokens": 200, "output_tokens": 5, "cost": pytest.approx((200 + 50) / 1e6)}
 
 
 def test_analytic_mode_asks_for_the_components_first(ask: Ask) -> None:
@@ -132,7 +124,6 @@ def test_options_reach_the_server(ask: Ask) -> None:
     ("said", "kind"),
     [
         ('{"reason": "x", "label": "Excellent"}', "off the scale"),
-        ('{"reason": "x", "label": "good"}', "off the scale"),
         ('{"reason": "x", "label": 3}', "off the scale"),
         ('{"label": "Good"}', "off the form"),
         ('{"reason": "x"}', "off the form"),
@@ -342,16 +333,6 @@ def test_one_more_question_where_an_answer_cannot_be_read(ask: Ask) -> None:
     assert (judgment.usage or {})["input_tokens"] == 400
     judgment, calls = ask("Good, I think.", reask=1)
     assert (judgment.unscored, len(calls)) == ("no JSON: Good, I think.", 2)
-
-
-def test_a_model_that_ran_out_of_tokens_is_given_more(ask: Ask) -> None:
-    def script(call: Call) -> Answer:
-        return answer_chat(call, GOOD) if call.number else chat(call, "<think>Well", finish_reason="length")
-
-    judgment, calls = ask(script, reask=1, max_tokens=50)
-    assert judgment.label == "Good"
-    assert [call.body["max_tokens"] for call in calls] == [50, 100]
-    assert calls[0].body["messages"] == calls[1].body["messages"]
 
 
 def refusing(*keys: str) -> Script:

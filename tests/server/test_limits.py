@@ -256,15 +256,6 @@ def test_only_json_is_read(client: httpx.Client) -> None:
         assert "application/json" in complaint(refused)
 
 
-def test_odd_texts_are_judged_all_the_same(client: httpx.Client) -> None:
-    texts = ["\ud800 alone", "\x00", "🏳️‍🌈", "‮txet", "<script>", "é" * 50_000]
-    rows = [{"prompt": text, "response": text, "situation": text} for text in texts]
-    body = json.dumps({"exchanges": rows}).encode()
-    answer = client.post("/v1/score", content=body, headers=JSON)
-    assert answer.status_code == 200
-    assert all(row["label"] for row in answer.json()["judgments"])
-
-
 PATHS = (
     *(
         "/..%2f..%2fetc/passwd",

@@ -18,7 +18,7 @@ from judge.llm.answer_prompts import ModelConfig, Responder, plan_responses, res
 from judge.llm.program import write_program
 from judge.llm.prompted import PromptedJudge
 from judge.tuning.candidates import OptimizeSettings
-from judge.tuning.optimize import measure_rows, optimize
+from judge.tuning.optimize import optimize
 
 EXCHANGE = Exchange(id="7", prompt="My dog died.", response="I am so sorry. How old was he?", model="m")
 SAMPLES = ROOT / "data" / "samples" / "responses.jsonl"
@@ -62,13 +62,6 @@ def test_a_real_server_gives_labels_with_probabilities(
     assert 0.999 < sum((first.probabilities or {}).values()) < 1.001
     assert max((first.probabilities or {}).values()) < 1, "not certain, as a label without logprobs would be"
     assert (first.usage or {})["output_tokens"] > 5
-
-
-def test_a_real_server_without_a_schema_ends_as_judgment_or_reason(
-    make_prompted: Make, short: dict[str, Any], llama: str
-) -> None:
-    judgment = make_prompted(llama, **short, json_schema="never").judge(EXCHANGE)
-    assert (judgment.unscored is None) == (judgment.label is not None)
 
 
 def test_a_words_probabilities_are_those_of_sampling(
@@ -126,9 +119,9 @@ def test_tuning_ends_within_its_budget_and_loads(
     settings = OptimizeSettings(max_calls=5, held_out_part=0.25)
     tuned = optimize(join_ratings(exchanges, ratings), judge, settings)
     assert judge.endpoint.calls == tuned.calls <= 5
-    assert len(tuned.rows) == 1
+    assert tuned.held_out["ratings"] == 1
     path = tmp_path / "program.json"
-    write_program(path, tuned.program, rubric=judge.rubric, about={"held_out": measure_rows(tuned.rows)})
+    write_program(path, tuned.program, rubric=judge.rubric, about={"held_out": tuned.held_out})
     assert make_prompted(**options, program=str(path)).program.instructions == tuned.program.instructions
 
 
