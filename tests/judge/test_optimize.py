@@ -148,7 +148,7 @@ def test_a_program_is_saved_readably_and_loads_only_unchanged(tmp_path: Path, ma
     assert "Look closely." in messages[0]["content"]
     for change in (text.replace("Look closely.", "Look away."), text.replace(digest, "0" * 64), "{}", "["):
         path.write_text(change, encoding="utf-8")
-        with pytest.raises(UserError, match="program.json: .* optimize"):
+        with pytest.raises(UserError, match=r"program\.json: .* optimize"):
             make(program=str(path))
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match='optimized for mode = "direct", not "analytic"'):
