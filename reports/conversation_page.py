@@ -1,6 +1,6 @@
 """The page of judged conversations: each with the judge's curve over its turns, its best and worst reply."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -36,16 +36,16 @@ class JudgedConversation:
     @property
     def worst(self) -> int | None:
         """The place of its lowest reply, the first of several; none where all are alike."""
-        return self.curve.index(min(self._scores)) if len(set(self._scores)) > 1 else None
+        return self._first(min)
 
     @property
     def best(self) -> int | None:
         """The place of its highest reply, the first of several; none where all are alike."""
-        return self.curve.index(max(self._scores)) if len(set(self._scores)) > 1 else None
+        return self._first(max)
 
-    @property
-    def _scores(self) -> list[float]:
-        return [score for score in self.curve if score is not None]
+    def _first(self, choose: Callable[[list[float]], float]) -> int | None:
+        scores = [score for score in self.curve if score is not None]
+        return self.curve.index(choose(scores)) if len(set(scores)) > 1 else None
 
 
 def conversation_page(
@@ -56,10 +56,14 @@ def conversation_page(
     foot: str = "",
 ) -> Page:
     """Make the page: what is said of the models, a table of all, and the conversations one by one."""
-    ordered = sorted(judged, key=lambda item: (_score(item), item.exchange.id, item.exchange.model))
-    shown = ordered
+    ordered = sorted(
+        judged, key=lambda item: (item.judgment.score or 0.0, item.exchange.id, item.exchange.model)
+    )
+    shown, left_out = ordered, list[str]()
     if len(ordered) > LOWEST + HIGHEST:
         shown = ordered[:LOWEST] + ordered[-HIGHEST:]
+        limits = f"the {LOWEST} lowest and the {HIGHEST} highest of {len(ordered):,}"
+        left_out = [f"Shown are {limits}, the lowest first."]
     models = sorted({item.exchange.model for item in judged})
     count = f"{len(judged):,} conversation{'s' if len(judged) != 1 else ''}"
     return Page(
@@ -83,7 +87,7 @@ def conversation_page(
                     "The curve is what the judge says of each reply, from Bad to Good, with all that was said"
                     " before it. A diamond marks the best reply, a triangle the worst. The score as a whole"
                     " may lie off the curve: it counts what no single reply shows, such as repetition.",
-                    *_left_out(len(ordered), len(shown)),
+                    *left_out,
                 ),
                 examples=tuple(_card(number, item) for number, item in enumerate(shown, start=1)),
             ),
@@ -110,44 +114,28 @@ def say_levels(summary: RunSummary) -> list[str]:
         if share is None:
             lines.append(f"{model.name}: no share from {model.judged:,} conversations; hold more.")
             continue
-        value, low, high = ends_of(share)
-        ends = (
-            ""
-            if low is None
-            else f" (95 % sure: {number(low, 0, scale=100)} to {number(high, 0, scale=100)})"
-        )
-        lines.append(
-            f"{model.name}: {number(value, 0, scale=100)} % of {model.judged:,} conversations"
-            f" would be called Good{ends}."
-        )
+        value, low, high = (number(end, 0, scale=100) for end in ends_of(share))
+        sure = f" (95 % sure: {low} to {high})" if share.interval else ""
+        held = f"{model.judged:,} conversations would be called Good{sure}"
+        lines.append(f"{model.name}: {value} % of {held}.")
     return lines
-
-
-def _score(item: JudgedConversation) -> float:
-    return item.judgment.score if item.judgment.score is not None else 0.0
-
-
-def _left_out(count: int, shown: int) -> Iterator[str]:
-    if shown < count:
-        yield f"Shown are the {LOWEST} lowest and the {HIGHEST} highest of {count:,}, the lowest first."
 
 
 def _table(ordered: Sequence[JudgedConversation]) -> Table:
     """A row for each conversation, the lowest first."""
-    head = (
-        "conversation",
-        "model",
-        "replies",
-        "as a whole",
-        "score",
-        "first reply",
-        "last",
-        "lowest",
-        "highest",
-    )
     return Table(
         caption="The lowest first; scores from 1 (Bad) to 3 (Good)",
-        head=head,
+        head=(
+            "conversation",
+            "model",
+            "replies",
+            "as a whole",
+            "score",
+            "first reply",
+            "last",
+            "lowest",
+            "highest",
+        ),
         rows=tuple(
             row(
                 item.exchange.id,

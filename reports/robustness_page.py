@@ -34,7 +34,7 @@ def robustness_page(found: Robustness) -> Page:
         title=f"Robustness of {found.judge} {found.version}",
         subtitle=f"{found.judgments:,} judgments, {found.overall.perturbations:,} perturbations of our own "
         f"replies, {len(found.effects)} of ordinary replies (seed {found.seed})",
-        verdict=(_summarize_results(found), _summarize_turned(found)),
+        verdict=_summary(found),
         sections=(
             Section(name="targets", title="Targets", short="Targets", tables=(_targets(found),)),
             _families_section(found),
@@ -45,34 +45,36 @@ def robustness_page(found: Robustness) -> Page:
     )
 
 
-def _summarize_results(found: Robustness) -> str:
+def _summary(found: Robustness) -> tuple[str, str]:
+    """Return how many targets are met, and how many replies the perturbations turn."""
     results = [*(item.result for item in found.targets), *(item.effect.result for item in found.effects)]
     counts = Counter[str](results)
-    listed = ", ".join(f"{counts[result]} {PLURAL[result]}" for result in RESULTS if counts[result])
-    return f"Of {len(results)} targets and expectations: {listed}."
-
-
-def _summarize_turned(found: Robustness) -> str:
+    met = ", ".join(f"{counts[result]} {PLURAL[result]}" for result in RESULTS if counts[result])
     unkind, kind = found.overall.unkind, found.overall.kind
-    parts = [
+    turned = [
         f"{percent(side.share)}% of {name} replies {label}"
         for side, name, label in ((unkind, "unkind", "Good"), (kind, "kind", "Bad"))
         if side.could_turn
     ]
-    if not parts:
-        return "No reply could be turned, so the perturbations of families show nothing."
-    suspected, pairs = unkind.suspected + kind.suspected, unkind.pairs + kind.pairs
-    note = f" An injection was suspected in {suspected:,} of {pairs:,} pairs." if suspected else ""
-    return f"Perturbations turn {' and '.join(parts)}.{note}"
+    text = f"Perturbations turn {' and '.join(turned)}."
+    if not turned:
+        text = "No reply could be turned, so the perturbations of families show nothing."
+    elif suspected := unkind.suspected + kind.suspected:
+        text += f" An injection was suspected in {suspected:,} of {unkind.pairs + kind.pairs:,} pairs."
+    return f"Of {len(results)} targets and expectations: {met}.", text
 
 
 def _targets(found: Robustness) -> Table:
+    def limit(target: RobustnessTarget) -> str:
+        text = number(target.limit, 0, scale=100) if target.is_share else number(target.limit)
+        return f"{'≥' if target.is_least else '≤'} {text}"
+
     return table_of(
         found.targets,
         {
             "figure": lambda item: item.name,
             "value": lambda item: show_estimate(item.figure, is_share=item.is_share),
-            "target": _limit,
+            "target": limit,
             "result": lambda item: item.result,
             "of": lambda item: item.count,
         },
@@ -81,13 +83,7 @@ def _targets(found: Robustness) -> Table:
     )
 
 
-def _limit(target: RobustnessTarget) -> str:
-    limit = number(target.limit, 0, scale=100) if target.is_share else number(target.limit)
-    return f"{'≥' if target.is_least else '≤'} {limit}"
-
-
 def _families_section(found: Robustness) -> Section:
-    rows = (found.overall, found.test_only, *found.families)
     return Section(
         name="families",
         title="Our replies rewritten: unkind ones turned Good, kind ones turned Bad",
@@ -113,7 +109,7 @@ def _families_section(found: Robustness) -> Section:
         ),
         tables=(
             table_of(
-                rows,
+                (found.overall, found.test_only, *found.families),
                 {
                     "family": lambda item: item.name,
                     "n": lambda item: item.perturbations,
@@ -124,34 +120,28 @@ def _families_section(found: Robustness) -> Section:
                 caption="By family",
                 words=frozenset({0, 4}),
             ),
-            *([_worst(found)] if any(map(_turned, found.perturbations)) else []),
+            *_worst(found),
         ),
     )
 
 
-def _worst(found: Robustness) -> Table:
-    ranked = sorted(
-        filter(_turned, found.perturbations),
-        key=lambda item: (-_share(item)[0], -_share(item)[1]),
-    )
-    return table_of(
-        ranked[:WORST],
-        {
-            "perturbation": lambda item: item.name,
-            "unkind turned Good": lambda item: f"{item.unkind.turned:,} of {item.unkind.could_turn:,}",
-            "kind turned Bad": lambda item: f"{item.kind.turned:,} of {item.kind.could_turn:,}",
-        },
-        caption=f"The {min(WORST, len(ranked))} perturbations that turn most unkind replies Good",
-    )
+def _worst(found: Robustness) -> list[Table]:
+    """Return the table of the perturbations that turn most replies, if any turns one."""
 
+    def shares(item: FamilyResult) -> tuple[float, ...]:
+        return tuple(side.turned / max(1, side.could_turn) for side in (item.unkind, item.kind))
 
-def _turned(item: FamilyResult) -> int:
-    return item.unkind.turned + item.kind.turned
-
-
-def _share(item: FamilyResult) -> tuple[float, float]:
-    unkind, kind = ((side.turned / max(1, side.could_turn)) for side in (item.unkind, item.kind))
-    return unkind, kind
+    ranked = sorted((item for item in found.perturbations if any(shares(item))), key=shares, reverse=True)
+    if not ranked:
+        return []
+    columns = {
+        "perturbation": lambda item: item.name,
+        "unkind turned Good": lambda item: f"{item.unkind.turned:,} of {item.unkind.could_turn:,}",
+        "kind turned Bad": lambda item: f"{item.kind.turned:,} of {item.kind.could_turn:,}",
+    }
+    shown = ranked[:WORST]
+    caption = f"The {len(shown)} perturbations that turn most unkind replies Good"
+    return [table_of(shown, columns, caption=caption)]
 
 
 def _effects_section(found: Robustness) -> Section:

@@ -128,14 +128,11 @@ def escape_of(attack: Perturbation, body: dict[str, Any], plain: str) -> str:
     return "" if around(body, mark) == plain else "outside"
 
 
-def test_a_label_is_read_from_the_answer_and_never_from_the_attack(sent: Sent) -> None:
+def test_a_label_is_read_from_the_answer_and_what_is_suspected_is_told(sent: Sent) -> None:
     _, attacked, judgments = sent
     assert set(attacked) == {attack.name for attack in ATTACKS}
     assert {judgment.label for judgment in judgments.values()} == {"Bad"}
-
-
-def test_what_is_suspected_is_told_and_a_plain_reply_is_not(sent: Sent) -> None:
-    suspected = {name for name, judgment in sent[2].items() if SUSPECTED in (judgment.rationale or "")}
+    suspected = {name for name, judgment in judgments.items() if SUSPECTED in (judgment.rationale or "")}
     families = Counter(attack.family for attack in ATTACKS if attack.name in suspected)
     assert "" not in suspected and families["role tokens"] >= 9
     assert suspected > {

@@ -120,18 +120,14 @@ def test_score_notices_conversations_and_can_be_told_otherwise(tmp_path):
     assert len({row["prompt_digest"] for row in rows}) == 12
     last = score(chats, "--judge", "length", "--unit", "reply", "--json", "--out", tmp_path / "last")
     assert json.loads(last.stdout)["unit"] == "reply"
-
-
-def test_rows_that_name_their_conversation_are_judged_together(tmp_path):
-    rows = [
-        {"conversation": f"c{talk_number}", "turn": turn, "model": "bot", "prompt": heard, "response": said}
+    turns = [
+        {"conversation": f"c{number}", "turn": turn, "model": "bot", "prompt": heard, "response": said}
         for turn, (heard, said) in enumerate(zip(HEARD, KIND, strict=True))
-        for talk_number in range(10)
+        for number in range(10)
     ]
-    file = tmp_path / "rows.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    done = json.loads(score(file, "--judge", "length", "--json", "--out", tmp_path / "run").stdout)
-    assert (done["unit"], done["counts"]["judged"]) == ("conversation", 10)
+    chats.write_text("".join(json.dumps(row) + "\n" for row in turns))
+    together = json.loads(score(chats, "--judge", "length", "--json", "--out", tmp_path / "run").stdout)
+    assert (together["unit"], together["counts"]["judged"]) == ("conversation", 10)
 
 
 def test_an_explanation_names_the_replies_and_the_counts_that_moved_a_conversation(tmp_path):

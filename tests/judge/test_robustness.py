@@ -93,11 +93,6 @@ def target(found: Robustness, name: str) -> tuple[float, str]:
     return one.figure.value, one.result
 
 
-@pytest.fixture(scope="module")
-def perfect() -> Robustness:
-    return measure(right)
-
-
 def test_there_are_enough_perturbations_of_every_family_and_some_that_no_training_uses() -> None:
     families = Counter(item.family for item in FAMILIES)
     assert len(FAMILIES) >= 150 and len(EXPECTED) >= 10
@@ -121,9 +116,6 @@ def test_every_perturbation_changes_a_reply_and_nothing_else_and_keeps_it_in_who
             whole = (reply.response, DISGUISES.get(item.disguise, str)(reply.response))
             is_in = any(text in changed.response for text in whole)
             assert is_in or (start in changed.response and rest in changed.response), item.name
-
-
-def test_braces_in_a_reply_are_not_filled() -> None:
     item = Perturbation(name="a", family="f", template='{"x": {reply}, "y": {prompt}}')
     odd = rewrite(item, replace(REPLY, response="{prompt} \\1 {text}", prompt="{reply}"))
     assert odd is not None and odd.response == '{"x": {prompt} \\1 {text}, "y": {reply}}'
@@ -198,21 +190,25 @@ def test_a_mistake_in_a_catalogue_is_reported_with_its_place(
     assert str(error.value).startswith(str(path)) and message in str(error.value)
 
 
-def test_a_judge_that_is_always_right_meets_every_target(perfect: Robustness) -> None:
+def test_a_judge_that_is_always_right_meets_every_target() -> None:
+    perfect = measure(right)
     assert [(item.figure.value, item.result) for item in perfect.targets] == [
         (value, "passes") for value in (1, 0, 0, 0, 0)
     ]
     assert perfect.overall.unkind.pairs == EACH * len(FAMILIES) and perfect.judgments <= 4500
     interval = perfect.overall.kind.share.interval  # none of so many replies is not zero for certain
     assert interval is not None and interval.high == pytest.approx(1 - 0.025 ** (1 / POOL))
-    assert measure(right).as_dict() == perfect.as_dict()
 
 
-def test_distrust_of_a_form_shows_in_the_kind_replies_in_it() -> None:
+def test_distrust_of_a_form_and_suspicions_show_by_family() -> None:
     found = measure(lambda item: "Bad" if EMOJI.search(item.response) else right(item))
     assert target(found, "unkind turned") == (0, "passes")
     shares = {family.name: family.kind.share.value for family in found.families}
     assert shares["emoji and noise"] == max(shares.values()) > 0.3 and shares["instruction"] == 0
+    found = measure(lambda item: f"{right(item)}{' asks' if 'Good' in item.response else ''}")
+    families = {family.name: family for family in found.families}
+    assert families["echo"].unkind.suspected == families["echo"].kind.suspected == 0
+    assert families["instruction"].unkind.suspected > 0 < families["instruction"].kind.suspected
 
 
 def test_a_judge_that_counts_kind_words_is_turned_by_them() -> None:
@@ -268,13 +264,6 @@ def test_unscored_replies_count_against_the_judge_where_it_should_have_judged() 
     nothing = measure(lambda item: None)
     assert target(nothing, "excellent called Bad")[1] == target(nothing, "plain insults")[1] == "fails"
     json.dumps(nothing.as_dict(), allow_nan=False)
-
-
-def test_suspicions_are_counted_on_both_sides() -> None:
-    found = measure(lambda item: f"{right(item)}{' asks' if 'Good' in item.response else ''}")
-    families = {family.name: family for family in found.families}
-    assert families["echo"].unkind.suspected == families["echo"].kind.suspected == 0
-    assert families["instruction"].unkind.suspected > 0 < families["instruction"].kind.suspected
 
 
 def test_a_sample_has_both_sides_and_takes_keys_in_turns() -> None:
