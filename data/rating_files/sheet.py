@@ -312,7 +312,10 @@ def read_sheet(
                 " which model is chosen"
             )
         raise UserError(f"{path}: {say_missing('the rating', headers, option='rating')}")
-    reader = _SheetReader(path, columns, headers, options, replies, target, on_bad)
+    if replies is not None and "id" not in columns and not {"prompt", "response"} <= set(columns):
+        what = "the reply that is rated (id, or prompt and response)"
+        raise UserError(f"{path}: {say_missing(what, headers, option='id')}")
+    reader = _SheetReader(path, columns, options, replies, tuple(target), on_bad)
     ratings = reader.read(rows)
     ai = {item.rater for item in ratings if is_ai(item.rater, item.extra.get("rater_kind"), options)}
     people, about_ai = set_ai_aside(ratings, ai, path)
@@ -351,26 +354,18 @@ def set_ai_aside(
     return people, [f"{count:,} {what}{plural} by AI raters ({', '.join(sorted(ai))}) left out"] if ai else []
 
 
+@dataclass(slots=True)
 class _SheetReader:
     """One file under way: the columns it has, and what is told of it."""
 
-    def __init__(
-        self,
-        path: Path,
-        columns: Mapping[str, str],
-        headers: Sequence[str],
-        options: SheetOptions,
-        replies: Replies | None,
-        target: Sequence[str],
-        on_bad: OnBad,
-    ) -> None:
-        self.path, self.columns, self.headers, self.options = path, columns, headers, options
-        self.replies, self.target, self.on_bad = replies, tuple(target), on_bad
-        self.notes: list[str] = []
-        self.by_text = 0
-        if replies is not None and "id" not in columns and not {"prompt", "response"} <= set(columns):
-            what = "the reply that is rated (id, or prompt and response)"
-            raise UserError(f"{path}: {say_missing(what, headers, option='id')}")
+    path: Path
+    columns: Mapping[str, str]
+    options: SheetOptions
+    replies: Replies | None
+    target: tuple[str, ...]
+    on_bad: OnBad
+    notes: list[str] = field(default_factory=list)
+    by_text: int = 0
 
     def read(self, rows: Sequence[tuple[int, Row]]) -> list[Rating]:
         every = [(line, known_row(row, self.columns), row) for line, row in rows]

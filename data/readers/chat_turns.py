@@ -85,6 +85,12 @@ def find_value(table: Mapping[str, Any], names: Iterable[str]) -> Any:
     return next((plain[name] for name in names if name in plain), None)
 
 
+def only_text(table: Mapping[str, Any]) -> str | None:
+    """Return the text of a table that holds one; None where it holds none or several."""
+    texts = [value for value in table.values() if isinstance(value, str) and value.strip()]
+    return texts[0] if len(texts) == 1 else None
+
+
 def parsed(value: Any) -> Any:
     """What a text holds that is JSON of messages or of a table; any other value as it is."""
     if isinstance(value, str) and (text := value.strip())[:1] in ("[", "{") and text[-1:] in ("]", "}"):
@@ -175,9 +181,7 @@ def asked_in(value: Any) -> Exchanged | None:
     if turns := [turn for turn in turns_in(value) if turn.role != SYSTEM and turn.text]:
         return _last_question(turns)
     if isinstance(value, Mapping):
-        held = find_value(value, PROMPTS)
-        texts = [item for item in value.values() if isinstance(item, str) and item.strip()]
-        held = texts[0] if held is None and len(texts) == 1 else held
+        held = find_value(value, PROMPTS) or only_text(value)
         return asked_in(held) if held is not None else None
     if isinstance(value, list) and len(value) == 1:
         return asked_in(value[0])
@@ -216,9 +220,7 @@ def reply_in(value: Any, depth: int = 0) -> str:
         for key in ("choices", "generations", "message", "content", "text", "completion", "kwargs", "value"):
             if inner.get(key):
                 return reply_in(inner[key], depth + 1)
-        held = find_value(inner, (*RESPONSES, *CONVERSATIONS))
-        texts = [item for item in inner.values() if isinstance(item, str) and item.strip()]
-        held = texts[0] if held is None and len(texts) == 1 else held
+        held = find_value(inner, (*RESPONSES, *CONVERSATIONS)) or only_text(inner)
         return reply_in(held, depth + 1) if held is not None else ""
     if isinstance(inner, list | tuple):
         return next((text for item in inner if (text := reply_in(item, depth + 1))), "")

@@ -11,6 +11,7 @@ from data.readers.chat_turns import (
     asked_in,
     exchanged_in,
     find_value,
+    only_text,
     parsed,
     plain_name,
     turns_in,
@@ -84,17 +85,12 @@ def _promptfoo(sample: Sample) -> Fit | None:
             model += f"@{label if 0 < len(label) <= LONGEST_NAME else f'prompt{number}'}"
         raw = prompt.get("raw")
         # A prompt that is no chat holds the instructions too; what the person said is among the variables.
-        asked = raw if turns_in(raw) else (find_value(about, PROMPTS) or _only_text(about) or raw)
+        asked = raw if turns_in(raw) else (find_value(about, PROMPTS) or only_text(about) or raw)
         reply = reply_row(_table(row.get("response")).get("output"), "response.output")
         identity = f"{row['testIdx']}/{model}" if row.get("testIdx") is not None else None
         return _row(prompt_row(asked, "prompt.raw"), reply, identity=identity, model=model)
 
     return Fit("promptfoo results", convert)
-
-
-def _only_text(table: Mapping[str, Any]) -> str | None:
-    texts = [value for value in table.values() if isinstance(value, str) and value.strip()]
-    return texts[0] if len(texts) == 1 else None
 
 
 def _promptfoo_table(sample: Sample) -> Fit | None:

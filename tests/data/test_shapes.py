@@ -84,52 +84,24 @@ BY_MODEL = as_csv(["prompt", "gpt-4o", "claude", "category"], [(*pair, "Noted.",
 MARKED = b"\xef\xbb\xbf" + as_csv(["question", "answer"], FLAT, ";").encode()
 CP1252 = "question,answer\nWhy?,It\u2019s na\u00efve \u2026 caf\u00e9\n".encode("cp1252")
 WRAPPED = json.dumps({"version": 1, "data": named("query", "reply")}, indent=1)
+BARS = as_csv(["prompt", "response"], FLAT, "|")
+WHOLE = "messages, whole conversations"
 FILES: list[Any] = [
     ("a.csv", as_csv(["question", "answer"], FLAT), 2, QA, "a"),
     ("b.csv", NAMED, 2, "Prompt/Response", "kind"),
     ("c.csv", MARKED, 2, QA + SEMICOLONS, "c"),
     ("d.csv", CP1252, 1, QA + WINDOWS, "d"),
-    (
-        "e.csv",
-        as_csv(["prompt", "response"], FLAT, "|"),
-        2,
-        "prompt/response; cells parted by bars",
-        "unnamed",
-    ),
-    (
-        "f.csv",
-        "sep=;\r\n" + as_csv(["input", "output"], FLAT, ";"),
-        2,
-        f"input/output{AFTER}{SEMICOLONS}",
-        "f",
-    ),
+    ("e.csv", BARS, 2, "prompt/response; cells parted by bars", "unnamed"),
+    ("f.csv", "sep=;\r\n" + as_csv(["question", "answer"], FLAT, ";"), 2, QA + SEMICOLONS, "f"),
     ("g.csv", as_csv(["user", "assistant"], FLAT).encode("utf-16"), 2, "user/assistant" + AFTER, "g"),
-    (
-        "h.tsv",
-        as_csv(["user_message", "Model Output"], FLAT, "\t"),
-        2,
-        f"user_message/Model Output{AFTER}",
-        "h",
-    ),
+    ("h.tsv", as_csv(["user_message", "Output"], FLAT, "\t"), 2, "user_message/Output" + AFTER, "h"),
     ("i.json", json.dumps(named("input", "output")), 2, "input/output" + AFTER, "i"),
     ("j.json", WRAPPED, 2, "query/reply" + AFTER, "j"),
     ("k.json", as_lines(named("question", "answer")), 2, QA + "; one JSON object a line", "k"),
     ("l.jsonl", as_lines(ALPACA), 2, "instruction/output" + AFTER, "l"),
-    ("m.jsonl", as_lines([{"messages": TALK, "model": "kind"}]), 1, "messages, whole conversations", "kind"),
-    (
-        "n.jsonl",
-        as_lines([{"prompt": TALK[:4], "completion": TALK[4:]}]),
-        1,
-        "prompt/completion" + AFTER,
-        "n",
-    ),
-    (
-        "o.csv",
-        as_csv(["id", "messages"], [(7, json.dumps(TALK))]),
-        1,
-        f"messages, whole conversations{AFTER}",
-        "o",
-    ),
+    ("m.jsonl", as_lines([{"messages": TALK, "model": "kind"}]), 1, WHOLE, "kind"),
+    ("n.jsonl", as_lines([{"prompt": TALK[:4], "reply": TALK[4:]}]), 1, "prompt/reply" + AFTER, "n"),
+    ("o.csv", as_csv(["id", "messages"], [(7, json.dumps(TALK))]), 1, WHOLE + AFTER, "o"),
     ("p.parquet", write_parquet, 2, "conversations, the last turn of each" + AFTER, "p"),
     ("q.xlsx", write_excel, 2, "Question/Answer" + AFTER + "; the first of 2 sheets, 'Sheet'", "q"),
     ("r.csv", BY_MODEL, 2, "one column a model (gpt-4o, claude), 4 replies", "claude gpt-4o"),
@@ -293,27 +265,11 @@ def test_several_files_are_a_model_each(here: Path) -> None:
 ARRAY = "[\n" + json.dumps(named("a", "b")) + "\n]\n"
 MIXED = as_lines([{"messages": TALK}] * 3 + named("question", "answer"))
 WRONG = [
-    (
-        "a.csv",
-        "frage,antwort\nWarum?,Darum.\n",
-        "no column is known as prompt or reply; its columns are frage, ",
-    ),
-    (
-        "b.csv",
-        "question,antwort\nWhy?,So.\n",
-        "the prompt is under 'question', but no column is known as reply",
-    ),
+    ("a.csv", "frage,antwort\nWarum?,Darum.\n", "no column is known as prompt or reply; its columns are"),
+    ("b.csv", "question,antwort\nWhy?,So.\n", "the prompt is under 'question', but no column is known"),
     ("c.csv", "frage,answer\nWhy?,So.\n", "the reply is under 'answer', but no column is known as prompt"),
-    (
-        "d.jsonl",
-        MIXED,
-        "d.jsonl:4: messages: no turn of a user with a reply after it (the file is read as messages",
-    ),
-    (
-        "e.jsonl",
-        as_lines([{"messages": TALK[:2]}]),
-        "e.jsonl:1: messages: no turn of a user with a reply after it",
-    ),
+    ("d.jsonl", MIXED, "d.jsonl:4: messages: no turn of a user with a reply after it (the file is read as"),
+    ("e.jsonl", as_lines([{"messages": TALK[:2]}]), "e.jsonl:1: messages: no turn of a user with a reply"),
     ("f.jsonl", ARRAY, "one JSON value over many lines is a .json file: rename it"),
     ("g.json", '[{"question": "a", "answer": "b"}, {"que', "g.json: not JSON"),
     ("h.xlsx", "no sheet", "h.xlsx: not an Excel file"),

@@ -1,16 +1,12 @@
 """Tables in and out: what is read, what is refused, and in which words."""
 
 import csv
-import io
 import json
 import math
 import re
-import tracemalloc
-from dataclasses import dataclass
 from datetime import date, datetime
-from itertools import chain, repeat
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as arrow
 import pyarrow.parquet as parquet
@@ -25,13 +21,7 @@ from data.tables import BadRow, read_exchanges, read_ratings, read_rows, to_json
 TALK = [{"speaker": "Ann", "text": "hello"}]
 ROWS = [
     {"id": "a", "model": "m", "prompt": "I lost my job.", "response": "I'm so sorry.", "mood": "low"},
-    {
-        "id": "b",
-        "model": "m",
-        "prompt": "I won, «hurrah»!",
-        "response": "Lovely,\nwell done!",
-        "dialogue": TALK,
-    },
+    {"id": "b", "prompt": "I won, «hurrah»!", "response": "Lovely,\nwell done!", "dialogue": TALK},
 ]
 
 
@@ -111,51 +101,13 @@ def test_json_of_a_file_is_read_as_strictly_as_that_of_a_request(
             collect(write(tmp_path / "r.json", text))
 
 
-class EndlessLine(io.RawIOBase):
-    """A row, then so many bytes without a line's end, then a row."""
-
-    def __init__(self, row: bytes, size: int) -> None:
-        self.parts = chain([row], repeat(b"x" * 65_536, size // 65_536), [b"\n", row])
-        self.held = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        part = self.held or next(self.parts, b"")
-        count = min(len(part), len(buffer))
-        buffer[:count], self.held = part[:count], part[count:]
-        return count
-
-
-@dataclass(frozen=True)
-class EndlessTable:
-    """A file with such a line, of which nothing lies on the disk."""
-
-    name: str
-    row: bytes
-
-    @property
-    def suffix(self) -> str:
-        return Path(self.name).suffix
-
-    def open(self, mode: str = "rb") -> io.BufferedReader:
-        return io.BufferedReader(EndlessLine(self.row, 256 << 20), 1 << 20)
-
-
-def test_a_line_without_an_end_is_never_in_memory() -> None:
-    rows: Any = EndlessTable("r.jsonl", b'{"prompt": "p", "response": "r"}\n')
-    bad: list[BadRow] = []
-    tracemalloc.start()
-    try:
-        read = list(read_rows(rows, on_bad=bad.append))
-        with pytest.raises(UserError, match="longer than 16 MB"):
-            list(read_rows(cast(Any, EndlessTable("r.csv", b"prompt,response\n")), on_bad=bad.append))
-        assert tracemalloc.get_traced_memory()[1] < 150 << 20
-    finally:
-        tracemalloc.stop()
-    assert [line for line, _ in read] == [1, 3]
+def test_a_line_without_an_end_is_set_aside_or_refused(tmp_path: Path) -> None:
+    row, endless = '{"prompt": "p", "response": "r"}', "x" * (17 << 20)
+    read, bad = collect(write(tmp_path / "r.jsonl", f"{row}\n{endless}\n{row}\n"))
+    assert [item.id for item in read] == ["1", "3"]
     assert [(item.line, item.problem[:17]) for item in bad] == [(2, "longer than 16 MB")]
+    with pytest.raises(UserError, match="longer than 16 MB"):
+        collect(write(tmp_path / "r.csv", f"prompt,response\n{endless}\n"))
 
 
 def test_a_row_without_id_or_model_gets_its_line_and_no_name(tmp_path: Path) -> None:
