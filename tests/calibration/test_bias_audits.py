@@ -14,11 +14,10 @@ from calibration.bias.audits import (
     NONE_FOUND,
     audit,
     conclude,
-    response_facts,
 )
 from calibration.bias.rewrite_effects import mean_change
 from calibration.cluster import Contrast, contrast
-from data.records import Exchange, to_plain
+from data.records import to_plain
 
 
 def test_two_groups_give_welchs_error_and_the_published_degrees_of_freedom() -> None:
@@ -53,13 +52,6 @@ def test_clusters_and_strata_agree_with_the_definition_written_out() -> None:
     assert found.effect == pytest.approx((inverse @ design.T @ values)[-1])
     assert found.error == pytest.approx(math.sqrt(variance))
     assert found.freedom == pytest.approx(np.trace(products) ** 2 / np.trace(products @ products))
-
-
-def test_a_mean_over_even_clusters_is_the_t_test_of_their_means() -> None:
-    values = np.random.default_rng(2).normal(size=(8, 5))
-    found = contrast(values.ravel(), np.ones(40), np.repeat(np.arange(8), 5))
-    assert found.error == pytest.approx(values.mean(axis=1).std(ddof=1) / math.sqrt(8))
-    assert found.freedom == pytest.approx(7)
 
 
 def test_items_that_cross_clusters_are_counted_and_nested_ones_change_nothing() -> None:
@@ -150,14 +142,6 @@ def test_two_models_are_one_question() -> None:
     two = paired.take(np.isin(paired.model, ["ada", "bea"]))
     models = [finding for finding in audit(two) if finding.audit == "model"]
     assert [finding.about for finding in models] == ["ada"]
-
-
-def test_words_and_emotions_are_read_off_exchanges() -> None:
-    exchanges = [
-        Exchange(id="a", prompt="p", response="so  very sorry", emotion=" Sad"),
-        Exchange(id="b", prompt="p", response="", emotion=None),
-    ]
-    assert response_facts(exchanges) == ({"a": 3, "b": 0}, {"a": "sad"})
 
 
 def test_a_change_passes_fails_or_cannot_tell_by_its_interval() -> None:

@@ -118,23 +118,6 @@ def test_a_known_shift_is_found_and_none_is_not(make_run: Runs) -> None:
     assert result["notes"][0].startswith("Not corrected")
 
 
-def test_too_few_prompts_are_said_with_how_many_more(make_run: Runs) -> None:
-    result = ask(make_run("one", {"a": 0.6}, prompts=12), make_run("two", {"b": 0.6}, prompts=12, seed=1))
-    (pair,) = result["pairs"]
-    assert pair["verdict"] == "inconclusive"
-    assert pair["sentence"].startswith("Inconclusive whether ")
-    assert "more prompts would detect a difference of 5 points" in pair["sentence"]
-    few = ask(make_run("three", {"a": 0.6}, prompts=1), make_run("four", {"b": 0.5}, prompts=6))
-    assert few["pairs"][0]["p"] is None and "at least 10 are needed" in few["pairs"][0]["sentence"]
-
-
-def test_a_model_in_two_runs_is_told_with_its_run(make_run: Runs) -> None:
-    result = ask(make_run("monday", {"a": 0.6}), make_run("tuesday", {"a": 0.6, "b": 0.5}, seed=1))
-    names = [model["model"] for model in result["models"]]
-    assert sorted(names) == ["a (monday)", "a (tuesday)", "b"]
-    assert result["repeated"] == ["a"]
-
-
 def test_a_calibration_corrects_and_says_which_models_are_new(make_run: Runs, tmp_path: Path) -> None:
     write_calibration(tmp_path / "calibration.json", calibration())
     run = make_run("one", {"p": 0.7, "new": 0.5})
@@ -222,30 +205,6 @@ def test_ratings_of_some_responses_correct_a_run(make_run: Runs, tmp_path: Path)
     write_rows(tmp_path / "others.jsonl", [asdict(rows[0]) | {"id": "x"}])
     with pytest.raises(UserError, match="none belongs to a scored response"):
         ask(run, ratings=tmp_path / "others.jsonl")
-
-
-def rate(path: Path, raters: int, *, shares: Mapping[str, float], count: int) -> Path:
-    """Each reply rated by one of so many people, who see both models."""
-    rng = np.random.default_rng(3)
-    rows = [
-        Rating(id=f"{model}/{at}", rater=f"person-{at % raters}", rating=3 if rng.random() < share else 1)
-        for model, share in shares.items()
-        for at in range(count)
-    ]
-    write_rows(path, rows)
-    return path
-
-
-def test_a_level_beyond_the_line_and_one_upon_it_differ_by_what_both_have(
-    make_run: Runs, tmp_path: Path
-) -> None:
-    write_calibration(tmp_path / "calibration.json", calibration())
-    run = make_run("one", {"a": 0.95, "b": 0.55})
-    ratings = rate(tmp_path / "ratings.jsonl", 12, shares={"a": 0.9, "b": 0.3}, count=120)
-    result = ask(run, ratings=ratings, calibration=str(tmp_path / "calibration.json"))
-    assert {model["model"]: model["how"] for model in result["models"]} == {"a": "ratings", "b": "both"}
-    assert result["pairs"][0]["how"] == "ratings"
-    assert any("deviate from the difference of the two shares" in note for note in result["notes"])
 
 
 def test_ids_that_mean_two_responses_are_refused_with_ratings(make_run: Runs, tmp_path: Path) -> None:

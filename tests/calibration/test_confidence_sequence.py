@@ -94,13 +94,3 @@ def test_a_night_without_prompts_changes_nothing() -> None:
     some = update(Watch(), 0.1 * np.random.default_rng(12).standard_normal(50))
     assert recent_change(update(some, [])) == recent_change(some)
     assert until(update(some, []), 1) == some
-
-
-def test_what_is_no_night_is_refused() -> None:
-    for bad in ([math.nan], [[0.1]]):
-        with pytest.raises(ValueError):
-            update(Watch(), bad)
-    with pytest.raises(ValueError):
-        Watch(prompts=(1,))
-    with pytest.raises(ValueError):
-        Watch(baseline_nights=0)

@@ -186,13 +186,6 @@ def test_out_of_the_calibrated_range_the_level_is_refused() -> None:
     assert found.how == "ratings" and found.corrected["Good"].value == pytest.approx(1 / 3)
 
 
-def test_a_model_alone_has_no_line() -> None:
-    rated = iid(np.random.default_rng(9))
-    (found,) = by_each_other({"a": unrated(rated)})
-    assert found.how == "refused" and "calibrated models" in (found.reason or "")
-    assert by_each_other({}) == ()
-
-
 def test_slopes_within_and_worth() -> None:
     models, _ = draw_models(World(), 200, 1, np.random.default_rng(11))
     assert 0.2 < within_slope(models) < 1.5

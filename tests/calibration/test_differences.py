@@ -18,9 +18,8 @@ from calibration.comparison.judged_models import (
     compared_level,
 )
 from calibration.comparison.published_models import PublishedModel
-from calibration.comparison.rated_differences import rated_difference
 from calibration.estimate import Estimate, Interval
-from calibration.shares.ppi import RatedModel, one_hot, ppi_estimate
+from calibration.shares.ppi import RatedModel, one_hot
 from calibration.shares.transport import CalibratedModels
 from data.records import LABELS, to_plain
 
@@ -222,18 +221,6 @@ def test_ratings_narrow_a_difference_and_their_number_is_planned() -> None:
     assert few.error < 1.2 * without.error  # ratings that disagree with the line make it doubtful
 
 
-def test_a_model_the_calibration_knows_is_left_out_of_its_own_line() -> None:
-    rng = np.random.default_rng(5)
-    settings = ComparisonSettings(calibrated=line(4))
-    assert settings.freedom("known-0") == 1 and settings.freedom("new") == 2
-    one = judged("known-0 (monday)", -0.1, rng)
-    known = JudgedModel(name=one.name, rated=one.rated, model="known-0")
-    assert (
-        compared_level(known, settings).shares["Good"].interval
-        != compared_level(one, settings).shares["Good"].interval
-    )
-
-
 # --- against the study
 
 
@@ -285,14 +272,6 @@ def test_where_the_line_does_not_reach_few_raters_do_not_stand_in_for_it() -> No
         for item in (one, other)
     ]
     assert found.beyond and found.good == compare(*unrated, settings).good
-
-
-def test_two_raters_of_both_models_leave_one_degree_of_freedom() -> None:
-    one, other = two_models(2, 64, np.random.default_rng(2))
-    found = rated_difference(ppi_estimate(one.rated), ppi_estimate(other.rated))
-    np.testing.assert_allclose(found.freedom, 1.0)
-    apart = two_models(8, 64, np.random.default_rng(2), design="apart")
-    np.testing.assert_allclose(rated_difference(*(ppi_estimate(item.rated) for item in apart)).freedom, 14.0)
 
 
 def test_ratings_that_are_the_same_for_both_are_not_exact() -> None:

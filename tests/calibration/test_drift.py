@@ -67,19 +67,6 @@ def test_a_judge_that_hides_a_drop_is_caught() -> None:
     assert sum(item.verdict == "both" for item in found) >= 0.97 * 200
 
 
-def test_the_anchors_are_a_sample_too() -> None:
-    rng = np.random.default_rng(5)
-    before, apart = rng.uniform(size=ANCHORS), 0.2 * rng.standard_normal(PROMPTS)
-    after = before - 0.05 + 0.1 * rng.standard_normal(ANCHORS)
-    few, many = (
-        split_change(apart, anchors_before=before[:size], anchors_after=after[:size]).model.interval
-        for size in (8, ANCHORS)
-    )
-    alone = paired_change(apart).interval
-    assert few is not None and many is not None and alone is not None
-    assert few.high - few.low > many.high - many.low > alone.high - alone.low
-
-
 def test_what_does_not_matter_need_not_be_said() -> None:
     before = np.linspace(0.1, 0.9, ANCHORS)
     given = {"anchors_before": before, "anchors_after": before + 0.001}
@@ -104,19 +91,6 @@ def test_without_anchors_nobody_is_blamed(anchors: int) -> None:
     assert found.verdict == "not separable" and "two anchors" in found.sentence
     assert found.total.value == pytest.approx(-0.3)
     assert found.model.interval is None
-
-
-def test_without_prompts_nothing_is_known() -> None:
-    found = split_change([], anchors_before=[0.1, 0.2], anchors_after=[0.1, 0.2])
-    assert found.verdict == "not separable" and "an unknown amount" in found.sentence
-    assert math.isnan(found.total.value)
-
-
-def test_anchors_come_in_pairs_and_unscored_ones_are_left_out() -> None:
-    with pytest.raises(ValueError):
-        split_change([0.1], anchors_before=[0.1, 0.2], anchors_after=[0.1])
-    with pytest.raises(ValueError):
-        split_change([0.1], anchors_before=[0.1, 0.2], anchors_after=[0.1, math.nan])
 
 
 def test_looks_on_many_nights_widen_a_nights_interval() -> None:

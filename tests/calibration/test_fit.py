@@ -19,7 +19,7 @@ from calibration.inputs import CalibrationOptions
 from calibration.shares.correction import RefusedShares, correct_shares
 from calibration.shares.tally import Tally
 from calibration.shares.transport import left_out_levels
-from data.judgments import Judged, of_raters, read_judged, with_exchanges
+from data.judgments import Judged, of_raters, read_judged
 from data.records import LABELS, Exchange, Judgment, Rating, judgment_of, to_plain
 from data.tables import read_ratings, write_rows
 from judge.base import load_judge
@@ -146,13 +146,6 @@ def test_a_rater_is_not_both_judge_and_person(tmp_path: Path) -> None:
     rows = [Rating(id="1", rater=name, rating=2) for name in ("ann", "llm")]
     assert [item.rater for item in of_raters(rows, judges=["llm"])] == ["ann"]
     assert [item.rater for item in of_raters(rows, raters=["llm"])] == ["llm"]
-
-
-def test_models_and_prompts_are_learnt_from_exchanges() -> None:
-    exchange = Exchange(id="1", prompt="I won", response="Great", model="ada")
-    bare = Judgment(id="1", model="unnamed", content="", prompt_digest="0", label="Good", score=3.0)
-    (known,) = with_exchanges(Judged(name="j", judgments=(bare,)), {"1": exchange}).judgments
-    assert (known.model, known.prompt_digest) == ("ada", exchange.prompt_digest)
 
 
 @pytest.fixture(params=["classifier", "classifier-large"])

@@ -9,7 +9,6 @@ from scipy import stats
 from sklearn import metrics
 
 from calibration.agreement.judge_vs_people import agreement
-from calibration.agreement.metrics import matched_labels
 from calibration.pairing import Paired
 from data.judgments import parse_scale
 from data.records import to_plain
@@ -58,16 +57,6 @@ def test_agreement_s_values_are_the_libraries_and_its_intervals_hold_them(is_coa
     json.dumps(to_plain(found), allow_nan=False)
 
 
-def test_chance_is_seeded() -> None:
-    one, two = (to_plain(agreement(some_paired(3), rng=np.random.default_rng(7), draws=50)) for _ in range(2))
-    assert one == two
-
-
-def test_few_clusters_give_way_to_prompts() -> None:
-    found = agreement(some_paired(0, batches=3), rng=np.random.default_rng(0), draws=50)
-    assert (found.clusters, found.cluster_count) == ("prompt", 30)
-
-
 def test_means_by_model_on_any_scale() -> None:
     paired = some_paired(0, 300, levels=5)
     found = agreement(paired, rng=np.random.default_rng(0), draws=200)
@@ -81,12 +70,6 @@ def test_means_by_model_on_any_scale() -> None:
         stats.kendalltau(list(people.values()), list(judge.values())).statistic
     )
     assert [item.people for item in found.levels.models] == sorted(people.values(), reverse=True)
-
-
-def test_matched_labels_are_as_frequent_as_ratings() -> None:
-    paired = some_paired(0, 200)
-    labels = matched_labels(paired.rating, paired.score, 3)
-    assert np.abs(np.bincount(labels, minlength=4) - np.bincount(paired.rating, minlength=4)).max() <= 1
 
 
 @pytest.mark.parametrize("rating", [[3] * 40, [1, 3] * 20])

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import log_softmax, softmax
+from scipy.special import softmax
 
 from calibration.agreement.metrics import calibration_error, log_losses, reliability_curve
 from calibration.cluster import clustered_share
@@ -17,7 +17,6 @@ from calibration.label_maps import (
     MapKind,
     choose_map,
     fit_map,
-    folds_of,
 )
 from data.records import to_plain
 
@@ -94,15 +93,6 @@ def test_every_kind_gives_probabilities(kind: MapKind, rows: int) -> None:
     assert found.apply(values[:0]).shape == (0, 3)
 
 
-@pytest.mark.parametrize("kind", FROM_PROBABILITIES)
-def test_certain_and_wrong_is_no_disaster(kind: MapKind) -> None:
-    certain = np.eye(3)[[0, 1, 2, 2, 2, 0]]
-    found = fit_map(kind, certain, [1, 2, 3, 3, 1, 3])
-    assert np.isfinite(log_losses(np.array([3]), found.apply([[1.0, 0.0, 0.0]]))).all()
-    same = np.full((8, 3), 1 / 3)
-    assert np.isfinite(fit_map(kind, same, [3] * 8).apply(same)).all()
-
-
 def test_one_cluster_holds_nothing_out() -> None:
     probabilities, ratings, _ = drawn(8, 40)
     choice = choose(sharpened(probabilities, 3), ratings, ["only"] * 40)
@@ -110,14 +100,6 @@ def test_one_cluster_holds_nothing_out() -> None:
     assert choose(np.zeros((0, 3)), [], []).map.kind == "identity"
     assert choose(np.zeros(0), [], []).map.apply([1.0]) == pytest.approx(np.full((1, 3), 1 / 3))
     json.dumps(to_plain(choice), allow_nan=False)
-
-
-def test_clusters_stay_together_and_folds_are_even() -> None:
-    clusters = np.repeat(np.arange(23), 4)
-    folds = folds_of(clusters, rng=np.random.default_rng(1))
-    assert all(len(set(fold[clusters == cluster])) == 1 for fold in folds for cluster in range(23))
-    assert sorted(int(fold.sum()) for fold in folds) == [16, 16, 20, 20, 20]
-    assert set(np.sum(folds, axis=0).tolist()) == {1}
 
 
 # --- reliability
@@ -149,12 +131,3 @@ def test_clustered_shares_allow_for_clusters() -> None:
     assert sure.value == 1 and sure.interval is not None and 0.8 < sure.interval.low < 0.95
     assert clustered_share(np.ones(3, dtype=bool), np.zeros(3, dtype=np.intp)).interval is None
     assert math.isnan(clustered_share(np.zeros(0, dtype=bool), np.zeros(0, dtype=np.intp)).value)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_a_random_loss_is_what_scipy_says(seed: int) -> None:
-    probabilities, ratings, _ = drawn(seed, 50)
-    logits = np.log(probabilities) / 1.3
-    made = LabelMap(kind="temperature", levels=3, parameters={"temperature": 1.3}).apply(probabilities)
-    theirs = -log_softmax(logits, axis=1)[np.arange(50), ratings - 1].mean()
-    assert log_losses(ratings, made).mean() == pytest.approx(theirs)

@@ -25,9 +25,8 @@ from calibration.agreement.metrics import (
     log_losses,
     ordinal_alpha,
     spearman_of,
-    table_of,
 )
-from calibration.bootstrap import Statistic, mean_of, percentile_interval, value_of
+from calibration.bootstrap import Statistic, mean_of, value_of
 from calibration.estimate import Floats
 
 _ = np.nan
@@ -177,53 +176,12 @@ def test_perfect_agreement_one_level_and_no_rows(name: str) -> None:
     assert np.isnan(metric.statistic(same([3, 3]))(np.zeros((1, 2)))).all(), "a draw without rows"
 
 
-def test_draws_that_miss_a_class_are_undefined_and_silent() -> None:
-    positive, scores = np.array([True, False, False]), np.array([0.9, 0.5, 0.1])
-    counts = np.array([[1.0, 1.0, 1.0], [0.0, 2.0, 1.0], [0.0, 3.0, 0.0], [0.0, 0.0, 0.0]])
-    assert np.isnan(auc_of(positive, scores)(counts)).tolist() == [False, True, True, True]
-    ranked = spearman_of(np.array([3.0, 1.0, 1.0]), scores)(counts)
-    assert np.isnan(ranked).tolist() == [False, True, True, True]
-
-
-@pytest.mark.parametrize(
-    ("name", "ratings", "labels", "value"),
-    [
-        ("qwk", (3, 3, 1), (3, 3, 3), 0.0),
-        ("qwk", (3, 3), (2, 2), 0.0),
-        ("qwk", (1, 3), (3, 1), -1.0),
-        ("balanced_accuracy", (1, 2, 3), (3, 3, 3), 1 / 3),
-        ("balanced_accuracy", (1, 3), (2, 3), 0.5),
-    ],
-)
-def test_degenerate_labels_by_hand(
-    name: str, ratings: tuple[int, ...], labels: tuple[int, ...], value: float
-) -> None:
-    table = table_of(np.array(ratings), np.array(labels), 3)
-    assert TABLE_STATISTICS[name](table[None])[0] == pytest.approx(value)
-
-
 def test_models_are_ranked_as_scipy_ranks_them() -> None:
     rng = np.random.default_rng(0)
     people, judge = rng.integers(1, 6, size=(2, 30, 7)).astype(float)
     theirs = [stats.kendalltau(one, two).statistic for one, two in zip(people, judge, strict=True)]
     assert kendall(people, judge) == pytest.approx(theirs, nan_ok=True)
     assert np.isnan(kendall(np.ones((1, 1)), np.ones((1, 1)))).all()
-
-
-def test_calibration_error_by_hand() -> None:
-    """Two bins of two: |.15 - 0| and |.8 - .5|. With ties, three .5s go to the bin of their middle."""
-    assert calibration_error([0, 0, 1, 0], [0.1, 0.2, 0.7, 0.9], bins=2) == pytest.approx((0.15 + 0.3) / 2)
-    tied = calibration_error([0, 1, 1, 1], [0.1, 0.5, 0.5, 0.5], bins=2)
-    assert tied == pytest.approx((0.1 + 3 * 0.5) / 4)
-    assert calibration_error([1, 1, 0, 0], [0.7] * 4) == pytest.approx(0.2), "a constant judge has one bin"
-
-
-def test_an_interval_of_mostly_undefined_draws_is_none() -> None:
-    assert percentile_interval(np.array([])) is None
-    assert percentile_interval(np.array([1.0, np.nan])) is None
-    interval = percentile_interval(np.arange(1001.0))
-    assert interval is not None
-    assert (interval.low, interval.high) == pytest.approx((25, 975))
 
 
 def alpha_of(table: Floats, levels: int) -> float:

@@ -82,12 +82,9 @@ def test_mistakes_are_refused_by_name(ratings: list[Rating], said: str) -> None:
         pair([judged(1, 0.8)], ratings)
 
 
-def test_two_judgments_of_one_response_are_refused() -> None:
+def test_judgments_that_cannot_be_paired_are_refused() -> None:
     with pytest.raises(UserError, match="'1/ada' judged more than once"):
         pair([judged(1, 0.8), judged(1, 0.7)], [rated("1/ada", 3)])
-
-
-def test_labels_of_another_scale_are_refused() -> None:
     with pytest.raises(UserError, match="label 'Good' is none of 1, 2, 3, 4, 5"):
         pair([judged(1, 0.8)], [rated("1/ada", 3)], scale=FIVE)
 
@@ -128,30 +125,25 @@ def test_a_table_of_labels_and_probabilities(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("rows", "said"),
     [
-        ({"id": "", "score": "1"}, "id: missing or empty"),
-        ({"id": "a", "Bad": "0.5", "Okay": "0.5"}, "Good: missing, though Bad is there"),
-        ({"id": "a", "Bad": "x", "Okay": "0.5", "Good": "0"}, "Bad: expected a probability, not 'x'"),
-        ({"id": "a", "Bad": "-1", "Okay": "1", "Good": "1"}, "Bad: expected a probability from 0 to 1"),
-        ({"id": "a", "Bad": "0.5", "Okay": "0.1", "Good": "0.1"}, "Bad: the row's probabilities sum to 0.7"),
+        ([{"id": "a", "grade": "3"}], ": no row says anything; expected a column score, rating, label, or"),
+        ([{"id": "a", "score": "1"}, {"id": "a", "score": "2"}], ":3: id: 'a' stands at line 2 already"),
+        ([{"id": "", "score": "1"}], ":2: id: missing or empty"),
+        ([{"id": "a", "Bad": "0.5", "Okay": "0.5"}], ":2: Good: missing, though Bad is there"),
+        ([{"id": "a", "Bad": "x", "Okay": "0.5", "Good": "0"}], ":2: Bad: expected a probability, not 'x'"),
+        ([{"id": "a", "Bad": "-1", "Okay": "1", "Good": "1"}], ":2: Bad: expected a probability from 0 to 1"),
+        (
+            [{"id": "a", "Bad": "0.5", "Okay": "0.1", "Good": "0.1"}],
+            ":2: Bad: the row's probabilities sum to",
+        ),
     ],
 )
-def test_a_bad_row_names_file_line_and_field(tmp_path: Path, row: dict[str, object], said: str) -> None:
-    path = write_csv(tmp_path / "tool.csv", [row])
-    with pytest.raises(UserError, match=rf"tool.csv:2: {said}"):
-        list(read_recorded(path))
-
-
-def test_a_table_without_a_score_is_the_wrong_table(tmp_path: Path) -> None:
-    path = write_csv(tmp_path / "tool.csv", [{"id": "a", "grade": "3"}])
-    with pytest.raises(UserError, match="no row says anything; expected a column score, rating, label, or"):
-        list(read_recorded(path))
-
-
-def test_an_id_twice_in_a_table_is_a_bad_row(tmp_path: Path) -> None:
-    path = write_csv(tmp_path / "tool.csv", [{"id": "a", "score": "1"}, {"id": "a", "score": "2"}])
-    with pytest.raises(UserError, match=r"tool.csv:3: id: 'a' stands at line 2 already"):
+def test_a_bad_row_names_file_line_and_field(
+    tmp_path: Path, rows: list[dict[str, object]], said: str
+) -> None:
+    path = write_csv(tmp_path / "tool.csv", rows)
+    with pytest.raises(UserError, match=f"tool.csv{said}"):
         list(read_recorded(path))
 
 

@@ -22,7 +22,6 @@ from calibration.comparison.rated_models import (
     read_people,
 )
 from calibration.multiple_testing import benjamini_hochberg, holm
-from data.errors import UserError
 from data.records import to_plain
 from data.studies.label_counts import read_study
 
@@ -321,8 +320,3 @@ def test_one_rating_each_and_an_emotion_that_is_none_of_the_32() -> None:
     assert math.isnan(found.groups[2].models[0].shares["Good"].value)
     assert {test.emotion for test in found.emotions} == {"proud", "wistful"}
     to_plain(found)
-
-
-def test_an_unknown_model_is_refused() -> None:
-    with pytest.raises(UserError, match="no ratings of the model 'c'; rated are a, b"):
-        compare_ratings(columns(["a", "b"], [1, 3]), baseline="c")
