@@ -110,7 +110,7 @@ def _find_problem(question: DecisionQuestion, served: ServedJudge) -> str | None
         if sorted(labels) != sorted(LABELS):
             return f"the values of a choice must be {names}, and nothing else"
         return None
-    if question.name == IS_GOOD or question.name in served.component_names:
+    if question.name == IS_GOOD or question.name in served.judge.component_names:
         return None
     answers = f"it answers a score or a choice over {names}, and the predicate {IS_GOOD!r}"
     if question.name in served.judge.rubric.components:

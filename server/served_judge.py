@@ -56,10 +56,10 @@ class ServedJudge:
             raise UserError(f"unit: {self.judge.name!r} judges {NOUNS[self.judge.unit]} only")
         return self.units[unit] if unit else self
 
-    def close(self, how: str = "close") -> None:
-        """Close the judges, or `stop` their waiting."""
+    def close(self) -> None:
+        """Close the judges."""
         for served in self.units.values():
-            (served.judge.stop if how == "stop" else served.judge.close)()
+            served.judge.close()
 
     @property
     def calibration(self) -> CalibrationChoice:
@@ -108,11 +108,6 @@ class ServedJudge:
         """What judgments, given as rows, say of each model: the summary that `score` writes of a run."""
         judgments = [_read_judgment(row, f"judgments.{place}") for place, row in enumerate(rows)]
         return summarize(lambda: judgments, self.judge, self.calibration, seed=seed)[0].as_dict()
-
-    @property
-    def component_names(self) -> tuple[str, ...]:
-        """The components it can be asked for."""
-        return self.judge.component_names
 
 
 def _read_judgment(row: Row, place: str) -> Judgment:

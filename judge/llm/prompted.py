@@ -145,7 +145,6 @@ class PromptedJudge(LanguageModelJudge):
         return self.samples * (1 + self.reask)
 
     def count_runs(self, exchange: Exchange) -> int:
-        """Count the calls that a judgment takes at most."""
         return self.most_calls
 
     @cached_property
