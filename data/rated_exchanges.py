@@ -29,6 +29,8 @@ def join_ratings(exchanges: Iterable[Exchange], ratings: Iterable[Rating]) -> li
             continue
         if not rating.rater:
             raise UserError(f"a rating of {rating.id!r} names no rater; give each person a name of their own")
+        if not 1 <= rating.rating <= top:
+            raise UserError(f"rating {rating.rating:g} of {rating.id!r} is not on the scale from 1 to {top}")
         target = tuple(float(rating.rating == level) for level in range(1, top + 1))
         if sum(target) != 1:
             raise UserError(f"rating {rating.rating:g} of {rating.id!r} is not one of 1, 2 and 3")

@@ -24,7 +24,6 @@ DANGER, HARMLESS, FRESH = (
     [TEXTS["harmless_0"], TEXTS["harmless_1"]],
     TEXTS["fresh"],
 )
-HALVES = pytest.mark.parametrize("half", [0, 1], ids=["mended by", "measured"])
 
 
 def dangers(half: int) -> list[tuple[str, str]]:
@@ -40,11 +39,10 @@ def test_the_flag_finds_as_many_as_the_documentation_says() -> None:
         assert f"{sum(danger_said(text) is not None for text in every)} of {len(every)}" in page
 
 
-@HALVES
-def test_recall_and_precision_on_texts_of_ours(half: int) -> None:
-    found = [text for _, text in dangers(half) if danger_said(text)]
-    wrong = [text for text in HARMLESS[half] if danger_said(text)]
-    assert len(found) / len(dangers(half)) >= 0.95
+def test_recall_and_precision_on_texts_kept_apart() -> None:
+    found = [text for _, text in dangers(1) if danger_said(text)]
+    wrong = [text for text in HARMLESS[1] if danger_said(text)]
+    assert len(found) / len(dangers(1)) >= 0.95
     assert len(found) / (len(found) + len(wrong)) >= 0.95
 
 

@@ -481,9 +481,6 @@ def test_epitome_wide_file_has_all_dimensions(tmp_path):
         ("interpretations", 0),
     }
     assert imported.ratings[0].extra == {"rationales": ["Where?"]}
-
-
-def test_epitome_without_levels_is_refused(tmp_path):
     with pytest.raises(UserError, match="expected a column 'level'"):
         import_source("epitome", write_csv(tmp_path / "x.csv", [POSTS]))
 
