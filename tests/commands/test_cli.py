@@ -4,8 +4,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as arrow
-import pyarrow.parquet as parquet
 import pytest
 from click.testing import CliRunner, Result
 
@@ -107,19 +105,6 @@ def test_a_lone_surrogate_is_scored_everywhere_it_may_stand() -> None:
     assert "half \N{REPLACEMENT CHARACTER}" in done.stdout
     assert json.loads(Path("run/judgments.jsonl").read_text())["id"] == half
     assert json.loads(score("r.jsonl", "--out", "run", "--json").stdout)["models"][0]["model"] == half
-
-
-def test_csv_with_a_mark_and_parquet_give_what_jsonl_gives() -> None:
-    rows = [{**GOOD, "id": str(n), "model": "m", "prompt": f"p{n}"} for n in range(6)]
-    Path("r.jsonl").write_text(lines_of(*rows))
-    table = "".join(f'{row["prompt"]},"{row["response"]}",{row["id"]},m\r\n' for row in rows)
-    Path("r.csv").write_text("prompt,response,id,model\r\n" + table, encoding="utf-8-sig")
-    parquet.write_table(arrow.Table.from_pylist(rows), "r.parquet")
-    for suffix in ("jsonl", "csv", "parquet"):
-        assert score(f"r.{suffix}", "--out", suffix).exit_code == 0
-    first = Path("jsonl/judgments.jsonl").read_bytes()
-    assert Path("csv/judgments.jsonl").read_bytes() == first
-    assert Path("parquet/judgments.jsonl").read_bytes() == first
 
 
 def test_json_holds_every_number_with_its_interval(write_responses: Write) -> None:

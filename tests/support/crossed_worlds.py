@@ -41,9 +41,6 @@ class Outcome:
 
     wrong: float
     covered: float
-    settled: float
-    ratings: float  # when it was settled, or all were rated
-    half_width: float
 
 
 def draw(world: World, histories: int, rng: np.random.Generator) -> tuple[Floats, Floats, Floats, Floats]:
@@ -102,7 +99,7 @@ def run(
     ends = np.sort(np.where(np.isfinite(when), when, np.inf).reshape(histories, -1), axis=1)
     total = 2 * world.each * world.raters
     counts = np.unique(np.linspace(4, total, min(looks, total - 3)).astype(int))
-    found, half, at = np.zeros(histories), np.full(histories, np.nan), np.full(histories, float(total))
+    found, half = np.zeros(histories), np.full(histories, np.nan)
     wrong, is_open = np.zeros(histories, dtype=bool), np.ones(histories, dtype=bool)
     for count in counts:
         live = np.flatnonzero(is_open)
@@ -115,23 +112,17 @@ def run(
         true = truth[live]
         wrong[live] = (better & (found[live] * true <= 0)) | (same & (np.abs(true) >= margin))
         is_open[live] = ~(better | same)
-        at[live[better | same]] = count
     return Outcome(
         wrong=float(wrong.mean()),
         covered=float((np.abs(found - truth) <= half).mean()),
-        settled=float((~is_open).mean()),
-        ratings=float(at.mean()),
-        half_width=float(np.median(half)),
     )
 
 
 WORLDS: Final[Mapping[str, World]] = {
     "4 raters, 20 prompts shared": World(raters=4, prompts=20, each=20),
-    "4 raters, 100 prompts": World(raters=4, prompts=100, each=25),
     "6 raters, 60 prompts shared": World(raters=6, prompts=60, each=60),
     "8 raters, 160 prompts": World(raters=8, prompts=160, each=20),
     "8 raters, 40 prompts shared": World(raters=8, prompts=40, each=40),
-    "12 raters, 20 prompts shared": World(raters=12, prompts=20, each=20),
     "12 raters, 200 prompts": World(raters=12, prompts=200, each=25),
 }
 PEOPLE: Final[Mapping[str, dict[str, Any]]] = {

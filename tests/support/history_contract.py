@@ -1,12 +1,10 @@
 """What a history must do, whatever database it lies in; each test class says where by its fixture `url`."""
 
 import csv
-import json
 import signal
 from collections import Counter
 from dataclasses import replace
 from math import nan
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -168,21 +166,6 @@ class HistoryContract:
             export("--history", url, "--format", "csv", "--last", 1).stdout.splitlines()
         )
         assert (first["night"], first["good_raw_value"], first["judge"]) == (name_of(1), "0.2", "classifier")
-
-    def test_the_command_writes_to_a_file_or_to_its_output(self, url: str, tmp_path: Path) -> None:
-        with open_history(url) as history:
-            history.add_night(make_night())
-        done = export("--history", url)
-        assert done.exit_code == 0, done.output
-        assert [json.loads(line)["model"] for line in done.stdout.splitlines()] == ["model-0", "model-1"]
-        table = export("--history", url, "--format", "csv", "--kind", "gates", "--last", 1)
-        assert table.stdout.splitlines()[0] == (
-            "night,config,gate,model,subject,outcome,value,limit,sentence,low,high,emotions"
-        )
-        out = tmp_path / "new" / "nights.csv"
-        done = export("--history", url, "--out", out)
-        assert (done.exit_code, done.stdout) == (0, f"2 rows  {out}\n")
-        assert out.read_text().startswith("night,config,model,")
 
 
 class ProcessContract:

@@ -38,13 +38,6 @@ def start_llama_server(*, deadline: float = 60.0, threads: int = 0) -> Iterator[
 
 
 @contextmanager
-def start_systemone_server(*, deadline: float = 120.0) -> Iterator[tuple[str, str]]:
-    """`transformers serve` with a tiny random chat model. Yields its base URL and the model's name."""
-    with TemporaryDirectory() as folder, _start("systemone", Path(folder), deadline) as base_url:
-        yield base_url, folder
-
-
-@contextmanager
 def start_slow_server(*, delay: float = 0.2, most: int = 32, deadline: float = 30.0) -> Iterator[str]:
     """Takes `delay` seconds a call and `most` calls at a time. Yields its base URL."""
     environment = {"SLOW_DELAY": str(delay), "SLOW_MOST": str(most)}
@@ -110,27 +103,6 @@ def serve_llama(port: int, folder: Path) -> None:
     Event().wait()
 
 
-def serve_systemone(port: int, folder: Path) -> None:
-    """Make the model and serve it, until killed."""
-    import torch
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-    from transformers.cli.serve import Serve
-
-    words = ["<unk>", "<pad>", "<s>", "</s>", "A", "B", "C", "Yes", "No", "sorry", "so", "you", "hope", "."]
-    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    special = {"unk_token": "<unk>", "pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
-    wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
-    wrapped.chat_template = "{% for message in messages %}{{ message['content'] }}\n{% endfor %}"
-    torch.manual_seed(0)
-    shape = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
-    config = LlamaConfig(vocab_size=len(words), max_position_embeddings=4096, initializer_range=1.0, **shape)
-    wrapped.save_pretrained(folder)
-    LlamaForCausalLM(config).save_pretrained(folder)
-    Serve(force_model=str(folder), host="127.0.0.1", port=port, device="cpu")
-
-
 def serve_slow(port: int, folder: Path) -> None:
     """A server in asyncio that does nothing but wait; until killed."""
     from servers import Call, answer
@@ -166,6 +138,4 @@ def serve_slow(port: int, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    {"llama": serve_llama, "systemone": serve_systemone, "slow": serve_slow}[sys.argv[1]](
-        int(sys.argv[2]), Path(sys.argv[3])
-    )
+    {"llama": serve_llama, "slow": serve_slow}[sys.argv[1]](int(sys.argv[2]), Path(sys.argv[3]))

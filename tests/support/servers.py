@@ -279,19 +279,3 @@ def answer(call: Call) -> Answer:
     if call.path.endswith("/decisions"):
         return answer_decisions(call)
     return answer_systemone(call) if call.path.endswith("/systemone") else answer_chat(call)
-
-
-def flaky(script: Script = answer, *, overloaded: float = 0.2, garbage: float = 0.05) -> Script:
-    """Fails these parts of all calls: which ones follows from the request and how often it came before.
-
-    So the same exchanges fail in every run, whatever the threads do.
-    """
-
-    def fail_some(call: Call) -> Answer:
-        drawn = sha256(f"{call.repeat} {call.text}".encode()).digest()
-        part = int.from_bytes(drawn[:4]) / 2**32
-        if part < overloaded:
-            return Answer(status=429, headers={"Retry-After": "0"}, body={"error": {"message": "slow down"}})
-        return Answer(body="<html>Bad gateway") if part < overloaded + garbage else script(call)
-
-    return fail_some

@@ -54,21 +54,6 @@ def find_page(site: Path, start: str) -> str:
     return sorted(path.name for path in site.glob(f"{start}*.html"))[-1]
 
 
-def test_charts_have_a_tooltip_for_every_night(open_page: Open, site: Path) -> None:
-    page = open_page()
-    charts = page.locator(".trends svg.lines")
-    assert charts.count() == len(MODELS)
-    assert charts.first.locator(".hit").count() == 100
-    assert "2024-04-09" in charts.first.locator(".hit title").last.text_content()
-    assert charts.first.locator(".flagged").count() == 3
-    assert NASTY_MODEL in page.locator(".trends").text_content()
-    page.locator("#emotions").get_by_role("link", name=NASTY_MODEL).click()
-    assert page.locator("h1").inner_text() == NASTY_MODEL
-    assert page.locator("svg.lines").count() == 4
-    page.goto((site / "judge.html").as_uri())
-    assert page.locator("svg.lines").count() == 3
-
-
 def test_models_are_sorted_with_undefined_last_and_filtered(open_page: Open) -> None:
     page = open_page()
     assert names(page)[0] == "bea-large", "the one in trouble first"

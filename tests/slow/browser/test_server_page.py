@@ -208,12 +208,6 @@ def test_two_replies_stand_side_by_side_with_a_word_on_the_pair(visit: Any, serv
     assert page.locator(".changed").is_visible()
 
 
-def test_a_prompt_from_somebody_in_danger_is_met_with_a_warning(visit: Any, served: Served) -> None:
-    served.replies = [replied(answer(judgment("a", flag="suicide")))]
-    text = judge(visit()).inner_text()
-    assert "This may come from somebody in danger (suicide)." in text and "emergency number" in text
-
-
 def test_no_text_becomes_markup_or_breaks_the_page(visit: Any, served: Served) -> None:
     long = NASTY + "x" * (50_000 - len(NASTY))
     parts = [{"text": long, "effect": 0.2}, {"text": NASTY, "effect": -0.2}]
@@ -262,29 +256,6 @@ def test_a_failed_call_says_so_and_keeps_what_was_typed(visit: Any, served: Serv
         assert page.locator("#result").is_hidden()
         assert page.input_value("#prompt") == "My dog died."
         assert page.input_value("#reply-a") == "I am so sorry."
-
-
-def test_a_slow_call_is_spoken_of_and_can_be_stopped(visit: Any, served: Served) -> None:
-    served.replies, page = [replied(), replied()], visit()
-    served.hold.clear()
-    page.clock.install()
-    page.fill("#prompt", "My dog died.")
-    page.fill("#reply-a", "I am so sorry.")
-    page.click("#judge")
-    assert "reading" in page.locator("#status").inner_text()
-    page.keyboard.press("Control+Enter")
-    page.clock.fast_forward(6_000)
-    page.locator("#status", has_text="Still waiting").wait_for()
-    page.click("#stop")
-    page.locator("#status", has_text="Stopped").wait_for()
-    assert page.locator("#stop").is_hidden() and page.input_value("#prompt") == "My dog died."
-    assert len(served.asked) == 1
-    page.click("#judge")
-    page.fill("#prompt", "My cat died.")
-    served.hold.set()
-    page.locator("#result").wait_for(state="visible")
-    assert served.asked[1].body["exchanges"][0]["prompt"] == "My dog died."
-    assert page.locator(".changed").is_visible()
 
 
 def test_a_key_is_allowed_sent_and_kept_nowhere(visit: Any, served: Served) -> None:

@@ -83,16 +83,6 @@ def test_stock_sympathy_does_not_pass_for_the_real_thing(
     assert gain < 0.7 * real_gain
 
 
-def test_it_judges_without_emotion_and_situation(
-    shipped: ClassifierJudge, samples: dict[str, list[Exchange]]
-) -> None:
-    def bare(model: str) -> float:
-        exchanges = [replace(e, emotion=None, situation=None) for e in samples[model][::4]]
-        return float(scores(shipped, exchanges).mean())
-
-    assert bare(WARM) > bare(CURT) + 0.3
-
-
 def test_the_small_judge_sees_dismissals_and_heeds_no_orders() -> None:
     wanted = ("dismissal", "another prompt's reply", "injected verdict")
     catalogue = read_perturbations()
