@@ -159,10 +159,10 @@ def align_report(
       empathy-judge align report sheets.jsonl --factors
       empathy-judge align report alignments/llama-PANAS-1a2b3c4d sheets.jsonl --out report
     """
-    import emotionbench
+    from emotionbench.alignment import align as align_models
     from emotionbench.report import print_alignment, write_alignment
 
-    result = emotionbench.align(sheets, alpha=alpha)
+    result = align_models(sheets, alpha=alpha)
     written = write_alignment(result, out) if out else []
     print_alignment(result, factors=factors, as_json=as_json, report=written[0] if written else None)
     if written and not as_json:

@@ -251,7 +251,7 @@ def align_sheets(
             situations=len({item.sheet.situation for item in group.evoked}),
             missing=_count_missing(group.evoked),
             scales={
-                scale: _measure_shift(group, scale, norm_of(norms, group.name, scale), alpha=alpha)
+                scale: _measure_shift(group, scale, norms.get(group.name), alpha=alpha)
                 for scale in questionnaire.scales
             },
         )
@@ -353,7 +353,8 @@ def _count_missing(sheets: Sequence[ScoredSheet]) -> dict[str, int]:
 # Shifts and their tests.
 
 
-def _measure_shift(group: SheetGroup, scale: str, norm: Norm | None, *, alpha: float) -> Shift:
+def _measure_shift(group: SheetGroup, scale: str, people: NormRow | None, *, alpha: float) -> Shift:
+    norm = people.norms.get(scale) if people else None
     default, evoked = (_measure_level(sheets, scale) for sheets in (group.default, group.evoked))
     by_pair = _pair_changes(group, scale)
     changes = spread([*by_pair.values()])
@@ -402,10 +403,6 @@ def _adjust(rows: Sequence[ShiftRow]) -> None:
             q_values = benjamini_hochberg([tests[name].p for tests in family])
             for tests, q in zip(family, q_values, strict=True):
                 tests[name] = AdjustedTest(**asdict(tests[name]), q=float(q))
-
-
-def norm_of(norms: Norms, name: str, scale: str) -> Norm | None:
-    return norms[name].norms.get(scale) if name in norms else None
 
 
 # Whether feelings move as people's do: in the same order over factors, and to the same level.
