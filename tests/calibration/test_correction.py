@@ -40,13 +40,6 @@ def iid(rng: np.random.Generator, responses: int = 600, rated: int = 120) -> Rat
     )
 
 
-def unrated(rated: RatedModel) -> RatedModel:
-    none = np.zeros(0, dtype=int)
-    return RatedModel(
-        judged=rated.judged, item=none, value=np.zeros((0, 3)), cluster=none, bounds=rated.bounds
-    )
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_the_point_is_that_of_ppi_python_and_the_weight_is_the_one_it_took(seed: int) -> None:
     rated = iid(np.random.default_rng(seed))

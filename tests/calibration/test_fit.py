@@ -1,6 +1,5 @@
 """Calibrations on data with known answers: recorded language models, the shipped ones, and plain words."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -25,7 +24,6 @@ from data.tables import read_ratings, write_rows
 from judge.base import load_judge
 from reports.calibration.verdict import say_verdict
 
-DATA = Path(os.environ.get("EMPATHY_DATA", ROOT.parent / "shared" / "data"))
 QUICK = CalibrationOptions(draws=40)
 
 
