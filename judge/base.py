@@ -139,11 +139,6 @@ class ExternalJudge(Judge):
         return self._judge(exchange)
 
 
-def as_judge(judge: Judge | MinimalJudge) -> Judge:
-    """Give a judge that has only the required members the defaults for the rest."""
-    return judge if isinstance(judge, Judge) else ExternalJudge(judge)
-
-
 def load_judge(name: str, *, unit: str = REPLY) -> Judge:
     """A judge by its name, ours or another package's, or by the path of a TOML file.
 
@@ -234,7 +229,8 @@ def _make_judge(kind: str, options: Mapping[str, Any], *, place: str, folder: Pa
     if folder is not None:
         files = make.files if issubclass(make, Judge) else ()
         checked |= {key: _find(checked[key], folder) for key in files if key in checked}
-    return as_judge(make(**checked))
+    judge: Judge | MinimalJudge = make(**checked)
+    return judge if isinstance(judge, Judge) else ExternalJudge(judge)
 
 
 def option_types(make: Any) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """The two judges any other must beat: one that knows only how crowds rate, one that counts words."""
 
 import json
-from collections.abc import Sequence
 from math import exp, log
 from pathlib import Path
 
@@ -22,7 +21,8 @@ class MajorityJudge(Judge):
 
     def __init__(self, *, rubric: str = "crowd") -> None:
         self.rubric = read_rubric(rubric)
-        self.shares = read_study_shares()
+        counts = count_labels(read_study())
+        self.shares = {label: count / sum(counts.values()) for label, count in counts.items()}
         self.version = digest_json([self.name, self.shares])[:12]
 
     def judge(self, exchange: Exchange) -> Judgment:
@@ -48,28 +48,6 @@ class LengthJudge(Judge):
     def judge(self, exchange: Exchange) -> Judgment:
         length = log(max(1, len(exchange.response.split())))
         logits = [bias + slope * length for bias, slope in zip(self.bias, self.slope, strict=True)]
-        return judgment_of(exchange, dict(zip(LABELS, softmax(logits), strict=True)))
-
-
-def read_study_shares() -> dict[str, float]:
-    """Each label's part of all published ratings.
-
-    >>> shares = read_study_shares()
-    >>> round(sum(shares.values()), 9), max(shares, key=shares.__getitem__)
-    (1.0, 'Good')
-    """
-    counts = count_labels(read_study())
-    total = sum(counts.values())
-    return {label: count / total for label, count in counts.items()}
-
-
-def softmax(logits: Sequence[float]) -> list[float]:
-    """Probabilities in the ratio of the exponentials.
-
-    >>> softmax([1000.0, 1000.0])
-    [0.5, 0.5]
-    """
-    highest = max(logits)
-    powers = [exp(logit - highest) for logit in logits]
-    total = sum(powers)
-    return [power / total for power in powers]
+        powers = [exp(logit - max(logits)) for logit in logits]
+        chances = (power / sum(powers) for power in powers)
+        return judgment_of(exchange, dict(zip(LABELS, chances, strict=True)))

@@ -49,7 +49,7 @@ BAD_INPUTS = {
     ),
     "an unknown suffix": ("r.docx", "x", "r.docx: unknown kind of file; use one of .jsonl, "),
     "no Parquet": ("r.parquet", "x", "r.parquet: not a Parquet file"),
-    "a folder": (".", None, "is a folder"),
+    "an empty folder": (".", None, "no file there to read; use one of .jsonl"),
 }
 
 

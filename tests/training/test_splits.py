@@ -7,11 +7,11 @@ from math import log
 import numpy as np
 import pytest
 from made_sets import make_sharing_corpus, words_of
+from scipy.special import softmax
 
 from data.errors import UserError
 from data.rated_exchanges import RatedExchange
 from data.records import Exchange
-from judge.baselines import softmax
 from training.training_data import TrainingData
 from training.trials import (
     BASELINES,
