@@ -18,7 +18,6 @@ from calibration.fit import make_calibration
 from calibration.pairing import Paired, given_labels
 from calibration.shares.model_table import fit_models
 from calibration.shares.ppi import RatedModel, one_hot
-from data.errors import UserError
 from data.records import LABELS
 from judge.classifier.judge import ClassifierJudge
 from training.trials import JUDGE, MODEL_APART, RATERS_APART, read_finished, read_rows
@@ -69,8 +68,6 @@ def calibration_from_trials(
 
 def _pair(rows: Sequence[Mapping[str, Any]]) -> Paired:
     """Pair ratings with predictions; raters are not recorded, so a batch of one model counts as one rater."""
-    if missing := [row["id"] for row in rows if JUDGE not in row["predictions"]]:
-        raise UserError(f"trial: {missing[0]!r}: nothing predicted by {JUDGE!r}")
     predicted = np.array([row["predictions"][JUDGE] for row in rows], dtype=float)
     predicted /= predicted.sum(axis=1, keepdims=True)
     places = np.arange(1.0, len(LABELS) + 1)

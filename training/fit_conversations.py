@@ -277,25 +277,23 @@ def make_card(
     rated: Sequence[RatedConversation], judge: Judge, trials: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Return the card of the conversation judge: its weights, training data and trials."""
-    sets = {
-        name: {
-            "conversations": len(members),
-            "rated_by": RATED_SETS[name].raters,
-            "licence": RATED_SETS[name].licence,
-        }
-        for name, members in _by_set(rated)
-    }
-    card = {
+    return {
         "format": FORMAT,
         "summary": "Scores whole conversations by a judge of replies and by features of the conversation.",
         "licence": "no commercial use (CC BY-NC 4.0), which some of its training data requires",
         "caveat": _caveat(trials),
         "replies": {"judge": judge.name, "version": judge.version},
-        "trained_on": sets,
+        "trained_on": {
+            name: {
+                "conversations": len(members),
+                "rated_by": RATED_SETS[name].raters,
+                "licence": RATED_SETS[name].licence,
+            }
+            for name, members in _by_set(rated)
+        },
         "weights": {speaker: _weights_table(fit(rated, speaker)) for speaker in ("person", "script")},
         "trials": list(trials),
     }
-    return card
 
 
 def _weights_table(weights: Weights) -> dict[str, Any]:

@@ -103,10 +103,16 @@ def trial_lines(evaluation: Row) -> list[str]:
         ],
     )
     judge = evaluations[JUDGE]
-    lines += [
-        "",
-        *_table(("model", "human Good share", "judge's Good share", "error, points"), _models(judge)),
+    models = [
+        (
+            row["model"],
+            f"{row['crowd']['Good']:.3f}",
+            f"{row['judge']['Good']:.3f}",
+            percent(row["share_error"]),
+        )
+        for row in judge["models"]
     ]
+    lines += ["", *_table(("model", "human Good share", "judge's Good share", "error, points"), models)]
     levels, tfidf = _levels(judge), _levels(evaluations["TF-IDF"])
     mean, guess, among = (levels[key] for key in ("mean_share_error", "guess_error", "guess_error_among"))
     lines += [
@@ -117,18 +123,6 @@ def trial_lines(evaluation: Row) -> list[str]:
         f"tau {show(levels['tau'], digits=2)}.",
     ]
     return lines
-
-
-def _models(judge: Row) -> list[Sequence[str]]:
-    return [
-        (
-            row["model"],
-            f"{row['crowd']['Good']:.3f}",
-            f"{row['judge']['Good']:.3f}",
-            percent(row["share_error"]),
-        )
-        for row in judge["models"]
-    ]
 
 
 def _set_lines(sets: Sequence[Row]) -> list[str]:

@@ -12,7 +12,6 @@ from data.rated_exchanges import RatedExchange, join_ratings
 from data.readers.conversations import split_conversation
 from data.records import Exchange, Rating, Turn
 from judge.robustness.catalogue import read_perturbations, read_replies
-from training import graded_replies
 from training.examples import (
     KIND_SCORE,
     MIDDLE,
@@ -129,12 +128,6 @@ def test_graded_replies_are_used_once_an_epoch_with_their_scores() -> None:
     families = {attack.family for attack in read_perturbations().of_families if attack.name in perturbed}
     test_only = {item.family for item in read_perturbations().of_families if item.is_test_only}
     assert families and not families & test_only
-
-
-def test_training_refuses_the_test_half(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graded_replies, "read_replies", lambda half: read_replies("test"))
-    with pytest.raises(ValueError, match="test half"):
-        read_graded_replies.__wrapped__()
 
 
 def test_the_graded_data_files_are_complete() -> None:
