@@ -25,7 +25,7 @@ from data.tables import read_exchanges
 from judge.base import load_judge
 from judge.classifier.base_weights import find_base_file
 from judge.classifier.judge import CARD, MEANS, MODEL, NETWORK, ClassifierJudge
-from judge.classifier.preprocessing import normalize, write_context
+from judge.classifier.preprocessing import normalize, prepare
 from training.make import export, make_judge
 from training.network import LoraLinear, TrainedNetworks, make_network
 from training.recipe import Recipe, read_recipe
@@ -185,22 +185,23 @@ def test_a_kept_context_order_and_threads_change_no_bit(exported: Path, replies:
     anew = np.concatenate([said_by(exported, [exchange]) for exchange in asked])  # nothing is kept
     judge = ClassifierJudge(weights=str(exported))
     kept = np.array([judge.predict(exchange) for exchange in asked])
-    assert judge.contexts.size > 0
+    assert judge.contexts.tokens > 0
     assert np.array_equal(kept, anew)
     several = ClassifierJudge(weights=str(exported))
-    several.contexts.most = judge.contexts.size // 2  # so that some are dropped and read again
+    several.contexts.max_tokens = judge.contexts.tokens // 2  # so that some are dropped and read again
     with ThreadPoolExecutor(4) as pool:
         found = np.array(list(pool.map(several.predict, reversed(asked))))
     assert np.array_equal(found[::-1], anew)
-    assert 0 < several.contexts.size <= several.contexts.most
+    assert 0 < several.contexts.tokens <= several.contexts.max_tokens
     one_step = read_in_one_step(judge, asked[0])
     assert np.abs(one_step - anew[0]).max() < 0.02, "positions and what is seen go on behind the context"
 
 
 def read_in_one_step(judge: ClassifierJudge, exchange: Exchange) -> np.ndarray:
-    """What the network says of a text that is read in one step."""
-    tokens = judge.tokenizer.encode(write_context(exchange), exchange.response)
-    return np.array(judge._read_apart(replace(tokens, before=0), {})[0])
+    """Return the probabilities of a text that is read in one step."""
+    (prepared,) = prepare([exchange], judge.tokenizer)
+    assert prepared.tokens is not None
+    return np.array(judge._run_decoder(replace(prepared, tokens=replace(prepared.tokens, before=0)))[0])
 
 
 def test_changes_to_the_base_say_what_torch_says(
