@@ -6,7 +6,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 
 from data.errors import UserError
-from judge.classifier.base_weights import find_base
+from judge.classifier.quantization import find_base
 from training.recipe import Recipe
 
 MODULES = ("torch", "transformers", "sklearn", "safetensors", "onnx", "onnxscript")

@@ -17,7 +17,9 @@ from torch import Tensor, nn
 
 from data.errors import UserError
 from data.records import LABELS
-from judge.classifier.base_weights import (
+from judge.classifier.judge import MODEL, TOKENIZER, import_onnxruntime
+from judge.classifier.preprocessing import ReplyTokenizer
+from judge.classifier.quantization import (
     DOWN_PROJ,
     HEAD_PREFIX,
     MAX_INT,
@@ -32,8 +34,6 @@ from judge.classifier.base_weights import (
     quantize_weight,
     rotate_inner,
 )
-from judge.classifier.judge import MODEL, TOKENIZER, import_onnxruntime
-from judge.classifier.preprocessing import ReplyTokenizer
 from training.network import JudgeNetwork, LoraLinear
 
 MAX_FILE_SIZE = 50_000_000  # bytes: hosts of repositories warn about larger files

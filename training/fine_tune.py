@@ -35,7 +35,7 @@ from training.training_data import TrainingData
 Progress = Callable[[int, int], None]  # examples done, examples in all
 MakeExamples = Callable[[str, random.Random], list[TrainingExample]]  # of one epoch, by the network's data
 LOG_USUAL_WORDS = 3.3  # the logarithm of 27 words, the median length of the study's replies
-BATCH_TOKENS = 16_384  # padded tokens of a batch in training
+TRAINING_BATCH_TOKENS = 16_384  # padded tokens of a batch in training
 LEVEL_SAMPLE = 2000  # rated replies by which the level is matched
 
 
@@ -262,7 +262,7 @@ def _fill(order: Sequence[int], size: Sequence[int], replies: Sequence[int], mos
     longest = rows = 0
     for place in order:
         longest, rows = max(longest, size[place]), rows + replies[place]
-        if batches[-1] and (len(batches[-1]) == most or longest * rows > BATCH_TOKENS):
+        if batches[-1] and (len(batches[-1]) == most or longest * rows > TRAINING_BATCH_TOKENS):
             batches.append([])
             longest, rows = size[place], replies[place]
         batches[-1].append(place)

@@ -50,7 +50,7 @@ class Check:
 
 def check_installation(*, today: date, folder: Path) -> Iterator[Check]:
     """All that can be looked at without a network; `folder` is where runs would go."""
-    from judge.classifier.base_weights import find_base_file
+    from judge.classifier.quantization import find_base_file
 
     yield from check_packages()
     for name in SHIPPED:

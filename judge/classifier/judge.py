@@ -33,7 +33,7 @@ from judge.engine import count_cores
 if TYPE_CHECKING:
     import numpy as np
 
-    from judge.classifier.torch_backend import TorchNetworks
+    from judge.classifier.gpu_backend import TorchNetworks
 
 # Part of the version, to which calibrations are bound: raise when normalizing, tokenizing, what is left
 # unscored or how a label is found changes.
@@ -140,7 +140,7 @@ class ClassifierJudge(Judge):
     @cached_property
     def networks(self) -> "TorchNetworks":
         """The same networks in torch."""
-        from judge.classifier.torch_backend import TorchNetworks, dequantize, read_weights
+        from judge.classifier.gpu_backend import TorchNetworks, dequantize, read_weights
 
         if "config" not in self.card:
             raise UserError(f"{self.folder / CARD}: config: missing; judge with --device cpu, or train again")
@@ -152,7 +152,7 @@ class ClassifierJudge(Judge):
         count = sum(name.startswith(NETWORK.partition("{")[0]) for name in self.card["files"])
         if not count:
             return []
-        from judge.classifier.base_weights import find_base_file, merge
+        from judge.classifier.quantization import find_base_file, merge
 
         try:
             ((name, digest),) = self.card["base"].items()
@@ -178,7 +178,7 @@ class ClassifierJudge(Judge):
         """The function that scores a whole input at once on a GPU; None on the CPU."""
         if self.device != CUDA:
             return None
-        from judge.classifier.torch_backend import score_in_batches
+        from judge.classifier.gpu_backend import score_in_batches
 
         return partial(score_in_batches, self.networks, self.tokenizer)
 

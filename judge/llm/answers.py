@@ -9,7 +9,7 @@ from math import exp
 from typing import Any, Final
 
 from data.records import LABELS
-from judge.llm.program import PromptForm
+from judge.llm.judge_prompt import PromptForm
 
 # A word alone: marks around it are let pass, and a sentence behind it where a mark parts the two.
 WORD: Final = re.compile(rf"[\s\"'*`]*({'|'.join(LABELS)})(?=[\"'*`]*(?:[\s.]*\Z|[.,:;!\n]))")

@@ -9,8 +9,8 @@ from data.errors import OperationalError, UserError
 from data.records import CONVERSATION, LABELS, Exchange, Judgment, digest_json, judgment_of, unscored
 from data.rubric import Rubric, read_rubric
 from judge.llm.endpoint import CallFailed, Endpoint, EndpointOptions, LanguageModelJudge, Reply
+from judge.llm.judge_prompt import RATED
 from judge.llm.limits import lasting_usage
-from judge.llm.program import RATED
 from judge.llm.prompt_injection import DelimitedExchange, delimit_exchange
 
 READING = 1  # raised whenever the same answer would be read in another way

@@ -22,8 +22,8 @@ from data.rubric import read_rubric
 from judge.llm.answers import OUT_OF_TOKENS, Answer, Unusable, read_answer, sample_probabilities, shorten
 from judge.llm.chat import PATH, TOP_LOGPROBS, Chat
 from judge.llm.endpoint import CallFailed, Endpoint, EndpointOptions, LanguageModelJudge, Reply
+from judge.llm.judge_prompt import REASON, Mode, PromptForm, default_program, make_form, present, read_program
 from judge.llm.limits import add_usage, lasting_usage
-from judge.llm.program import REASON, Mode, PromptForm, default_program, make_form, present, read_program
 from judge.llm.prompt_injection import DelimitedExchange
 
 CAVEAT: Final = "Nobody measured how far this judge's shares are from people's: calibrate it on ratings."

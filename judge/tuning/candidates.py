@@ -15,7 +15,7 @@ from data.errors import BudgetSpent, UserError
 from data.rated_exchanges import RatedExchange
 from data.records import LABELS, Exchange, digest_json, label_of
 from judge.llm.endpoint import Reply
-from judge.llm.program import Program, make_form, present
+from judge.llm.judge_prompt import Program, make_form, present
 from judge.llm.prompted import Outcome, PromptedJudge
 
 MetricName = Literal["qwk", "log_loss"]

@@ -22,8 +22,8 @@ from data.tables import read_exchanges, read_ratings
 from judge.base import load_judge
 from judge.llm.chat import Chat
 from judge.llm.endpoint import CallFailed
+from judge.llm.judge_prompt import REASON, Program, describe_outputs, read_wording, write_program
 from judge.llm.limits import Budget
-from judge.llm.program import REASON, Program, describe_outputs, read_wording, write_program
 from judge.llm.prompted import Outcome, PromptedJudge
 from judge.tuning.candidates import (
     CallMeter,

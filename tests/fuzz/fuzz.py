@@ -267,7 +267,7 @@ def read_answer(kind: str, data: bytes) -> None:
 def write_prompt(_: str, data: bytes) -> None:
     """Write requests about a reply with any text; it may not contain the delimiters of the prompt."""
     from data.records import Exchange
-    from judge.llm.program import present
+    from judge.llm.judge_prompt import present
 
     text = data.decode("utf-8", "replace")
     if text.strip():

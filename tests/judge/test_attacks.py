@@ -13,7 +13,7 @@ from data.records import LABELS, Exchange, Judgment
 from data.text import HIDDEN, ROLE_TOKEN, clean
 from judge.engine import judge_all
 from judge.llm.decision import DecisionJudge
-from judge.llm.program import HEADING
+from judge.llm.judge_prompt import HEADING
 from judge.llm.prompt_injection import delimit_exchange
 from judge.llm.prompted import PromptedJudge
 from judge.robustness.catalogue import Perturbation, read_perturbations, read_replies, rewrite

@@ -15,7 +15,7 @@ import cli
 from data.rubric import read_rubric
 from data.tables import write_rows
 from judge.classifier.judge import ClassifierJudge
-from judge.llm.program import default_program, write_program
+from judge.llm.judge_prompt import default_program, write_program
 
 JUDGE = ("score", "replies.jsonl", "--judge", "judge.toml", "--out", "OUT")
 LENGTH = ("score", "replies.jsonl", "--judge", "length", "--calibration", "none")

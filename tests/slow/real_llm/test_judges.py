@@ -15,7 +15,7 @@ from data.runs import ScorePlan, open_run
 from data.tables import SAMPLE_PROMPTS, read_exchanges, read_judgments
 from judge.engine import score_exchanges
 from judge.llm.answer_prompts import ModelConfig, Responder, plan_responses, respond_to
-from judge.llm.program import write_program
+from judge.llm.judge_prompt import write_program
 from judge.llm.prompted import PromptedJudge
 from judge.tuning.candidates import OptimizeSettings
 from judge.tuning.optimize import optimize

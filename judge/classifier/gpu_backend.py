@@ -16,8 +16,8 @@ import numpy as np
 from data.records import Exchange
 from data.tables import to_line, to_row
 from judge.base import CUDA
-from judge.classifier.base_weights import DOWN_PROJ, SCALE, TABLE, rotate_inner
 from judge.classifier.preprocessing import PreparedReply, ReplyTokenizer, judgments_of, prepare
+from judge.classifier.quantization import DOWN_PROJ, SCALE, TABLE, rotate_inner
 from judge.engine import Store, count_cores, in_threads, still_to_judge
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from data.records import Exchange, Judgment
 from data.tables import read_exchanges, write_rows
 from judge.base import WEIGHTS, load_judge
 from judge.classifier import device as devices
-from judge.classifier import torch_backend
+from judge.classifier import gpu_backend
+from judge.classifier.gpu_backend import TorchNetworks, dequantize, read_weights
 from judge.classifier.judge import CARD, MODEL, ClassifierJudge
 from judge.classifier.preprocessing import ReplyTokenizer
-from judge.classifier.torch_backend import TorchNetworks, dequantize, read_weights
 from judge.engine import judge_all
 from judge.scoring import score_file
 from training.export import write_decoder
@@ -99,14 +99,14 @@ def test_batches_do_not_change_judgments(
     on_gpu: ClassifierJudge, exchanges: list[Exchange], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     together = probabilities(on_gpu.judge_many(exchanges))
-    monkeypatch.setattr(torch_backend, "BATCH_TOKENS", 1)
+    monkeypatch.setattr(gpu_backend, "BATCH_TOKENS", 1)
     assert np.abs(probabilities(on_gpu.judge_many(exchanges)) - together).max() < 2e-6
 
 
 def test_the_pool_scores_a_file_in_order_and_resumes(
     tmp_path: Path, on_gpu: ClassifierJudge, exchanges: list[Exchange], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torch_backend, "CHUNK", 7)
+    monkeypatch.setattr(gpu_backend, "CHUNK", 7)
     write_rows(tmp_path / "replies.jsonl", exchanges)
     whole = score_file(tmp_path / "replies.jsonl", judge=on_gpu, out=tmp_path / "run")
     alone = on_gpu.judge_many(exchanges)
@@ -150,6 +150,6 @@ def test_shipped_judges_agree_on_both_devices(name: str, exchanges: list[Exchang
     stored = on_cpu._merge() or [read_weights(on_cpu.folder / MODEL)]
     networks = TorchNetworks([dequantize(item) for item in stored], on_cpu.card["config"], "cpu")
     judged = judge_all(on_cpu, exchanges[:12])
-    prepared = [item for item in torch_backend.prepare(exchanges[:12], on_cpu.tokenizer) if not item.reason]
+    prepared = [item for item in gpu_backend.prepare(exchanges[:12], on_cpu.tokenizer) if not item.reason]
     gaps = np.abs(networks.predict([item.ids for item in prepared]) - probabilities(judged))
     assert gaps.max() < 0.015 and gaps.mean() < 0.005
