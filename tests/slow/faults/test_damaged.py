@@ -3,7 +3,6 @@
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -51,13 +50,13 @@ def write_calibration() -> None:
     ratings = [{"id": row["id"], "rater": f"p{n}", "rating": 1 + n} for row in rows for n in range(3)]
     write_rows(Path("ratings.jsonl"), ratings)
     assert run((*LENGTH, "--out", "run")).exit_code == 0
-    done = run(("calibrate", "run", "ratings.jsonl", "--draws", "20", "--out", "fit"))
+    done = run(("calibrate", "run", "ratings.jsonl", "--out", "fit"))
     assert done.exit_code in (0, 3), done.output
 
 
 def write_tuned() -> None:
     rubric = read_rubric("crowd")
-    program = replace(default_program(rubric, "direct"), demos=({"exchange": "a", "label": "Good"},))
+    program = default_program(rubric, "direct")
     write_program(Path("tuned.json"), program, rubric=rubric, about={"calls": 3})
     Path("judge.toml").write_text(
         'kind = "prompted"\nmodel = "m"\nbase_url = "http://127.0.0.1:9/v1"\nprogram = "tuned.json"\n'

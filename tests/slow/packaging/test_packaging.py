@@ -203,7 +203,7 @@ def test_what_is_installed_works_in_a_project_with_its_own_data_package(
         "    assert data.OWN\n"
         "    rows = [json.loads(line) for line in open('warm.jsonl', encoding='utf-8')]\n"
         "    good = assert_good_share(rows, at_least=0.01).good\n"
-        "    json.dump([good.share, good.low, good.high], open('found.json', 'w'))\n",
+        "    json.dump([good.value, good.low, good.high], open('found.json', 'w'))\n",
         encoding="utf-8",
     )
     assert "1 passed" in run(
