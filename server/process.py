@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import signal
 import socket
 import struct
@@ -17,6 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from data.errors import OperationalError
 
 BACKLOG = 512  # connections that wait to be accepted
+ENOUGH_FILES = 8192
 
 
 class JudgeServer(uvicorn.Server):
@@ -64,13 +66,21 @@ def url_of(listening: socket.socket) -> str:
 
 
 class LimitedConnection(H11Protocol):
-    """A connection that is closed if no whole request arrives, or no answer is read, for `idle_seconds`."""
+    """A connection that is closed if no whole request arrives, or no answer is read, for `idle_seconds`.
+
+    It is closed at once where there are more than `most_connections`.
+    """
 
     idle_seconds = 30.0
+    most_connections = 512
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._check_later()
+        if len(self.connections) > self.most_connections:
+            self.connections.discard(self)
+            transport.abort()
+        else:
+            self._check_later()
 
     def _check_later(self) -> None:
         unsent = self.transport.get_write_buffer_size()
@@ -91,17 +101,30 @@ class LimitedConnection(H11Protocol):
         self._check_later()
 
 
+def _count_files() -> int:
+    """Return how many files may be open at once, after asking the system for enough."""
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = ENOUGH_FILES if most == resource.RLIM_INFINITY else min(most, ENOUGH_FILES)
+    if now != resource.RLIM_INFINITY and now < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+    return wanted if now == resource.RLIM_INFINITY else max(now, wanted)
+
+
 def make_server(
     app: Any, *, most_connections: int = 512, idle_seconds: float = 30.0, deadline: float = 25.0
 ) -> JudgeServer:
     """Make a server without an access log: requests are private.
 
-    Requests beyond `most_connections` get 503. After the first signal the server has `deadline` seconds.
+    Requests beyond `most_connections` get 503; connections beyond half of the files that may be open are
+    closed. After the first signal the server has `deadline` seconds.
     """
+    # The event loop accepts up to `backlog` connections, several times, before the first is closed.
+    files = _count_files()
+    limits = {"idle_seconds": idle_seconds, "most_connections": files // 2}
     config = uvicorn.Config(
         app,
-        http=type("Connection", (LimitedConnection,), {"idle_seconds": idle_seconds}),
-        backlog=BACKLOG,
+        http=type("Connection", (LimitedConnection,), limits),
+        backlog=max(1, min(BACKLOG, files // 16)),
         limit_concurrency=most_connections,
         timeout_graceful_shutdown=deadline,  # type: ignore[arg-type]
         ws="none",
