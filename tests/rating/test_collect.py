@@ -265,6 +265,6 @@ def test_four_commands_from_replies_to_a_verdict(tmp_path: Path, monkeypatch: py
     words = collected.stderr.splitlines()[-1].partition("empathy-judge ")[2].split()
     said = run(*words)
     assert said.stdout.startswith(f"{NAMES[0]} is better than {NAMES[1]}.\n")
-    assert "by people's ratings" in said.stdout
+    assert "by human ratings" in said.stdout
     refused = run("rate", "export", code=2)
     assert "--html FOLDER, --csv FILE" in refused.stderr
