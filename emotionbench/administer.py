@@ -117,7 +117,7 @@ def write_sheet(
     *,
     is_stable: bool = False,
 ) -> str:
-    """A questionnaire as a model reads it, its items numbered anew in this order."""
+    """A questionnaire as a model reads it, with its items renumbered in this order."""
     low, high = questionnaire.low, questionnaire.high
     parts = [STABLE] if is_stable else []
     if situation is not None:

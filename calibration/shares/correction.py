@@ -44,7 +44,7 @@ class ModelCorrection:
     own ratings stand alone. `worth_in_ratings` is how many ratings tell as much as the line does about the
     last column, Good. `disagreement` is by how many standard errors the ratings lie above the line, in the
     column where that is most; nan without either. Where it is beyond `DISAGREE`, one of them is in doubt.
-    `left_out` is what the line through the other models says of a rated model, had nobody rated it, and
+    `left_out` is what the line through the other models says of a rated model, as if it had no ratings, and
     `covered` whether its interval holds the crowd's level; `fit_models` adds them.
     """
 
