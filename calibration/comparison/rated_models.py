@@ -59,7 +59,7 @@ class RatingColumns:
 
     @property
     def is_good(self) -> NDArray[np.bool_]:
-        return self.rating == len(LABELS)
+        return np.equal(self.rating, len(LABELS))
 
     @property
     def counts(self) -> Counts:

@@ -258,5 +258,5 @@ def prompts_needed(beyond: float, tonight: Interval, sure: Interval, prompts: fl
     for factor in np.geomspace(1.0, MOST_PROMPTS, 64):
         power = ndtr(math.sqrt(factor) * np.abs(truth) - needed)
         if float(weight @ power) / float(weight.sum()) >= POWER:
-            return round(prompts * factor)
+            return round(prompts * float(factor))
     return None

@@ -61,7 +61,7 @@ def test_damaged_weights_are_a_failure_with_a_way_out(
 def test_packages_that_are_old_or_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     changed = re.sub(r'"click>=[^"]*"', '"click>=99"', project)
-    changed = re.sub(r'"gepa>=[^"]*"', '"nowhere-at-all>=1"', changed)
+    changed = re.sub(r'"dspy>=[^"]*", "gepa>=[^"]*"', '"nowhere-at-all>=1"', changed)
     (tmp_path / "pyproject.toml").write_text(changed, encoding="utf-8")
     monkeypatch.setattr("commands.shared.checks.ROOT", tmp_path)
     found = {check.name: check for check in check_packages()}
