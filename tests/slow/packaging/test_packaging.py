@@ -114,7 +114,7 @@ def test_a_plain_install_is_small() -> None:
         if (path := Path(str(file.locate()))).is_file() and path.suffix != ".pyc"
         if file.parts[:2] != ("judge", "weights")  # said apart
     )
-    # 286 MB on x86-64, of which scipy takes 100; pyarrow alone (150) would be too much.
+    # 285 MB on x86-64, of which scipy takes 100; pyarrow alone (150) would be too much.
     assert size < 300e6, f"{size / 1e6:.0f} MB"
 
 
