@@ -41,12 +41,23 @@ github = true                       # lines that GitHub shows beside the run, an
 import json
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, replace
 from datetime import date
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from calibration.artifact import NONE
 from calibration.comparison.published_models import PREFIX, published
@@ -54,7 +65,7 @@ from data.errors import UserError
 from data.files import read_toml
 from data.records import CONVERSATION, REPLY
 from data.storage import check_table
-from data.tables import SAMPLE_PROMPTS, first_problem
+from data.tables import SAMPLE_PROMPTS, first_problem, validate
 from judge.llm.answer_prompts import ModelConfig, make_model_config, read_model_config
 from judge.scripted_conversations import OURS as SITUATIONS
 from judge.scripted_conversations import find_speaker
@@ -62,16 +73,8 @@ from nightly.gates import Gate, read_gates
 
 SAMPLE_ANCHORS: Final = SAMPLE_PROMPTS.with_name("responses.jsonl")  # 192, of three pretend models
 NIGHT: Final = "{night}"
-# What may change from one call to the next without another night coming out of it.
+# Keys that do not change the result of a night.
 ELSEWHERE: Final = frozenset({"history", "runs", "dashboard", "outputs", "max_cost"})
-LEAST: Final = {  # of what is a number
-    "matters": 0,
-    "explain": 0,
-    "limit": 1,
-    "turns": 2,
-    "max_cost": 0,
-    "baseline_nights": 1,
-}
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+-]{0,63}")
 
 
@@ -79,141 +82,9 @@ NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+-]{0,63}")
 class ModelEntry:
     """A model of the nights: asked at an `endpoint`, or known by a file of `responses` a night."""
 
-    name: str
+    name: Annotated[str, Field(min_length=1)]
     endpoint: ModelConfig | None = None
     responses: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NightlyConfig:
-    """Checked, with every path as it is found from here; `digest` is of all that decides a night."""
-
-    path: Path
-    name: str
-    digest: str
-    models: tuple[ModelEntry, ...]
-    gates: tuple[Gate, ...]
-    prompts: Path
-    unit: str
-    turns: int | None
-    judge: str
-    calibration: str | None
-    anchors: Path | None
-    matters: float
-    baseline: str | None
-    baseline_nights: int
-    study: tuple[str, ...]
-    history: str
-    runs: Path
-    dashboard: Path | None
-    junit: Path | None
-    github: bool
-    max_cost: float | None
-    limit: int | None
-    explain: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Outputs:
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
-
-    junit: str = ""
-    github: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Table:
-    """The file's keys and their kinds; an empty text is as good as none."""
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
-
-    models: list[dict[str, Any]]
-    name: str = ""
-    prompts: str = ""
-    unit: Literal["", "reply", "conversation"] = ""
-    turns: int | None = None
-    judge: str = "classifier"
-    calibration: str = ""
-    anchors: str = ""
-    matters: float = 1.0
-    baseline: date | str = ""
-    baseline_nights: int = 1
-    study: list[str] = field(default_factory=lambda: ["human"])
-    history: str = "nights.sqlite"
-    runs: str = "nights"
-    dashboard: bool | str = "dashboard"
-    max_cost: float | None = None
-    limit: int | None = None
-    explain: int = 8
-    gates: dict[str, Any] = field(default_factory=dict)
-    outputs: _Outputs = field(default_factory=_Outputs)
-
-
-def read_config(path: Path) -> NightlyConfig:
-    """Read the configuration in a file; what is wrong in it is named with its place and the way out."""
-    given = read_toml(path)
-    table, folder = _check(given, path), path.parent
-    deciding = {key: value for key, value in given.items() if key not in ELSEWHERE}
-    calibration: str | None = table.calibration or None
-    if calibration not in (None, NONE):
-        calibration = str(_beside(folder, table.calibration))
-    anchors = None if table.anchors == NONE else SAMPLE_ANCHORS
-    if table.anchors not in ("", NONE):
-        anchors = _beside(folder, table.anchors)
-    baseline = str(table.baseline)  # TOML has dates without quotes; a night is known by the text
-    dashboard = "dashboard" if table.dashboard is True else table.dashboard
-    config = NightlyConfig(
-        path=path,
-        name=check_name(table.name or path.stem, f"{path}: name"),
-        digest=sha256(json.dumps(deciding, sort_keys=True, default=str).encode()).hexdigest()[:16],
-        models=_models(table.models, path),
-        gates=read_gates(table.gates, place=f"{path}: gates"),
-        prompts=_beside(folder, table.prompts)
-        if table.prompts
-        else SITUATIONS
-        if table.turns
-        else SAMPLE_PROMPTS,
-        unit=table.unit or (CONVERSATION if table.turns else REPLY),
-        turns=table.turns,
-        judge=str(_beside(folder, table.judge)) if table.judge.endswith(".toml") else table.judge,
-        calibration=calibration,
-        anchors=anchors,
-        matters=table.matters / 100,
-        baseline=check_name(baseline, f"{path}: baseline") if baseline else None,
-        baseline_nights=table.baseline_nights,
-        study=tuple(PREFIX + name.removeprefix(PREFIX) for name in table.study),
-        history=table.history if "://" in table.history else str(_beside(folder, table.history)),
-        runs=_beside(folder, table.runs),
-        dashboard=_beside(folder, dashboard) if dashboard else None,
-        junit=_beside(folder, table.outputs.junit) if table.outputs.junit else None,
-        github=table.outputs.github,
-        max_cost=table.max_cost,
-        limit=table.limit,
-        explain=table.explain,
-    )
-    # What is wrong although its type is right; before anything is asked or paid for.
-    if not config.models:
-        raise UserError(f"{path}: models: none; name at least one in a table [[models]]")
-    for name, least in LEAST.items():
-        value = getattr(config, name)
-        if value is not None and not value >= least:
-            raise UserError(f"{path}: {name}: must be at least {least}")
-    if config.turns and config.unit == REPLY:
-        raise UserError(
-            f"{path}: unit: with turns it is conversations that are judged; leave one of them out"
-        )
-    if config.turns:
-        find_speaker(config.prompts, turns=config.turns)
-    elif any(model.endpoint for model in config.models):
-        check_table(config.prompts)
-    if config.anchors is not None:
-        check_table(config.anchors)
-    for name in config.study:
-        try:
-            published(name)
-        except UserError as error:
-            raise UserError(f"{path}: study: {str(error).removeprefix('--baseline: ')}") from error
-    return config
 
 
 def check_name(name: str, place: str) -> str:
@@ -229,55 +100,163 @@ def check_name(name: str, place: str) -> str:
     return name
 
 
-def _check(given: Mapping[str, Any], path: Path) -> _Table:
-    from pydantic import TypeAdapter, ValidationError
-
-    try:
-        return TypeAdapter(_Table).validate_python(given)
-    except ValidationError as error:
-        key, problem = first_problem(error)
-        kind = error.errors()[0]["type"]
-        if kind == "unexpected_keyword_argument":
-            known = fields(_Outputs if key.startswith("outputs.") else _Table)
-            problem = f"unknown; known: {', '.join(item.name for item in known)}"
-        elif kind in ("missing", "missing_argument"):
-            problem = "missing; name at least one in a table [[models]]"
-        raise UserError(f"{path}: {key}: {problem}") from error
+# Validators; their context is the path of the configuration.
 
 
-def _models(tables: list[dict[str, Any]], path: Path) -> tuple[ModelEntry, ...]:
+def _path_of(info: ValidationInfo) -> Path:
+    assert isinstance(info.context, Path)
+    return info.context
+
+
+def _beside(named: Any, info: ValidationInfo) -> Any:
+    """Return a path beside the configuration; not resolved, so that it is printed as it was written."""
+    return Path(os.path.normpath(_path_of(info).parent / named)) if isinstance(named, str | Path) else named
+
+
+def _beside_or_none(named: Any, info: ValidationInfo) -> Any:
+    return None if named in (NONE, False) else _beside(named, info)
+
+
+def _read_name(name: Any, info: ValidationInfo) -> Any:
+    name = str(name) if isinstance(name, date) else name  # TOML has dates without quotes
+    return check_name(name, f"{info.context}: {info.field_name}") if isinstance(name, str) else name
+
+
+def _read_gates(table: Any, info: ValidationInfo) -> Any:
+    return read_gates(table, place=f"{info.context}: gates") if isinstance(table, dict) else table
+
+
+def _read_study(names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    study = tuple(PREFIX + name.removeprefix(PREFIX) for name in names)
+    for name in study:
+        try:
+            published(name)
+        except UserError as error:
+            raise UserError(f"{info.context}: study: {str(error).removeprefix('--baseline: ')}") from error
+    return study
+
+
+def _read_models(tables: Any, info: ValidationInfo) -> tuple[ModelEntry, ...]:
+    path = _path_of(info)
+    if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
+        raise UserError(f"{path}: models: none; name at least one in a table [[models]]")
     entries: dict[str, ModelEntry] = {}
     for number, table in enumerate(tables, start=1):
         place = f"{path}: models, number {number}"
-        entry = (_read_responses if "responses" in table else _read_endpoint)(table, place, path.parent)
+        entry = (_read_responses if "responses" in table else _read_endpoint)(table, place, info)
         if entry.name in entries:
             raise UserError(f"{place}: the name {entry.name!r} is taken; give each model its own name")
         entries[entry.name] = entry
     return tuple(entries.values())
 
 
-def _read_endpoint(table: dict[str, Any], place: str, folder: Path) -> ModelEntry:
+def _read_endpoint(table: dict[str, Any], place: str, info: ValidationInfo) -> ModelEntry:
     file = table.get("config")
     if file is not None and not isinstance(file, str):
         raise UserError(f"{place}: config: the path of a model's TOML file was expected")
     rest = {key: value for key, value in table.items() if key != "config"}
     if file:
-        endpoint = read_model_config(_beside(folder, file), **rest)
+        endpoint = read_model_config(_beside(file, info), **rest)
     else:
         endpoint = make_model_config(rest, place=place)
     return ModelEntry(name=endpoint.name or endpoint.model, endpoint=endpoint)
 
 
-def _read_responses(table: dict[str, Any], place: str, folder: Path) -> ModelEntry:
+def _read_responses(table: dict[str, Any], place: str, info: ValidationInfo) -> ModelEntry:
     if unknown := sorted(set(table) - {"name", "responses"}):
         raise UserError(f"{place}: {unknown[0]}: unknown beside responses; known: name, responses")
-    name, responses = table.get("name"), table["responses"]
-    if not isinstance(name, str) or not name.strip():
-        raise UserError(f"{place}: name: missing; say whose responses these are")
-    if not isinstance(responses, str) or not responses:
-        raise UserError(f"{place}: responses: the path of a .jsonl, .csv or .parquet file was expected")
-    return ModelEntry(name=name, responses=str(_beside(folder, responses)))
+    entry = validate(ModelEntry, table, place)
+    return replace(entry, responses=str(_beside(entry.responses, info)))
 
 
-def _beside(folder: Path, named: str) -> Path:
-    return Path(os.path.normpath(folder / named))  # not resolved: what is printed should look as it was given
+NightName = Annotated[str, BeforeValidator(_read_name)]
+FilePath = Annotated[Path, BeforeValidator(_beside)]
+OptionalPath = Annotated[Path | None, BeforeValidator(_beside_or_none)]
+
+
+class ConfigTable(BaseModel):
+    """A table of the configuration; unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+class NightlyOutputs(ConfigTable):
+    """The table [outputs]."""
+
+    junit: OptionalPath = None
+    github: bool = False
+
+
+class NightlyConfig(ConfigTable):
+    """A checked configuration with every path as found from here; `digest` is of all that decides a night."""
+
+    models: Annotated[tuple[ModelEntry, ...], BeforeValidator(_read_models)] = ()
+    name: NightName
+    prompts: FilePath = SAMPLE_PROMPTS
+    unit: Literal["reply", "conversation"] = "reply"
+    turns: int | None = Field(None, ge=2)
+    judge: str = "classifier"
+    calibration: str | None = None
+    anchors: OptionalPath = SAMPLE_ANCHORS
+    matters: Annotated[float, Field(ge=0), AfterValidator(lambda points: points / 100)] = 1.0
+    baseline: NightName | None = None
+    baseline_nights: int = Field(1, ge=1)
+    study: Annotated[tuple[str, ...], AfterValidator(_read_study)] = ("human",)
+    history: str = "nights.sqlite"
+    runs: FilePath = Path("nights")
+    dashboard: OptionalPath = Path("dashboard")
+    max_cost: float | None = Field(None, ge=0)
+    limit: int | None = Field(None, ge=1)
+    explain: int = Field(8, ge=0)
+    gates: Annotated[tuple[Gate, ...], BeforeValidator(_read_gates)] = ()
+    outputs: NightlyOutputs = NightlyOutputs()
+    _path: Path = PrivateAttr()
+    _digest: str = PrivateAttr()
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._path
+
+    @property
+    def digest(self) -> str:
+        """A digest of all settings that change the result of a night."""
+        return self._digest
+
+    @field_validator("judge", "calibration", "history")
+    @classmethod
+    def find(cls, named: str | None, info: ValidationInfo) -> str | None:
+        """Return a path beside the configuration; leave a judge's name, "none" and a URL as they are."""
+        is_name = named in (None, NONE) or "://" in str(named)
+        is_name |= info.field_name == "judge" and not str(named).endswith(".toml")
+        return named if is_name else str(_beside(named, info))
+
+
+def read_config(path: Path) -> NightlyConfig:
+    """Read the configuration in a file; an error names the key and what to do."""
+    given = read_toml(path)
+    table = {"name": path.stem, **given}
+    if given.get("turns"):
+        table = {"prompts": SITUATIONS, "unit": CONVERSATION, **table}
+    try:
+        config = NightlyConfig.model_validate(table, context=path)
+    except ValidationError as error:
+        key, problem = first_problem(error)
+        if error.errors()[0]["type"] == "extra_forbidden":
+            known = NightlyOutputs if key.startswith("outputs.") else NightlyConfig
+            problem = f"unknown; known: {', '.join(known.model_fields)}"
+        raise UserError(f"{path}: {key}: {problem}") from error
+    deciding = {key: value for key, value in given.items() if key not in ELSEWHERE}
+    config._path = path
+    config._digest = sha256(json.dumps(deciding, sort_keys=True, default=str).encode()).hexdigest()[:16]
+    if config.turns and config.unit == REPLY:
+        raise UserError(
+            f"{path}: unit: with turns it is conversations that are judged; leave one of them out"
+        )
+    if config.turns:
+        find_speaker(config.prompts, turns=config.turns)
+    elif any(model.endpoint for model in config.models):
+        check_table(config.prompts)
+    if config.anchors is not None:
+        check_table(config.anchors)
+    return config

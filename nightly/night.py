@@ -94,8 +94,8 @@ def run_night(
         assert kept is not None
         if config.dashboard is not None:
             build_dashboard(history, config.dashboard)
-    if config.junit is not None:
-        write_junit(check_outcomes(kept.gates), config.junit, name=config.name)
+    if config.outputs.junit is not None:
+        write_junit(check_outcomes(kept.gates), config.outputs.junit, name=config.name)
     return FinishedNight(record=kept, is_new=is_new)
 
 

@@ -96,7 +96,7 @@ def print_night(night: FinishedNight, config: NightlyConfig, *, as_json: bool) -
         print(json.dumps(as_dict(night), indent=2, allow_nan=False))
     else:
         print_page(as_page(night, config))
-    if config.github:
+    if config.outputs.github:
         for line in as_annotations(night.record.gates):
             # GitHub reads both streams; what is piped on as JSON must stay JSON.
             print(printable(line), file=sys.stderr if as_json else sys.stdout)

@@ -24,7 +24,12 @@ def test_what_nobody_sets_has_a_value(tmp_path: Path) -> None:
     assert (config.prompts, config.anchors) == (SAMPLE_PROMPTS, SAMPLE_ANCHORS)
     assert config.history == str(tmp_path / "nights.sqlite")
     assert (config.runs, config.dashboard) == (tmp_path / "nights", tmp_path / "dashboard")
-    assert (config.study, config.gates, config.junit, config.github) == (("study:human",), (), None, False)
+    assert (config.study, config.gates, config.outputs.junit, config.outputs.github) == (
+        ("study:human",),
+        (),
+        None,
+        False,
+    )
     (model,) = config.models
     assert model.name == "m"
     assert model.endpoint is not None
@@ -45,7 +50,7 @@ def test_everything_can_be_set_and_paths_are_beside_the_file(tmp_path: Path) -> 
     assert (config.name, config.baseline, config.matters) == ("mine", "2026-11-15", 0.02)
     assert (config.judge, config.calibration) == (str(tmp_path / "j.toml"), str(tmp_path / "c.json"))
     assert config.history == "postgresql+psycopg://me@db/x"
-    assert (config.dashboard, config.junit, config.github) == (None, tmp_path / "j.xml", True)
+    assert (config.dashboard, config.outputs.junit, config.outputs.github) == (None, tmp_path / "j.xml", True)
     assert config.study == ("study:human", "study:gpt-4")
     asked, known = config.models
     assert asked.endpoint is not None
@@ -70,18 +75,18 @@ def test_the_digest_is_of_what_decides_a_night(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "n.toml: models: missing; name at least one in a table [[models]]"),
+        ("", "n.toml: models: none; name at least one in a table [[models]]"),
         ("models = []", "n.toml: models: none; name at least one"),
         (f"jugde = 'length'\n{MODEL}", "n.toml: jugde: unknown; known: models, name, prompts, unit"),
         (f"{MODEL}[outputs]\njunti = 'x'", "n.toml: outputs.junti: unknown; known: junit, github"),
         (f"{MODEL}[gates]\ndrop = 5", "n.toml: gates: unknown gate 'drop'; known: good_share_drop"),
         (f"{MODEL}temprature = 1", "n.toml: models, number 1: temprature: unknown; a model's settings are"),
         (f"{MODEL}{MODEL}", "n.toml: models, number 2: the name 'm' is taken"),
-        ("[[models]]\nresponses = 'r.jsonl'", "n.toml: models, number 1: name: missing; say whose"),
+        ("[[models]]\nresponses = 'r.jsonl'", "n.toml: models, number 1: name: field required"),
         ("[[models]]\nname='a'\nresponses='r'\nmodel='b'", "model: unknown beside responses; known: name"),
-        (f"limit = 0\n{MODEL}", "n.toml: limit: must be at least 1"),
+        (f"limit = 0\n{MODEL}", "n.toml: limit: input should be greater than or equal to 1"),
         (f"limit = 'x'\n{MODEL}", "n.toml: limit: input should be a valid integer"),
-        (f"max_cost = -1\n{MODEL}", "n.toml: max_cost: must be at least 0"),
+        (f"max_cost = -1\n{MODEL}", "n.toml: max_cost: input should be greater than or equal to 0"),
         (f"study = ['claude']\n{MODEL}", "n.toml: study: no 'study:claude' in the study; known: study:human"),
         (f"prompts = 'none.jsonl'\n{MODEL}", "none.jsonl: no such file"),
         (f"anchors = 'none.jsonl'\n{MODEL}", "none.jsonl: no such file"),
