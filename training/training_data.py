@@ -86,7 +86,7 @@ class TrainingData:
 @cache
 def training_perturbations() -> tuple[Perturbation, ...]:
     """Return the perturbations of replies that training may use: those of families that no test uses."""
-    return tuple(item for item in read_perturbations().of_families if not item.is_test_only)
+    return tuple(item for item in read_perturbations() if not item.is_test_only)
 
 
 def digest_items(items: Iterable[RatedItem]) -> str:

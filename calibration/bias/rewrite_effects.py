@@ -25,21 +25,16 @@ ALLOWED: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """The mean change of score, rewritten - original, and how many labels went to Good and away from it.
+    """The mean change of score, rewritten - original, and the share of replies that became Good.
 
-    `result`: passes, or fails, if the whole interval lies where it should, or where it should not.
-    `detectable` is how far beyond the limit the true change must be to be found with a power of 0.8.
-    Flips to Good are a part of the responses that were not Good before, those from it of the ones that were.
+    `result`: passes, or fails, if the whole interval lies where it should, or where it should not. `to_good`
+    is a share of the replies that were not Good before.
     """
 
     change: Estimate
-    detectable: float
     result: Result
     pairs: int
-    prompts: int
     to_good: Estimate
-    from_good: Estimate
-    were_good: int
 
 
 def mean_change(
@@ -54,29 +49,26 @@ def mean_change(
 ) -> Change:
     """Return the change of score over pairs, by t over whole prompts; undefined with fewer than two.
 
-    Not by bootstrap: what could have been found needs the standard error anyway, and with a dozen prompts
-    percentile t_intervals are too short.
+    Not by bootstrap: with a dozen prompts percentile intervals are too short.
     """
-    found = _mean(after - before, prompts)
+    change = _mean(after - before, prompts).estimate()
+    least, most = (end * limit if np.isfinite(end) else end for end in ALLOWED[should])
     return Change(
-        change=found.estimate(),
-        detectable=found.detectable(),
-        result=_conclude(found.estimate(), ALLOWED[should], limit),
+        change=change,
+        result=conclude(change, least, most),
         pairs=len(before),
-        prompts=len(np.unique(prompts)),
         to_good=_share(is_good[~was_good], prompts[~was_good]),
-        from_good=_share(~is_good[was_good], prompts[was_good]),
-        were_good=int(was_good.sum()),
     )
 
 
-def _conclude(change: Estimate, allowed: tuple[float, float], limit: float) -> Result:
-    if change.interval is None:
+def conclude(estimate: Estimate, least: float, most: float) -> Result:
+    """Return whether the whole interval lies between two bounds, or the whole of it outside of them."""
+    ends = estimate.interval
+    if ends is None:
         return "inconclusive"
-    least, most = (end * limit if np.isfinite(end) else end for end in allowed)
-    if least <= change.interval.low and change.interval.high <= most:
+    if least <= ends.low and ends.high <= most:
         return "passes"
-    return "fails" if change.interval.high < least or change.interval.low > most else "inconclusive"
+    return "fails" if ends.high < least or ends.low > most else "inconclusive"
 
 
 def _mean(values: Floats, prompts: Integers) -> Contrast:

@@ -14,7 +14,6 @@ from pathlib import Path
 from random import Random
 from typing import Final, Literal
 
-from data.errors import UserError
 from data.files import read_toml
 from data.records import EMOTIONS, POSITIVE_EMOTIONS, Exchange
 from data.tables import validate
@@ -93,40 +92,12 @@ class Perturbation:
         return bool(self.should) or self.round > 1 or self.family in TEST_FAMILIES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PerturbationCatalogue:
-    """All perturbations, and what each family of them tries."""
-
-    perturbations: tuple[Perturbation, ...]
-    families: Mapping[str, str]
-
-    @property
-    def of_families(self) -> tuple[Perturbation, ...]:
-        """Those that try to turn the label of a reply."""
-        return tuple(item for item in self.perturbations if item.family)
-
-    @property
-    def with_expectation(self) -> tuple[Perturbation, ...]:
-        """Those that should move the mean score in a known way."""
-        return tuple(item for item in self.perturbations if item.should)
-
-
-def read_perturbations(path: Path = PERTURBATIONS) -> PerturbationCatalogue:
-    """Read the shipped catalogue, or another file of the same shape."""
-    tables = read_toml(path)
-    families, named = tables.get("family", {}), tables.get("perturbation")
-    if not isinstance(families, dict) or not isinstance(named, dict) or not named:
-        raise UserError(f"{path}: give a table [family] and tables [perturbation.NAME]")
-    if unknown := sorted(set(tables) - {"family", "perturbation"}):
-        raise UserError(f"{path}: {unknown[0]}: unknown; there are family and perturbation")
-    perturbations = tuple(
-        validate(Perturbation, table, f"{path}: {name}", name=name) for name, table in named.items()
-    )
-    for item in perturbations:
-        if problem := _find_problem(item, families, named):
-            raise UserError(f"{path}: {item.name}: {problem}")
-    return PerturbationCatalogue(
-        perturbations=perturbations, families={name: str(text) for name, text in families.items()}
+@cache
+def read_perturbations() -> tuple[Perturbation, ...]:
+    """Read the catalogue: some perturbations have a family, the others an expected change of score."""
+    tables = read_toml(PERTURBATIONS)["perturbation"]
+    return tuple(
+        validate(Perturbation, table, f"{PERTURBATIONS}: {name}", name=name) for name, table in tables.items()
     )
 
 
@@ -197,7 +168,7 @@ def split_in_two(reply: str) -> tuple[str, str]:
 
 
 def _between(mark: str) -> Callable[[str], str]:
-    """Puts a mark after every letter."""
+    """Return a function that puts a mark after every letter."""
     return lambda text: re.sub(r"(\w)", rf"\1{mark}", text)
 
 
@@ -207,7 +178,7 @@ def _swap(letters: str, others: str) -> Callable[[str], str]:
 
 
 def _shift(text: str, *, small: int, large: int) -> str:
-    """The 26 letters as those of another alphabet that stand in the same order."""
+    """Replace the 26 letters by those of another alphabet in the same order."""
     moved = {ord("a") + i: small + i for i in range(26)} | {ord("A") + i: large + i for i in range(26)}
     return text.translate(moved)
 
@@ -245,32 +216,6 @@ DISGUISES: Final[Mapping[str, Callable[[str], str]]] = {
 }
 
 
-def _find_problem(
-    item: Perturbation, families: Mapping[str, object], named: Mapping[str, object]
-) -> str | None:
-    """Return what is wrong with a perturbation, and the fix."""
-    holes, disguise = set(HOLE.findall(item.template)), item.disguise
-    has_reply = bool(holes & {"reply", "disguised"}) or {"start", "rest"} <= holes
-    has_texts = bool(item.texts) != bool(item.positive and item.negative)
-    problems = {
-        "give either family or should": bool(item.family) == bool(item.should),
-        f"family: {item.family!r} is not under [family]; add it there": item.family
-        and item.family not in families,
-        f"disguise: unknown {disguise!r}; known: {', '.join(sorted(DISGUISES))}": disguise
-        and disguise not in DISGUISES,
-        "template: the reply is not in it; write {reply} where it goes": item.family and not has_reply,
-        "give either texts, or positive and negative, where the template has {text}": ("text" in holes)
-        != (has_texts and item.times >= 1),
-        "disguise: missing, and the template has {disguised}": "disguised" in holes and not disguise,
-        "disguise: the template has neither {disguised} nor {text}": disguise
-        and not holes & {"disguised", "text"},
-        f"against: no other perturbation is called {item.against!r}": item.against is not None
-        and (item.against not in named or item.against == item.name),
-        f"limit: must be 0 or more, not {item.limit}": not 0 <= item.limit < float("inf"),
-    }
-    return next((problem for problem, is_wrong in problems.items() if is_wrong), None)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenReply:
     """One of our own replies; one that grows has `paragraphs` instead of a `text`."""
@@ -288,7 +233,7 @@ class WrittenReply:
 
     @property
     def half(self) -> Half:
-        """Decided by the text itself, so that a reply never changes sides."""
+        """The half, decided by the text itself, so that a reply never changes sides."""
         if self.is_lesson:
             return "training"
         if self.round > 1 or self.family in TEST_REPLIES:
@@ -318,10 +263,8 @@ def read_replies(half: Half) -> tuple[WrittenReply, ...]:
         if kind is None:
             continue  # the replies in other languages, which nobody trains with
         tables = read_toml(path)
-        about = {"round": tables.get("round", 1), "is_lesson": tables.get("is_lesson", False)}
+        defaults = {"round": tables.get("round", 1), "is_lesson": tables.get("is_lesson", False)}
         for number, table in enumerate(tables.get("reply", []), start=1):
-            reply = validate(WrittenReply, {**table, "kind": kind}, f"{path}: reply {number}", **about)
-            if bool(reply.text) == bool(reply.paragraphs):
-                raise UserError(f"{path}: reply {number}: give either text or paragraphs")
-            replies.append(reply)
+            place = f"{path}: reply {number}"
+            replies.append(validate(WrittenReply, {**table, "kind": kind}, place, **defaults))
     return tuple(reply for reply in replies if reply.half == half)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from hashlib import sha256
 from itertools import zip_longest
+from math import inf
 from random import Random
 from typing import Any, Final, TypeVar
 
@@ -17,7 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.agreement.metrics import auc_of
-from calibration.bias.rewrite_effects import DRAWS, Change, Result, crossed_share, exact_share, mean_change
+from calibration.bias.rewrite_effects import (
+    DRAWS,
+    Change,
+    Result,
+    conclude,
+    crossed_share,
+    exact_share,
+    mean_change,
+)
 from calibration.bootstrap import resample_clusters, sample
 from calibration.estimate import UNDEFINED, Estimate, Interval
 from data.errors import UserError
@@ -30,7 +39,6 @@ from judge.robustness.catalogue import (
     KIND,
     UNKIND,
     Perturbation,
-    PerturbationCatalogue,
     WrittenReply,
     read_perturbations,
     read_replies,
@@ -71,16 +79,7 @@ class RobustnessTarget:
     @property
     def result(self) -> Result:
         """Whether the interval meets the limit."""
-        ends = self.figure.interval
-        if ends is None:
-            return "inconclusive"
-        if ends.low >= self.limit if self.is_least else ends.high <= self.limit:
-            return "passes"
-        return (
-            "fails"
-            if (ends.high < self.limit if self.is_least else ends.low > self.limit)
-            else "inconclusive"
-        )
+        return conclude(self.figure, *((self.limit, inf) if self.is_least else (-inf, self.limit)))
 
     def as_dict(self) -> dict[str, Any]:
         """Return it ready for JSON."""
@@ -104,7 +103,6 @@ class FamilyResult:
     """Several perturbations around unkind replies, and the same around kind ones."""
 
     name: str
-    tries: str
     is_test_only: bool  # no training may use any of them
     perturbations: int
     unkind: TurnedReplies
@@ -118,9 +116,7 @@ class PerturbationResult:
     name: str
     should: str
     limit: float
-    why: str
     effect: Change
-    not_rewritten: int
     unscored: int
 
 
@@ -168,7 +164,7 @@ def measure_robustness(
     judge: Judge,
     ordinary: Sequence[Exchange],
     *,
-    catalogue: PerturbationCatalogue | None = None,
+    perturbations: Sequence[Perturbation] | None = None,
     written: Sequence[WrittenReply] | None = None,
     sample_size: int | None = None,
     each: int = EACH,
@@ -182,12 +178,16 @@ def measure_robustness(
     """
     if not ordinary:
         raise UserError("robustness: there are no replies to rewrite")
-    catalogue = catalogue or read_perturbations()
+    perturbations = read_perturbations() if perturbations is None else perturbations
     written = read_replies("test") if written is None else written
-    used, pool, most_ordinary = list(catalogue.of_families), POOL, ORDINARY
+    used, expected = (
+        [item for item in perturbations if item.family],
+        [item for item in perturbations if item.should],
+    )
+    pool, most_ordinary = POOL, ORDINARY
     chance, rng = Random(seed), np.random.default_rng(seed)
     if sample_size is not None:  # a quarter for ordinary replies, half of the rest for each side
-        most_ordinary = max(2, sample_size // (4 * (1 + len(catalogue.with_expectation))))
+        most_ordinary = max(2, sample_size // (4 * (1 + len(expected))))
         pool = min(pool, max(4, sample_size // 12))
         pairs, each = max(2, (sample_size * 3 // 4 - 2 * pool) // 2), 2
         used = in_turns(used, lambda item: item.family, chance)[: max(1, pairs // each)]
@@ -200,7 +200,7 @@ def measure_robustness(
     first, last = ([reply.exchange(reply.stages()[end]) for reply in written] for end in (0, -1))
     chosen = in_turns(ordinary, lambda item: item.prompt, chance)[:most_ordinary]
     rewritten: dict[str | None, list[Exchange | None]] = {None: [*chosen]}
-    for item in catalogue.with_expectation:
+    for item in expected:
         rewritten[item.name] = [rewrite(item, exchange, ordinary, seed=seed) for exchange in chosen]
     ordinary_texts = [text for row in rewritten.values() for text in row if text is not None]
     judgments = ask([*first, *last, *unkind.rewritten.values(), *kind.rewritten.values(), *ordinary_texts])
@@ -208,29 +208,27 @@ def measure_robustness(
     as_they_are = {reply: judgments[text.content_digest] for reply, text in zip(written, first, strict=True)}
     for side in (unkind, kind):
         side.read(as_they_are, judgments)
-    effects = [
-        _compare(item, rewritten[item.against], rewritten[item.name], judgments)
-        for item in catalogue.with_expectation
-    ]
+    effects = [_compare(item, rewritten[item.against], rewritten[item.name], judgments) for item in expected]
     growing = [place for place, reply in enumerate(written) if reply.kind == "growing"]
     if growing:
-        why = "More kind words are no flaw."
-        grown = Perturbation(name=GROWN, template="", should="not down", limit=MOST_LOST, why=why)
+        grown = Perturbation(name=GROWN, template="", should="not down", limit=MOST_LOST)
         short, long = ([texts[place] for place in growing] for texts in (first, last))
         effects.append(_compare(grown, short, long, judgments))
 
-    def count(name: str, tries: str, is_in: Callable[[Perturbation], bool]) -> FamilyResult:
-        rows = np.array([is_in(item) for item in used], dtype=bool)
+    def count(name: str, items: Sequence[Perturbation]) -> FamilyResult:
+        rows = np.array([item in items for item in used], dtype=bool)
         return FamilyResult(
             name=name,
-            tries=tries,
-            is_test_only=all(item.is_test_only for item in used if is_in(item)),
-            perturbations=int(rows.sum()),
+            is_test_only=all(item.is_test_only for item in items),
+            perturbations=len(items),
             unkind=unkind.count(rows),
             kind=kind.count(rows),
         )
 
-    overall = count("all perturbations", "", lambda item: True)
+    families: dict[str, list[Perturbation]] = {item.family: [] for item in perturbations if item.family}
+    for item in used:
+        families[item.family].append(item)
+    overall = count("all perturbations", used)
     by_kind: dict[str, list[Judgment]] = {name: [] for name in (*UNKIND, *KIND)}
     for reply, judgment in as_they_are.items():
         by_kind[reply.kind].append(judgment)
@@ -242,13 +240,9 @@ def measure_robustness(
         targets=_targets(by_kind, overall, rng),
         kinds=tuple(_count_kind(name, items) for name, items in by_kind.items() if items),
         overall=overall,
-        test_only=count("never used in training", "", lambda item: item.is_test_only),
-        families=tuple(
-            count(name, tries, lambda item, name=name: item.family == name)  # type: ignore[misc]
-            for name, tries in catalogue.families.items()
-            if any(item.family == name for item in used)
-        ),
-        perturbations=tuple(count(one.name, one.family, lambda item, one=one: item is one) for one in used),  # type: ignore[misc]
+        test_only=count("never used in training", [item for item in used if item.is_test_only]),
+        families=tuple(count(name, items) for name, items in families.items() if items),
+        perturbations=tuple(count(item.name, [item]) for item in used),
         effects=tuple(effects),
     )
 
@@ -390,7 +384,6 @@ def _compare(
         name=item.name,
         should=item.should,
         limit=item.limit,
-        why=item.why,
         effect=mean_change(
             np.array([one.score for one, _ in scored], dtype=float),
             np.array([two.score for _, two in scored], dtype=float),
@@ -400,7 +393,6 @@ def _compare(
             should=item.should,
             limit=item.limit,
         ),
-        not_rewritten=len(rewritten) - len(pairs),
         unscored=len(pairs) - len(scored),
     )
 
@@ -440,28 +432,25 @@ def _targets(
     by_kind: Mapping[str, Sequence[Judgment]], overall: FamilyResult, rng: np.random.Generator
 ) -> tuple[RobustnessTarget, ...]:
     excellent, cruel, insults = (by_kind[kind] for kind in ("excellent", "cruel", "insults"))
-    sizes = f"{len(excellent):,} and {len(cruel):,} replies"
-    auc = RobustnessTarget(
-        name="AUC of excellent against politely cruel",
-        figure=_rank(excellent, cruel, rng),
-        limit=LEAST_AUC,
-        count=sizes,
-        is_least=True,
-        is_share=False,
-    )
     called_bad = sum(judgment.label in (BAD, None) for judgment in excellent)
     not_bad = sum(judgment.label != BAD for judgment in insults)
     shares = [
-        ("excellent called Bad", called_bad, excellent, MOST_EXCELLENT_BAD),
-        ("plain insults not called Bad", not_bad, insults, MOST_TURNED),
+        ("excellent called Bad", exact_share(called_bad, len(excellent)), MOST_EXCELLENT_BAD, excellent),
+        ("plain insults not called Bad", exact_share(not_bad, len(insults)), MOST_TURNED, insults),
     ]
+    sides = {"unkind turned Good": overall.unkind, "kind turned Bad": overall.kind}
     return (
-        auc,
+        RobustnessTarget(
+            name="AUC of excellent against politely cruel",
+            figure=_rank(excellent, cruel, rng),
+            limit=LEAST_AUC,
+            count=f"{len(excellent):,} and {len(cruel):,} replies",
+            is_least=True,
+            is_share=False,
+        ),
         *(
-            RobustnessTarget(
-                name=name, figure=exact_share(count, len(of)), limit=limit, count=f"{len(of):,} replies"
-            )
-            for name, count, of, limit in shares
+            RobustnessTarget(name=name, figure=share, limit=limit, count=f"{len(replies):,} replies")
+            for name, share, limit, replies in shares
         ),
         *(
             RobustnessTarget(
@@ -470,6 +459,6 @@ def _targets(
                 limit=MOST_TURNED,
                 count=f"{side.could_turn:,} of {side.pairs:,} pairs",
             )
-            for name, side in (("unkind turned Good", overall.unkind), ("kind turned Bad", overall.kind))
+            for name, side in sides.items()
         ),
     )

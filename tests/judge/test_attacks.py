@@ -19,7 +19,7 @@ from judge.llm.prompted import PromptedJudge
 from judge.robustness.catalogue import Perturbation, read_perturbations, read_replies, rewrite
 from judge.robustness.run import SUSPECTED
 
-ATTACKS = read_perturbations().of_families
+ATTACKS = [item for item in read_perturbations() if item.family]
 INSULTS = [reply for reply in read_replies("test") if reply.kind == "insults"]
 ONE = replace(INSULTS[0].exchange(), emotion="sad", situation="It happened yesterday.")
 KINDS = ("prompted", "analytic", "decisions", "systemone")

@@ -102,7 +102,7 @@ def test_these_are_unscored_and_told_why(text: str, reason: str) -> None:
 
 
 def test_a_kind_reply_in_any_disguise_that_people_see_through_is_english() -> None:
-    attacks = [item for item in read_perturbations().of_families if "translated" not in item.family]
+    attacks = [item for item in read_perturbations() if item.family and "translated" not in item.family]
     replies = [reply.exchange() for reply in WRITTEN if reply.kind == "kind"][::8]
     wrong = Counter(
         attack.name

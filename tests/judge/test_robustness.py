@@ -38,18 +38,12 @@ from reports.markdown import as_markdown
 from reports.robustness_page import robustness_page
 
 CATALOGUE = read_perturbations()
-FAMILIES, EXPECTED = CATALOGUE.of_families, {item.name: item for item in CATALOGUE.with_expectation}
+FAMILIES = [item for item in CATALOGUE if item.family]
+EXPECTED = {item.name: item for item in CATALOGUE if item.should}
 ORDINARY = list(read_exchanges(SAMPLE_RESPONSES))
 REPLY = Exchange(id="1", prompt="My dog died.", response="It was a dog. Get over it, Sam.")
 EMOJI = re.compile("[\u2600-\u27bf\U0001f300-\U0001faff]")
 CARING = re.compile(r"\b(sorry|here for you|understand|feel|love|care)\b", re.IGNORECASE)
-SMALL = """
-[family]
-kind = "is kind"
-[perturbation.one]
-family = "kind"
-template = "{reply} Sorry."
-"""
 
 
 class FormulaJudge(Judge):
@@ -96,7 +90,7 @@ def target(found: Robustness, name: str) -> tuple[float, str]:
 def test_there_are_enough_perturbations_of_every_family_and_some_that_no_training_uses() -> None:
     families = Counter(item.family for item in FAMILIES)
     assert len(FAMILIES) >= 150 and len(EXPECTED) >= 10
-    assert set(families) == set(CATALOGUE.families) > TEST_FAMILIES
+    assert set(families) > TEST_FAMILIES and len(CATALOGUE) == len(FAMILIES) + len(EXPECTED)
     test_only = {item.family for item in FAMILIES if item.is_test_only}
     assert test_only == TEST_FAMILIES | {item.family for item in FAMILIES if item.round > 1}
     texts = [(item.template, item.texts, item.disguise) for item in FAMILIES]
@@ -158,36 +152,6 @@ def test_rewrites_of_ordinary_replies_do_what_they_say() -> None:
     assert text(fitting.name, emotion=None) is None and text("small letters", response="oh") is None
     texts = [rewrite(EXPECTED["padding"], item, ORDINARY) for item in ORDINARY]
     assert texts == [rewrite(EXPECTED["padding"], item, ORDINARY[::-1]) for item in ORDINARY]
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ('family = "kind"', 'family = "kin"', "one: family: 'kin' is not under"),
-        ('family = "kind"\n', "", "one: give either family or should"),
-        ("{reply}", "{replies}", "one: template: the reply is not in it"),
-        ("{reply}", "{reply} {text}", "one: give either texts"),
-        ("{reply}", "{disguised}", "one: disguise: missing"),
-        ("Sorry.", 'Sorry."\ndisguise = "base64', "one: disguise: the template has neither"),
-        ("Sorry.", 'Sorry."\ndisguise = "hat', "one: disguise: unknown 'hat'; known: base64"),
-        ("Sorry.", 'Sorry."\nmuch = "1', "one: much: unexpected keyword"),
-        ("Sorry.", 'Sorry."\nagainst = "two', "one: against: no other perturbation"),
-        ('Sorry."', 'Sorry."\nlimit = -1', "one: limit: must be 0 or more"),
-        ("[perturbation.one]", "[perturbations.one]", "give a table"),
-        ("[family]", "[family", "not TOML"),
-    ],
-)
-def test_a_mistake_in_a_catalogue_is_reported_with_its_place(
-    tmp_path: Path, old: str, new: str, message: str
-) -> None:
-    path = tmp_path / "mine.toml"
-    path.write_text(SMALL, encoding="utf-8")
-    changed = rewrite(read_perturbations(path).perturbations[0], REPLY)
-    assert changed is not None and changed.response == f"{REPLY.response} Sorry."
-    path.write_text(SMALL.replace(old, new, 1), encoding="utf-8")
-    with pytest.raises(UserError) as error:
-        read_perturbations(path)
-    assert str(error.value).startswith(str(path)) and message in str(error.value)
 
 
 def test_a_judge_that_is_always_right_meets_every_target() -> None:

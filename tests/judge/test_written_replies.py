@@ -72,8 +72,6 @@ def test_growing_replies_grow_by_paragraphs_under_ids_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("table", "says"),
     [
-        ('family = "f"\nprompt = "p"', "reply 1: give either text or paragraphs"),
-        ('family = "f"\nprompt = "p"\ntext = "t"\nparagraphs = ["a"]', "give either text or paragraphs"),
         ('family = "f"\ntext = "t"', "reply 1: prompt: "),
         ('family = "f"\nprompt = "p"\ntext = "t"\nmood = "m"', "reply 1: mood: unexpected keyword"),
     ],

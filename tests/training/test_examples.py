@@ -125,8 +125,8 @@ def test_graded_replies_are_used_once_an_epoch_with_their_scores() -> None:
     assert not {exchange.prompt for exchange in shown} & {reply.prompt for reply in tested}
     assert not {e.exchange.response for e in replies} & {s for reply in tested for s in reply.stages()}
     perturbed = {e.id.rpartition("[")[2].removesuffix("]") for e in shown if "[" in e.id}
-    families = {attack.family for attack in read_perturbations().of_families if attack.name in perturbed}
-    test_only = {item.family for item in read_perturbations().of_families if item.is_test_only}
+    families = {attack.family for attack in read_perturbations() if attack.name in perturbed}
+    test_only = {item.family for item in read_perturbations() if item.family and item.is_test_only}
     assert families and not families & test_only
 
 

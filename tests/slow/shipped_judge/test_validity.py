@@ -85,11 +85,8 @@ def test_stock_sympathy_does_not_pass_for_the_real_thing(
 
 def test_the_small_judge_sees_dismissals_and_heeds_no_orders() -> None:
     wanted = ("dismissal", "another prompt's reply", "injected verdict")
-    catalogue = read_perturbations()
-    used = replace(
-        catalogue, perturbations=tuple(item for item in catalogue.perturbations if item.name in wanted)
-    )
-    found = measure("classifier-small", catalogue=used, written=[])
+    used = [item for item in read_perturbations() if item.name in wanted]
+    found = measure("classifier-small", perturbations=used, written=[])
     assert "fails" not in {item.effect.result for item in found.effects}
 
 
