@@ -181,6 +181,7 @@ class CalibrationReport:
             },
             "data": self.data,
             "agreement": agreed.metrics,
+            "undefined": agreed.undefined,
             "over_models": agreed.levels,
             "confusion": {"labels": agreed.scale, "rows": agreed.confusion},
             "baselines": [

@@ -102,6 +102,8 @@ def trial_lines(evaluation: Row) -> list[str]:
             for name, figures in evaluations.items()
         ],
     )
+    if any(figures["per_response"]["balanced_accuracy"]["value"] is None for figures in evaluations.values()):
+        lines += ["", "Balanced accuracy (bal. acc.) is undefined where all replies get one label."]
     judge = evaluations[JUDGE]
     models = [
         (

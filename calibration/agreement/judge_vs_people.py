@@ -7,6 +7,7 @@ import numpy as np
 
 from calibration.agreement.level_errors import LevelErrors, level_errors
 from calibration.agreement.metrics import (
+    REASONS,
     TABLE_STATISTICS,
     matched_labels,
     refused_by_rarity,
@@ -37,6 +38,7 @@ class Agreement:
     cluster_count: int
     draws: int
     metrics: Mapping[str, Estimate]
+    undefined: Mapping[str, str]  # the reason, for every metric without a value
     confusion: tuple[tuple[int, ...], ...]
     levels: LevelErrors
 
@@ -57,6 +59,7 @@ def agreement(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) ->
     count = int(codes.max()) + 1 if len(codes) else 0
     drawn = replicate_clusters(count, rng=rng, draws=draws)
     table = table_of(paired.rating, paired.label, paired.levels)
+    metrics = _estimates(paired, table, codes, drawn)
     return Agreement(
         scale=paired.scale,
         ratings=len(paired),
@@ -64,14 +67,14 @@ def agreement(paired: Paired, *, rng: np.random.Generator, draws: int = 2000) ->
         clusters=kind,
         cluster_count=count,
         draws=len(drawn),
-        metrics=_estimates(paired, codes, drawn),
+        metrics=metrics,
+        undefined={name: REASONS[name] for name, item in metrics.items() if not np.isfinite(item.value)},
         confusion=tuple(tuple(int(cell) for cell in row) for row in table),
         levels=level_errors(paired.model, *good_or_mean(paired), codes, drawn),
     )
 
 
-def _estimates(paired: Paired, codes: Integers, drawn: Draws) -> dict[str, Estimate]:
-    table = table_of(paired.rating, paired.label, paired.levels)
+def _estimates(paired: Paired, table: Floats, codes: Integers, drawn: Draws) -> dict[str, Estimate]:
     unseen = {"exact": 0.0, "balanced_accuracy": unseen_variance(table)}
     estimates = {
         name: item.estimate(low=0.0, high=1.0, scale="logit", unseen=unseen[name])

@@ -20,7 +20,7 @@ from calibration.estimate import UNDEFINED, Estimate, Floats, Integers
 TableStatistic = Callable[[Floats], Floats]  # (draws, k, k) -> (draws,)
 LEAST_PROBABILITY: Final = 1e-6  # judgments are written to six digits: a 0 may stand for anything below this
 BINS: Final = 10
-LEAST_MINORITY: Final = 5  # labels other than the commonest; with fewer a kappa is decided by a handful
+LEAST_MINORITY: Final = 10  # labels other than the commonest; with fewer a kappa is decided by a handful
 
 
 def tables_of(
@@ -64,21 +64,26 @@ def exact(tables: Floats) -> Floats:
 
 
 def balanced_accuracy(tables: Floats) -> Floats:
-    """The mean over levels the first gave of the part of them the second hit; nan with one such level."""
+    """Return the mean, over levels the first gave, of the part of them the second hit.
+
+    Undefined where either gave one level only: then it is 1 / k by definition, whatever the judge is like.
+
+    >>> always_good = table_of(np.array([1, 2, 3]), np.array([3, 3, 3]), 3)
+    >>> balanced_accuracy(always_good[None]).tolist()
+    [nan]
+    """
     recalls = ratio(np.diagonal(tables, axis1=1, axis2=2), tables.sum(axis=2))
-    kinds = np.isfinite(recalls).sum(axis=1).astype(float)
-    return ratio(np.nansum(recalls, axis=1), np.where(kinds > 1, kinds, 0.0))
+    given, said = ((tables.sum(axis=axis) > 0).sum(axis=1).astype(float) for axis in (2, 1))
+    return ratio(np.nansum(recalls, axis=1), np.where((given > 1) & (said > 1), given, 0.0))
 
 
 def unseen_variance(table: Floats) -> float:
     """Return the variance of `balanced_accuracy` that levels never hit, (k, k), do not show.
 
     Whichever cluster is left out, the recall of such a level stays 0, as if it were known. It is taken to
-    have the variance of half a hit. A judge that always gives one label can hit no other level.
+    have the variance of half a hit.
     """
-    rated, judged = table.sum(axis=1), table.sum(axis=0)
-    if (judged > 0).sum() < 2:
-        return 0.0
+    rated = table.sum(axis=1)
     unseen = rated[(np.diagonal(table) < LITTLE) & (rated > 0)]
     return float((LITTLE / unseen**2).sum() / (rated > 0).sum() ** 2)
 
@@ -136,6 +141,14 @@ TABLE_STATISTICS: Final[dict[str, TableStatistic]] = {
     "alpha_ordinal": lambda tables: ordinal_alpha(tables + tables.transpose(0, 2, 1)),
 }
 CHANCE_CORRECTED: Final = {"qwk", "qwk_matched", "alpha_ordinal"}
+FEW_MINORITY: Final = "fewer than ten human labels, or labels of the judge, differ from the most common one"
+# Why a metric is undefined, where it is.
+REASONS: Final[dict[str, str]] = {
+    **dict.fromkeys(sorted(CHANCE_CORRECTED), FEW_MINORITY),
+    "balanced_accuracy": "the judge, or people, gave one label only",
+    "spearman": "the judge's scores, or the ratings, are all equal",
+    "exact": "there are no ratings",
+}
 
 
 def auc_of(positive: NDArray[np.bool_], scores: Floats) -> Statistic:

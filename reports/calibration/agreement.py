@@ -89,7 +89,13 @@ def agreement_section(report: CalibrationReport) -> Section:
         ),
         figures=tuple(figures),
         tables=tuple(tables),
-        notes=(intervals,) if data.draws else (),
+        notes=(
+            *([intervals] if data.draws else []),
+            *(
+                f"{METRIC_NAMES[name]} is undefined: {reason}."
+                for name, reason in report.agreement.undefined.items()
+            ),
+        ),
     )
 
 

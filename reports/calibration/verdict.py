@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
 
+from calibration.agreement.metrics import FEW_MINORITY
 from calibration.bias.audits import Finding
 from calibration.estimate import Estimate
 from calibration.fit import CalibrationReport
@@ -30,7 +31,6 @@ BIASES = {  # where a judge's scores are too high or too low
     "valence": "under positive emotions",
     "emotion": "for the {about}",
 }
-ONE_LEVEL = "fewer than five human labels, or labels of the judge, differ from the most common one"
 DEFAULT, LARGER = "classifier", "classifier-large"
 SHARES = 100  # a share is told in points of a hundred
 
@@ -59,7 +59,7 @@ def say_headline(report: CalibrationReport) -> str:
     data = report.data
     kappa = report.agreement.metrics[report.headline]
     if not isfinite(kappa.value):
-        return f"Do not rely on it yet: {ONE_LEVEL}."
+        return f"Do not rely on it yet: {FEW_MINORITY}."
     if kappa.interval is None:
         return f"Do not rely on it yet: {data.ratings:,} ratings are too few for an interval."
     if unbeaten := _unbeaten(report):

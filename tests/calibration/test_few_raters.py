@@ -74,9 +74,7 @@ def test_a_label_the_judge_never_hits_is_not_known_to_be_missed() -> None:
     """Without half a hit's variance three misses of three would count as exact, whoever is left out."""
     rating = np.array([1, 1, 1, *[2, 3] * 20, 3])
     label = np.where(rating == 1, 2, np.where(np.arange(44) % 5 == 0, 5 - rating, rating))
-    tables = {1: table_of(rating, label, 3), 2: table_of(rating, np.full(44, 3), 3)}
-    assert unseen_variance(tables[1]) == pytest.approx(0.5 / 3**2 / 9)
-    assert unseen_variance(tables[2]) == 0  # a constant judge hits no other label by definition
+    assert unseen_variance(table_of(rating, label, 3)) == pytest.approx(0.5 / 3**2 / 9)
     paired = replace(some_paired(4, rows=44), rating=rating, label=label)
     found = agreement(paired, rng=np.random.default_rng(0)).metrics["balanced_accuracy"]
     assert found.interval is not None
@@ -142,13 +140,13 @@ def test_below_ten_replies_no_level_is_given_and_above_the_spread_is_the_calibra
 
 def test_kappas_are_refused_where_hardly_anybody_gave_another_label() -> None:
     paired = some_paired(8)
-    for others in (3, 8):
+    for others in (9, 10):
         rating = np.where(np.arange(120) < others, 1, 3)
         found = agreement(
             replace(paired, rating=rating, label=rating[::-1]), rng=np.random.default_rng(0)
         ).metrics
         for name in ("qwk", "qwk_matched", "alpha_ordinal"):
-            assert np.isfinite(found[name].value) == (others >= 5), name
+            assert np.isfinite(found[name].value) == (others >= 10), name
         assert np.isfinite(found["exact"].value)
     always = agreement(replace(paired, label=np.full(120, 3)), rng=np.random.default_rng(0)).metrics
     assert (always["qwk"].value, always["qwk"].interval) == (0.0, None)

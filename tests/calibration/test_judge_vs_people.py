@@ -86,6 +86,8 @@ def test_agreement_of_a_judge_that_says_one_thing(rating: list[int]) -> None:
     assert math.isnan(found.metrics["spearman"].value)
     assert found.metrics["qwk"].value == pytest.approx(math.nan if rating[0] == 3 else 0, nan_ok=True)
     assert found.metrics["exact"].value == np.mean(np.array(rating) == 3)
+    assert math.isnan(found.metrics["balanced_accuracy"].value), "it is 1/3 by definition"
+    assert found.undefined["balanced_accuracy"] == "the judge, or people, gave one label only"
     json.dumps(to_plain(found), allow_nan=False)
 
 
