@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from servers import Answer, Call, Script, ScriptedServer, answer_chat
@@ -14,7 +15,7 @@ from data.errors import BudgetSpent, OperationalError, UserError
 from judge.llm.endpoint import GIVE_UP_AFTER, CallFailed, Endpoint, Reply
 from judge.llm.limits import Pace
 
-SECRET = "sk-test-7f3a9c1e5b2d8f60"
+SECRET = "sk-test-7f3a+9c1e5b2d8f60="
 # An answer takes 200 and 5 tokens, which is USD 0.025; before it comes, some USD 0.03 are reserved.
 BODY = {"model": "m", "messages": [{"role": "user", "content": "hello " * 90}], "max_tokens": 10}
 PRICES = {"input": 100.0, "output": 1000.0}
@@ -216,6 +217,15 @@ def test_a_server_that_fails_again_and_again_stops_the_run(ask: Any) -> None:
         endpoint.post("/x", BODY)
 
 
+@pytest.mark.parametrize("status", [400, 403, 413])
+def test_refused_requests_do_not_stop_the_run_once_one_was_answered(ask: Any, status: int) -> None:
+    server, endpoint = ask(lambda call: Answer(status=status, body="") if call.number else answer_chat(call))
+    endpoint.post("/x", BODY)
+    refused = post_all(endpoint, 2 * GIVE_UP_AFTER)
+    assert {getattr(item, "reason", None) for item in refused} == {f"HTTP {status}"}
+    assert len(server.calls) == 1 + 2 * GIVE_UP_AFTER, "none is sent again"
+
+
 def test_a_stop_ends_the_wait_and_nothing_is_tried_again(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("judge.llm.http_client.LONGEST_WAIT", 60.0)
     server, endpoint = ask(lambda call: Answer(status=429))
@@ -249,6 +259,8 @@ def everything_said(error: BaseException) -> str:
 def test_an_echoed_key_is_never_shown(ask: Any, caplog: pytest.LogCaptureFixture, status: int) -> None:
     caplog.set_level(logging.DEBUG)
     escaped = "".join(f"\\u{ord(letter):04x}" for letter in SECRET)
+    encoded = quote(SECRET, safe="")
+    assert encoded != SECRET
 
     def echo(call: Call) -> Answer:
         sent = call.headers["authorization"]
@@ -257,14 +269,18 @@ def test_an_echoed_key_is_never_shown(ask: Any, caplog: pytest.LogCaptureFixture
             f'{{"error": {{"message": "wrong: {escaped}"}}}}',
             f"wrong: {sent}",
             f"{'x' * 140} {sent} in the middle of the cut",
+            f"wrong: GET /v1/models?key={encoded}",
+            f'{{"error": {{"message": "wrong: {encoded}"}}}}',
         )
         return Answer(status=status, body=texts[call.number % len(texts)])
 
     _, endpoint = ask(echo, retries=0)
-    for _ in range(4):
+    for _ in range(6):
         with pytest.raises((CallFailed, OperationalError)) as caught:
             endpoint.post("/x", BODY)
         said = everything_said(caught.value)
+        assert "[key]" in said
+        assert encoded not in said
         assert SECRET not in said
         assert SECRET[:12] not in said
         assert escaped not in said
@@ -414,6 +430,22 @@ def test_a_budget_holds_for_all_threads_together(ask: Any) -> None:
         "as many as one after the other: guesses that were too high block none"
     )
     assert endpoint.budget.spent == pytest.approx(0.025 * done)
+
+
+def test_calls_dearer_than_estimated_stop_at_the_budget(ask: Any) -> None:
+    """The real cost of a call is known only afterwards: the one that exceeds the budget is the last."""
+    usage = {"prompt_tokens": 2000, "completion_tokens": 0}  # USD 0.2, ten times the estimate
+    server, endpoint = ask(lambda call: Answer(body={"usage": usage}), prices=PRICES, max_cost=0.55)
+    with pytest.raises(BudgetSpent):
+        for _ in range(10):
+            endpoint.post("/x", BODY)
+    assert endpoint.budget.spent == pytest.approx(0.2 * len(server.calls))
+    assert 0.55 - 0.2 < endpoint.budget.spent < 0.55 + 0.2
+    calls = len(server.calls)
+    for _ in range(3):
+        with pytest.raises(BudgetSpent):
+            endpoint.post("/x", BODY)
+    assert len(server.calls) == calls
 
 
 def test_a_budget_without_a_price_is_refused(ask: Any) -> None:

@@ -1,0 +1,105 @@
+"""Refused and filtered answers of language models: unscored with a reason, in direct runs and in batches."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from batch_servers import BatchServer
+from click.testing import CliRunner
+from servers import Answer, Call, ScriptedServer, answer
+
+import cli
+from data.tables import read_judgments
+
+# How a server refuses a reply that contains the word -> the start of the reason.
+CHAT = {
+    "field": "refused: I can't",
+    "filter": "refused: by a content filter",
+    "sentence": "refused: I'm sorry, but I cannot",
+    "status": "HTTP 400: the text was filtered",
+}
+QUESTIONS = {"answer": "refused", "status": "HTTP 400: the text was filtered"}
+JUDGES: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "prompted": ({"kind": "prompted", "model": "gpt-4o-mini"}, CHAT),
+    "label": ({"kind": "prompted", "model": "gpt-4o-mini", "mode": "label"}, CHAT),
+    "decisions": ({"kind": "decision", "model": "gpt-6-luna"}, QUESTIONS),
+    "systemone": ({"kind": "decision", "model": "gpt-6-luna", "protocol": "systemone"}, QUESTIONS),
+}
+
+
+def refuse(call: Call) -> Answer:
+    """Answer as a model does, unless the reply names a way to refuse it."""
+    way = next((name for name in (*CHAT, *QUESTIONS) if f"refuse-by-{name}" in call.text), None)
+    if way is None:
+        return answer(call)
+    if way == "status":
+        return Answer(
+            status=400, body={"error": {"message": "the text was filtered", "code": "content_filter"}}
+        )
+    fine = answer(call)
+    if way == "answer":
+        answers = fine.body["answers"]
+        if isinstance(answers, list):
+            answers[0] = {"type": "refusal", "name": answers[0]["name"]}
+        else:
+            answers["empathy"] = {"type": "refusal"}
+        return fine
+    (choice,) = fine.body["choices"]
+    texts = {"sentence": "I'm sorry, but I cannot rate this text.", "field": None, "filter": ""}
+    message: dict[str, Any] = {"role": "assistant", "content": texts[way]}
+    message |= {"refusal": "I can't rate this."} if way == "field" else {}
+    reason = "content_filter" if way == "filter" else choice["finish_reason"]
+    body = {**fine.body, "choices": [{**choice, "message": message, "finish_reason": reason}]}
+    return replace(fine, body=body)
+
+
+def refuse_line(row: dict[str, Any]) -> dict[str, Any]:
+    """The same as a line of a batch's output."""
+    said = refuse(Call(number=0, path=row["url"], headers={}, body=row["body"], repeat=0))
+    response = {"status_code": said.status, "body": said.body}
+    return {"custom_id": row["custom_id"], "response": response, "error": None}
+
+
+@pytest.mark.parametrize("by_batch", [False, True], ids=["direct", "batch"])
+@pytest.mark.parametrize("name", JUDGES)
+def test_a_refused_reply_is_unscored_and_counted(
+    name: str, by_batch: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    options, reasons = JUDGES[name]
+    ways = [None, *reasons, None]  # the first request of a batch is asked directly
+    rows = (
+        {
+            "id": str(number),
+            "prompt": f"I won {number}!",
+            "response": f"Lovely! refuse-by-{way}",
+            "model": "m",
+        }
+        for number, way in enumerate(ways)
+    )
+    Path("responses.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    server = BatchServer(refuse_line) if by_batch else ScriptedServer(refuse)
+    if isinstance(server, BatchServer):
+        server.is_done = True
+    with server:
+        options = {**options, "base_url": server.base_url, "retries": 0}
+        Path("judge.toml").write_text(
+            "".join(f"{key} = {json.dumps(value)}\n" for key, value in options.items())
+        )
+        words = ["score", "responses.jsonl", "--judge", "judge.toml", "--out", "run", "--json"]
+        done = CliRunner().invoke(cli.main, [*words, *(["--batch", "--wait"] if by_batch else [])])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["counts"] == {"judged": 2, "unscored": len(reasons), "set_aside": 0}
+    judged = list(read_judgments(Path("run/judgments.jsonl")))
+    assert [item.label is None for item in judged] == [way is not None for way in ways]
+    for item, way in zip(judged, ways, strict=True):
+        if way is None:
+            assert item.unscored is None
+        else:
+            assert (item.unscored or "").startswith(reasons[way]), (way, item.unscored)
+            assert (item.score, item.probabilities) == (None, None)
+    (model,) = json.loads(done.stdout)["models"]
+    assert model["reasons"] == Counter(reason.partition(":")[0] for reason in reasons.values())
