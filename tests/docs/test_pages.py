@@ -65,6 +65,19 @@ def test_every_promise_has_its_test() -> None:
     assert len(named) > 30 and not lost
 
 
+def test_every_test_that_the_security_page_names_exists() -> None:
+    rows = re.findall(r"\| `(tests/[\w/]+\.py)`: (.*) \|$", (ROOT / "SECURITY.md").read_text(), re.MULTILINE)
+    lost = [
+        f"{file}: {name}"
+        for file, names in rows
+        for name in re.findall(
+            r"`(?:\.\.\.)?(\w+?)(?:\.\.\.)?`", names
+        )  # `...` stands for the rest of a name
+        if name not in (ROOT / file).read_text(encoding="utf-8")
+    ]
+    assert len(rows) > 10 and not lost
+
+
 def test_every_link_leads_to_a_file() -> None:
     lost = [
         f"{page.relative_to(ROOT)}: {link}"

@@ -107,6 +107,16 @@ def test_a_passing_failure_is_tried_again(ask: Any, status: int) -> None:
     assert len(server.calls) == endpoint.calls == 3
 
 
+@pytest.mark.parametrize(("seconds", "tries"), [(30, 2), (86_400, 1)])
+def test_a_server_cannot_have_us_wait_for_long(ask: Any, seconds: int, tries: int) -> None:
+    """The fixture skips waits of up to a minute: to wait for a day would not end."""
+    later = Answer(status=429, headers={"Retry-After": str(seconds)})
+    server, endpoint = ask(lambda call: later, retries=1)
+    with pytest.raises(CallFailed, match="HTTP 429"):
+        endpoint.post("/x", BODY)
+    assert len(server.calls) == tries
+
+
 def test_the_last_failure_and_the_number_of_tries_are_reported(ask: Any) -> None:
     server, endpoint = ask(lambda call: Answer(status=500, body={"error": {"message": "out of\nmemory"}}))
     with pytest.raises(CallFailed) as caught:

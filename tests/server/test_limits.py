@@ -2,9 +2,13 @@
 
 import io
 import json
+import select
+import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import httpx
@@ -12,8 +16,10 @@ import pytest
 from served import LONGEST, WaitingJudge, ask, exchanges, get, held, post, raw_connection, serving, wait_held
 from servers import Answer, ScriptedServer
 
-from judge.base import load_judge
+from judge.base import Judge, load_judge
+from judge.cascade import CascadeJudge
 from judge.llm.prompted import PromptedJudge
+from judge.panel import PanelJudge
 from server.app import Limits
 from server.served_judge import ServedJudge
 from server.stdio import answer_lines
@@ -81,16 +87,55 @@ def leave_while_asked(url: str, wait_asked: Callable[[], object]) -> None:
         pass
 
 
-def test_no_further_sample_is_asked_for_when_the_client_has_left() -> None:
-    """Not even where the one under way is to be tried again."""
+@pytest.mark.parametrize("kind", ["samples", "panel", "cascade"])
+def test_no_further_call_is_made_when_the_client_has_left(kind: str, tmp_path: Path) -> None:
+    """Neither for the next sample or judge, nor to retry the call under way."""
     with ScriptedServer(lambda call: Answer(status=500, hang=call.number == 0)) as model:
-        judge = PromptedJudge(base_url=model.base_url, model="m", samples=5, concurrency=1)
+        options = {"base_url": model.base_url, "concurrency": 1}
+        paths = [str(tmp_path / f"{name}.toml") for name in ("m", "n")]
+        for path in paths:
+            given = {"kind": "prompted", "model": Path(path).stem, **options}
+            Path(path).write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in given.items()))
+        if kind == "samples":
+            judge: Judge = PromptedJudge(model="m", samples=5, **options)
+        elif kind == "panel":
+            judge = PanelJudge(judges=paths)
+        else:
+            judge = CascadeJudge(first=paths[0], second=paths[1])
         with serving(judge) as url:
             leave_while_asked(url, lambda: model.wait_for_calls(1))
-            assert held(url) == 5
+            assert held(url) == (5 if kind == "samples" else 2)
             model.release.set()
             wait_held(url, 0)
         assert len(model.calls) == 1
+
+
+def test_an_explanation_ends_when_its_client_leaves() -> None:
+    judge = WaitingJudge(concurrency=1)
+    row = {"id": "a", "prompt": "I won!", "response": "Oh! Lovely! Well done! Tell me more! When was it?"}
+    with serving(judge) as url:
+        with raw_connection(url) as connection:
+            connection.sendall(post("/v1/score", json.dumps({"exchanges": [row], "explain": True}).encode()))
+            judge.wait_asked()
+            assert held(url) > 5, "a run for each part of the reply"
+        while is_open(url):
+            pass
+        judge.let(20)
+        assert ask(f"{url}/v1/score", json=exchanges("d")).status_code == 200
+    assert judge.asked in (["a", "d"], ["a", "a", "d"]), "at most one more"
+
+
+def test_the_queue_counts_runs_of_the_network() -> None:
+    judge = WaitingJudge(concurrency=1)
+    judge.count_runs = lambda exchange: 4  # type: ignore[method-assign]
+    with serving(judge, limits=Limits(queue=8)) as url, ThreadPoolExecutor(1) as pool:
+        assert ask(f"{url}/v1/score", json=exchanges("a", "b", "c")).status_code == 400
+        first = pool.submit(ask, f"{url}/v1/score", json=exchanges("a", "b"))
+        judge.wait_asked()
+        assert held(url) == 8
+        assert ask(f"{url}/v1/score", json=exchanges("d")).status_code == 503
+        judge.let(2)
+        assert first.result().status_code == 200
 
 
 def is_open(url: str) -> bool:
@@ -125,6 +170,53 @@ def test_a_header_that_never_ends_is_not_waited_for() -> None:
                 connection.sendall(sent)
                 while connection.recv(4096):
                     pass
+
+
+def drip(connection: socket.socket, start: bytes) -> bytes:
+    """Send one byte after another until the server closes the connection; return its answer."""
+    connection.sendall(start)
+    connection.settimeout(0.02)
+    answer, until = b"", monotonic() + LONGEST
+    while monotonic() < until:
+        try:
+            received = connection.recv(4096)
+        except TimeoutError:
+            with suppress(ConnectionError):  # closed meanwhile: the next read sees it
+                connection.send(b"x")
+        except ConnectionError:
+            return answer
+        else:
+            answer += received
+            if not received:
+                return answer
+    raise AssertionError("the server never closes the connection")
+
+
+@pytest.mark.parametrize(
+    "first", [b"", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"], ids=["new", "used"]
+)
+def test_headers_sent_byte_by_byte_are_cut_off(first: bytes) -> None:
+    """The time-out is for the whole request: a byte now and then does not renew it."""
+    with serving(load_judge("length"), idle_seconds=0.3) as url, raw_connection(url) as connection:
+        answer = drip(connection, first + b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+        assert answer.count(b"HTTP/1.1 200") == bool(first)
+
+
+def test_a_body_sent_byte_by_byte_gets_408(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.requests.BODY_TIMEOUT", 0.3)
+    with serving(load_judge("length"), idle_seconds=0.3) as url, raw_connection(url) as connection:
+        head = post("/v1/score", b"x" * 1_000_000).partition(b"\r\n\r\n")[0]
+        assert drip(connection, head + b"\r\n\r\n").startswith(b"HTTP/1.1 408")
+
+
+def test_a_client_that_never_reads_the_answers_loses_the_connection() -> None:
+    """Otherwise a few hundred such clients would use up all connections."""
+    with serving(load_judge("length"), idle_seconds=0.2) as url, raw_connection(url) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 400)
+        ended = select.poll()
+        ended.register(connection, 0)  # reports only the end of the connection
+        assert ended.poll(LONGEST * 1000)
 
 
 def test_requests_beyond_the_connection_limit_get_503() -> None:
@@ -185,7 +277,9 @@ def test_a_body_too_large_is_refused_however_it_comes(server: str, client: httpx
 
 
 LONG = "b" * 100_001
+MUCH = [{"speaker": "a", "text": "x" * 50_000}] * 5
 FIELDS: list[tuple[Any, str]] = [
+    ([{"prompt": "a", "response": "b", "dialogue": MUCH}], "exchanges.0: 250,002 characters in all"),
     ([{"prompt": "a", "response": LONG}], "exchanges.0: response: 100,001 characters"),
     ([{"prompt": "a", "response": "b"}, {"prompt": LONG, "response": "b"}], "exchanges.1: prompt: 100,001"),
     ([{"prompt": "a"}], "exchanges.0: response: missing or empty"),
@@ -279,3 +373,18 @@ def test_a_path_leads_nowhere_but_to_a_route(server: str) -> None:
             connection.sendall(request.encode())
             heads[path] = connection.recv(4096).decode("latin-1")
     assert not {path: head for path, head in heads.items() if head.split()[1] not in ("404", "405")}
+
+
+def test_other_methods_are_refused_and_no_other_site_may_read(client: httpx.Client) -> None:
+    elsewhere = {"Origin": "http://evil.example", "Access-Control-Request-Method": "POST"}
+    for method, path, status in (
+        ("GET", "/v1/score", 405),
+        ("DELETE", "/v1/models", 405),
+        ("PUT", "/", 405),
+        ("OPTIONS", "/v1/score", 405),  # the question of a browser before it lets another site's page ask
+        ("GET", "/v1/models", 200),
+        ("GET", "/", 200),
+    ):
+        answer = client.request(method, path, headers=elsewhere)
+        assert answer.status_code == status, (method, path)
+        assert not [name for name in answer.headers if name.startswith("access-control-")], (method, path)
