@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from math import atanh, isnan, nan, sqrt, tanh
 from pathlib import Path
 from typing import Any, Final
@@ -10,13 +10,13 @@ from typing import Any, Final
 import numpy as np
 
 from calibration.agreement.metrics import spearman
+from calibration.estimate import Estimate, Interval
 from calibration.multiple_testing import benjamini_hochberg
 from data.tables import read_rows
 from emotionbench.questionnaires import Questionnaire, Score, read_questionnaire, score_marks
 from emotionbench.sheets import PEOPLE, Sheet, read_sheets
 from emotionbench.shift_tests import (
     ALPHA,
-    AdjustedTest,
     Spread,
     Test,
     arrow,
@@ -26,9 +26,8 @@ from emotionbench.shift_tests import (
     published_test,
     spread,
 )
-from emotionbench.situations import FACTOR_NAMES, emotion_of
+from emotionbench.situations import FACTOR_NAMES, HUMAN_NORMS, emotion_of
 
-HUMAN_NORMS: Final = Path(__file__).parent / "human-norms.csv"
 AFFECTS: Final = ("positive", "negative")
 # Split-half reliability of the 36 changes (Spearman-Brown): no model can be expected to agree better.
 CEILING: Final = {"positive": 0.69, "negative": 0.82}
@@ -103,27 +102,22 @@ class SheetLevel(Spread):
     high: float
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """The least and the greatest change that missing marks leave possible; nan where nothing is known."""
-
-    low: float = nan
-    high: float = nan
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shift:
-    """One sub-scale from the default to the evoked level; nan and empty where nothing can be told."""
+    """One sub-scale from the default to the evoked level; nan and empty where nothing can be told.
+
+    `bounds` are the least and the greatest change that missing marks leave possible.
+    """
 
     default: SheetLevel
     evoked: SheetLevel
     change: float
     change_sd: float = nan  # people's: each has a change of their own
-    bounds: Bounds = Bounds()
-    arrow: str = ""
-    tests: dict[str, Test] = field(default_factory=dict)
+    bounds: Interval
+    arrow: str
+    tests: dict[str, Test]
     effects: Mapping[str, float]
-    people: Mapping[str, float] | None  # their default, evoked and change
+    people: Norm | None
 
     @property
     def norm(self) -> Norm:
@@ -149,14 +143,12 @@ class ShiftRow:
 class PeopleAgreement:
     """How a model's factors move beside people's.
 
-    `rank` is Spearman's correlation of the changes with its 95% interval, `level_error` the mean distance of
-    the evoked means. `ceiling` is the agreement of two halves of the people in their changes.
+    `rank` is Spearman's correlation of the changes, `level_error` the mean distance of the evoked means.
+    `ceiling` is the agreement of two halves of the people in their changes.
     """
 
     factors: int
-    rank: float
-    low: float
-    high: float
+    rank: Estimate
     level_error: float
     level_bias: float  # the model above people, on average
     ceiling: float | None
@@ -220,21 +212,11 @@ def align(paths: Sequence[Path], *, alpha: float = ALPHA) -> Alignment:
         notes.append(OWN_SITUATIONS)
     if any("positive" in sheet.variant for sheet in sheets):
         notes.append(POSITIVE)
-    return Alignment(
-        alpha=alpha,
-        models=models,
-        people=norms,
-        ceiling=CEILING,
-        notes=notes,
-    )
+    return Alignment(alpha=alpha, models=models, people=norms, ceiling=CEILING, notes=notes)
 
 
 def align_sheets(
-    sheets: Iterable[Sheet],
-    questionnaire: Questionnaire,
-    *,
-    norms: Norms,
-    alpha: float = ALPHA,
+    sheets: Iterable[Sheet], questionnaire: Questionnaire, *, norms: Norms, alpha: float = ALPHA
 ) -> ModelAlignment:
     """Align one model, or the people, on one questionnaire."""
     scored = [ScoredSheet(sheet, score_marks(questionnaire, sheet.marks)) for sheet in sheets]
@@ -366,7 +348,7 @@ def _measure_shift(group: SheetGroup, scale: str, people: NormRow | None, *, alp
         evoked=evoked,
         change=change,
         change_sd=changes.sd if group.is_people else nan,
-        bounds=Bounds(evoked.low - default.high, evoked.high - default.low),
+        bounds=Interval(evoked.low - default.high, evoked.high - default.low),
         arrow=arrow(change, published.p, alpha=alpha),
         tests={
             "published": published,
@@ -378,7 +360,7 @@ def _measure_shift(group: SheetGroup, scale: str, people: NormRow | None, *, alp
             "dz": changes.mean / changes.sd if changes.n > 1 and changes.sd > 0 else nan,
             "in_people_sd": change / norm.change_sd if norm and norm.change_sd else nan,
         },
-        people={"default": norm.default, "evoked": norm.evoked, "change": norm.change} if norm else None,
+        people=norm,
     )
 
 
@@ -402,7 +384,7 @@ def _adjust(rows: Sequence[ShiftRow]) -> None:
         for name in ("published", "paired", "clustered") if family else ():
             q_values = benjamini_hochberg([tests[name].p for tests in family])
             for tests, q in zip(family, q_values, strict=True):
-                tests[name] = AdjustedTest(**asdict(tests[name]), q=float(q))
+                tests[name] = replace(tests[name], q=float(q))
 
 
 # Whether feelings move as people's do: in the same order over factors, and to the same level.
@@ -418,7 +400,7 @@ def _agreement(first: Sheet, rows: Sequence[ShiftRow]) -> dict[str, PeopleAgreem
         agreement[scale] = agreement_with_people(
             {name: (shift.evoked.mean, shift.change) for name, shift in shifts.items()},
             {
-                name: (shift.people["evoked"], shift.people["change"])
+                name: (shift.people.evoked, shift.people.change)
                 for name, shift in shifts.items()
                 if shift.people
             },
@@ -438,23 +420,21 @@ def agreement_with_people(
     >>> people = {"a": (20.0, 1.0), "b": (30.0, 2.0), "c": (31.0, 3.0), "d": (40.0, 4.0)}
     >>> model = {name: (evoked + 5, 10 * change) for name, (evoked, change) in people.items()}
     >>> found = agreement_with_people(model, people)
-    >>> round(found.rank, 6), found.level_error
+    >>> round(found.rank.value, 6), found.level_error
     (1.0, 5.0)
     """
     shared = [name for name in people if name in model and np.isfinite([*model[name], *people[name]]).all()]
     ours, theirs = (np.array([side[name] for name in shared]).reshape(-1, 2) for side in (model, people))
     rank = spearman(ours[:, 1], theirs[:, 1]) if len(shared) >= FEWEST_FACTORS else nan
-    low = high = nan
+    ends = None
     if abs(rank) < 1 and len(shared) > FEWEST_FACTORS:
         # Fisher's z with the variance of Bonett and Wright (2000); by hand, as scipy has none for ranks.
         reach = 1.959964 * sqrt((1 + rank**2 / 2) / (len(shared) - 3))
-        low, high = tanh(atanh(rank) - reach), tanh(atanh(rank) + reach)
+        ends = Interval(tanh(atanh(rank) - reach), tanh(atanh(rank) + reach))
     differences = ours - theirs if shared else np.full((1, 2), nan)
     return PeopleAgreement(
         factors=len(shared),
-        rank=rank,
-        low=low,
-        high=high,
+        rank=Estimate(rank, ends),
         level_error=float(np.abs(differences[:, 0]).mean()),
         level_bias=float(differences[:, 0].mean()),
         ceiling=ceiling,

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from calibration.estimate import Estimate
 from data.records import to_plain
-from data.text import interval, number, slug
+from data.text import number, show, slug
 from emotionbench.alignment import (
     AFFECTS,
     PANAS,
@@ -20,7 +20,6 @@ from emotionbench.alignment import (
 )
 from emotionbench.questionnaires import read_questionnaire
 from emotionbench.sheets import PEOPLE
-from emotionbench.shift_tests import AdjustedTest
 from reports.charts import line_chart
 from reports.html import write_page
 from reports.page import Cell, Figure, Page, Section, Table, row
@@ -87,7 +86,7 @@ def _affect_table(rows: Sequence[ShiftRow]) -> Table:
     for about in rows:
         cells: list[Any] = [about.name, about.sheets]
         for shift in (about.scales[affect] for affect in AFFECTS):
-            people = _signed(shift.people["change"]) if shift.people else None
+            people = _signed(shift.people.change) if shift.people else None
             cells += [_show_level(shift.evoked), _show_change(shift), people]
         lines.append(row(*cells))
     return Table(head=tuple(head), rows=tuple(lines))
@@ -162,10 +161,10 @@ def _verdict(result: Alignment) -> Iterator[str]:
         if not model.agreement:
             continue
         found = model.agreement
-        if any(isnan(about.rank) or isnan(about.level_error) for about in found.values()):
+        if any(isnan(about.rank.value) or isnan(about.level_error) for about in found.values()):
             yield f"{_label(model)}: too few factors to say how its feelings move beside people's."
             continue
-        order = " and ".join(f"{_short(about.rank)} ({scale})" for scale, about in found.items())
+        order = " and ".join(f"{_short(about.rank.value)} ({scale})" for scale, about in found.items())
         level = " and ".join(f"{number(about.level_error, 1)} ({scale})" for scale, about in found.items())
         halves = " and ".join(_short(about.ceiling) for about in found.values())
         yield (
@@ -191,7 +190,7 @@ def _figures(model: ModelAlignment, name: str) -> Iterator[Figure]:
                 title=f"{about.name}, {scale}: {_label(model)}",
                 tick=lambda value: f"{value:g}",
                 show=lambda level: number(level.value, 1),
-                behind=(people["default"], people["evoked"]) if people else (),
+                behind=(people.default, people.evoked) if people else (),
                 domain=questionnaire.span(scale),  # the whole scale, so that all drawings can be compared
             )
 
@@ -215,7 +214,7 @@ def _level_table(model: ModelAlignment, *, is_factors: bool = False) -> Table:
                 low, high = shift.bounds.low, shift.bounds.high
                 cells.append(f"{_signed(low)} to {_signed(high)}" if high - low >= 1e-9 else "")
             if not is_people:
-                cells.append(_signed(shift.people["change"]) if shift.people else "")
+                cells.append(_signed(shift.people.change) if shift.people else "")
         rows.append(row(*cells))
     held = "" if is_people else ", held against the default above"
     return Table(
@@ -232,13 +231,11 @@ def _test_table(model: ModelAlignment) -> Table:
     for about in model.rows:
         for scale, shift in about.scales.items():
             cells: list[str | None] = []
-            for test in map(shift.tests.get, TESTS):
-                q = f" ({_small(test.q)})" if isinstance(test, AdjustedTest) and isfinite(test.q) else ""
-                cells.append(f"{_small(test.p)}{q}" if test and not isnan(test.p) else None)
-            test = shift.tests.get("clustered")
-            cells.append(
-                f"{_signed(test.low)} to {_signed(test.high)}" if test and isfinite(test.low) else ""
-            )
+            for test in (shift.tests[name] for name in TESTS):
+                q = f" ({_small(test.q)})" if isfinite(test.q) else ""
+                cells.append(None if isnan(test.p) else f"{_small(test.p)}{q}")
+            test = shift.tests["clustered"]
+            cells.append(f"{_signed(test.low)} to {_signed(test.high)}" if isfinite(test.low) else "")
             cells += [number(shift.effects.get(name), 2, sign=True) for name in ("g", "dz", "in_people_sd")]
             rows.append(row(about.name, scale, *cells))
     names = (f"{name} p (q)" for name in TESTS)
@@ -304,8 +301,7 @@ def _findings(model: ModelAlignment) -> Iterator[str]:
         factors = max(about.factors for about in agreement.values())
         ranks, levels = [], []
         for scale, about in agreement.items():
-            ends = f" {interval(about.low, about.high, zero=False)}" if isfinite(about.low) else ""
-            ranks.append(f"{_short(about.rank)}{ends} {scale}")
+            ranks.append(f"{show(about.rank, digits=2, zero=False)} {scale}")
             levels.append(f"{number(about.level_error, 1)} {scale} ({_signed(about.level_bias)})")
         ceilings = " and ".join(_short(about.ceiling) for about in agreement.values())
         yield (
@@ -317,8 +313,7 @@ def _findings(model: ModelAlignment) -> Iterator[str]:
     shifts = [shift for about in model.rows_of("factor") for shift in about.scales.values()]
     counts = []
     for name in TESTS:
-        tests = [test for shift in shifts if isinstance(test := shift.tests.get(name), AdjustedTest)]
-        if tests := [test for test in tests if isfinite(test.p)]:
+        if tests := [test for shift in shifts if isfinite((test := shift.tests[name]).p)]:
             plain, adjusted = (sum(getattr(test, key) <= model.alpha for test in tests) for key in ("p", "q"))
             counts.append(f"{name} {plain} of {len(tests)} ({adjusted} after BH)")
     if counts:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from data.errors import UserError
-from data.tables import BadRow, read_rows, write_rows
+from data.tables import read_rows, validate, write_rows
 
 PEOPLE: Final = "people"  # what the crowd is called where a model's name stands
 SHEETS: Final = "sheets.jsonl"
@@ -45,21 +45,9 @@ def write_sheets(path: Path, sheets: Iterable[Sheet]) -> int:
 
 def read_sheets(path: Path) -> list[Sheet]:
     """Read what `write_sheets` wrote; a folder is read by the file in it."""
-    from pydantic import TypeAdapter, ValidationError
-
     if path.is_dir():
         path = path / SHEETS
-    adapter = TypeAdapter(Sheet)
-    sheets: list[Sheet] = []
-    for line, row in read_rows(path):
-        try:
-            sheets.append(adapter.validate_python(row))
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-            raise UserError(
-                f"{BadRow(path, line, problem, row)}; sheets are made by align run or import"
-            ) from error
+    sheets = [validate(Sheet, row, f"{path.name}:{line}") for line, row in read_rows(path)]
     if not sheets:
-        raise UserError(f"{path}: holds no sheets")
+        raise UserError(f"{path}: holds no sheets; `align run` and `align import` write some")
     return sheets

@@ -24,7 +24,10 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Test:
-    """A two-sided test of no change; everything but `kind` is nan where it is undefined."""
+    """A two-sided test of no change; everything but `kind` is nan where it is undefined.
+
+    `q` is p adjusted for the tests of all factors or emotions (Benjamini and Hochberg).
+    """
 
     __test__ = False  # pytest, this is no test of ours
 
@@ -32,16 +35,10 @@ class Test:
     t: float = nan
     freedom: float = nan
     p: float = nan
+    q: float = nan
     low: float = nan  # 95 % interval of the change
     high: float = nan
     units: int = 0  # what was counted as independent
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdjustedTest(Test):
-    """A test with its `q`, the least share of false findings at which it would be one."""
-
-    q: float
 
 
 def spread(values: Sequence[float] | Floats) -> Spread:

@@ -15,57 +15,12 @@ from emotionbench.questionnaires import plain_name
 
 OURS: Final = Path(__file__).parent / "situations.jsonl"  # 108, three for each factor
 POSITIVE: Final = Path(__file__).parent / "situations-positive.jsonl"  # 36, one of each that goes well
-FACTORS: Final[Mapping[str, tuple[str, ...]]] = {
-    "Anger": (
-        "Facing Self-Opinioned People",
-        "Blaming, Slandering, and Tattling",
-        "Bullying, Teasing, Insulting, and Disparaging",
-        "Silly and Thoughtless Behaviors",
-        "Driving Situations",
-    ),
-    "Anxiety": (
-        "External Factors",
-        "Self-Imposed Pressure",
-        "Personal Growth and Relationships",
-        "Uncertainty and Unknowns",
-    ),
-    "Depression": (
-        "Failure of Important Goals",
-        "Death of Loved Ones",
-        "Romantic Loss",
-        "Chronic Stress",
-        "Social Isolation",
-        "Winter",
-    ),
-    "Frustration": (
-        "Disappointments and Letdowns",
-        "Unforeseen Obstacles and Accidents",
-        "Miscommunications and Misunderstanding",
-        "Rejection and Interpersonal Issues",
-    ),
-    "Jealousy": (
-        "Romantic (Opposite Gender)",
-        "Romantic (Same Gender)",
-        "Material Possession",
-        "Experiential",
-    ),
-    "Guilt": (
-        "Betrayal and Deception",
-        "Relationship and Interpersonal",
-        "Broken Promises and Responsibilities",
-        "Personal and Moral",
-    ),
-    "Fear": (
-        "Social Fears",
-        "Agoraphobia Fears",
-        "Injury Fears",
-        "Dangerous Environments",
-        "Harmless Animals",
-    ),
-    "Embarrassment": ("Intimate", "Stranger", "Sticky Scenarios", "Centre of Attention"),
-}
-FACTOR_NAMES: Final = {
-    f"{emotion}-{i}": name for emotion, names in FACTORS.items() for i, name in enumerate(names)
+HUMAN_NORMS: Final = Path(__file__).parent / "human-norms.csv"  # of all people, each emotion and each factor
+# The 36 factors in the benchmark's order: {"Anger-0": "Facing Self-Opinioned People", ...}.
+FACTOR_NAMES: Final[Mapping[str, str]] = {
+    row["name"].partition(" ")[0]: row["name"].partition(" ")[2]
+    for _, row in read_rows(HUMAN_NORMS)
+    if row["level"] == "factor"
 }
 OTHER_NAMES: Final = {"angry": "Anger", "jealous": "Jealousy"}  # what the crowd's table calls them
 
@@ -98,7 +53,7 @@ def find_emotion(name: str) -> str:
     >>> find_emotion("angry"), find_emotion("GUILT"), find_emotion("Joy")
     ('Anger', 'Guilt', 'Joy')
     """
-    emotions = {emotion.casefold(): emotion for emotion in FACTORS} | OTHER_NAMES
+    emotions = {emotion.casefold(): emotion for emotion in map(emotion_of, FACTOR_NAMES)} | OTHER_NAMES
     return emotions.get(name.strip().casefold(), name.strip())
 
 
@@ -114,9 +69,9 @@ def find_factor(emotion: str, name: str) -> str | None:
         key = f"{emotion}-{int(name)}"
     if key:
         return key if key in FACTOR_NAMES else None
-    wanted = plain_name(name)
-    names = FACTORS.get(emotion, ())
-    return next((f"{emotion}-{i}" for i, factor in enumerate(names) if plain_name(factor) == wanted), None)
+    wanted = (emotion, plain_name(name))
+    factors = {(emotion_of(key), plain_name(name)): key for key, name in FACTOR_NAMES.items()}
+    return factors.get(wanted)
 
 
 def _read_key(text: str) -> str | None:
