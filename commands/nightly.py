@@ -52,8 +52,8 @@ def nightly(
 
     from nightly.config import check_name, read_config
     from nightly.night import run_night
-    from nightly.output import as_evaluation, as_page, print_night
-    from reports.outputs import check_mlflow, collector_url, log_mlflow, send_events
+    from nightly.output import as_page, print_night
+    from nightly.tracking import check_mlflow, collector_url, log_mlflow, send_events
     from reports.progress import progress
 
     if otel:
@@ -74,10 +74,10 @@ def nightly(
         )
     print_night(finished, settings, as_json=as_json)
     # A tool that cannot be reached changes no exit code.
-    if otel and (problem := send_events(as_evaluation(finished), os.environ)):
+    if otel and (problem := send_events(finished.record, os.environ)):
         say_notes([problem])
     if mlflow:
-        say_notes([log_mlflow(as_evaluation(finished), as_page(finished, settings))])
+        say_notes([log_mlflow(finished, as_page(finished, settings))])
     if not as_json and settings.dashboard:
         say_next(f"see the nights: open {Path(settings.dashboard) / 'index.html'}")
     elif not as_json:

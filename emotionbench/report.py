@@ -1,7 +1,8 @@
 """An alignment as a page and in the terminal: slopes for each emotion, and tables."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from math import isfinite, isnan
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +17,6 @@ from emotionbench.alignment import (
     ModelAlignment,
     SheetLevel,
     Shift,
-    ShiftRow,
 )
 from emotionbench.questionnaires import read_questionnaire
 from emotionbench.sheets import PEOPLE
@@ -47,68 +47,23 @@ def write_alignment(result: Alignment, folder: Path) -> list[Path]:
 
 
 def print_alignment(result: Alignment, *, factors: bool, as_json: bool, report: Path | None) -> None:
-    """Print the result as JSON, or as a short page: a table for each model, and how to read it."""
+    """Print the result as JSON, or the page without its tests and, unless they are asked for, factors."""
     if as_json:
         content = {**to_plain(result), "report": str(report) if report else None}
         print(json.dumps(content, indent=2, allow_nan=False))
         return
+    levels = ("overall", "emotion", "factor") if factors else ("overall", "emotion")
+    sections = [
+        replace(_model_section(model, place), tables=(_shift_table(model, *levels),))
+        for place, model in enumerate(result.models)
+    ]
+    reading = Section(title="How to read this", notes=tuple(result.notes))
     screen = open_screen()
-    print_page(_short_page(result, factors=factors), screen)
+    print_page(
+        Page(title=TITLE, subtitle=_subtitle(result), verdict=(), sections=(*sections, reading)), screen
+    )
     if report:
         print_lines([str(report)], screen)
-
-
-def _short_page(result: Alignment, *, factors: bool) -> Page:
-    """The page without figures, tests and, unless they are asked for, factors."""
-    levels = ("overall", "emotion", "factor") if factors else ("overall", "emotion")
-    models = (
-        Section(
-            name="model",
-            title=f"{_label(model)}, {model.scale}",
-            short="",
-            text=(_say_default(model),),
-            tables=((_affect_table if model.scale == PANAS else _scale_table)(model.rows_of(*levels)),),
-            notes=(*_findings(model), *(f"beware: {warning}" for warning in model.warnings)),
-        )
-        for model in result.models
-    )
-    reading = Section(name="reading", title="How to read this", short="", notes=tuple(result.notes))
-    sections = (*models, reading)
-    return Page(title=TITLE, subtitle=_subtitle(result), verdict=(), sections=sections)
-
-
-def _affect_table(rows: Sequence[ShiftRow]) -> Table:
-    """Both affects side by side: evoked, the change from the default, and people's change."""
-    head = ["", "n"]
-    for affect in AFFECTS:
-        head += [f"{affect}\nevoked (SD)", "\nchange", "\npeople"]
-    lines = []
-    for about in rows:
-        cells: list[Any] = [about.name, about.sheets]
-        for shift in (about.scales[affect] for affect in AFFECTS):
-            people = _signed(shift.people.change) if shift.people else None
-            cells += [_show_level(shift.evoked), _show_change(shift), people]
-        lines.append(row(*cells))
-    return Table(head=tuple(head), rows=tuple(lines))
-
-
-def _scale_table(rows: Sequence[ShiftRow]) -> Table:
-    """A line for each sub-scale."""
-    if sum(about.level == "emotion" for about in rows) == 1:
-        rows = [about for about in rows if about.level != "emotion"]  # the same as overall
-    lines = [
-        row(
-            about.name,
-            scale,
-            about.sheets,
-            *map(_show_level, (shift.default, shift.evoked)),
-            _show_change(shift),
-        )
-        for about in rows
-        for scale, shift in about.scales.items()
-    ]
-    head = ("", "sub-scale", "n", "default (SD)", "evoked (SD)", "change")
-    return Table(head=head, rows=tuple(lines), words=frozenset({0, 1}))
 
 
 def make_alignment_page(result: Alignment) -> Page:
@@ -117,36 +72,39 @@ def make_alignment_page(result: Alignment) -> Page:
     if overall := result.people.get("Overall"):
         changes = " / ".join(number(overall.norms[affect].change, 2, sign=True) for affect in AFFECTS)
         facts.append(("People's change", changes, f"positive / negative, {overall.people:,} people"))
-    models = []
-    for place, model in enumerate(result.models, start=1):
-        title = f"{_label(model)} on {model.scale}"
-        figures = tuple(_figures(model, f"m{place}")) if model.model != PEOPLE else ()
-        findings = (f"{line[0].upper()}{line[1:]}." for line in _findings(model))
-        models.append(
-            Section(
-                name=f"model-{place}",
-                title=title,
-                short=title,
-                text=(f"{_say_default(model).capitalize()}.",),
-                points=(*(f"Beware: {warning}." for warning in model.warnings), *findings),
-                key=(("judge", "the model"), ("before", "people")) if figures else (),
-                figures=figures,
-                tables=(_level_table(model), _level_table(model, is_factors=True), _test_table(model)),
-            )
-        )
+    reading = Section(
+        name="reading", title="How to read this", short="Reading", points=(*READING, *result.notes)
+    )
     return Page(
         kind="Alignment report",
         title=TITLE,
         subtitle=_subtitle(result),
-        verdict=tuple(_verdict(result)) or ("No model here can be held against people.",),
+        verdict=tuple(_verdict(result)) or ("No model here can be compared with people.",),
         facts=tuple(facts),
         sections=(
-            *models,
-            Section(
-                name="reading", title="How to read this", short="Reading", points=(*READING, *result.notes)
-            ),
+            *(_model_section(model, place) for place, model in enumerate(result.models, start=1)),
+            reading,
         ),
         foot="All figures are in report.json beside this page.",
+    )
+
+
+def _model_section(model: ModelAlignment, place: int) -> Section:
+    title = f"{_label(model)} on {model.scale}"
+    figures = tuple(_figures(model, f"m{place}")) if model.model != PEOPLE else ()
+    return Section(
+        name=f"model-{place}",
+        title=title,
+        short=title,
+        text=(_describe_default(model),),
+        points=(*(f"Warning: {warning}." for warning in model.warnings), *_findings(model)),
+        key=(("judge", "the model"), ("before", "people")) if figures else (),
+        figures=figures,
+        tables=(
+            _shift_table(model, "overall", "emotion", is_long=True),
+            replace(_shift_table(model, "factor", is_long=True), caption="By factor", is_folded=True),
+            _test_table(model),
+        ),
     )
 
 
@@ -195,34 +153,27 @@ def _figures(model: ModelAlignment, name: str) -> Iterator[Figure]:
             )
 
 
-def _level_table(model: ModelAlignment, *, is_factors: bool = False) -> Table:
-    """The levels, without columns that would say the same, or nothing, in every row."""
-    is_people, lacks = model.model == PEOPLE, bool(model.missing)
-    head = ["", "n", *(["lack marks"] if lacks else [])]
-    for scale in model.default:
-        head += [f"{scale}: default (SD)", "evoked (SD)"] if is_people else [f"{scale}: evoked (SD)"]
-        head += ["change", *(["bounds"] if lacks else []), *([] if is_people else ["people's change"])]
+def _shift_table(model: ModelAlignment, *levels: str, is_long: bool = False) -> Table:
+    """Return a row for each sub-scale of each factor, emotion or overall.
+
+    A long table has the factors' names and, where marks are missing, how far they could move the change.
+    """
+    has_bounds = is_long and bool(model.missing)
+    bounds = ("lack marks", "bounds") if has_bounds else ()
     rows = []
-    for about in model.rows_of("factor") if is_factors else model.rows_of("overall", "emotion"):
-        title = f"{about.name} {about.title}" if is_factors else about.name
-        cells: list[Any] = [title, about.sheets, *([sum(about.missing.values())] if lacks else [])]
-        for shift in about.scales.values():
+    for about in model.rows_of(*levels):
+        title = f"{about.name} {about.title}" if is_long and about.level == "factor" else about.name
+        for scale, shift in about.scales.items():
             tint = max(-1.0, min(1.0, shift.change / 30)) if isfinite(shift.change) else None
-            cells += [_show_level(shift.default)] if is_people else []
-            cells += [_show_level(shift.evoked), Cell(_show_change(shift), tint)]
-            if lacks:  # how far marks that are missing could move the change
+            cells: list[Any] = [title, scale, about.sheets, *map(_show_level, (shift.default, shift.evoked))]
+            cells += [Cell(_show_change(shift), tint), _signed(shift.people.change) if shift.people else ""]
+            if has_bounds:
                 low, high = shift.bounds.low, shift.bounds.high
-                cells.append(f"{_signed(low)} to {_signed(high)}" if high - low >= 1e-9 else "")
-            if not is_people:
-                cells.append(_signed(shift.people.change) if shift.people else "")
-        rows.append(row(*cells))
-    held = "" if is_people else ", held against the default above"
-    return Table(
-        caption=f"{'By factor' if is_factors else 'Overall and by emotion'}{held}",
-        head=tuple(head),
-        rows=tuple(rows),
-        is_folded=is_factors,
-    )
+                ends = f"{_signed(low)} to {_signed(high)}" if high - low >= 1e-9 else ""
+                cells += [sum(about.missing.values()), ends]
+            rows.append(row(*cells))
+    head = ("", "sub-scale", "n", "default\n(SD)", "evoked\n(SD)", "change", "people's\nchange", *bounds)
+    return Table(caption="Overall and by emotion", head=head, rows=tuple(rows), words=frozenset({0, 1}))
 
 
 def _test_table(model: ModelAlignment) -> Table:
@@ -288,11 +239,11 @@ def _short(value: float | None) -> str:
     return number(value, 2, zero=False)
 
 
-def _say_default(model: ModelAlignment) -> str:
-    """The default measure in one line."""
+def _describe_default(model: ModelAlignment) -> str:
+    """Return the default measure in one sentence."""
     levels = [f"{scale} {_show_level(level)}" for scale, level in model.default.items()]
     count = max(level.n for level in model.default.values())
-    return f"default of {count:,} sheets: {', '.join(levels)}"
+    return f"Default of {count:,} sheets: {', '.join(levels)}."
 
 
 def _findings(model: ModelAlignment) -> Iterator[str]:
@@ -305,10 +256,10 @@ def _findings(model: ModelAlignment) -> Iterator[str]:
             levels.append(f"{number(about.level_error, 1)} {scale} ({_signed(about.level_bias)})")
         ceilings = " and ".join(_short(about.ceiling) for about in agreement.values())
         yield (
-            f"order of the {factors} factors' changes as people's (Spearman): {', '.join(ranks)}; "
-            f"two halves of the people reach {ceilings}"
+            f"Rank correlation of the {factors} factors' changes with people's (Spearman): "
+            f"{', '.join(ranks)}; two halves of the people reach {ceilings}."
         )
-        yield f"level: evoked means off people's by (on average, and to which side): {', '.join(levels)}"
+        yield f"Mean absolute difference of evoked means to people's (and bias): {', '.join(levels)}."
     # How many factors moved by each test, before and after the correction for many tests.
     shifts = [shift for about in model.rows_of("factor") for shift in about.scales.values()]
     counts = []
@@ -317,7 +268,7 @@ def _findings(model: ModelAlignment) -> Iterator[str]:
             plain, adjusted = (sum(getattr(test, key) <= model.alpha for test in tests) for key in ("p", "q"))
             counts.append(f"{name} {plain} of {len(tests)} ({adjusted} after BH)")
     if counts:
-        yield f"factors that moved at {model.alpha:g}: {'; '.join(counts)}"
+        yield f"Factors that moved at {model.alpha:g}: {'; '.join(counts)}."
     if model.missing:
         yield from _say_missing(model)
 
@@ -325,16 +276,16 @@ def _findings(model: ModelAlignment) -> Iterator[str]:
 def _say_missing(model: ModelAlignment) -> Iterator[str]:
     """Sheets without all their marks: why, in which factors, and how far they could move the result."""
     reasons = ", ".join(f"{reason} ({count:,})" for reason, count in model.missing.items())
-    yield f"sheets that lack marks: {reasons}"
+    yield f"Sheets that lack marks: {reasons}."
     places = [
         f"{about.name} {sum(about.missing.values()):,} of {about.sheets:,}"
         for about in model.rows_of("factor")
         if about.missing
     ]
     if places:
-        yield f"by factor: {', '.join(places)}"
+        yield f"By factor: {', '.join(places)}."
     for about in model.rows_of("overall"):
         for scale, shift in about.scales.items():
             if isfinite(shift.bounds.low) and isfinite(shift.bounds.high):
                 ends = f"{_signed(shift.bounds.low)} and {_signed(shift.bounds.high)}"
-                yield f"whatever they would have held, the overall change ({scale}) lies between {ends}"
+                yield f"Whatever the missing marks are, the overall change ({scale}) is between {ends}."

@@ -1,4 +1,4 @@
-"""A finished night as a terminal table, JSON, GitHub annotations, and a record for other tools."""
+"""A finished night as a terminal table, JSON and GitHub annotations."""
 
 import json
 import sys
@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from calibration.estimate import UNDEFINED
 from data.records import REPLY, to_plain
 from data.text import percent, points, printable
 from judge.llm.answer_prompts import say_counts
@@ -16,7 +15,7 @@ from nightly.config import NightlyConfig
 from nightly.gates import AGAINST, EXIT_CODES, gravest
 from nightly.history import read_url, show_url
 from nightly.schema import FINE, NOUNS, GateResult, ModelResult, NightRecord, Outcome
-from reports.outputs import CheckOutcome, EvaluatedModel, Evaluation, append_summary
+from reports.outputs import CheckOutcome, append_summary
 from reports.page import Cell, Page, Section, Table
 
 COMMANDS: Final[dict[Outcome, str]] = {
@@ -40,29 +39,6 @@ class FinishedNight:
     def exit_code(self) -> int:
         """What the command ends with."""
         return EXIT_CODES.get(self.record.status, 5)
-
-
-def as_evaluation(night: FinishedNight) -> Evaluation:
-    """Return the night for OpenTelemetry and MLflow."""
-    record = night.record
-    return Evaluation(
-        name=f"{record.config}, night {record.night}",
-        outcome=record.status,
-        exit_code=night.exit_code,
-        sentences=tuple(sentences(record)),
-        judge=record.judge,
-        judge_version=record.judge_version,
-        models=tuple(
-            EvaluatedModel(
-                model=model.model,
-                good=(model.corrected or model.raw).get("Good", UNDEFINED),
-                responses=model.n,
-                unscored=sum(model.unscored.values()),
-            )
-            for model in record.models
-        ),
-        checks=check_outcomes(record.gates),
-    )
 
 
 def check_outcomes(gates: Sequence[GateResult]) -> tuple[CheckOutcome, ...]:
@@ -219,7 +195,7 @@ def _table(record: NightRecord) -> Table:
 
 
 def _row(model: ModelResult, record: NightRecord) -> list[str]:
-    shares = model.corrected or model.raw
+    shares = model.shares
     changes = {item.against: item for item in record.changes if item.model == model.model}
     return [
         model.model,

@@ -89,6 +89,11 @@ class ModelResult:
     notes: tuple[str, ...] = ()
 
     @property
+    def shares(self) -> Shares:
+        """The shares to show: corrected where they can be."""
+        return self.corrected or self.raw
+
+    @property
     def unscored_share(self) -> float | None:
         """The part of all responses that has no judgment."""
         missing = sum(self.unscored.values())

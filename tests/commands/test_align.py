@@ -54,9 +54,9 @@ def test_run_then_report(tmp_path: Path) -> None:
     told = align("report", "run", "--out", "report")
     assert told.exit_code == 0, told.output
     assert all(len(line) <= 80 for line in told.stdout.splitlines())
-    assert re.search(r"^Anger +30 +20\.0 \(0\.0\) +↓ ", told.stdout, re.MULTILINE)
-    assert "by factor: Depression-5 2 of 6" in told.stdout
-    assert "the overall change (negative) lies between" in " ".join(told.stdout.split())
+    assert re.search(r"^Anger +positive +30 +29\.2 \(0\.4\) +20\.0 \(0\.0\) +↓ ", told.stdout, re.MULTILINE)
+    assert "By factor: Depression-5 2 of 6" in told.stdout
+    assert "the overall change (negative) is between" in " ".join(told.stdout.split())
     assert "The situations are ours" in told.stdout
     page = Path("report/report.html").read_text(encoding="utf-8")
     assert len(re.findall('<polyline[^>]*class="curve judge"', page)) == 8 * 2 and "Alignment report" in page
@@ -144,7 +144,7 @@ def test_the_real_results_are_reported_whole(tmp_path: Path) -> None:
     assert told.exit_code == 0, told.output
     assert all(len(line) <= 80 for line in told.stdout.splitlines())
     text = " ".join(told.stdout.split()).replace("\N{MINUS SIGN}", "-")
-    assert "Overall 1,266 22.9 (8.7) ↓ -5.1 -5.1 24.1 (9.7) ↑ +10.4 +10.4" in text
-    assert "Overall 1,750 22.3 (6.6) ↓ -27.6 -5.1 32.2 (7.7) ↑ +22.2 +10.4" in text
+    assert "Overall positive 1,266 28.0 (8.9) 22.9 (8.7) ↓ -5.1 -5.1" in text
+    assert "Overall negative 1,750 10.0 (0.0) 32.2 (7.7) ↑ +22.2 +10.4" in text
     assert "Overall overall 300 0.2 (0.6) 12.8 (15.8) ↑ +12.6" in text
     assert ".55 [.25, .75] positive, .84 [.67, .92] negative" in text

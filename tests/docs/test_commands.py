@@ -31,7 +31,9 @@ def command_lines() -> Iterator[tuple[str, str]]:
 
 
 def test_every_command_line_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reports.outputs.find_spec", lambda name: name)  # packages of others need not be here
+    monkeypatch.setattr(
+        "nightly.tracking.find_spec", lambda name: name
+    )  # packages of others need not be here
     refused = {}
     for place, line in set(command_lines()):
         try:
