@@ -103,8 +103,8 @@ class RunRow:
     note: str
     n: int
     metrics: Metrics
-    usd_per_1000: float | None
-    seconds_per_1000: float | None
+    usd_per_1000: float | None = None
+    seconds_per_1000: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -386,8 +386,6 @@ def _people_row(people: Ceiling) -> RunRow:
         note=note,
         n=people.shared if people.not_identifiable is None else 0,
         metrics=metrics,
-        usd_per_1000=None,
-        seconds_per_1000=None,
     )
 
 

@@ -26,7 +26,6 @@ POSITIVE_EMOTIONS: Final = frozenset(
 UNNAMED_MODEL: Final = "unnamed"
 SCRIPTED: Final = "scripted"  # the value of `speaker` in a row where no person spoke
 REPLY, CONVERSATION = "reply", "conversation"  # what is judged as one: the unit
-UNITS: Final = (REPLY, CONVERSATION)
 NOUNS: Final = {REPLY: "replies", CONVERSATION: "conversations"}
 PROMPT_NOUNS: Final = {REPLY: "prompts", CONVERSATION: "situations"}  # what several models are given alike
 

@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import ClassVar, Literal
 
 from data.errors import UserError
 from data.files import read_toml
-from data.records import EMPATHY, LABELS, REPLY, UNITS
+from data.records import EMPATHY, LABELS
+from data.tables import validate
 
 RUBRICS = Path(__file__).parent / "rubrics"
 
@@ -19,6 +21,8 @@ class Rubric:
     empathy as a whole, or a part of it.
     """
 
+    __pydantic_config__: ClassVar = {"extra": "forbid", "str_min_length": 1}
+
     name: str
     title: str
     definition: str
@@ -26,7 +30,7 @@ class Rubric:
     components: dict[str, str]
     labels: dict[str, str]
     digest: str
-    unit: str = REPLY
+    unit: Literal["reply", "conversation"] = "reply"
     dimension: str = EMPATHY
 
     @property
@@ -67,22 +71,8 @@ def read_rubric(name: str = "crowd") -> Rubric:
     if not path.exists():
         known = ", ".join(sorted(item.stem for item in RUBRICS.glob("*.toml")))
         raise UserError(f"unknown rubric {name!r}; known: {known}, or the path of a .toml file")
-    table = read_toml(path)
-    unit, dimension = table.pop("unit", REPLY), table.pop("dimension", EMPATHY)
-    if not isinstance(dimension, str) or not dimension:
-        raise UserError(f"{path}: dimension: a name was expected, such as {EMPATHY!r}")
-    if unit not in UNITS:
-        raise UserError(f"{path}: unit: {' or '.join(UNITS)}, not {unit!r}")
-    expected = {"title", "definition", "question", "components", "labels"}
-    if set(table) != expected:
-        odd = ", ".join(sorted(set(table) ^ expected))
-        raise UserError(f"{path}: a rubric has {', '.join(sorted(expected))}; missing or unknown: {odd}")
-    for key, value in table.items():
-        wanted = key in ("components", "labels")
-        texts = list(value.values()) if wanted and isinstance(value, dict) else [value]
-        if isinstance(value, dict) != wanted or not all(isinstance(text, str) for text in texts):
-            raise UserError(f"{path}: {key}: {'a table of texts' if wanted else 'a text'} was expected")
-    if tuple(table["labels"]) != LABELS:
-        raise UserError(f"{path}: labels: must be {', '.join(LABELS)}, in this order")
     digest = sha256(path.read_bytes()).hexdigest()[:16]
-    return Rubric(name=path.stem, digest=digest, unit=unit, dimension=dimension, **table)
+    rubric = validate(Rubric, read_toml(path), str(path), name=path.stem, digest=digest)
+    if tuple(rubric.labels) != LABELS:
+        raise UserError(f"{path}: labels: must be {', '.join(LABELS)}, in this order")
+    return rubric

@@ -334,8 +334,11 @@ def _shape(row: Row, kind: type, names: set[str], line: int | str) -> Row:
 def first_problem(error: Any) -> tuple[str, str]:
     """The field of the first thing that pydantic finds wrong, and what is wrong with it."""
     first = error.errors(include_url=False)[0]
-    field = ".".join(map(str, first["loc"])) or "row"
-    return field, f"{first['msg'][0].lower()}{first['msg'][1:]}"
+    field = ".".join(str(part) for part in first["loc"] if part != "[key]") or "row"
+    if first["type"] == "unexpected_keyword_argument":
+        return field, "unknown key"
+    message = first["msg"].removeprefix("Value error, ")
+    return field, f"{message[0].lower()}{message[1:]}"
 
 
 _ADAPTERS: Final[dict[type[Any], Any]] = {}

@@ -16,16 +16,6 @@ FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")  # wide forms o
 NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 
 
-class HasEnds(Protocol):
-    """An interval: `calibration.estimate.Interval` is one."""
-
-    @property
-    def low(self) -> float: ...
-
-    @property
-    def high(self) -> float: ...
-
-
 class HasInterval(Protocol):
     """A value with its interval: `calibration.estimate.Estimate` is one."""
 
@@ -33,7 +23,7 @@ class HasInterval(Protocol):
     def value(self) -> float: ...
 
     @property
-    def interval(self) -> HasEnds | None: ...
+    def interval(self) -> Any: ...
 
 
 # An estimate as it was measured, or as JSON has it: {"value": 0.4, "low": 0.3, "high": null}.
@@ -87,23 +77,19 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names) or "none"
 
 
-def number(
-    value: float | None, digits: int = 2, *, scale: float = 1, sign: bool = False, zero: bool = True
-) -> str:
-    """Print a number; with `sign` a plus where it is positive, without `zero` no 0 before the point.
+def number(value: float | None, digits: int = 2, *, scale: float = 1, sign: bool = False) -> str:
+    """Print a number; with `sign` a plus where it is positive.
 
     >>> number(-0.034, 1, scale=100, sign=True) == f"{MINUS}3.4", number(None), number(1234.5, 0)
     (True, 'undefined', '1,234')
-    >>> number(0.238, zero=False), number(-0.001)
-    ('.24', '0.00')
+    >>> number(-0.001)
+    '0.00'
     """
     if not isinstance(value, int | float) or not math.isfinite(value):
         return UNDEFINED
     text = f"{scale * value:{'+' if sign else ''},.{digits}f}"
     if not float(text.replace(",", "")):
         text = text.lstrip("+-")
-    if not zero and text.lstrip("+-").startswith("0."):
-        text = text.replace("0.", ".", 1)
     return text.replace("-", MINUS)
 
 
@@ -122,46 +108,32 @@ def signed(share: float | None, digits: int = 1) -> str:
 
 
 def interval(
-    low: float | None,
-    high: float | None,
-    digits: int = 2,
-    *,
-    scale: float = 1,
-    sign: bool = False,
-    zero: bool = True,
+    low: float | None, high: float | None, digits: int = 2, *, scale: float = 1, sign: bool = False
 ) -> str:
     """Print an interval in brackets.
 
     >>> interval(0.2134, 0.26), interval(0.02, 0.1405, 1, scale=100, sign=True), interval(None, 1.0)
     ('[0.21, 0.26]', '[+2.0, +14.1]', 'undefined')
     """
-    ends = [number(end, digits, scale=scale, sign=sign, zero=zero) for end in (low, high)]
+    ends = [number(end, digits, scale=scale, sign=sign) for end in (low, high)]
     return UNDEFINED if UNDEFINED in ends else f"[{', '.join(ends)}]"
 
 
 def show(
-    estimate: AnyEstimate,
-    *,
-    digits: int = 3,
-    interval_digits: int | None = None,
-    scale: float = 1,
-    sign: bool = False,
-    zero: bool = True,
-    glue: str = " ",
+    estimate: AnyEstimate, *, digits: int = 3, scale: float = 1, sign: bool = False, glue: str = " "
 ) -> str:
     r"""Print an estimate: its value, and after `glue` its interval where it has one.
 
-    >>> show({"value": 0.238, "low": 0.2134, "high": 0.26}, interval_digits=2, zero=False)
-    '.238 [.21, .26]'
+    >>> show({"value": 0.238, "low": 0.2134, "high": 0.26}, digits=2)
+    '0.24 [0.21, 0.26]'
     >>> show({"value": 0.031, "low": None, "high": None}, scale=100, digits=1), show(None)
     ('3.1', 'undefined')
     """
     value, low, high = ends_of(estimate)
-    text = number(value, digits, scale=scale, sign=sign, zero=zero)
+    text = number(value, digits, scale=scale, sign=sign)
     if text == UNDEFINED or low is None or high is None:
         return text
-    places = digits if interval_digits is None else interval_digits
-    return f"{text}{glue}{interval(low, high, places, scale=scale, sign=sign, zero=zero)}"
+    return f"{text}{glue}{interval(low, high, digits, scale=scale, sign=sign)}"
 
 
 def ends_of(estimate: AnyEstimate) -> tuple[float | None, float | None, float | None]:
@@ -196,22 +168,22 @@ def p_value(value: float | None) -> str:
     """Print a p-value to three places.
 
     >>> p_value(0.0214), p_value(1e-9), p_value(1.0), p_value(None)
-    ('.021', '< .001', '1', 'undefined')
+    ('0.021', '< 0.001', '1', 'undefined')
     """
     if value is not None and value < 0.001:
-        return "< .001"
-    return "1" if value is not None and value >= 0.9995 else number(value, 3, zero=False)
+        return "< 0.001"
+    return "1" if value is not None and value >= 0.9995 else number(value, 3)
 
 
 def exact_p_value(value: float | None) -> str:
     """Print a p-value to four places, or by its power of ten.
 
     >>> exact_p_value(0.02897), exact_p_value(7.77e-23), exact_p_value(1.0), exact_p_value(math.nan)
-    ('.0290', '7.8e-23', '1', 'undefined')
+    ('0.0290', '7.8e-23', '1', 'undefined')
     """
     if value is not None and value < 0.0001:
         return f"{value:.1e}"
-    return "1" if value is not None and value >= 0.99995 else number(value, 4, zero=False)
+    return "1" if value is not None and value >= 0.99995 else number(value, 4)
 
 
 def duration(seconds: float) -> str:

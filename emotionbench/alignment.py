@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from calibration.agreement.metrics import spearman
+from calibration.agreement.metrics import spearman_of
+from calibration.bootstrap import value_of
 from calibration.estimate import Estimate, Interval
 from calibration.multiple_testing import benjamini_hochberg
 from data.tables import read_rows
@@ -425,7 +426,8 @@ def agreement_with_people(
     """
     shared = [name for name in people if name in model and np.isfinite([*model[name], *people[name]]).all()]
     ours, theirs = (np.array([side[name] for name in shared]).reshape(-1, 2) for side in (model, people))
-    rank = spearman(ours[:, 1], theirs[:, 1]) if len(shared) >= FEWEST_FACTORS else nan
+    is_enough = len(shared) >= FEWEST_FACTORS
+    rank = value_of(spearman_of(ours[:, 1], theirs[:, 1]), len(shared)) if is_enough else nan
     ends = None
     if abs(rank) < 1 and len(shared) > FEWEST_FACTORS:
         # Fisher's z with the variance of Bonett and Wright (2000); by hand, as scipy has none for ranks.

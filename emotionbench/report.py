@@ -236,7 +236,7 @@ def _signed(value: float) -> str:
 
 
 def _short(value: float | None) -> str:
-    return number(value, 2, zero=False)
+    return number(value, 2)
 
 
 def _describe_default(model: ModelAlignment) -> str:
@@ -252,7 +252,7 @@ def _findings(model: ModelAlignment) -> Iterator[str]:
         factors = max(about.factors for about in agreement.values())
         ranks, levels = [], []
         for scale, about in agreement.items():
-            ranks.append(f"{show(about.rank, digits=2, zero=False)} {scale}")
+            ranks.append(f"{show(about.rank, digits=2)} {scale}")
             levels.append(f"{number(about.level_error, 1)} {scale} ({_signed(about.level_bias)})")
         ceilings = " and ".join(_short(about.ceiling) for about in agreement.values())
         yield (

@@ -29,7 +29,7 @@ from training.examples import (
 )
 from training.graded_replies import read_graded_replies
 from training.network import JudgeNetwork, TrainedNetworks, make_network, mixed_precision, pad_tokens
-from training.recipe import Recipe
+from training.recipe import NetworkData, Recipe
 from training.training_data import TrainingData
 
 Progress = Callable[[int, int], None]  # examples done, examples in all
@@ -75,7 +75,7 @@ def train_judge(
     return match_level(trained, data.ratings, recipe.sharpness)
 
 
-def trainable_networks(recipe: Recipe, data: TrainingData) -> list[str]:
+def trainable_networks(recipe: Recipe, data: TrainingData) -> list[NetworkData]:
     """Return the networks of a recipe for which there is data: without ratings, none on labels alone."""
     return [name for name in recipe.networks if data.ratings or name != "labels"] or list(recipe.networks)
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from calibration.bootstrap import mean_of, resample_clusters, sample
+from calibration.label_maps import fit_map
 from data.errors import UserError
 from data.files import disk_errors
 from data.records import CONVERSATION, LABELS, to_plain
@@ -17,8 +18,8 @@ from judge.base import Judge, load_judge
 from judge.conversations.conversation_judge import CARD, FORMAT, Weights, names_for
 from judge.conversations.features import START, conversation_features
 from training.rated_sets import RATED_SETS, RatedItem, drop_shared, read_rated_set
-from training.set_transfer import SetItem, measure_set
-from training.trials import EVALUATION, SETS_APART, mean_words
+from training.set_transfer import SetItem, measure_set, set_item
+from training.trials import EVALUATION, SETS_APART
 
 SYSTEMS_APART: Final = "systems-apart"
 JUDGED_REPLIES: Final = 3  # of a conversation, evenly spaced from first to last
@@ -155,27 +156,9 @@ def fit(rated: Sequence[RatedConversation], speaker: str) -> Weights:
     if not labelled:
         return weights
     place, label = np.array(labelled).T
-    return _fit_thresholds(weights, place, label.astype(int) - 1)
-
-
-def _fit_thresholds(weights: Weights, place: np.ndarray, label: np.ndarray) -> Weights:
-    """Fit cumulative logistic curves along the direction by maximum likelihood; labels are 0, 1 and 2."""
-    from scipy.optimize import minimize
-    from scipy.special import expit
-
-    def cost(values: np.ndarray) -> float:
-        slope, low, step = np.exp(values[0]), values[1], np.exp(values[2])
-        okay, good = expit(slope * (place - low)), expit(slope * (place - low - step))
-        probabilities = np.stack([1 - okay, okay - good, good], axis=1)
-        likelihood = np.log(np.maximum(probabilities[np.arange(len(label)), label], 1e-9)).sum()
-        return float(-likelihood + 0.01 * (values**2).sum())
-
-    slope, low, step = minimize(cost, np.array([0.7, 0.0, 0.0]), method="BFGS").x
-    return replace(
-        weights,
-        slope=round(float(np.exp(slope)), 4),
-        cuts=(round(float(low), 4), round(float(low + np.exp(step)), 4)),
-    )
+    odds = fit_map("proportional", place, label).parameters
+    low, high = (odds["middle"] + cut / odds["slope"] for cut in odds["cuts"])
+    return replace(weights, slope=round(odds["slope"], 4), cuts=(round(low, 4), round(high, 4)))
 
 
 def _normal_scores(ratings: Sequence[float]) -> np.ndarray:
@@ -239,19 +222,10 @@ def _set_items(predictions: Sequence[Prediction]) -> list[SetItem]:
     places = np.array([place for _, place, _ in predictions])
     scaled = (places - places.min()) / (np.ptp(places) or 1.0)  # linear, so that means keep their order
     return [
-        SetItem(
-            id=one.item.exchanges[-1].id,
-            set=one.item.set,
-            system=one.item.system,
-            cluster=one.item.cluster,
-            rating=one.item.rating,
-            words=mean_words(one.item.exchanges),
-            probabilities=(1 - value, 0.0, value),
-            others={
-                **one.item.others,
-                REPLY_MEAN: one.reply_mean,
-                TURNS: float(len(one.item.exchanges)),
-            },
+        set_item(
+            one.item,
+            (1 - value, 0.0, value),
+            {REPLY_MEAN: one.reply_mean, TURNS: float(len(one.item.exchanges))},
         )
         for (one, _, _), value in zip(predictions, scaled.tolist(), strict=True)
     ]

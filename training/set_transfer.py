@@ -10,6 +10,7 @@ from calibration.agreement.metrics import auc_of, spearman_of
 from calibration.bootstrap import Statistic, ratio, resample_clusters, sample
 from calibration.estimate import Estimate, Floats
 from training.held_out import expected_scores
+from training.rated_sets import RatedItem
 
 WORST = 0.2  # fraction of the items, the lowest rated, that a judge should find
 EXPERT = "expert"  # prefix of the names of single people among an item's other raters
@@ -27,6 +28,23 @@ class SetItem:
     words: float  # mean over its replies
     probabilities: Sequence[float]
     others: Mapping[str, float] = field(default_factory=dict)
+
+
+def set_item(
+    item: RatedItem, probabilities: Sequence[float], others: Mapping[str, float] | None = None
+) -> SetItem:
+    """Return a rated item with its prediction, and with the figures of others who judged it."""
+    words = [len(exchange.response.split()) for exchange in item.exchanges]
+    return SetItem(
+        id=item.exchanges[-1].id,
+        set=item.set,
+        system=item.system,
+        cluster=item.cluster,
+        rating=item.rating,
+        words=round(float(np.mean(words)), 2),
+        probabilities=probabilities,
+        others={**item.others, **(others or {})},
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

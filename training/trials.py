@@ -12,11 +12,11 @@ import numpy as np
 from data.errors import UserError
 from data.files import replacing
 from data.rated_exchanges import RatedExchange
-from data.records import LABELS, Exchange, to_plain
+from data.records import LABELS, to_plain
 from training.held_out import HeldOut, evaluate_held_out
 from training.rated_sets import RatedItem, drop_shared, source_of
 from training.recipe import Recipe
-from training.set_transfer import SetItem, measure_set
+from training.set_transfer import SetItem, measure_set, set_item
 from training.training_data import TrainingData, digest_items
 
 if TYPE_CHECKING:
@@ -160,10 +160,7 @@ def _predict_majority(train: Sequence[RatedExchange], test: Sequence[RatedExchan
 def _predict_length(train: Sequence[RatedExchange], test: Sequence[RatedExchange]) -> np.ndarray:
     from sklearn.linear_model import LogisticRegression
 
-    if len(set(_ratings(train))) == 1:
-        return _predict_majority(train, test)
-    model = LogisticRegression(max_iter=1000).fit(_log_words(train), _ratings(train))
-    return _by_label(model, _log_words(test))
+    return _fit_predict(LogisticRegression(max_iter=1000), _log_words, train, test)
 
 
 def _predict_tfidf(train: Sequence[RatedExchange], test: Sequence[RatedExchange]) -> np.ndarray:
@@ -171,15 +168,25 @@ def _predict_tfidf(train: Sequence[RatedExchange], test: Sequence[RatedExchange]
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
 
-    if len(set(_ratings(train))) == 1:
-        return _predict_majority(train, test)
     words = TfidfVectorizer(ngram_range=(1, 2), min_df=min(3, len(train)), sublinear_tf=True)
     model = make_pipeline(words, LogisticRegression(C=0.3, max_iter=1000))
+    return _fit_predict(model, lambda rows: [rated.exchange.response for rated in rows], train, test)
+
+
+def _fit_predict(
+    model: Any,
+    read: Callable[[Sequence[RatedExchange]], Any],
+    train: Sequence[RatedExchange],
+    test: Sequence[RatedExchange],
+) -> np.ndarray:
     try:
-        model.fit([rated.exchange.response for rated in train], _ratings(train))
-    except ValueError:  # no word is in three replies
+        model.fit(read(train), _ratings(train))
+    except ValueError:  # one label only, or no word that is in three replies
         return _predict_majority(train, test)
-    return _by_label(model, [rated.exchange.response for rated in test])
+    # A column for every label, also for those that the training part lacks.
+    columns = np.zeros((len(test), len(LABELS)))
+    columns[:, model.classes_] = model.predict_proba(read(test))
+    return columns
 
 
 def _predict_by_model(train: Sequence[RatedExchange], test: Sequence[RatedExchange]) -> np.ndarray:
@@ -218,14 +225,6 @@ def fit_length(ratings: Sequence[RatedExchange]) -> dict[str, list[float]]:
 def _log_words(ratings: Sequence[RatedExchange]) -> np.ndarray:
     """Return the logarithm of each reply's word count, as the `length` judge counts: [ratings, 1]."""
     return np.log([[max(1, len(rated.exchange.response.split()))] for rated in ratings])
-
-
-def _by_label(model: Any, inputs: Any) -> np.ndarray:
-    """Return a column for every label, also for those that the training part lacks: [inputs, 3]."""
-    predicted = np.asarray(model.predict_proba(inputs))
-    columns = np.zeros((len(predicted), len(LABELS)))
-    columns[:, model.classes_] = predicted
-    return columns
 
 
 def _ratings(ratings: Sequence[RatedExchange]) -> np.ndarray:
@@ -322,25 +321,9 @@ def predict_items(items: Sequence[RatedItem], trained: "TrainedNetworks") -> lis
     """Return one row for each item, with the mean prediction over its replies."""
     predicted = iter(trained.predict([exchange for item in items for exchange in item.exchanges]))
     return [
-        to_plain(
-            SetItem(
-                id=item.exchanges[-1].id,
-                set=item.set,
-                system=item.system,
-                cluster=item.cluster,
-                rating=item.rating,
-                words=mean_words(item.exchanges),
-                probabilities=_rounded(np.mean([next(predicted) for _ in item.exchanges], axis=0)),
-                others=item.others,
-            )
-        )
+        to_plain(set_item(item, _rounded(np.mean([next(predicted) for _ in item.exchanges], axis=0))))
         for item in items
     ]
-
-
-def mean_words(exchanges: Sequence[Exchange]) -> float:
-    """Return the mean number of words in these replies."""
-    return round(float(np.mean([len(exchange.response.split()) for exchange in exchanges])), 2)
 
 
 def predict_ratings(split: Split, trained: "TrainedNetworks") -> list[dict[str, Any]]:

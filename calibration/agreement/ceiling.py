@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from calibration.agreement.alt_test import EPSILON, AlternativeTest, alternative_test, shared_items
+from calibration.agreement.alt_test import AlternativeTest, alternative_test, shared_items
 from calibration.agreement.metrics import (
     balanced_accuracy,
     coincidences_of,
@@ -34,7 +34,7 @@ GRID: Final = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """How well somebody meets a person's single rating; nan is undefined."""
+    """How well somebody meets a person's single rating."""
 
     exact: float
     balanced_accuracy: float
@@ -59,12 +59,13 @@ class Bound:
     second_person: Reach
 
 
-def reliability_bound(shares: Sequence[float] | Floats, *, reliability: float = PILOT_KAPPA) -> Bound:
+def reliability_bound(shares: Sequence[float] | Floats, *, reliability: float = PILOT_KAPPA) -> Bound | None:
     """Return the bound for ratings with these shares of levels, if two people agree by this weighted kappa.
 
     Every response has a quality, every rating is that quality plus the rater's own noise, both normal, cut
     into levels where the observed shares say. The noise is what makes two raters agree by the given kappa.
-    Integrated over a grid of qualities, which is the simulation with infinitely many ratings.
+    Integrated over a grid of qualities, which is the simulation with infinitely many ratings. None where all
+    ratings are of one level.
 
     >>> bound = reliability_bound([0.1111, 0.3116, 0.5773])
     >>> round(bound.perfect.exact, 2), round(bound.second_person.exact, 2)
@@ -73,18 +74,14 @@ def reliability_bound(shares: Sequence[float] | Floats, *, reliability: float = 
     if not 0 < reliability < 1:
         raise UserError(f"reliability {reliability:g}: give a kappa of two people between 0 and 1")
     parts = np.asarray(shares, dtype=float) / np.sum(shares)
-    known: dict[str, Any] = {
-        "reliability": reliability,
-        "shares": tuple(float(part) for part in parts),
-    }
     if (parts > 0).sum() < 2:
-        nothing = Reach(exact=np.nan, balanced_accuracy=np.nan, qwk=np.nan, spearman=np.nan)
-        return Bound(**known, correlation=np.nan, perfect=nothing, second_person=nothing)
+        return None
     correlation = _solve(parts, reliability)
     given = _chances(parts, correlation)
     both = given.T @ given / GRID  # the table of two people
     return Bound(
-        **known,
+        reliability=reliability,
+        shares=tuple(parts.tolist()),
         correlation=correlation,
         perfect=_perfect(parts, given),
         second_person=Reach(
@@ -198,7 +195,6 @@ def ceiling(
     rng: np.random.Generator,
     draws: int = 2000,
     reliability: float = PILOT_KAPPA,
-    epsilon: float = EPSILON,
 ) -> Ceiling:
     """How far people agree among themselves, and whether the judge could be one of them.
 
@@ -234,13 +230,7 @@ def ceiling(
         person_against_rest=person.estimate(),
         judge_against_rest=judge.estimate(),
         gap=(judge - person).estimate(),
-        alternative=alternative_test(
-            grid.table,
-            grid.judge,
-            clusters=grid.clusters,
-            drawn=drawn,
-            epsilon=epsilon,
-        ),
+        alternative=alternative_test(grid.table, grid.judge, clusters=grid.clusters, drawn=drawn),
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.bootstrap import Draws, Statistic, ratio, sum_draws, value_of
+from calibration.bootstrap import Draws, Statistic, ratio, sum_draws
 from calibration.cluster import LITTLE, clustered_share
 from calibration.estimate import UNDEFINED, Estimate, Floats, Integers
 
@@ -173,14 +173,6 @@ def spearman_of(first: Floats, second: Floats) -> Statistic:
     return lambda counts: correlation(one.ranks(counts), two.ranks(counts), counts)
 
 
-def calibration_error_of(positive: NDArray[np.bool_], probabilities: Floats, bins: int) -> Statistic:
-    """The mean over rows of |mean probability - positive part| in the row's bin; see `calibration_error`."""
-    # Bins are cut once, over all rows; a draw that cut its own would also measure how the cuts jump.
-    number = (positions(probabilities) * bins).astype(np.intp)
-    excess = (probabilities - positive)[:, None] * (number[:, None] == np.arange(bins))
-    return lambda counts: ratio(np.abs(counts @ excess).sum(axis=1), counts.sum(axis=1))
-
-
 def correlation(first: Floats, second: Floats, counts: Floats) -> Floats:
     """Pearson's r over the last axis, each pair taken `counts` times."""
     total = counts.sum(axis=1)
@@ -231,33 +223,24 @@ class _Ties:
         return ranks
 
 
-def spearman(first: ArrayLike, second: ArrayLike) -> float:
-    """Pearson's correlation of the ranks, where equal values share their average rank; from -1 to 1.
+def calibration_error(positive: ArrayLike, probabilities: ArrayLike) -> float:
+    """Return the mean over responses of |mean probability - positive part| in the response's bin; 0 to 1.
 
-    Undefined when either is constant.
-
-    >>> spearman([1, 2, 3, 3], [0.1, 0.4, 0.5, 0.5])
-    1.0
-    >>> spearman([1, 2, 3], [7, 7, 7])
-    nan
-    """
-    one, two = _floats(first), _floats(second)
-    return value_of(spearman_of(one, two), len(one))
-
-
-def calibration_error(positive: ArrayLike, probabilities: ArrayLike, bins: int = BINS) -> float:
-    """The mean over responses of |mean probability - positive part| in the response's bin; from 0 to 1.
-
-    The responses are sorted by probability and cut into `bins` bins of equal count; equal probabilities stay
+    The responses are sorted by probability and cut into bins of equal count; equal probabilities stay
     together, in the bin of their middle, so bins may differ in size or stand empty. Chance alone keeps a
     perfect judge above 0, by about 0.8 sqrt(bins p (1 - p) / n): compare judges on the same responses only.
     Undefined without responses.
 
-    >>> round(calibration_error([True, False, True, True], [0.2, 0.2, 0.9, 0.9], bins=2), 3)
+    >>> round(calibration_error([True, False, True, True], [0.2, 0.2, 0.9, 0.9]), 3)
     0.2
     """
-    outcome = np.asarray(positive, dtype=bool)
-    return value_of(calibration_error_of(outcome, _floats(probabilities), bins), len(outcome))
+    outcome, predicted = np.asarray(positive, dtype=bool), np.asarray(probabilities, dtype=float)
+    number = (positions(predicted) * BINS).astype(np.intp)
+    return (
+        float(np.abs(np.bincount(number, predicted - outcome)).sum() / len(outcome))
+        if len(outcome)
+        else np.nan
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,19 +257,19 @@ class ReliabilityBin:
 
 
 def reliability_curve(
-    positive: ArrayLike, probabilities: ArrayLike, *, clusters: ArrayLike | None = None, bins: int = BINS
+    positive: ArrayLike, probabilities: ArrayLike, *, clusters: ArrayLike | None = None
 ) -> tuple[ReliabilityBin, ...]:
     """Return bins of equal count, the lowest probability first; equal probabilities share a bin.
 
     With `clusters` (batches, raters) the intervals allow for correlated responses within a cluster.
 
-    >>> curve = reliability_curve([0, 0, 1, 1], [0.1, 0.2, 0.8, 0.9], bins=2)
+    >>> curve = reliability_curve([0, 0, 1, 1], [0.1, 0.1, 0.9, 0.9])
     >>> [(item.count, item.observed.value) for item in curve]
     [(2, 0.0), (2, 1.0)]
     """
     outcome, predicted = np.asarray(positive, dtype=bool), np.asarray(probabilities, dtype=float)
     groups = np.arange(len(outcome)) if clusters is None else np.unique(clusters, return_inverse=True)[1]
-    number = (positions(predicted) * bins).astype(np.intp)
+    number = (positions(predicted) * BINS).astype(np.intp)
     return tuple(
         ReliabilityBin(
             int(inside.sum()),
@@ -303,10 +286,6 @@ def log_losses(ratings: NDArray[Any], probabilities: Floats) -> Floats:
         return np.zeros(0)
     given = np.take_along_axis(probabilities, ratings[:, None].astype(np.intp) - 1, axis=1)[:, 0]
     return -np.log(np.maximum(given, LEAST_PROBABILITY))
-
-
-def _floats(values: ArrayLike) -> Floats:
-    return np.asarray(values, dtype=float)
 
 
 def refused_by_rarity(estimates: Mapping[str, Estimate], *parties: NDArray[Any]) -> dict[str, Estimate]:

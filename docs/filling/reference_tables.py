@@ -67,7 +67,7 @@ RIVALS: Final = {
     "reply length": "length",
     "majority": "majority",
 }
-UNRANKED: Final = {"spearman", "auc_bad"}  # undefined where every reply gets the same, as by majority
+UNRANKED: Final = {"spearman", "auc_bad", "balanced_accuracy"}  # undefined where every reply gets the same
 
 
 def record_tables() -> dict[str, str]:
@@ -151,8 +151,8 @@ def accuracy() -> str:
         measured = evaluation("raters-apart", who=who)["per_response"]
         unranked = UNRANKED if who == "majority" else set()
         cells = (None if key in unranked else measured[key] for key in MEASURES.values())
-        rows.append([name, *(show(cell, interval_digits=2, zero=False) for cell in cells)])
-    rows.append(["two people, in the study's pilot", ".28", "", "", "", ""])
+        rows.append([name, *(show(cell, digits=2) for cell in cells)])
+    rows.append(["two people, in the study's pilot", "0.28", "", "", "", ""])
     return table(["raters apart", *MEASURES], rows)
 
 
@@ -163,8 +163,8 @@ def sets_apart() -> str:
         parties = item["parties"]
         recorded = [name for name in parties if name.startswith("gpt")]
         cells = (parties["judge"]["spearman"], parties["length"]["spearman"], parties["judge"]["worst"])
-        shown = [show(cell, interval_digits=2, zero=False) for cell in cells]
-        gpt = show(parties[recorded[0]]["spearman"], interval_digits=2, zero=False) if recorded else ""
+        shown = [show(cell, digits=2) for cell in cells]
+        gpt = show(parties[recorded[0]]["spearman"], digits=2) if recorded else ""
         rows.append([item["set"], f"{item['items']:,}", *shown, gpt])
     heads = ["set", "rated", "judge", "counting words", "AUC of the worst fifth", "a GPT as judge"]
     return table(heads, rows)

@@ -17,8 +17,6 @@ from calibration.agreement.metrics import (
     LEAST_PROBABILITY,
     TABLE_STATISTICS,
     auc_of,
-    calibration_error,
-    calibration_error_of,
     coincidences_of,
     from_table,
     level_counts,
@@ -133,12 +131,6 @@ METRICS = {
         library=lambda rows: metrics.log_loss(
             rows.rating, np.maximum(rows.probabilities, LEAST_PROBABILITY), labels=scale_of(rows)
         ),
-        perfect=0,
-        of_one_level=0,
-    ),
-    "calibration_error": Metric(
-        statistic=lambda rows: calibration_error_of(top(rows), rows.probabilities[:, -1], 10),
-        library=lambda rows: calibration_error(top(rows), rows.probabilities[:, -1]),  # no library has it
         perfect=0,
         of_one_level=0,
     ),

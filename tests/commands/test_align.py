@@ -147,4 +147,4 @@ def test_the_real_results_are_reported_whole(tmp_path: Path) -> None:
     assert "Overall positive 1,266 28.0 (8.9) 22.9 (8.7) ↓ -5.1 -5.1" in text
     assert "Overall negative 1,750 10.0 (0.0) 32.2 (7.7) ↑ +22.2 +10.4" in text
     assert "Overall overall 300 0.2 (0.6) 12.8 (15.8) ↑ +12.6" in text
-    assert ".55 [.25, .75] positive, .84 [.67, .92] negative" in text
+    assert "0.55 [0.25, 0.75] positive, 0.84 [0.67, 0.92] negative" in text

@@ -73,7 +73,7 @@ def test_growing_replies_grow_by_paragraphs_under_ids_of_their_own() -> None:
     ("table", "says"),
     [
         ('family = "f"\ntext = "t"', "reply 1: prompt: "),
-        ('family = "f"\nprompt = "p"\ntext = "t"\nmood = "m"', "reply 1: mood: unexpected keyword"),
+        ('family = "f"\nprompt = "p"\ntext = "t"\nmood = "m"', "reply 1: mood: unknown key"),
     ],
 )
 def test_a_mistake_is_told_with_its_place(
