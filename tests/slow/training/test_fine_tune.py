@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ from training.fine_tune import (
 from training.graded_replies import read_graded_replies
 from training.network import TrainedNetworks, load_base
 from training.rated_sets import RatedItem
-from training.recipe import NETWORK_DATA, Recipe, lineage
+from training.recipe import NetworkData, Recipe, lineage
 from training.training_data import TrainingData
 
 HELD_OUT = ("batch-8", "batch-9")
@@ -313,7 +313,7 @@ def test_each_network_uses_the_data_that_its_recipe_names(
     monkeypatch.setattr("training.fine_tune.fine_tune", fine_tune)
     monkeypatch.setattr("training.examples.read_grades", lambda: dict.fromkeys(graded, 50.0))
     graded = [example.exchange.content_digest for example in seen]
-    recipe = replace(lineage(taught_recipe)[1], networks=list(NETWORK_DATA), ours=0.5, grades=1.0)
+    recipe = replace(lineage(taught_recipe)[1], networks=list(get_args(NetworkData)), ours=0.5, grades=1.0)
     with pytest.raises(StopIteration):
         train_judge(replace(corpus, ratings=seen), [recipe])
     sets = {item.set for item in corpus.items if recipe.sets.get(item.set)}
