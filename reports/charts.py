@@ -265,52 +265,11 @@ def shape(look: str, x: str, y: float, more: str = "") -> str:
     return element("svg", path, x=x, y=y, overflow="visible", width=1, height=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
-    """The rectangle in which values are drawn, and the room around it for ticks and names, in pixels."""
-
-    width: int
-    height: int
-    left: int
-    right: int
-    top: int
-    bottom: int
-
-    @property
-    def end(self) -> int:
-        """The right edge."""
-        return self.left + self.width
-
-    @property
-    def floor(self) -> int:
-        """The lower edge."""
-        return self.top + self.height
-
-    def y(self, value: float, domain: tuple[float, float] = (0.0, 1.0)) -> float:
-        """Where a value stands between the lower edge and the upper one."""
-        low, high = domain
-        return self.floor - self.height * (value - low) / ((high - low) or 1)
-
-    def level(self, y: float, text: str) -> str:
-        """A line from left to right, with its tick."""
-        line = element("line", x1=self.left, x2=self.end, y1=_px(y), y2=_px(y), class_="grid")
-        return line + words(text, x=self.left - 8, y=_px(y + 4), class_="tick", text_anchor="end")
-
-    def upright(self, x: float, text: str) -> str:
-        """A line from top to bottom, with its tick."""
-        line = element("line", x1=_px(x), x2=_px(x), y1=self.top, y2=self.floor, class_="grid")
-        return line + words(text, x=_px(x), y=self.floor + 17, class_="tick", text_anchor="middle")
-
-
-RELIABILITY = Field(left=40, width=232, right=12, top=10, height=232, bottom=44)
-
-
 def _px(place: float) -> str:
     return f"{place:.1f}"
 
 
-def _whisker(x: float, low: float, high: float, look: str) -> str:
-    return element("line", x1=_px(x), x2=_px(x), y1=_px(low), y2=_px(high), class_=f"whisker {look}")
+SQUARE_LEFT, SQUARE_TOP, SQUARE = 40, 10, 232  # the place and size of a reliability diagram, in pixels
 
 
 def reliability(
@@ -321,43 +280,45 @@ def reliability(
     description: str,
 ) -> str:
     """Draw the observed frequency over the predicted probability; on the diagonal the two are the same."""
-    field = RELIABILITY
+    end, floor = SQUARE_LEFT + SQUARE, SQUARE_TOP + SQUARE
+
+    def x(predicted: float) -> str:
+        return _px(SQUARE_LEFT + SQUARE * predicted)
+
+    def y(observed: float) -> str:
+        return _px(floor - SQUARE * observed)
+
     parts = []
     for value in (0.0, 0.25, 0.5, 0.75, 1.0):
-        text = f"{100 * value:.0f}"
-        parts += [field.upright(field.left + field.width * value, text), field.level(field.y(value), text)]
-    parts.append(
-        element("line", x1=field.left, x2=field.end, y1=field.floor, y2=field.top, class_="reference")
-    )
-    for look, curve in curves.items():
-        spots = [
-            (field.left + field.width * predicted, field.y(observed.value)) for predicted, observed in curve
+        text, tick = f"{100 * value:.0f}", {"class_": "tick"}
+        parts += [
+            element("line", x1=x(value), x2=x(value), y1=SQUARE_TOP, y2=floor, class_="grid"),
+            words(text, x=x(value), y=floor + 17, **tick, text_anchor="middle"),
+            element("line", x1=SQUARE_LEFT, x2=end, y1=y(value), y2=y(value), class_="grid"),
+            words(text, x=SQUARE_LEFT - 8, y=y(value), dy=4, **tick, text_anchor="end"),
         ]
-        for (x, _), (_, observed) in zip(spots, curve, strict=True):
+    parts.append(element("line", x1=SQUARE_LEFT, x2=end, y1=floor, y2=SQUARE_TOP, class_="reference"))
+    for look, curve in curves.items():
+        for predicted, observed in curve:
             if look == "after" and (ends := observed.interval) is not None:
-                parts.append(_whisker(x, field.y(ends.low), field.y(ends.high), look))
-        path = " ".join(f"{_px(x)},{_px(y)}" for x, y in spots)
+                place = {"x1": x(predicted), "x2": x(predicted), "y1": y(ends.low), "y2": y(ends.high)}
+                parts.append(element("line", **place, class_=f"whisker {look}"))
+        path = " ".join(f"{x(predicted)},{y(observed.value)}" for predicted, observed in curve)
         parts.append(element("polyline", points=path, class_=f"curve {look}"))
-        for x, y in spots:
-            size = 4 if look == "after" else 3.5
-            parts.append(element("circle", cx=_px(x), cy=_px(y), r=size, class_=f"dot {look}"))
-    across_middle, middle = field.left + field.width / 2, field.top + field.height / 2
+        parts += [
+            element("circle", cx=x(predicted), cy=y(observed.value), r=4, class_=f"dot {look}")
+            for predicted, observed in curve
+        ]
+    middle, axis = SQUARE_TOP + SQUARE / 2, {"class_": "axis", "text_anchor": "middle"}
     parts += [
-        words("judge says, %", x=across_middle, y=field.floor + 36, class_="axis", text_anchor="middle"),
-        words(
-            "people say, %",
-            x=12,
-            y=middle,
-            class_="axis",
-            text_anchor="middle",
-            transform=f"rotate(-90 12 {middle:g})",
-        ),
+        words("judge says, %", x=x(0.5), y=floor + 36, **axis),
+        words("people say, %", x=12, y=middle, **axis, transform=f"rotate(-90 12 {middle:g})"),
     ]
-    box = f"0 0 {field.end + field.right} {field.floor + field.bottom}"
+    box = f"0 0 {end + 12} {floor + 44}"
     return drawing(*parts, name=name, title=title, description=description, class_="square", viewBox=box)
 
 
-LINES = Field(left=0, width=0, right=0, top=18, height=132, bottom=26)  # as wide as there is room
+LINES_TOP, LINES_FLOOR, LINES_HEIGHT = 18, 150, 176  # of a line chart, in pixels; below the floor is the axis
 LINES_INSET = 8.0  # per cent at the left, where the ticks stand
 MOST_DOTS = 60  # beyond so many points a line has no dots
 NAMED_RULES, RULE_LETTERS = 3, 34  # rules that are named above the chart, and letters of a name
@@ -399,12 +360,11 @@ def line_chart(
         for run in _runs([at for at, value in enumerate(line) if math.isfinite(value)]):
             points = scale.path([(at, line[at]) for at in run])
             paths.append(element("polyline", points=points, class_=f"curve {look_of}"))
-    height = LINES.floor + LINES.bottom
     # A polyline knows no per cent, so lines stand in a drawing of their own that is stretched.
-    stretched = {"viewBox": f"0 0 100 {height}", "preserveAspectRatio": "none", "class_": "stretched"}
+    stretched = {"viewBox": f"0 0 100 {LINES_HEIGHT}", "preserveAspectRatio": "none", "class_": "stretched"}
     parts = [
         *_line_axes(scale, labels, tick, rules, reference),
-        element("svg", *paths, **stretched, width="100%", height=height),
+        element("svg", *paths, **stretched, width="100%", height=LINES_HEIGHT),
     ]
     for at, item in known.items():
         if at in flagged:
@@ -416,11 +376,11 @@ def line_chart(
             parts.append(element("circle", **place, r=3, class_=f"dot {look}"))
     for at, label in enumerate(labels):
         text = f"{label}: {show(known[at]) if at in known else 'no value'}{notes.get(at, '')}"
-        area = {"x": scale.x(at, -0.5), "width": f"{scale.step:.3f}%", "height": LINES.floor}
+        area = {"x": scale.x(at, -0.5), "width": f"{scale.step:.3f}%", "height": LINES_FLOOR}
         parts.append(element("rect", element("title", escape(visible(text))), **area, y=0, class_="hit"))
     newest = f"; newest {show(values[-1])}" if values and len(values) - 1 in known else ""
     description = f"{len(known):,} of {len(labels):,} points{newest}"
-    frame = {"width": "100%", "height": height, "class_": "strips lines"}
+    frame = {"width": "100%", "height": LINES_HEIGHT, "class_": "strips lines"}
     svg = drawing(*parts, name=name, title=title, description=description, **frame)
     return Figure(caption=caption, svg=svg)
 
@@ -447,7 +407,8 @@ class LineScale:
 
     def y(self, value: float) -> float:
         """Return the height of a value in pixels."""
-        return LINES.y(value, self.domain)
+        low, high = self.domain
+        return LINES_FLOOR - (LINES_FLOOR - LINES_TOP) * (value - low) / ((high - low) or 1)
 
     def path(self, points: Sequence[tuple[int, float]]) -> str:
         """Return the points of a polyline in a stretched drawing."""
@@ -465,14 +426,14 @@ def _line_axes(
         parts.append(words(text, x="0%", y=_px(scale.y(value) - 4), class_="tick"))
     for number, (at, text) in enumerate(sorted(rules.items(), reverse=True)):
         x = scale.x(at, -0.5)
-        parts.append(element("line", x1=x, x2=x, y1=LINES.top, y2=LINES.floor, class_="reference"))
+        parts.append(element("line", x1=x, x2=x, y1=LINES_TOP, y2=LINES_FLOOR, class_="reference"))
         if number < NAMED_RULES:
             side = "end" if scale.column(at) > 50 else "start"
             text = shorten(text, RULE_LETTERS)
-            parts.append(words(text, x=x, y=LINES.top - 6, class_="tick", text_anchor=side))
+            parts.append(words(text, x=x, y=LINES_TOP - 6, class_="tick", text_anchor=side))
     for at in sorted({0, len(labels) // 2, len(labels) - 1} if labels else ()):
         side = "start" if at == 0 else "end" if at == len(labels) - 1 else "middle"
-        where = {"x": scale.x(at), "y": LINES.floor + 20, "text_anchor": side}
+        where = {"x": scale.x(at), "y": LINES_FLOOR + 20, "text_anchor": side}
         parts.append(words(shorten(labels[at], 12), **where, class_="tick"))
     return parts
 

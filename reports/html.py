@@ -12,7 +12,7 @@ from reports.markdown import as_markdown, write_texts
 from reports.page import Page
 
 if TYPE_CHECKING:
-    from jinja2 import Template
+    from jinja2 import Environment, Template
 
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -35,21 +35,27 @@ def as_page(page: Page) -> str:
     return str(_template().render(page=page, key_mark=_key_mark, tint=_tint)) + "\n"
 
 
-@cache
-def _template() -> "Template":
-    """Read and compile the template once: that takes longer than filling it."""
+def make_environment(*folders: Path) -> "Environment":
+    """Return the templates in these folders, and those of reports; all text is escaped and made visible."""
     import jinja2
 
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader([*folders, TEMPLATES]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
-        # Before it is escaped, whatever nobody could see in a text is made visible.
         # Markup is text too, and has `__html__`; a name out of an array is of a class of its own.
         finalize=lambda value: (
             visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
         ),
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
+
+
+@cache
+def _template() -> "Template":
+    """Read and compile the template once: that takes longer than filling it."""
+    environment = make_environment()
     # A number and its sign of per cent stay on one line.
     environment.filters["tidy"] = lambda text: re.sub(r"(?<=\d) (?=%|points)", "\N{NO-BREAK SPACE}", text)
     return environment.get_template("report.html.j2")

@@ -41,6 +41,7 @@ from nightly.schema import NOUNS, JudgedResponse, Night
 from reports.charts import visible
 from reports.highlight import as_html
 from reports.html import TEMPLATES as REPORT_TEMPLATES
+from reports.html import make_environment
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 LIST: Final = "dashboard-files.json"  # what we wrote, so that the next build takes its own leavings away
@@ -178,16 +179,7 @@ def _files(series: NightSeries, responses: list[ResponsePage]) -> Iterator[tuple
 
 
 def _renderer(**names: str) -> Any:
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader([TEMPLATES, REPORT_TEMPLATES]),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        finalize=lambda value: visible(value) if type(value) is str else value,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = make_environment(TEMPLATES)
     used = (chances, marked, money, per_cent, share_of, percent, points, snippet, sparkline)
     environment.globals.update({function.__name__: function for function in used}, **names)
 

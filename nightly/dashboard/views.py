@@ -7,13 +7,14 @@ of a level. Where the judge moved, its part is subtracted.
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import mean
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from calibration.estimate import UNDEFINED as NO_ESTIMATE
 from calibration.estimate import Estimate
 from data.records import LABELS, POSITIVE_EMOTIONS
-from data.text import UNDEFINED, ends_of, interval, listed, money, number, percent, points, signed, slug
+from data.text import UNDEFINED, ends_of, listed, money, percent, points, show, signed, slug
 from nightly.changes import REPORTED_NIGHTS, describe_variation, name_nights
 from nightly.dashboard.series import (
     FOUND_NIGHTS,
@@ -23,10 +24,11 @@ from nightly.dashboard.series import (
     new_instruments,
     share_of,
 )
+from nightly.emotions import PooledShare
 from nightly.gates import gravest, severity
 from nightly.schema import FINE, NOUNS, ChangeResult, GateResult, ModelResult, Outcome
 from reports.charts import Line, Mark, dot_plot, element, line_chart, percent_tick, signed_tick, span
-from reports.page import Figure
+from reports.page import Cell, Figure, Table, row
 
 TABLE_NIGHTS: Final = FOUND_NIGHTS  # in a model's table
 CHART_NIGHTS: Final = 180  # in a chart
@@ -414,77 +416,50 @@ def model_notes(model: ModelSeries) -> list[str]:
     return [note for note in notes if note]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmotionTile:
-    """One model's pooled Good share under one emotion; `tint` is its distance from the mean, -1 to 1."""
+def emotion_table(series: NightSeries, models: Sequence[ModelSeries]) -> Table:
+    """Return pooled Good shares, unpleasant emotions first, the hardest of each kind first.
 
-    text: str
-    tint: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmotionGrid:
-    """Good shares by emotion and model, unpleasant emotions first, the hardest of each kind first."""
-
-    models: tuple[ModelSeries, ...]
-    rows: tuple[tuple[str, tuple[EmotionTile | None, ...]], ...]
-    nights: int
-
-
-def emotion_table(series: NightSeries, models: Sequence[ModelSeries]) -> EmotionGrid:
-    """Return the pooled Good shares of all models that have any."""
+    The tint of a cell is its distance from the mean.
+    """
     cells = series.emotions
-    models = [model for model in models if any(name == model.name for name, _ in cells)]
+    names = [model.name for model in models if any(name == model.name for name, _ in cells)]
     shares = [cell.share for cell in cells.values()]
-    middle = sum(shares) / len(shares) if shares else 0.0
+    middle = mean(shares) if shares else 0.0
     reach = max([0.05, *(abs(share - middle) for share in shares)])
+    by_emotion: dict[str, list[float]] = {}
+    for (_, emotion), cell in cells.items():
+        by_emotion.setdefault(emotion, []).append(cell.share)
 
-    def mean(emotion: str) -> float:
-        held = [cell.share for (_, name), cell in cells.items() if name == emotion]
-        return sum(held) / len(held)
-
-    def tile(model: ModelSeries, emotion: str) -> EmotionTile | None:
-        cell = cells.get((model.name, emotion))
+    def show_cell(cell: PooledShare | None) -> Cell:
         if cell is None:
-            return None
-        ends = cell.interval()
-        text = f"{number(cell.share, 0, scale=100)} {interval(ends.low, ends.high, 0, scale=100)}"
-        tint = round((cell.share - middle) / reach, 2)
-        return EmotionTile(text=f"{text}, n = {cell.prompts:.0f}", tint=tint)
+            return Cell(UNDEFINED)
+        share = show(Estimate(cell.share, cell.interval()), digits=0, scale=100)
+        return Cell(f"{share}, n = {cell.prompts:.0f}", tint=round((cell.share - middle) / reach, 2))
 
-    emotions = sorted(
-        {emotion for _, emotion in cells}, key=lambda name: (name in POSITIVE_EMOTIONS, mean(name), name)
-    )
-    rows = tuple((emotion, tuple(tile(model, emotion) for model in models)) for emotion in emotions)
-    return EmotionGrid(models=tuple(models), rows=rows, nights=series.pooled)
+    emotions = sorted(by_emotion, key=lambda name: (name in POSITIVE_EMOTIONS, mean(by_emotion[name]), name))
+    rows = [row(emotion, *(show_cell(cells.get((name, emotion))) for name in names)) for emotion in emotions]
+    return Table(head=("Emotion", *names), rows=tuple(rows))
 
 
 def latest_facts(series: NightSeries, model: ModelSeries) -> list[tuple[str, str, str]]:
-    """The figures at the top of a model's page, of its newest night."""
-    shown, how = model.newest, "corrected" if model.kind == "corrected" else "as judged"
-    shares = [(label, share_of(shown, model.kind, label)) for label in reversed(LABELS)]
+    """Return the figures at the top of a model's page, of its newest night."""
+    newest, how = model.newest, "corrected" if model.kind == "corrected" else "as judged"
     count = len(model.regressions)
     when = f"last on {series.nights[model.regressions[-1]].night}" if count else "so far"
-    moved = []
+    facts = []
     change = next((item for item in reversed(model.changes) if item is not None), None)
     if change is not None and change.shown.interval is not None:
-        ends = change.shown.interval
-        text = interval(ends.low, ends.high, 1, scale=100, sign=True)
-        since = f"{text} points since {name_nights(change.nights)}, as judged"
-        moved.append(("Change of Good", signed(change.shown.value), since))
+        since = f"points since {name_nights(change.nights)}, as judged"
+        facts.append(("Change of Good", points(change.shown), since))
     if change is not None and change.watched >= REPORTED_NIGHTS:
         spread = f"{100 * change.spread:.1f} points" if describe_variation(change) else "none shown"
-        moved.append(("Night-to-night variation", spread, f"beyond sampling, {change.watched:,} nights"))
-    facts = []
-    for label, share in shares:
-        share_ends = share.interval
-        text = interval(share_ends.low, share_ends.high, 1, scale=100) if share_ends else "no interval"
-        facts.append((f"{label} share", per_cent(share.value), f"{text} {how}"))
+        facts.append(("Night-to-night variation", spread, f"beyond sampling, {change.watched:,} nights"))
+    shares = {label: share_of(newest, model.kind, label) for label in reversed(LABELS)}
     return [
-        *moved,
         *facts,
-        ("Judged", f"{shown.n:,}", f"{per_cent(shown.unscored_share)} unscored"),
-        ("Cost", money(shown.cost), "that night"),
+        *((f"{label} share, %", percent(share), how) for label, share in shares.items()),
+        ("Judged", f"{newest.n:,}", f"{per_cent(newest.unscored_share)} unscored"),
+        ("Cost", money(newest.cost), "that night"),
         ("Nights with a regression", f"{count:,}", when),
     ]
 
