@@ -556,6 +556,35 @@ def test_real_ratings_give_the_published_counts():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("folder", ["empathy-study", "empathy-study-sixth"])
+def test_every_response_of_the_real_study_is_imported(folder):
+    """Of each model as many as there are dialogues, with the text and the rating of its cell."""
+    cells = {}
+    for path in sorted(real(folder).glob("dataset*.csv")):
+        with path.open(encoding="utf-8", newline="") as lines:
+            for row in csv.DictReader(lines):
+                for column in row:
+                    if column.startswith("response_"):
+                        arm = column.removeprefix("response_")
+                        cells[row["dialog_id"], arm] = (row[column], row[f"rating_{arm}"])
+    imported = import_source("empathy-study", real(folder))
+    assert len(cells) == len(imported.exchanges) == len(imported.ratings) == len(by_id(imported))
+    assert len(cells) >= 1600 and set(Counter(item.model for item in imported.exchanges).values()) == {1600}
+
+    def plain(text):
+        return " ".join(text.replace("_comma_", ",").split())
+
+    imported_cells = Counter(
+        (exchange.extra["dialog_id"], plain(exchange.response), int(rating.rating))
+        for exchange, rating in zip(imported.exchanges, imported.ratings, strict=True)
+        if exchange.id == rating.id
+    )
+    assert imported_cells == Counter(
+        (name, plain(text), int(rating)) for (name, _), (text, rating) in cells.items()
+    )
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "exchanges", "ratings", "set_aside"),
     [

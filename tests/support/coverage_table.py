@@ -101,6 +101,34 @@ def bootstrap_kappa(rng: np.random.Generator) -> Hits:
     return {name: holds(found[name].interval, truths[name]) for name in names}
 
 
+def level_errors_of_models(batches: int) -> Callable[[np.random.Generator], Hits]:
+    """How far the judge's level of each model is off; raters of a batch are severe or mild together."""
+    people, judge = np.array([0.3, 0.5, 0.8]), np.array([0.4, 0.45, 0.75])
+    batch, model, _ = (axis.ravel() for axis in np.indices((batches, 3, 4)))
+
+    def draw(rng: np.random.Generator) -> Hits:
+        mild = rng.uniform(-0.2, 0.2, batches)[batch]
+        is_good = rng.random(len(batch)) < people[model] + mild
+        judged = judge[model] + 0.5 * mild + rng.uniform(-0.1, 0.1, len(batch))
+        number = np.arange(len(batch)).astype(str)
+        paired = Paired(
+            id=number,
+            model=np.array(["ada", "bea", "cyd"])[model],
+            rater=batch.astype(str),
+            batch=batch.astype(str),
+            prompt=number,
+            rating=np.where(is_good, 3, 1 + rng.integers(2, size=len(batch))),
+            score=1 + 2 * judged,
+            label=np.where(judged > 0.5, 3, 1),
+            probabilities=np.stack([(1 - judged) / 2, (1 - judged) / 2, judged], axis=1),
+        )
+        found = agreement(paired, rng=rng, draws=300).levels.models
+        wanted = dict(zip(("ada", "bea", "cyd"), judge - people, strict=True))
+        return {item.model: holds(item.error.interval, wanted[item.model]) for item in found}
+
+    return draw
+
+
 def clustered_wilson(rng: np.random.Generator) -> Hits:
     """Raters of eight replies each, who say yes with a chance of their own."""
     cluster = np.repeat(np.arange(30), 8)
@@ -312,6 +340,12 @@ def every_night(rng: np.random.Generator) -> Hits:
 PROMISES = {
     "bootstrap, mean over prompts": Promise(draw=bootstrap_mean, low=0.92),
     "bootstrap, agreement over batches": Promise(draw=bootstrap_kappa, low=0.91, cost=4),
+    **{
+        f"error of each model's level, {count} batches": Promise(
+            draw=level_errors_of_models(count), low=0.92, cost=cost
+        )
+        for count, cost in ((8, 4), (40, 4), (150, 16))
+    },
     "Wilson, share over clusters": Promise(draw=clustered_wilson),
     "t, slope and crossed mean over clusters": Promise(draw=cluster_contrast, high=0.99),
     "PPI++, each reply by one rater": Promise(draw=ppi(1), high=0.985),

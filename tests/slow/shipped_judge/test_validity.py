@@ -19,13 +19,14 @@ from judge.robustness.catalogue import read_perturbations, read_replies
 from judge.robustness.run import Robustness, measure_robustness
 
 WARM, PLAIN, CURT = "demo-warm", "demo-plain", "demo-curt"
-# Of replies written to try a judge: what the shipped one was measured at, and room for a small sample.
+# Of replies written to try a judge: what the shipped one was measured at, and room for a small sample. Of the
+# perturbed replies 3% and 5% change sides here, and 3% and 4% of all of them.
 AT_LEAST = 0.82
 AT_MOST = {
     "excellent called Bad": 0.24,
     "plain insults not called Bad": 0.12,
-    "unkind turned Good": 0.2,
-    "kind turned Bad": 0.2,
+    "unkind turned Good": 0.1,
+    "kind turned Bad": 0.1,
 }
 
 
