@@ -236,8 +236,7 @@ def optimize(
     Example:
       empathy-judge optimize exchanges.jsonl ratings.jsonl --judge prompted.toml --out tuned.json --max-cost 5
     """
-    from judge.tuning.candidates import OptimizeSettings
-    from judge.tuning.optimize import tune
+    from judge.llm.optimize_prompt import OptimizeSettings, tune
     from reports.training_tables import print_tuned
 
     try:

@@ -18,9 +18,14 @@ from data.records import Exchange
 from data.rubric import RUBRICS, read_rubric
 from judge.base import load_judge
 from judge.llm.judge_prompt import default_program, read_program, write_program
+from judge.llm.optimize_prompt import (
+    OptimizeSettings,
+    make_signature,
+    merge_ratings,
+    optimize,
+    split_rated,
+)
 from judge.llm.prompted import PromptedJudge
-from judge.tuning.candidates import OptimizeSettings, merge_ratings, split_rated
-from judge.tuning.optimize import make_signature, optimize
 
 pytestmark = pytest.mark.slow  # searches
 

@@ -11,7 +11,7 @@ from servers import Answer, Call, ScriptedServer, answer_chat
 
 from training.recipe import Recipe
 
-LOADED = ("judge.tuning.optimize", "dspy", "training.make", "training.fine_tune")
+LOADED = ("judge.llm.optimize_prompt", "dspy", "training.make", "training.fine_tune")
 LOADED += ("training.export", "transformers.models.llama.modeling_llama", "onnxscript", "onnxruntime")
 LOADED += ("sklearn.linear_model", "pandas")
 

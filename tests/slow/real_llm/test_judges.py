@@ -16,9 +16,8 @@ from data.tables import SAMPLE_PROMPTS, read_exchanges, read_judgments
 from judge.engine import score_exchanges
 from judge.llm.answer_prompts import ModelConfig, Responder, plan_responses, respond_to
 from judge.llm.judge_prompt import write_program
+from judge.llm.optimize_prompt import OptimizeSettings, optimize
 from judge.llm.prompted import PromptedJudge
-from judge.tuning.candidates import OptimizeSettings
-from judge.tuning.optimize import optimize
 
 EXCHANGE = Exchange(id="7", prompt="My dog died.", response="I am so sorry. How old was he?", model="m")
 SAMPLES = ROOT / "data" / "samples" / "responses.jsonl"

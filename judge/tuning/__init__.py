@@ -1,1 +1,0 @@
-"""Fitting prompted judges and panels to ratings."""
