@@ -120,23 +120,21 @@ def _hold_conversations(
     from judge.scripted_conversations import (
         OURS,
         Listener,
-        find_speaker,
         hold_conversations,
         plan_conversations,
+        read_script,
     )
     from reports.progress import progress
 
     file, listener = file or OURS, Listener(config)
-    speaker, openings = find_speaker(file, turns=turns)
-    plan = plan_conversations(openings, listener, speaker, turns=turns)
+    situations = read_script(file, turns=turns)
+    plan = plan_conversations(situations, listener, turns=turns)
     folder = out or plan.default_folder("conversations", file.stem, folder_name(plan.model))
     with (
         interruptible("what was said is kept", prompts=file, out=folder),
         progress("talking", "said", spent=lambda: listener.endpoint.budget.spent) as on_progress,
     ):
-        return hold_conversations(
-            openings, listener, speaker, plan, folder, on_progress=on_progress, **bounds
-        )
+        return hold_conversations(situations, listener, plan, folder, on_progress=on_progress, **bounds)
 
 
 def check_answered(responded: FinishedRun) -> None:

@@ -1,21 +1,18 @@
-"""The engine: takes exchanges past a judge on several threads, and keeps each judgment as it comes."""
+"""The engine: judges exchanges on several threads, and saves each judgment as it comes."""
 
-import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from threading import Event, Lock
 from typing import Any, Protocol, TypeVar
 
 from data.records import Exchange, Judgment
+from data.runs import Run
 from judge.base import Judge
 
 
 class Asked(Protocol):
-    """Whoever is asked: a judge, or a model that answers prompts.
-
-    `stop` ends all waiting for a server, and `close` closes its connections.
-    """
+    """A judge, or a model that answers prompts; `stop` ends all waiting for a server."""
 
     @property
     def concurrency(self) -> int: ...
@@ -24,96 +21,48 @@ class Asked(Protocol):
     def close(self) -> None: ...
 
 
-class Store(Protocol):
-    """Where what is said is kept: a `data.runs.Run`, or memory."""
-
-    @property
-    def has_more(self) -> bool: ...
-
-    def is_judged(self, position: int, exchange: Exchange) -> bool: ...
-    def keep(self, position: int, judgment: Judgment | Mapping[str, Any]) -> None: ...
-    def keep_lines(self, positions: Sequence[int], lines: Sequence[bytes]) -> None: ...
-
-
-class Memory:
-    """A store that starts empty, and from which nothing is read again."""
-
-    has_more = False
-
-    def __init__(self) -> None:
-        self.rows: dict[int, Any] = {}
-
-    def is_judged(self, position: int, exchange: Exchange) -> bool:
-        """Nothing was judged earlier."""
-        return False
-
-    def keep(self, position: int, judgment: Judgment | Mapping[str, Any]) -> None:
-        """Hold a judgment by its position."""
-        self.rows[position] = judgment
-
-    def keep_lines(self, positions: Sequence[int], lines: Sequence[bytes]) -> None:
-        """Hold judgments by their positions, from their lines."""
-        self.rows.update(zip(positions, (Judgment(**json.loads(line)) for line in lines), strict=True))
-
-
 Item = TypeVar("Item")
-Said = TypeVar("Said")
+Answer = TypeVar("Answer")
 Ask = Callable[[Exchange], Judgment | Mapping[str, Any]]
 
 
 def score_exchanges(
     judge: Judge,
     exchanges: Iterable[Exchange],
-    run: Store,
+    run: Run,
     *,
     limit: int | None = None,
     on_progress: Callable[[], None] = lambda: None,
 ) -> int:
-    """Judge every exchange that `run` does not hold yet; returns how many the judge was asked for."""
+    """Judge every exchange that `run` does not hold yet; return how many the judge was asked for."""
     if judge.in_bulk is not None:
         return judge.in_bulk(exchanges, run, limit=limit, on_progress=on_progress)
-
     return ask_all(judge, judge.judge, exchanges, run, limit=limit, on_progress=on_progress)
-
-
-def judge_all(
-    judge: Judge, exchanges: Iterable[Exchange], *, on_progress: Callable[[], None] = lambda: None
-) -> list[Judgment]:
-    """Judge exchanges on as many threads as the judge takes; the judgments in the order given."""
-    memory = Memory()
-    ask_all(judge, judge.judge, exchanges, memory, on_progress=on_progress)
-    return [memory.rows[position] for position in sorted(memory.rows)]
 
 
 def ask_all(
     asked: Asked,
     ask: Ask,
     exchanges: Iterable[Exchange],
-    run: Store,
+    run: Run,
     *,
     limit: int | None = None,
     on_progress: Callable[[], None] = lambda: None,
 ) -> int:
-    """Ask for every exchange that `run` does not hold yet, and keep what is said; returns for how many.
+    """Ask for every exchange that `run` does not hold yet, and save the answers; return their number.
 
     Each thread takes the next exchange only when it is done with its last, so no more of them are in memory
     than there are threads. Whatever ends this early (an interrupt, a bad row, a bug in the judge), the
     judgments under way are finished and kept first; then it is raised.
     """
 
-    def keep(item: tuple[int, Exchange], said: Judgment | Mapping[str, Any]) -> None:
-        run.keep(item[0], said)
+    def keep(item: tuple[int, Exchange], answer: Judgment | Mapping[str, Any]) -> None:
+        run.keep(item[0], answer)
         on_progress()
 
     coming = still_to_judge(exchanges, run, limit, on_progress)
     try:
-        return in_threads(
-            asked.concurrency,
-            coming,
-            lambda item: ask(item[1]),
-            keep,
-            on_failure=asked.stop,
-        )
+        return in_threads(asked.concurrency, coming, lambda item: ask(item[1]), keep, on_failure=asked.stop)
     finally:
         asked.close()
 
@@ -121,12 +70,12 @@ def ask_all(
 def in_threads(
     count: int,
     coming: Iterator[Item],
-    ask: Callable[[Item], Said],
-    keep: Callable[[Item, Said], None],
+    ask: Callable[[Item], Answer],
+    keep: Callable[[Item, Answer], None],
     *,
     on_failure: Callable[[], None] = lambda: None,
 ) -> int:
-    """Ask for each that comes on so many threads and keep what is said, one at a time; returns how many."""
+    """Ask for each item on so many threads, and keep the answers, one at a time; return their number."""
     lock, stop = Lock(), Event()
 
     def work() -> int:
@@ -136,10 +85,10 @@ def in_threads(
                 item = next(coming, None)
             if item is None:
                 break
-            said = ask(item)
+            answer = ask(item)
             done += 1
             with lock:
-                keep(item, said)
+                keep(item, answer)
         return done
 
     with ThreadPoolExecutor(count) as pool:
@@ -156,16 +105,16 @@ def in_threads(
 
 
 def count_cores() -> int:
-    """The cores that this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def still_to_judge(
-    exchanges: Iterable[Exchange], run: Store, limit: int | None, on_progress: Callable[[], None]
+    exchanges: Iterable[Exchange], run: Run, limit: int | None, on_progress: Callable[[], None]
 ) -> Iterator[tuple[int, Exchange]]:
-    """The exchanges to ask for, with their positions in the input.
+    """Yield the exchanges to ask for, with their positions in the input.
 
     A judgment once made stays in its run: past the limit we go on looking for those of an earlier stretch.
     """

@@ -30,7 +30,7 @@ from data.runs import Run
 from data.storage import Source, shards_of
 from data.tables import Exchanges, Row, make_record, to_json, to_row
 from judge.base import CUDA, DEVICE, Judge, load_judge
-from judge.engine import Memory, ask_all, still_to_judge
+from judge.engine import in_threads, still_to_judge
 from judge.llm.endpoint import endpoints_of
 
 FAILED: Final = -1  # the position of what is no judgment, but says why there is none
@@ -55,37 +55,43 @@ class Worker:
     ) -> None:
         self.named, self.version, self.folder, self.workers = named, version, folder, workers
         self.device = device
-        self.concurrency = threads  # our part of what the judge allows all of us
+        self.threads = threads  # our part of what the judge allows all of us
         self.reader = Reader(source)
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[Any]]:
         """Judge one slice: some places of one shard, each with its position in the whole input."""
-        kept, failures = Memory(), []
+        judged, failures = dict[int, Judgment](), []
+        positions = batch["position"].tolist()
         try:
             judge = self.judge
             coming = self.reader.take(
                 int(batch["shard"][0]), zip(batch["line"].tolist(), batch["part"].tolist(), strict=True)
             )
             if self.device == CUDA:
-                kept.rows.update(enumerate(judge.judge_many(list(coming))))
+                judged = dict(zip(positions, judge.judge_many(list(coming)), strict=True))
             else:
-                ask_all(self, judge.judge, coming, kept)
+                self._judge_each(zip(positions, coming, strict=True), judged)
         except UserError as error:
             failures = [{"kind": type(error).__name__, "text": str(error)}]
         except Exception:
             failures = [{"kind": "bug", "text": traceback.format_exc()}]
-        positions = [int(batch["position"][number]) for number in kept.rows]
-        lines = [to_json(to_row(judgment)) for judgment in kept.rows.values()]
+        lines = [to_json(to_row(judgment)) for judgment in judged.values()]
         lines += map(json.dumps, failures)
-        return {"position": positions + [FAILED] * len(failures), "json": lines}
+        return {"position": [*judged] + [FAILED] * len(failures), "json": lines}
 
-    def stop(self) -> None:
-        """Forward the engine's word to a judge that waits for a server."""
-        self.judge.stop()
-
-    def close(self) -> None:
-        """Between two slices connections are let go of, and what `stop` stopped may go on."""
-        self.judge.close()
+    def _judge_each(self, coming: Iterator[tuple[int, Exchange]], judged: dict[int, Judgment]) -> None:
+        """Judge exchanges on our part of the judge's threads; what is done before an error stays."""
+        judge = self.judge
+        try:
+            in_threads(
+                self.threads,
+                coming,
+                lambda item: judge.judge(item[1]),
+                lambda item, judgment: judged.update({item[0]: judgment}),
+                on_failure=judge.stop,
+            )
+        finally:
+            judge.close()
 
     @cached_property
     def judge(self) -> Judge:

@@ -29,17 +29,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from threading import Event, Lock
+from threading import Lock
 from typing import Any, ClassVar, Final, Literal
 
-from data.errors import OperationalError, UserError
+from data.errors import UserError
 from data.files import read_toml
 from data.readers.conversations import SCENARIO
 from data.records import SCRIPTED, Exchange, Turn, digest_json, to_plain
 from data.runs import FinishedRun, OnProgress, Run, RunPlan, run_all
 from data.storage import digest_file
 from data.tables import SAMPLE_PROMPTS, read_rows, validate, write_rows
-from judge.engine import Memory, ask_all
+from judge.engine import in_threads
 from judge.llm.answer_prompts import ANSWERS, Responder, describe_answers, write_messages
 
 CONVERSATIONS: Final = "conversations.jsonl"
@@ -93,18 +93,12 @@ class Situation:
         """How many turns there are words for whatever the replies are like."""
         return 2 + len(self.story) + len(self.asked)
 
-
-class ScriptedSpeaker:
-    """The speakers of a file of situations, each with a script."""
-
-    def __init__(self, situations: Sequence[Situation]) -> None:
-        self.situations = {item.id: item for item in situations}
-        self.version = digest_json(to_plain(situations))[:12]  # of every word that may be said
-
-    def speak(self, so_far: Exchange, *, is_last: bool) -> str:
-        """Return the speaker's words after the last reply; those that `is_last` show how the talk went."""
-        replies = [turn.text for turn in so_far.dialogue[1::2]] + [so_far.response]
-        return next_words(self.situations[so_far.id], replies, is_last=is_last)
+    @property
+    def first_turn(self) -> Exchange:
+        """The opening, to be answered."""
+        return Exchange(
+            id=self.id, prompt=self.opening, response="", situation=self.situation, emotion=self.emotion
+        )
 
 
 def next_words(situation: Situation, replies: Sequence[str], *, is_last: bool = False) -> str:
@@ -145,11 +139,8 @@ def read_sign(reply: str) -> Sign:
     return "brushed_off" if len(text.split()) < FEW_WORDS else "story"
 
 
-def find_speaker(path: Path, *, turns: int) -> tuple[ScriptedSpeaker, list[Exchange]]:
-    """Return the speaker of a file of situations, and the first turn of every conversation.
-
-    More turns than the shortest script has words for are refused.
-    """
+def read_script(path: Path, *, turns: int) -> list[Situation]:
+    """Read a file of situations; refuse more turns than the shortest script has words for."""
     if path.suffix != ".toml":
         raise UserError(f"{path}: prompts have no script; name a .toml file of situations")
     situations = read_situations(path)
@@ -159,11 +150,7 @@ def find_speaker(path: Path, *, turns: int) -> tuple[ScriptedSpeaker, list[Excha
             f"--turns {turns}: {shortest.id!r} of {path} has words for {shortest.most_turns} turns; "
             "ask for fewer"
         )
-    openings = [
-        Exchange(id=item.id, prompt=item.opening, response="", situation=item.situation, emotion=item.emotion)
-        for item in situations
-    ]
-    return ScriptedSpeaker(situations), openings
+    return situations
 
 
 def read_situations(path: Path) -> list[Situation]:
@@ -175,12 +162,8 @@ def read_situations(path: Path) -> list[Situation]:
     for number, row in enumerate(rows, start=1):
         place = f"{path}: situation {number}"
         item = validate(Situation, row, place)
-        texts = [
-            text
-            for value in to_plain(item).values()
-            for text in ([value] if isinstance(value, str) else value)
-        ]
-        if not all(text.strip() for text in texts):
+        parts = [(value,) if isinstance(value, str) else value for value in to_plain(item).values()]
+        if not all(text.strip() for part in parts for text in part):
             raise UserError(f"{place}: an empty text; a speaker has words for every turn")
         if item.id in situations:
             raise UserError(f"{place}: id: {item.id!r} is taken; give each situation its own")
@@ -215,72 +198,75 @@ class TalkPlan(RunPlan):
     model: str
     version: str
     style: str
-    situations: str
+    situations: str  # a digest of every word that may be said
     turns: int
-    speaker_version: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Held:
-    """What came of a conversation: its last exchange, and why it failed, if it did.
-
-    One that `is_left` is past the limit, and an earlier stretch did not hold the whole of it.
-    """
+    """A conversation that was held: its last exchange, and why it failed, if it did."""
 
     exchange: Exchange
     failed: str = ""
-    is_left: bool = False
 
 
 class _Talks:
-    """Holds conversations, each to its end, as many at once as the model takes.
+    """Conversations under way, each in one thread, as many at once as the model takes.
 
-    One after the other in its own thread, since a server that remembers the beginning of a conversation need
-    not read it again for the next turn.
+    One turn after the other, since a server that caches the start of a conversation need not read it again.
     """
 
     def __init__(
-        self, run: Run, listener: Listener, speaker: ScriptedSpeaker, *, turns: int, limit: int
+        self, run: Run, listener: Listener, *, turns: int, limit: int, on_progress: Callable[[], None]
     ) -> None:
-        self.run, self.listener, self.speaker, self.turns, self.limit = run, listener, speaker, turns, limit
-        self.concurrency = listener.concurrency
-        self.asked = 0
-        self.places: dict[str, int] = {}
-        self.on_progress: Callable[[], None] = lambda: None
-        self._lock, self._stopped = Lock(), Event()
+        self.run, self.listener, self.turns, self.limit = run, listener, turns, limit
+        self.asked, self.on_progress, self._lock = 0, on_progress, Lock()
 
-    def hold_all(self, first: Sequence[Exchange], on_progress: Callable[[], None]) -> list[_Held]:
-        """Hold them all, in the order given; what an earlier stretch held is taken up."""
-        self.places = {item.id: place for place, item in enumerate(first)}
-        self.on_progress = on_progress
-        kept = Memory()
-        ask_all(self, self.hold, first, kept)
-        return [kept.rows[place]["held"] for place in range(len(first))]
+    def hold_all(self, situations: Sequence[Situation]) -> list[_Held]:
+        """Hold them all, in the order given; replies of an earlier run are taken from it."""
+        held: dict[int, _Held | None] = {}
+        try:
+            in_threads(
+                self.listener.concurrency,
+                iter(enumerate(situations)),
+                self._hold,
+                lambda item, talk: held.update({item[0]: talk}),
+                on_failure=self.listener.stop,
+            )
+        finally:
+            self.listener.close()
+        return [talk for _, talk in sorted(held.items()) if talk is not None]
 
-    def hold(self, opening: Exchange) -> dict[str, Any]:
-        """Hold one conversation, from its opening to its last turn or to the first call that failed."""
-        exchange = opening
-        for turn in range(1, self.turns + 1):
-            if turn > 1:
-                exchange = _go_on(exchange, self.speaker.speak(exchange, is_last=turn == self.turns))
-            row = self._reply(opening, exchange, turn)
-            if row is None or "failed" in row:
-                return {"held": _end(exchange, row)}
+    def _hold(self, numbered: tuple[int, Situation]) -> _Held | None:
+        """Hold one conversation, to its last turn or to the first call that failed; None past the limit."""
+        place, situation = numbered
+        exchange, replies = situation.first_turn, list[str]()
+        for turn in range(self.turns):
+            if turn:
+                words = next_words(situation, replies, is_last=turn == self.turns - 1)
+                last = (
+                    Turn(speaker="user", text=exchange.prompt),
+                    Turn(speaker="assistant", text=exchange.response),
+                )
+                exchange = replace(exchange, prompt=words, response="", dialogue=exchange.dialogue + last)
+            row = self._reply(place, exchange, turn)
+            if row is None:
+                return None
+            if "failed" in row:
+                return _Held(exchange=exchange, failed=row["failed"])
+            replies.append(row["response"])
             exchange = replace(exchange, response=row["response"])
-        return {"held": _Held(exchange=exchange)}
+        return _Held(exchange=exchange)
 
-    def _reply(self, opening: Exchange, exchange: Exchange, turn: int) -> Mapping[str, Any] | None:
+    def _reply(self, place: int, exchange: Exchange, turn: int) -> Mapping[str, Any] | None:
         """Return the row of a reply, made now or in an interrupted run; None past the limit."""
-        place = self.places[opening.id]
-        position = place * self.turns + turn - 1
-        named = replace(exchange, id=f"{opening.id}/{turn}")
+        position = place * self.turns + turn
+        named = replace(exchange, id=f"{exchange.id}/{turn + 1}")
         with self._lock:
             row = self.run.take_up(position, named) if self.run.has_more else None
         if row is None:
             if place >= self.limit:
                 return None
-            if self._stopped.is_set():
-                raise OperationalError("stopped before the end; what was said is kept")
             row = self.listener.respond(named)
             with self._lock:
                 self.run.keep(position, row)
@@ -289,44 +275,21 @@ class _Talks:
             self.on_progress()
         return row
 
-    def stop(self) -> None:
-        """Finish the calls under way and make no more."""
-        self._stopped.set()
-        self.listener.stop()
 
-    def close(self) -> None:
-        """Let go of all connections."""
-        self.listener.close()
-
-
-def _go_on(last: Exchange, words: str) -> Exchange:
-    """The conversation with the speaker's next words, to be answered."""
-    turns = (Turn(speaker="user", text=last.prompt), Turn(speaker="assistant", text=last.response))
-    return replace(last, prompt=words, response="", dialogue=last.dialogue + turns)
-
-
-def _end(exchange: Exchange, row: Mapping[str, Any] | None) -> _Held:
-    return _Held(exchange=exchange, failed=row["failed"] if row else "", is_left=row is None)
-
-
-def plan_conversations(
-    openings: Sequence[Exchange], listener: Listener, speaker: ScriptedSpeaker, *, turns: int
-) -> TalkPlan:
-    """What a run of this model with these speakers is known by."""
+def plan_conversations(situations: Sequence[Situation], listener: Listener, *, turns: int) -> TalkPlan:
+    """Return the plan of a run of this model with these speakers."""
     return TalkPlan(
         model=listener.name,
         version=listener.version,
         style=listener.config.style,
-        situations=digest_json([[item.id, item.content_digest] for item in openings])[:16],
+        situations=digest_json(to_plain(situations))[:16],
         turns=turns,
-        speaker_version=speaker.version,
     )
 
 
 def hold_conversations(
-    openings: Sequence[Exchange],
+    situations: Sequence[Situation],
     listener: Listener,
-    speaker: ScriptedSpeaker,
     plan: TalkPlan,
     folder: Path,
     *,
@@ -338,16 +301,14 @@ def hold_conversations(
 
     `max_cost` bounds what this call spends.
     """
-    if not openings:
-        raise UserError("nothing to talk about: the file has no rows")
     budget = listener.endpoint.budget
     budget.most = None if max_cost is None else budget.spent + max_cost
-    count = len(openings[:limit])
+    count = len(situations[:limit])
     held: list[_Held] = []
 
     def ask(run: Run, count_one: Callable[[], None]) -> int:
-        talks = _Talks(run, listener, speaker, turns=plan.turns, limit=count)
-        held[:] = [item for item in talks.hold_all(openings, count_one) if not item.is_left]
+        talks = _Talks(run, listener, turns=plan.turns, limit=count, on_progress=count_one)
+        held[:] = talks.hold_all(situations)
         return talks.asked
 
     def conclude(run: Run) -> tuple[dict[str, Any], None]:

@@ -68,7 +68,7 @@ from data.storage import check_table
 from data.tables import SAMPLE_PROMPTS, first_problem, validate
 from judge.llm.answer_prompts import ModelConfig, make_model_config, read_model_config
 from judge.scripted_conversations import OURS as SITUATIONS
-from judge.scripted_conversations import find_speaker
+from judge.scripted_conversations import read_script
 from nightly.gates import Gate, read_gates
 
 SAMPLE_ANCHORS: Final = SAMPLE_PROMPTS.with_name("responses.jsonl")  # 192, of three pretend models
@@ -254,7 +254,7 @@ def read_config(path: Path) -> NightlyConfig:
             f"{path}: unit: with turns it is conversations that are judged; leave one of them out"
         )
     if config.turns:
-        find_speaker(config.prompts, turns=config.turns)
+        read_script(config.prompts, turns=config.turns)
     elif any(model.endpoint for model in config.models):
         check_table(config.prompts)
     if config.anchors is not None:

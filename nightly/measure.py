@@ -38,9 +38,9 @@ from judge.scoring import ScoredRun, plan_run, score_file
 from judge.scripted_conversations import (
     CONVERSATIONS,
     Listener,
-    find_speaker,
     hold_conversations,
     plan_conversations,
+    read_script,
 )
 from nightly.config import NIGHT, ModelEntry, NightlyConfig
 from nightly.schema import AnchorResult, JudgedResponse, ModelResult
@@ -223,12 +223,10 @@ def _ask(entry: ModelEntry, setup: NightSetup, folder: Path) -> tuple[Path, Mapp
     with setup.show_progress(f"asking {entry.name}", "answered") as on_progress:
         if isinstance(asked, Listener):
             assert config.turns is not None
-            speaker, first = find_speaker(config.prompts, turns=config.turns)
-            talk_plan = plan_conversations(first, asked, speaker, turns=config.turns)
+            script = read_script(config.prompts, turns=config.turns)
+            talk_plan = plan_conversations(script, asked, turns=config.turns)
             place, made = folder / f"talks-{talk_plan.digest[:8]}", CONVERSATIONS
-            done = hold_conversations(
-                first, asked, speaker, talk_plan, place, on_progress=on_progress, **bounds
-            )
+            done = hold_conversations(script, asked, talk_plan, place, on_progress=on_progress, **bounds)
         else:
             plan = plan_responses(config.prompts, asked)
             place, made = folder / f"answers-{plan.digest[:8]}", RESPONSES

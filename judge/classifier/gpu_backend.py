@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from data.records import Exchange
+from data.runs import Run
 from data.tables import to_line, to_row
 from judge.base import CUDA
 from judge.classifier.preprocessing import PreparedReply, ReplyTokenizer, judgments_of, prepare
 from judge.classifier.quantization import DOWN_PROJ, SCALE, TABLE, rotate_inner
-from judge.engine import Store, count_cores, in_threads, still_to_judge
+from judge.engine import count_cores, in_threads, still_to_judge
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -173,7 +174,7 @@ def score_in_batches(
     networks: TorchNetworks,
     tokenizer: ReplyTokenizer,
     exchanges: Iterable[Exchange],
-    run: Store,
+    run: Run,
     *,
     limit: int | None = None,
     on_progress: Callable[[], None] = lambda: None,

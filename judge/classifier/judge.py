@@ -1,12 +1,14 @@
 """The fine-tuned judges: ONNX Runtime on the CPU, torch on a GPU."""
 
+import ctypes
 import json
 import os
-from collections import OrderedDict
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
-from hashlib import file_digest, sha256
+from functools import cache, cached_property, lru_cache, partial
+from hashlib import sha256
 from importlib.metadata import version as version_of_package
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -17,8 +19,7 @@ from data.records import Exchange, Judgment
 from data.rubric import read_rubric
 from data.storage import digest_file
 from data.tables import validate
-from judge.base import CUDA, WEIGHTS, Judge, check_wanted
-from judge.classifier.device import check_device, choose_device
+from judge.base import AUTO, CPU, CUDA, DEVICE, DEVICES, WEIGHTS, Judge, check_wanted
 from judge.classifier.preprocessing import (
     PreparedReply,
     ReplyTokenizer,
@@ -40,37 +41,10 @@ if TYPE_CHECKING:
 RULES_VERSION = 5
 MODEL, TOKENIZER, CARD = "model.onnx", "tokenizer.json", "card.json"
 NETWORK, MEANS = "network-{}.safetensors", "means.safetensors"
-CACHED_TOKENS = 1024  # of contexts: a dozen or two; replies to one prompt mostly stand together
+CACHED_CONTEXTS = 16  # replies to one prompt mostly stand together
+REPLIES_PER_CORE = 150  # `auto` takes the GPU from so many replies a core on: docs/performance.md
 # The crowd study's replies: what a judge learned from whose card does not tell.
 STUDY = RatedRange(replies=8000, words=(19, 62, 84), long=77, late=0, situation=1.0, markdown=0.0)
-
-
-class ContextCache:
-    """Keys and values of the contexts that a decoder read last, since several replies often share one.
-
-    One array a network, by the ids of the context; the least recently used goes first.
-    """
-
-    def __init__(self, max_tokens: int = CACHED_TOKENS) -> None:
-        self.max_tokens, self.tokens = max_tokens, 0
-        self._states: OrderedDict[tuple[int, ...], Sequence[np.ndarray]] = OrderedDict()
-        self._lock = Lock()
-
-    def get(self, ids: tuple[int, ...]) -> "Sequence[np.ndarray] | None":
-        with self._lock:
-            if ids in self._states:
-                self._states.move_to_end(ids)
-            return self._states.get(ids)
-
-    def put(self, ids: tuple[int, ...], states: "Sequence[np.ndarray]") -> None:
-        with self._lock:
-            if ids in self._states:
-                return  # two threads read it at once, with the same result
-            self._states[ids] = states
-            self.tokens += len(ids)
-            while self.tokens > self.max_tokens:
-                dropped, _ = self._states.popitem(last=False)
-                self.tokens -= len(dropped)
 
 
 class ClassifierJudge(Judge):
@@ -93,14 +67,17 @@ class ClassifierJudge(Judge):
             raise UserError(f"{self.folder}: no {MODEL} on its card, so it is no {self.name}")
         self.version = version_of(check_files(self.folder, self.card["files"]))
         self.caveat = self.card["caveat"]
-        self.rated = read_rated_range(self.card["rated"], self.folder) if "rated" in self.card else STUDY
+        self.rated = STUDY
+        if "rated" in self.card:
+            self.rated = validate(RatedRange, self.card["rated"], f"{self.folder / CARD}: rated")
         # An encoder's file holds all of it; a decoder's weights lie beside the graph.
         self.is_decoder = any(name.endswith((".bin", ".safetensors")) for name in self.card["files"])
         self.requested_device = check_device(device)
         self._device: str | None = None
         self.concurrency = count_cores()
         self.loading = Lock()
-        self.contexts = ContextCache()
+        # Thread-safe; a context that two threads read at once is read twice, with the same result.
+        self.read_context = lru_cache(CACHED_CONTEXTS)(self._read_context)
 
     def expect(self, count: int) -> None:
         """Choose the device for so many replies; without this the judge counts on few."""
@@ -118,11 +95,7 @@ class ClassifierJudge(Judge):
 
     @cached_property
     def tokenizer(self) -> ReplyTokenizer:
-        return ReplyTokenizer.read(self.tokenizer_path, is_decoder=self.is_decoder)
-
-    @property
-    def tokenizer_path(self) -> Path:
-        return self.folder / TOKENIZER
+        return ReplyTokenizer.read(self.folder / TOKENIZER, is_decoder=self.is_decoder)
 
     @cached_property
     def sessions(self) -> list[Any]:
@@ -243,19 +216,21 @@ class ClassifierJudge(Judge):
         assert prepared.tokens is not None
         length = prepared.tokens.before
         context, reply = prepared.ids[:length], np.array([prepared.ids[length:]], dtype=np.int64)
-        past = self.contexts.get(context)
-        if past is None:
-            shape = self.sessions[0].get_inputs()[self.inputs.index("past")].shape
-            empty = np.zeros([side if isinstance(side, int) else 0 for side in shape], dtype=np.float32)
-            past = [empty] * len(self.sessions)
-            if context:
-                given: Any = {"ids": np.array([context], dtype=np.int64), "past": empty}
-                past = [self._read(session, "present", given) for session in self.sessions]
-                self.contexts.put(context, past)
         return [
             self._read(session, "probabilities", {"ids": reply, "past": states})[0]
-            for session, states in zip(self.sessions, past, strict=True)
+            for session, states in zip(self.sessions, self.read_context(context), strict=True)
         ]
+
+    def _read_context(self, ids: tuple[int, ...]) -> "list[np.ndarray]":
+        """Return the keys and values of a context, an array for each network."""
+        import numpy as np
+
+        shape = self.sessions[0].get_inputs()[self.inputs.index("past")].shape
+        empty = np.zeros([side if isinstance(side, int) else 0 for side in shape], dtype=np.float32)
+        if not ids:
+            return [empty] * len(self.sessions)
+        given: dict[str, np.ndarray] = {"ids": np.array([ids], dtype=np.int64), "past": empty}
+        return [self._read(session, "present", given) for session in self.sessions]
 
     @staticmethod
     def _read(session: Any, wanted: str, given: "Mapping[str, np.ndarray]") -> Any:
@@ -275,6 +250,45 @@ class LargeClassifierJudge(ClassifierJudge):
 
     name = "classifier-large"
     shipped = WEIGHTS / "classifier-large"
+
+
+def check_device(device: str) -> str:
+    """Return the device that a judge was given, or the one that the command set."""
+    device = device or DEVICE.get()
+    if device not in DEVICES:
+        raise UserError(f"device: one of {', '.join(DEVICES)} expected, not {device!r}")
+    return device
+
+
+def choose_device(device: str, judge: str, *, is_decoder: bool, count: int) -> str:
+    """Return the device for so many replies; warn once where a GPU was requested and there is none."""
+    is_worth_it = count >= REPLIES_PER_CORE * count_cores()
+    if device == CPU or (device == AUTO and not is_worth_it):
+        return CPU
+    problem = why_no_gpu() if is_decoder else f"{judge} runs on the CPU only"
+    if problem and device == CUDA:
+        _warn_once(f"No GPU is used: {problem}. Judging on the CPU instead.")
+    return CPU if problem else CUDA
+
+
+@cache
+def why_no_gpu() -> str:
+    """Return why no GPU can be used, or an empty text; torch is imported only where a driver exists."""
+    missing = [name for name in ("onnx", "torch") if find_spec(name) is None]
+    if missing:
+        return f"packages are missing: pip install {' '.join(missing)}"
+    try:
+        ctypes.CDLL("libcuda.so.1" if os.name == "posix" else "nvcuda.dll")
+    except OSError:
+        return "this machine has no NVIDIA driver"
+    import torch
+
+    return "" if torch.cuda.is_available() else "torch finds no CUDA device"
+
+
+@cache
+def _warn_once(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def open_session(path: Path, weights: "Mapping[str, np.ndarray] | None" = None) -> Any:
@@ -321,22 +335,11 @@ def read_card(folder: Path) -> dict[str, Any]:
     return card
 
 
-def read_rated_range(told: Any, folder: Path) -> RatedRange:
-    """What a card tells of the replies that a judge learned from."""
-    return validate(RatedRange, told, f"{folder / CARD}: rated")
-
-
 def check_files(folder: Path, stated: dict[str, str]) -> str:
     """Refuse weights that are not the ones on the card; returns one hash of them all."""
     digest = sha256()
     for name, expected in sorted(stated.items()):
-        try:
-            with (folder / name).open("rb") as stream:
-                actual = file_digest(stream, "sha256").hexdigest()
-        except OSError as error:
-            raise UserError(f"{folder / name}: cannot be read: {error.strerror}; install again") from error
-        except ValueError as error:  # a name that no file can have
-            raise UserError(f"{folder / CARD}: files: {name!r}: {error}; install again") from error
+        actual = digest_file(folder / name)
         if actual != expected:
             raise UserError(f"{folder / name}: damaged or changed (not the file on its card); install again")
         digest.update(actual.encode())

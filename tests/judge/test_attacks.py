@@ -11,7 +11,6 @@ from servers import Answer, Call, ScriptedServer, answer, answer_chat
 
 from data.records import LABELS, Exchange, Judgment
 from data.text import HIDDEN, ROLE_TOKEN, clean
-from judge.engine import judge_all
 from judge.llm.decision import DecisionJudge
 from judge.llm.judge_prompt import HEADING
 from judge.llm.prompt_injection import delimit_exchange
@@ -66,7 +65,8 @@ def sent(request: pytest.FixtureRequest) -> Iterator[Sent]:
     dressed = {attack.name: rewritten(attack) for attack in ATTACKS}
     with ScriptedServer(lambda call: say(call, "Bad")) as server:
         judge = make_judge(request.param, server.base_url)
-        judged = {item.content: item for item in judge_all(judge, [ONE, *dressed.values()])}
+        judged = {item.content: item for item in judge.judge_many([ONE, *dressed.values()])}
+        judge.close()
         bodies = [call.body for call in server.calls]
     marks = {delimit_exchange(exchange).mark: name for name, exchange in {"": ONE, **dressed}.items()}
     by_name = {

@@ -16,7 +16,6 @@ from repository import ROOT
 from data.errors import UserError
 from data.records import LABELS, Exchange
 from judge.base import WEIGHTS, load_judge
-from judge.classifier import device as devices
 from judge.classifier import judge as classifier
 from judge.classifier.judge import ClassifierJudge, version_of
 from judge.classifier.preprocessing import ENCODER_TOKENS, RESPONSE_TOKENS
@@ -121,7 +120,7 @@ def forget_files(path: Path) -> None:
 
 SPOILT = {
     "one bit": ("model.onnx", flip, r"model\.onnx: damaged or changed .* install again"),
-    "no model": ("model.onnx", Path.unlink, r"model\.onnx: cannot be read: No such file"),
+    "no model": ("model.onnx", Path.unlink, r"model\.onnx: no such file"),
     "no card": ("card.json", Path.unlink, r"no trained judge here \(card\.json is missing\)"),
     "half a card": ("card.json", truncate, r"card\.json: cannot be read"),
     "an empty card": ("card.json", lambda path: path.write_text("{}"), r"card\.json: lacks caveat, files"),
@@ -168,7 +167,7 @@ def test_an_encoder_says_how_much_it_reads_and_so_does_its_card() -> None:
 
 
 def test_a_missing_gpu_is_reported_once_and_the_cpu_judges(capsys: pytest.CaptureFixture[str]) -> None:
-    devices._warn_once.cache_clear()
+    classifier._warn_once.cache_clear()
     quiet = [ClassifierJudge(device=device) for device in ("", "auto", "cpu")]
     assert {item.device for item in quiet} == {"cpu"} and capsys.readouterr().err == ""
     judges = [ClassifierJudge(device="cuda") for _ in range(2)]

@@ -14,7 +14,6 @@ from data.records import Exchange, Judgment
 from data.tables import read_exchanges
 from judge.base import load_judge
 from judge.classifier.judge import ClassifierJudge, SmallClassifierJudge
-from judge.engine import judge_all
 from judge.robustness.catalogue import read_perturbations, read_replies
 from judge.robustness.run import Robustness, measure_robustness
 
@@ -96,7 +95,7 @@ def measure(name: str, **options: Any) -> Robustness:
 
     def ask(texts: Iterable[Exchange]) -> dict[str, Judgment]:
         distinct = {item.content_digest: item for item in texts}
-        return {item.content: item for item in judge_all(judge, distinct.values())}
+        return {item.content: item for item in judge.judge_many(list(distinct.values()))}
 
     return measure_robustness(judge, ordinary, ask=ask, **options)
 

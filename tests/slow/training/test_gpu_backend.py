@@ -17,12 +17,11 @@ from data.errors import UserError
 from data.records import Exchange, Judgment
 from data.tables import read_exchanges, write_rows
 from judge.base import WEIGHTS, load_judge
-from judge.classifier import device as devices
 from judge.classifier import gpu_backend
+from judge.classifier import judge as classifier
 from judge.classifier.gpu_backend import TorchNetworks, dequantize, read_weights
 from judge.classifier.judge import CARD, MODEL, ClassifierJudge
 from judge.classifier.preprocessing import ReplyTokenizer
-from judge.engine import judge_all
 from judge.scoring import score_file
 from training.export import write_decoder
 from training.network import JudgeNetwork
@@ -66,7 +65,7 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def on_gpu(toy: Path, monkeypatch: pytest.MonkeyPatch) -> ClassifierJudge:
     """A judge that takes the CPU's torch for a GPU."""
-    monkeypatch.setattr(devices, "why_no_gpu", lambda: "")
+    monkeypatch.setattr(classifier, "why_no_gpu", lambda: "")
     judge = ClassifierJudge(weights=str(toy), device="cuda")
     judge.networks = TorchNetworks([dequantize(read_weights(toy / MODEL))], judge.card["config"], "cpu")
     assert judge.device == "cuda"
@@ -84,7 +83,7 @@ def without_numbers(judgments: Any) -> list[Judgment]:
 def test_both_devices_agree(toy: Path, on_gpu: ClassifierJudge, exchanges: list[Exchange]) -> None:
     """States are int8 on the CPU, so probabilities differ a little; everything else is equal."""
     on_cpu = ClassifierJudge(weights=str(toy), device="cpu")
-    gpu, cpu = on_gpu.judge_many(exchanges), judge_all(on_cpu, exchanges)
+    gpu, cpu = on_gpu.judge_many(exchanges), on_cpu.judge_many(exchanges)
     assert probabilities(cpu).std(axis=0).max() > 0.05, "else nothing could differ"
     gaps = np.abs(probabilities(gpu) - probabilities(cpu))
     assert gaps.mean() < 0.01 and gaps.max() < 0.05
@@ -131,7 +130,7 @@ def test_the_pool_scores_a_file_in_order_and_resumes(
 
 
 def test_auto_takes_the_gpu_for_many_replies_only(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "why_no_gpu", lambda: "")
+    monkeypatch.setattr(classifier, "why_no_gpu", lambda: "")
     few, many = (ClassifierJudge(weights=str(toy)) for _ in range(2))
     few.expect(100)
     many.expect(1_000_000)
@@ -149,7 +148,7 @@ def test_shipped_judges_agree_on_both_devices(name: str, exchanges: list[Exchang
     on_cpu: Any = load_judge(name)
     stored = on_cpu._merge() or [read_weights(on_cpu.folder / MODEL)]
     networks = TorchNetworks([dequantize(item) for item in stored], on_cpu.card["config"], "cpu")
-    judged = judge_all(on_cpu, exchanges[:12])
+    judged = on_cpu.judge_many(exchanges[:12])
     prepared = [item for item in gpu_backend.prepare(exchanges[:12], on_cpu.tokenizer) if not item.reason]
     gaps = np.abs(networks.predict([item.ids for item in prepared]) - probabilities(judged))
     assert gaps.max() < 0.015 and gaps.mean() < 0.005
