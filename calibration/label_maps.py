@@ -38,9 +38,9 @@ class LabelMap:
         if self.kind == "identity":
             return table
         if self.kind == "temperature":
-            logits = _log_probabilities(table) / self.parameters["temperature"]
-            powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-            scaled: Floats = powers / powers.sum(axis=1, keepdims=True)
+            from scipy.special import softmax
+
+            scaled: Floats = softmax(_log_probabilities(table) / self.parameters["temperature"], axis=1)
             return scaled
         shifted = table - self.parameters["middle"]
         above = _above(shifted, self.parameters["slope"], np.array(self.parameters["cuts"]))
@@ -164,20 +164,13 @@ def _fit_proportional(scores: Floats, ratings: Integers, levels: int) -> dict[st
     # P(rating) = P(its label or a better one) - P(a better one).
     signs = (np.eye(levels)[:, 1:] - np.eye(levels)[:, :-1])[ratings - 1]
 
-    def loss(free: Floats) -> tuple[float, Floats]:
+    def loss(free: Floats) -> float:
         above = _above(standard, float(free[0]), _cuts(free[1:]))
         chances = (signs * above).sum(axis=1) + (ratings == 1)
-        held = np.maximum(chances, 1e-12)
-        by_logit = -signs * above * (1 - above) * ((chances == held) / held)[:, None] / len(ratings)
-        by_cut = -by_logit.sum(axis=0)[::-1].cumsum()[::-1]  # a gap moves every cut above it
-        by_cut[1:] *= np.exp(free[2:])
-        pull = (free - start) / (PRIOR_SD**2 * len(ratings))
-        value = -float(np.log(held).mean()) + float(pull @ (free - start)) / 2
-        return value, np.append(by_logit.sum(axis=1) @ standard, by_cut) + pull
+        prior = ((free - start) ** 2).sum() / (2 * PRIOR_SD**2 * len(ratings))
+        return float(prior - np.log(np.maximum(chances, 1e-12)).mean())
 
-    free = start
-    if len(ratings):
-        free = minimize(loss, start, jac=True, method="BFGS", options={"gtol": 1e-6}).x
+    free = minimize(loss, start, method="BFGS").x if len(ratings) else start
     return {"slope": float(free[0]) / scale, "middle": middle, "cuts": _cuts(free[1:]).tolist()}
 
 

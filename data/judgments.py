@@ -15,7 +15,7 @@ from typing import Any, Final
 from data.errors import UserError
 from data.records import EMPATHY, LABELS, REPLY, UNNAMED_MODEL, Exchange, Judgment, Rating, label_of, shape_of
 from data.runs import read_object, read_summary
-from data.tables import BadRow, read_judgments, read_ratings, read_rows, stop_at_bad_row
+from data.tables import BadRow, read_judgments, read_rows, stop_at_bad_row
 from data.text import listed
 
 OFF_SCALE: Final = "off the scale"
@@ -70,12 +70,14 @@ def position_on(value: Any, scale: Sequence[str]) -> float | None:
 
 
 def read_recorded(
-    path: Path, *, scale: Sequence[str] = LABELS, judge: str | None = None
+    path: Path, *, scale: Sequence[str] = LABELS, judge: str | None = None, dimension: str = EMPATHY
 ) -> Iterator[Judgment]:
-    """Every judgment of a table with `id` and one of `score`, `rating` and `label`, in order.
+    """Yield every judgment of a table with `id` and one of `score`, `rating` and `label`, in order.
 
-    Optional: `model`, `prompt`, `judge` or `rater` (where there are several, `judge` picks one) and a column
-    of probabilities for every level, named like it. A value that is missing or off the scale is unscored.
+    Optional: `model`, `prompt`, `judge` or `rater` (where there are several, `judge` picks one), `dimension`
+    (others are left out) and a column of probabilities for every level, named like it. A value that is
+    missing or off the scale is unscored. So one rater's ratings are a judge's judgments: datasets list
+    language models among the raters.
     """
     judges: set[str] = set()
     first_seen: dict[str, int] = {}
@@ -85,8 +87,8 @@ def read_recorded(
         judges.add(by)
         if judge is None and len(judges) > 1:
             names = ", ".join(sorted(judges))
-            raise UserError(f"{path.name}:{line}: judge: more than one ({names}); name the one to read")
-        if judge is not None and by != judge:
+            raise UserError(f"{path.name}:{line}: judge: more than one ({names}); choose one with --judge")
+        if (judge is not None and by != judge) or row.get("dimension", dimension) != dimension:
             continue
         try:
             judgment = judgment_of_row(row, scale=scale)
@@ -97,7 +99,8 @@ def read_recorded(
         says_something |= judgment.unscored != NOT_GIVEN
         yield judgment
     if not first_seen and judge is not None:
-        raise UserError(f"{path}: no row by {judge!r}; found: {', '.join(sorted(judges)) or 'nobody'}")
+        found = ", ".join(sorted(judges)) or "nobody"
+        raise UserError(f"{path}: no row of {dimension!r} by {judge!r}; found: {found}")
     if first_seen and not says_something:
         columns = f"{', '.join(SAYINGS)}, or a probability under each of {', '.join(scale)}"
         raise UserError(f"{path}: no row says anything; expected a column {columns}")
@@ -154,24 +157,6 @@ def recorded_judgment(
     )
 
 
-def judgments_by(
-    ratings: Iterable[Rating], *, rater: str, scale: Sequence[str] = LABELS, dimension: str = "empathy"
-) -> list[Judgment]:
-    """One rater's ratings taken for a judge's judgments: datasets list language models among the raters.
-
-    The model is what the importer left under `model`, and the prompt is the id without it.
-    """
-    judgments = []
-    for rating in ratings:
-        if rating.rater == rater and rating.dimension == dimension:
-            model = str(rating.extra.get("model", UNNAMED_MODEL))
-            prompt = rating.id.removesuffix(f"/{model}")
-            judgments.append(recorded_judgment(rating.id, model, prompt, said=rating.rating, scale=scale))
-    if not judgments:
-        raise UserError(f"no rating of {dimension!r} by {rater!r}; check both names")
-    return judgments
-
-
 def _probabilities(row: Mapping[str, Any], scale: Sequence[str]) -> dict[str, float] | None:
     """By level, where the row has a column for each; they must sum to 1, nearly."""
     given = [name for name in scale if _is_given(row.get(name))]
@@ -198,8 +183,8 @@ def _is_given(value: Any) -> bool:
 
 
 def _judgment(identity: str, model: str, prompt: Any, **said: Any) -> Judgment:
-    # Without a prompt every response stands for itself: nothing says which belong together.
-    grouped = str(prompt) if prompt is not None else identity
+    # Without a prompt the id tells, less its model's name: replies to one prompt are told by their models.
+    grouped = str(prompt) if prompt is not None else plain_id(identity, model)
     digest = sha256(grouped.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return Judgment(id=identity, model=model, content="", prompt_digest=digest, **said)
 
@@ -232,20 +217,13 @@ def read_judged(
         if judges:
             raise UserError(f"{path}: a run has one judge; --judge is for tables with several")
         return [_read_run(path)]
-    first = next(iter(read_rows(path)), (0, {}))[1]
-    if "dimension" in first and any(name in first for name in JUDGES):  # as imported datasets are
-        ratings = list(read_ratings(path))
-        if not judges:
-            names = ", ".join(sorted({rating.rater for rating in ratings})[:12])
-            raise UserError(f"{path}: ratings by several; say with --judge who is the judge: {names}")
-        read = {name: judgments_by(ratings, rater=name, scale=scale, dimension=dimension) for name in judges}
-    else:
-        read = {
-            name or path.stem: list(read_recorded(path, scale=scale, judge=name))
-            for name in judges or (None,)
-        }
     return [
-        Judged(name=name, judgments=tuple(judgments), source=path.name) for name, judgments in read.items()
+        Judged(
+            name=name or path.stem,
+            judgments=tuple(read_recorded(path, scale=scale, judge=name, dimension=dimension)),
+            source=path.name,
+        )
+        for name in judges or (None,)
     ]
 
 

@@ -15,6 +15,7 @@ MOST_EXCHANGES = 64  # a request; a server takes no more than its own limit
 MOST_CHARACTERS = 200_000
 EMPTY = "..."  # sent for an empty reply, since every exchange needs one
 UNSAID = {"label": None, "probabilities": None, "score": None, "unscored": "empty reply"}
+JUDGED = ("id", "model", "label", "probabilities", "score", "unscored", "flag")
 COUNTED = ("id", "model", "content", "prompt_digest", "probabilities", "unscored", "flag", "shape")
 
 
@@ -157,10 +158,7 @@ class JudgeClient:
         found = self._connection.ask("/v1/shares", {"judgments": counted, "seed": seed})
         return [
             ModelShares(
-                model=row["model"],
-                judged=row["judged"],
-                unscored=row["unscored"],
-                reasons=row["reasons"],
+                **{key: row[key] for key in ("model", "judged", "unscored", "reasons")},
                 shares=_shares(row["shares"]),
                 corrected=_shares(row["corrected"]) if row.get("corrected") else None,
                 refused=row.get("refused"),
@@ -194,17 +192,8 @@ class JudgeClient:
             )
         for row, found in zip(rows, answer["judgments"], strict=True):
             own = {**found, "id": str(row["id"]), **({} if _is_said(row) else UNSAID)}
-            yield ReplyJudgment(
-                id=own["id"],
-                model=own["model"],
-                label=own.get("label"),
-                probabilities=own.get("probabilities"),
-                score=own.get("score"),
-                unscored=own.get("unscored"),
-                flag=own.get("flag"),
-                judge=f"{name} {version}",
-                row=own,
-            )
+            fields: dict[str, Any] = {key: own.get(key) for key in JUDGED}
+            yield ReplyJudgment(**fields, judge=f"{name} {version}", row=own)
 
 
 def _parts(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
@@ -230,6 +219,6 @@ def _is_said(row: Mapping[str, Any]) -> bool:
 
 def _shares(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, ShareEstimate]:
     return {
-        label: ShareEstimate(value=row["value"], low=row["low"], high=row["high"])
+        label: ShareEstimate(**{key: row[key] for key in ("value", "low", "high")})
         for label, row in rows.items()
     }

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.special import softmax
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -350,7 +351,8 @@ def favor_length(probabilities: np.ndarray, exchanges: Sequence[Exchange], by: f
     """
     words = np.array([max(1, len(exchange.response.split())) for exchange in exchanges])
     shift = by / 2 * (np.log(words) - LOG_USUAL_WORDS)
-    return _softmax(np.log(probabilities + 1e-6) + shift[:, None] * np.array([-1.0, 0.0, 1.0]))
+    logits = np.log(probabilities + 1e-6) + shift[:, None] * np.array([-1.0, 0.0, 1.0])
+    return np.asarray(softmax(logits, axis=1))
 
 
 def match_level(
@@ -387,11 +389,6 @@ def match_shares(logits: np.ndarray, shares: np.ndarray) -> np.ndarray:
     """
     bias = np.zeros(3)
     for _ in range(200):  # a fixed point, reached in far fewer steps
-        means = _softmax(logits + bias).mean(axis=0)
+        means = softmax(logits + bias, axis=1).mean(axis=0)
         bias += np.log(np.maximum(shares, 1e-4) / means)
     return bias
-
-
-def _softmax(logits: np.ndarray) -> np.ndarray:
-    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=1, keepdims=True))

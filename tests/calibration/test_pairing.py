@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from calibration.pairing import pair
 from data.errors import UserError
-from data.judgments import judgments_by, parse_scale, position_on, read_recorded
+from data.judgments import parse_scale, position_on, read_recorded
 from data.records import Exchange, Judgment, Rating, judgment_of, unscored
 from data.tables import read_judgments, write_rows
 
@@ -120,7 +120,7 @@ def test_a_table_of_labels_and_probabilities(tmp_path: Path) -> None:
     assert paired.probabilities.sum(axis=1) == pytest.approx([1, 1])
     with pytest.raises(UserError, match=r"tool.csv:4: judge: more than one \(other, tool\)"):
         list(read_recorded(path))
-    with pytest.raises(UserError, match="no row by 'nobody'; found: other, tool"):
+    with pytest.raises(UserError, match="no row of 'empathy' by 'nobody'; found: other, tool"):
         list(read_recorded(path, judge="nobody"))
 
 
@@ -163,7 +163,7 @@ def test_every_level_of_a_scale_of_numbers_has_its_place(low: int, size: int, da
     assert position_on("nan", scale) is None
 
 
-def test_a_language_model_among_the_raters_can_be_the_judge() -> None:
+def test_a_language_model_among_the_raters_can_be_the_judge(tmp_path: Path) -> None:
     ratings = [
         rated(f"{context}/{model}", value, who, extra={"model": model})
         for context, model, who, value in [
@@ -174,8 +174,10 @@ def test_a_language_model_among_the_raters_can_be_the_judge() -> None:
             (2, "m1", "gpt", 1),
         ]
     ]
+    other = rated("1/m1", 1, "gpt", extra={"model": "m1"}, dimension="fluency")
+    write_rows(tmp_path / "ratings.jsonl", [*ratings, other])
     paired = pair(
-        judgments_by(ratings, rater="gpt", scale=FIVE),
+        read_recorded(tmp_path / "ratings.jsonl", judge="gpt", scale=FIVE),
         [rating for rating in ratings if rating.rater == "human"],
         scale=FIVE,
     )
@@ -183,5 +185,5 @@ def test_a_language_model_among_the_raters_can_be_the_judge() -> None:
     assert (paired.rating.tolist(), paired.label.tolist()) == ([5, 2], [4, 3])
     assert paired.prompt[0] == paired.prompt[1]
     assert paired.unrated == 1
-    with pytest.raises(UserError, match="no rating of 'empathy' by 'claude'"):
-        judgments_by(ratings, rater="claude", scale=FIVE)
+    with pytest.raises(UserError, match="no row of 'empathy' by 'claude'; found: gpt, human"):
+        list(read_recorded(tmp_path / "ratings.jsonl", judge="claude", scale=FIVE))

@@ -139,7 +139,7 @@ BAD_CALLS = {
     "another dimension": (["theirs.csv", "ratings.csv", "--dimension", "warmth"], "none of the dimension"),
     "a folder that is no run": (["folder", "ratings.csv"], "no whole run here"),
     "a missing file": (["none.csv", "ratings.csv"], "none.csv: no such file"),
-    "an unknown judge": (["theirs.csv", "ratings.csv", "--judge", "x"], "no row by 'x'"),
+    "an unknown judge": (["theirs.csv", "ratings.csv", "--judge", "x"], "no row of 'empathy' by 'x'"),
     "a judge of a run": (["folder", "ratings.csv", "--judge", "x"], "a run has one judge"),
     "nobody's ratings": (["theirs.csv", "ratings.csv", "--rater", "eve"], "none by eve"),
 }
@@ -168,7 +168,7 @@ def test_several_judges_of_one_table_are_compared() -> None:
     ]
     write_rows(Path("both.csv"), table)
     ratings = write_ratings(rows)
-    assert "name the one to read" in calibrate("both.csv", ratings).stderr
+    assert "choose one with --judge" in calibrate("both.csv", ratings).stderr
     done = calibrate("both.csv", ratings, "--judge", "exact", "--judge", "off")
     assert done.exit_code == 0, done.output
     found = {row["name"]: row for row in json.loads(Path("out/report.json").read_text())["runs"]}
