@@ -14,17 +14,23 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from calibration.estimate import Estimate, Floats, Interval
+from calibration.estimate import Estimate, Floats
 from calibration.monitoring.confidence_sequence import (
     NIGHTS,
     RECENT,
-    NightVariance,
     Watch,
     night_variance,
     recent_change,
     update,
 )
-from calibration.monitoring.drift import Drift, EmotionChange, emotion_changes, paired_change, split_change
+from calibration.monitoring.drift import (
+    Drift,
+    EmotionChange,
+    emotion_changes,
+    is_beyond,
+    paired_change,
+    split_change,
+)
 from data.text import listed, points
 from nightly.history import storable
 from nightly.schema import Against, AnchorResult, ChangeResult, JudgedResponse, NightRecord
@@ -61,17 +67,15 @@ class GateFigure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelChange:
-    """A model's change since one night, by label.
+    """A model's change since one night, by label, and its `record` in the history.
 
     `moved` describes how the judge moved, `suspected` how it may have. The split between judge and model
     `is_rough` where the judge's shift depends on how good it found a response.
     """
 
+    record: ChangeResult
     figures: Mapping[Label, GateFigure]
     emotions: Mapping[Label, Sequence[EmotionChange]] = field(default_factory=dict)
-    drifts: Mapping[Label, Drift] = field(default_factory=dict)
-    sums: Mapping[Label, tuple[float, ...]] = field(default_factory=dict)
-    variance: NightVariance | None = None
     moved: str | None = None
     suspected: str | None = None
     is_rough: bool = False
@@ -105,7 +109,7 @@ class JudgeShift:
     def is_tilted(self) -> bool:
         """Whether the shift depends on how good the judge found a response."""
         slopes = [self.split(np.zeros(2), label).slope for label, _, _ in SIDES]
-        return any(_is_beyond(slope.interval, 0.0) for slope in slopes)
+        return any(is_beyond(slope.interval, 0.0) for slope in slopes)
 
     def split(self, differences: Floats, label: Label, *, looks: int = 1, widening: float = 1.0) -> Drift:
         """Split a model's change into the judge's part and its own."""
@@ -157,7 +161,7 @@ def judge_shift(tonight: Sequence[AnchorResult], *, before: NightRecord, matters
             label: paired_change(shift.after[label] - shift.before[label], looks=looks)
             for label, _, _ in SIDES
         }
-        if any(_is_beyond(change.interval, matters) for change in changes.values()):
+        if any(is_beyond(change.interval, matters) for change in changes.values()):
             by = " and ".join(f"{points(change)} points {label}" for label, change in changes.items())
             verb = "moved" if looks > 1 else "may have moved"
             text = f"the judge {verb} by {by} on {len(both):,} anchors since {before.night}"
@@ -166,16 +170,18 @@ def judge_shift(tonight: Sequence[AnchorResult], *, before: NightRecord, matters
 
 
 def change_since(
+    model: str,
     against: Against,
+    nights: Sequence[str],
     paired: PairedResponses,
     shift: JudgeShift,
     *,
     watches: Mapping[Label, Watch],
     models: int,
 ) -> ModelChange | None:
-    """Return the change, or None where no prompt is shared; `watches` are of the nights before tonight.
+    """Return a model's change since these nights, or None where no prompt is shared.
 
-    The error rate is shared among `models`.
+    `watches` are of the nights before tonight. The error rate is shared among `models`.
     """
     if not paired.emotions:
         return None
@@ -188,7 +194,7 @@ def change_since(
         variances[label] = variance = night_variance(watch)
         drifts[label] = tonight = shift.split(differences, label, widening=variance.widening)
         always = shift.split(differences, label, looks=NIGHTS * models, widening=variance.widening)
-        own, sustained, nights = tonight.total, always.total, 1
+        own, sustained, averaged = tonight.total, always.total, 1
         if shift.moved:
             own, sustained = tonight.model, always.model
             judge = tonight.judge.value
@@ -198,39 +204,23 @@ def change_since(
             recent = recent_change(watch, models=models)
             recent = recent if sign > 0 else -recent
             if _harm(recent, sign) >= _harm(sustained, sign):
-                sustained, nights = recent, min(RECENT, variance.nights)
+                sustained, averaged = recent, min(RECENT, variance.nights)
         figures[label] = GateFigure(
             tonight=own,
             sustained=sustained if math.isfinite(sustained.value) else None,
             prompts=len(differences),
-            nights=nights,
+            nights=averaged,
         )
         is_named = any(name is not None for name in paired.emotions)
         emotions[label] = emotion_changes(differences, paired.emotions, worse=worse) if is_named else ()
-    return ModelChange(
-        drifts=drifts,
-        figures=figures,
-        emotions=emotions,
-        sums=paired.sums,
-        variance=variances["good"] if is_watched else None,
-        moved=shift.moved,
-        suspected=shift.suspected,
-        is_rough=shift.is_tilted,
-    )
-
-
-def change_result(model: str, against: Against, nights: Sequence[str], change: ModelChange) -> ChangeResult:
-    """Return the record of a change that the history stores."""
-    good, variance = change.drifts["good"], change.variance
-    variation: dict[str, Any] = {}
-    if variance is not None:
-        variation = {
-            "watched": variance.nights,
-            "spread": variance.spread,
-            "widening": variance.widening,
-            "is_overdispersed": variance.is_shown,
-        }
-    return ChangeResult(
+    good, variance = drifts["good"], variances["good"]
+    variation: dict[str, Any] = {
+        "watched": variance.nights,
+        "spread": variance.spread,
+        "widening": variance.widening,
+        "is_overdispersed": variance.is_shown,
+    }
+    record = ChangeResult(
         model=model,
         against=against,
         nights=tuple(nights),
@@ -238,13 +228,21 @@ def change_result(model: str, against: Against, nights: Sequence[str], change: M
         total=good.total,
         judge=good.judge,
         own=good.model,
-        bad=change.drifts["bad"].total,
+        bad=drifts["bad"].total,
         verdict=good.verdict,
         sentence=good.sentence,
-        judge_moved=change.moved is not None,
-        good_sums=change.sums["good"],
-        bad_sums=change.sums["bad"],
-        **variation,
+        judge_moved=shift.moved is not None,
+        good_sums=paired.sums["good"],
+        bad_sums=paired.sums["bad"],
+        **variation if is_watched else {},
+    )
+    return ModelChange(
+        record=record,
+        figures=figures,
+        emotions=emotions,
+        moved=shift.moved,
+        suspected=shift.suspected,
+        is_rough=shift.is_tilted,
     )
 
 
@@ -293,8 +291,3 @@ def _harm(estimate: Estimate, sign: float) -> float:
     """Return the least harm that an interval leaves possible."""
     ends = estimate.interval
     return -math.inf if ends is None else min(-sign * ends.low, -sign * ends.high)
-
-
-def _is_beyond(interval: Interval | None, matters: float) -> bool:
-    least = max(matters, 1e-9)
-    return interval is not None and (interval.low > least or interval.high < -least)

@@ -28,7 +28,7 @@ from data.errors import UserError
 from data.records import REPLY
 from judge.llm.answer_prompts import say_counts
 from nightly.changes import GateFigure, Label, ModelChange
-from nightly.schema import NOUNS, Against, GateResult, Kind, Outcome, name_gate
+from nightly.schema import NOUNS, Against, GateResult, Kind, ModelResult, Outcome, name_gate
 
 CHANGES: Final[tuple[Kind, ...]] = ("good_share_drop", "bad_share_rise")
 AGAINST: Final[Mapping[str, Against]] = {"baseline": "baseline", "last_night": "last night"}
@@ -121,24 +121,16 @@ def _limit(value: Any, place: str, *, most: float) -> float:
 class CheckedModel:
     """The figures of one model's night that gates check; a gate without its figure is skipped.
 
-    `shares` is the Good share by emotion, `reasons` counts unscored responses. `stale` is why the calibration
-    cannot be used, `failure` why there is no night.
+    `shares` is the Good share by emotion. `stale` is why the calibration cannot be used, `failure` why there
+    is no night.
     """
 
-    model: str
+    result: ModelResult
     unit: str = REPLY
     changes: Mapping[Against, ModelChange] = field(default_factory=dict)
     shares: Mapping[str, GateFigure] = field(default_factory=dict)
-    cost: float | None = None
-    responses: int = 0
-    reasons: Mapping[str, int] = field(default_factory=dict)
     stale: str | None = None
     failure: str | None = None
-
-    @property
-    def unscored(self) -> int:
-        """How many of the responses there should be have no judgment."""
-        return sum(self.reasons.values())
 
     @property
     def moved(self) -> str | None:
@@ -195,23 +187,25 @@ def _check(gate: Gate, model: CheckedModel) -> GateResult:
 
 def _check_figures(gate: Gate, model: CheckedModel) -> GateResult:
     """What the figures say, whoever moved."""
+    result = model.result
     if model.failure:
         return _result(gate, model, "failed", f"the night failed: {model.failure}")
     if gate.kind == "max_cost":
-        if model.cost is None:
+        cost = result.cost
+        if cost is None:
             return _result(gate, model, "skipped", "the cost is not known, since the model has no price")
-        outcome: Outcome = "regression" if model.cost > gate.limit else "pass"
-        text = f"cost {model.cost:.4g} dollars, limit {gate.limit:g}"
-        return _result(gate, model, outcome, text, value=model.cost)
+        outcome: Outcome = "regression" if cost > gate.limit else "pass"
+        text = f"cost {cost:.4g} dollars, limit {gate.limit:g}"
+        return _result(gate, model, outcome, text, value=cost)
     if gate.kind == "max_unscored":
-        if not model.responses:
+        if (share := result.unscored_share) is None:
             return _result(gate, model, "skipped", f"there were no {NOUNS[model.unit][0]}s")
-        part = 100 * model.unscored / model.responses
-        counted = f"{model.unscored:,} of {model.responses:,} unscored ({part:.1f} %), limit {gate.limit:g} %"
+        part, total = 100 * share, result.n + result.missing
+        counted = f"{result.missing:,} of {total:,} unscored ({part:.1f} %), limit {gate.limit:g} %"
         if part <= gate.limit:
             return _result(gate, model, "pass", counted, value=part)
         # What was not answered or not judged says nothing about the model's replies: no regression.
-        return _result(gate, model, "failed", f"{counted}: {say_counts(model.reasons)}", value=part)
+        return _result(gate, model, "failed", f"{counted}: {say_counts(result.unscored)}", value=part)
     if model.stale:
         return _result(gate, model, "stale", f"the calibration cannot be used: {model.stale}")
     if gate.kind == "floor":
@@ -250,9 +244,9 @@ def _weigh(gate: Gate, model: CheckedModel, figure: GateFigure, what: str) -> Ga
     elif outcome == "regression":
         emotions, drivers = _drivers(gate, model)
         text += drivers
-    if model.unscored and model.responses:
-        at_worst = 100 * model.unscored / model.responses
-        text += f"; {model.unscored:,} unscored could move it by {at_worst:.1f} points at worst"
+    if at_worst := model.result.unscored_share:
+        missing = model.result.missing
+        text += f"; {missing:,} unscored could move it by {100 * at_worst:.1f} points at worst"
     ends = {"low": shown.interval.low, "high": shown.interval.high} if shown.interval else {}
     return _result(gate, model, outcome, text, value=shown.value, **ends, emotions=emotions)
 
@@ -288,12 +282,12 @@ def _result(
     which = f"{gate.name}: " if value is None else ""
     return GateResult(
         gate=gate.kind,
-        model=model.model,
+        model=model.result.model,
         subject=gate.subject,
         outcome=outcome,
         value=None if value is None else finite_or_none(value),
         limit=gate.limit,
-        sentence=f"{model.model}: {which}{outcome}: {text}.",
+        sentence=f"{model.result.model}: {which}{outcome}: {text}.",
         **more,
     )
 

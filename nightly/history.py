@@ -427,7 +427,7 @@ def _flat(point: ModelNight) -> dict[str, Any]:
     night, result = point.night, point.result
     row: dict[str, Any] = {"night": night.night, "config": night.config}
     row |= {name: getattr(result, name) for name in ("model", "served", "responses", "n")}
-    row |= {"unscored": sum(result.unscored.values()), "reasons": dict(result.unscored)}
+    row |= {"unscored": result.missing, "reasons": dict(result.unscored)}
     for kind, shares in (("raw", result.raw), ("corrected", result.corrected)):
         for label, share in shares.items():
             row |= {f"{label.lower()}_{kind}_{name}": value for name, value in share.as_dict().items()}

@@ -28,7 +28,6 @@ from nightly.changes import (
     GateFigure,
     Label,
     ModelChange,
-    change_result,
     change_since,
     judge_shift,
     make_watch,
@@ -54,10 +53,10 @@ from nightly.output import FinishedNight, check_outcomes
 from nightly.schema import (
     Against,
     AnchorResult,
-    ChangeResult,
     EmotionResult,
     JudgedResponse,
     ModelNight,
+    ModelResult,
     NightRecord,
 )
 from reports.comparison.pair_sentences import describe_pair
@@ -115,25 +114,18 @@ def make_record(history: History, setup: NightSetup) -> tuple[NightRecord, set[s
     judged = [item for model in measured.values() for item in model.judged]
     emotions = sum_emotions(judged)
     floors = floor_figures(history, setup, emotions, judged)
-    checked = {name: CheckedModel(model=name, unit=config.unit, failure=failed.get(name)) for name in earlier}
-    changes: list[ChangeResult] = []
+    checked = {
+        name: CheckedModel(result=ModelResult(model=name, n=0), unit=config.unit, failure=failed.get(name))
+        for name in earlier
+    }
     for name, model in measured.items():
-        found = changes_of(model, earlier[name], setup, anchors)
-        result = model.result
         checked[name] = CheckedModel(
-            model=name,
+            result=model.result,
             unit=config.unit,
-            changes=found,
+            changes=changes_of(model, earlier[name], setup, anchors),
             shares=floors.get(name, {}),
-            cost=result.cost,
-            responses=result.n + sum(result.unscored.values()),
-            reasons=result.unscored,
             stale=setup.stale,
         )
-        changes += [
-            change_result(name, against, earlier[name].nights_of(against), change)
-            for against, change in found.items()
-        ]
     gates = check_gates(config.gates, checked.values())
     status = gravest(result.outcome for result in gates) or "pass"
     if failed and status != "regression":
@@ -158,7 +150,7 @@ def make_record(history: History, setup: NightSetup) -> tuple[NightRecord, set[s
         failed=failed,
         study=compare_with_study(setup, list(measured.values())),
         models=tuple(model.result for model in measured.values()),
-        changes=tuple(changes),
+        changes=tuple(change.record for model in checked.values() for change in model.changes.values()),
         emotions=tuple(emotions),
         anchors=anchors,
         gates=gates,
@@ -314,7 +306,9 @@ def changes_of(
         if then is None:
             continue
         change = change_since(
+            measured.result.model,
             against,
+            earlier.nights_of(against),
             pair(measured.judged, [item for item in then.judgments if item.model == measured.result.model]),
             judge_shift(anchors, before=then, matters=setup.config.matters),
             watches=earlier.watches,

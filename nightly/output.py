@@ -170,17 +170,16 @@ def describe_missing(model: ModelResult, unit: str = REPLY) -> str | None:
     >>> describe_missing(ModelResult(model="m", n=30, unscored={"no response: cut short": 2}))
     'm: 2 of 32 responses are missing, which is not counted as worse: no response: cut short (2).'
     """
-    missing = sum(model.unscored.values())
-    if not missing:
+    if not model.missing:
         return None
-    counted = f"{missing:,} of {model.n + missing:,} {NOUNS[unit][0]}s are missing"
+    counted = f"{model.missing:,} of {model.n + model.missing:,} {NOUNS[unit][0]}s are missing"
     return f"{model.model}: {counted}, which is not counted as worse: {say_counts(model.unscored)}."
 
 
 def _table(record: NightRecord) -> Table:
     head = ["model", "Good", "Bad", "vs baseline", "vs last night", "n", "unscored", "gates"]
     rows = [_row(model, record) for model in record.models]
-    if not any(sum(model.unscored.values()) for model in record.models):
+    if not any(model.missing for model in record.models):
         # A column of zeros is room that names of models need.
         at = head.index("unscored")
         for row in (head, *rows):
@@ -205,6 +204,6 @@ def _row(model: ModelResult, record: NightRecord) -> list[str]:
             for night in AGAINST.values()
         ),
         f"{model.n:,}",
-        f"{sum(model.unscored.values()):,}",
+        f"{model.missing:,}",
         gravest(gate.outcome for gate in record.gates if gate.model == model.model) or "no gate",
     ]

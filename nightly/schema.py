@@ -94,10 +94,14 @@ class ModelResult:
         return self.corrected or self.raw
 
     @property
+    def missing(self) -> int:
+        """The number of responses without a judgment."""
+        return sum(self.unscored.values())
+
+    @property
     def unscored_share(self) -> float | None:
         """The part of all responses that has no judgment."""
-        missing = sum(self.unscored.values())
-        return missing / (self.n + missing) if self.n + missing else None
+        return self.missing / (self.n + self.missing) if self.n + self.missing else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

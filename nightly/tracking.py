@@ -73,7 +73,7 @@ def events_body(record: NightRecord, *, service: str) -> dict[str, Any]:
             "empathy_judge.low": good["low"],
             "empathy_judge.high": good["high"],
             "empathy_judge.replies": model.n,
-            "empathy_judge.unscored": sum(model.unscored.values()),
+            "empathy_judge.unscored": model.missing,
         }
         for model in record.models
         for good in [model.shares.get("Good", UNDEFINED).as_dict()]
@@ -165,6 +165,6 @@ def mlflow_metrics(models: Sequence[ModelResult]) -> dict[str, float]:
             name += f"_{len(metrics)}"
         value, low, high = model.shares.get("Good", UNDEFINED).as_dict().values()
         figures = {"good": value, "good_low": low, "good_high": high}
-        figures |= {"replies": model.n, "unscored": sum(model.unscored.values())}
+        figures |= {"replies": model.n, "unscored": model.missing}
         metrics |= {f"{name}/{key}": figure for key, figure in figures.items() if figure is not None}
     return metrics

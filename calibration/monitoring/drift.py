@@ -190,15 +190,16 @@ def _slope(before: Floats, shift: Floats) -> Estimate:
 def _verdict(judge: Estimate, model: Estimate, matters: float) -> DriftSource:
     if judge.interval is None or model.interval is None:
         return "not separable"
-    moved = (_is_beyond(judge.interval, matters), _is_beyond(model.interval, matters))
+    moved = (is_beyond(judge.interval, matters), is_beyond(model.interval, matters))
     if all(moved):
         return "both"
     return "the judge moved" if moved[0] else "the model moved" if moved[1] else "neither shown"
 
 
-def _is_beyond(interval: Interval, matters: float) -> bool:
+def is_beyond(interval: Interval | None, matters: float) -> bool:
+    """Whether an interval lies wholly further from 0 than what matters, on one side."""
     least = max(matters, ROUNDING)
-    return interval.low > least or interval.high < -least
+    return interval is not None and (interval.low > least or interval.high < -least)
 
 
 def _say(verdict: DriftSource, total: Estimate, judge: Estimate, model: Estimate, slope: Estimate) -> str:
@@ -216,7 +217,7 @@ def _say(verdict: DriftSource, total: Estimate, judge: Estimate, model: Estimate
     }[verdict]
     sentence = f"{opening}: of {_points(total)}, the judge's part is {_points(judge)} by the anchors"
     sentence += f", and the model's {_points(model)}."
-    if verdict in ("both", "the judge moved") and slope.interval and _is_beyond(slope.interval, 0.0):
+    if verdict in ("both", "the judge moved") and is_beyond(slope.interval, 0.0):
         side = "better" if slope.value > 0 else "worse"
         sentence += f" The split is rough: the judge moved further up the {side} it found a response."
     return sentence

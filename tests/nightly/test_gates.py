@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from histories import make_change
 
 from calibration.estimate import UNDEFINED, Estimate, Interval
 from calibration.monitoring.confidence_sequence import Watch, recent_change, update
@@ -18,7 +19,7 @@ from data.errors import UserError
 from nightly.changes import GateFigure, Label, ModelChange
 from nightly.gates import EXIT_CODES, CheckedModel, Gate, check_gates, gravest, read_gates
 from nightly.output import as_annotations, check_outcomes
-from nightly.schema import Outcome
+from nightly.schema import ModelResult, Outcome
 from reports.outputs import as_junit
 
 DROP = Gate(kind="good_share_drop", limit=5, subject="baseline")
@@ -41,8 +42,16 @@ def figure(low: float, high: float, **more: Any) -> GateFigure:
 def changed(figure: GateFigure, label: Label = "good", **more: Any) -> CheckedModel:
     """A model with one change against the baseline."""
     emotions = {label: more.pop("emotions", ())}
-    change = ModelChange(figures={label: figure}, emotions=emotions)
-    return CheckedModel(**{"model": "m", "changes": {"baseline": change}} | more)
+    change = ModelChange(record=make_change("m", 0.0), figures={label: figure}, emotions=emotions)
+    return checked(changes={"baseline": change}, **more)
+
+
+def checked(model: str = "m", unscored: dict[str, int] | None = None, **more: Any) -> CheckedModel:
+    """A model's night with so many responses in all, and those unscored by reason."""
+    missing = unscored or {}
+    judged = more.pop("responses", 0) - sum(missing.values())
+    result = ModelResult(model=model, n=judged, unscored=missing, cost=more.pop("cost", None))
+    return CheckedModel(result=result, **more)
 
 
 def outcome(gate: Gate, model: CheckedModel) -> Outcome:
@@ -119,7 +128,7 @@ def test_a_regression_needs_the_interval_that_holds_all_year_and_a_pass_tonights
 )
 def test_a_floor_is_held_to_the_share_itself(low: float, high: float, expected: Outcome) -> None:
     gate = Gate(kind="floor", limit=40, subject="sad")
-    (result,) = check_gates([gate], [CheckedModel(model="m", shares={"sad": figure(low, high)})])
+    (result,) = check_gates([gate], [checked(model="m", shares={"sad": figure(low, high)})])
     assert result.outcome == expected
     assert result.value == pytest.approx(50 * (low + high))
     assert result.low == pytest.approx(100 * low)
@@ -129,7 +138,7 @@ def test_a_floor_is_held_to_the_share_itself(low: float, high: float, expected: 
 def test_a_floor_for_every_emotion_leaves_those_with_their_own() -> None:
     gates = read_gates({"floors": {"sad": 40, "every": 30}})
     shares = {"sad": figure(0.32, 0.38), "proud": figure(0.32, 0.38), "angry": figure(0.1, 0.2)}
-    results = check_gates(gates, [CheckedModel(model="m", shares=shares)])
+    results = check_gates(gates, [checked(model="m", shares=shares)])
     assert {result.subject: result.outcome for result in results} == {
         "sad": "regression",
         "angry": "regression",
@@ -139,13 +148,13 @@ def test_a_floor_for_every_emotion_leaves_those_with_their_own() -> None:
 
 def test_cost_and_unscored_are_counted_not_estimated() -> None:
     gates = read_gates({"max_cost": 0.5, "max_unscored": 2})
-    fine = CheckedModel(model="m", cost=0.5, responses=100, reasons={"cut short": 2})
-    over = CheckedModel(model="m", cost=0.51, responses=100, reasons={"cut short": 3})
+    fine = checked(model="m", cost=0.5, responses=100, unscored={"cut short": 2})
+    over = checked(model="m", cost=0.51, responses=100, unscored={"cut short": 3})
     assert [result.outcome for result in check_gates(gates, [fine])] == ["pass", "pass"]
     cost, unscored = check_gates(gates, [over])
     assert (cost.outcome, unscored.outcome) == ("regression", "failed"), "what is missing is not worse"
     assert unscored.sentence == "m: failed: 3 of 100 unscored (3.0 %), limit 2 %: cut short (3)."
-    assert [result.outcome for result in check_gates(gates, [CheckedModel(model="m")])] == [
+    assert [result.outcome for result in check_gates(gates, [checked(model="m")])] == [
         "skipped",
         "skipped",
     ]
@@ -153,7 +162,7 @@ def test_cost_and_unscored_are_counted_not_estimated() -> None:
 
 def test_an_inconclusive_gate_says_how_many_prompts_would_decide_it() -> None:
     change = figure(-0.055, 0.015, prompts=64)
-    (result,) = check_gates([DROP], [changed(change, responses=160, reasons={"timed out": 4})])
+    (result,) = check_gates([DROP], [changed(change, responses=160, unscored={"timed out": 4})])
     assert "prompts a night would decide it (tonight 64)" in result.sentence
     assert "4 unscored could move it by 2.5 points at worst" in result.sentence
     (result,) = check_gates([DROP], [changed(figure(-0.129, 0.031, prompts=64))])
@@ -246,10 +255,10 @@ def test_the_gravest_outcome_is_the_exit_code(nights: list[str], expected: Outco
 NIGHTS = {
     "fine": changed(figure(-0.01, 0.01), model="fine"),
     "unsure": changed(figure(-0.1, 0.01), model="unsure"),
-    "stale": CheckedModel(model="stale", stale="it is missing"),
-    "failed": CheckedModel(model="failed", failure="endpoint:\r\n 100 % of calls, refused"),
+    "stale": checked(model="stale", stale="it is missing"),
+    "failed": checked(model="failed", failure="endpoint:\r\n 100 % of calls, refused"),
     "worse": changed(figure(-0.3, -0.2), model='a <b> & "c"\x00\ud800'),
-    "new": CheckedModel(model="new"),
+    "new": checked(model="new"),
 }
 
 
@@ -293,7 +302,7 @@ def test_annotations_are_one_escaped_line_each() -> None:
     (comma,) = as_annotations(
         check_gates(
             [Gate(kind="floor", limit=40, subject="sad, or 5%: so")],
-            [CheckedModel(model="m", shares={"sad, or 5%: so": figure(0.1, 0.2)})],
+            [checked(model="m", shares={"sad, or 5%: so": figure(0.1, 0.2)})],
         )
     )
     assert comma.startswith(
@@ -305,9 +314,9 @@ def test_a_moved_judge_leaves_only_what_the_anchors_show_to_be_the_models() -> N
     gates = [DROP, Gate(kind="floor", limit=40, subject="sad"), Gate(kind="max_cost", limit=1)]
 
     def outcomes(low: float, high: float, **shift: Any) -> list[Outcome]:
-        change = ModelChange(figures={"good": figure(low, high)}, **shift)
+        change = ModelChange(record=make_change("m", 0.0), figures={"good": figure(low, high)}, **shift)
         shares = {"sad": figure(0.5, 0.6)}
-        model = CheckedModel(model="m", changes={"baseline": change}, shares=shares, cost=0.5)
+        model = checked(model="m", changes={"baseline": change}, shares=shares, cost=0.5)
         return [result.outcome for result in check_gates(gates, [model])]
 
     assert outcomes(-0.01, 0.01) == ["pass", "pass", "pass"]
