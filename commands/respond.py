@@ -67,13 +67,9 @@ def respond(
     """
     if model_config is None and settings["model"] is None:
         raise UserError("no model: name one with --model and --base-url, or a file with --model-config")
-    from judge.llm.answer_prompts import make_model_config, read_model_config
+    from judge.llm.answer_prompts import read_model_config
 
-    config = (
-        read_model_config(model_config, **settings)
-        if model_config
-        else make_model_config(settings, place="options")
-    )
+    config = read_model_config(model_config, settings)
     bounds = {"limit": limit, "max_cost": max_cost}
     if turns:
         responded = _hold_conversations(prompts, config, out, turns=turns, **bounds)

@@ -30,7 +30,6 @@ from judge.llm.answer_prompts import (
     AskedModel,
     ModelConfig,
     count_served,
-    make_model_config,
     read_model_config,
     say_counts,
     sum_usage,
@@ -302,12 +301,7 @@ def make_reporter(
         raise UserError(
             "no model: name one with --model and --base-url, a file with --model-config, or --replay"
         )
-    config = (
-        read_model_config(model_config, **settings)
-        if model_config
-        else make_model_config(settings, place="options")
-    )
-    return SelfReporter(config, inquiry)
+    return SelfReporter(read_model_config(model_config, settings), inquiry)
 
 
 def plan_alignment(reporter: SelfReporter | Replayer) -> AlignPlan:

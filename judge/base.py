@@ -8,7 +8,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import Any, ClassVar, Final, Protocol, get_type_hints
+from typing import Any, ClassVar, Final, get_type_hints
 
 from data.errors import UserError
 from data.files import read_toml
@@ -112,33 +112,6 @@ class Judge(ABC):
             judge.close()
 
 
-class MinimalJudge(Protocol):
-    """The least that a judge of another package has; one that subclasses `Judge` can have the rest too."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def version(self) -> str: ...
-    @property
-    def rubric(self) -> Rubric: ...
-    @property
-    def concurrency(self) -> int: ...
-
-    def judge(self, exchange: Exchange) -> Judgment: ...
-
-
-class ExternalJudge(Judge):
-    """A judge of another package that has only the required members, with the defaults for the rest."""
-
-    def __init__(self, judge: MinimalJudge) -> None:
-        self.name, self.version = judge.name, judge.version
-        self.rubric, self.concurrency = judge.rubric, judge.concurrency
-        self._judge = judge.judge
-
-    def judge(self, exchange: Exchange) -> Judgment:
-        return self._judge(exchange)
-
-
 def load_judge(name: str, *, unit: str = REPLY) -> Judge:
     """A judge by its name, ours or another package's, or by the path of a TOML file.
 
@@ -170,13 +143,14 @@ def load_judge(name: str, *, unit: str = REPLY) -> Judge:
 
 
 def load_both_units(name: str) -> tuple[Judge, Judge]:
-    """A judge as it is named, and the one of whole conversations that goes with it."""
-    judge = load_judge(name)
-    if judge.unit == CONVERSATION:
-        return judge, judge
+    """Return a judge as it is named, and the judge of whole conversations that goes with it."""
+    conversations = load_judge(name, unit=CONVERSATION)
+    if not name.endswith(".toml") and name.partition(":")[0] == CONVERSATION:
+        return conversations, conversations
     if _reads_conversations(name) or name == DEFAULT:
-        return judge, load_judge(name, unit=CONVERSATION)
-    return judge, _find_class(CONVERSATION, "--judge").over(judge)
+        return load_judge(name), conversations
+    (replies,) = conversations.asked_judges
+    return replies, conversations
 
 
 def _reads_conversations(name: str) -> bool:
@@ -205,7 +179,10 @@ def _find_class(kind: str, place: str) -> Any:
         raise UserError(f"{place}: unknown judge {kind!r}; known: {', '.join(known_judges())}{hint}")
     entry = _offered()[kind]
     try:
-        return entry.load()
+        found = entry.load()
+        if not (isinstance(found, type) and issubclass(found, Judge)):
+            raise TypeError(f"{entry.value} does not subclass judge.base.Judge")
+        return found
     except Exception as error:  # whatever goes wrong in code that is not ours
         whose = entry.dist.name if entry.dist else "another package"
         raise UserError(
@@ -227,10 +204,9 @@ def _make_judge(kind: str, options: Mapping[str, Any], *, place: str, folder: Pa
         except ValidationError as error:
             raise UserError(f"{place}: {key}: {first_problem(error)[1]}, not {value!r}") from error
     if folder is not None:
-        files = make.files if issubclass(make, Judge) else ()
-        checked |= {key: _find(checked[key], folder) for key in files if key in checked}
-    judge: Judge | MinimalJudge = make(**checked)
-    return judge if isinstance(judge, Judge) else ExternalJudge(judge)
+        checked |= {key: _find(checked[key], folder) for key in make.files if key in checked}
+    judge: Judge = make(**checked)
+    return judge
 
 
 def option_types(make: Any) -> dict[str, Any]:

@@ -8,7 +8,6 @@ also spares most files its loading. What is too short to tell counts as English.
 
 import re
 import unicodedata
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -52,13 +51,6 @@ _NOTHING: Final = re.compile(
     r"(?i)\W*(?:null|undefined|nan|n/a|todo|tbd|removed|deleted|object object|no (?:response|reply)"
     r"|placeholder)\W*"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Lists:
-    english: frozenset[str]
-    shared: frozenset[str]
-    names: dict[str, str]
 
 
 def why_unreadable(text: str) -> str | None:
@@ -110,12 +102,12 @@ def _is_code(text: str) -> bool:
 
 def _is_english(words: list[str]) -> bool:
     """By its alphabet and its commonest words alone; False is not yet another language."""
-    letters, lists = "".join(words), _lists()
+    letters, (english, shared, _) = "".join(words), _lists()
     if not letters.isascii() and 2 * sum(map(_is_latin, letters)) < len(letters):
         return False
-    known = 2 * sum(map(lists.english.__contains__, words))  # in halves
+    known = 2 * sum(map(english.__contains__, words))  # in halves
     if known < len(words):
-        known += sum(map(lists.shared.__contains__, words))
+        known += sum(map(shared.__contains__, words))
     return known >= len(words) or len(words) < FEWEST
 
 
@@ -125,7 +117,7 @@ def _find_language(text: str) -> str | None:
     code, _ = classify(text)
     if code in ENGLISH:
         return None
-    name = _lists().names.get(code)
+    name = _lists()[2].get(code)
     return f"{FOREIGN} ({name})" if name else FOREIGN
 
 
@@ -135,7 +127,8 @@ def _is_latin(letter: str) -> bool:
 
 
 @cache
-def _lists() -> _Lists:
+def _lists() -> tuple[frozenset[str], frozenset[str], dict[str, str]]:
+    """Return the commonest words of English, those it shares with other languages, and names of languages."""
     table = read_toml(WORDS)
     english, shared = frozenset(table["english"].split()), frozenset(table["shared"].split())
-    return _Lists(english, shared - english, table["names"])
+    return english, shared - english, table["names"]

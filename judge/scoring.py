@@ -51,9 +51,7 @@ CAVEAT = {
     REPLY: "Intervals cover the choice of prompts only, not the judge's own errors.",
     CONVERSATION: "Intervals cover the choice of conversations only, not the judge's own errors.",
 }
-CORRECTED = (
-    "Shares are corrected, and their intervals carry how far the judge strays on a model nobody rated."
-)
+CORRECTED = "Shares are corrected. Intervals include the judge's error on models without human ratings."
 DRAWS = 2000
 GUESSES = 1000  # ids among which a mistyped one is looked for
 

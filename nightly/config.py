@@ -66,7 +66,7 @@ from data.files import read_toml
 from data.records import CONVERSATION, REPLY
 from data.storage import check_table
 from data.tables import SAMPLE_PROMPTS, first_problem, validate
-from judge.llm.answer_prompts import ModelConfig, make_model_config, read_model_config
+from judge.llm.answer_prompts import ModelConfig, read_model_config
 from judge.scripted_conversations import OURS as SITUATIONS
 from judge.scripted_conversations import read_script
 from nightly.gates import Gate, read_gates
@@ -155,10 +155,7 @@ def _read_endpoint(table: dict[str, Any], place: str, info: ValidationInfo) -> M
     if file is not None and not isinstance(file, str):
         raise UserError(f"{place}: config: the path of a model's TOML file was expected")
     rest = {key: value for key, value in table.items() if key != "config"}
-    if file:
-        endpoint = read_model_config(_beside(file, info), **rest)
-    else:
-        endpoint = make_model_config(rest, place=place)
+    endpoint = read_model_config(_beside(file, info) if file else None, rest, place=place)
     return ModelEntry(name=endpoint.name or endpoint.model, endpoint=endpoint)
 
 

@@ -228,7 +228,7 @@ def check_file(path: Path) -> Iterator[Check]:
         elif "kind" in table:
             judge_file, models = str(path), []
         else:
-            judge_file, models = "", [read_model_config(path)]
+            judge_file, models = "", [read_model_config(path, {})]
         if judge_file:
             judge = load_judge(judge_file)
             yield Check(judge_file, "ok", f"judge {judge.name} {judge.version}")

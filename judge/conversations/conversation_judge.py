@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import exp
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from calibration.artifact import own_version
 from data.errors import UserError
@@ -22,7 +22,7 @@ from data.records import (
 )
 from data.rubric import read_rubric
 from data.sealed_json import read_sealed
-from judge.base import WEIGHTS, Judge, load_judge
+from judge.base import WEIGHTS, load_judge
 from judge.conversations.features import IN_WORDS, SPEAKER, START, conversation_features
 from judge.explanation import Explanation, Part, SelfExplaining
 
@@ -85,16 +85,7 @@ class ConversationJudge(SelfExplaining):
     files = ("replies",)
 
     def __init__(self, *, replies: str = "classifier-small", weights: str = "") -> None:
-        self._set_up(load_judge(replies), replies, weights)
-
-    @classmethod
-    def over(cls, replies: Judge) -> Self:
-        """The judge of conversations with a judge of replies that is loaded already."""
-        judge = cls.__new__(cls)
-        judge._set_up(replies, replies.name, "")
-        return judge
-
-    def _set_up(self, judge: Judge, replies: str, weights: str) -> None:
+        judge = load_judge(replies)
         self.replies = judge
         self.asked_judges = (judge,)
         if judge.unit == CONVERSATION:

@@ -12,7 +12,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
@@ -23,7 +23,7 @@ from data.files import read_toml
 from data.records import Exchange, digest_json
 from data.runs import FinishedRun, OnProgress, Run, RunPlan, run_all
 from data.storage import Source, digest_file, digest_source
-from data.tables import MAX_TEXT, Prompts, first_problem, read_rows, write_rows
+from data.tables import MAX_TEXT, Prompts, read_rows, validate, write_rows
 from judge.engine import ask_all
 from judge.llm.answers import OUT_OF_TOKENS, read_message, shorten, strip_thoughts
 from judge.llm.chat import Chat
@@ -81,30 +81,14 @@ class ModelConfig:
     prices: dict[str, float] | None = None
     extra_body: dict[str, Any] | None = None
 
-    def open_endpoint(self) -> Endpoint:
-        """Return the model's server."""
-        return Endpoint(**{name: getattr(self, name) for name in EndpointOptions.__annotations__})
 
-
-def read_model_config(path: Path, **instead: Any) -> ModelConfig:
-    """A model's TOML file; values in `instead` that are not None stand in place of the file's."""
-    given = {key: value for key, value in instead.items() if value is not None}
-    return make_model_config(read_toml(path) | given, place=str(path))
-
-
-def make_model_config(table: Mapping[str, Any], *, place: str) -> ModelConfig:
-    """A model's settings from plain values; unknown keys and other types are refused."""
-    from pydantic import TypeAdapter, ValidationError
-
-    try:
-        given = {key: value for key, value in table.items() if value is not None}
-        config = TypeAdapter(ModelConfig).validate_python(given)
-    except ValidationError as error:
-        key, problem = first_problem(error)
-        if error.errors()[0]["type"] == "unexpected_keyword_argument":
-            settings = ", ".join(item.name for item in fields(ModelConfig))
-            problem = f"unknown; a model's settings are {settings}"
-        raise UserError(f"{place}: {key}: {problem}") from error
+def read_model_config(
+    path: Path | None, settings: Mapping[str, Any], *, place: str = "options"
+) -> ModelConfig:
+    """Read a model's TOML file, if there is one; `settings` that are not None replace its values."""
+    changes = {key: value for key, value in settings.items() if value is not None}
+    place = str(path or place)
+    config = validate(ModelConfig, (read_toml(path) if path else {}) | changes, place)
     if not config.model.strip():
         raise UserError(f"{place}: model: empty; name the model to ask")
     if config.max_tokens < 1:
@@ -118,7 +102,7 @@ class AskedModel(EndpointUser):
     def __init__(self, config: ModelConfig, *, max_tokens: int | None = None, schema: bool = False) -> None:
         self.config = config
         self.name, self.concurrency = config.name or config.model, config.concurrency
-        self.endpoint = config.open_endpoint()
+        self.endpoint = Endpoint(**{name: getattr(config, name) for name in EndpointOptions.__annotations__})
         # What nobody asked for by name may be left out where a server refuses it; what was is recorded.
         optional = {"max_tokens", "seed"} | ({"schema"} if schema else set())
         optional |= {"temperature"} if config.temperature is None else set()

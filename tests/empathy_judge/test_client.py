@@ -144,8 +144,9 @@ def test_the_child_ends_with_its_parent(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_another_packages_judge_is_found_by_its_entry_point(tmp_path: Path) -> None:
     (tmp_path / "theirs.py").write_text(
-        "from data.records import judgment_of\nfrom data.rubric import read_rubric\n\n"
-        "class Judge:  # the required members, and no more\n"
+        "from data.records import judgment_of\nfrom data.rubric import read_rubric\n"
+        "from judge import Judge\n\n"
+        "class Theirs(Judge):\n"
         "    name, version, rubric, concurrency = 'theirs', '1', read_rubric('crowd'), 1\n\n"
         "    def judge(self, exchange):\n"
         "        return judgment_of(exchange, {'Bad': 0.2, 'Okay': 0.3, 'Good': 0.5})\n",
@@ -156,8 +157,10 @@ def test_another_packages_judge_is_found_by_its_entry_point(tmp_path: Path) -> N
     (about / "METADATA").write_text(
         "Metadata-Version: 2.1\nName: their-judges\nVersion: 1\n", encoding="utf-8"
     )
-    entries = "[empathy_judge.judges]\ntheirs = theirs:Judge\nbroken = theirs:NoSuch\nlength = theirs:Judge\n"
-    (about / "entry_points.txt").write_text(entries, encoding="utf-8")
+    entries = (
+        "[empathy_judge.judges]\ntheirs = theirs:Theirs\nbroken = theirs:NoSuch\nlength = theirs:Theirs\n"
+    )
+    (about / "entry_points.txt").write_text(f"[empathy_judge.judges]\n{entries}", encoding="utf-8")
 
     def score(judge: str) -> "subprocess.CompletedProcess[str]":
         words = ["score", "data/samples/wry.jsonl", "--limit", "2", "--judge", judge, "--json"]

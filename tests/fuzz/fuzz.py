@@ -219,7 +219,7 @@ def read_setting(name: str, data: bytes) -> None:
         "judge.toml": lambda path: load_judge(str(path)).version,
         "nightly.toml": read_config,
         "recipe.toml": lambda path: read_recipe(str(path)),
-        "model.toml": lambda path: Responder(read_model_config(path)).version,
+        "model.toml": lambda path: Responder(read_model_config(path, {})).version,
     }
     with tempfile.TemporaryDirectory(dir=_memory()) as folder:
         path = Path(folder, name)

@@ -217,7 +217,7 @@ def test_the_money_allowed_is_not_exceeded_and_the_run_goes_on_later(tmp_path: P
     [
         ("base_url = 'x'", "model: "),
         ("model = ''", "model: empty"),
-        ("model = 'm'\nstile = 'plain'", "stile: unknown; a model's settings are model, name, base_url"),
+        ("model = 'm'\nstile = 'plain'", "stile: unknown key"),
         ("model = 'm'\nstyle = 'warm'", "style: input should be 'empathy' or 'plain'"),
         ("model = 'm'\nmax_tokens = 0", "max_tokens: must be at least 1"),
         ("model = ", "not TOML"),
@@ -227,4 +227,4 @@ def test_a_model_file_is_checked(tmp_path: Path, content: str, said: str) -> Non
     path = tmp_path / "model.toml"
     path.write_text(content)
     with pytest.raises(UserError, match=rf"model\.toml: {said}"):
-        read_model_config(path)
+        read_model_config(path, {})

@@ -80,7 +80,7 @@ def test_the_digest_is_of_what_decides_a_night(tmp_path: Path) -> None:
         (f"jugde = 'length'\n{MODEL}", "n.toml: jugde: unknown; known: models, name, prompts, unit"),
         (f"{MODEL}[outputs]\njunti = 'x'", "n.toml: outputs.junti: unknown; known: junit, github"),
         (f"{MODEL}[gates]\ndrop = 5", "n.toml: gates: unknown gate 'drop'; known: good_share_drop"),
-        (f"{MODEL}temprature = 1", "n.toml: models, number 1: temprature: unknown; a model's settings are"),
+        (f"{MODEL}temprature = 1", "n.toml: models, number 1: temprature: unknown key"),
         (f"{MODEL}{MODEL}", "n.toml: models, number 2: the name 'm' is taken"),
         ("[[models]]\nresponses = 'r.jsonl'", "n.toml: models, number 1: name: field required"),
         ("[[models]]\nname='a'\nresponses='r'\nmodel='b'", "model: unknown beside responses; known: name"),
