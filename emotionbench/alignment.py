@@ -179,7 +179,6 @@ class ModelAlignment:
 class Alignment:
     """Every model and questionnaire beside people."""
 
-    study: str = "EmotionBench"
     alpha: float
     models: Sequence[ModelAlignment]
     people: Norms

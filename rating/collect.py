@@ -28,12 +28,20 @@ CONSISTENCY_FILE: Final = "consistency.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaterConsistency:
-    """One rater's labels of the replies that came twice, and of those that everybody got, by their ids."""
+    """One rater's labels of the replies that came twice, and of those that everybody got, by their ids.
 
-    rated: int
+    `places` are those of the rater's order that have a rating.
+    """
+
+    places: Sequence[int]
     planned: int
     repeats: Mapping[str, tuple[str, str]]
     anchors: Mapping[str, str]
+
+    @property
+    def rated(self) -> int:
+        """The number of ratings, with those of repeated replies."""
+        return len(self.places)
 
     @property
     def agrees_with_self(self) -> float | None:
@@ -43,7 +51,7 @@ class RaterConsistency:
 
     def as_dict(self) -> dict[str, Any]:
         """With the agreement beside what it rests on."""
-        names = ("rated", "planned", "agrees_with_self", "repeats", "anchors")
+        names = ("rated", "planned", "agrees_with_self", "repeats", "anchors", "places")
         return {name: getattr(self, name) for name in names}
 
 
@@ -142,7 +150,7 @@ def _consistency(plan: RatingPlan, token: str, found: Mapping[int, Entry]) -> Ra
         for place, label in sorted(labels.items())
         if order[place] in plan.anchors
     }
-    return RaterConsistency(rated=len(found), planned=len(order), repeats=repeats, anchors=anchors)
+    return RaterConsistency(places=sorted(found), planned=len(order), repeats=repeats, anchors=anchors)
 
 
 def _read_file(path: Path, texts: Mapping[str, Mapping[str, Any]], returned: _Returned) -> None:
@@ -279,27 +287,11 @@ def read_all_ratings(folder: Path, plan: RatingPlan, files: Sequence[Path] = ())
 
 def count_rated(folder: Path, plan: RatingPlan) -> dict[str, int]:
     """Return the number of ratings by rater's token: given on the page, or collected from files."""
-    places = _collected_places(folder, plan)
+    path = folder / CONSISTENCY_FILE
+    collected = json.loads(path.read_text(encoding="utf-8"))["raters"] if path.exists() else {}
+    places = {
+        token: set(collected.get(rater.name, {}).get("places", ())) for token, rater in plan.raters.items()
+    }
     for token, entry in read_journal(folder, plan):  # the page counts: there a rating may be undone
         (places[token].discard if entry.label is None else places[token].add)(entry.place)
-    return {token: len(found) for token, found in places.items()}
-
-
-def _collected_places(folder: Path, plan: RatingPlan) -> dict[str, set[int]]:
-    """Return the places of each rater's order that were collected; checks are in a file of their own."""
-    path = folder / CONSISTENCY_FILE
-    checks = json.loads(path.read_text(encoding="utf-8"))["raters"] if path.exists() else {}
-    ratings = {(row["rater"], row["id"]) for row in read_collected(folder)}
-    places = {}
-    for token, rater in plan.raters.items():
-        mine = checks.get(rater.name, {"anchors": {}, "repeats": {}})
-        places[token] = {
-            place
-            for place, key in enumerate(rater.order)
-            if (name := plan.items[key].id) in mine["repeats"]
-            or (
-                not plan.is_repeat(token, place)
-                and (name in mine["anchors"] or (rater.name, name) in ratings)
-            )
-        }
-    return places
+    return {token: len(rated) for token, rated in places.items()}

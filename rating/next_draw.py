@@ -14,11 +14,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 from data.errors import UserError
 from data.records import LABELS, Exchange, Judgment
-from rating.plan import Item, Rater, RatingPlan, blind_text, columns_of_models, item_of, named_models
+from rating.plan import Drawn, Rater, RatingPlan, blind_text, columns_of_models, item_of, named_models
 
 STRATA: Final = 3
 LEAST_IN_STRATUM: Final = 4  # prompts; of fewer no strata are made
@@ -26,19 +26,9 @@ LEAST_VARIANCE: Final = 0.05  # of a rating: judges are surer of single replies 
 Row = tuple[Exchange, ...]  # all models' replies to one prompt
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NextDraw:
-    """The plan with more to rate, the new texts, and a `summary` of what was drawn."""
-
-    plan: RatingPlan
-    texts: Mapping[str, Mapping[str, Any]]
-    summary: str
-    notes: tuple[str, ...]
-
-
 def draw_next(
     plan: RatingPlan, pool: Sequence[Exchange], judgments: Sequence[Judgment] = (), *, each: int
-) -> NextDraw:
+) -> Drawn:
     """Give every rater about `each` replies more; `pool` is what the plan was drawn from, and new models'."""
     known = {item.id for item in plan.items.values()}
     pool = _under_known_ids(plan, pool)
@@ -124,7 +114,7 @@ def _strata(rows: Sequence[Row], good: Mapping[str, float] | None) -> list[Strat
 
 def _add_prompts(
     plan: RatingPlan, rows: Sequence[Row], strata: Sequence[Stratum], each: int, rng: random.Random
-) -> NextDraw:
+) -> Drawn:
     taken = {item.id for item in plan.items.values()}
     models = len(rows[0]) if rows else 1
     wanted = max(len(strata), round(plan.people * each / models))
@@ -137,7 +127,6 @@ def _add_prompts(
     new = [row for part, count in zip(free, counts, strict=True) for row in rng.sample(part, count)]
     rng.shuffle(new)
     keys = {item.id: secrets.token_hex(6) for row in new for item in row}
-    items = dict(plan.items) | {keys[item.id]: item_of(item) for row in new for item in row}
     drawn = taken | set(keys)
     chances: dict[str, float] = {}
     for part in strata:
@@ -145,7 +134,6 @@ def _add_prompts(
         for column in zip(*part.rows, strict=True):
             share = sum(item.id in drawn for item in column) / len(column)
             chances |= {item.id: share for item in column}
-    items = {key: replace(item, chance=chances.get(item.id, item.chance)) for key, item in items.items()}
     added = {
         token: [keys[item.id] for row in new[number :: plan.people] for item in row]
         for number, token in enumerate(plan.raters)
@@ -153,15 +141,12 @@ def _add_prompts(
     shown = sorted({round(chances[identity], 2) for identity in drawn if identity in chances})
     spread = f"{shown[0]:g}" if len(shown) == 1 else f"{shown[0]:g} to {shown[-1]:g}"
     by_judge = f", from {len(strata)} strata of the judge's score" if len(strata) > 1 else ""
-    return _extend(
-        plan,
-        items,
-        added,
-        [item for row in new for item in row],
-        keys,
-        f"{len(new)} more prompts{by_judge}; chances are now {spread}",
-        rng,
-        notes=() if len(new) == wanted else (f"fewer than {each} for each person: no more prompts are left",),
+    drawn_now = _extend(plan, [item for row in new for item in row], keys, chances, added, rng)
+    few = () if len(new) == wanted else (f"fewer than {each} for each person: no more prompts are left",)
+    return replace(
+        drawn_now,
+        summary=f"{len(new)} more prompts{by_judge}; chances are now {spread}",
+        notes=(*few, *drawn_now.notes),
     )
 
 
@@ -198,7 +183,7 @@ def _check_chances(plan: RatingPlan, part: Stratum) -> None:
 
 def _add_models(
     plan: RatingPlan, pool: Sequence[Exchange], unrated: set[str], each: int, rng: random.Random
-) -> NextDraw:
+) -> Drawn:
     """New models' replies to prompts that a rater has read already, by as many as `each` allows."""
     replies: dict[str, dict[str, Exchange]] = {}
     for item in rng.sample(pool, len(pool)):
@@ -223,39 +208,34 @@ def _add_models(
     share = len(kept) / len(order)
     new = [item for prompt in sorted(kept) for item in replies[prompt].values()]
     keys = {item.id: secrets.token_hex(6) for item in new}
-    items = dict(plan.items)
-    for item in new:
-        items[keys[item.id]] = item_of(item, chance=share * chance[item.prompt_digest])
+    chances = {item.id: share * chance[item.prompt_digest] for item in new}
     added = {
         token: [keys[item.id] for prompt in prompts if prompt in kept for item in replies[prompt].values()]
         for token, prompts in read.items()
     }
     names = ", ".join(sorted(unrated))
-    return _extend(
-        plan, items, added, new, keys, f"{names}: on {len(kept)} prompts that are in the plan", rng
-    )
+    drawn = _extend(plan, new, keys, chances, added, rng)
+    return replace(drawn, summary=f"{names}: on {len(kept)} prompts that are in the plan")
 
 
 def _extend(
     plan: RatingPlan,
-    items: Mapping[str, Item],
-    added: Mapping[str, list[str]],
     new: Sequence[Exchange],
     keys: Mapping[str, str],
-    summary: str,
+    chances: Mapping[str, float],
+    added: Mapping[str, list[str]],
     rng: random.Random,
-    notes: tuple[str, ...] = (),
-) -> NextDraw:
+) -> Drawn:
+    """Return the plan with new replies, `added` to each rater's in random order; chances are by id."""
+    items = {**plan.items, **{keys[item.id]: item_of(item) for item in new}}
+    items = {key: replace(item, chance=chances.get(item.id, item.chance)) for key, item in items.items()}
     raters = {
         token: Rater(name=rater.name, order=(*rater.order, *rng.sample(added[token], len(added[token]))))
         for token, rater in plan.raters.items()
     }
-    models = {item.model for item in items.values()}
-    return NextDraw(
-        plan=replace(
-            plan, items=items, raters=raters, each=max(len(rater.order) for rater in raters.values())
-        ),
+    each = max(len(rater.order) for rater in raters.values())
+    return Drawn(
+        plan=replace(plan, items=items, raters=raters, each=each),
         texts={keys[item.id]: blind_text(item) for item in new},
-        summary=summary,
-        notes=(*notes, *named_models(new, models)),
+        notes=tuple(named_models(new, {item.model for item in items.values()})),
     )

@@ -85,11 +85,12 @@ class RatingPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """A plan, what raters read of each reply by its key, and what its maker should know."""
+    """A plan, the texts of replies that were drawn by their keys, a `summary` and `notes` for its maker."""
 
     plan: RatingPlan
     texts: Mapping[str, Mapping[str, Any]]
-    notes: tuple[str, ...]
+    summary: str = ""
+    notes: tuple[str, ...] = ()
 
 
 Columns = list[list[Exchange]]  # by model; in the crossed case row by row replies to one prompt

@@ -26,7 +26,7 @@ from calibrated import (
 from calibration.estimate import UNDEFINED, Estimate, Interval
 from calibration.fit import CalibrationReport
 from data.records import to_plain
-from reports import write_report
+from reports.calibration.calibration_page import write_report
 from reports.charts import Line, Mark, dot_plot, line_chart, ticks, visible
 from reports.html import TEMPLATES
 

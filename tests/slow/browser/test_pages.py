@@ -12,7 +12,7 @@ from repository import SAMPLES
 
 import cli
 from judge.scripted_conversations import OURS, next_words, read_situations
-from reports import write_report
+from reports.calibration.calibration_page import write_report
 
 PHONE, SMALL, DESK = 390, 320, 1180
 OPEN_ALL = "document.querySelectorAll('details').forEach(item => { item.open = true })"
