@@ -6,7 +6,7 @@ numbers. `CalibrationReport` is the result; its `as_dict` is the content of repo
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import date
 from hashlib import sha256
 from os import PathLike
@@ -166,38 +166,20 @@ class CalibrationReport:
         return tuple(run for run in self.runs if run.kind == "baseline")
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the content of report.json; flags are left out where there are none."""
+        """Return the content of report.json."""
         made, agreed = self.calibration, self.agreement
+        bound_to = ("digest", "created", "expires", "ratings", "covers")
         return {
-            "headline": self.headline,
+            **{item.name: getattr(self, item.name) for item in fields(self)},
             "judge": _plain_judge(self.judge),
-            **({"flagged": self.flagged} if self.flagged else {}),
-            "calibration": {
-                "digest": made.digest,
-                "created": made.created,
-                "expires": made.expires,
-                "ratings": made.ratings,
-                **({"covers": made.covers} if made.covers else {}),
-            },
-            "data": self.data,
+            "calibration": {name: getattr(made, name) for name in bound_to},
             "agreement": agreed.metrics,
             "undefined": agreed.undefined,
             "over_models": agreed.levels,
             "confusion": {"labels": agreed.scale, "rows": agreed.confusion},
-            "baselines": [
-                {"name": run.name, "about": run.note, "metrics": run.metrics} for run in self.baselines
-            ],
-            "ceiling": self.ceiling,
-            "runs": self.runs,
-            "reliability": self.reliability,
             "mapping": {"chosen": self.mapping.map.kind, **to_plain(self.mapping)},
-            "ask_first": self.ask_first,
             "models": self.models.rows,
             "between": self.models,
-            "planning": self.planning,
-            "by_emotion": self.by_emotion,
-            "bias": {"findings": self.findings},
-            "disagreements": self.disagreements,
         }
 
 

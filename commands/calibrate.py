@@ -1,26 +1,18 @@
 """The command that says how far to trust a judge, and fits the calibration that corrects it."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from commands.shared.options import (
-    FILE,
-    reading_words,
-    say,
-    say_next,
-    say_notes,
-)
+from commands.shared.options import FILE, reading_words, say, say_next, say_notes
 from commands.shared.rating_options import ratings_options, sheet_options
 from data.errors import UserError
 
 if TYPE_CHECKING:
     from calibration.inputs import CalibrationInputs
-    from reports.page import Page
 
 INCONCLUSIVE = 3
 
@@ -151,32 +143,22 @@ def _default_folder(judge: str, source: str) -> Path:
 def agree_with_choices(inputs: "CalibrationInputs", *, out: Path | None, as_json: bool) -> bool:
     """Say how far the judges agree with choices, which calibrate nothing; return if it can be told."""
     from calibration.agreement import choices
+    from data.files import disk_errors
     from reports.calibration.choices_page import choice_agreement_page, plain_choices
+    from reports.html import write_page
+    from reports.terminal import open_screen, print_lines, print_page
 
     found = [choices.agree_with_choices(judged, inputs.choices) for judged in inputs.judges]
     page = choice_agreement_page(found, notes=inputs.notes)
     plain = plain_choices(found, notes=inputs.notes)
-    _show_agreement(page, plain, out or _folder_of(inputs), as_json=as_json)
-    if not as_json:
-        say_next("to calibrate, have people rate single replies", "rate", "plan", "RESPONSES.jsonl")
-    return found[0].agreement.interval is not None
-
-
-def _folder_of(inputs: "CalibrationInputs") -> Path:
-    return _default_folder(inputs.judges[0].name, inputs.judges[0].source)
-
-
-def _show_agreement(page: "Page", plain: Mapping[str, Any], folder: Path, *, as_json: bool) -> None:
-    """Write a page and print it, or its figures as JSON."""
-    from data.files import disk_errors
-    from reports.html import write_page
-    from reports.terminal import open_screen, print_lines, print_page
-
+    folder = out or _default_folder(inputs.judges[0].name, inputs.judges[0].source)
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     written = write_page(page, plain, folder)
     if as_json:
         print(json.dumps(plain, indent=2, allow_nan=False))
-        return
-    print_page(replace(page, foot=""))  # how the files were read is said already
-    print_lines([f"written {path}" for path in written], open_screen())
+    else:
+        print_page(replace(page, foot=""))  # how the files were read is said already
+        print_lines([f"written {path}" for path in written], open_screen())
+        say_next("to calibrate, have people rate single replies", "rate", "plan", "RESPONSES.jsonl")
+    return found[0].agreement.interval is not None

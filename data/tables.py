@@ -202,7 +202,7 @@ def _exchanges(rows: TableRows) -> Iterator[tuple[int, int, Exchange, Row]]:
 
 
 def read_ratings(path: Path, *, on_bad: OnBad = stop_at_bad_row) -> Iterator[Rating]:
-    """Every valid rating of a file, in order; Bad, Okay and Good are read as 1, 2 and 3."""
+    """Yield every valid rating of a file, in order; Bad, Okay and Good are read as 1, 2 and 3."""
     return _read_records(path, Rating, on_bad)
 
 
@@ -347,9 +347,7 @@ _ADAPTERS: Final[dict[type[Any], Any]] = {}
 def _adapter(kind: type[Any]) -> Any:
     from pydantic import TypeAdapter
 
-    if kind not in _ADAPTERS:
-        _ADAPTERS[kind] = TypeAdapter(kind)
-    return _ADAPTERS[kind]
+    return _ADAPTERS.get(kind) or _ADAPTERS.setdefault(kind, TypeAdapter(kind))
 
 
 def validate(kind: type[Kind], table: Any, place: str, **named: str | int) -> Kind:
@@ -370,11 +368,6 @@ SAMPLE_PROMPTS: Final = Path(__file__).parent / "samples" / "prompts.jsonl"  # 1
 ABOUT_ANOTHER_RESPONSE: Final = frozenset({"response", "model", "served"})
 
 
-def stop_at_bad_prompt(bad: BadRow) -> None:
-    """The default: the first bad row ends the command."""
-    raise UserError(f"{bad}\nMend the row, or take it out.")
-
-
 class Prompts:
     """Every prompt of a source, in order, as an exchange whose response is still empty.
 
@@ -382,15 +375,18 @@ class Prompts:
     not in our own columns, a prompt that several models answered comes once.
     """
 
-    def __init__(self, source: Source, *, on_bad: OnBad = stop_at_bad_prompt) -> None:
-        self.source, self._on_bad = source, on_bad
+    def __init__(self, source: Source) -> None:
+        self.source = source
         self.tables: list[TableRows] = []
+
+    def _stop(self, bad: BadRow) -> None:
+        raise UserError(f"{bad}\nFix the row, or remove it.")
 
     def __iter__(self) -> Iterator[Exchange]:
         make, first_seen, asked = make_record(Exchange), dict[str, int](), set[str]()
         self.tables = []
         for shard in range(len(shards_of(self.source))):
-            rows = TableRows(self.source, shard, on_bad=self._on_bad, needs_reply=False)
+            rows = TableRows(self.source, shard, on_bad=self._stop, needs_reply=False)
             self.tables.append(rows)
             for line, row in rows.rows():
                 try:

@@ -42,14 +42,8 @@ class FunctionDefinition(StrictModel):
     parameters: dict[str, Any] = Field(default_factory=dict)
 
 
-class ToolDefinition(StrictModel):
-    """A tool that is a function."""
-
-    function: FunctionDefinition
-
-
-class ToolChoice(StrictModel):
-    """The tool to use, by the name of its function."""
+class FunctionTool(StrictModel):
+    """A tool that is a function; to choose one, its name is enough."""
 
     function: FunctionDefinition
 
@@ -65,8 +59,8 @@ class ChatRequest(StrictModel):
     model: str
     messages: list[dict[str, Any]] = Field(min_length=1)
     response_format: ResponseFormat | None = None
-    tools: list[ToolDefinition] | None = None
-    tool_choice: str | ToolChoice | None = None
+    tools: list[FunctionTool] | None = None
+    tool_choice: str | FunctionTool | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MOST_ALTERNATIVES)] | None = None
     n: int | None = None
@@ -121,7 +115,7 @@ def read_format(request: ChatRequest) -> AnswerFormat:
 
 def _read_tool(request: ChatRequest) -> AnswerFormat:
     choice = request.tool_choice
-    wanted = choice.function.name if isinstance(choice, ToolChoice) else None
+    wanted = choice.function.name if isinstance(choice, FunctionTool) else None
     named = [tool.function for tool in request.tools or () if wanted in (None, tool.function.name)]
     if len(named) != 1:
         raise _unsupported("tools", "name in tool_choice the one function that the answer is to call")
@@ -221,7 +215,8 @@ def _fill_field(name: str, schema: Mapping[str, Any], judgment: Judgment, reason
         return judgment.label == GOOD
     if kind in ("number", "integer"):
         low, high = schema.get("minimum"), schema.get("maximum")
-        value = _number(judgment, (low, high) if _is_number(low) and _is_number(high) else (0, 1))
+        has_ends = all(isinstance(end, int | float) for end in (low, high))
+        value = _number(judgment, (low, high) if has_ends else (0, 1))
         return round(value) if kind == "integer" else value
     if kind == "string":
         return judgment.label if name.lower() in LABEL_NAMES else reason
@@ -258,10 +253,6 @@ def _number(judgment: Judgment, scale: tuple[Any, Any]) -> float:
 
 def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _unsupported(place: str, message: str) -> RequestRefused:

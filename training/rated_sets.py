@@ -8,22 +8,24 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
-from types import MappingProxyType
 from typing import Final, TypeVar
 
 from data.errors import UserError
+from data.files import read_toml
 from data.importers import import_source
 from data.importers.intake import Imported
 from data.importers.rated_replies import EPITOME_DIMENSIONS
 from data.readers.conversations import DISTINCTIVE_WORDS, split_conversation
-from data.records import CONVERSATION, REPLY, Exchange
+from data.records import CONVERSATION, Exchange
+from data.tables import validate
 
+FACTS: Final = Path(__file__).with_suffix(".toml")
 REVERSED: Final = frozenset({"advice_giving", "self_oriented", "dismissing_emotions"})
 
 
 @dataclass(frozen=True, slots=True)
 class RatedSet:
-    """Facts about a set."""
+    """Facts about a set; `rated_sets.toml` explains them."""
 
     name: str
     source: str
@@ -32,7 +34,7 @@ class RatedSet:
     raters: str
     licence: str
     systems: bool = False
-    is_simulated: bool = False  # the speaker is a model, so its turns are no human reaction
+    is_simulated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,47 +57,9 @@ class RatedItem:
     label: int | None = None
 
 
-def _listed(*sets: RatedSet) -> Mapping[str, RatedSet]:
-    return MappingProxyType({item.name: item for item in sets})
-
-
-RATED_SETS: Final = _listed(
-    RatedSet(
-        "epitome", "epitome", REPLY, (0, 6), "trained annotators, mostly one a reply", "research use only"
-    ),
-    RatedSet(
-        "ieval", "ieval", CONVERSATION, (1, 5), "the person who talked, all four bots", "CC BY", systems=True
-    ),
-    RatedSet("esconv", "esconv", CONVERSATION, (1, 5), "the person who sought support", "CC BY-NC"),
-    RatedSet(
-        "esconv-turns",
-        "esconv",
-        REPLY,
-        (1, 5),
-        "the person who sought support, for one to three replies at once",
-        "CC BY-NC",
-    ),
-    RatedSet("empathetic-exchanges", "empathetic-exchanges", REPLY, (1, 5), "not said", "CC BY-NC"),
-    RatedSet("dstc9", "dep", CONVERSATION, (1, 5), "mean of three crowd workers", "CC BY", systems=True),
-    RatedSet(
-        "judging-empathy/empatheticdialogues",
-        "judging-empathy",
-        CONVERSATION,
-        (1, 5),
-        "mean of three experts",
-        "MIT",
-    ),
-    RatedSet("judging-empathy/epitome", "judging-empathy", REPLY, (0, 6), "mean of three experts", "MIT"),
-    RatedSet(
-        "judging-empathy/lend_an_ear",
-        "judging-empathy",
-        CONVERSATION,
-        (1, 5),
-        "mean of three experts",
-        "MIT",
-        is_simulated=True,
-    ),
-)
+RATED_SETS: Final[Mapping[str, RatedSet]] = {
+    name: validate(RatedSet, facts, str(FACTS), name=name) for name, facts in read_toml(FACTS).items()
+}
 
 
 def read_rated_set(name: str, folder: Path) -> list[RatedItem]:

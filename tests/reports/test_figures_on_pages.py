@@ -65,7 +65,7 @@ def is_shown(value: float, figures: set[float]) -> bool:
 @pytest.mark.parametrize(
     ("command", "sections"),
     [
-        ("calibrate", ("agreement", "over_models", "ceiling", "models", "bias")),
+        ("calibrate", ("agreement", "over_models", "ceiling", "models", "findings")),
         ("compare", ("models", "pairs")),
     ],
 )
