@@ -173,15 +173,21 @@ def test_an_inconclusive_gate_says_how_many_prompts_would_decide_it() -> None:
 
 @pytest.mark.slow
 def test_as_many_prompts_as_advised_decide_most_gates() -> None:
-    """True drops of all sizes, with the advised number of prompts."""
+    """True drops of all sizes, with the advised number of prompts.
+
+    The advice aims at 80%. Measured: 83% of the drops within the limit pass, but only 56% of those beyond it
+    fail: the interval by which a gate fails holds the night-to-night variation too, which no prompts reduce.
+    """
     rng = np.random.default_rng(0)
-    decided = []
-    for drop in rng.uniform(-0.1, 0.2, size=300):
+    decided: dict[bool, list[bool]] = {True: [], False: []}
+    for drop in rng.uniform(-0.1, 0.2, size=1500):
         (first,) = check_gates([DROP], [one_night(rng, drop, 64)])
         if advice := re.search(r"([\d,]+) prompts a night would", first.sentence):
             prompts = int(advice[1].replace(",", ""))
-            decided.append(outcome(DROP, one_night(rng, drop, prompts)) != "inconclusive")
-    assert len(decided) > 30 and 0.6 < np.mean(decided) < 0.92
+            decided[drop <= 0.05].append(outcome(DROP, one_night(rng, drop, prompts)) != "inconclusive")
+    within, beyond = decided[True], decided[False]
+    assert len(within) > 60 and np.mean(within) > 0.75
+    assert len(beyond) > 300 and np.mean(beyond) > 0.52
 
 
 def one_night(rng: np.random.Generator, drop: float, prompts: int) -> CheckedModel:
