@@ -56,12 +56,6 @@ def _section(section: Section) -> Iterator[str]:
         yield from (plain(paragraph), "")
     if section.points:
         yield from (*(f"- {plain(point)}" for point in section.points), "")
-    if section.tiles:
-        yield from ("| | | margin | ratings |", "|---|---:|---:|---:|")
-        for tile in section.tiles:
-            cells = (tile.name, tile.figure, tile.margin, tile.count)
-            yield f"| {' | '.join(map(plain, cells))} |"
-        yield ""
     for example in section.examples:
         yield from _example(example)
     for table in section.tables:
@@ -74,12 +68,7 @@ def _example(example: Example) -> Iterator[str]:
     yield from (f"### {plain(example.title)}", "")
     yield from (*(f"- {plain(term)}: {plain(value)}" for term, value in example.facts), "")
     talk = ((f"{turn.who}{f' ({turn.mark})' if turn.mark else ''}", turn.text) for turn in example.talk)
-    for name, text in (
-        ("Speaker", example.prompt),
-        (example.answer, example.response),
-        *example.replies,
-        *talk,
-    ):
+    for name, text in (("Speaker", example.prompt), ("Answer", example.response), *example.replies, *talk):
         if text is not None:
             lines = visible(text).splitlines() or [""]
             yield from (f"{plain(name)}:", "", *(f"> {_escape(line.strip())}".rstrip() for line in lines), "")

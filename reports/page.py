@@ -38,17 +38,6 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tile:
-    """A cell of a heat map, with its margin and how many ratings it rests on; grey where `tint` is None."""
-
-    name: str
-    figure: str
-    margin: str
-    count: str
-    tint: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
     """One turn of a conversation; `mark` stands beside the name, and `look` says how a reply did."""
 
@@ -70,7 +59,6 @@ class Example:
     prompt: str | None
     response: str | None
     replies: tuple[tuple[str, str], ...] = ()
-    answer: str = "Answer"  # the heading of the response
     figure: str = ""
     talk: tuple[Said, ...] = ()
 
@@ -91,7 +79,6 @@ class Section:
     points: tuple[str, ...] = ()
     key: tuple[tuple[str, str], ...] = ()
     figures: tuple[Figure, ...] = ()
-    tiles: tuple[Tile, ...] = ()
     examples: tuple[Example, ...] = ()
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from calibration.fit import CalibrationReport
 from data.records import NOUNS
 from data.text import ends_of, listed, number, show_estimate
 from reports.charts import Line, dot_plot, mark, signed_tick, span
-from reports.page import Cell, Example, Figure, Section, Table, Tile, row, table_of
+from reports.page import Cell, Example, Figure, Section, Table, row, table_of
 
 CAPTIONS = {"model": "One model against all others", "emotion": "One emotion against all others"}
 MOST_LINES = 20  # in one figure
@@ -148,7 +148,7 @@ def emotions_section(report: CalibrationReport) -> Section | None:
     def margin(cell: EmotionCell) -> str:
         if cell.standard_error is None:
             return ""
-        return f"\N{PLUS-MINUS SIGN}{number(REACH * cell.standard_error, digits, scale=scale)}"
+        return f" \N{PLUS-MINUS SIGN}{number(REACH * cell.standard_error, digits, scale=scale)}"
 
     def tint(cell: EmotionCell) -> float | None:
         if cell.n < FEWEST or cell.difference is None:
@@ -176,36 +176,21 @@ def emotions_section(report: CalibrationReport) -> Section | None:
             "the margin by chance.",
             *([f"Left out: {len(few)} with fewer than {FEWEST} ratings ({counts})."] if few else []),
         ),
-        tiles=tuple(
-            Tile(
-                name=item.emotion,
-                figure=figure(cell),
-                margin=margin(cell),
-                count=f"n {cell.n:,}",
-                tint=tint(cell),
-            )
-            for item in ordered
-            for cell in [item.overall]
-        ),
         tables=(
             Table(
-                caption="The same by model (judge minus people)",
-                head=("emotion", "all", *(table.models[at] for at in enough)),
+                caption="Judge minus people, with 95% margins; all models and each model",
+                head=("emotion", "ratings", "all", *(table.models[at] for at in enough)),
                 rows=tuple(
                     row(
                         item.emotion,
-                        *(
-                            Cell(figure(cell), tint(cell))
-                            for cell in (item.overall, *(item.models[at] for at in enough))
-                        ),
+                        item.overall.n,
+                        Cell(figure(item.overall) + margin(item.overall), tint(item.overall)),
+                        *(Cell(figure(cell), tint(cell)) for cell in (item.models[at] for at in enough)),
                     )
                     for item in ordered
                 ),
-                is_folded=True,
             ),
-        )
-        if enough
-        else (),
+        ),
     )
 
 

@@ -171,7 +171,9 @@ def _leaves(value: Any) -> Iterator[float]:
 
 def test_every_figure_in_the_tables_is_the_results(written: tuple[str, str, Any]) -> None:
     html, _, plain = written
-    known = sorted([*_leaves(plain), math.inf])
+    errors = [item["standard_error"] for item in plain["by_emotion"]["emotions"]]
+    margins = [1.96 * error for error in errors if error is not None]
+    known = sorted([*_leaves(plain), *margins, math.inf])
     # Sums and parts of its own; dates and digests.
     shown = re.sub(r'<section[^>]*id="(confusion|provenance)".*?</section>', "", html, flags=re.DOTALL)
     checked, strange = 0, []
@@ -257,8 +259,10 @@ def section_of(page: str, name: str) -> str:
 
 
 def test_an_emotion_with_few_ratings_is_counted_and_not_drawn(page: str) -> None:
-    tiles = [item for item in Outline(page).all("li") if item["at"].get("class") in ("warm", "cool")]
-    assert len(tiles) == 31 and not any(RARE in item["text"] for item in tiles)
+    start = page.index('<section id="emotions"')
+    section = page[start : page.index("</section>", start) + len("</section>")]
+    emotions = [item["text"] for item in Outline(section).all("th") if item["at"].get("scope") == "row"]
+    assert len(emotions) == 31 and RARE not in emotions
     assert "Left out: 1 with fewer than 30 ratings" in section_of(page, "emotions")
     assert "1 with fewer than 30 ratings are not drawn" in section_of(page, "bias")
     drawn = [item["text"] for item in Outline(page).all("text") if item["at"].get("class") == "name"]
