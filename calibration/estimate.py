@@ -68,6 +68,14 @@ def independent_difference(one: Estimate, other: Estimate) -> Estimate:
     return Estimate(gap, Interval(gap - below, gap + above))
 
 
+def hull(one: Estimate, other: Estimate) -> Estimate:
+    """Return the first estimate with an interval that holds those of both."""
+    ends = [item.interval for item in (one, other) if item.interval]
+    if len(ends) < 2:
+        return one
+    return Estimate(one.value, Interval(min(item.low for item in ends), max(item.high for item in ends)))
+
+
 def is_same_within(difference: Estimate, margin: float) -> bool:
     """Whether a difference is shown to be smaller than `margin`: two one-sided tests (Schuirmann 1987).
 

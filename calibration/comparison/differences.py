@@ -1,10 +1,9 @@
 """Differences of judged models: corrected where possible, and paired by prompt.
 
-A difference is estimated by the calibrated line, with each model's deviation from it, and by ratings of the
-two, weighted by their precision. Outside the line's range it is estimated by ratings of both alone, or by the
-end of the range: a model that the judge places below all rated ones is no better than one at that end.
-Without a calibration and ratings it is the judge's own. The choice never depends on the estimates. Effects of
-prompts and raters that both models share cancel.
+Two models without ratings are compared by the calibrated line: the sign of their difference by the pooled
+deviations of the judge from people, its size by draws from the line's posterior. Ratings of either update the
+line's levels. Without a calibration the difference is that of the ratings, else the judge's own. The choice
+never depends on the estimates. Effects of prompts and raters that both models share cancel.
 """
 
 import math
@@ -19,7 +18,6 @@ from calibration.cluster import (
     UNDEFINED_CONTRAST,
     Contrast,
     reach,
-    t_quantile,
 )
 from calibration.comparison.judged_models import (
     GOOD,
@@ -30,6 +28,7 @@ from calibration.comparison.judged_models import (
     JudgedModel,
     compared_level,
     judge_contrast,
+    logit_contrast,
 )
 from calibration.comparison.published_models import PublishedModel
 from calibration.comparison.rated_differences import RatedDifference, rated_difference
@@ -39,34 +38,32 @@ from calibration.comparison.verdicts import (
     REVERSED,
     SETTLED,
     Verdict,
-    direction,
     p_of_interval,
 )
 from calibration.estimate import (
-    CONFIDENCE,
     UNDEFINED,
     Estimate,
     Floats,
     Interval,
     estimate_of,
+    hull,
     independent_difference,
     is_same_within,
 )
 from calibration.multiple_testing import holm
-from calibration.pairing import LEAST_RATERS
 from calibration.shares.correction import target_of
 from calibration.shares.planning import ratings_of_each
 from calibration.shares.ppi import RatedModel
 from calibration.shares.transport import (
-    CalibratedModels,
-    Side,
-    TargetModel,
-    no_line,
+    CONFLICT,
+    disagreement,
+    refusal,
     side_beyond,
-    transport,
+    sign_probability,
     transport_difference,
 )
 from data.records import LABELS
+from data.text import listed
 
 VARIANT_CORRELATION: Final = 0.5  # assumed, of the judge's errors on variants of one model
 LEAST_REPLIES: Final = 10  # of each model: fewer do not tell how much its replies differ
@@ -76,56 +73,41 @@ TIE: Final = 0.05  # on the scale from 1 to 3: what the judge finds no further a
 MOST: Final = 10  # prompts kept of a pair
 
 Bound = Literal["at least", "at most"]
-OPPOSITE: Final[Mapping[Bound, Bound]] = {"at least": "at most", "at most": "at least"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DifferenceEstimate:
-    """A difference with its degrees of freedom, and the reason if it is refused.
+    """A difference, the probability that it is positive, and the reason if it is refused.
 
-    `beyond` are models that the judge places outside the rated range; where there are some, `shares` are a
-    lower or upper `bound`, and `extended` are by the line extrapolated to them.
+    `freedom` are the degrees of freedom of the interval, infinite where it comes from a posterior.
     """
 
     how: How = "refused"
     shares: Mapping[str, Estimate] = field(default_factory=dict)
-    freedom: float = math.nan
+    probability: float = math.nan
+    freedom: float = math.inf
     reason: str | None = None
-    beyond: Mapping[str, Side] = field(default_factory=dict)
-    bound: Bound | None = None
-    extended: Mapping[str, Estimate] = field(default_factory=dict)
     correlation: float = 0.0
 
 
 def estimate_difference(
     one: JudgedModel, other: JudgedModel, alone: Mapping[str, Contrast], settings: ComparisonSettings
 ) -> DifferenceEstimate:
-    """Estimate a difference by the line with the ratings; outside its range by ratings or by the judge.
-
-    The choice never depends on the estimates: to take whichever has the shorter interval is to take what is
-    short by chance.
-    """
-    if few_replies := too_few_replies(one, other):
-        return DifferenceEstimate(reason=few_replies)
-    few = few_raters(one, other)
+    """Estimate a difference by the line with the ratings, else by ratings of both, else by the judge."""
+    if reason := too_few_replies(one, other) or unresponsive(one, other):
+        return DifferenceEstimate(reason=reason)
     gap = rated_difference(one.ppi, other.ppi) if one.ppi is not None and other.ppi is not None else None
     if gap is not None and not np.isfinite(gap.variance).all():  # the ratings do not say how exact they are
         gap = None
     by_line = DifferenceEstimate()
     if settings.calibrated is not None:
         by_line = _by_line(one, other, gap, alone, settings)
-        if by_line.shares and not by_line.beyond:
+        if by_line.shares:
             return by_line
-    if gap is not None and few is None:
+    if gap is not None:
         shares = dict(zip(LABELS, map(estimate_of, gap.value, gap.low, gap.high), strict=True))
         return DifferenceEstimate(how="ratings", shares=shares, freedom=float(gap.freedom[-1]))
-    if by_line.beyond:
-        return by_line
-    refused = by_line.reason
-    reason = "; ".join(filter(None, (refused, few)))
-    if not reason and not alone[GOOD].is_defined:
-        reason = TOO_FEW_PROMPTS
-    if reason:
+    if reason := by_line.reason or (None if alone[GOOD].is_defined else TOO_FEW_PROMPTS):
         return DifferenceEstimate(reason=reason)
     return DifferenceEstimate(
         how="judge",
@@ -134,21 +116,18 @@ def estimate_difference(
     )
 
 
-def few_raters(*models: JudgedModel) -> str | None:
-    """Say why ratings cannot decide although all these have some; None where they can."""
-    raters = [len(np.unique(item.rated.cluster)) for item in models]
-    least = min(raters)
-    if not least or least >= LEAST_RATERS:
-        return None
-    who = "1 rater is" if least == 1 else f"{least} raters are"
-    more = f"{LEAST_RATERS - least} more would do"
-    return f"{who} too few: how much people differ cannot be seen in so few; {more}"
-
-
 def too_few_replies(*models: JudgedModel) -> str | None:
-    """Say which model has too few scored replies or conversations, if one has."""
+    """Return which model has too few scored replies or conversations, if one has."""
     name, least = min(((item.name, len(item.rated.judged)) for item in models), key=lambda item: item[1])
     return None if least >= LEAST_REPLIES else f"{name}: {least} scored; at least {LEAST_REPLIES} are needed"
+
+
+def unresponsive(*models: JudgedModel) -> str | None:
+    """Return which models' replies do not respond to their prompts, if any."""
+    names = [item.name for item in models if item.is_unresponsive]
+    if not names:
+        return None
+    return f"the replies of {listed(names)} do not respond to their prompts"
 
 
 def _by_line(
@@ -160,99 +139,61 @@ def _by_line(
 ) -> DifferenceEstimate:
     """Estimate by the calibrated line, with ratings of either where it has some; shared noise cancels."""
     correlation = VARIANT_CORRELATION if settings.are_variants else 0.0
-    shares, extended = {}, {}
-    beyond: dict[str, Side] = {}
+    shares, probability, is_rated = {}, math.nan, False
     for column, label in enumerate(LABELS):
         line = (settings.calibrated or NO_LINES)[column].without(one.known_as, other.known_as)
         targets = [target_of(item.rated, item.ppi, column, line) for item in (one, other)]
         if gap is None and all(target.is_rated for target in targets):  # together they say nothing exact
-            targets = [replace(target, crowd=math.nan, noise=math.inf) for target in targets]
+            targets = [target.without_ratings for target in targets]
         for item, target in zip((one, other), targets, strict=True):
-            if reason := no_line(line, target):
+            if reason := refusal(line, target):
                 return DifferenceEstimate(reason=f"{item.name}: {reason}")
-        sides = [side_beyond(line, target) for target in targets]
+        is_rated = any(target.is_rated for target in targets)
+        is_open = any(not target.is_rated and side_beyond(line, target) for target in targets)
         # Half of the difference's noise to each: together they have what pairing leaves of it.
         if alone[label].is_defined:
             targets = [replace(target, judge_noise=alone[label].error ** 2 / 2) for target in targets]
-        if gap is not None:
+        if gap is not None and is_rated:
             targets = [replace(target, noise=float(gap.stated_variance[column]) / 2) for target in targets]
-        extended[label] = transport_difference(line, *targets, correlation=correlation)
-        shares[label] = extended[label]
-        if any(sides):
-            targets = [_unrated(target, item) for target, item in zip(targets, (one, other), strict=True)]
-            extended[label] = transport_difference(line, *targets, correlation=correlation)
-            at_ends = [_at_end(target, side, line) for target, side in zip(targets, sides, strict=True)]
-            shares[label] = transport_difference(line, *at_ends, correlation=correlation)
-        if label == GOOD:
-            beyond = {item.name: side for item, side in zip((one, other), sides, strict=True) if side}
-    freedom = settings.freedom(one.known_as, other.known_as)
-    if beyond:
-        return _beyond_rated(one, other, beyond, shares, extended, freedom, correlation)
-    ends = shares[GOOD].interval
-    if gap is not None and ends is not None and (variance := float(gap.stated_variance[-1])):
-        # Those of line and ratings together lie between the two, as each weighs.
-        weight = min(1.0, ((ends.high - ends.low) / 2 / NORMAL) ** 2 / variance)
-        freedom = weight * float(gap.freedom[-1]) + (1 - weight) * freedom
-    is_rated = gap is not None or (one.ppi is None) != (other.ppi is None)
+        shares[label], probability = transport_difference(
+            line, *targets, correlation=correlation, is_open=is_open
+        )
+        if label == GOOD and not is_rated:
+            error = logit_contrast(one.rated, other.rated).error
+            if not math.isfinite(error):
+                return DifferenceEstimate(reason=TOO_FEW_PROMPTS)
+            probability = sign_probability(line, targets[0], targets[1], error, correlation=correlation)
+            shares[label] = _with_sign(shares[label], probability)
+    if gap is not None and is_rated and any(_is_in_conflict(item, settings) for item in (one, other)):
+        # The judge may misjudge a model wholly: the difference must hold by the ratings alone, too.
+        by_ratings = list(map(estimate_of, gap.value, gap.low, gap.high))
+        p = p_of_interval(by_ratings[-1], float(gap.freedom[-1]))[0]
+        sign = 1 if probability > 0.5 else -1
+        certain = 1 - p / 2 if sign * by_ratings[-1].value > 0 else p / 2
+        probability = 0.5 + sign * max(0.0, min(abs(probability - 0.5), certain - 0.5))
+        shares = {label: hull(shares[label], item) for label, item in zip(LABELS, by_ratings, strict=True)}
     return DifferenceEstimate(
         how="both" if is_rated else "line",
         shares=shares,
-        freedom=freedom,
-        extended=extended,
+        probability=probability,
         correlation=correlation,
     )
 
 
-def _at_end(target: TargetModel, side: Side | None, line: CalibratedModels) -> TargetModel:
-    """Return the model at the end of the calibrated range that it lies beyond."""
-    return target if side is None else replace(target, judge=line.range[side == "above"])
+def _with_sign(estimate: Estimate, probability: float) -> Estimate:
+    """Return the interval of the size, ended at 0 exactly where the sign is significant."""
+    ends = estimate.interval
+    if ends is None:
+        return estimate
+    sign = 1 if probability > 0.5 else -1
+    low, high = sorted((sign * ends.low, sign * ends.high))
+    low = max(low, 0.0) if 2 * (1 - abs(probability - 0.5) - 0.5) < ALPHA else min(low, 0.0)
+    return Estimate(estimate.value, Interval(*sorted((sign * low, sign * high))))
 
 
-def _unrated(target: TargetModel, item: JudgedModel) -> TargetModel:
-    """Return the model without its ratings, where too few people gave them."""
-    return replace(target, crowd=math.nan, noise=math.inf) if few_raters(item) else target
-
-
-def _beyond_rated(
-    one: JudgedModel,
-    other: JudgedModel,
-    beyond: Mapping[str, Side],
-    shares: Mapping[str, Estimate],
-    extended: Mapping[str, Estimate],
-    freedom: float,
-    correlation: float,
-) -> DifferenceEstimate:
-    """Return a bound: a model outside the rated range is no better, or no worse, than one at its end."""
-    rises = {beyond.get(one.name) == "above", beyond.get(other.name) == "below"}
-    falls = {beyond.get(one.name) == "below", beyond.get(other.name) == "above"}
-    bound: Bound | None = None
-    if any(rises) != any(falls):
-        bound = "at least" if any(rises) else "at most"
-    return DifferenceEstimate(
-        how="line" if bound else "refused",
-        shares=shares if bound else {},
-        freedom=freedom,
-        reason=describe_beyond(beyond),
-        beyond=beyond,
-        bound=bound,
-        extended=extended,
-        correlation=correlation,
-    )
-
-
-def describe_beyond(sides: Mapping[str, Side]) -> str:
-    """Say on which side of the rated models the judge places each of these.
-
-    >>> describe_beyond({"a": "above", "b": "below"})
-    'the judge places a above and b below every model that people rated'
-    >>> describe_beyond({"a": "below", "b": "below"})
-    'the judge places a and b below every model that people rated'
-    """
-    by_side: dict[Side, list[str]] = {}
-    for name, side in sides.items():
-        by_side.setdefault(side, []).append(name)
-    places = " and ".join(f"{' and '.join(names)} {side}" for side, names in by_side.items())
-    return f"the judge places {places} every model that people rated"
+def _is_in_conflict(item: JudgedModel, settings: ComparisonSettings) -> bool:
+    line = (settings.calibrated or NO_LINES)[-1].without(item.known_as)
+    return abs(disagreement(line, target_of(item.rated, item.ppi, len(LABELS) - 1, line))) > CONFLICT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,14 +237,11 @@ NOT_PEOPLE: Final = "the judge's own share is not a crowd's; a calibration or ra
 class Difference:
     """The difference one - other of every label's share; p and verdict are about Good.
 
-    `judge` is the judge's own difference, and `wins` counts prompts. Where a model is `beyond` the rated
-    range, the difference is a lower or upper `bound`, and one end of its interval is known.
-    `points` is 1 or -1 where the human shares of Good and of Bad both point to the one or to the other, and
-    `doubt` the probability that they do not. `judge_p` is nan where the two share no prompts.
-    `correlation` is that assumed of the judge's errors on variants of one model, else 0. `extremes` is where
-    the interval of Good could end if all unscored responses of the one were Bad and of the other Good, or the
-    reverse. `detects` is the smallest difference that is found with 80% power; `needed` is how many more
-    `unit`s find one as large as the margin.
+    `probability` is that people prefer the one to the other. `judge` is the judge's own difference, and
+    `wins` counts prompts. `correlation` is that assumed of the judge's errors on variants of one model,
+    else 0. `extremes` is where the interval of Good could end if all unscored responses of the one were Bad
+    and of the other Good, or the reverse. `needed` is how many more `unit`s find a difference as large as the
+    margin with 80% power.
     """
 
     one: str
@@ -318,21 +256,23 @@ class Difference:
     p: float
     p_holm: float = math.nan
     error: float  # the standard error of Good that the interval implies
-    detects: float
     shares: Mapping[str, Estimate]
     judge: Estimate
     extremes: tuple[float, float] | None = None
-    beyond: Mapping[str, Side] = field(default_factory=dict)
-    bound: Bound | None = None
+    probability: float = math.nan
     correlation: float = 0.0
-    points: int = 0
-    doubt: float = math.nan
-    judge_p: float = math.nan
     wins: PromptWins | None = None
 
     @property
     def good(self) -> Estimate:
         return self.shares.get(GOOD, UNDEFINED)
+
+    @property
+    def bound(self) -> Bound | None:
+        """Which bound the difference is, where a model lies beyond the rated range; None within it."""
+        if (ends := self.good.interval) is None or (ends.low > -1.0 and ends.high < 1.0):
+            return None
+        return "at least" if ends.high >= 1.0 else "at most"
 
     def reverse(self) -> "Difference":
         """Return other - one."""
@@ -343,9 +283,8 @@ class Difference:
             verdict=REVERSED[self.verdict],
             shares={label: -share for label, share in self.shares.items()},
             judge=-self.judge,
-            points=-self.points,
+            probability=1 - self.probability,
             wins=self.wins.reverse() if self.wins else None,
-            bound=OPPOSITE[self.bound] if self.bound else None,
             extremes=self.extremes and (-self.extremes[1], -self.extremes[0]),
         )
 
@@ -367,9 +306,8 @@ def differences(
         if is_lost and is_shown and ends is not None:
             holds = ends[0] > 0 if verdict.endswith("better") else ends[1] < 0
         item = replace(item, verdict=verdict, is_robust=holds)
-        if verdict == "inconclusive" or (item.how != "judge" and verdict not in SETTLED):
-            how = "refused" if item.beyond else item.how
-            item = replace(item, needed=needed_ratings(one, other, how, item.error, settings))
+        if verdict not in SETTLED and (item.how != "judge" or verdict == "inconclusive"):
+            item = replace(item, needed=needed_ratings(one, other, item.how, item.error, settings))
         decided.append(item)
     return tuple(decided)
 
@@ -379,16 +317,12 @@ def _decide(item: Difference, margin: float) -> Verdict:
     if item.how == "judge":
         is_seen = item.p_holm < ALPHA and not is_same_within(item.judge, margin)
         return _probably(item.judge.value) if is_seen else "inconclusive"
-    if item.bound is None and is_same_within(item.good, margin):
+    if is_same_within(item.good, margin):
         return "similar"
     if item.p_holm < ALPHA:
         return "better" if item.good.value > 0 else "worse"
-    if math.isnan(item.judge_p):  # no shared prompts: the human shares alone must be more certain
-        is_likely = item.doubt < LIKELY / 2
-    else:
-        is_significant = item.judge_p < ALPHA and item.points * item.judge.value > 0
-        is_likely = is_significant and item.doubt < LIKELY
-    return _probably(item.points) if is_likely and item.points else "inconclusive"
+    is_likely = max(item.probability, 1 - item.probability) >= LIKELY
+    return _probably(item.good.value) if is_likely else "inconclusive"
 
 
 def _probably(value: float) -> Verdict:
@@ -407,98 +341,50 @@ def _difference(
         basis = estimate_difference(one, other, alone, settings)
         wins = prompt_wins(one.rated, other.rated, (one.contents, other.contents))
         shared = wins.prompts if wins else 0
-    good = basis.shares.get(GOOD, UNDEFINED)
+    good, probability = basis.shares.get(GOOD, UNDEFINED), basis.probability
     p, error = p_of_interval(good, basis.freedom)
-    shares = basis.shares
-    if basis.bound:
-        p, limits = _one_sided(good, p, error, basis)
-        shares = {**shares, GOOD: limits}
-    seen = basis.extended or basis.shares
-    points, doubt = direction(seen[GOOD], seen[LABELS[0]], basis.freedom) if GOOD in seen else (0, math.nan)
+    if basis.how != "judge" and math.isnan(probability):  # by ratings alone
+        probability = 1 - p / 2 if good.value > 0 else p / 2
+    p = 2 * min(probability, 1 - probability) if math.isfinite(probability) else p
     return Difference(
         one=one.name,
         other=other.name,
         how=basis.how,
         reason=basis.reason,
-        shares=shares,
+        shares=basis.shares,
         judge=alone[GOOD].estimate(),
-        judge_p=p_of_interval(alone[GOOD].estimate(), alone[GOOD].freedom)[0],
         shared_prompts=shared,
         p=p,
         error=error,
-        detects=error * reach(basis.freedom) if math.isfinite(error) else math.nan,
         unit="prompts" if basis.how == "judge" else "ratings",
-        beyond=basis.beyond,
-        bound=basis.bound,
+        probability=probability,
         correlation=basis.correlation,
-        points=points,
-        doubt=doubt,
         wins=wins,
     )
-
-
-def _one_sided(good: Estimate, p: float, error: float, basis: DifferenceEstimate) -> tuple[float, Estimate]:
-    """Return p and the interval of Good outside the rated range.
-
-    Just outside it a difference must be as significant as just inside: by the line extrapolated, two-sided.
-    And it must hold for a model at the end of the range, one-sided. The interval excludes 0 where both do;
-    its other end is the line's.
-    """
-    drawn_on = basis.extended[GOOD]
-    if good.interval is None or drawn_on.interval is None or not math.isfinite(p):
-        return p, good
-    sign = 1.0 if basis.bound == "at least" else -1.0
-    if sign * good.value <= 0:
-        return 1.0, good
-    limit = good.value - sign * float(t_quantile(basis.freedom, 2 * CONFIDENCE - 1)) * error
-    if sign > 0:
-        ends = Interval(min(limit, drawn_on.interval.low), drawn_on.interval.high)
-    else:
-        ends = Interval(drawn_on.interval.low, max(limit, drawn_on.interval.high))
-    return max(p / 2, p_of_interval(drawn_on, basis.freedom)[0]), replace(good, interval=ends)
 
 
 def _from_study(
     one: JudgedModel, level: ComparedLevel, other: PublishedModel, settings: ComparisonSettings
 ) -> DifferenceEstimate:
     """Compare a judged model with human ratings of a published one: no raters or prompts are shared."""
-    few = too_few_replies(one) or (few_raters(one) if level.how == "ratings" else None)
-    freedom = settings.freedom(one.known_as)
-    if not few and level.how == "judge" and settings.calibrated is not None:
-        return _beyond_study(one, other, settings, freedom)
-    if level.how in ("judge", "refused") or few:
-        return DifferenceEstimate(reason="; ".join(filter(None, (level.reason, few))) or NOT_PEOPLE)
+    if reason := too_few_replies(one) or unresponsive(one):
+        return DifferenceEstimate(reason=reason)
+    if level.how in ("line", "both"):
+        shares, probability = {}, math.nan
+        for column, label in enumerate(LABELS):
+            line = (settings.calibrated or NO_LINES)[column].without(one.known_as)
+            target = target_of(one.rated, one.ppi, column, line)
+            is_open = not target.is_rated and side_beyond(line, target) is not None
+            shares[label], probability = transport_difference(
+                line, target, other.shares[label], is_open=is_open
+            )
+        return DifferenceEstimate(how=level.how, shares=shares, probability=probability)
+    if level.how != "ratings" or one.ppi is None:
+        return DifferenceEstimate(reason=level.reason or NOT_PEOPLE)
     return DifferenceEstimate(
-        how=level.how,
+        how="ratings",
         shares={label: independent_difference(level.shares[label], other.shares[label]) for label in LABELS},
-        freedom=float(one.ppi.freedom[-1]) if level.how == "ratings" and one.ppi else freedom,
-    )
-
-
-def _beyond_study(
-    one: JudgedModel, other: PublishedModel, settings: ComparisonSettings, freedom: float
-) -> DifferenceEstimate:
-    """Compare a model outside the rated range with a published one: by the range's end and extrapolated."""
-    shares, extended, side = {}, {}, None
-    for column, label in enumerate(LABELS):
-        line = (settings.calibrated or NO_LINES)[column].without(one.known_as)
-        target = target_of(one.rated, None, column)
-        if reason := no_line(line, target):
-            return DifferenceEstimate(reason=reason)
-        side = side_beyond(line, target)
-        at_end = transport(line, _at_end(target, side, line))
-        shares[label] = independent_difference(at_end, other.shares[label])
-        extended[label] = independent_difference(transport(line, target), other.shares[label])
-    if side is None:  # Good lies within: what was refused is another label's level
-        return DifferenceEstimate(how="line", shares=shares, freedom=freedom)
-    return DifferenceEstimate(
-        how="line",
-        shares=shares,
-        freedom=freedom,
-        reason=describe_beyond({one.name: side}),
-        beyond={one.name: side},
-        bound="at least" if side == "above" else "at most",
-        extended=extended,
+        freedom=float(one.ppi.freedom[-1]),
     )
 
 

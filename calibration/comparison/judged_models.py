@@ -25,11 +25,12 @@ from calibration.artifact import (
     take_named,
 )
 from calibration.cluster import UNDEFINED_CONTRAST, Contrast, contrast
-from calibration.estimate import Estimate, Integers, Interval
-from calibration.pairing import chances_of
+from calibration.estimate import Estimate, Floats, Integers, Interval
+from calibration.pairing import LEAST_RATERS, chances_of
+from calibration.prompt_fit import PromptFit
 from calibration.shares.correction import UNCALIBRATED, correct
 from calibration.shares.ppi import PpiEstimate, RatedModel, one_hot, ppi_estimate
-from calibration.shares.transport import CalibratedModels
+from calibration.shares.transport import EDGE, CalibratedModels
 from data.errors import UserError
 from data.judgments import Judged, read_judged
 from data.rated_range import RatedRange
@@ -40,6 +41,7 @@ from data.tables import validate
 How = Literal["ratings", "line", "both", "judge", "refused"]
 MARGIN: Final = 0.05  # the least difference of shares worth telling
 GOOD: Final = LABELS[-1]
+UNRESPONSIVE: Final = "the replies do not respond to their prompts"
 NO_LINES: Final = (UNCALIBRATED,) * len(LABELS)
 
 
@@ -48,7 +50,8 @@ class JudgedModel:
     """One model's scored responses, with ratings of some or none, and how many the judge did not score.
 
     `name` is unique in the comparison; `model` is the name in calibrations, if that differs.
-    `contents` are the digests of its scored responses, where their texts may be wanted.
+    `contents` are the digests of its scored responses, where their texts may be wanted. `fit` says how far
+    its replies respond to their prompts, where that is known.
     """
 
     name: str
@@ -56,15 +59,21 @@ class JudgedModel:
     unscored: int = 0
     model: str = ""
     contents: tuple[str, ...] = ()
+    fit: PromptFit | None = None
 
     @property
     def known_as(self) -> str:
         return self.model or self.name
 
+    @property
+    def is_unresponsive(self) -> bool:
+        """Whether its replies do not respond to their prompts."""
+        return self.fit is not None and self.fit.state == "unresponsive"
+
     @cached_property
     def ppi(self) -> PpiEstimate | None:
-        """The estimate by its own ratings, if that has an error."""
-        if not len(self.rated.item):
+        """The estimate by its own ratings, if enough people gave them for it to have an error."""
+        if len(np.unique(self.rated.cluster)) < LEAST_RATERS:
             return None
         estimate = ppi_estimate(self.rated)
         return estimate if np.isfinite(estimate.variance).all() else None
@@ -83,11 +92,6 @@ class ComparisonSettings:
     margin: float = MARGIN
     are_variants: bool = False
 
-    def freedom(self, *names: str) -> float:
-        """Return the degrees of freedom of deviations from a line through k models: k - 2."""
-        models = self.calibrated[-1].without(*names).models if self.calibrated else ()
-        return max(1.0, len(models) - 2.0)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedLevel:
@@ -104,6 +108,7 @@ class ComparedLevel:
     unscored: int
     ratings: int
     extremes: tuple[float, float] | None = None
+    fit: PromptFit | None = None
 
     @property
     def good(self) -> float:
@@ -118,7 +123,19 @@ class ComparedLevel:
 
 def compared_level(model: JudgedModel, settings: ComparisonSettings) -> ComparedLevel:
     """Return the model's shares: corrected, or the judge's own where nothing can correct them."""
-    corrected = correct({model.known_as: model.rated}, calibrated=settings.calibrated or NO_LINES)[0]
+    if model.is_unresponsive:
+        return ComparedLevel(
+            model=model.name,
+            how="refused",
+            reason=UNRESPONSIVE,
+            shares={},
+            judged=len(model.rated.judged),
+            unscored=model.unscored,
+            ratings=len(model.rated.item),
+            fit=model.fit,
+        )
+    rated = model.rated if model.ppi is not None else model.rated.without_ratings()
+    corrected = correct({model.known_as: rated}, calibrated=settings.calibrated or NO_LINES)[0]
     how: How = "judge" if corrected.how == "refused" else corrected.how
     shares, reason = corrected.corrected, corrected.reason if settings.calibrated else None
     if how == "judge":
@@ -132,6 +149,7 @@ def compared_level(model: JudgedModel, settings: ComparisonSettings) -> Compared
         judged=len(model.rated.judged),
         unscored=model.unscored,
         ratings=len(model.rated.item),
+        fit=model.fit,
     )
     if not math.isfinite(level.good):
         return level
@@ -157,16 +175,28 @@ def judge_shares(rated: RatedModel) -> dict[str, Estimate]:
 
 def judge_contrast(one: RatedModel, other: RatedModel) -> dict[str, Contrast]:
     """Return one - other by the judge alone, with prompts as clusters, so that shared ones are paired."""
-    if not len(one.judged) or not len(other.judged):
-        return dict.fromkeys(LABELS, UNDEFINED_CONTRAST)
-    judged = np.concatenate([one.judged, other.judged])
-    feature = np.repeat([1.0, 0.0], [len(one.judged), len(other.judged)])
+    columns = zip(LABELS, one.judged.T, other.judged.T, strict=True)
+    return {label: _paired(one, other, first, second) for label, first, second in columns}
+
+
+def logit_contrast(one: RatedModel, other: RatedModel) -> Contrast:
+    """Return the paired difference of Good with each model's shares scaled to logits (delta method).
+
+    Its error is that of the difference of the two logits over the choice of prompts.
+    """
+    columns = [model.judged[:, -1] for model in (one, other)]
+    means = [float(np.clip(column.mean(), EDGE, 1 - EDGE)) for column in columns]
+    first, second = (column / (mean * (1 - mean)) for column, mean in zip(columns, means, strict=True))
+    return _paired(one, other, first, second)
+
+
+def _paired(one: RatedModel, other: RatedModel, first: Floats, second: Floats) -> Contrast:
+    if not len(first) or not len(second):
+        return UNDEFINED_CONTRAST
+    feature = np.repeat([1.0, 0.0], [len(first), len(second)])
     clusters = prompt_numbers(*((item.prompt, np.arange(len(item.judged))) for item in (one, other)))
-    strata = np.zeros(len(judged), dtype=np.intp)
-    return {
-        label: contrast(judged[:, column], feature, clusters, strata=strata)
-        for column, label in enumerate(LABELS)
-    }
+    strata = np.zeros(len(feature), dtype=np.intp)
+    return contrast(np.concatenate([first, second]), feature, clusters, strata=strata)
 
 
 def prompt_numbers(*models: tuple[NDArray[Any] | None, Integers]) -> Integers:

@@ -1,10 +1,9 @@
-"""The verdict on one thing against another: better, probably better, similar, inconclusive, or the reverse.
+"""The verdict on one model against another: better, probably better, similar, inconclusive, or the reverse.
 
 *Better* and *worse* are significant at the 5% level over all pairs, by human ratings or the calibrated judge.
-*Probably better* is significant for the judge on the same prompts, while the human shares of Good and of Bad
-each point the same way with 88% probability; by simulation it is wrong for fewer than 20 of 100 pairs that do
-not differ. *Similar* means that the whole interval lies within the margin. The judge alone, without a
-calibration or ratings, gives at most *probably better*.
+*Probably better* means that people prefer the model with a probability of at least 88%. *Similar* means that
+the whole interval lies within the margin. The judge alone, without a calibration or ratings, gives at most
+*probably better*.
 """
 
 import math
@@ -24,16 +23,8 @@ REVERSED: Final[Mapping[Verdict, Verdict]] = {
     "worse": "better",
 }
 ALPHA: Final = 0.05
-LIKELY: Final = 0.12  # most probability left that the human shares point the other way
+LIKELY: Final = 0.88
 SAME: Final = 1e-9  # shares no further apart are equal
-
-
-def direction(good: Estimate, bad: Estimate, freedom: float) -> tuple[int, float]:
-    """Return where the human shares of Good and Bad point, 1 or -1, and the probability that they do not."""
-    if not good.value * bad.value < 0:
-        return 0, math.nan
-    doubt = max(p_of_interval(item, freedom)[0] for item in (good, bad)) / 2
-    return (1 if good.value > 0 else -1), doubt
 
 
 def p_of_interval(estimate: Estimate, freedom: float) -> tuple[float, float]:

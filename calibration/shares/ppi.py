@@ -6,7 +6,7 @@ bias; a good judge only makes it less noisy (Angelopoulos, Duchi and Zrnic 2023,
 that were drawn to be rated with unequal chances count by 1 / chance (Hájek).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -55,6 +55,10 @@ class RatedModel:
     def crowd(self) -> Floats:
         """What the ratings alone say on average, by column."""
         return np.average(self.value, axis=0, weights=None if self.chance is None else 1 / self.chance)
+
+    def without_ratings(self) -> "RatedModel":
+        """Return the same model as if nobody had rated it."""
+        return replace(self, item=self.item[:0], value=self.value[:0], cluster=self.cluster[:0], chance=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -1,47 +1,42 @@
-"""A line from the judge's mean of a model to the human one, through models, and how far a new model deviates.
+"""Levels and differences of models that nobody rated, from the judge's means and a few calibrated models.
 
-A judge's item-by-item slope does not carry over to models: what lifts a reply within a model is not what
-separates models. So the line is drawn through the means of calibrated models, and what it misses from model
-to model (`between_sd`) goes into every interval. With few models that spread is itself hardly known; the
-interval is averaged over all spreads the models allow, under the reference prior of Berger and Bernardo for a
-mean with known noises. Where the crowd's noise is small that is Student's t with as many degrees of freedom
-as there are models less what the line uses; where it is large, noise is not taken for error of the judge.
+On the logit scale the human share is `a + b * (judge - mean)`, plus each model's own deviation. The slope `b`
+and the standard deviation of the deviations have priors measured on several sets of rated systems, so that a
+few calibrated models suffice; `a` has none. Beyond the range of the calibrated models people may react more
+steeply than the judge, so only the end of the interval that lies towards the range is stated there.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import product
-from typing import Any, Literal
+from functools import cached_property, lru_cache
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from calibration.cluster import NORMAL, UNIT
 from calibration.estimate import CONFIDENCE, Estimate, Floats, Interval
 
-# The slope before any model is seen: a judge that says what the crowd says has slope 1. Slopes fitted to
-# recorded judges (four judges, six attributes, ten systems) lie around 1.26 with a spread of .38, noise
-# included. From .25 to no prior at all, the coverage of left-out systems is the same and their mean error
-# within .015 on a scale of 1 to 5; the prior is for the case of few models.
-SLOPE, SLOPE_SD = 1.0, 0.4
-MARGIN = 0.25  # of the calibrated range, on either side
-LEAST_MODELS = 3  # through two a line fits exactly, and shows no spread
-NORMAL_END = 9.0  # standard deviations, beyond which the normal density is 0
-# A judge's errors on models are normal but for a few models it misjudges wholly, on which it strays so many
-# times as far. A rated model is taken for one with this chance at most: with all of it where its ratings are
-# exact, and with hardly any where they could not show it.
-FAR, FAR_CHANCE = 5.0, 0.3
-LEAST_REPLIES = 10  # fewer prompts say too little of a model, whatever the judge says of them
-FEW_PROMPTS = 30
+# Deviations of systems from the line in the judge's logits agree across four sets (14 degrees of freedom).
+DEVIATION, DEVIATION_FREEDOM = 0.19, 6.0
+SLOPE_SD: Final = 0.5  # of the slope's logarithm around 0; the largest slope seen is 4
+LEAST_SLOPE: Final = 0.5  # in the residuals of the sign rule
+EXTRAPOLATION: Final = 0.3  # standard deviation per logit beyond the calibrated models
+LEAST_MODELS = 3  # a line through two fits exactly
+LEAST_REPLIES = 10
 PROMPTS_KNOWN = 20  # prompts of its own that the calibration's spread over prompts counts as
+FEW_PROMPTS = 30
+CONFLICT: Final = 1.0  # standard errors between line and ratings from which on the ratings' interval is kept
+MARGIN: Final = 0.25  # of the distance between the outermost calibrated models, on either side
 DISAGREE = 2.0  # standard errors between line and ratings from which on one of them is in doubt
-SPREADS = 120  # steps of the grid over spreads, three decades to either side of the residuals'
+EDGE: Final = 0.002  # shares closer to 0 or 1 count as this
+DRAWS: Final = 8192
+
+Side = Literal["below", "above"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetModel:
-    """A model to find the level of: the judge's mean and its sampling variance, and its own ratings' if any.
+    """A model to estimate the level of: the judge's mean and its sampling variance, and its own ratings' if any.
 
     `crowd` is nan and `noise` infinite for a model nobody rated. `prompts` is how many its replies answer,
     None where that is not to be asked.
@@ -58,6 +53,11 @@ class TargetModel:
         """Whether it has ratings with an error."""
         return math.isfinite(self.crowd) and math.isfinite(self.noise)
 
+    @property
+    def without_ratings(self) -> "TargetModel":
+        """The same model as if nobody had rated it."""
+        return replace(self, crowd=math.nan, noise=math.inf)
+
 
 @dataclass(frozen=True, kw_only=True)
 class CalibratedModels:
@@ -65,7 +65,7 @@ class CalibratedModels:
 
     Of one quantity: the share of a label, or a mean on a scale with these `bounds`. `shared` is the part of
     the variances that all have in common, since the same people rated them: no line shows it, and a new model
-    does not have it. `prompt_variance` is that of the judge's word from prompt to prompt within a model.
+    does not have it. `prompt_variance` is that of the judge's scores from prompt to prompt within a model.
     """
 
     models: tuple[str, ...]
@@ -85,7 +85,7 @@ class CalibratedModels:
 
     @cached_property
     def range(self) -> tuple[float, float]:
-        """Where the judge's mean of a new model may lie: as far as calibrated models reach, and a margin."""
+        """The rated range: from the lowest to the highest of the judge's means, and a margin."""
         if not self.judge:
             return math.nan, math.nan
         low, high = min(self.judge), max(self.judge)
@@ -95,6 +95,8 @@ class CalibratedModels:
     def without(self, *models: str) -> "CalibratedModels":
         """Leave these models out."""
         kept = [index for index, name in enumerate(self.models) if name not in models]
+        if len(kept) == len(self.models):
+            return self
         columns: dict[str, Any] = {
             name: tuple(getattr(self, name)[index] for index in kept)
             for name in ("models", "judge", "crowd", "noise")
@@ -110,31 +112,75 @@ class CalibratedModels:
         if self.prompt_variance is not None:
             own = (PROMPTS_KNOWN * self.prompt_variance + (prompts - 1) * own) / (PROMPTS_KNOWN + prompts - 1)
         elif 1 < prompts < FEW_PROMPTS:
-            own *= 1 + 3 / (prompts - 1)  # as t's 95 % are to the normal's
+            own *= 1 + 3 / (prompts - 1)  # as t's 95% are to the normal's
         return TargetModel(judge=mean, judge_noise=own / max(1, prompts), prompts=prompts)
 
+    def logit(self, value: Any, count: float = math.inf) -> Any:
+        """Return values of this scale as logits; of `count` replies half a one is added on either side."""
+        low, high = self.bounds
+        share = (np.asarray(value) - low) / (high - low)
+        if math.isfinite(count):
+            share = (count * share + 0.5) / (count + 1)
+        share = np.clip(share, EDGE, 1 - EDGE)
+        return np.log(share / (1 - share))
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FittedLine:
-    """A line: crowd = intercept + slope * judge, with a standard deviation `between_sd` of models.
+    def steepness(self, logit: Any) -> Any:
+        """Return the derivative of the value with respect to its logit."""
+        share = 1 / (1 + np.exp(-np.asarray(logit)))
+        return (self.bounds[1] - self.bounds[0]) * share * (1 - share)
 
-    `residuals` are crowd - line with the model left out. `between_sd` is the median of what the models allow,
-    the crowd's noise taken off; it is never 0, since no number of models shows that a judge never errs.
-    `between_range` is its 95% interval.
+    def value(self, logit: Any) -> Any:
+        """Return the values of this scale that have these logits."""
+        return self.bounds[0] + (self.bounds[1] - self.bounds[0]) / (1 + np.exp(-np.asarray(logit)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Posterior:
+    """The line at every point of a grid over slope and deviation, with its probability.
+
+    `height` is the line's at `centre`, and `height_variance` its variance; the crowd's shared noise is in it.
     """
 
-    intercept: float
-    slope: float
-    between_sd: float
-    residuals: tuple[float, ...]
-    between_range: Interval | None = None
+    weight: Floats
+    slope: Floats
+    deviation: Floats
+    centre: float
+    height: Floats
+    height_variance: Floats
 
 
-Side = Literal["below", "above"]
+@lru_cache(maxsize=256)
+def _posterior(calibrated: CalibratedModels) -> _Posterior:
+    from scipy.special import ndtri
+
+    judge, crowd = calibrated.logit(calibrated.judge), calibrated.logit(calibrated.crowd)
+    steepness = calibrated.steepness(crowd) ** 2
+    noise = np.maximum(np.array(calibrated.noise) - calibrated.shared, 0.0) / steepness
+    # Slopes at equal steps of probability; deviations over three decades, where the prior has all its mass.
+    slopes = np.exp(SLOPE_SD * ndtri((np.arange(40) + 0.5) / 40))
+    deviations = DEVIATION * np.geomspace(0.15, 12, 50)
+    slope, deviation = (grid.ravel() for grid in np.meshgrid(slopes, deviations))
+    variance = deviation[:, None] ** 2 + noise
+    misses = crowd - slope[:, None] * (judge - judge.mean())
+    height_variance = 1 / (1 / variance).sum(axis=1)
+    height = height_variance * (misses / variance).sum(axis=1)
+    distance = ((misses - height[:, None]) ** 2 / variance).sum(axis=1)
+    log = 0.5 * (np.log(height_variance) - np.log(variance).sum(axis=1) - distance)
+    # The scaled inverse chi-square of the variance, as a density of the deviation's logarithm.
+    log -= DEVIATION_FREEDOM * (np.log(deviation) + 0.5 * (DEVIATION / deviation) ** 2)
+    weight = np.exp(log - log.max())
+    return _Posterior(
+        weight=weight / weight.sum(),
+        slope=slope,
+        deviation=deviation,
+        centre=float(judge.mean()),
+        height=height,
+        height_variance=height_variance + calibrated.shared / float(steepness.mean()),
+    )
 
 
 def side_beyond(calibrated: CalibratedModels, target: TargetModel) -> Side | None:
-    """Return on which side of the calibrated range a model lies, by more than two standard errors."""
+    """Return on which side of the rated range a model lies, by more than two standard errors."""
     low, high = calibrated.range
     slack = 2 * math.sqrt(target.judge_noise)
     if low - slack <= target.judge <= high + slack:
@@ -143,21 +189,9 @@ def side_beyond(calibrated: CalibratedModels, target: TargetModel) -> Side | Non
 
 
 def refusal(calibrated: CalibratedModels, target: TargetModel) -> str | None:
-    """Say why the line says nothing of this model, if so."""
-    if reason := no_line(calibrated, target):
-        return reason
-    low, high = calibrated.range
-    if (side := side_beyond(calibrated, target)) is None:
-        return None
-    return f"the judge's mean {target.judge:.3f} is {side} the calibrated range, {low:.3f} to {high:.3f}"
-
-
-def no_line(calibrated: CalibratedModels, target: TargetModel) -> str | None:
-    """Say why there is no line to put this model on, not even beyond its ends."""
+    """Return why there is no level of this model, if so."""
     if len(calibrated.models) < LEAST_MODELS:
-        return (
-            f"{len(calibrated.models)} calibrated models: at least {LEAST_MODELS} tell how far a judge strays"
-        )
+        return f"{len(calibrated.models)} calibrated models; at least {LEAST_MODELS} are needed"
     if not math.isfinite(target.judge):
         return "nothing was scored"
     if target.prompts is not None and target.prompts < LEAST_REPLIES:
@@ -168,16 +202,116 @@ def no_line(calibrated: CalibratedModels, target: TargetModel) -> str | None:
 def transport(calibrated: CalibratedModels, target: TargetModel) -> Estimate:
     """Estimate the level of a model from the line, and from its own ratings if it has any.
 
-    See `refusal` for when not to. Undefined with fewer than `LEAST_MODELS` calibrated models.
+    Beyond the calibrated models the interval is one-sided: it reaches to the end of the scale. Undefined with
+    fewer than `LEAST_MODELS` calibrated models.
 
     >>> judge, crowd = (0.5, 0.6, 0.7), (0.4, 0.52, 0.6)
     >>> known = CalibratedModels(models=("a", "b", "c"), judge=judge, crowd=crowd, noise=(0.0, 0.0, 0.0))
     >>> alone = transport(known, TargetModel(judge=0.65))
     >>> rated = transport(known, TargetModel(judge=0.65, crowd=0.5, noise=0.001))
     >>> round(alone.value, 2), alone.interval.high > rated.interval.high
-    (0.56, True)
+    (0.55, True)
+    >>> transport(known, TargetModel(judge=0.8)).interval.high
+    1.0
     """
-    return _estimate(calibrated, [target], np.ones(1), calibrated.bounds)
+    if refusal(calibrated, target) is not None:
+        return Estimate(math.nan, None)
+    levels = calibrated.value(joint_draws(calibrated, target)[0])
+    side = None if target.is_rated else side_beyond(calibrated, target)
+    estimate = _estimate(levels, side, calibrated.bounds)
+    if target.is_rated and abs(disagreement(calibrated, target)) > CONFLICT and estimate.interval:
+        # The judge may misjudge this model wholly: the interval holds that of its ratings too.
+        wide = NORMAL * math.sqrt(target.noise)
+        low, high = np.clip([target.crowd - wide, target.crowd + wide], *calibrated.bounds)
+        ends = estimate.interval
+        return Estimate(estimate.value, Interval(min(ends.low, float(low)), max(ends.high, float(high))))
+    return estimate
+
+
+def transport_difference(
+    calibrated: CalibratedModels,
+    one: TargetModel,
+    other: TargetModel | Estimate,
+    *,
+    correlation: float = 0.0,
+    is_open: bool = False,
+) -> tuple[Estimate, float]:
+    """Return one - other, and the probability that it is positive.
+
+    Each model has its own deviation from the line, and both share the line; `correlation` is that of the two
+    deviations, which is high for variants of one model. An `other` that people rated elsewhere is an estimate
+    of its own. `is_open` leaves the interval open away from 0: an unrated model lies beyond the rated range.
+    """
+    targets = [item for item in (one, other) if isinstance(item, TargetModel)]
+    if any(refusal(calibrated, item) for item in targets):
+        return Estimate(math.nan, None), math.nan
+    levels = calibrated.value(joint_draws(calibrated, *targets, correlation=correlation))
+    gap = levels[0] - (_draws_of(other) if isinstance(other, Estimate) else levels[1])
+    side: Side | None = None if not is_open else "above" if np.median(gap) > 0 else "below"
+    width = calibrated.bounds[1] - calibrated.bounds[0]
+    return _estimate(gap, side, (-width, width)), float((gap > 0).mean() + (gap == 0).mean() / 2)
+
+
+def _draws_of(estimate: Estimate) -> Floats:
+    """Draw from an estimate that is independent of the line: normal, as its interval states."""
+    from scipy.special import ndtri
+
+    ends = estimate.interval or Interval(estimate.value, estimate.value)
+    # Another irrational step than those of `joint_draws`.
+    points = (np.arange(1, DRAWS + 1) * math.sqrt(2)) % 1.0
+    return np.asarray(estimate.value + (ends.high - ends.low) / 2 / NORMAL * ndtri(points))
+
+
+def _estimate(draws: Floats, side: Side | None, bounds: tuple[float, float]) -> Estimate:
+    """Return the median of draws with a two-sided interval, or one that is open on a side."""
+    tail = (1 - CONFIDENCE) / (1 if side else 2)
+    low, middle, high = (float(value) for value in np.quantile(draws, (tail, 0.5, 1 - tail)))
+    if side:
+        low, high = (low, bounds[1]) if side == "above" else (bounds[0], high)
+    return Estimate(middle, Interval(low, high))
+
+
+def joint_draws(calibrated: CalibratedModels, *targets: TargetModel, correlation: float = 0.0) -> Floats:
+    """Draw the logits of the targets' human levels, (targets, draws), from low-discrepancy points.
+
+    Own ratings of a target update the line's levels at every point of the grid, and the grid's weights.
+    """
+    from scipy.special import ndtri
+
+    posterior = _posterior(calibrated)
+    size = len(targets)
+    judge = np.array([calibrated.logit(item.judge, item.prompts or math.inf) for item in targets])
+    blur = np.array([item.judge_noise for item in targets]) / calibrated.steepness(judge) ** 2
+    calibrated_judge = calibrated.logit(calibrated.judge)
+    distance = np.maximum(judge - calibrated_judge.max(), calibrated_judge.min() - judge)
+    reach = (EXTRAPOLATION * np.maximum(distance, 0.0)) ** 2
+    mean = posterior.height[:, None] + posterior.slope[:, None] * (judge - posterior.centre)
+    own = np.where(np.eye(size), 1.0, correlation) * posterior.deviation[:, None, None] ** 2
+    own = own + np.eye(size) * (posterior.slope[:, None, None] ** 2 * blur + reach)
+    covariance = own + posterior.height_variance[:, None, None]
+    weight = posterior.weight
+    rated = [index for index, item in enumerate(targets) if item.is_rated]
+    if rated:
+        crowd = np.array([calibrated.logit(targets[index].crowd) for index in rated])
+        noise = np.array([targets[index].noise for index in rated]) / calibrated.steepness(crowd) ** 2
+        total = covariance[:, rated][:, :, rated] + np.diag(np.maximum(noise, 1e-12))
+        gain = np.linalg.solve(total, covariance[:, rated]).transpose(0, 2, 1)
+        surprise = crowd - mean[:, rated]
+        log = -0.5 * np.einsum("gi,gi->g", surprise, np.linalg.solve(total, surprise[..., None])[..., 0])
+        log += np.log(np.maximum(weight, 1e-300)) - 0.5 * np.linalg.slogdet(total)[1]
+        weight = np.exp(log - log.max())
+        weight = weight / weight.sum()
+        mean = mean + np.einsum("gij,gj->gi", gain, surprise)
+        covariance = covariance - gain @ covariance[:, rated]
+    # A Kronecker sequence: its first coordinate chooses the point of the grid, the others the normal draws.
+    golden = 1.5  # the root of x ** (size + 2) = x + 1
+    for _ in range(40):
+        golden = (1 + golden) ** (1 / (size + 2))
+    points = (np.arange(1, DRAWS + 1)[:, None] * golden ** -np.arange(1.0, size + 2)) % 1.0
+    grid = np.minimum(np.searchsorted(np.cumsum(weight), points[:, 0]), len(weight) - 1)
+    roots = np.linalg.cholesky(covariance + 1e-12 * np.eye(size))
+    draws = mean[grid] + np.einsum("dij,dj->di", roots[grid], ndtri(points[:, 1:]))
+    return np.asarray(draws.T)
 
 
 def disagreement(calibrated: CalibratedModels, target: TargetModel) -> float:
@@ -187,41 +321,74 @@ def disagreement(calibrated: CalibratedModels, target: TargetModel) -> float:
     ...     models=("a", "b", "c"), judge=(0.5, 0.6, 0.7), crowd=(0.4, 0.52, 0.6), noise=(0.0, 0.0, 0.0)
     ... )
     >>> round(disagreement(known, TargetModel(judge=0.65, crowd=0.9, noise=0.0)))
-    7
+    8
     """
-    alone = transport(calibrated, replace(target, crowd=math.nan, noise=math.inf))
-    if alone.interval is None or not target.is_rated:
+    if refusal(calibrated, target) is not None or not target.is_rated:
         return math.nan
-    error = (alone.interval.high - alone.interval.low) / 2 / NORMAL
-    return (target.crowd - alone.value) / max(math.sqrt(error**2 + target.noise), 1e-12)
+    (alone,) = joint_draws(calibrated, target.without_ratings)
+    crowd = float(calibrated.logit(target.crowd))
+    noise = target.noise / float(calibrated.steepness(crowd)) ** 2
+    return float((crowd - np.median(alone)) / math.sqrt(float(alone.var()) + noise))
 
 
-def transport_difference(
-    calibrated: CalibratedModels, one: TargetModel, other: TargetModel, *, correlation: float = 0.0
-) -> Estimate:
-    """Return one - other: each has its own deviation from the line, and both share the line.
+def sign_probability(
+    calibrated: CalibratedModels,
+    one: TargetModel,
+    other: TargetModel,
+    error: float,
+    *,
+    correlation: float = 0.0,
+) -> float:
+    """Return the probability that people prefer one of two unrated models to the other.
 
-    `correlation` is that of the two deviations, which is high for variants of one model.
+    The judge's deviations from people are pooled: those measured on other sets, and the calibrated models'.
+    `error` is the standard error of the difference of the judge's logits over the choice of prompts.
     """
-    width = calibrated.bounds[1] - calibrated.bounds[0]
-    return _estimate(calibrated, [one, other], np.array([1.0, -1.0]), (-width, width), correlation)
+    from scipy.special import stdtr
+
+    posterior = _posterior(calibrated)
+    count = len(calibrated.models)
+    judge, crowd = calibrated.logit(calibrated.judge), calibrated.logit(calibrated.crowd)
+    slope = max(LEAST_SLOPE, float(posterior.weight @ posterior.slope))
+    noise = (np.array(calibrated.noise) - calibrated.shared).clip(0) / calibrated.steepness(crowd) ** 2
+    residuals = crowd - crowd.mean() - slope * (judge - judge.mean())
+    own = max(0.0, float((residuals**2).sum() - (count - 2) * noise.mean())) / slope**2
+    variance = (DEVIATION_FREEDOM * DEVIATION**2 + own) / (DEVIATION_FREEDOM + count - 2)
+    gap = [float(calibrated.logit(item.judge, item.prompts or math.inf)) for item in (one, other)]
+    scale = math.sqrt(2 * (1 - correlation) * variance + error**2)
+    return float(stdtr(count + DEVIATION_FREEDOM - 2, (gap[0] - gap[1]) / scale))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittedLine:
+    """The line through calibrated models on the logit scale, and the deviation of models from it.
+
+    `between_sd` is the posterior median of that deviation, on the scale of the levels at their mean, and
+    `between_range` its 95% interval. `residuals` are crowd - line with the model left out.
+    """
+
+    slope: float
+    between_sd: float
+    residuals: tuple[float, ...]
+    between_range: Interval | None = None
 
 
 def fit_line(calibrated: CalibratedModels) -> FittedLine:
     """Fit the line, its spread and its left-out residuals; nan with fewer than `LEAST_MODELS` models."""
     if len(calibrated.models) < LEAST_MODELS:
         unknown = (math.nan,) * len(calibrated.models)
-        return FittedLine(intercept=math.nan, slope=math.nan, between_sd=math.nan, residuals=unknown)
-    posterior = _posterior(calibrated, [])
-    slope = float(posterior.weight @ posterior.slope)
-    left_out = left_out_levels(calibrated)
+        return FittedLine(slope=math.nan, between_sd=math.nan, residuals=unknown)
+    posterior = _posterior(calibrated)
     tail = (1 - CONFIDENCE) / 2
-    low, middle, high = np.interp((tail, 0.5, 1 - tail), np.cumsum(posterior.weight), posterior.spread)
+    order = np.argsort(posterior.deviation, kind="stable")
+    spread = np.interp(
+        (tail, 0.5, 1 - tail), np.cumsum(posterior.weight[order]), posterior.deviation[order]
+    ) * float(calibrated.steepness(calibrated.logit(calibrated.crowd).mean()))
+    left_out = left_out_levels(calibrated)
     return FittedLine(
-        intercept=float(posterior.weight @ posterior.height) - slope * posterior.centre,
-        slope=slope,
-        between_sd=float(middle),
-        between_range=Interval(float(low), float(high)),
+        slope=float(posterior.weight @ posterior.slope),
+        between_sd=float(spread[1]),
+        between_range=Interval(float(spread[0]), float(spread[2])),
         residuals=tuple(crowd - left.value for crowd, left in zip(calibrated.crowd, left_out, strict=True)),
     )
 
@@ -232,128 +399,3 @@ def left_out_levels(calibrated: CalibratedModels) -> tuple[Estimate, ...]:
         transport(calibrated.without(name), TargetModel(judge=judge))
         for name, judge in zip(calibrated.models, calibrated.judge, strict=True)
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Posterior:
-    """The line for every spread of the grid, (spreads,); `height` is the line's at `centre`."""
-
-    spread: Floats
-    log_weight: Floats  # but for a constant
-    centre: float
-    height: Floats
-    slope: Floats
-    height_variance: Floats
-    slope_variance: Floats
-    covariance: Floats
-
-    @property
-    def weight(self) -> Floats:
-        """How likely each spread is."""
-        weight = np.exp(self.log_weight - self.log_weight.max())
-        return np.asarray(weight / weight.sum())
-
-
-def _posterior(
-    calibrated: CalibratedModels, targets: Sequence[TargetModel], far: Sequence[float] = ()
-) -> _Posterior:
-    """Fit the line at every spread, if each rated target deviates `far` times as far as the others."""
-    rated = [target for target in targets if target.is_rated]
-    judge = np.array([*calibrated.judge, *(target.judge for target in rated)])
-    crowd = np.array([*calibrated.crowd, *(target.crowd for target in rated)])
-    own = np.maximum(np.array(calibrated.noise) - calibrated.shared, 0.0)
-    noise = np.array([*own, *(target.noise for target in rated)])
-    strays = np.array([1.0] * len(calibrated.judge) + list(far or [1.0] * len(rated)))
-    blur = np.array([0.0] * len(calibrated.judge) + [target.judge_noise for target in rated])
-    centre = float(np.mean(calibrated.judge))
-    across = judge - centre
-    residuals = crowd - SLOPE * across
-    least = 1e-6 * (calibrated.bounds[1] - calibrated.bounds[0])
-    scale = float(residuals.std()) + math.sqrt(float(noise.mean())) + least
-    spread = scale * np.geomspace(1e-3, 1e3, SPREADS)
-    variance = (strays * spread[:, None]) ** 2 + noise + SLOPE**2 * blur
-    precision = 1 / variance
-    prior = SLOPE_SD**-2
-    one, two, three = precision.sum(axis=1), precision @ across, precision @ across**2 + prior
-    right, rising = precision @ crowd, precision @ (across * crowd) + prior * SLOPE
-    determinant = one * three - two**2
-    height, slope = (three * right - two * rising) / determinant, (one * rising - two * right) / determinant
-    misses = crowd - height[:, None] - slope[:, None] * across
-    distance = (precision * misses**2).sum(axis=1) + prior * (slope - SLOPE) ** 2
-    # The last term is the reference prior, times the spread since the grid is even in its logarithm.
-    log = -0.5 * (np.log(variance).sum(axis=1) + np.log(determinant) + distance)
-    total_precision = 1 / (spread[:, None] ** 2 + noise + SLOPE**2 * blur)
-    log += 0.5 * np.log(((spread[:, None] * total_precision) ** 2).sum(axis=1)) + np.log(spread)
-    return _Posterior(
-        spread=spread,
-        log_weight=log,
-        centre=centre,
-        height=height,
-        slope=slope,
-        height_variance=three / determinant,
-        slope_variance=one / determinant,
-        covariance=-two / determinant,
-    )
-
-
-def _estimate(
-    calibrated: CalibratedModels,
-    targets: Sequence[TargetModel],
-    contrast: Floats,
-    bounds: tuple[float, float],
-    correlation: float = 0.0,
-) -> Estimate:
-    if len(calibrated.models) < LEAST_MODELS or not all(math.isfinite(target.judge) for target in targets):
-        return Estimate(math.nan, None)
-    blur = np.diag([target.judge_noise for target in targets])
-    is_rated = np.array([target.is_rated for target in targets])
-    rated = np.array([target.crowd if target.is_rated else 0.0 for target in targets])
-    rating_precision = np.array(
-        [1 / max(target.noise, 1e-12) if target.is_rated else 0.0 for target in targets]
-    )
-    size = len(targets)
-    logs, means, variances = [], [], []
-    for kinds in product((1.0, FAR), repeat=int(is_rated.sum())):
-        far = np.ones(size)
-        far[is_rated] = kinds
-        posterior = _posterior(calibrated, targets, far[is_rated].tolist())
-        across = np.array([target.judge for target in targets]) - posterior.centre
-        level = posterior.height[:, None] + posterior.slope[:, None] * across
-        strays = np.where(np.eye(size), 1.0, correlation) * np.outer(far, far)
-        strays = strays * posterior.spread[:, None, None] ** 2 + blur * posterior.slope[:, None, None] ** 2
-        # How far own ratings are believed, at each spread: all, where models stray far from the line.
-        trust = np.linalg.solve(np.eye(size) + strays * rating_precision, strays * rating_precision)
-        left = contrast @ (np.eye(size) - trust)
-        flat, rising = left.sum(axis=1), left @ across
-        line = flat**2 * posterior.height_variance + rising**2 * posterior.slope_variance
-        line += 2 * flat * rising * posterior.covariance
-        # The raters' common error, but for the part of it that is in own ratings' noise.
-        line += np.maximum(contrast.sum() ** 2 - (contrast.sum() - flat) ** 2, 0.0) * calibrated.shared
-        own = np.einsum("si,sij,j->s", left, strays, contrast)
-        means.append((left * level).sum(axis=1) + contrast @ trust @ rated)
-        variances.append(np.maximum(own, 0.0) + line)
-        stray = posterior.spread[:, None] ** 2
-        chance = FAR_CHANCE * (stray * rating_precision / (1 + stray * rating_precision))[:, is_rated] ** 2
-        chance = np.where(far[is_rated] > 1, chance, 1 - chance).prod(axis=1)
-        logs.append(posterior.log_weight + np.log(np.maximum(chance, 1e-300)))
-    weight = np.exp(np.concatenate(logs) - max(log.max() for log in logs))
-    ends = _quantiles(weight / weight.sum(), np.concatenate(means), np.sqrt(np.concatenate(variances)))
-    low, middle, high = (float(np.clip(value, *bounds)) for value in ends)
-    return Estimate(middle, Interval(low, high))
-
-
-def _quantiles(weight: Floats, mean: Floats, sd: Floats) -> Floats:
-    """Return the ends and the median of a mixture of normals, by bisection."""
-    from scipy.special import ndtr
-
-    tail = (1 - CONFIDENCE) / 2
-    wanted = np.array([tail, 0.5, 1 - tail])
-    kept = weight > 1e-12
-    weight, mean, sd = weight[kept], mean[kept], np.maximum(sd[kept], 1e-12)
-    low, high = np.full(3, (mean - NORMAL_END * sd).min()), np.full(3, (mean + NORMAL_END * sd).max())
-    for _ in range(40):
-        middle = (low + high) / 2
-        under = ndtr((middle[:, None] - mean) / sd) @ weight < wanted
-        low, high = np.where(under, middle, low), np.where(under, high, middle)
-    quantiles: Floats = (low + high) / 2
-    return quantiles

@@ -126,7 +126,6 @@ def _model_tables(report: CalibrationReport) -> Iterator[Table]:
         fit.lines,
         {
             "level": str,
-            "intercept": lambda name: number(fit.lines[name].intercept, 3),
             "slope": lambda name: number(fit.lines[name].slope),
             "spread between models": lambda name: number(fit.lines[name].between_sd, 3),
             "range from": lambda name: number(fit.calibrated[name].range[0], 3),

@@ -7,7 +7,7 @@ from calibration.comparison.published_models import is_published
 from calibration.comparison.verdicts import ALPHA, SETTLED
 from calibration.shares.planning import round_up
 from data.records import PROMPT_NOUNS
-from data.text import UNDEFINED, interval, listed, p_value, signed
+from data.text import UNDEFINED, interval, p_value, signed
 
 LEAST_SHOWN = 0.0005  # a smaller share is printed as 0.0 points
 BASES = {
@@ -51,17 +51,18 @@ def describe_difference(pair: Difference) -> str:
     if not pair.shares:
         return pair.reason or UNDEFINED
     pair = favored(pair)
-    value, ends = pair.good.value, pair.good.interval
-    basis = BASES[pair.how]
-    if pair.bound and ends and pair.verdict.endswith("better"):
-        if value < LEAST_SHOWN:
-            return f"the size of the difference is unknown ({pair.reason})"
-        limit = f"; 95% confidence: {signed(ends.low)} or more" if ends.low > 0 else ""
-        return f"Good share {signed(value)} points or more {basis} ({pair.reason}{limit})"
-    text = f"Good share {signed(value)} points"
-    if ends:
-        text += f", 95% CI {interval(ends.low, ends.high, 1, scale=100, sign=True)},"
-    return f"{text} {basis}"
+    return f"Good share {points_or_bound(pair)}, {BASES[pair.how]}"
+
+
+def points_or_bound(pair: Difference) -> str:
+    """Return the difference in points with its interval, or with the end of it that is known."""
+    ends, text = pair.good.interval, f"{signed(pair.good.value)} points"
+    if ends is None:
+        return text
+    if pair.bound:
+        end, side = (ends.low, "more") if pair.bound == "at least" else (ends.high, "less")
+        return f"{text} (95% confidence: {signed(end)} or {side})"
+    return f"{text}, 95% CI {interval(ends.low, ends.high, 1, scale=100, sign=True)}"
 
 
 def describe_wins(pair: Difference, unit: str) -> str:
@@ -90,19 +91,8 @@ def describe_certainty(pair: Difference) -> str:
         return ""
     if pair.how == "judge":
         return "The judge's difference is significant, but the judge was not compared with human ratings."
-    if math.isnan(pair.doubt):
-        return ""
-    chance = f"the probability that people agree is about {100 * (1 - pair.doubt):.0f}%"
-    if not pair.bound:
-        return f"The judge's difference is significant on these prompts, and {chance}."
-    # By the line extrapolated; the verdict must also hold for a model at the line's end (`_one_sided`).
-    least = math.floor(100 * (1 - pair.p))
-    worst = f"the probability may be as low as {least}%" if least >= 50 else "the probability is unknown"
-    return (
-        f"The judge's difference is significant on these prompts, and {chance} if the judge is as accurate"
-        f" for {listed(list(pair.beyond))} as for models that people rated. Otherwise {worst}; the verdict"
-        " *better* requires 95%."
-    )
+    pair = favored(pair)
+    return f"The probability that people prefer {pair.one} is about {100 * pair.probability:.0f}%."
 
 
 def describe_needed(pair: Difference, margin: float, unit: str) -> str:

@@ -1,0 +1,8 @@
+"""Placeholder."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class PromptFit:
+    state: str = "responsive"
