@@ -2,17 +2,20 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from calibration.agreement.choices import ChosenModels, compare_chosen
 from calibration.artifact import CalibrationChoice
 from calibration.comparison.differences import Difference, differences
 from calibration.comparison.judged_models import (
+    UNRESPONSIVE,
     ComparedLevel,
     ComparisonSettings,
     JudgedModel,
@@ -29,6 +32,7 @@ from calibration.comparison.published_models import (
 )
 from calibration.comparison.rated_models import RatedComparison, compare_sheet, read_people
 from calibration.comparison.verdicts import REVERSED, Verdict
+from calibration.pairing import LEAST_RATERS
 from data.crisis import find_flags
 from data.errors import UserError
 from data.judgments import Judged, tell_ids_apart
@@ -37,10 +41,11 @@ from data.rating_files.pairwise_choices import are_choices, read_choices
 from data.rating_files.sheet import RatingSheet, Replies, SheetOptions
 from data.records import UNNAMED_MODEL
 from data.tables import read_responses
-from data.text import listed
+from data.text import listed, percent
 
 MOST_SHOWN: Final = 6  # pairs whose replies are shown: those of four models
-EXIT_CODES: Final[Mapping[Verdict, int]] = {"better": 0, "similar": 0, "worse": 1}
+EXIT_CODES: Final[Mapping[Verdict, int]] = {"better": 0, "probably better": 0, "similar": 0, "worse": 1}
+UNRESPONSIVE_CODE: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +92,7 @@ class ComparedRuns:
     are_variants: bool
     flags: Mapping[str, Any]
     outside: Mapping[str, Any]
+    few_raters: str | None = None  # what too few raters said, who decide nothing
     notes: tuple[str, ...] = ()  # how the ratings were read
 
     @property
@@ -102,17 +108,37 @@ class ComparedRuns:
 
     @property
     def exit_code(self) -> int:
-        """0 if the first model is better or similar, 1 if it is worse, 3 otherwise.
+        """0 if the first model is better, probably better or similar, 1 if it is worse, 3 otherwise.
 
-        With baselines: of every other model against each of them, the worst.
+        1 also where its replies do not respond to their prompts. With baselines: of every other model against
+        each of them, the worst.
         """
         return min((code for code in map(self.exit_code_of, self.pairs) if code), default=0)
+
+    @property
+    def unresponsive(self) -> tuple[str, ...]:
+        """The models whose replies do not respond to their prompts."""
+        return tuple(level.model for level in self.models if level.reason == UNRESPONSIVE)
+
+    @property
+    def tiers(self) -> list[list[str]]:
+        """The models in order; every model of a tier is better, or probably, than all of later tiers."""
+        ranked = [level.model for level in self.models if level.shares]
+        beaten = {(pair.one, pair.other) for pair in self.pairs if pair.verdict.endswith("better")}
+        beaten |= {(pair.other, pair.one) for pair in self.pairs if pair.verdict.endswith("worse")}
+        tiers: list[list[str]] = []
+        for place, name in enumerate(ranked):
+            is_new = all((one, other) in beaten for one in ranked[:place] for other in ranked[place:])
+            tiers = [*tiers, [name]] if is_new else [*tiers[:-1], [*tiers[-1], name]]
+        return tiers
 
     def exit_code_of(self, pair: Difference) -> int:
         """Return the exit code of one pair."""
         if not self.has_baseline and len(self.pairs) != 1:
             raise UserError("more than two models; name the one to compare with: --baseline")
         is_turned = not self.has_baseline and pair.one != self.first
+        if (pair.other if is_turned else pair.one) in self.unresponsive:
+            return UNRESPONSIVE_CODE
         return EXIT_CODES.get(REVERSED[pair.verdict] if is_turned else pair.verdict, 3)
 
 
@@ -201,16 +227,29 @@ def compare_runs(request: ComparisonRequest, *, today: date) -> ComparedRuns:
         pairs=differences(pairs, settings),
         has_baseline=bool(baselines),
         never_met=tuple(
-            name
-            for name, model in models.items()
-            if model.known_as not in calibrated and not len(model.rated.item)
+            name for name, model in models.items() if model.known_as not in calibrated and model.ppi is None
         ),
         repeated=tuple(name for name, count in times.items() if count > 1 and name != UNNAMED_MODEL),
         first=next(iter(models)),
         are_variants=settings.are_variants,
         flags=find_flags(judgments),
         outside=find_outside(judgments, runs[0].rated, corrector.covers),
+        few_raters=_few_raters(models.values()),
         notes=sheet.notes,
+    )
+
+
+def _few_raters(models: Iterable[JudgedModel]) -> str | None:
+    """Return what the raters of models that too few people rated gave, and that it decides nothing."""
+    few = [item for item in models if len(item.rated.item) and item.ppi is None]
+    if not few:
+        return None
+    raters = max(len(np.unique(item.rated.cluster)) for item in few)
+    who = "1 rater is" if raters == 1 else f"{raters} raters are"
+    shares = listed([f"{item.name} {percent(float(item.rated.crowd[-1]))}%" for item in few])
+    return (
+        f"{who} too few for a verdict; {LEAST_RATERS} are needed. Good share of these raters: {shares}. The"
+        " figures here rest on the judge."
     )
 
 

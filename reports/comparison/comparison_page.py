@@ -31,6 +31,7 @@ MOST_EXAMPLES = {1: 10, 2: 5}  # prompts of a pair, by the number of pairs; of m
 NOTABLE = 0.01  # a share by which a difference may deviate from that of the levels without a note
 ENOUGH_PROMPTS = 160
 KEY = (("people", "estimated human ratings, 95% CI"), ("judge", "the judge alone"))
+VERDICT_WORDS = {"similar": "similar to", "inconclusive": "inconclusive against"}
 BASES_NOTE = (
     "by: line, the judge corrected through calibrated models; ratings, human ratings of this model; both, the"
     " two together; judge, the judge's own share, uncorrected."
@@ -89,7 +90,7 @@ def junit_checks(compared: ComparedRuns) -> list[CheckOutcome]:
 def notes(compared: ComparedRuns) -> Iterator[str]:
     """Yield what one must know to read the comparison, the most important first."""
     unit, calibration = compared.judge.unit, compared.corrector.calibration
-    yield from filter(None, [compared.judge.dimension_note])
+    yield from filter(None, [compared.judge.dimension_note, compared.few_raters])
     if calibration is None and {model.how for model in compared.models} - {"ratings"}:
         yield (
             f"Not corrected ({compared.corrector.note}): the shares are the judge's own, and intervals cover"
@@ -105,10 +106,8 @@ def notes(compared: ComparedRuns) -> Iterator[str]:
             )
         yield from _variant_notes(compared)
         own = [model for model in compared.models if model.how == "judge"]
-        if few := [model.model for model in own if model.judged < LEAST_REPLIES]:
-            yield f"(judge): {_some(few)}: fewer than {LEAST_REPLIES} scored {NOUNS[unit]}, so uncorrected."
-        if outside := [model.model for model in own if model.judged >= LEAST_REPLIES]:
-            yield f"(judge): {_some(outside)}: outside the range of models that people rated, so uncorrected."
+        for reason in dict.fromkeys(model.reason for model in own):
+            yield f"(judge): {_some([model.model for model in own if model.reason == reason])}: {reason}."
     if unscored := [f"{model.model} {model.unscored:,}" for model in compared.models if model.unscored]:
         yield f"Unscored: {', '.join(unscored)}."
     if compared.tests > 1:
@@ -221,25 +220,44 @@ def verdict_sentences(compared: ComparedRuns) -> Iterator[str]:
         yield from filter(None, (describe_certainty(pair), describe_wins(pair, unit)))
         if not pair.is_robust:
             yield "The unscored rows could change this verdict."
-    elif _is_many(compared):
-        yield from _verdict_on_first(compared)
-    else:
+        return
+    if not compared.has_baseline:
+        yield ranking(compared)
+    if _is_many(compared):
+        yield from _verdicts_by_model(compared)
+        return
+    for pair in compared.pairs:
+        wins = describe_wins(pair, unit)
+        yield f"{headline(pair, compared.margin)}: {describe_difference(pair)}. {wins}".rstrip()
+
+
+def ranking(compared: ComparedRuns) -> str:
+    """Return the order of the models in tiers, and which do not respond to their prompts."""
+    tiers = compared.tiers
+    parts = []
+    if len(tiers) > 1:
+        parts.append(" > ".join(", ".join(tier) for tier in tiers))
+    elif tiers and len(tiers[0]) > 1:
+        parts.append(f"{listed(tiers[0])} are not statistically distinguishable")
+    if names := compared.unresponsive:
+        parts.append(
+            f"{listed(list(names))} {'does' if len(names) == 1 else 'do'} not respond to the prompts"
+        )
+    return f"{'; '.join(parts)}."
+
+
+def _verdicts_by_model(compared: ComparedRuns) -> Iterator[str]:
+    """Yield every model's verdicts against the models after it."""
+    for level in compared.models:
+        by_verdict: dict[str, list[str]] = {}
         for pair in compared.pairs:
-            wins = describe_wins(pair, unit)
-            yield f"{headline(pair, compared.margin)}: {describe_difference(pair)}. {wins}".rstrip()
-
-
-def _verdict_on_first(compared: ComparedRuns) -> Iterator[str]:
-    """Yield which models the one with the largest share is better than, and which not."""
-    first = compared.models[0].model
-    pairs = [pair for pair in compared.pairs if pair.one == first]
-    behind = [pair.other for pair in pairs if pair.verdict.endswith("better")]
-    beside = [pair.other for pair in pairs if not pair.verdict.endswith("better")]
-    yield f"{first} has the largest estimated share of Good."
-    if behind:
-        yield f"It is better or probably better than {_some(behind)}."
-    if beside:
-        yield f"It is not distinguishable from {_some(beside)}."
+            if pair.one == level.model and not {pair.one, pair.other} & set(compared.unresponsive):
+                by_verdict.setdefault(pair.verdict, []).append(pair.other)
+        if by_verdict:
+            texts = [
+                f"{VERDICT_WORDS.get(key, f'{key} than')} {listed(by_verdict[key])}" for key in by_verdict
+            ]
+            yield f"{level.model}: {'; '.join(texts)}."
 
 
 def next_steps(compared: ComparedRuns) -> Iterator[str]:
